@@ -1,8 +1,10 @@
-"""`make chart`: the Helm chart manifests/helm, written out of the files that the kustomizations are made of.
+"""`make chart`: the Helm chart manifests/helm, written out of the files that the kustomizations are
+made of.
 
-Those files stay the only source: each becomes a template with a condition and a few places that values fill. By hand
-are written: templates/_helpers.tpl, templates/checks.yaml, templates/NOTES.txt, values.yaml, and all of
-values.schema.json but the settings. An edit that no longer finds its text ends in an error that names it."""
+Those files stay the only source: each becomes a template with a condition and a few places that
+values fill. By hand are written: templates/_helpers.tpl, templates/checks.yaml,
+templates/NOTES.txt, values.yaml, and all of values.schema.json but the settings. An edit that no
+longer finds its text ends in an error that names it."""
 
 from __future__ import annotations
 
@@ -17,7 +19,16 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import yaml  # noqa: E402
-from chart_parts import DASHBOARD, MAKES, MONITORING, NAMESPACE, PARTS, SUFFIX, Part, wrapped  # noqa: E402
+from chart_parts import (
+    DASHBOARD,
+    MAKES,
+    MONITORING,
+    NAMESPACE,
+    PARTS,
+    SUFFIX,
+    Part,
+    wrapped,
+)  # noqa: E402
 
 import scaler  # noqa: E402
 from scaler.settings import Settings, default_text  # noqa: E402
@@ -25,12 +36,27 @@ from scaler.settings import Settings, default_text  # noqa: E402
 CHART = "manifests/helm"
 PAGE = "docs/reference/chart.md"
 OF_THE_CHART = {
-    "namespaces", "mode", "kubeconfig", "context", "leader_election", "lease_namespace", "install", "lease_name",
-    "identity", "http_host", "http_port", "webhook_port", "webhook_service", "webhook_cert_file", "webhook_key_file",
-}  # fmt: skip
+    "namespaces",
+    "mode",
+    "kubeconfig",
+    "context",
+    "leader_election",
+    "lease_namespace",
+    "install",
+    "lease_name",
+    "identity",
+    "http_host",
+    "http_port",
+    "webhook_port",
+    "webhook_service",
+    "webhook_cert_file",
+    "webhook_key_file",
+}
 """Settings that follow from other values of the chart."""
 _NAMES = re.compile(
-    r"(?<![\w./-])((?:name|policyName|serviceAccountName): mind-cluster-scaler(?:-[a-z-]+)?)(?=[\s,}]|$)", re.MULTILINE
+    r"(?<![\w./-])((?:name|policyName|serviceAccountName):"
+    r" mind-cluster-scaler(?:-[a-z-]+)?)(?=[\s,}]|$)",
+    re.MULTILINE,
 )
 
 
@@ -42,17 +68,24 @@ def template(part: Part, text: str) -> str:
     """The template that a file of the kustomizations becomes."""
     text = text.replace("{{", '{{ "{{" }}')
     if part.source.startswith("monitoring/"):
-        text = text.replace("runbook_url: https://REPOSITORY", "runbook_url: {{ $.Values.monitoring.repository }}")
+        text = text.replace(
+            "runbook_url: https://REPOSITORY", "runbook_url: {{ $.Values.monitoring.repository }}"
+        )
     for old, new in part.edits:
         if text.count(old) != 1:
-            raise ChartError(f"manifests/{part.source} has {text.count(old)} times what stands there once: {old!r}")
+            raise ChartError(
+                f"manifests/{part.source} has {text.count(old)} times what stands there once:"
+                f" {old!r}"
+            )
         text = text.replace(old, new)
     text = text.replace(NAMESPACE, "{{ $.Values.namespace }}")
     if part.names is not None:
         text = _NAMES.sub(rf"\1{SUFFIX}", text, count=part.names)
     texts = [labelled(document, part) for document in re.split(r"^---\n", text, flags=re.MULTILINE)]
     if part.source.endswith("bindings.yaml"):
-        texts = [wrapped(MAKES, one.rstrip("\n")) + "\n" if "-create" in one else one for one in texts]
+        texts = [
+            wrapped(MAKES, one.rstrip("\n")) + "\n" if "-create" in one else one for one in texts
+        ]
     body = "---\n".join(texts)
     if part.per_namespace:
         body = "---\n" + body.replace("namespace: mindie\n", "namespace: {{ . | quote }}\n")
@@ -64,10 +97,15 @@ def template(part: Part, text: str) -> str:
 
 def labelled(document: str, part: Part) -> str:
     """With the labels of the chart; a document is one object."""
-    head, metadata, rest = re.split(r"(^metadata:\n(?: .*\n|\{\{-.*\n)+)", document, maxsplit=1, flags=re.MULTILINE)
+    head, metadata, rest = re.split(
+        r"(^metadata:\n(?: .*\n|\{\{-.*\n)+)", document, maxsplit=1, flags=re.MULTILINE
+    )
     lines = '    {{- include "scaler.labels" $ | nindent 4 }}\n'
     if part.source in ("monitoring/service-monitor.yaml", "monitoring/alerts.yaml"):
-        lines += "    {{- with $.Values.monitoring.labels }}\n    {{- toYaml . | nindent 4 }}\n    {{- end }}\n"
+        lines += (
+            "    {{- with $.Values.monitoring.labels }}\n    {{- toYaml . | nindent 4 }}\n    {{-"
+            " end }}\n"
+        )
     if "\n  labels:\n" in metadata:
         metadata = metadata.replace("\n  labels:\n", f"\n  labels:\n{lines}", 1)
     else:
@@ -88,7 +126,9 @@ def setting(name: str) -> dict[str, Any]:
     whole = Settings.model_json_schema()
     found: dict[str, Any] = dict(whole["properties"][name])
     if "$ref" in found:
-        found |= whole["$defs"][found["$ref"].rpartition("/")[2]] | {"description": found["description"]}
+        found |= whole["$defs"][found["$ref"].rpartition("/")[2]] | {
+            "description": found["description"]
+        }
     if "anyOf" in found:
         found |= found["anyOf"][0]
     kept = ("type", "enum", "minimum", "maximum", "maxLength", "pattern", "description")
@@ -163,17 +203,22 @@ def chart_yaml() -> str:
 
 def written(root: Path) -> dict[str, str]:
     """Path below the root -> text, of every file that is generated."""
-    manifests, chart = root / "manifests", root / CHART
+    manifests = root / "manifests"
+    chart = root / CHART
     files = {}
     for part in PARTS:
-        files[f"{CHART}/templates/{part.source}"] = template(part, (manifests / part.source).read_text("utf-8"))
+        files[f"{CHART}/templates/{part.source}"] = template(
+            part, (manifests / part.source).read_text("utf-8")
+        )
     dashboard = Part(
         "monitoring/kustomization.yaml",
         MONITORING,
         ((": DASHBOARD\n", ': {{ $.Files.Get "files/dashboard.json" | toJson }}\n'),),
     )
     files[f"{CHART}/templates/monitoring/dashboard.yaml"] = template(dashboard, DASHBOARD)
-    files[f"{CHART}/files/dashboard.json"] = (manifests / "monitoring/dashboard.json").read_text("utf-8")
+    files[f"{CHART}/files/dashboard.json"] = (manifests / "monitoring/dashboard.json").read_text(
+        "utf-8"
+    )
     files[f"{CHART}/Chart.yaml"] = chart_yaml()
     files[f"{CHART}/values.schema.json"] = schema((chart / "values.schema.json").read_text("utf-8"))
     files[PAGE] = PAGE_TEXT.format(

@@ -1,4 +1,5 @@
-"""Which files of the kustomizations the chart is made of, and what becomes of their text (`make chart`)."""
+"""Which files of the kustomizations the chart is made of, and what becomes of their text (`make
+chart`)."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def wrapped(condition: str, text: str) -> str:
 
 
 HAS_CONDITIONS = 'semverCompare ">=1.28.0-0" $.Capabilities.KubeVersion.Version'
-WEBHOOK, OWN = 'include "scaler.webhook" $', 'include "scaler.ownCertificates" $'
+WEBHOOK = 'include "scaler.webhook" $'
+OWN = 'include "scaler.ownCertificates" $'
 CERT_MANAGER = 'include "scaler.certManager" $'
 POLICIES = 'include "scaler.policies" $'
 MONITORING = "$.Values.monitoring.enabled"
@@ -97,7 +99,9 @@ DEPLOYMENT: tuple[Edit, ...] = (
     (
         "        runAsGroup: 65532\n",
         "        runAsGroup: 65532\n"
-        + wrapped(CERT_MANAGER, "        fsGroup: 65532  # the key is for the scaler's own group to read")
+        + wrapped(
+            CERT_MANAGER, "        fsGroup: 65532  # the key is for the scaler's own group to read"
+        )
         + "\n",
     ),
     ("      containers:\n", PLACEMENT),
@@ -106,7 +110,10 @@ DEPLOYMENT: tuple[Edit, ...] = (
         'image: {{ include "scaler.image" $ }}',
     ),
     ("imagePullPolicy: IfNotPresent", "imagePullPolicy: {{ $.Values.image.pullPolicy }}"),
-    ("value: gates  # release what others make; ../create makes it auto", "value: {{ $.Values.mode }}"),
+    (
+        "value: gates  # release what others make; ../create makes it auto",
+        "value: {{ $.Values.mode }}",
+    ),
     ('              value: "8080"\n', ENVIRONMENT),
     (
         "              containerPort: 8080\n",
@@ -119,7 +126,9 @@ DEPLOYMENT: tuple[Edit, ...] = (
         "              readOnly: true\n",
         "              readOnly: true\n"
         + wrapped(
-            CERT_MANAGER, "            - name: webhook\n              mountPath: /webhook\n              readOnly: true"
+            CERT_MANAGER,
+            "            - name: webhook\n              mountPath: /webhook\n             "
+            " readOnly: true",
         )
         + "\n",
     ),
@@ -128,8 +137,8 @@ DEPLOYMENT: tuple[Edit, ...] = (
         "                        fieldPath: metadata.namespace\n"
         + wrapped(
             CERT_MANAGER,
-            "        - name: webhook\n          secret:\n"
-            "            secretName: mind-cluster-scaler-webhook-cert-manager\n            defaultMode: 0440",
+            "        - name: webhook\n          secret:\n            secretName:"
+            " mind-cluster-scaler-webhook-cert-manager\n            defaultMode: 0440",
         )
         + "\n",
     ),
@@ -139,7 +148,9 @@ FROM_CERT_MANAGER = (
     "metadata:\n  name: mind-cluster-scaler\n"
     + wrapped(
         CERT_MANAGER,
-        "  annotations:\n    cert-manager.io/inject-ca-from: " + NAMESPACE + "/mind-cluster-scaler-webhook",
+        "  annotations:\n    cert-manager.io/inject-ca-from: "
+        + NAMESPACE
+        + "/mind-cluster-scaler-webhook",
     )
     + "\n",
 )
@@ -196,7 +207,10 @@ PARTS = (
         WEBHOOK,
         (
             FROM_CERT_MANAGER,
-            ("failurePolicy: Ignore  # Fail: ", "failurePolicy: {{ $.Values.admission.failurePolicy }}  # Fail: "),
+            (
+                "failurePolicy: Ignore  # Fail: ",
+                "failurePolicy: {{ $.Values.admission.failurePolicy }}  # Fail: ",
+            ),
         ),
     ),
     Part(
@@ -230,7 +244,10 @@ PARTS = (
         "network-policy/network-policy.yaml",
         "$.Values.networkPolicy.enabled",
         (
-            ("values: [monitoring, prometheus]", "values: {{ toJson $.Values.networkPolicy.monitoring }}"),
+            (
+                "values: [monitoring, prometheus]",
+                "values: {{ toJson $.Values.networkPolicy.monitoring }}",
+            ),
             ("        - port: 9443\n", API_SERVERS),
             (
                 "        - port: 443\n        - port: 6443\n",

@@ -1,10 +1,12 @@
-"""`make image-try`: builds the image without privileges and looks at it; `build` is also what a release uses.
+"""`make image-try`: builds the image without privileges and looks at it; `build` is also what a
+release uses.
 
-Debian's buildah, podman and runc, in a storage of its own below build/image. Where they are missing and may be
-installed, apt does it. The base is `--base`, or a Debian with its Python made by mmdebstrap: that proves the Dockerfile
-and all that the image does, not the official base. Prints one line for each check, with what was measured, and what
-was not tried. Ends with 1 when a check failed, with 3 when none failed but nothing could be tried here, or the machine
-was too busy to tell how fast it is."""
+Debian's buildah, podman and runc, in a storage of its own below build/image. Where they are missing
+and may be installed, apt does it. The base is `--base`, or a Debian with its Python made by
+mmdebstrap: that proves the Dockerfile and all that the image does, not the official base. Prints
+one line for each check, with what was measured, and what was not tried. Ends with 1 when a check
+failed, with 3 when none failed but nothing could be tried here, or the machine was too busy to tell
+how fast it is."""
 
 from __future__ import annotations
 
@@ -34,11 +36,22 @@ PORT = 18080
 AUTHORITY = Path(certifi.where())
 """Any certificates: nobody is asked for one."""
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-_STORE = ("--root", str(FOLDER / "storage"), "--runroot", str(FOLDER / "run"), "--storage-driver", "overlay")
+_STORE = (
+    "--root",
+    str(FOLDER / "storage"),
+    "--runroot",
+    str(FOLDER / "run"),
+    "--storage-driver",
+    "overlay",
+)
 _CAGE = (
-    "--rm", "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024", "--read-only", "--cap-drop=ALL",
+    "--rm",
+    "--ulimit=nofile=1024:1024",
+    "--ulimit=nproc=1024:1024",
+    "--read-only",
+    "--cap-drop=ALL",
     "--security-opt=no-new-privileges",
-)  # fmt: skip
+)
 _LOOK = """
 import json, os
 status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)
@@ -83,7 +96,14 @@ def buildah(*words: str) -> str:
 
 def podman(*words: str, check: bool = True) -> str:
     """With runc: crun fails where there is no systemd."""
-    return run("podman", *_STORE, "--runtime", shutil.which("runc") or "/usr/sbin/runc", *words, check=check)
+    return run(
+        "podman",
+        *_STORE,
+        "--runtime",
+        shutil.which("runc") or "/usr/sbin/runc",
+        *words,
+        check=check,
+    )
 
 
 def in_cage(image: str, *words: str, options: tuple[str, ...] = ("--network=none",)) -> str:
@@ -97,7 +117,9 @@ def tools() -> None:
     if not missing:
         return
     if os.geteuid() or not shutil.which("apt-get"):
-        raise NotTriedError(f"{', '.join(missing)} missing; apt install --no-install-recommends {' '.join(DEBIAN)}")
+        raise NotTriedError(
+            f"{', '.join(missing)} missing; apt install --no-install-recommends {' '.join(DEBIAN)}"
+        )
     print(f"Installing {', '.join(missing)}")
     try:
         run("apt-get", "update", "-qq")
@@ -123,7 +145,9 @@ def debian_base(architecture: str) -> str:
                 tar,
             )
         except subprocess.CalledProcessError as error:
-            raise NotTriedError(f"mmdebstrap cannot make a base for {architecture}, see above") from error
+            raise NotTriedError(
+                f"mmdebstrap cannot make a base for {architecture}, see above"
+            ) from error
         container = buildah("from", f"--arch={architecture}", "scratch").strip()
         buildah("add", "--quiet", container, tar, "/")
         buildah("config", "--env", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", container)
@@ -136,12 +160,27 @@ def build(context: Path, base: str, moment: int, name: str, architecture: str) -
     certificates = Path("/etc/ssl/certs")
     index = os.environ.get("PIP_INDEX_URL")
     buildah(
-        "build", "--no-cache", "--quiet", "--isolation", "chroot", "--platform", f"linux/{architecture}",
+        "build",
+        "--no-cache",
+        "--quiet",
+        "--isolation",
+        "chroot",
+        "--platform",
+        f"linux/{architecture}",
         *(["--volume", f"{certificates}:{certificates}:ro"] if certificates.is_dir() else []),
         *(["--build-arg", f"PIP_INDEX_URL={index}"] if index else []),
-        "--build-arg", f"PYTHON={base}", "--build-arg", f"SOURCE_DATE_EPOCH={moment}", "--timestamp", str(moment),
-        "--file", str(context / "manifests/image/Dockerfile"), "--tag", name, str(context),
-    )  # fmt: skip
+        "--build-arg",
+        f"PYTHON={base}",
+        "--build-arg",
+        f"SOURCE_DATE_EPOCH={moment}",
+        "--timestamp",
+        str(moment),
+        "--file",
+        str(context / "manifests/image/Dockerfile"),
+        "--tag",
+        name,
+        str(context),
+    )
 
 
 def unpacked(name: str, folder: Path) -> str:
@@ -153,7 +192,8 @@ def unpacked(name: str, folder: Path) -> str:
 
 @dataclass
 class Report:
-    """Lines for people. A busy machine says nothing of speed: what is too slow there is left open."""
+    """Lines for people. A busy machine says nothing of speed: what is too slow there is left
+    open."""
 
     emulated: bool = False
     busy: bool = False
@@ -170,7 +210,11 @@ class Report:
             self.say(seconds < SECONDS, f"{what}: {seconds:.2f} s")
             return
         self.left_open |= not self.emulated
-        why = "emulated" if self.emulated else f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
+        why = (
+            "emulated"
+            if self.emulated
+            else f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
+        )
         print(f"  not judged: {what}: {seconds:.2f} s ({why})", flush=True)
 
     def code(self) -> int:
@@ -199,20 +243,31 @@ def credentials() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        for file, text in (("token", "t"), ("namespace", "default"), ("ca.crt", AUTHORITY.read_text())):
+        for file, text in (
+            ("token", "t"),
+            ("namespace", "default"),
+            ("ca.crt", AUTHORITY.read_text()),
+        ):
             (folder / file).write_text(text)
         yield folder
 
 
 def listening(image: str) -> float:
-    """Seconds until `scaler run`, which finds no API server, answers /healthz; 60 when it never does."""
+    """Seconds until `scaler run`, which finds no API server, answers /healthz; 60 when it never
+    does."""
     with credentials() as folder:
         variables = {
-            "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1", "SCALER_LEASE_NAMESPACE": "default",
-            "SCALER_HTTP_HOST": "127.0.0.1", "SCALER_HTTP_PORT": str(PORT),
-        }  # fmt: skip
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": "1",
+            "SCALER_LEASE_NAMESPACE": "default",
+            "SCALER_HTTP_HOST": "127.0.0.1",
+            "SCALER_HTTP_PORT": str(PORT),
+        }
         given = [f"--env={name}={value}" for name, value in variables.items()]
-        given += ["--network=host", f"--volume={folder}:/var/run/secrets/kubernetes.io/serviceaccount:ro"]
+        given += [
+            "--network=host",
+            f"--volume={folder}:/var/run/secrets/kubernetes.io/serviceaccount:ro",
+        ]
         started = time.monotonic()
         container = podman("run", "--detach", *_CAGE, *given, image).strip()
         try:
@@ -229,7 +284,9 @@ def listening(image: str) -> float:
 
 def look(image: str, report: Report) -> None:
     """What the image may do, and how fast it is."""
-    found = json.loads(in_cage(image, "-c", _LOOK, options=("--network=none", "--entrypoint=python")))
+    found = json.loads(
+        in_cage(image, "-c", _LOOK, options=("--network=none", "--entrypoint=python"))
+    )
     report.say(found["uid"] == found["gid"] == 65532, f"runs as {found['uid']}:{found['gid']}")
     report.say(found["capabilities"] == 0, "has no capability")
     report.say(found["writable"] == [], f"writes nowhere {found['writable'] or ''}")
@@ -249,7 +306,10 @@ def attempt(base: str | None, architecture: str, moment: int) -> Report:
     name = f"localhost/mind-cluster-scaler:{architecture}"
     emulated = architecture != native()
     made = base or debian_base(architecture)
-    print(f"linux/{architecture} on {made}{' (emulated: speed is not judged)' if emulated else ''}", flush=True)
+    print(
+        f"linux/{architecture} on {made}{' (emulated: speed is not judged)' if emulated else ''}",
+        flush=True,
+    )
     report = Report(emulated, is_busy())
     digests = []
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
@@ -259,7 +319,10 @@ def attempt(base: str | None, architecture: str, moment: int) -> Report:
             print(f"  built in {time.monotonic() - started:.0f} s", flush=True)
             digests.append(unpacked(name, Path(folder, turn)))
         report.say(digests[0] == digests[1], f"built twice: {' and '.join(sorted(set(digests)))}")
-        size = sum(path.stat().st_size for path in Path(folder, "first").rglob("*") if path.is_file()) / 1e6
+        size = (
+            sum(path.stat().st_size for path in Path(folder, "first").rglob("*") if path.is_file())
+            / 1e6
+        )
         report.say(size <= MEGABYTES, f"{size:.1f} MB compressed")
     report.busy |= is_busy()
     look(name, report)
@@ -273,7 +336,8 @@ def moment() -> int:
 
 
 def locked_wheels(architecture: str) -> str:
-    """Whether the lock has a wheel of every distribution for this architecture, as far as pip says."""
+    """Whether the lock has a wheel of every distribution for this architecture, as far as pip
+    says."""
     platforms = [f"--platform=manylinux_2_{minor}_{architecture}" for minor in (17, 28)]
     platforms.append(f"--platform=manylinux2014_{architecture}")
     with tempfile.TemporaryDirectory() as folder:
@@ -288,15 +352,25 @@ def locked_wheels(architecture: str) -> str:
             "--dest",
             folder,
         ]
-        command += ["--only-binary=:all:", "--python-version=3.13", *platforms, "-r", str(ROOT / "requirements.lock")]
+        command += [
+            "--only-binary=:all:",
+            "--python-version=3.13",
+            *platforms,
+            "-r",
+            str(ROOT / "requirements.lock"),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)  # noqa: S603
         return done.stderr if done.returncode else ""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the image and look at it.")
-    parser.add_argument("--base", help="image with Python and pip (default: Debian's, made by mmdebstrap)")
-    parser.add_argument("--architecture", default=native(), help="amd64 or arm64 (default: this machine's)")
+    parser.add_argument(
+        "--base", help="image with Python and pip (default: Debian's, made by mmdebstrap)"
+    )
+    parser.add_argument(
+        "--architecture", default=native(), help="amd64 or arm64 (default: this machine's)"
+    )
     options = parser.parse_args()
     try:
         FOLDER.mkdir(parents=True, exist_ok=True)
@@ -307,9 +381,15 @@ def main() -> int:
         return 3
     other = {"amd64": "aarch64", "arm64": "x86_64"}[native()]
     missing = locked_wheels(other)
-    print(f"  {'FAILED' if missing else 'ok    '} every locked wheel for {other}, Python 3.13 {missing}")
+    print(
+        f"  {'FAILED' if missing else 'ok    '} every locked wheel for {other}, Python 3.13"
+        f" {missing}"
+    )
     if options.architecture == native():
-        print(f"  not tried: an image for {ARCHITECTURES[other]} (--architecture, needs binfmt_misc with qemu)")
+        print(
+            f"  not tried: an image for {ARCHITECTURES[other]} (--architecture, needs binfmt_misc"
+            " with qemu)"
+        )
     if not options.base:
         print("  not tried: the official base, python:3.13-slim-bookworm (--base)")
     report.failed |= bool(missing)

@@ -1,8 +1,10 @@
-"""`make release`: everything that is published of one version, into dist/; the same commit gives the same bytes.
+"""`make release`: everything that is published of one version, into dist/; the same commit gives
+the same bytes.
 
-Chart, manifests, wheel, bills of materials, notes, checksums; and the image, where buildah and a base are to be had. It
-refuses a tree that is not clean, a version that is not the same everywhere, and a changelog without a head for it;
-`--draft` takes all three but the version as they are, and the notes say so. Only files that git knows are taken."""
+Chart, manifests, wheel, bills of materials, notes, checksums; and the image, where buildah and a
+base are to be had. It refuses a tree that is not clean, a version that is not the same everywhere,
+and a changelog without a head for it; `--draft` takes all three but the version as they are, and
+the notes say so. Only files that git knows are taken."""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ PLACES = (
     (r"manifests/image/Dockerfile", rf'image\.version="{VERSION}"'),
     (r"manifests/.*\.yaml", rf"^    newTag: {VERSION}$"),
     (r"manifests/helm/(.*/)?Chart\.yaml", rf"^(?:version|appVersion): \"?{VERSION}\"?$"),
-    (r"manifests/.*|docs/.*\.md|README.*\.md", rf"\b{NAME}[:-]{VERSION}(?=[\s\"'.:/`]|$|-linux|-manifests)"),
+    (
+        r"manifests/.*|docs/.*\.md|README.*\.md",
+        rf"\b{NAME}[:-]{VERSION}(?=[\s\"'.:/`]|$|-linux|-manifests)",
+    ),
     (r"docs/.*\.md", rf"; or newTag: {VERSION}$"),
 )
 """Which files say the version, and how."""
@@ -46,14 +51,18 @@ class ReleaseError(Exception):
 
 
 def git(*words: str) -> str:
-    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)  # noqa: S603, S607
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False
+    )  # noqa: S603, S607
     if done.returncode:
         raise ReleaseError(f"git {words[0]}: {done.stderr.strip()}")
     return done.stdout
 
 
 def tracked() -> list[str]:
-    return sorted(name for name in git("ls-files", "-z").split("\0") if name and (ROOT / name).is_file())
+    return sorted(
+        name for name in git("ls-files", "-z").split("\0") if name and (ROOT / name).is_file()
+    )
 
 
 def versions(texts: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -71,20 +80,33 @@ def versions(texts: Mapping[str, str]) -> list[tuple[str, str]]:
 def the_version(texts: Mapping[str, str]) -> str:
     """Raises ReleaseError unless all places say the same."""
     found = versions(texts)
-    own = next((said for place, said in found if place.startswith("scaler/__init__.py:")), "nothing")
+    own = next(
+        (said for place, said in found if place.startswith("scaler/__init__.py:")), "nothing"
+    )
     others = sorted({f"  {place}: {said}" for place, said in found if said != own})
     if others:
-        raise ReleaseError("\n".join([f"scaler/__init__.py says {own}, and these say something else:", *others]))
+        raise ReleaseError(
+            "\n".join([f"scaler/__init__.py says {own}, and these say something else:", *others])
+        )
     return own
 
 
 def notes(changelog: str, version: str, draft: bool) -> str:
-    """What the changelog says of the version; of a draft that has no head yet, what is unreleased."""
-    sections = dict(re.findall(r"^## \[?([^\]\s]+)\]?.*?\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL))
+    """What the changelog says of the version; of a draft that has no head yet, what is
+    unreleased."""
+    sections = dict(
+        re.findall(
+            r"^## \[?([^\]\s]+)\]?.*?\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL
+        )
+    )
     if version in sections:
-        date = re.search(rf"^## \[?{re.escape(version)}\]? - (\d{{4}}-\d\d-\d\d)$", changelog, re.MULTILINE)
+        date = re.search(
+            rf"^## \[?{re.escape(version)}\]? - (\d{{4}}-\d\d-\d\d)$", changelog, re.MULTILINE
+        )
         if date is None:
-            raise ReleaseError(f"CHANGELOG.md: write the head of this release as `## [{version}] - YYYY-MM-DD`")
+            raise ReleaseError(
+                f"CHANGELOG.md: write the head of this release as `## [{version}] - YYYY-MM-DD`"
+            )
         return f"# {NAME} {version}, {date[1]}\n{sections[version]}"
     if not draft:
         head = f"CHANGELOG.md has no head `## [{version}] - YYYY-MM-DD`: put it below Unreleased"
@@ -98,7 +120,8 @@ def packed(files: Mapping[str, Path], moment: int, *, compress: bool = True) -> 
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for name, path in sorted(files.items()):
             entry = tarfile.TarInfo(name)
-            entry.size, entry.mtime = path.stat().st_size, moment
+            entry.size = path.stat().st_size
+            entry.mtime = moment
             entry.mode = 0o755 if os.access(path, os.X_OK) else 0o644
             with path.open("rb") as content:
                 tar.addfile(entry, content)
@@ -106,7 +129,11 @@ def packed(files: Mapping[str, Path], moment: int, *, compress: bool = True) -> 
 
 
 def below(folder: Path) -> dict[str, Path]:
-    return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def staged(folder: Path, names: list[str]) -> None:
@@ -119,7 +146,9 @@ def staged(folder: Path, names: list[str]) -> None:
 
 def helm_program() -> str | None:
     """The one on PATH, or the newest that the tests have built."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / NAME / "control-plane"
+    cache = (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / NAME / "control-plane"
+    )
     built = [str(path) for path in sorted(cache.glob("helm-*/helm"))]
     return shutil.which("helm") or (built[-1] if built else None)
 
@@ -144,21 +173,32 @@ def chart(stage: Path, out: Path, moment: int) -> str:
     helm = helm_program()
     if helm is None:
         return "chart: not judged by helm, which is not installed"
-    linted = subprocess.run([helm, "lint", "--strict", str(target)], capture_output=True, text=True, check=False)  # noqa: S603
+    linted = subprocess.run(
+        [helm, "lint", "--strict", str(target)], capture_output=True, text=True, check=False
+    )  # noqa: S603
     if linted.returncode:
         raise ReleaseError(f"helm lint --strict {target.name}:\n{linted.stdout}{linted.stderr}")
     return "chart: helm lint --strict finds nothing"
 
 
 def manifests(stage: Path, out: Path, version: str, moment: int, name: str | None) -> None:
-    """All kustomizations. `name`: the image in a registry, REGISTRY/NAME with `:TAG` or `@sha256:...` behind it."""
+    """All kustomizations. `name`: the image in a registry, REGISTRY/NAME with `:TAG` or
+    `@sha256:...` behind it."""
     folder = stage / "manifests"
     if name:
         place, digest, number = _parts(name)
-        image_is = f"    newName: {place}\n    " + (f"digest: {digest}" if digest else f"newTag: {number or version}")
+        image_is = f"    newName: {place}\n    " + (
+            f"digest: {digest}" if digest else f"newTag: {number or version}"
+        )
         for path in folder.rglob("kustomization.yaml"):
-            path.write_text(re.sub(rf"^    newTag: {VERSION}$", image_is, path.read_text(), flags=re.MULTILINE))
-    wanted = {name: path for name, path in below(folder).items() if not name.startswith(("helm/", "image/"))}
+            path.write_text(
+                re.sub(rf"^    newTag: {VERSION}$", image_is, path.read_text(), flags=re.MULTILINE)
+            )
+    wanted = {
+        name: path
+        for name, path in below(folder).items()
+        if not name.startswith(("helm/", "image/"))
+    }
     files = {f"{NAME}-{version}/manifests/{name}": path for name, path in wanted.items()}
     files[f"{NAME}-{version}/LICENSE"] = stage / "LICENSE"
     (out / f"{NAME}-{version}-manifests.tar.gz").write_bytes(packed(files, moment))
@@ -168,13 +208,26 @@ def _parts(name: str) -> tuple[str, str, str]:
     """Place, digest, tag."""
     found = re.fullmatch(r"([^@\s]+?)(?::([\w.-]+))?(?:@(sha256:[0-9a-f]{64}))?", name)
     if found is None:
-        raise ReleaseError(f"{name} is no image: REGISTRY/NAME, with :TAG or @sha256:DIGEST behind it")
+        raise ReleaseError(
+            f"{name} is no image: REGISTRY/NAME, with :TAG or @sha256:DIGEST behind it"
+        )
     return found[1], found[3] or "", found[2] or ""
 
 
 def wheel(stage: Path, out: Path, moment: int) -> None:
-    """By the build backend that pyproject.toml pins, which pip puts into an environment of its own."""
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out), str(stage)]
+    """By the build backend that pyproject.toml pins, which pip puts into an environment of its
+    own."""
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        str(out),
+        str(stage),
+    ]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(moment)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
     if done.returncode:
@@ -182,7 +235,8 @@ def wheel(stage: Path, out: Path, moment: int) -> None:
 
 
 def lock(stage: Path, out: Path) -> None:
-    """What the wheel is installed with, under its own name: the directions of docs/reference/release.md name it."""
+    """What the wheel is installed with, under its own name: the directions of
+    docs/reference/release.md name it."""
     shutil.copy(stage / "requirements.lock", out)
 
 
@@ -190,11 +244,15 @@ def bill(stage: Path, out: Path, version: str, moment: int) -> None:
     script = stage / "manifests/image/sbom.py"
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(moment)}
     command = [sys.executable, str(script), str(stage / "requirements.lock"), version]
-    text = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout  # noqa: S603
+    text = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=environment
+    ).stdout  # noqa: S603
     (out / f"{NAME}-{version}.cdx.json").write_text(text)
 
 
-def oci(stage: Path, out: Path, version: str, moment: int, base: str | None, architecture: str) -> str:
+def oci(
+    stage: Path, out: Path, version: str, moment: int, base: str | None, architecture: str
+) -> str:
     """The image as an OCI archive, with its bill beside it. What there is to say of it."""
     image.FOLDER.mkdir(parents=True, exist_ok=True)
     try:
@@ -226,7 +284,11 @@ def oci(stage: Path, out: Path, version: str, moment: int, base: str | None, arc
 def release(out: Path, options: argparse.Namespace) -> list[str]:
     """Fills `out`, which is made anew. What is to be said of it. Raises ReleaseError."""
     names = tracked()
-    texts = {name: (ROOT / name).read_text("utf-8", "replace") for name in names if not name.startswith("tests/")}
+    texts = {
+        name: (ROOT / name).read_text("utf-8", "replace")
+        for name in names
+        if not name.startswith("tests/")
+    }
     version = the_version(texts)
     if options.version and options.version != version:
         raise ReleaseError(f"the tree is {version}, not {options.version}")
@@ -241,25 +303,42 @@ def release(out: Path, options: argparse.Namespace) -> list[str]:
         stage = Path(folder, "stage")
         staged(stage, names)
         said = [chart(stage, out, moment)]
-        said += [oci(stage, out, version, moment, options.base, one) for one in options.architectures.split(",") if one]
+        said += [
+            oci(stage, out, version, moment, options.base, one)
+            for one in options.architectures.split(",")
+            if one
+        ]
         bill(stage, out, version, moment)
         wheel(stage, out, moment)
         lock(stage, out)
         manifests(stage, out, version, moment, options.image)
-    sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}" for name, path in below(out).items()]
+    sums = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}"
+        for name, path in below(out).items()
+    ]
     (out / "SHA256SUMS").write_text("\n".join(sums) + "\n")
     return said
 
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Make everything that is published of this version.")
+    parser = argparse.ArgumentParser(
+        description="Make everything that is published of this version."
+    )
     parser.add_argument("version", nargs="?", help="refuse if the tree is another one")
-    parser.add_argument("--draft", action="store_true", help="of a tree as it is, before its changelog has a head")
-    parser.add_argument("--out", type=Path, default=ROOT / "dist")
-    parser.add_argument("--base", help="image with Python to build on (default: a Debian made here)")
-    parser.add_argument("--image", help="where the manifests find it: REGISTRY/NAME, with :TAG or @sha256:DIGEST")
     parser.add_argument(
-        "--architectures", default=image.native(), help="of the images, with commas; empty: none (default: this one)"
+        "--draft", action="store_true", help="of a tree as it is, before its changelog has a head"
+    )
+    parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    parser.add_argument(
+        "--base", help="image with Python to build on (default: a Debian made here)"
+    )
+    parser.add_argument(
+        "--image", help="where the manifests find it: REGISTRY/NAME, with :TAG or @sha256:DIGEST"
+    )
+    parser.add_argument(
+        "--architectures",
+        default=image.native(),
+        help="of the images, with commas; empty: none (default: this one)",
     )
     return parser.parse_args(words)
 

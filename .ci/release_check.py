@@ -1,7 +1,9 @@
-"""`make release-check`: every step that a release needs, one after the other, each with its verdict at the end.
+"""`make release-check`: every step that a release needs, one after the other, each with its verdict
+at the end.
 
-A step is ok, failed, or not run, with the reason; what a step itself could not try stands below it. Ends with 0 only
-when every step ran and was ok, with 3 when none failed but something was not run, otherwise with 1."""
+A step is ok, failed, or not run, with the reason; what a step itself could not try stands below it.
+Ends with 0 only when every step ran and was ok, with 3 when none failed but something was not run,
+otherwise with 1."""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "manifests" / "helm"
 WORDS = {0: "ok", 3: "not run"}
 """What the programs of a step end with; anything else is a failure."""
-GIVEN = {"VOLCANO_BIN_DIR": "tests with Volcano's programs", "ASCEND_OPERATOR_BIN_DIR": "tests with Ascend Operator"}
+GIVEN = {
+    "VOLCANO_BIN_DIR": "tests with Volcano's programs",
+    "ASCEND_OPERATOR_BIN_DIR": "tests with Ascend Operator",
+}
 """Programs that a person may have, and what is left out without them."""
 
 
@@ -36,13 +41,19 @@ class Outcome:
 
 
 def ran(*command: str) -> tuple[int, str]:
-    """How it ended, and the lines in which it says that it left something out. Its output is shown as it comes."""
+    """How it ended, and the lines in which it says that it left something out. Its output is shown
+    as it comes."""
     said = []
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:  # noqa: S603
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:  # noqa: S603
         for line in process.stdout or ():
             sys.stdout.write(line)
             sys.stdout.flush()
-            if re.search(r"not (tried|run|judged|made)\b|^SKIPPED|^no (chart|image)\b|^(chart|image):", line.strip()):
+            if re.search(
+                r"not (tried|run|judged|made)\b|^SKIPPED|^no (chart|image)\b|^(chart|image):",
+                line.strip(),
+            ):
                 said.append(line.strip())
     return process.returncode, "\n".join(dict.fromkeys(said))
 
@@ -62,12 +73,18 @@ def make(target: str, *words: str) -> Callable[[], Outcome]:
 
 def rest() -> Outcome:
     made = make("test-rest")()
-    missing = [f"{what}: {name} names no folder" for name, what in GIVEN.items() if not os.environ.get(name)]
+    missing = [
+        f"{what}: {name} names no folder"
+        for name, what in GIVEN.items()
+        if not os.environ.get(name)
+    ]
     return Outcome(made.word, "\n".join([made.why, *missing]).strip())
 
 
 def links() -> Outcome:
-    return program(sys.executable, "-m", "pytest", "-q", "-n", "1", "--no-control-plane", "tests/test_docs.py")
+    return program(
+        sys.executable, "-m", "pytest", "-q", "-n", "1", "--no-control-plane", "tests/test_docs.py"
+    )
 
 
 def helm() -> Outcome:
@@ -84,10 +101,13 @@ def helm() -> Outcome:
     for version in ("1.27.0", "1.36.0"):
         code = subprocess.run(  # noqa: S603
             [helm_is, "template", "check", folder, "--kube-version", version],
-            stdout=subprocess.DEVNULL, check=False,
-        ).returncode  # fmt: skip
+            stdout=subprocess.DEVNULL,
+            check=False,
+        ).returncode
         codes.append(code)
-    return Outcome("failed" if any(codes) else "ok", f"lint --strict, template for 1.27 and 1.36: {codes}")
+    return Outcome(
+        "failed" if any(codes) else "ok", f"lint --strict, template for 1.27 and 1.36: {codes}"
+    )
 
 
 def image() -> Outcome:
@@ -107,9 +127,13 @@ def release() -> Outcome:
         first, second = ((out / "SHA256SUMS").read_text().splitlines() for out in outs)
         differ = sorted(line.split()[1] for line in set(first) ^ set(second))
         if differ:
-            return Outcome("failed", f"two releases of one tree differ: {', '.join(sorted(set(differ)))}")
+            return Outcome(
+                "failed", f"two releases of one tree differ: {', '.join(sorted(set(differ)))}"
+            )
         draft = (outs[0] / "NOTES.md").read_text().splitlines()[0]
-    return Outcome("ok", "\n".join([f"{len(first)} files, twice the same", said, draft.removeprefix("# ")]))
+    return Outcome(
+        "ok", "\n".join([f"{len(first)} files, twice the same", said, draft.removeprefix("# ")])
+    )
 
 
 STEPS: dict[str, Callable[[], Outcome]] = {
@@ -139,7 +163,13 @@ def verdict(outcomes: dict[str, Outcome]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Try all that is to be tried before a release.")
-    parser.add_argument("--without", nargs="*", default=[], choices=STEPS, help="steps to leave out; they are not ok")
+    parser.add_argument(
+        "--without",
+        nargs="*",
+        default=[],
+        choices=STEPS,
+        help="steps to leave out; they are not ok",
+    )
     options = parser.parse_args()
     outcomes = {}
     for name, step in STEPS.items():
@@ -152,7 +182,11 @@ def main() -> int:
         outcomes[name] = Outcome(made.word, made.why, time.monotonic() - started)
     code = verdict(outcomes)
     print(f"\n{table(outcomes)}")
-    print({0: "Everything ran, all ok.", 3: "Nothing failed, but not everything was run."}.get(code, "Not fit."))
+    print(
+        {0: "Everything ran, all ok.", 3: "Nothing failed, but not everything was run."}.get(
+            code, "Not fit."
+        )
+    )
     return code
 
 

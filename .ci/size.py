@@ -1,7 +1,7 @@
 """`make size`: lines of Python against their limits. Prints its definition; fails above a limit.
 
-A limit is what CI holds now. The target is what was asked for before some features came, and what these brought
-(docs/reference/tests.md). Whoever takes lines away lowers the limit."""
+A limit is what CI holds now. The target is what was asked for before some features came, and what
+these brought (docs/reference/tests.md). Whoever takes lines away lowers the limit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def imported(tree: ast.AST, known: Iterable[str]) -> set[str]:
 
 
 def reached(start: str, sources: dict[str, Path]) -> set[str]:
-    """All that is loaded when `start` is imported: what it imports, and the packages around each module."""
+    """All that is loaded when `start` is imported: what it imports, and the packages around each
+    module."""
     seen: set[str] = set()
     todo = [start]
     while todo:
@@ -61,7 +62,10 @@ def reached(start: str, sources: dict[str, Path]) -> set[str]:
         if name not in sources or name in seen:
             continue
         seen.add(name)
-        todo += [name.rpartition(".")[0], *imported(ast.parse(sources[name].read_text("utf-8")), sources)]
+        todo += [
+            name.rpartition(".")[0],
+            *imported(ast.parse(sources[name].read_text("utf-8")), sources),
+        ]
     return seen
 
 
@@ -73,9 +77,10 @@ def measured(root: Path) -> dict[str, int]:
     controller = reached(run, sources) - simulation
     tests = (root / "tests").rglob("*.py")
     helpers = [
-        path for path in tests
+        path
+        for path in tests
         if not path.name.startswith("bench_") and not _HOLDS_TESTS.search(path.read_text("utf-8"))
-    ]  # fmt: skip
+    ]
     return {
         "controller": lines(sources[name] for name in controller),
         "simulation": lines(sources[name] for name in simulation),

@@ -1,4 +1,5 @@
-"""Wiring only: builds all components around a KubeApi and runs them until cancelled. Each task is owned or awaited."""
+"""Wiring only: builds all components around a KubeApi and runs them until cancelled. Each task is
+owned or awaited."""
 
 from __future__ import annotations
 
@@ -56,11 +57,13 @@ FULL_PASS = 600.0
 SHUTDOWN_TIMEOUT = 5.0
 """Seconds for writes under way to end after SIGTERM."""
 PULSE = 5.0
-"""Seconds between two checks of the decision loop, of the watches, and of the API server's clock."""
+"""Seconds between two checks of the decision loop, of the watches, and of the API server's
+clock."""
 STALLED_AFTER = 30.0
 """Seconds without a sign of life after which the decision loop counts as stalled."""
 SILENCE = 0.75
-"""Part of `out_of_touch` after which a resource without an event is listed again, so that it stays in touch."""
+"""Part of `out_of_touch` after which a resource without an event is listed again, so that it stays
+in touch."""
 
 
 class Notes(Protocol):
@@ -79,36 +82,49 @@ class Notes(Protocol):
 class App:
     """All components of one process. Standby replicas keep their caches synced and decide nothing.
 
-    `seed` makes jitter reproducible; None takes it from the system. With `apart`, a thread renews the Lease over the
-    connection that `apart` makes; without it, this loop renews the Lease over `api`. `notes` is for mode shadow."""
+    `seed` makes jitter reproducible; None takes it from the system. With `apart`, a thread renews
+    the Lease over the connection that `apart` makes; without it, this loop renews the Lease over
+    `api`. `notes` is for mode shadow."""
 
     def __init__(  # noqa: PLR0913 - wiring
-        self, api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None = None,
-        seed: int | str | None = None, metrics: Metrics | None = None, apart: Connect | None = None,
+        self,
+        api: KubeApi,
+        settings: Settings,
+        clock: Clock,
+        *,
+        observer: Observer | None = None,
+        seed: int | str | None = None,
+        metrics: Metrics | None = None,
+        apart: Connect | None = None,
         notes: Notes | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._watches = settings.mode is Mode.SHADOW
         self.home = settings.lease_namespace
         if self._watches:
             api = confined(api, self.home)
-        self.api, self._apart = api, apart
+        self.api = api
+        self._apart = apart
         self.settings = settings
         self.notes = notes
         self.clock = clock
         rng = random.Random(seed)  # noqa: S311 - jitter, no secret
         self.metrics = metrics or Metrics()
         self._beat = math.inf
-        """Loop time of the last sign of life of the decision loop; it has to give them from the first one on."""
+        """Loop time of the last sign of life of the decision loop; it has to give them from the
+        first one on."""
         self.queue = WorkQueue()
         self.changes = changes.Changes()
         self.cache = Cache(self.changes, clock.now, settings.ascend_operator_namespace)
         self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
         silence = SILENCE * settings.out_of_touch
-        self.informers, self.reports = informers(api, self.cache, settings.namespaces, rng, self.home, silence=silence)
+        self.informers, self.reports = informers(
+            api, self.cache, settings.namespaces, rng, self.home, silence=silence
+        )
         beside = {DISRUPTION_BUDGETS: self.informers.pop(DISRUPTION_BUDGETS)}
         if settings.mode in (Mode.GATES, Mode.SHADOW):
             del self.informers[SERVICES]  # the right to Services is needed only to make pods
-        self.beside = beside if settings.disruption_budgets and not self._watches else {}  # no start waits for these
+        # no start waits for these
+        self.beside = beside if settings.disruption_budgets and not self._watches else {}
         self.freshness = Freshness(self.informers, settings.out_of_touch)
         self.alone = Alone(self.cache, self.freshness, settings)
         self.election = self._election(rng) if settings.leader_election else None
@@ -120,11 +136,16 @@ class App:
             deadline=self.election.deadline if self.election else lambda: math.inf,
             rng=rng,
             timeout=settings.request_timeout,
-            on_write=lambda verb, resource, outcome: self.metrics.write(verb, resource.plural, outcome),
+            on_write=lambda verb, resource, outcome: self.metrics.write(
+                verb, resource.plural, outcome
+            ),
         )
         self.controller, self.reporter = self._deciding(observer)
         self.rank_tables = RankTableReconciler(
-            self.writer, self.state.tables, clock, elsewhere=lambda: self.mode() is not ModeInForce.MAKES
+            self.writer,
+            self.state.tables,
+            clock,
+            elsewhere=lambda: self.mode() is not ModeInForce.MAKES,
         )
         self.budgets = self._budgets() if self.beside else None
         self.certificate = self._certificate() if settings.webhook_port else None
@@ -132,21 +153,28 @@ class App:
         self._subscribe()
 
     def _deciding(self, observer: Observer | None) -> tuple[Controller, Reporter]:
-        settings, metrics, writer, clock = self.settings, self.metrics, self.writer, self.clock
+        settings = self.settings
+        metrics = self.metrics
+        writer = self.writer
+        clock = self.clock
         expectations = Expectations(self.queue.add)
         metrics.follow_informers({**self.informers, **self.beside})
         metrics.expectation_timeouts.follow(lambda: expectations.timed_out)
         metrics.arrived_ungated.follow(lambda: self.cache.arrived_ungated)
         metrics.queue_depth.follow(lambda: len(self.queue))
         services = self.informers[ELASTIC_SERVICES]
-        statuses = StatusWriter(writer, self.cache, clock, metrics, lambda: services.problem if services.absent else "")
+        statuses = StatusWriter(
+            writer, self.cache, clock, metrics, lambda: services.problem if services.absent else ""
+        )
         reporter = Reporter(writer, statuses, clock, metrics, self.home, silent=self._watches)
         controller = Controller(
             state=self.state,
             builder=WorldBuilder(self.state, settings.policy, alone=lambda: self.alone.why),
             queue=self.queue,
             expectations=expectations,
-            executor=Executor(writer, self.state, expectations, clusterd=settings.clusterd_address, clock=clock),
+            executor=Executor(
+                writer, self.state, expectations, clusterd=settings.clusterd_address, clock=clock
+            ),
             reporter=reporter,
             metrics=metrics,
             clock=clock,
@@ -164,12 +192,16 @@ class App:
             self.settings.policy,
             name=BUDGET + self.settings.install.removeprefix(MANAGED_BY),
             now=self.clock.now,
-            acts=lambda: self.mode() in (ModeInForce.MAKES, ModeInForce.RELEASES) and not self.freshness.words(),
+            acts=lambda: (
+                self.mode() in (ModeInForce.MAKES, ModeInForce.RELEASES)
+                and not self.freshness.words()
+            ),
             watched=self.beside[DISRUPTION_BUDGETS],
         )
 
     def _subscribe(self) -> None:
-        """Subscribers of each change, in order: caches made from records are cleared before these are read again."""
+        """Subscribers of each change, in order: caches made from records are cleared before these
+        are read again."""
         subscribe = self.changes.subscribe
         subscribe(changes.PodChanged, self.state.on_pod)
         subscribe(changes.NodeChanged, self.state.on_node)
@@ -186,15 +218,19 @@ class App:
             subscribe(changes.BudgetsChanged, self.budgets.on_budgets)
 
     def check_nodes(self) -> None:
-        """Set whether nodes are readable, and so whether services are weighed against each other."""
+        """Set whether nodes are readable, and so whether services are weighed against each
+        other."""
         if self.alone.check():
             self.controller.requeue_all()
 
     async def run(self) -> None:
-        """Serve, sync, lead, decide, until cancelled. A task that fails ends all; raises what ended it: also
-        LeadershipLost, OverlapError."""
+        """Serve, sync, lead, decide, until cancelled. A task that fails ends all; raises what ended
+        it: also LeadershipLost, OverlapError."""
         async with self._served(), asyncio.TaskGroup() as tasks:
-            beside = [informer.run() for informer in (*self.informers.values(), *self.reports, *self.beside.values())]
+            beside = [
+                informer.run()
+                for informer in (*self.informers.values(), *self.reports, *self.beside.values())
+            ]
             if self.certificate is not None:
                 beside.append(self.certificate.follow())
             for work in (*beside, self._pulse()):
@@ -211,10 +247,11 @@ class App:
         """Wait for the first list of every resource: no decision, and so no write, before that."""
         for informer in self.informers.values():
             await informer.synced_or_absent.wait()
-        # A little longer for what this process may have no right to read: nodes (without them neither readiness nor
-        # room is known), ElasticServices, fault reports. An API server that has just started may answer 403 at
-        # first.
-        nodes, services = self.informers[NODES], self.informers[ELASTIC_SERVICES]
+        # A little longer for what this process may have no right to read: nodes (without them
+        # neither readiness nor room is known), ElasticServices, fault reports. An API server that
+        # has just started may answer 403 at first.
+        nodes = self.informers[NODES]
+        services = self.informers[ELASTIC_SERVICES]
         with suppress(TimeoutError):
             async with asyncio.timeout(OPTIONAL_PATIENCE):
                 for informer in (nodes, *([services] if services.installed else ()), *self.reports):
@@ -224,19 +261,26 @@ class App:
             _log.warning("no ElasticServices are read", why=services.problem, so=so)
         source = self.cache.faults.source
         if source is Source.NONE:
-            why = "; ".join(reports.problem for reports in self.reports) or "MindCluster reports nothing here"
+            why = (
+                "; ".join(reports.problem for reports in self.reports)
+                or "MindCluster reports nothing here"
+            )
             _log.warning("no fault data", known="readiness of nodes only", why=why)
         else:
             _log.info("fault data", source=source.value, problems=self.cache.faults.problems)
         self.check_nodes()
         self._follow_clocks()
         if elsewhere := self.cache.ascend_operators_elsewhere():
-            setting = f"it is looked for in {self.settings.ascend_operator_namespace} (ascend_operator_namespace)"
+            setting = (
+                f"it is looked for in {self.settings.ascend_operator_namespace}"
+                " (ascend_operator_namespace)"
+            )
             _log.warning("not taken for Ascend Operator", deployments=elsewhere[:10], why=setting)
         _log.info("caches synced", jobs=len(self.cache.jobs), pods=len(self.cache.pods))
 
     async def _work(self) -> None:
-        """A term of leadership. On cancellation the writes under way may end; the next leader completes the rest."""
+        """A term of leadership. On cancellation the writes under way may end; the next leader
+        completes the rest."""
         if not self._watches:
             await self.installs.look()
         if self.notes is not None:
@@ -283,13 +327,17 @@ class App:
                 self.check_nodes()
             if all(informer.synced_or_absent.is_set() for informer in self.informers.values()):
                 words = self.freshness.words()
-                changed, self._in_touch = bool(words) == self._in_touch, not words
+                changed = bool(words) == self._in_touch
+                self._in_touch = not words
                 if changed:
                     _log.warning("out of touch" if words else "in touch again", why=words)
-                if changed or (not words and self.controller.stands_still):  # also after a short loss between pulses
+                # also after a short loss between pulses
+                if changed or (not words and self.controller.stands_still):
                     self.queue.wake()
                 self.metrics.out_of_touch.set(bool(words))
-            if self.controller.passes_begun != passes or not (self.queue.has_work and self.controller.running):
+            if self.controller.passes_begun != passes or not (
+                self.queue.has_work and self.controller.running
+            ):
                 self._beat = loop_time()
             passes = self.controller.passes_begun
             self.reporter.write_left_out()
@@ -297,34 +345,48 @@ class App:
             await asyncio.sleep(PULSE)
 
     def stalled(self) -> list[str]:
-        """A sentence about the decision loop when it has stalled; empty when the process is healthy. For any thread."""
+        """A sentence about the decision loop when it has stalled; empty when the process is
+        healthy. For any thread."""
         silence = loop_time() - self._beat
-        return [f"decision loop: no sign of life for {silence:.0f} s"] if silence > STALLED_AFTER else []
+        return (
+            [f"decision loop: no sign of life for {silence:.0f} s"]
+            if silence > STALLED_AFTER
+            else []
+        )
 
     def missing(self) -> list[str]:
-        """A sentence about each condition that is not met; empty when ready, as a synced standby is. For any thread."""
-        found, lost = dict[str, str](), self.freshness.lost()
+        """A sentence about each condition that is not met; empty when ready, as a synced standby
+        is. For any thread."""
+        found = dict[str, str]()
+        lost = self.freshness.lost()
         for resource, informer in self.informers.items():
             unlisted = "" if informer.synced_or_absent.is_set() else informer.problem
             found[resource.full_name] = lost.get(resource, unlisted)
         found |= {"webhook": self.certificate.problem} if self.certificate is not None else {}
-        return [f"waiting for {what}: {problem}" for what, problem in sorted(found.items()) if problem]
+        return [
+            f"waiting for {what}: {problem}" for what, problem in sorted(found.items()) if problem
+        ]
 
     def _follow_clocks(self) -> None:
         if self.clock.adjust():
             skew = self.clock.skew
-            _log.info("clock of the API server", ahead=round(skew.least, 1), most=round(skew.most, 1))
+            _log.info(
+                "clock of the API server", ahead=round(skew.least, 1), most=round(skew.most, 1)
+            )
             self.state.adjust(skew)
             self.controller.requeue_all()
 
     def _election(self, rng: random.Random) -> Election:
         marked = marks(self.settings.namespaces) if not self._watches else {}
-        election = Election(self.clock, self.settings, rng=rng, marks=marked, seen_until=self.freshness.heard)
+        election = Election(
+            self.clock, self.settings, rng=rng, marks=marked, seen_until=self.freshness.heard
+        )
         self.metrics.leader_changes.follow(lambda: election.transitions)
         return election
 
     def _certificate(self) -> ServerCertificate:
-        from scaler.serve.webhook_certs import certificate_source  # noqa: PLC0415 - loads cryptography, aiohttp
+        # Loads cryptography, aiohttp.
+        from scaler.serve.webhook_certs import certificate_source  # noqa: PLC0415
 
         certificate = certificate_source(self.api, self.clock, self.settings)
         self.metrics.certificate_expires.follow(lambda: certificate.ends)
@@ -332,20 +394,28 @@ class App:
 
     @asynccontextmanager
     async def _served(self) -> AsyncIterator[None]:
-        """Webhook and HTTP server, if wanted, each in a thread: a flood of requests does not delay the main loop."""
+        """Webhook and HTTP server, if wanted, each in a thread: a flood of requests does not delay
+        the main loop."""
         host = self.settings.http_host
         async with AsyncExitStack() as stack:
             if (certificate := self.certificate) is not None:
                 from scaler.serve.webhook import webhook_server  # noqa: PLC0415 - as `_certificate`
 
                 rules = self.cache.config_maps
-                reviewing = webhook_server(lambda namespace, rule: groups_of(rules.get(namespace, rule)), self.metrics)
-                webhook = reviewing.served(host, self.settings.webhook_port, lambda: certificate.context)
+                reviewing = webhook_server(
+                    lambda namespace, rule: groups_of(rules.get(namespace, rule)), self.metrics
+                )
+                webhook = reviewing.served(
+                    host, self.settings.webhook_port, lambda: certificate.context
+                )
                 await stack.enter_async_context(entered_in_thread("webhook", webhook))
             if self.settings.http_port:
-                from scaler.serve.http import http_server  # noqa: PLC0415 - the simulation has no server
+                # The simulation has no server.
+                from scaler.serve.http import http_server  # noqa: PLC0415
 
-                server = http_server(self.stalled, self.missing, self.metrics, lambda: self.controller.world)
+                server = http_server(
+                    self.stalled, self.missing, self.metrics, lambda: self.controller.world
+                )
                 http = server.served(host, self.settings.http_port)
                 await stack.enter_async_context(entered_in_thread("http", http))
             yield

@@ -1,8 +1,8 @@
 """The `scaler` command: finds the subcommand, passes it the arguments, and returns the exit code.
 
-Every subcommand is a module of `scaler.tools`, except `run`, which is `scaler.run`. Only the named one is imported, so
-that `scaler lint` starts fast, and a broken dependency of one command does not break the others.
-This module knows nothing of what a command does."""
+Every subcommand is a module of `scaler.tools`, except `run`, which is `scaler.run`. Only the named
+one is imported, so that `scaler lint` starts fast, and a broken dependency of one command does not
+break the others. This module knows nothing of what a command does."""
 
 from __future__ import annotations
 
@@ -20,12 +20,32 @@ from scaler import __doc__ as purpose
 from scaler import __version__
 
 COMMANDS = (
-    "new", "lint", "schema", "plan", "explain", "simulate", "demo", "preflight", "deploy", "status", "why", "ui",
-    "takeover", "shadow", "doctor", "drain", "uninstall", "completion", "run",
-)  # fmt: skip
+    "new",
+    "lint",
+    "schema",
+    "plan",
+    "explain",
+    "simulate",
+    "demo",
+    "preflight",
+    "deploy",
+    "status",
+    "why",
+    "ui",
+    "takeover",
+    "shadow",
+    "doctor",
+    "drain",
+    "uninstall",
+    "completion",
+    "run",
+)
 """Subcommands in the order in which a new user needs them."""
 
-INCOMPLETE = "This installation is incomplete; in a clone of the repository, 'make demo' installs what is missing."
+INCOMPLETE = (
+    "This installation is incomplete; in a clone of the repository, 'make demo' installs what is"
+    " missing."
+)
 
 COMPLETE = "__complete"
 """The subcommand that shells call (scaler.tools.completion)."""
@@ -46,7 +66,9 @@ class Parser(argparse.ArgumentParser):
     """Answers a usage error with exit code 2 and a reference to the right usage."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
+        super().__init__(
+            formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options
+        )
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -54,11 +76,13 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line (without the program's name) and return its exit code; never raises SystemExit."""
+    """Run one command line (without the program's name) and return its exit code; never raises
+    SystemExit."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None and Path(sys.argv[0]).name == COMPLETER:
         arguments.insert(0, COMPLETE)
-    for stream in (sys.stdout, sys.stderr):  # full-width punctuation has to be printable on terminals of any encoding
+    # full-width punctuation has to be printable on terminals of any encoding
+    for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -74,7 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         while isinstance(leaf, BaseExceptionGroup):  # the error of a TaskGroup
             leaf = leaf.exceptions[0]
         if isinstance(leaf, BrokenPipeError):
-            # Stdout becomes /dev/null, or the interpreter reports the broken pipe once more when it flushes at exit.
+            # Stdout becomes /dev/null, or the interpreter reports the broken pipe once more when it
+            # flushes at exit.
             with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device, not a path
                 os.dup2(nowhere.fileno(), sys.stdout.fileno())
             return EXIT_BROKEN_PIPE
@@ -94,9 +119,12 @@ def _program() -> str:
 
 def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == [COMPLETE]:
-        words, several = arguments[1:], len(arguments) > 2
+        words = arguments[1:]
+        several = len(arguments) > 2
         commands = [(name, "" if several else _summary(name)) for name in COMMANDS]
-        answer = _load("completion").complete(words, commands, lambda name: _parser_of(name, _load(name)))
+        answer = _load("completion").complete(
+            words, commands, lambda name: _parser_of(name, _load(name))
+        )
         sys.stdout.write(answer)
         return 0
     if not arguments or arguments[0] not in COMMANDS:
@@ -117,7 +145,8 @@ def _parser_of(name: str, command: Any) -> Parser:
 
 
 def _load(name: str) -> Any:
-    """The module of a subcommand: `HELP`, `add_arguments(parser)` and `run(arguments) -> exit code`."""
+    """The module of a subcommand: `HELP`, `add_arguments(parser)` and `run(arguments) -> exit
+    code`."""
     return importlib.import_module("scaler.run" if name == "run" else f"scaler.tools.{name}")
 
 
@@ -126,15 +155,23 @@ def _top_level(arguments: list[str]) -> int:
     overview = ""
     if {"-h", "--help"} & set(arguments):
         lines = [f"  {name:<10} {_summary(name)}" for name in COMMANDS]
-        overview = "\n".join(["commands:", *lines, "", "'scaler COMMAND --help' says more about each."])
-    parser = Parser(prog=_program(), usage=f"{_program()} COMMAND ...", description=purpose, epilog=overview)
+        overview = "\n".join(
+            ["commands:", *lines, "", "'scaler COMMAND --help' says more about each."]
+        )
+    parser = Parser(
+        prog=_program(), usage=f"{_program()} COMMAND ...", description=purpose, epilog=overview
+    )
     parser.add_argument("--version", action="version", version=f"scaler {__version__}")
     if arguments and not arguments[0].startswith("-"):
         near = difflib.get_close_matches(arguments[0], COMMANDS, n=1)
         guess = f", did you mean '{near[0]}'?" if near else f"; commands are: {', '.join(COMMANDS)}"
         parser.error(f"there is no command '{arguments[0]}'{guess}")
     parser.parse_known_args(arguments[:1])
-    parser.error(f"unknown option {arguments[0]}" if arguments else f"a command is needed: {', '.join(COMMANDS)}")
+    parser.error(
+        f"unknown option {arguments[0]}"
+        if arguments
+        else f"a command is needed: {', '.join(COMMANDS)}"
+    )
 
 
 def _summary(name: str) -> str:

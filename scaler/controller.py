@@ -1,9 +1,11 @@
-"""The decision loop: one pass takes in all changes, decides about all services, then acts and reports.
+"""The decision loop: one pass takes in all changes, decides about all services, then acts and
+reports.
 
     changes -> world -> decide -> act, report
 
-Decisions are serial and synchronous, so services cannot race each other. Actions run in parallel, at most one plan per
-service at a time. While its writes are under way, a service is decided as it will be, and gets no other action."""
+Decisions are serial and synchronous, so services cannot race each other. Actions run in parallel,
+at most one plan per service at a time. While its writes are under way, a service is decided as it
+will be, and gets no other action."""
 
 from __future__ import annotations
 
@@ -39,12 +41,15 @@ from scaler.workloads.membership import JOB_KINDS
 _log = structlog.get_logger(__name__)
 
 PATIENCE = 300.0
-"""Seconds after which a service known only from pods is forgotten without pods; its last valid rule is deleted too."""
+"""Seconds after which a service known only from pods is forgotten without pods; its last valid rule
+is deleted too."""
 WORDS_PATIENCE = 10.0
-"""Seconds until a change of words alone is reported: all that waits says how much room is free, which changes often."""
-PAUSE, LONGEST_PAUSE = 3.0, 0.03
-"""The pause after a pass, as a multiple of its duration, and the longest pause in seconds: under many events, passes
-take a quarter of a core, as long as they are short."""
+"""Seconds until a change of words alone is reported: all that waits says how much room is free,
+which changes often."""
+PAUSE = 3.0
+LONGEST_PAUSE = 0.03
+"""The pause after a pass, as a multiple of its duration, and the longest pause in seconds: under
+many events, passes take a quarter of a core, as long as they are short."""
 SOONEST = 0.001
 """Least seconds until the next decision, however soon time alone may change the decision."""
 
@@ -123,14 +128,19 @@ class Controller:
             keys = await self.queue.take()
             self.passes_begun += 1
             unseen = self.unseen()
-            before, self._acting = self._acting, None if unseen else self.mode()
+            before = self._acting
+            self._acting = None if unseen else self.mode()
             if self._acting is not before:
                 self.requeue_all()  # who makes the pods, or whether all is seen, has changed
             elif self._acting is None:
                 # The last plans of these services are reported, and why there are no decisions now.
                 changed = set(keys)
-                pairs = [pair for pair in zip(*self._decided, strict=True) if pair[0].key in changed]
-                await self._hand_over(pairs, self.world.alone if self.world is not None else "", out_of_touch=unseen)
+                pairs = [
+                    pair for pair in zip(*self._decided, strict=True) if pair[0].key in changed
+                ]
+                await self._hand_over(
+                    pairs, self.world.alone if self.world is not None else "", out_of_touch=unseen
+                )
             elif self._acting is not ModeInForce.STANDS_BACK:
                 took = await self._pass(keys, acting)
                 if took:
@@ -140,17 +150,20 @@ class Controller:
                 self.queue.done(key)
 
     async def _pass(self, keys: list[ServiceKey], acting: asyncio.TaskGroup) -> float:
-        """Decide about all services; returns the seconds taken. Reading and reporting let the loop run other tasks."""
+        """Decide about all services; returns the seconds taken. Reading and reporting let the loop
+        run other tasks."""
         started = loop_time()
         await self._read_services(keys)
         world = self.world = self.builder.world(self.clock.now(), self._memory)
         decision = self._decide(world)
-        decided, acted_on = loop_time(), set[ServiceKey]()
+        decided = loop_time()
+        acted_on = set[ServiceKey]()
         if decision is not None:
             if self.observer is not None:
                 self.observer(world, decision)
             # Act, then report: instances go first, a report may wait for a millisecond
-            self._heeds_room = decision.heeds_room  # before anything awaits: room that changes from now on is news
+            # before anything awaits: room that changes from now on is news
+            self._heeds_room = decision.heeds_room
             pairs = self._changed_pairs(world, decision)
             self._memory = self.instead(world, decision, pairs) if self.instead else decision.memory
             acted_on = await self._act_on(world, pairs, acting, started)
@@ -184,19 +197,24 @@ class Controller:
 
     @contextmanager
     def _retried(self, failure: str, key: ServiceKey) -> Iterator[None]:
-        """An error in the handling of one service, always a bug, is logged and retried with growing pauses."""
+        """An error in the handling of one service, always a bug, is logged and retried with growing
+        pauses."""
         try:
             yield
         except Exception:
             self.metrics.decisions_failed.inc()
-            _log.error(failure, service=str(key), traceback=traceback.format_exc(-5))  # recursion has 1,000 frames
+            # recursion has 1,000 frames
+            _log.error(failure, service=str(key), traceback=traceback.format_exc(-5))
             self.queue.add_after_backoff(key)
 
     def _leave(self, key: ServiceKey) -> None:
-        """Forget a service without jobs; later, if it was known only from pods: they may be gone for a moment only."""
+        """Forget a service without jobs; later, if it was known only from pods: they may be gone
+        for a moment only."""
         now = loop_time()
         last = self.builder.get(key)
-        from_pods = last is not None and any(instance.kind not in JOB_KINDS for instance in last.instances)
+        from_pods = last is not None and any(
+            instance.kind not in JOB_KINDS for instance in last.instances
+        )
         end = self._leaving.setdefault(key, now + PATIENCE if from_pods else now)
         self.builder.leave(key)
         if now < end:
@@ -218,7 +236,8 @@ class Controller:
     # 2. the decision
 
     def _decide(self, world: World) -> Decision | None:
-        """The decision; a bug in it is logged and retried with growing pauses; /snapshots/world has its input."""
+        """The decision; a bug in it is logged and retried with growing pauses; /snapshots/world has
+        its input."""
         try:
             with no_collection():
                 decision = decide(world, self._decision_cache)
@@ -227,9 +246,15 @@ class Controller:
             self._failures_in_a_row += 1
             self.metrics.decisions_failed.inc()
             self._decision_cache = DecisionCache()
-            of = {"services": len(world.services), "nodes": len(world.nodes.nodes) if world.nodes else 0}
-            # Not as an exception: with the locals of every frame, printing a world of thousands takes seconds.
-            _log.error("decision failed", **of, tried_again_after=delay, traceback=traceback.format_exc())
+            of = {
+                "services": len(world.services),
+                "nodes": len(world.nodes.nodes) if world.nodes else 0,
+            }
+            # Not as an exception: with the locals of every frame, printing a world of thousands
+            # takes seconds.
+            _log.error(
+                "decision failed", **of, tried_again_after=delay, traceback=traceback.format_exc()
+            )
             asyncio.get_running_loop().call_later(delay, self.queue.wake)
             return None
         self._failures_in_a_row = 0
@@ -240,7 +265,8 @@ class Controller:
         if self._timer is not None:
             self._timer.cancel()
         if moment:
-            soonest = 1.0 if self._acting is ModeInForce.WATCHES else SOONEST  # an action that is not done stays due
+            # an action that is not done stays due
+            soonest = 1.0 if self._acting is ModeInForce.WATCHES else SOONEST
             delay = max(soonest, moment - self.clock.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self.queue.wake)
 
@@ -248,7 +274,8 @@ class Controller:
         self.queue.add(change.service)
 
     def on_elastic_service(self, change: ElasticServiceChanged) -> None:
-        """Queue the service, if it has instances: the number of wanted instances in its spec may have changed."""
+        """Queue the service, if it has instances: the number of wanted instances in its spec may
+        have changed."""
         if self._cache.has_instances(change.service):
             self.queue.add(change.service)
 
@@ -260,22 +287,36 @@ class Controller:
     # 3. act
 
     def _changed_pairs(self, world: World, decision: Decision) -> Pairs:
-        """What is another object than after the last pass, or was read again: ten thousand others cost nothing."""
-        before, self._decided = self._decided, (world.services, decision.plans)
-        services, plans = world.services, decision.plans
+        """What is another object than after the last pass, or was read again: ten thousand others
+        cost nothing."""
+        before = self._decided
+        self._decided = (world.services, decision.plans)
+        services = world.services
+        plans = decision.plans
         if len(before[0]) != len(services):
             return list(zip(services, plans, strict=True))
         others = map(or_, map(is_not, before[0], services), map(is_not, before[1], plans))
-        fresh = {self.builder.position(key) for key in self._unreported if self.builder.get(key) is not None}
+        fresh = {
+            self.builder.position(key)
+            for key in self._unreported
+            if self.builder.get(key) is not None
+        }
         return [(services[at], plans[at]) for at in sorted(fresh.union(compress(count(), others)))]
 
-    async def _act_on(self, world: World, pairs: Pairs, acting: asyncio.TaskGroup, started: float) -> set[ServiceKey]:
+    async def _act_on(
+        self, world: World, pairs: Pairs, acting: asyncio.TaskGroup, started: float
+    ) -> set[ServiceKey]:
         """Begin the actions of every plan; returns the services with running actions."""
-        begun, slices = set(), Slices()
+        begun = set()
+        slices = Slices()
         for service, plan in pairs:
             await slices.end()  # the actions that have begun run their first steps
             if not service.assumed and self._is_carried_out(plan):
-                since = max(self._began, self.queue.dirty_since(plan.key)) if plan.key in self._unreported else started
+                since = (
+                    max(self._began, self.queue.dirty_since(plan.key))
+                    if plan.key in self._unreported
+                    else started
+                )
                 with self._retried("plan cannot begin", plan.key):
                     self.builder.assume(plan, world.now)
                     self.queue.hold(plan.key)
@@ -296,9 +337,12 @@ class Controller:
             refused = [outcome for outcome in outcomes if outcome.refused]
             failed = any(outcome.failed for outcome in outcomes)
             for outcome in refused:
-                record, now = self._cache.job(outcome.uid), self.clock.now()
+                record = self._cache.job(outcome.uid)
+                now = self.clock.now()
                 generation = record.job.generation if record is not None else 0
-                self._memory = refuse(self._memory, key, outcome.uid, outcome.refused, now=now, generation=generation)
+                self._memory = refuse(
+                    self._memory, key, outcome.uid, outcome.refused, now=now, generation=generation
+                )
             settled = self.expectations.settled(key)
             if failed or (settled and not (refused or self.queue.is_dirty(key))):
                 # No event would bring back a service whose action had no effect.
@@ -339,18 +383,23 @@ class Controller:
         slices = Slices()
         for service, plan in pairs:
             with self._retried("service cannot be reported", plan.key):
-                self.reporter.note(report_of(self.state, service, plan, alone=alone, out_of_touch=out_of_touch))
+                self.reporter.note(
+                    report_of(self.state, service, plan, alone=alone, out_of_touch=out_of_touch)
+                )
                 if not self._is_carried_out(plan):
                     self.queue.forget(plan.key)
             await slices.end()
 
     async def resync(self) -> None:
-        """Read every service without pending writes anew; a difference in more than words means a missed event."""
+        """Read every service without pending writes anew; a difference in more than words means a
+        missed event."""
         self.state.forget_instances()
         if self._acting in (None, ModeInForce.STANDS_BACK):
             return
         slices = Slices()
-        for key in sorted({*self._cache.service_keys(), *self.builder.keys()} - self._leaving.keys()):
+        for key in sorted(
+            {*self._cache.service_keys(), *self.builder.keys()} - self._leaving.keys()
+        ):
             await slices.end()
             if not (self.queue.is_idle(key) and self.expectations.settled(key)):
                 continue

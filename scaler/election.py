@@ -1,13 +1,15 @@
 """Leadership by a Lease: at most one replica may send writes, and a standby takes over fast.
 
-Only the loop's time counts: timestamps in the Lease are for people. A leader may send until `deadline()`, counted from
-before its last successful renewal was sent. A candidate waits for a whole lease duration after the last change that it
-saw, also if the Lease is missing or was emptied by hand, because the holder may not know yet; only when a holder
-released it, with its work ended, there is no wait. The precondition of each write is the resourceVersion that was seen.
+Only the loop's time counts: timestamps in the Lease are for people. A leader may send until
+`deadline()`, counted from before its last successful renewal was sent. A candidate waits for a
+whole lease duration after the last change that it saw, also if the Lease is missing or was emptied
+by hand, because the holder may not know yet; only when a holder released it, with its work ended,
+there is no wait. The precondition of each write is the resourceVersion that was seen.
 
-A leader that is out of touch with the resources of its decisions writes that into the Lease when it renews it. A
-candidate that has been in touch since then answers, once, also in the Lease; then the leader releases it. Without an
-answer the leader stays. A candidate that is out of touch takes no Lease."""
+A leader that is out of touch with the resources of its decisions writes that into the Lease when it
+renews it. A candidate that has been in touch since then answers, once, also in the Lease; then the
+leader releases it. Without an answer the leader stays. A candidate that is out of touch takes no
+Lease."""
 
 from __future__ import annotations
 
@@ -39,16 +41,17 @@ _NOTES = dict.fromkeys((RELEASED_BY, BLIND_SINCE, SEEN_BY))
 _log = structlog.get_logger(__name__)
 
 
-class LeadershipLost(Exception):  # noqa: N818 - no error of the code: another replica leads, or no renewal succeeded
+# No error of the code: another replica leads, or no renewal succeeded.
+class LeadershipLost(Exception):  # noqa: N818
     """The process has to end: from now on another replica may act."""
 
 
 @dataclass(eq=False)
 class Election:
-    """One candidate for the Lease of the settings, whose `identity` must be unique to the life of this process. Their
-    `lease_duration - renew_deadline` is the margin for clocks that drift and for requests that linger. `marks` are
-    labels and annotations of the Lease. `seen_until` returns the time of a monotonic loop up to which all input of
-    decisions is known."""
+    """One candidate for the Lease of the settings, whose `identity` must be unique to the life of
+    this process. Their `lease_duration - renew_deadline` is the margin for clocks that drift and
+    for requests that linger. `marks` are labels and annotations of the Lease. `seen_until` returns
+    the time of a monotonic loop up to which all input of decisions is known."""
 
     clock: Clock
     settings: Settings
@@ -59,12 +62,14 @@ class Election:
 
     def __post_init__(self) -> None:
         self._api: KubeApi
-        self._namespace, self._name = self.settings.lease_namespace, self.settings.lease_name
+        self._namespace = self.settings.lease_namespace
+        self._name = self.settings.lease_name
         self._blind_since = ""
         """When this leader was first out of touch; "" while it is in touch."""
         self._relieved_by: asyncio.Future[str] | None = None
         self._leader_blind = ("", math.inf)
-        """Time at which the leader says it lost touch, and the loop time at which this was first seen."""
+        """Time at which the leader says it lost touch, and the loop time at which this was first
+        seen."""
         self._answered = ""
         self._deadline = -math.inf
         self._acquired = ""
@@ -76,7 +81,8 @@ class Election:
         self._doubted = ""
         """resourceVersion of a Lease that came back from a backup."""
         self._state: Any = ()
-        """What matters of the Lease as it was seen last; None if it was missing, () until it was looked for."""
+        """What matters of the Lease as it was seen last; None if it was missing, () until it was
+        looked for."""
         self._state_since = math.inf
         self._changed = asyncio.Event()
 
@@ -94,9 +100,9 @@ class Election:
         return loop_time() < self._deadline
 
     async def lead(self, api: KubeApi, work: Callable[[], Awaitable[None]]) -> None:
-        """Wait until leader (the Lease is taken and renewed over `api`); run `work` until it ends, leadership is lost
-        (LeadershipLost) or this is cancelled. In every case `work` is cancelled and awaited first; then the Lease is
-        released, unless it is lost. To be called once."""
+        """Wait until leader (the Lease is taken and renewed over `api`); run `work` until it ends,
+        leadership is lost (LeadershipLost) or this is cancelled. In every case `work` is cancelled
+        and awaited first; then the Lease is released, unless it is lost. To be called once."""
         self._api = api
         await self._acquire()
         _log.info("leadership gained", identity=self.settings.identity, lease=self._name)
@@ -106,7 +112,8 @@ class Election:
         try:
             await asyncio.wait({working, renewing, relieved}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            finished, lost = working.done(), renewing.done()
+            finished = working.done()
+            lost = renewing.done()
             for task in (working, renewing):
                 task.cancel()
                 await asyncio.wait({task})
@@ -128,29 +135,37 @@ class Election:
                 await self._answer()
                 wait = self._free_at() - loop_time()
                 if self._state is None:
-                    # A missing Lease does not prove that no replica led a moment ago, and no precondition can. The
-                    # Lease is created without a holder: its time runs from here, and then it is taken like one that was
-                    # emptied by hand.
-                    if not await self._attempt("lease not made", self._send_and_observe(self._body({}, {}))):
+                    # A missing Lease does not prove that no replica led a moment ago, and no
+                    # precondition can. The Lease is created without a holder: its time runs from
+                    # here, and then it is taken like one that was emptied by hand.
+                    if not await self._attempt(
+                        "lease not made", self._send_and_observe(self._body({}, {}))
+                    ):
                         await asyncio.sleep(self._retry())
                 elif wait > 0:
                     await self._wait_for_change(wait)
                 elif self._is_blind():
                     await self._wait_for_change(self._retry())
                 else:
-                    # After an unknown outcome the Lease is read; if this process holds it, it is written again.
+                    # After an unknown outcome the Lease is read; if this process holds it, it is
+                    # written again.
                     self._acquired = self.clock.micro_timestamp()
                     self._transitions = self.transitions + 1
-                    if await self._attempt("lease not taken", self._write(self.settings.renew_deadline / 2)):
+                    if await self._attempt(
+                        "lease not taken", self._write(self.settings.renew_deadline / 2)
+                    ):
                         break
                     if self._free_at() <= loop_time() and len(self._claims) > 1:
                         await asyncio.sleep(self._retry())
             watcher.cancel()
 
     def _free_at(self) -> float:
-        """Loop time from which the Lease may be taken, as far as it has been seen; inf before that."""
+        """Loop time from which the Lease may be taken, as far as it has been seen; inf before
+        that."""
         spec = at(self._lease, "spec")
-        claimed = self._is_ours(spec) and (uid_of(self._lease), spec.get("renewTime")) in self._claims
+        claimed = (
+            self._is_ours(spec) and (uid_of(self._lease), spec.get("renewTime")) in self._claims
+        )
         if claimed or _is_released(self._lease):
             return self._state_since
         stated = float(spec.get("leaseDurationSeconds") or 0)
@@ -168,7 +183,9 @@ class Election:
 
     async def _send_and_observe(self, body: Object) -> None:
         sent_at = loop_time()
-        self._observe(await within(self.settings.renew_deadline / 2, self._send(body)), sent_at=sent_at)
+        self._observe(
+            await within(self.settings.renew_deadline / 2, self._send(body)), sent_at=sent_at
+        )
 
     async def _wait_for_change(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -177,14 +194,20 @@ class Election:
 
     async def _watch(self) -> None:
         """Observe the Lease until cancelled; if it cannot be watched, read it from time to time."""
-        api, where, selector = self._api, (LEASES, self._namespace), f"metadata.name={self._name}"
+        api = self._api
+        where = (LEASES, self._namespace)
+        selector = f"metadata.name={self._name}"
         while True:
             try:
                 sent_at = loop_time()
-                page = await within(self.settings.renew_deadline, api.list(*where, field_selector=selector))
+                page = await within(
+                    self.settings.renew_deadline, api.list(*where, field_selector=selector)
+                )
                 named = [item for item in page.items if item["metadata"]["name"] == self._name]
                 self._observe(named[0] if named else None, page.resource_version, sent_at=sent_at)
-                async for event in api.watch(*where, resource_version=page.resource_version, field_selector=selector):
+                async for event in api.watch(
+                    *where, resource_version=page.resource_version, field_selector=selector
+                ):
                     if event.object is not None and event.object["metadata"]["name"] == self._name:
                         lease = None if event.type is EventType.DELETED else event.object
                         self._observe(lease, event.resource_version)
@@ -197,7 +220,9 @@ class Election:
         """Read the Lease; without an answer nothing changes."""
         sent_at = loop_time()
         try:
-            lease = await within(self.settings.renew_deadline / 2, self._api.get(LEASES, self._namespace, self._name))
+            lease = await within(
+                self.settings.renew_deadline / 2, self._api.get(LEASES, self._namespace, self._name)
+            )
         except NotFoundError:
             self._observe(None, str(self._version))
         except KubeError as error:
@@ -205,11 +230,14 @@ class Election:
         else:
             self._observe(lease, sent_at=sent_at)
 
-    def _observe(self, lease: Object | None, resource_version: str = "", *, sent_at: float = -math.inf) -> None:
+    def _observe(
+        self, lease: Object | None, resource_version: str = "", *, sent_at: float = -math.inf
+    ) -> None:
         """Note the state of the Lease; a state from before the last observation is ignored.
 
-        Except when its request was sent after that: then the cluster itself was restored from a backup. What happened
-        to that Lease meanwhile is unknown, so its time runs from now, also if its holder had released it."""
+        Except when its request was sent after that: then the cluster itself was restored from a
+        backup. What happened to that Lease meanwhile is unknown, so its time runs from now, also if
+        its holder had released it."""
         version = version_of(resource_version or (lease or {})["metadata"]["resourceVersion"])
         went_back = version < self._version
         if went_back and sent_at <= self._observed_at:
@@ -218,7 +246,8 @@ class Election:
             self._doubted = lease["metadata"]["resourceVersion"]
         if lease is not None and lease["metadata"]["resourceVersion"] == self._doubted:
             lease = with_notes(lease, {RELEASED_BY: None})
-        self._version, self._observed_at = version, loop_time()
+        self._version = version
+        self._observed_at = loop_time()
         self._lease = lease
         state = lease and (lease["metadata"].get("uid"), at(lease, "spec"), _is_released(lease))
         if state != self._state or went_back:
@@ -229,7 +258,8 @@ class Election:
     # Staying leader
 
     async def _renew_for_ever(self) -> str:
-        """Renew until leadership is lost; returns why. The period runs from request to request, also if one is slow."""
+        """Renew until leadership is lost; returns why. The period runs from request to request,
+        also if one is slow."""
         began = loop_time()
         while True:
             due = min(began + self._retry(), self._deadline)
@@ -243,21 +273,33 @@ class Election:
             except TimeoutError:
                 continue
             if not ours:
-                return f"the lease is held by {at(self._lease, 'spec').get('holderIdentity') or 'nobody'}"
+                return (
+                    "the lease is held by"
+                    f" {at(self._lease, 'spec').get('holderIdentity') or 'nobody'}"
+                )
 
     async def _renew(self) -> bool:
-        """Renew once; False when another replica has the Lease. After other failures the deadline stays. A leader that
-        is out of touch gives way to the candidate that answered."""
+        """Renew once; False when another replica has the Lease. After other failures the deadline
+        stays. A leader that is out of touch gives way to the candidate that answered."""
         for _ in range(_RENEW_TRIES):
             try:
-                await self._write(min(self._deadline - loop_time(), self.settings.renew_deadline / 2))
+                await self._write(
+                    min(self._deadline - loop_time(), self.settings.renew_deadline / 2)
+                )
                 return True
             except (ConflictError, NotFoundError):
                 await self._look()
                 if not self._may_continue():
                     return False
-                seer, relieved = at(self._lease, "metadata", "annotations").get(SEEN_BY), self._relieved_by
-                if seer and self._blind_since and self._is_blind() and relieved and not relieved.done():
+                seer = at(self._lease, "metadata", "annotations").get(SEEN_BY)
+                relieved = self._relieved_by
+                if (
+                    seer
+                    and self._blind_since
+                    and self._is_blind()
+                    and relieved
+                    and not relieved.done()
+                ):
                     relieved.set_result(f"out of touch since {self._blind_since}; {seer} sees")
             except KubeError as error:
                 _log.warning("lease not renewed", lease=self._name, error=str(error))
@@ -265,7 +307,8 @@ class Election:
         return True
 
     def _may_continue(self) -> bool:
-        """Whether this process holds the Lease, or it was deleted or emptied by hand: then only candidates wait."""
+        """Whether this process holds the Lease, or it was deleted or emptied by hand: then only
+        candidates wait."""
         spec = at(self._lease, "spec")
         if not spec.get("holderIdentity"):
             return not _is_released(self._lease)
@@ -275,7 +318,8 @@ class Election:
         return bool(spec.get("holderIdentity") == self.settings.identity)
 
     async def _release(self) -> None:
-        """Release the Lease, so that a standby need not wait. Best effort: else the Lease expires by itself."""
+        """Release the Lease, so that a standby need not wait. Best effort: else the Lease expires
+        by itself."""
         self._deadline = -math.inf
         try:
             await within(RELEASE_TIMEOUT, self._send_released())
@@ -285,11 +329,15 @@ class Election:
     async def _send_released(self) -> None:
         released = {"leaseDurationSeconds": 1}
         try:
-            await self._send(self._body(self._spec(released), {RELEASED_BY: self.settings.identity}))
+            await self._send(
+                self._body(self._spec(released), {RELEASED_BY: self.settings.identity})
+            )
         except ConflictError:
             await self._look()
             if self._may_continue():
-                await self._send(self._body(self._spec(released), {RELEASED_BY: self.settings.identity}))
+                await self._send(
+                    self._body(self._spec(released), {RELEASED_BY: self.settings.identity})
+                )
 
     # Out of touch
 
@@ -297,44 +345,71 @@ class Election:
         return loop_time() - self.seen_until() >= self.settings.out_of_touch
 
     async def _answer(self) -> None:
-        """Answer a leader that is out of touch: this candidate has seen everything since the leader wrote so. If the
-        write fails, the leader's next renewal brings the next try."""
+        """Answer a leader that is out of touch: this candidate has seen everything since the leader
+        wrote so. If the write fails, the leader's next renewal brings the next try."""
         said = at(self._lease, "metadata", "annotations").get(BLIND_SINCE, "")
         if said != self._leader_blind[0]:
             self._leader_blind = said, loop_time()
-        if not said or said == self._answered or self.seen_until() <= self._leader_blind[1] or self._lease is None:
+        if (
+            not said
+            or said == self._answered
+            or self.seen_until() <= self._leader_blind[1]
+            or self._lease is None
+        ):
             return
         answer = with_notes(self._lease, {SEEN_BY: self.settings.identity})
         if await self._attempt("lease not answered", self._send_and_observe(answer)):
             self._answered = said
-            _log.info("the leader is out of touch and this replica is not", lease=self._name, blind_since=said)
+            _log.info(
+                "the leader is out of touch and this replica is not",
+                lease=self._name,
+                blind_since=said,
+            )
 
     # The Lease itself
 
     async def _write(self, seconds: float) -> None:
-        """Write the Lease with this holder. On success the deadline moves, counted from before the request was sent."""
-        started, uid = loop_time(), uid_of(self._lease)
+        """Write the Lease with this holder. On success the deadline moves, counted from before the
+        request was sent."""
+        started = loop_time()
+        uid = uid_of(self._lease)
         duration = math.ceil(self.settings.lease_duration)
-        spec = self._spec({"holderIdentity": self.settings.identity, "leaseDurationSeconds": duration})
-        self._blind_since = (self._blind_since or self.clock.timestamp()) if self._is_blind() else ""
+        spec = self._spec(
+            {"holderIdentity": self.settings.identity, "leaseDurationSeconds": duration}
+        )
+        self._blind_since = (
+            (self._blind_since or self.clock.timestamp()) if self._is_blind() else ""
+        )
         self._claims.add((uid, spec["renewTime"]))
-        lease = await within(seconds, self._send(self._body(spec, {BLIND_SINCE: self._blind_since or None})))
+        lease = await within(
+            seconds, self._send(self._body(spec, {BLIND_SINCE: self._blind_since or None}))
+        )
         self._claims.clear()
         self._observe(lease, sent_at=started)
         if uid_of(lease) != uid and not self.leading:
-            # PUT creates a missing Lease in spite of its preconditions, so a success does not prove who leads.
+            # PUT creates a missing Lease in spite of its preconditions, so a success does not prove
+            # who leads.
             raise ConflictError(409, "Conflict", "the lease was deleted meanwhile and made anew")
         self._deadline = started + self.settings.renew_deadline
 
     def _spec(self, held: Object) -> Object:
         now = self.clock.micro_timestamp()
-        return {**held, "acquireTime": self._acquired, "renewTime": now, "leaseTransitions": self._transitions}
+        return {
+            **held,
+            "acquireTime": self._acquired,
+            "renewTime": now,
+            "leaseTransitions": self._transitions,
+        }
 
     def _body(self, spec: Object, notes: Mapping[str, str | None]) -> Object:
-        """The Lease with this spec and our labels and annotations beside its own; precondition: the version seen."""
+        """The Lease with this spec and our labels and annotations beside its own; precondition: the
+        version seen."""
         old = (self._lease or {}).get("metadata", {})
         kept = {key: old[key] for key in ("uid", "resourceVersion") if key in old}
-        marked = {part: {**(old.get(part) or {}), **self.marks.get(part, {})} for part in ("labels", "annotations")}
+        marked = {
+            part: {**(old.get(part) or {}), **self.marks.get(part, {})}
+            for part in ("labels", "annotations")
+        }
         metadata = {"name": self._name, "namespace": self._namespace, **kept, **marked}
         return with_notes(LEASES.object(metadata, spec=spec), {**_NOTES, **notes})
 
@@ -349,4 +424,6 @@ class Election:
 
 def _is_released(lease: Object | None) -> bool:
     """Whether its last holder released it after the end of its work."""
-    return RELEASED_BY in at(lease, "metadata", "annotations") and not at(lease, "spec").get("holderIdentity")
+    return RELEASED_BY in at(lease, "metadata", "annotations") and not at(lease, "spec").get(
+        "holderIdentity"
+    )

@@ -1,4 +1,5 @@
-"""Labels, annotations, keys and names in the cluster, each once; those of one workload kind are in its module."""
+"""Labels, annotations, keys and names in the cluster, each once; those of one workload kind are in
+its module."""
 
 PREFIX = "mind-cluster/"
 
@@ -7,7 +8,8 @@ PREFIX = "mind-cluster/"
 RULE_LABEL = "mind-cluster/scaling-rule"
 GROUP_LABEL = "mind-cluster/group-name"
 JOB_ID_LABEL = "jobID"
-"""Labels of an instance's job or pods: the ConfigMap of its rule, the group of the rule, the service."""
+"""Labels of an instance's job or pods: the ConfigMap of its rule, the group of the rule, the
+service."""
 INSTANCE = "mind-cluster/instance"
 """Annotation of a pod: the name of its instance; it overrides the owner."""
 INSTANCE_SIZE = "mind-cluster/instance-size"
@@ -23,11 +25,13 @@ CLASS_NAMESPACES = "mind-cluster/namespaces"
 # Gates and admission
 
 GATE = "mind-cluster/hold"
-"""Our scheduling gate, set only when a pod is created; the scaler removes it (docs/explanation/holding-by-gates.md)."""
+"""Our scheduling gate, set only when a pod is created; the scaler removes it
+(docs/explanation/holding-by-gates.md)."""
 NAMESPACE_LABEL = "mind-cluster/scaling"
 """Label of a namespace, value `enabled`: admission adds the gate to pods that name a rule."""
 BESIDE_LABEL = "mind-cluster/beside-ascend-operator"
-"""Second label of such a namespace, value `true`: admission moves the labels of AscendJobs into their templates."""
+"""Second label of such a namespace, value `true`: admission moves the labels of AscendJobs into
+their templates."""
 MOVED_RULE = "mind-cluster/moved-scaling-rule"
 """Annotation of such an AscendJob: the value of its former label mind-cluster/scaling-rule."""
 WEBHOOK_SECRET = "mind-cluster-scaler-webhook"  # noqa: S105 - its name
@@ -39,9 +43,11 @@ HELD_COST = "-1000000000"
 # Written by the scaler
 
 BUDGET = "mind-cluster-scaler-minimum"
-"""The PodDisruptionBudget in a namespace with services; a second install appends the suffix of its own name."""
+"""The PodDisruptionBudget in a namespace with services; a second install appends the suffix of its
+own name."""
 KEEP_LABEL = "mind-cluster/keep"
-"""Label of a pod, value `true`: a minimum needs its instance, no eviction is allowed (scaler/execute/budgets.py)."""
+"""Label of a pod, value `true`: a minimum needs its instance, no eviction is allowed
+(scaler/execute/budgets.py)."""
 
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "mind-cluster-scaler"
@@ -54,16 +60,20 @@ KEPT_FOR_NAMESPACE = "mind-cluster/scaler-rule-namespace"
 KEPT_FORMAT = "format"
 """Key of a ConfigMap of ours: the format of its content; "1" if missing."""
 ROUNDS_ANNOTATION = "mind-cluster/scaler-rounds"
-"""Annotation of the AscendJob: `<rounds>.<uid>`. With the uid, a copy of it on another job has no effect."""
+"""Annotation of the AscendJob: `<rounds>.<uid>`. With the uid, a copy of it on another job has no
+effect."""
 INSTALL_LABEL = "mind-cluster/install"
 """Label of a namespace that belongs to an install: no tenant may write there."""
 GOVERNS = "mind-cluster/governs"
-"""Annotation of the Lease: the namespaces that its install governs, separated by commas; `*` = all."""
+"""Annotation of the Lease: the namespaces that its install governs, separated by commas; `*` =
+all."""
 RELEASED_BY = "mind-cluster/released-by"
-"""Annotation of a vacant Lease: this holder released it after the end of its work: no wait is needed."""
+"""Annotation of a vacant Lease: this holder released it after the end of its work: no wait is
+needed."""
 
 BLIND_SINCE = "mind-cluster/blind-since"
-"""Annotation of a Lease: since when its holder has been out of touch with the resources of its decisions."""
+"""Annotation of a Lease: since when its holder has been out of touch with the resources of its
+decisions."""
 SEEN_BY = "mind-cluster/seen-by"
 """Annotation of such a Lease: this other replica is in touch, the holder may release the Lease."""
 

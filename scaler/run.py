@@ -25,14 +25,14 @@ HELP = "run the controller (in a cluster, or with --kubeconfig)"
 
 EXIT_FAILED = 1
 TURN = 0.001
-"""Seconds for which one busy thread may keep the interpreter from another: a fifth of Python's default, so that a flood
-of requests in the webhook's thread delays decisions less."""
+"""Seconds for which one busy thread may keep the interpreter from another: a fifth of Python's
+default, so that a flood of requests in the webhook's thread delays decisions less."""
 EXIT_USAGE = 2
 
 
 def run(args: argparse.Namespace, notes: Notes | None = None) -> int:
-    """0 after SIGTERM or SIGINT, 1 when a task died or leadership was lost, 2 for invalid settings, also if only in
-    conflict with another install."""
+    """0 after SIGTERM or SIGINT, 1 when a task died or leadership was lost, 2 for invalid settings,
+    also if only in conflict with another install."""
     try:
         settings = load(args, os.environ)
     except SettingsError as error:
@@ -68,7 +68,8 @@ async def _main(settings: Settings, notes: Notes | None) -> int:
     except Exception as error:
         causes = _leaves(error)
         for cause in causes:
-            # Errors of a cluster or of its configuration are one message each; a traceback means a bug of the scaler.
+            # Errors of a cluster or of its configuration are one message each; a traceback means a
+            # bug of the scaler.
             trace = None if isinstance(cause, KubeError | OverlapError) else cause
             log.error("ended", error=f"{type(cause).__name__}: {cause}", exc_info=trace)
         if any(isinstance(cause, OverlapError) for cause in causes):
@@ -77,7 +78,8 @@ async def _main(settings: Settings, notes: Notes | None) -> int:
 
 
 async def run_against(settings: Settings, clock: Clock, notes: Notes | None = None) -> None:
-    """Run the controller against the cluster of the settings, until cancelled. KubeError when there is none."""
+    """Run the controller against the cluster of the settings, until cancelled. KubeError when there
+    is none."""
     import structlog  # noqa: PLC0415
 
     from scaler.app import App  # noqa: PLC0415

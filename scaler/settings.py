@@ -1,8 +1,9 @@
-"""Every setting of the controller, once: name, unit, default, meaning; set by flag, environment or file.
+"""Every setting of the controller, once: name, unit, default, meaning; set by flag, environment or
+file.
 
-Precedence: flag, then environment variable, then file, then default. Flags, environment names and the reference page
-(tools.settings_page) are derived from the fields of `Settings`. This module must not import a Kubernetes or HTTP
-client, and reads no file except the one of `--config`."""
+Precedence: flag, then environment variable, then file, then default. Flags, environment names and
+the reference page (tools.settings_page) are derived from the fields of `Settings`. This module must
+not import a Kubernetes or HTTP client, and reads no file except the one of `--config`."""
 
 from __future__ import annotations
 
@@ -30,14 +31,17 @@ _MAX_FILE = 1 << 20
 JITTER = 1.2
 REMOVED = {
     "status_beside_rule": "An ElasticService says what was decided; take the setting out.",
-    "resync_period": "The full pass that looks for anything missed is every 600 s; take the setting out.",
+    "resync_period": (
+        "The full pass that looks for anything missed is every 600 s; take the setting out."
+    ),
 }
-"""Settings of earlier releases -> what to do instead. If one is still set, the start fails with this text."""
+"""Settings of earlier releases -> what to do instead. If one is still set, the start fails with
+this text."""
 
 
 class Mode(StrEnum):
-    """Which controller creates the pods: the scaler (create), another (gates), or the one that the cluster has (auto).
-    A shadow decides as if it did, and does nothing."""
+    """Which controller creates the pods: the scaler (create), another (gates), or the one that the
+    cluster has (auto). A shadow decides as if it did, and does nothing."""
 
     CREATE = "create"
     GATES = "gates"
@@ -62,7 +66,9 @@ def _setting(default: Any, meaning: str, **limits: Any) -> Any:
 
 def _seconds(default: float, meaning: str, least: float = 0.05, most: float = 86_400) -> Any:
     unit = {"unit": "s"}
-    return _setting(float(default), meaning, ge=least, le=most, allow_inf_nan=False, json_schema_extra=unit)
+    return _setting(
+        float(default), meaning, ge=least, le=most, allow_inf_nan=False, json_schema_extra=unit
+    )
 
 
 def _number(default: int | None, unit: str, meaning: str, least: int, most: int) -> Any:
@@ -91,38 +97,56 @@ class Settings(BaseModel):
     )
     mode: Mode = _setting(
         Mode.CREATE,
-        "Who creates the pods of AscendJobs: `create` = the scaler; `gates` = Ascend Operator, the scaler releases "
-        "them; `auto` = gates beside an Ascend Operator, else create; `shadow` = whoever does so now: the scaler only "
-        "notes what it would do.",
+        "Who creates the pods of AscendJobs: `create` = the scaler; `gates` = Ascend Operator, the"
+        " scaler releases them; `auto` = gates beside an Ascend Operator, else create; `shadow` ="
+        " whoever does so now: the scaler only notes what it would do.",
     )
     ascend_operator_namespace: _Namespace = _setting(
-        "mindx-dl", "Where Ascend Operator's Deployment is looked for; one of that name elsewhere is somebody else's."
+        "mindx-dl",
+        "Where Ascend Operator's Deployment is looked for; one of that name elsewhere is somebody"
+        " else's.",
     )
-    kubeconfig: _Path = _setting("", "Path; empty means the pod's service account, else the default kubeconfig.")
+    kubeconfig: _Path = _setting(
+        "", "Path; empty means the pod's service account, else the default kubeconfig."
+    )
     context: _Text = _setting("", "Context in the kubeconfig; empty means the current one.")
 
-    leader_election: bool = _setting(True, "Act only while holding the Lease. Off only for a single process.")
-    lease_namespace: _Namespace = _setting("default", "Own namespace of the install: its Lease, the last valid rules.")
+    leader_election: bool = _setting(
+        True, "Act only while holding the Lease. Off only for a single process."
+    )
+    lease_namespace: _Namespace = _setting(
+        "default", "Own namespace of the install: its Lease, the last valid rules."
+    )
     install: _Name = _setting(
         "mind-cluster-scaler",
-        "Name of the install: of its webhook configurations, its policy that holds pods, and its Service.",
+        "Name of the install: of its webhook configurations, its policy that holds pods, and its"
+        " Service.",
     )
     lease_name: _Name = _setting("mind-cluster-scaler", "Name of the Lease.")
     identity: _Text = _setting("", "Name in the Lease; empty means host name and a random suffix.")
-    lease_duration: float = _seconds(8, "A standby takes over when the Lease was not renewed for this long.", 1, 3600)
-    renew_deadline: float = _seconds(5, "A leader that could not renew for this long stops writing.", 0.5, 3600)
-    retry_period: float = _seconds(1, "Pause between two attempts to take or renew the Lease.", 0.1, 600)
+    lease_duration: float = _seconds(
+        8, "A standby takes over when the Lease was not renewed for this long.", 1, 3600
+    )
+    renew_deadline: float = _seconds(
+        5, "A leader that could not renew for this long stops writing.", 0.5, 3600
+    )
+    retry_period: float = _seconds(
+        1, "Pause between two attempts to take or renew the Lease.", 0.1, 600
+    )
 
     request_timeout: float = _seconds(10, "Deadline of one request to the API server.", 0.1, 600)
     out_of_touch: float = _seconds(
         120,
-        "A replica that has heard nothing of something it decides on for this long is not ready; a leader stops "
-        "admitting. After three quarters of it everything is listed anew. API servers give a sign of life every 60 s.",
+        "A replica that has heard nothing of something it decides on for this long is not ready; a"
+        " leader stops admitting. After three quarters of it everything is listed anew. API servers"
+        " give a sign of life every 60 s.",
         1,
     )
 
     broken_grace: float = _seconds(60, "A broken instance keeps its slot for this long.", 0)
-    stable_after: float = _seconds(30, "An instance that restarted counts as running again after this long.", 0)
+    stable_after: float = _seconds(
+        30, "An instance that restarted counts as running again after this long.", 0
+    )
     restart_reserve: int = _number(
         -1,
         "restarts",
@@ -130,23 +154,43 @@ class Settings(BaseModel):
         -1,
         10**6,
     )
-    revoke: bool = _setting(True, "Revoke admissions of which no pod is bound when others need the place.")
-    start_timeout: float = _seconds(1800, "An instance that is bound for this long and never runs is broken.", 1)
+    revoke: bool = _setting(
+        True, "Revoke admissions of which no pod is bound when others need the place."
+    )
+    start_timeout: float = _seconds(
+        1800, "An instance that is bound for this long and never runs is broken.", 1
+    )
 
-    arbitration: bool = _setting(True, "Weigh services against each other; needs all namespaces and the nodes.")
-    minimum_timeout: float = _seconds(30, "A turn: how long room is reserved while nothing of it gets bound.", 1)
+    arbitration: bool = _setting(
+        True, "Weigh services against each other; needs all namespaces and the nodes."
+    )
+    minimum_timeout: float = _seconds(
+        30, "A turn: how long room is reserved while nothing of it gets bound.", 1
+    )
     backoff: float = _seconds(30, "Pause after a turn that brought nothing; doubled each time.", 1)
-    backoff_max: float = _seconds(300, "The longest such pause, and turn while nothing is bound anywhere.", 1)
-    due_back: float = _seconds(300, "How long room of ending pods and of absent nodes counts as to come.", 0)
-    fit_patience: float = _seconds(60, "A minimum that seems not to fit is tried all the same after this long.", 1)
-    trade_after: float = _seconds(90, "Running surplus is evicted when another group misses something this long.", 1)
+    backoff_max: float = _seconds(
+        300, "The longest such pause, and turn while nothing is bound anywhere.", 1
+    )
+    due_back: float = _seconds(
+        300, "How long room of ending pods and of absent nodes counts as to come.", 0
+    )
+    fit_patience: float = _seconds(
+        60, "A minimum that seems not to fit is tried all the same after this long.", 1
+    )
+    trade_after: float = _seconds(
+        90, "Running surplus is evicted when another group misses something this long.", 1
+    )
     preempt: Preempt = _setting(
         Preempt.HIGHER_PRIORITY,
-        "Whose scale-ups a missing minimum may evict: those of a lower priority (`higher-priority`), of the "
-        "same as well (`equal-or-higher`), or nobody's (`never`).",
+        "Whose scale-ups a missing minimum may evict: those of a lower priority"
+        " (`higher-priority`), of the same as well (`equal-or-higher`), or nobody's (`never`).",
     )
-    honour_preemptable: bool = _setting(True, 'Whether mind-cluster/preemptable: "false" protects a service.')
-    max_service_priority: Annotated[int | None, BeforeValidator(lambda text: None if text == "" else text)] = _number(
+    honour_preemptable: bool = _setting(
+        True, 'Whether mind-cluster/preemptable: "false" protects a service.'
+    )
+    max_service_priority: Annotated[
+        int | None, BeforeValidator(lambda text: None if text == "" else text)
+    ] = _number(
         None,
         "priority",
         "Most that mind-cluster/service-priority may ask for; empty: its PriorityClass.",
@@ -156,20 +200,31 @@ class Settings(BaseModel):
 
     disruption_budgets: bool = _setting(
         True,
-        "Have a PodDisruptionBudget refuse evictions (`kubectl drain`) of the running instances that the "
-        "smallest ratio of a service needs.",
+        "Have a PodDisruptionBudget refuse evictions (`kubectl drain`) of the running instances"
+        " that the smallest ratio of a service needs.",
     )
 
-    http_host: _Text = _setting("0.0.0.0", "Address that both servers listen on.")  # noqa: S104 - probes and API servers come from outside the pod
-    http_port: int = _number(8080, "port", "Port of health, metrics and snapshots; 0 switches them off.", 0, 65_535)
-    webhook_port: int = _number(0, "port", "Port of the admission webhook; 0 switches it off.", 0, 65_535)
-    webhook_service: Annotated[str, pydantic.AfterValidator(lambda name: name and _named(name))] = _setting(
-        "", "What API servers call the webhook: a name or address of its URL; empty: the Service named as the install."
+    # Probes and API servers come from outside the pod.
+    http_host: _Text = _setting("0.0.0.0", "Address that both servers listen on.")  # noqa: S104
+    http_port: int = _number(
+        8080, "port", "Port of health, metrics and snapshots; 0 switches them off.", 0, 65_535
+    )
+    webhook_port: int = _number(
+        0, "port", "Port of the admission webhook; 0 switches it off.", 0, 65_535
+    )
+    webhook_service: Annotated[str, pydantic.AfterValidator(lambda name: name and _named(name))] = (
+        _setting(
+            "",
+            "What API servers call the webhook: a name or address of its URL; empty: the Service"
+            " named as the install.",
+        )
     )
     webhook_cert_file: _Path = _setting(
         "", "File with its certificate, renewed by others; empty: the leader makes one."
     )
-    webhook_key_file: _Path = _setting("", "File with its private key; empty means in the same file.")
+    webhook_key_file: _Path = _setting(
+        "", "File with its private key; empty means in the same file."
+    )
     log_level: LogLevel = _setting("info", "Least severe level that is logged.")
     log_format: LogFormat = _setting("json", "`json`: one object per line; `text`: for people.")
     clusterd_address: _Text = _setting(
@@ -181,11 +236,14 @@ class Settings(BaseModel):
         wrong = []
         if not self.retry_period * JITTER < self.renew_deadline < self.lease_duration:
             wrong.append(
-                f"{JITTER:g} * retry_period ({self.retry_period:g} s) < renew_deadline ({self.renew_deadline:g} s) < "
-                f"lease_duration ({self.lease_duration:g} s) must hold, or a leader ends needlessly, or two act at once"
+                f"{JITTER:g} * retry_period ({self.retry_period:g} s) < renew_deadline"
+                f" ({self.renew_deadline:g} s) < lease_duration ({self.lease_duration:g} s) must"
+                " hold, or a leader ends needlessly, or two act at once"
             )
         if self.backoff > self.backoff_max:
-            wrong.append(f"backoff ({self.backoff:g} s) <= backoff_max ({self.backoff_max:g} s) must hold")
+            wrong.append(
+                f"backoff ({self.backoff:g} s) <= backoff_max ({self.backoff_max:g} s) must hold"
+            )
         if self.webhook_key_file and not self.webhook_cert_file:
             wrong.append("webhook_key_file is set and webhook_cert_file is not")
         if self.mode is Mode.SHADOW and self.webhook_port:
@@ -202,7 +260,9 @@ class Settings(BaseModel):
     @property
     def policy(self) -> Policy:
         """The settings that decisions depend on: those with the names of its fields."""
-        return msgspec.convert(self.model_dump(mode="json", include=set(Policy.__struct_fields__)), Policy)
+        return msgspec.convert(
+            self.model_dump(mode="json", include=set(Policy.__struct_fields__)), Policy
+        )
 
 
 class SettingsError(Exception):
@@ -214,19 +274,31 @@ _Given = dict[str, tuple[object, str]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One flag per setting, and `--config`. `load` checks the values, so that all problems are shown at once."""
-    group = parser.add_argument_group("settings", "flag, else environment variable, else file, else default")
-    group.add_argument("--config", metavar="FILE", default=None, help=f"YAML file of settings (${CONFIG_VARIABLE})")
+    """One flag per setting, and `--config`. `load` checks the values, so that all problems are
+    shown at once."""
+    group = parser.add_argument_group(
+        "settings", "flag, else environment variable, else file, else default"
+    )
+    group.add_argument(
+        "--config", metavar="FILE", default=None, help=f"YAML file of settings (${CONFIG_VARIABLE})"
+    )
     for name, field in Settings.model_fields.items():
-        text = f"{field.description} [{default_text(field)}; ${PREFIX}{name.upper()}]".replace("%", "%%")
+        text = f"{field.description} [{default_text(field)}; ${PREFIX}{name.upper()}]".replace(
+            "%", "%%"
+        )
         if field.annotation is bool:
-            group.add_argument(flag(name), action=argparse.BooleanOptionalAction, default=None, help=text)
+            group.add_argument(
+                flag(name), action=argparse.BooleanOptionalAction, default=None, help=text
+            )
         else:
-            group.add_argument(flag(name), metavar=unit(field).upper() or "VALUE", default=None, help=text)
+            group.add_argument(
+                flag(name), metavar=unit(field).upper() or "VALUE", default=None, help=text
+            )
 
 
 def load(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
-    """The settings from parsed flags and an environment; raises SettingsError with every problem found."""
+    """The settings from parsed flags and an environment; raises SettingsError with every problem
+    found."""
     problems: list[str] = []
     path = getattr(args, "config", None) or environ.get(CONFIG_VARIABLE, "")
     given = _from_file(path, problems) if path else {}
@@ -258,14 +330,23 @@ def _validated(given: _Given, problems: list[str]) -> Settings | None:
 
 def _from_environment(environ: Mapping[str, str], problems: list[str]) -> _Given:
     names = {PREFIX + name.upper(): name for name in Settings.model_fields}
-    # Only a near miss is an error: Kubernetes itself sets SCALER_* variables for a Service named scaler.
-    strange = (each for each in sorted(environ) if each.startswith(PREFIX) and each not in {*names, CONFIG_VARIABLE})
+    # Only a near miss is an error: Kubernetes itself sets SCALER_* variables for a Service named
+    # scaler.
+    strange = (
+        each
+        for each in sorted(environ)
+        if each.startswith(PREFIX) and each not in {*names, CONFIG_VARIABLE}
+    )
     for variable in strange:
         if (removed := variable.removeprefix(PREFIX).lower()) in REMOVED:
             problems.append(f"variable {variable}: no such setting any more. {REMOVED[removed]}")
         close = difflib.get_close_matches(variable, names, n=1, cutoff=0.9)
-        problems += [f"variable {variable}: no such setting. Did you mean {name}?" for name in close]
-    return {name: (environ[key], f"variable {key}") for key, name in names.items() if key in environ}
+        problems += [
+            f"variable {variable}: no such setting. Did you mean {name}?" for name in close
+        ]
+    return {
+        name: (environ[key], f"variable {key}") for key, name in names.items() if key in environ
+    }
 
 
 def _from_file(path: str, problems: list[str]) -> _Given:
@@ -279,16 +360,22 @@ def _from_file(path: str, problems: list[str]) -> _Given:
             raise ValueError("larger than 1 MiB")
         document = yaml.safe_load(text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        problems.append(f"{where}: cannot be read: {' '.join(str(error).split())}. Give a YAML mapping.")
+        problems.append(
+            f"{where}: cannot be read: {' '.join(str(error).split())}. Give a YAML mapping."
+        )
         return {}
     if not isinstance(document, dict | None):
-        problems.append(f"{where}: found {shown(document)}, not a mapping. Write `key: value` lines.")
+        problems.append(
+            f"{where}: found {shown(document)}, not a mapping. Write `key: value` lines."
+        )
         return {}
     for key in [key for key in document or {} if key not in Settings.model_fields]:
         close = difflib.get_close_matches(str(key).replace("-", "_"), Settings.model_fields, n=1)
         hint = f"Did you mean {close[0]}?" if close else "See docs/reference/settings.md."
         problems.append(f"{where}: no such setting: {shown(key)}. {REMOVED.get(str(key), hint)}")
-    known = ((key, value) for key, value in (document or {}).items() if key in Settings.model_fields)
+    known = (
+        (key, value) for key, value in (document or {}).items() if key in Settings.model_fields
+    )
     return {key: (value, f"{where}, key {key}") for key, value in known}
 
 
@@ -298,11 +385,16 @@ def _refused(details: Any, given: _Given) -> str:
     what = str(details["msg"]).removeprefix("Value error, ")
     if name not in given:
         named = sorted((each for each in given if each in what), key=what.index)
-        return f"{', '.join(given[each][1] for each in named)}: {what}"  # settings that depend on each other
-    field, (value, where) = Settings.model_fields[name], given[name]
+        # settings that depend on each other
+        return f"{', '.join(given[each][1] for each in named)}: {what}"
+    field = Settings.model_fields[name]
+    value, where = given[name]
     hint = f"{field.description} Default: {default_text(field)}."
     if str(value).startswith("tcp://"):
-        hint = "Kubernetes sets this for a Service of that name: set enableServiceLinks: false in the pod."
+        hint = (
+            "Kubernetes sets this for a Service of that name: set enableServiceLinks: false in the"
+            " pod."
+        )
     return f"{where}: found {shown(details['input'])}; {what[:1].lower()}{what[1:]}. {hint}"
 
 

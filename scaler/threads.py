@@ -1,9 +1,11 @@
-"""Loops in threads of their own, for what must not wait for the main loop, nor delay it: both servers, and the Lease.
+"""Loops in threads of their own, for what must not wait for the main loop, nor delay it: both
+servers, and the Lease.
 
-Loops exchange awaited results and immutable values; servers also read the main loop's stores. The Lease is renewed over
-a connection of its own, as long as the beats of the main loop are fresh. A main loop that is blocked for too long must
-not lead: the Lease expires and another replica takes over. When the main loop runs again, the deadline of every writer
-is past, so it sends nothing before it ends. Loops of one process share a monotonic clock: a deadline means the same."""
+Loops exchange awaited results and immutable values; servers also read the main loop's stores. The
+Lease is renewed over a connection of its own, as long as the beats of the main loop are fresh. A
+main loop that is blocked for too long must not lead: the Lease expires and another replica takes
+over. When the main loop runs again, the deadline of every writer is past, so it sends nothing
+before it ends. Loops of one process share a monotonic clock: a deadline means the same."""
 
 from __future__ import annotations
 
@@ -25,15 +27,18 @@ Connect = Callable[[], AbstractAsyncContextManager[KubeApi]]
 """Connects to the cluster, for the loop that calls it."""
 
 LEAVE = 5.0
-"""Seconds for the thread of a loop to end after the loop was stopped; after that it ends with the process."""
+"""Seconds for the thread of a loop to end after the loop was stopped; after that it ends with the
+process."""
 PATIENCE = 2
-"""Lease durations that the main loop may be blocked; another replica then needs one more. If fewer, one long decision
-would end every leader in turn; if more, services would wait for a loop that hangs."""
+"""Lease durations that the main loop may be blocked; another replica then needs one more. If fewer,
+one long decision would end every leader in turn; if more, services would wait for a loop that
+hangs."""
 
 
 @contextmanager
 def loop_in_thread(name: str) -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop that runs in a thread until the block ends: of the same class, so that both have one clock."""
+    """A loop that runs in a thread until the block ends: of the same class, so that both have one
+    clock."""
     loop = type(asyncio.get_running_loop())()
     thread = threading.Thread(target=loop.run_forever, name=name, daemon=True)
     thread.start()
@@ -47,7 +52,8 @@ def loop_in_thread(name: str) -> Iterator[asyncio.AbstractEventLoop]:
 
 
 async def run_in(there: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """The result of `work` in the loop of another thread. On cancellation `work` is cancelled and awaited first."""
+    """The result of `work` in the loop of another thread. On cancellation `work` is cancelled and
+    awaited first."""
     task: asyncio.Task[Any] | None = None
 
     async def begin() -> T:
@@ -60,7 +66,8 @@ async def run_in(there: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[
             task.cancel()
 
     ended = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(begin(), there))
-    ended.add_done_callback(lambda done: done.cancelled() or done.exception())  # a cancelled caller does not ask for it
+    # a cancelled caller does not ask for it
+    ended.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         return await asyncio.shield(ended)
     except asyncio.CancelledError:
@@ -80,9 +87,13 @@ async def entered_in_thread(name: str, manager: AbstractAsyncContextManager[T]) 
             await run_in(there, partial(manager.__aexit__, None, None, None))
 
 
-async def lead_in_thread(election: Election, connect: Connect, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """As `election.lead`, in a thread and over a connection of its own; `work` runs in the loop of the caller."""
-    main, longest = asyncio.get_running_loop(), PATIENCE * election.settings.lease_duration
+async def lead_in_thread(
+    election: Election, connect: Connect, work: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    """As `election.lead`, in a thread and over a connection of its own; `work` runs in the loop of
+    the caller."""
+    main = asyncio.get_running_loop()
+    longest = PATIENCE * election.settings.lease_duration
     beat = main.time()
 
     async def beat_for_ever() -> None:
@@ -94,11 +105,14 @@ async def lead_in_thread(election: Election, connect: Connect, work: Callable[[]
     def refuse_when_still(*_: object) -> None:
         still = loop_time() - beat
         if still > longest:
-            raise NotSentError(f"the main loop stands still since {still:.0f} s: the Lease is left to others")
+            raise NotSentError(
+                f"the main loop stands still since {still:.0f} s: the Lease is left to others"
+            )
 
     async def lead_there() -> None:
         async with connect() as api:
-            own = confined(api, election.settings.lease_namespace)  # a bug in the election can write nothing else
+            # a bug in the election can write nothing else
+            own = confined(api, election.settings.lease_namespace)
             await election.lead(Guarded(own, refuse_when_still), lambda: run_in(main, work))
 
     beating = main.create_task(beat_for_ever())

@@ -1,4 +1,5 @@
-"""The vocabulary of the tests: a service in one line. `P` stands for group0 (prefill), `D` for group1 (decode).
+"""The vocabulary of the tests: a service in one line. `P` stands for group0 (prefill), `D` for
+group1 (decode).
 
 plan(service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Terminating"))
 
@@ -17,7 +18,17 @@ import msgspec
 from scaler.decide.decide import decide
 from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory
 from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, Requirement, Where
-from scaler.decide.world import Decision, Instance, Plan, Policy, Reason, Service, ServiceKey, State, World
+from scaler.decide.world import (
+    Decision,
+    Instance,
+    Plan,
+    Policy,
+    Reason,
+    Service,
+    ServiceKey,
+    State,
+    World,
+)
 from scaler.rules.rule import Ratio, Rule
 
 GROUPS = {"p": "group0", "d": "group1", "e": "group2"}
@@ -42,7 +53,9 @@ def rule(text: str) -> Rule:
 
 
 def ratio(text: str) -> Ratio:
-    counts = {GROUPS[letter.lower()]: int(number) for number, letter in re.findall(r"(\d+)([A-Z])", text)}
+    counts = {
+        GROUPS[letter.lower()]: int(number) for number, letter in re.findall(r"(\d+)([A-Z])", text)
+    }
     return Ratio(counts=counts, sizes=dict.fromkeys(counts, SIZE))
 
 
@@ -74,7 +87,8 @@ def rolling(text: str, **changes: Any) -> tuple[Instance, ...]:
     """Instances of one owner: `p0 Running old, p1 Held new`."""
     parts = [part.split() for part in text.split(",") if part.strip()]
     return tuple(
-        others(name, state, owner="owner", outdated=revision == "old", **changes) for name, state, revision in parts
+        others(name, state, owner="owner", outdated=revision == "old", **changes)
+        for name, state, revision in parts
     )
 
 
@@ -97,8 +111,11 @@ def remembering(service: Service, *found: tuple[str, InstanceMemory], **changes:
 
 
 def world(*services: Service, nodes: str | Nodes | None = None, **changes: Any) -> World:
-    """Services at one moment, on these nodes if any are said; fields of the policy may be named beside the world's."""
-    settings = {name: changes.pop(name) for name in tuple(changes) if name in Policy.__struct_fields__}
+    """Services at one moment, on these nodes if any are said; fields of the policy may be named
+    beside the world's."""
+    settings = {
+        name: changes.pop(name) for name in tuple(changes) if name in Policy.__struct_fields__
+    }
     if settings:
         changes["policy"] = Policy(**settings)
     ordered = tuple(sorted(services, key=lambda one: one.key))
@@ -126,34 +143,53 @@ WHOLE = 8
 def request(npus: int = WHOLE, classes: str = "") -> PodRequest:
     """A pod that may run on nodes of one of these classes, or on any: `request(8, "ab")`."""
     only = Requirement("class", "In", tuple(classes))
-    return PodRequest(((NPU, npus), ("pods", 1)), Where(affinity=((only,),)) if classes else Where())
+    return PodRequest(
+        ((NPU, npus), ("pods", 1)), Where(affinity=((only,),)) if classes else Where()
+    )
 
 
 def on_nodes(
-    ratios: str, text: str, *, name: str = "a", npus: int = WHOLE, others: bool = False, **changes: Any
+    ratios: str,
+    text: str,
+    *,
+    name: str = "a",
+    npus: int = WHOLE,
+    others: bool = False,
+    **changes: Any,
 ) -> Service:
     """A service whose instances say where their pods are: `p0 a0, p1@b -, d0@ab:4 a1+u, d1 -2`.
 
-    `-` is held, with the number of its pods behind it if that is not one; a node's name is a pod that runs there, with
-    `*` behind it one that starts, with `?` one that crashes; `u` waits for the scheduler, `g` is gated, `!` is going
-    away, `.` is not there. Behind `@` stand the classes of nodes that an instance may use, behind `:` what each of its
-    pods takes. `priority` and `age` (seconds that its jobs are older) are for all instances."""
+    `-` is held, with the number of its pods behind it if that is not one; a node's name is a pod
+    that runs there, with `*` behind it one that starts, with `?` one that crashes; `u` waits for
+    the scheduler, `g` is gated, `!` is going away, `.` is not there. Behind `@` stand the classes
+    of nodes that an instance may use, behind `:` what each of its pods takes. `priority` and `age`
+    (seconds that its jobs are older) are for all instances."""
     alike = {name: changes.pop(name) for name in ("priority", "age") if name in changes}
-    found = [_placed(part.split(), name, npus, others, **alike) for part in text.split(",") if part.strip()]
+    found = [
+        _placed(part.split(), name, npus, others, **alike)
+        for part in text.split(",")
+        if part.strip()
+    ]
     return service(ratios, found, **{"key": ServiceKey("default", "rule", name), **changes})
 
 
-def _placed(words: list[str], service: str, npus: int, others: bool, *, priority: int = 0, age: float = 0) -> Instance:
+def _placed(
+    words: list[str], service: str, npus: int, others: bool, *, priority: int = 0, age: float = 0
+) -> Instance:
     match = re.fullmatch(r"(\w+)(?:@(\w+))?(?::(\d+))?", words[0])
     assert match, words
     name, classes, amount = match.groups()
     held = re.fullmatch(r"-(\d*)", words[1])
     pods = ["g" if others else "."] * int(held[1] or 1) if held else words[1].split("+")
     need = request(int(amount or npus), classes or "")
-    return located(name, need, pods, uid=f"{service}-{name}", priority=priority, age=age, made_by_us=not others)
+    return located(
+        name, need, pods, uid=f"{service}-{name}", priority=priority, age=age, made_by_us=not others
+    )
 
 
-def located(name: str, need: PodRequest, pods: list[str], *, age: float = 0, **changes: Any) -> Instance:
+def located(
+    name: str, need: PodRequest, pods: list[str], *, age: float = 0, **changes: Any
+) -> Instance:
     """An instance with its pods written as in `on_nodes`, one each."""
     bound = [pod for pod in pods if pod[0].isalpha() and pod not in ("u", "g")]
     alive = [pod for pod in pods if pod not in ("!", ".")]
@@ -182,11 +218,12 @@ def located(name: str, need: PodRequest, pods: list[str], *, age: float = 0, **c
 
 
 def nodes_for(text: str, services: Iterable[Service] = ()) -> Nodes:
-    """`a:8x3 b:16` are nodes a0, a1, a2 and b0 of classes a and b, with room for what the services have bound there.
+    """`a:8x3 b:16` are nodes a0, a1, a2 and b0 of classes a and b, with room for what the services
+    have bound there.
 
-    More is said behind commas, of one node each: `a0 used 3` by strangers, `a1 ending 8 -20` (pods of so much that
-    should have been gone 20 s ago; the time may be left out), `a2 lost 400` (not Ready for 400 s), `b0 cordoned 10`,
-    `b0 since 10` (schedulable for 10 s)."""
+    More is said behind commas, of one node each: `a0 used 3` by strangers, `a1 ending 8 -20` (pods
+    of so much that should have been gone 20 s ago; the time may be left out), `a2 lost 400` (not
+    Ready for 400 s), `b0 cordoned 10`, `b0 since 10` (schedulable for 10 s)."""
     sizes, *marks = [part.split() for part in text.split(",")]
     found: dict[str, Node] = {}
     for word in sizes:
@@ -194,7 +231,9 @@ def nodes_for(text: str, services: Iterable[Service] = ()) -> Nodes:
         first = sum(each.startswith(name) for each in found)
         for number in range(first, first + int(count or 1)):
             whole = (int(size), PODS_PER_NODE)
-            found[f"{name}{number}"] = Node(f"{name}{number}", NodeClass((("class", name),)), whole, whole)
+            found[f"{name}{number}"] = Node(
+                f"{name}{number}", NodeClass((("class", name),)), whole, whole
+            )
     for one in services:
         for each in one.instances:
             for place, need in each.seats:
@@ -215,11 +254,17 @@ def _marked(node: Node, what: str, numbers: list[float]) -> Node:
         case "used":
             return _used(node, int(numbers[0]))
         case "ending":
-            amount, after = int(numbers[0]), (*numbers[1:], 0.0)[0]
-            return msgspec.structs.replace(_used(node, amount), ending=(*node.ending, (NOW + after, (amount, 1))))
+            amount = int(numbers[0])
+            after = (*numbers[1:], 0.0)[0]
+            return msgspec.structs.replace(
+                _used(node, amount), ending=(*node.ending, (NOW + after, (amount, 1)))
+            )
     since = NOW - (*numbers, 1.0)[0]
     return msgspec.structs.replace(
-        node, ready=node.ready and what != "lost", cordoned=node.cordoned or what == "cordoned", since=since
+        node,
+        ready=node.ready and what != "lost",
+        cordoned=node.cordoned or what == "cordoned",
+        since=since,
     )
 
 
@@ -239,20 +284,28 @@ def reasons(made: Decision | Plan) -> dict[str, Reason]:
 
 
 class Story:
-    """Decisions one after the other in virtual seconds. Nothing happens by itself: each step says what the cluster
-    looks like then."""
+    """Decisions one after the other in virtual seconds. Nothing happens by itself: each step says
+    what the cluster looks like then."""
 
     def __init__(self, nodes: str, **settings: Any) -> None:
-        self.nodes, self.settings = nodes, settings
+        self.nodes = nodes
+        self.settings = settings
         self.memory = Memory()
         self.last_bind = 0.0
         self.made: Decision
 
-    def at(self, time: float, *services: Service, nodes: str = "", bound: bool = False) -> dict[str, str]:
-        """What is done at this time, seconds after the start; `bound`: any pod was bound just before."""
+    def at(
+        self, time: float, *services: Service, nodes: str = "", bound: bool = False
+    ) -> dict[str, str]:
+        """What is done at this time, seconds after the start; `bound`: any pod was bound just
+        before."""
         if bound:
             self.last_bind = NOW + time
-        changes: dict[str, Any] = {"memory": self.memory, "last_bind": self.last_bind, **self.settings}
+        changes: dict[str, Any] = {
+            "memory": self.memory,
+            "last_bind": self.last_bind,
+            **self.settings,
+        }
         self.made = decide(world(*services, nodes=nodes or self.nodes, now=NOW + time, **changes))
         self.memory = self.made.memory
         return doings(self.made)

@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, settings
 
 # How long anything takes is for benchmarks: a busy machine must not make a property look broken.
 # A failure prints what repeats it.
-settings.register_profile("untimed", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "untimed", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("untimed")
 
 # Its cases are no test modules, but their assertions should explain themselves as if they were.
@@ -23,13 +25,18 @@ pytest_plugins = ["tests.parts", "tests.repeat", "tests.control_plane.plugin", "
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--real-data", default=os.environ.get("REAL_DATA", "../shared/data"), help="folder of real inputs")
+    parser.addoption(
+        "--real-data",
+        default=os.environ.get("REAL_DATA", "../shared/data"),
+        help="folder of real inputs",
+    )
 
 
 @pytest.fixture(autouse=True)
 def _as_in_a_new_process() -> Iterator[None]:
-    """Commands and simulations are processes of their own: what they do to the log must not reach the next test, nor
-    what a large decision has frozen (`scaler/garbage.py`), which Hypothesis takes for unreachable."""
+    """Commands and simulations are processes of their own: what they do to the log must not reach
+    the next test, nor what a large decision has frozen (`scaler/garbage.py`), which Hypothesis
+    takes for unreachable."""
     yield
     structlog.reset_defaults()
     gc.unfreeze()

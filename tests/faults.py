@@ -1,4 +1,5 @@
-"""Faults between a client and the simulated API server: delays, lost requests, lost answers, refusals, cut watches.
+"""Faults between a client and the simulated API server: delays, lost requests, lost answers,
+refusals, cut watches.
 
 `Faults` injects what its rules say, deterministically from a seed."""
 
@@ -40,7 +41,8 @@ class Fault(StrEnum):
     LAG = "lag"
     """Events arrive `seconds` after they happened."""
     SILENT = "silent"
-    """Nothing arrives on the watch until the rule ends, no bookmark either: a connection that is half open."""
+    """Nothing arrives on the watch until the rule ends, no bookmark either: a connection that is
+    half open."""
     CRASH = "crash before the effect"
     CRASH_AFTER = "crash after the effect, before the answer"
 
@@ -49,14 +51,21 @@ WRITES = ("create", "delete", "patch", "replace")
 _BEFORE = frozenset({Fault.DELAY, Fault.NOT_SENT, Fault.LOST_REQUEST, Fault.REFUSED, Fault.CRASH})
 _AFTER = frozenset({Fault.SLOW_ANSWER, Fault.LOST_ANSWER, Fault.CRASH_AFTER})
 _STREAM = frozenset({Fault.CUT, Fault.RESET, Fault.LAG, Fault.SILENT})
-_REASONS = {403: "Forbidden", 409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError"}
+_REASONS = {
+    403: "Forbidden",
+    409: "Conflict",
+    410: "Expired",
+    429: "TooManyRequests",
+    500: "InternalError",
+}
 
 
 class Rule(msgspec.Struct, kw_only=True, frozen=True, repr_omit_defaults=True):
-    """Injects `fault` into the requests that match all the given criteria; empty criteria match everything.
+    """Injects `fault` into the requests that match all the given criteria; empty criteria match
+    everything.
 
-    `probability` is per request; `skip` requests are spared first; at most `times` are hit (None: no bound); `start`
-    and `end` bound the time, in seconds from the origin of `Faults`."""
+    `probability` is per request; `skip` requests are spared first; at most `times` are hit (None:
+    no bound); `start` and `end` bound the time, in seconds from the origin of `Faults`."""
 
     fault: Fault
     verbs: Collection[str] = ()
@@ -77,16 +86,22 @@ class Rule(msgspec.Struct, kw_only=True, frozen=True, repr_omit_defaults=True):
 
 
 class Faults(Interceptor):
-    """Injects what `rules` say, whose times count from `origin`. `counts` tells how often each fault was injected;
-    `crash` ends the process that sends the request."""
+    """Injects what `rules` say, whose times count from `origin`. `counts` tells how often each
+    fault was injected; `crash` ends the process that sends the request."""
 
     def __init__(
-        self, clock: Clock, *rules: Rule, seed: int = 0, origin: float = 0.0, crash: Callable[[], None] = lambda: None
-    ) -> None:  # fmt: skip
+        self,
+        clock: Clock,
+        *rules: Rule,
+        seed: int = 0,
+        origin: float = 0.0,
+        crash: Callable[[], None] = lambda: None,
+    ) -> None:
         self.rules = list(rules)
         self.counts: Counter[Fault] = Counter()
         self.impatient: Counter[str] = Counter()
-        """Writes (verb and kind) that came again before the Retry-After of their refusal had passed."""
+        """Writes (verb and kind) that came again before the Retry-After of their refusal had
+        passed."""
         self._not_before: dict[tuple[str, ...], float] = {}
         self._met: Counter[Rule] = Counter()
         """Requests that a rule chose, the spared ones included."""
@@ -96,7 +111,13 @@ class Faults(Interceptor):
         self._random = random.Random(f"faults-{seed}")
 
     async def before(self, request: Request) -> None:
-        key = (request.verb, request.resource.kind, request.namespace, request.name, request.subresource)
+        key = (
+            request.verb,
+            request.resource.kind,
+            request.namespace,
+            request.name,
+            request.subresource,
+        )
         if self._clock.now() < self._not_before.get(key, 0.0):
             self.impatient[f"{request.verb} {request.resource.kind}"] += 1
         try:
@@ -112,10 +133,15 @@ class Faults(Interceptor):
     async def deliver(self, request: Request, event: Seen) -> bool:
         return await self._harm(request, _STREAM, event)
 
-    async def _harm(self, request: Request, faults: frozenset[Fault], event: Seen | None = None) -> bool:
-        """False when a watch ends without a word. Delays of an event count from when it happened."""
+    async def _harm(
+        self, request: Request, faults: frozenset[Fault], event: Seen | None = None
+    ) -> bool:
+        """False when a watch ends without a word. Delays of an event count from when it
+        happened."""
         name = event.record.object["metadata"]["name"] if event and event.record else request.name
-        chosen = [rule for rule in self.rules if rule.fault in faults and self._hits(rule, request, name)]
+        chosen = [
+            rule for rule in self.rules if rule.fault in faults and self._hits(rule, request, name)
+        ]
         self.counts.update(rule.fault for rule in chosen)
         for rule in chosen:
             if rule.fault is Fault.CUT:
@@ -130,7 +156,9 @@ class Faults(Interceptor):
                 raise NotSentError("injected: no connection")
             if rule.fault is Fault.REFUSED:
                 reason = _REASONS.get(rule.status, "Unknown")
-                raise status_error(rule.status, reason, "injected refusal", retry_after=rule.retry_after)
+                raise status_error(
+                    rule.status, reason, "injected refusal", retry_after=rule.retry_after
+                )
             if rule.fault not in (Fault.DELAY, Fault.SLOW_ANSWER, Fault.LAG):
                 raise UnknownOutcomeError(f"injected: {rule.fault.value}")
             now = self._clock.now()

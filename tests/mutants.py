@@ -2,9 +2,10 @@
 
     nice python -m tests.mutants [--random N] [WORDS ...]
 
-WORDS are parts of its name or of what notices it; without any all are tried. Mutants of the decision, each a sentence
-of the contract, are noticed by tests (`test_`, tests/decide/mutants.py), those of the controller by histories
-(tests/chaos/mutants.py). The exit code is 1 when one survives."""
+WORDS are parts of its name or of what notices it; without any all are tried. Mutants of the
+decision, each a sentence of the contract, are noticed by tests (`test_`, tests/decide/mutants.py),
+those of the controller by histories (tests/chaos/mutants.py). The exit code is 1 when one
+survives."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ HANGS = 900
 
 
 class Edit(NamedTuple):
-    """In functions of `module` there is `new` instead of `old`, which is in its source exactly once."""
+    """In functions of `module` there is `new` instead of `old`, which is in its source exactly
+    once."""
 
     module: ModuleType
     old: str
@@ -45,7 +47,8 @@ class Mutant(NamedTuple):
     old: str
     new: str
     by: str
-    """What notices: a history (tests.chaos.mutants.failures_of), or names of test files of the decision."""
+    """What notices: a history (tests.chaos.mutants.failures_of), or names of test files of the
+    decision."""
     sentence: str = ""
     """Where the contract says otherwise."""
     also: tuple[Edit, ...] = ()
@@ -60,7 +63,8 @@ def broken(mutant: Mutant) -> Iterator[None]:
             if (found := source.count(old)) != 1:
                 raise ValueError(f"{mutant.mistake}: {module.__name__} has {found} of {old!r}")
             before, after = (
-                _codes(compile(text, str(module.__file__), "exec")) for text in (source, source.replace(old, new))
+                _codes(compile(text, str(module.__file__), "exec"))
+                for text in (source, source.replace(old, new))
             )
             changed = {name: code for name, code in after.items() if code != before[name]}
             if not changed:
@@ -94,7 +98,8 @@ def _function(module: ModuleType, name: str) -> FunctionType:
 
 
 def failing_test(files: list[str]) -> str:
-    """The first test in these files of the decision that fails, "" when all pass; in a process of its own."""
+    """The first test in these files of the decision that fails, "" when all pass; in a process of
+    its own."""
     with multiprocessing.get_context("fork").Pool(1) as processes:
         try:
             return processes.apply_async(_failing_test, [files]).get(HANGS)
@@ -131,11 +136,21 @@ def main() -> int:
         return next((f"{by}: {failure}" for failure in failures if failure), "")
 
     parser = argparse.ArgumentParser(prog="python -m tests.mutants")
-    parser.add_argument("--random", type=int, default=0, metavar="N", help="play the random schedules below N instead")
+    parser.add_argument(
+        "--random",
+        type=int,
+        default=0,
+        metavar="N",
+        help="play the random schedules below N instead",
+    )
     parser.add_argument("words", nargs="*")
     args = parser.parse_args()
     everything = (*OF_DECISION, *OF_CONTROLLER)
-    chosen = [mutant for mutant in everything if all(word in f"{mutant.mistake} {mutant.by}" for word in args.words)]
+    chosen = [
+        mutant
+        for mutant in everything
+        if all(word in f"{mutant.mistake} {mutant.by}" for word in args.words)
+    ]
     if not chosen:
         raise SystemExit(f"no mutant's name has {' and '.join(args.words)} in it")
     at_random = [f"random {number}" for number in range(args.random)]
@@ -149,7 +164,9 @@ def main() -> int:
             found = next(filter(None, map(found_by, at_random or [mutant.by])), "")
         survivors += not found
         verdict = f"killed by {found}" if found else "SURVIVED"
-        print(f"{mutant.mistake}: {verdict[:200]} ({time.perf_counter() - began:.0f} s)", flush=True)
+        print(
+            f"{mutant.mistake}: {verdict[:200]} ({time.perf_counter() - began:.0f} s)", flush=True
+        )
     return bool(survivors)
 
 

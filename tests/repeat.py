@@ -1,7 +1,8 @@
 """What a failed test prints at its end: the command that repeats it, with its seeds.
 
 Histories that are drawn from a seed say which one is played: `played("tests.chaos --seed 7")`.
-Where `CI` is set hypothesis draws the same examples in every run: then `CI=true` repeats them, not a seed."""
+Where `CI` is set hypothesis draws the same examples in every run: then `CI=true` repeats them, not
+a seed."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
         report.sections.append(("to repeat it", "\n".join(commands(item))))
@@ -36,8 +39,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def commands(item: pytest.Item) -> list[str]:
-    """The test alone with what makes hypothesis draw the same, and the history that it played last."""
-    words, test = [_python(), "-m", "pytest", item.nodeid], getattr(item, "obj", None)
+    """The test alone with what makes hypothesis draw the same, and the history that it played
+    last."""
+    words = [_python(), "-m", "pytest", item.nodeid]
+    test = getattr(item, "obj", None)
     seed: int | str | None = item.config.getoption("--hypothesis-seed", None)
     if seed is None:
         seed = getattr(test, "_hypothesis_internal_use_generated_seed", None)
@@ -49,5 +54,6 @@ def commands(item: pytest.Item) -> list[str]:
 
 def _python() -> str:
     """As one would type it in the root of the repository."""
-    path, here = Path(sys.executable), Path(os.curdir).absolute()
+    path = Path(sys.executable)
+    here = Path(os.curdir).absolute()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

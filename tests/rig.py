@@ -1,11 +1,12 @@
-"""The simulated world of every test, in virtual time. Nothing happens in it but what a test does or plugs in.
+"""The simulated world of every test, in virtual time. Nothing happens in it but what a test does or
+plugs in.
 
     on = Rig()                   the cluster: what is done in it by hand, and what is seen of it
     async with at_work(...)      stand-ins, lives of the controller, witnesses: all that works by itself
     async with rig(...) as on    a world with one controller, and the test as scheduler, kubelet and user
 
-Faults stand between a client and the server (`interceptor`, tests/faults.py), who judges is called with each decision
-(`observe`) or each change (`cluster.observe`)."""
+Faults stand between a client and the server (`interceptor`, tests/faults.py), who judges is called
+with each decision (`observe`) or each change (`cluster.observe`)."""
 
 from __future__ import annotations
 
@@ -40,8 +41,9 @@ Through = Callable[[KubeApi], KubeApi]
 class Rig:
     """To be made inside a running loop: an empty cluster, with these webhooks, or the one given.
 
-    `decisions` has every plan, with its service, that was another one than before, those left out that were made
-    while writes were under way. Each decision has been checked against the invariants."""
+    `decisions` has every plan, with its service, that was another one than before, those left out
+    that were made while writes were under way. Each decision has been checked against the
+    invariants."""
 
     def __init__(self, *admission: Hook, seed: int = 0, cluster: SimCluster | None = None) -> None:
         self.cluster = cluster or SimCluster(Clock(START), seed=seed, admission=admission)
@@ -70,7 +72,9 @@ class Rig:
         await asyncio.sleep(seconds)
         assert self.broken == [], self.broken[0]
 
-    async def play(self, seconds: float, *actors: Actor, script: Coroutine[Any, Any, None] | None = None) -> None:
+    async def play(
+        self, seconds: float, *actors: Actor, script: Coroutine[Any, Any, None] | None = None
+    ) -> None:
         """Let the actors work for so long, the script beside them."""
         async with at_work(*(actor.run() for actor in actors)):
             end = self.clock.now() + seconds
@@ -87,9 +91,13 @@ class Rig:
     async def node(self, name: str, fate: NodeFate) -> None:
         await change_node(self.cluster, self.machines[name], fate)
 
-    async def gang(self, name: str, *, members: int = 1, labels: dict[str, str] | None = None, **spec: Any) -> None:
-        """A PodGroup and its pods `NAME-0`, `NAME-1`, ...; `pod_spec` and `pod_labels` go to the pods."""
-        pod_spec, pod_labels = spec.pop("pod_spec", {}), spec.pop("pod_labels", {})
+    async def gang(
+        self, name: str, *, members: int = 1, labels: dict[str, str] | None = None, **spec: Any
+    ) -> None:
+        """A PodGroup and its pods `NAME-0`, `NAME-1`, ...; `pod_spec` and `pod_labels` go to the
+        pods."""
+        pod_spec = spec.pop("pod_spec", {})
+        pod_labels = spec.pop("pod_labels", {})
         spec = {"minMember": members, "minResources": {NPU: str(8 * members)}, **spec}
         group = manifest(api.POD_GROUPS, name, "default", labels=labels or {}, spec=spec)
         await self.cluster.create(api.POD_GROUPS, "default", group)
@@ -97,12 +105,20 @@ class Rig:
             await self.pod(f"{name}-{index}", group=name, labels=pod_labels, **pod_spec)
 
     async def pod(
-        self, name: str, *, group: str = "", npu: int = 8, labels: dict[str, str] | None = None, **spec: Any
+        self,
+        name: str,
+        *,
+        group: str = "",
+        npu: int = 8,
+        labels: dict[str, str] | None = None,
+        **spec: Any,
     ) -> None:
         """For Volcano."""
         whole = template(npu=npu, schedulerName="volcano", restartPolicy="Never")["spec"] | spec
         notes = {objects.GROUP_NAME: group} if group else None
-        body = manifest(api.PODS, name, "default", labels=labels or {}, annotations=notes, spec=whole)
+        body = manifest(
+            api.PODS, name, "default", labels=labels or {}, annotations=notes, spec=whole
+        )
         await self.cluster.create(api.PODS, "default", body)
 
     async def start(self, *jobs: str, node_name: str = NODE) -> None:
@@ -111,7 +127,9 @@ class Rig:
             for pod in self.pods_of(job):
                 if not pod["spec"].get("nodeName"):
                     await self.bind(pod, node_name)
-                await self.status(pod, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+                await self.status(
+                    pod, phase="Running", conditions=[{"type": "Ready", "status": "True"}]
+                )
         await self.settle()
 
     async def bind(self, pod: Object, node_name: str = NODE) -> None:
@@ -126,7 +144,9 @@ class Rig:
         """Delete all pods of these jobs at once, as Volcano's plugin does after a fault."""
         for job in jobs:
             for pod in self.pods_of(job):
-                await self.cluster.delete(api.PODS, NAMESPACE, pod["metadata"]["name"], grace_period_seconds=0)
+                await self.cluster.delete(
+                    api.PODS, NAMESPACE, pod["metadata"]["name"], grace_period_seconds=0
+                )
 
     async def edit(self, job: str, path: str, value: Any) -> None:
         """Replace a part of a job, as a user's editor does."""
@@ -143,20 +163,30 @@ class Rig:
         return {objects.name(pod): objects.phase(pod) for pod in self.cluster.peek(api.PODS)}
 
     def group_phases(self) -> dict[str, str]:
-        return {objects.name(g): objects.status(g).get("phase", "") for g in self.cluster.peek(api.POD_GROUPS)}
+        return {
+            objects.name(g): objects.status(g).get("phase", "")
+            for g in self.cluster.peek(api.POD_GROUPS)
+        }
 
     def pod_object(self, name: str) -> Object:
         return next(pod for pod in self.cluster.peek(api.PODS) if objects.name(pod) == name)
 
     def pods_of(self, job: str) -> list[Object]:
-        return [pod for pod in self.cluster.peek(api.PODS, NAMESPACE) if objects.controller(pod).get("name") == job]
+        return [
+            pod
+            for pod in self.cluster.peek(api.PODS, NAMESPACE)
+            if objects.controller(pod).get("name") == job
+        ]
 
     def with_pods(self) -> set[str]:
         owners = [objects.controller(pod) for pod in self.cluster.peek(api.PODS, NAMESPACE)]
         return {owner["name"] for owner in owners if owner}
 
     def with_pod_group(self) -> set[str]:
-        return {objects.controller(group)["name"] for group in self.cluster.peek(api.POD_GROUPS, NAMESPACE)}
+        return {
+            objects.controller(group)["name"]
+            for group in self.cluster.peek(api.POD_GROUPS, NAMESPACE)
+        }
 
     def services(self) -> set[str]:
         return {objects.name(service) for service in self.cluster.peek(api.SERVICES, NAMESPACE)}
@@ -173,26 +203,41 @@ class Rig:
         return f"{last['type']} {last['reason']}: {last['message']}"
 
     def config_map(self, name: str) -> Object | None:
-        return next((cm for cm in self.cluster.peek(api.CONFIG_MAPS, NAMESPACE) if objects.name(cm) == name), None)
+        return next(
+            (
+                cm
+                for cm in self.cluster.peek(api.CONFIG_MAPS, NAMESPACE)
+                if objects.name(cm) == name
+            ),
+            None,
+        )
 
     def said(self, rule: str = "rule", job_id: str = "mindie") -> Object:
         """The status of the service's ElasticService; {} without one."""
         about = {"rule": rule, "jobID": job_id}
         services = self.cluster.peek(api.ELASTIC_SERVICES, NAMESPACE)
-        return next((one.get("status", {}) for one in services if about.items() <= one["spec"].items()), {})
+        return next(
+            (one.get("status", {}) for one in services if about.items() <= one["spec"].items()), {}
+        )
 
     def events(self) -> set[tuple[str, str]]:
-        return {(event["involvedObject"]["name"], event["reason"]) for event in self.cluster.peek(api.EVENTS)}
+        return {
+            (event["involvedObject"]["name"], event["reason"])
+            for event in self.cluster.peek(api.EVENTS)
+        }
 
     def writes(self, client: str = "scaler") -> list[str]:
         """What the controller wrote, `verb plural name`, refused writes too."""
-        return [f"{write.verb} {write.resource.plural} {write.name}" for write in self.cluster.writes(client)]
+        return [
+            f"{write.verb} {write.resource.plural} {write.name}"
+            for write in self.cluster.writes(client)
+        ]
 
 
 @asynccontextmanager
 async def rig(*before: Object, cluster: SimCluster | None = None, **how: Any) -> AsyncIterator[Rig]:
-    """A running controller, with what else `controller` takes; `before` and a node exist before it starts. It must
-    still be alive at the end."""
+    """A running controller, with what else `controller` takes; `before` and a node exist before it
+    starts. It must still be alive at the end."""
     made = Rig(cluster=cluster)
     made.apply(node(NODE), *before)
     async with controller(made, **how):
@@ -202,11 +247,16 @@ async def rig(*before: Object, cluster: SimCluster | None = None, **how: Any) ->
 
 @asynccontextmanager
 async def controller(
-    on: Rig, clock: Clock | None = None, *, interceptor: Interceptor | None = None,
-    through: Through = lambda api: api, name: str = "scaler", **settings: Any,
-) -> AsyncIterator[None]:  # fmt: skip
-    """One life of the controller. `clock`: of its machine, if not that of the API server; `through`: what stands
-    between it and its client, if no interceptor will do."""
+    on: Rig,
+    clock: Clock | None = None,
+    *,
+    interceptor: Interceptor | None = None,
+    through: Through = lambda api: api,
+    name: str = "scaler",
+    **settings: Any,
+) -> AsyncIterator[None]:
+    """One life of the controller. `clock`: of its machine, if not that of the API server;
+    `through`: what stands between it and its client, if no interceptor will do."""
     chosen = Settings(**{"leader_election": False, "http_port": 0, **settings})
     client = through(on.cluster.client(name, interceptor))
     async with at_work(App(client, chosen, clock or on.clock, observer=on.observe, seed=0).run()):

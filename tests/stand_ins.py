@@ -1,5 +1,6 @@
-"""What works in a simulated cluster beside the scaler: the machines, what makes pods and PodGroups, Ascend Operator in
-a Deployment as it is installed, and a quota system that holds pods by a gate of its own for a moment."""
+"""What works in a simulated cluster beside the scaler: the machines, what makes pods and PodGroups,
+Ascend Operator in a Deployment as it is installed, and a quota system that holds pods by a gate of
+its own for a moment."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def owners(api: KubeApi, clock: Clock) -> list[Actor]:
     return [*owners_of_pods(api), DeployedOperator(api, clock)]
 
 
-def machines(api: KubeApi, clock: Clock, seed: int, *, gangs: bool = True, force_enqueue: bool = True) -> list[Actor]:
+def machines(
+    api: KubeApi, clock: Clock, seed: int, *, gangs: bool = True, force_enqueue: bool = True
+) -> list[Actor]:
     faults = FaultActor(api, clock, detection=2.0, grace_over_time=60.0)
     nodes = NodeLifecycle(api, clock, eviction=30.0, orphan=20.0)
     kubelet = Kubelet(api, clock, timings=TIMINGS, seed=seed)
@@ -37,7 +40,8 @@ def machines(api: KubeApi, clock: Clock, seed: int, *, gangs: bool = True, force
 
 
 class DeployedOperator:
-    """Runs an operator while its Deployment has replicas: `kubectl scale` starts and stops it, as in a cluster."""
+    """Runs an operator while its Deployment has replicas: `kubectl scale` starts and stops it, as
+    in a cluster."""
 
     def __init__(self, api: KubeApi, clock: Clock) -> None:
         self._api = api
@@ -53,7 +57,9 @@ class DeployedOperator:
                 deployment = self._mirror.get(DEPLOYMENTS, NAMESPACE, DEPLOYMENT)
                 wanted = deployment is not None and objects.spec(deployment).get("replicas", 1) > 0
                 if wanted and process is None:
-                    process = group.create_task(AscendOperator(self._api, self._clock).run(), name="operator")
+                    process = group.create_task(
+                        AscendOperator(self._api, self._clock).run(), name="operator"
+                    )
                 elif not wanted and process is not None:
                     process.cancel()
                     process = None
@@ -75,7 +81,11 @@ _TAKE_OFF = {"spec": {"schedulingGates": [{"$patch": "delete", "name": QUOTA}]}}
 
 def hold_for_quota(review: Review) -> Object:
     """The hook that puts the gate on."""
-    if review.operation == "CREATE" and review.resource == PODS and QUOTA in review.namespace_labels:
+    if (
+        review.operation == "CREATE"
+        and review.resource == PODS
+        and QUOTA in review.namespace_labels
+    ):
         review.object["spec"].setdefault("schedulingGates", []).append({"name": QUOTA})
     return review.object
 
@@ -92,5 +102,7 @@ class Quota(StandIn):
         for pod in waiting:
             if self._clock.now() - seconds_of(pod["metadata"]["creationTimestamp"]) >= PAUSE:
                 patch = {"metadata": {"uid": objects.uid(pod)}, **_TAKE_OFF}
-                await self.attempt(self.api.patch(PODS, *key_of(pod), patch, patch_type=PatchType.STRATEGIC))
+                await self.attempt(
+                    self.api.patch(PODS, *key_of(pod), patch, patch_type=PatchType.STRATEGIC)
+                )
         return 1.0 if waiting else None

@@ -1,4 +1,5 @@
-"""Hypothesis strategies for rules, instances and worlds of one service: of small numbers, where faults show too."""
+"""Hypothesis strategies for rules, instances and worlds of one service: of small numbers, where
+faults show too."""
 
 from __future__ import annotations
 
@@ -8,24 +9,46 @@ import msgspec
 from hypothesis import strategies as st
 
 from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
-from scaler.decide.world import Instance, Policy, Reason, RestartBudget, RuleProblem, Service, State, Warning, World
+from scaler.decide.world import (
+    Instance,
+    Policy,
+    Reason,
+    RestartBudget,
+    RuleProblem,
+    Service,
+    State,
+    Warning,
+    World,
+)
 from scaler.rules.rule import ALL, CountsFrom, Ratio, Rule, RuleOptions
 from tests.builders import KEY, NOW, SIZE, instance
 
 LETTERS = "pde"
 ALL_GATED = {
-    "pods": SIZE, "gated": SIZE, "bound": 0, "running": 0, "ready": 0, "ended": 0, "crashing": 0, "faulty": 0,
-}  # fmt: skip
+    "pods": SIZE,
+    "gated": SIZE,
+    "bound": 0,
+    "running": 0,
+    "ready": 0,
+    "ended": 0,
+    "crashing": 0,
+    "faulty": 0,
+}
 
 
 @st.composite
 def rules(draw: st.DrawFn) -> Rule:
-    """Valid ladders of up to four ratios and three groups; a group may be missing from the smaller ratios."""
+    """Valid ladders of up to four ratios and three groups; a group may be missing from the smaller
+    ratios."""
     groups = [f"group{index}" for index in range(draw(st.integers(1, 3)))]
     counts = {group: draw(st.integers(0, 4)) for group in groups}
     ladder = [counts]
     for _ in range(draw(st.integers(0, 3))):
-        counts = {group: draw(st.integers(0, number)) for group, number in counts.items() if draw(st.integers(0, 9))}
+        counts = {
+            group: draw(st.integers(0, number))
+            for group, number in counts.items()
+            if draw(st.integers(0, 9))
+        }
         ladder.append(counts)
     ladder = [counts for counts in ladder if any(counts.values())] or [{groups[0]: 1}]
     return Rule(tuple(Ratio(counts=counts, sizes=dict.fromkeys(counts, SIZE)) for counts in ladder))
@@ -59,7 +82,8 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def instances(draw: st.DrawFn, number: int) -> Instance:
-    """Mostly one of the plain states, sometimes any pods at all; names and ages collide on purpose."""
+    """Mostly one of the plain states, sometimes any pods at all; names and ages collide on
+    purpose."""
     letter = draw(st.sampled_from(LETTERS))
     shape: dict[str, Any] = {"uid": f"uid-{number}", "created": NOW - draw(st.integers(0, 3))}
     if draw(st.integers(0, 2)) == 0:
@@ -77,7 +101,8 @@ def instances(draw: st.DrawFn, number: int) -> Instance:
 
 @st.composite
 def made_by_others(draw: st.DrawFn) -> dict[str, Any]:
-    """Of one or two owners, in the middle of a rollout or not; what a taking back costs, if anything."""
+    """Of one or two owners, in the middle of a rollout or not; what a taking back costs, if
+    anything."""
     alone = draw(st.integers(0, 2)) == 0
     budget = st.builds(RestartBudget, st.integers(1, 6), st.integers(0, 4))
     return {
@@ -94,15 +119,23 @@ def made_by_others(draw: st.DrawFn) -> dict[str, Any]:
 
 oddities: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     (
-        {"group": None, "label_problem": Reason.GROUP_LABEL_MISSING}, {"label_problem": Reason.JOB_ID_MISSING},
-        {"label_problem": Reason.NOT_SERVED}, {"group": "nobody"}, {"name_taken": "Pod p0-master-0"},
-        {"faults": ("InvalidSpecs: spec.replicaSpecs is not set",), "expected": 0}, {"stripped": True},
-        {"owner_deleting": True}, {"restarts": 3}, {"generation": 2},
+        {"group": None, "label_problem": Reason.GROUP_LABEL_MISSING},
+        {"label_problem": Reason.JOB_ID_MISSING},
+        {"label_problem": Reason.NOT_SERVED},
+        {"group": "nobody"},
+        {"name_taken": "Pod p0-master-0"},
+        {"faults": ("InvalidSpecs: spec.replicaSpecs is not set",), "expected": 0},
+        {"stripped": True},
+        {"owner_deleting": True},
+        {"restarts": 3},
+        {"generation": 2},
     )
-)  # fmt: skip
+)
 
 
-times = st.sampled_from((0.0, 0.0, 0.0, 0.0, NOW - 1000, NOW - 60, NOW - 59, NOW - 30, NOW - 29, NOW))
+times = st.sampled_from(
+    (0.0, 0.0, 0.0, 0.0, NOW - 1000, NOW - 60, NOW - 59, NOW - 30, NOW - 29, NOW)
+)
 memories = st.builds(
     InstanceMemory,
     broken_since=times,
@@ -126,11 +159,16 @@ options = st.builds(
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """Any one service, without nodes: most have a valid rule, some lost it, some never had one, some jobs name none."""
+    """Any one service, without nodes: most have a valid rule, some lost it, some never had one,
+    some jobs name none."""
     found = tuple(draw(instances(number)) for number in range(draw(st.integers(0, 8))))
     remembered = [one for one in found if draw(st.booleans())]
     named = draw(st.integers(0, 9)) > 0
-    problem = draw(st.sampled_from((None,) * 6 + (Warning.RULE_MISSING, Warning.RULE_INVALID))) if named else None
+    problem = (
+        draw(st.sampled_from((None,) * 6 + (Warning.RULE_MISSING, Warning.RULE_INVALID)))
+        if named
+        else None
+    )
     ruled = named and (problem is None or draw(st.booleans()))
     seen = Service(
         key=KEY if named else msgspec.structs.replace(KEY, rule=""),
@@ -144,7 +182,13 @@ def worlds(draw: st.DrawFn) -> World:
     return World(
         now=NOW,
         services=(seen,),
-        memory=Memory({str(seen.key): ServiceMemory(instances={one.uid: draw(memories) for one in remembered})}),
+        memory=Memory(
+            {
+                str(seen.key): ServiceMemory(
+                    instances={one.uid: draw(memories) for one in remembered}
+                )
+            }
+        ),
         policy=Policy(
             revoke=draw(st.sampled_from((True, True, True, False))),
             restart_reserve=draw(st.sampled_from((-1, -1, 0, 2))),

@@ -1,4 +1,5 @@
-"""The optional manifests of admission: what they match, whom they spare, and what rights they add."""
+"""The optional manifests of admission: what they match, whom they spare, and what rights they
+add."""
 
 from __future__ import annotations
 
@@ -36,11 +37,20 @@ COMPONENTS = ("admission-webhook", "admission-policy", "gate-guard")
 ALLOWED = {
     ("", "secrets", None): {"create"},
     ("", "secrets", "mind-cluster-scaler-webhook"): {"get", "update"},
-    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", "mind-cluster-scaler"): {"get"},
-    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "mind-cluster-scaler"): {"get", "patch"},
-    ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "mind-cluster-scaler"): {"get", "patch"},
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", "mind-cluster-scaler"): {
+        "get"
+    },
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "mind-cluster-scaler"): {
+        "get",
+        "patch",
+    },
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "mind-cluster-scaler"): {
+        "get",
+        "patch",
+    },
 }
-"""Every right that admission may add. Whoever adds one says why beside its rule and in docs/reference/admission.md."""
+"""Every right that admission may add. Whoever adds one says why beside its rule and in
+docs/reference/admission.md."""
 SPARED = {"kube-system", NAMESPACE}
 
 
@@ -91,8 +101,15 @@ def test_only_namespaces_that_opted_in_are_touched_and_never_the_systems_or_our_
 
 def test_jobs_are_moved_only_where_the_namespace_says_that_ascend_operator_is_there() -> None:
     (hook,) = (hook for hook in hooks() if hook["name"].startswith("ascendjobs."))
-    (binding,) = (obj for obj in of_kind("MutatingAdmissionPolicyBinding") if "ascendjobs" in obj["metadata"]["name"])
-    for selector in (hook["namespaceSelector"], binding["spec"]["matchResources"]["namespaceSelector"]):
+    (binding,) = (
+        obj
+        for obj in of_kind("MutatingAdmissionPolicyBinding")
+        if "ascendjobs" in obj["metadata"]["name"]
+    )
+    for selector in (
+        hook["namespaceSelector"],
+        binding["spec"]["matchResources"]["namespaceSelector"],
+    ):
         assert selector["matchLabels"][BESIDE_LABEL] == "true"
     assert sum(BESIDE_LABEL in selector["matchLabels"] for selector in selectors()) == 2
 
@@ -101,7 +118,9 @@ def test_whatever_can_block_or_change_a_pod_or_job_sees_only_those_that_name_a_r
     changing = [*of_kind("MutatingWebhookConfiguration")[0]["webhooks"]]
     constraints = [obj["spec"]["matchConstraints"] for obj in of_kind("MutatingAdmissionPolicy")]
     for matched in [*changing, *constraints]:
-        assert matched["objectSelector"] == {"matchExpressions": [{"key": RULE_LABEL, "operator": "Exists"}]}
+        assert matched["objectSelector"] == {
+            "matchExpressions": [{"key": RULE_LABEL, "operator": "Exists"}]
+        }
 
 
 def test_every_webhook_fails_open_soon_and_has_no_side_effects() -> None:
@@ -117,7 +136,9 @@ def test_webhooks_call_paths_that_are_served_by_the_service_on_the_port_of_the_d
     (service,) = (obj for obj in of_kind("Service") if obj["spec"]["ports"][0]["name"] == "webhook")
     called = [hook["clientConfig"]["service"] for hook in hooks()]
     assert {call["path"] for call in called} == served
-    assert {(call["name"], call["namespace"]) for call in called} == {(service["metadata"]["name"], NAMESPACE)}
+    assert {(call["name"], call["namespace"]) for call in called} == {
+        (service["metadata"]["name"], NAMESPACE)
+    }
     assert service["spec"]["ports"] == [{"name": "webhook", "port": 443, "targetPort": "webhook"}]
     (deployment,) = of_kind("Deployment")
     assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
@@ -128,30 +149,50 @@ def test_webhooks_call_paths_that_are_served_by_the_service_on_the_port_of_the_d
 
 
 def test_an_included_network_policy_lets_api_servers_in() -> None:
-    (policy,) = (obj for obj in added("admission-webhook", "network-policy") if obj["kind"] == "NetworkPolicy")
+    (policy,) = (
+        obj
+        for obj in added("admission-webhook", "network-policy")
+        if obj["kind"] == "NetworkPolicy"
+    )
     ports = [entry["port"] for rule in policy["spec"]["ingress"] for entry in rule["ports"]]
     (deployment,) = of_kind("Deployment", "admission-webhook")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert {entry["containerPort"] for entry in container["ports"]} == set(ports)
 
 
-def test_rights_are_added_for_one_secret_two_configurations_and_one_binding_and_nothing_else() -> None:
-    base = {obj["metadata"]["name"] for obj in rendered(MANIFESTS / "cluster-wide") if obj["kind"].endswith("Role")}
-    roles = [obj for obj in added(*COMPONENTS) if obj["kind"].endswith("Role") and obj["metadata"]["name"] not in base]
+def test_rights_are_added_for_one_secret_two_configurations_and_one_binding_and_nothing_else() -> (
+    None
+):
+    base = {
+        obj["metadata"]["name"]
+        for obj in rendered(MANIFESTS / "cluster-wide")
+        if obj["kind"].endswith("Role")
+    }
+    roles = [
+        obj
+        for obj in added(*COMPONENTS)
+        if obj["kind"].endswith("Role") and obj["metadata"]["name"] not in base
+    ]
     held: dict[tuple[str, str, str | None], set[str]] = {}
     for rule in (rule for role in roles for rule in role["rules"]):
         for resource in rule["resources"]:
             for name in rule.get("resourceNames", [None]):
                 held.setdefault((rule["apiGroups"][0], resource, name), set()).update(rule["verbs"])
     assert held == ALLOWED
-    secrets = [role for role in roles if any("secrets" in rule["resources"] for rule in role["rules"])]
-    assert [(role["kind"], role["metadata"]["namespace"]) for role in secrets] == [("Role", NAMESPACE)]
+    secrets = [
+        role for role in roles if any("secrets" in rule["resources"] for rule in role["rules"])
+    ]
+    assert [(role["kind"], role["metadata"]["namespace"]) for role in secrets] == [
+        ("Role", NAMESPACE)
+    ]
     assert WEBHOOK_SECRET in {name for _, _, name in ALLOWED}
 
 
 def test_older_kubernetes_gets_the_webhook_without_match_conditions() -> None:
     def conditions(*components: str) -> list[Any]:
-        (found,) = (obj for obj in added(*components) if obj["kind"] == "ValidatingWebhookConfiguration")
+        (found,) = (
+            obj for obj in added(*components) if obj["kind"] == "ValidatingWebhookConfiguration"
+        )
         return [hook["matchConditions"] for hook in found["webhooks"] if "matchConditions" in hook]
 
     ((condition,),) = conditions("admission-webhook")
@@ -166,15 +207,24 @@ def test_policies_and_webhook_use_the_same_names() -> None:
     assert ASCEND_JOBS.group in text
     guard = (MANIFESTS / "gate-guard" / "gate-guard.yaml").read_text()
     assert f"'{GATE}'" in guard
-    assert "authorizer.group('mind-cluster').resource('gates').namespace(request.namespace).check('release')" in guard
+    assert (
+        "authorizer.group('mind-cluster').resource('gates').namespace(request.namespace).check('release')"
+        in guard
+    )
     assert ("mind-cluster", "gates", "release") in set(rights("gates-only"))
 
 
 def test_with_cert_manager_no_right_is_added_and_the_certificate_comes_from_its_secret() -> None:
     objects = added("admission-webhook", "admission-webhook-cert-manager")
     roles = {obj["metadata"]["name"] for obj in objects if "Role" in obj["kind"]}
-    assert roles == {obj["metadata"]["name"] for obj in rendered(MANIFESTS / "cluster-wide") if "Role" in obj["kind"]}
-    (certificate,) = (obj for obj in objects if obj["kind"] == "Certificate" and "dnsNames" in obj["spec"])
+    assert roles == {
+        obj["metadata"]["name"]
+        for obj in rendered(MANIFESTS / "cluster-wide")
+        if "Role" in obj["kind"]
+    }
+    (certificate,) = (
+        obj for obj in objects if obj["kind"] == "Certificate" and "dnsNames" in obj["spec"]
+    )
     (deployment,) = (obj for obj in objects if obj["kind"] == "Deployment")
     pod = deployment["spec"]["template"]["spec"]
     _, volume = pod["volumes"]

@@ -77,7 +77,8 @@ def test_what_an_operator_watches_is_in_the_metrics(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(controller, "decide", decided)
 
     async def story() -> list[dict[str, float | None]]:
-        clock, metrics = Clock(START), Metrics()
+        clock = Clock(START)
+        metrics = Metrics()
         cluster = SimCluster(clock)
         cluster.apply([job("p0")], NAMESPACE)
         cut = Interceptor()
@@ -89,7 +90,9 @@ def test_what_an_operator_watches_is_in_the_metrics(monkeypatch: pytest.MonkeyPa
             await asyncio.sleep(seconds)
             seen.append(
                 {
-                    "silence": metrics.registry.get_sample_value("scaler_watch_silence_seconds", {"resource": "pods"}),
+                    "silence": metrics.registry.get_sample_value(
+                        "scaler_watch_silence_seconds", {"resource": "pods"}
+                    ),
                     "changes": metrics.registry.get_sample_value("scaler_leader_changes_total"),
                     "depth": metrics.registry.get_sample_value("scaler_queue_depth"),
                     "failed": metrics.registry.get_sample_value("scaler_decisions_failed_total"),
@@ -115,12 +118,20 @@ def test_what_an_operator_watches_is_in_the_metrics(monkeypatch: pytest.MonkeyPa
 
 def test_the_time_before_a_replica_leads_is_no_reaction() -> None:
     async def story() -> float | None:
-        clock, metrics = Clock(START), Metrics()
+        clock = Clock(START)
+        metrics = Metrics()
         cluster = SimCluster(clock)
-        first = asyncio.create_task(App(cluster.client("first"), Settings(http_port=0, identity="first"), clock).run())
+        first = asyncio.create_task(
+            App(cluster.client("first"), Settings(http_port=0, identity="first"), clock).run()
+        )
         await asyncio.sleep(30)
         second = asyncio.create_task(
-            App(cluster.client("second"), Settings(http_port=0, identity="second"), clock, metrics=metrics).run()
+            App(
+                cluster.client("second"),
+                Settings(http_port=0, identity="second"),
+                clock,
+                metrics=metrics,
+            ).run()
         )
         await asyncio.sleep(30)
         cluster.apply([rule_config_map(), job("p0"), job("d0")], NAMESPACE)
@@ -144,11 +155,14 @@ def test_a_fault_of_ours_about_one_service_is_counted(monkeypatch: pytest.Monkey
     monkeypatch.setattr(controller, "report_of", fails)
 
     async def story() -> float | None:
-        clock, metrics = Clock(START), Metrics()
+        clock = Clock(START)
+        metrics = Metrics()
         cluster = SimCluster(clock)
         cluster.apply([job("p0")], NAMESPACE)
         settings = Settings(leader_election=False, http_port=0)
-        running = asyncio.create_task(App(cluster.client("scaler"), settings, clock, metrics=metrics).run())
+        running = asyncio.create_task(
+            App(cluster.client("scaler"), settings, clock, metrics=metrics).run()
+        )
         await asyncio.sleep(30)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

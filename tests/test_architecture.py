@@ -1,4 +1,5 @@
-"""The pictures of docs/explanation/architecture.md show the modules that there are, and what really runs."""
+"""The pictures of docs/explanation/architecture.md show the modules that there are, and what really
+runs."""
 
 from __future__ import annotations
 
@@ -25,14 +26,27 @@ ARROW = re.compile(r"\s*(?:--(?: \"[^\"]*\" --)?>|(-\.) \"[^\"]*\" \.->)\s*")
 MOST = 25
 """Modules that one has to read to follow an event to the write it causes."""
 BESIDE = (
-    "app", "clock", "execute/budgets", "garbage", "informers/config_maps", "informers/elastic_services",
-    "informers/faults", "informers/informer", "informers/mode", "informers/refusals",
-    "kube/api", "kube/outbox", "ranktables/", "report/", "rules/rule",
+    "app",
+    "clock",
+    "execute/budgets",
+    "garbage",
+    "informers/config_maps",
+    "informers/elastic_services",
+    "informers/faults",
+    "informers/informer",
+    "informers/mode",
+    "informers/refusals",
+    "kube/api",
+    "kube/outbox",
+    "ranktables/",
+    "report/",
+    "rules/rule",
     "state/last_valid",
-    "workloads/", "decide/",
-)  # fmt: skip
-"""What else runs meanwhile: time, constants, kinds of owners that are asked first, whether all is seen and can be
-read, and who else hears of the event."""
+    "workloads/",
+    "decide/",
+)
+"""What else runs meanwhile: time, constants, kinds of owners that are asked first, whether all is
+seen and can be read, and who else hears of the event."""
 
 
 def picture(heading: str) -> list[tuple[str, str, bool]]:
@@ -52,13 +66,22 @@ def picture(heading: str) -> list[tuple[str, str, bool]]:
 @functools.cache
 def imports() -> frozenset[tuple[str, str]]:
     """Module -> module as paths below scaler/, without the ending."""
-    names = {str(path.relative_to(ROOT / "scaler").with_suffix("")) for path in (ROOT / "scaler").rglob("*.py")}
+    names = {
+        str(path.relative_to(ROOT / "scaler").with_suffix(""))
+        for path in (ROOT / "scaler").rglob("*.py")
+    }
     found = set()
     for name in names:
         for node in ast.walk(ast.parse((ROOT / "scaler" / f"{name}.py").read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("scaler"):
+            if (
+                isinstance(node, ast.ImportFrom)
+                and node.module
+                and node.module.startswith("scaler")
+            ):
                 base = node.module.removeprefix("scaler").removeprefix(".").replace(".", "/")
-                candidates = [f"{base}/{part.name}".removeprefix("/") for part in node.names] + [base]
+                candidates = [f"{base}/{part.name}".removeprefix("/") for part in node.names] + [
+                    base
+                ]
                 found |= {(name, one) for one in candidates if one in names}
     return frozenset(found)
 
@@ -69,7 +92,9 @@ def room(module: str) -> str:
 
 @functools.cache
 def rooms() -> frozenset[tuple[str, str]]:
-    return frozenset((room(one), room(other)) for one, other in imports() if room(one) != room(other))
+    return frozenset(
+        (room(one), room(other)) for one, other in imports() if room(one) != room(other)
+    )
 
 
 def test_every_arrow_between_rooms_is_an_import() -> None:
@@ -91,7 +116,9 @@ def test_every_import_between_rooms_goes_along_the_arrows() -> None:
 
 def test_every_arrow_on_the_way_of_an_event_is_an_import() -> None:
     arrows = picture("One event, followed")
-    assert [(a, b) for a, b, dotted in arrows if not dotted and not {(a, b), (b, a)} & imports()] == []
+    assert [
+        (a, b) for a, b, dotted in arrows if not dotted and not {(a, b), (b, a)} & imports()
+    ] == []
     wired = {other for one, other in imports() if one == "informers/resources"}
     assert [(a, b) for a, b, dotted in arrows if dotted and not {a, b} <= wired] == []
 
@@ -170,10 +197,14 @@ def test_the_modules_that_the_page_names_run_when_a_job_loses_its_pods() -> None
 
 def test_the_table_of_tools_names_every_command_and_every_folder() -> None:
     section = PAGE.read_text().split("## Tools\n", 1)[1].split("\n## ", 1)[0]
-    commands, folders = zip(*re.findall(r"^\| (`\w+`.*?) \| (.*?) \|", section, re.MULTILINE), strict=True)
+    commands, folders = zip(
+        *re.findall(r"^\| (`\w+`.*?) \| (.*?) \|", section, re.MULTILINE), strict=True
+    )
     named = set(re.findall(r"`(\w+)`", " ".join(commands)))
     assert named == set(COMMANDS) - {"run", "schema", "completion"}
-    there = {path.name for path in (ROOT / "scaler/tools").iterdir() if (path / "__init__.py").is_file()}
+    there = {
+        path.name for path in (ROOT / "scaler/tools").iterdir() if (path / "__init__.py").is_file()
+    }
     assert set(re.findall(r"`(\w+)/`", " ".join(folders))) == there
 
 
@@ -185,6 +216,8 @@ def test_the_table_of_drafts_names_all_that_is_written_in_one() -> None:
     made = {
         node.attr
         for node in ast.walk(plan)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and not node.attr.startswith("_")
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and not node.attr.startswith("_")
     }
     assert set(re.findall(r"`(\w+)`", " ".join(rows))) - methods == made - {"demand"}

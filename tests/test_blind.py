@@ -1,4 +1,5 @@
-"""A controller that does not see what it decides on: it says so, stops, lets another lead, and goes on when it sees.
+"""A controller that does not see what it decides on: it says so, stops, lets another lead, and goes
+on when it sees.
 
 And one that sees and whose writes hang: it is alive."""
 
@@ -15,7 +16,16 @@ from structlog.testing import capture_logs
 from scaler.app import PULSE, STALLED_AFTER, App
 from scaler.clock import Clock
 from scaler.election import LeadershipLost
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, LEASES, POD_GROUPS, PODS, PatchType, Resource
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    ELASTIC_SERVICES,
+    LEASES,
+    POD_GROUPS,
+    PODS,
+    PatchType,
+    Resource,
+)
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.names import BLIND_SINCE, SEEN_BY
 from scaler.settings import Settings
@@ -56,7 +66,8 @@ TROUBLES: dict[str, Trouble] = {
 
 
 class Blind(Interceptor):
-    """From `begin` on, these resources can neither be listed nor watched, and open watches say nothing."""
+    """From `begin` on, these resources can neither be listed nor watched, and open watches say
+    nothing."""
 
     def __init__(self, trouble: Trouble, resources: frozenset[Resource] = NEEDED) -> None:
         self._trouble = trouble
@@ -79,7 +90,9 @@ class Blind(Interceptor):
 class Replica:
     """One process. It is not started again when it ends."""
 
-    def __init__(self, cluster: SimCluster, clock: Clock, name: str, interceptor: Blind, **settings: Any) -> None:
+    def __init__(
+        self, cluster: SimCluster, clock: Clock, name: str, interceptor: Blind, **settings: Any
+    ) -> None:
         chosen = Settings(**{"http_port": 0, "identity": name, **settings})
         api = cluster.client(name, interceptor)
         self.view = interceptor
@@ -118,7 +131,11 @@ class Play:
         return replica
 
     def status(self, rule: str = "a") -> dict[str, Any]:
-        (found,) = [each for each in self.cluster.peek(ELASTIC_SERVICES, NAMESPACE) if each["spec"]["rule"] == rule]
+        (found,) = [
+            each
+            for each in self.cluster.peek(ELASTIC_SERVICES, NAMESPACE)
+            if each["spec"]["rule"] == rule
+        ]
         status: dict[str, Any] = found["status"]
         return status
 
@@ -136,7 +153,11 @@ class Play:
 
     def created(self, name: str) -> set[str]:
         """The instances whose pods this replica has made."""
-        made = (write.name for write in self.cluster.writes(name) if write.verb == "create" and write.resource == PODS)
+        made = (
+            write.name
+            for write in self.cluster.writes(name)
+            if write.verb == "create" and write.resource == PODS
+        )
         return {pod.removesuffix("-master-0") for pod in made}
 
 
@@ -193,7 +214,9 @@ def test_who_does_not_see_how_many_are_wanted_decides_nothing_until_it_does() ->
             assert on.status()["outOfTouch"] == said
             patch = {"spec": {"replicas": 0}}
             name = on.cluster.peek(ELASTIC_SERVICES, NAMESPACE)[0]["metadata"]["name"]
-            await on.cluster.patch(ELASTIC_SERVICES, NAMESPACE, name, patch, patch_type=PatchType.MERGE)
+            await on.cluster.patch(
+                ELASTIC_SERVICES, NAMESPACE, name, patch, patch_type=PatchType.MERGE
+            )
             on.cluster.apply([*nodes(6), *service("b", prefill=1)], NAMESPACE)
             await asyncio.sleep(MINUTE)
             assert on.created("one") == {"a-p0", "a-d0"}
@@ -232,9 +255,19 @@ def test_nothing_that_runs_is_touched_by_a_leader_that_is_blind() -> None:
             one.view.blind = True
             on.cluster.cut_all_watches()
             await asyncio.sleep(LONG)
-            before = len([line for line in on.writes("one") if "leases" not in line and "configmaps" not in line])
+            before = len(
+                [
+                    line
+                    for line in on.writes("one")
+                    if "leases" not in line and "configmaps" not in line
+                ]
+            )
             await asyncio.sleep(30 * MINUTE)
-            after = [line for line in on.writes("one") if "leases" not in line and "configmaps" not in line]
+            after = [
+                line
+                for line in on.writes("one")
+                if "leases" not in line and "configmaps" not in line
+            ]
             assert after[before:] == []
 
     run(story())
@@ -268,7 +301,8 @@ def test_where_nobody_sees_nobody_moves() -> None:
             two = await on.start("two")
             one.view.blind = True
             await asyncio.sleep(OUT_OF_TOUCH / 2)
-            two.view.blind = True  # it heard something later than the leader did, and does not see either
+            # it heard something later than the leader did, and does not see either
+            two.view.blind = True
             await asyncio.sleep(30 * MINUTE)
             assert (on.holder, one.lost, two.lost) == ("one", "", "")
             assert two.app.missing() != []
@@ -314,12 +348,16 @@ def test_a_leader_whose_pod_creations_hang_is_alive_whatever_happens_meanwhile()
         async with stage() as on:
             one = await on.start("one", request_timeout=10)
             one.view.hung_creates = True
-            on.cluster.apply([rule_config_map(), job("p0", "group0"), job("d0", "group1")], NAMESPACE)
+            on.cluster.apply(
+                [rule_config_map(), job("p0", "group0"), job("d0", "group1")], NAMESPACE
+            )
             unhealthy = []
             for number in range(300):
                 patch = {"metadata": {"annotations": {"tick": str(number)}}}
                 for name in ("p0", "d0"):
-                    await on.cluster.patch(ASCEND_JOBS, NAMESPACE, name, patch, patch_type=PatchType.MERGE)
+                    await on.cluster.patch(
+                        ASCEND_JOBS, NAMESPACE, name, patch, patch_type=PatchType.MERGE
+                    )
                 await asyncio.sleep(1)
                 unhealthy += one.app.stalled()
             assert unhealthy == []
@@ -329,12 +367,15 @@ def test_a_leader_whose_pod_creations_hang_is_alive_whatever_happens_meanwhile()
     run(story())
 
 
-def test_a_decision_loop_that_stops_turning_with_work_to_do_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decision_loop_that_stops_turning_with_work_to_do_is_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def story() -> None:
         async with stage() as on:
             one = Replica(on.cluster, on.clock, "one", Blind(hang))
             on.replicas.append(one)
-            take, go_on = one.app.queue.take, asyncio.Event()
+            go_on = asyncio.Event()
+            take = one.app.queue.take
 
             async def hanging() -> Any:
                 await go_on.wait()
@@ -355,7 +396,8 @@ def test_what_it_did_not_see_for_a_moment_between_two_pulses_is_made_up_for() ->
     async def story() -> None:
         async with stage() as on:
             one = await on.start("one")
-            seen, one.app.controller.unseen = one.app.controller.unseen, lambda: "nothing heard of pods"
+            seen = one.app.controller.unseen
+            one.app.controller.unseen = lambda: "nothing heard of pods"
             on.cluster.apply([*nodes(9), *service("b", prefill=1)], NAMESPACE)
             await asyncio.sleep(1)
             one.app.controller.unseen = seen

@@ -8,7 +8,15 @@ from scaler import app
 from scaler.clock import Clock
 from scaler.decide.world import ServiceKey
 from scaler.informers.cache import Cache
-from scaler.kube.api import ASCEND_JOBS, DISRUPTION_BUDGETS, NODES, PODS, Object, PatchType, Resource
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    DISRUPTION_BUDGETS,
+    NODES,
+    PODS,
+    Object,
+    PatchType,
+    Resource,
+)
 from scaler.kube.errors import ForbiddenError, NotFoundError
 from scaler.names import KEEP_LABEL
 from scaler.sim.apiserver.client import Interceptor, Request
@@ -39,12 +47,19 @@ def budgets(on: Rig) -> list[str]:
 
 def writes(on: Rig) -> list[str]:
     """Of labels and budgets."""
-    return [each for each in on.writes() if each.startswith(("patch pods", "create poddis", "delete poddis"))]
+    return [
+        each
+        for each in on.writes()
+        if each.startswith(("patch pods", "create poddis", "delete poddis"))
+    ]
 
 
 def reads(on: Rig) -> int:
     """How many pods were read, one by one."""
-    return sum(each.client == "scaler" and (each.verb, each.resource) == ("get", PODS) for each in on.cluster.audit)
+    return sum(
+        each.client == "scaler" and (each.verb, each.resource) == ("get", PODS)
+        for each in on.cluster.audit
+    )
 
 
 def foreign(selector: Object | None) -> Object:
@@ -72,7 +87,10 @@ def test_as_much_is_kept_as_the_smallest_ratio_needs_and_the_surplus_is_not() ->
     async def story() -> None:
         async with rig(*SERVICE) as on:
             await started(on, "p0", "p1", "d0")
-            assert (kept(on), budgets(on)) == ({"p0-master-0", "d0-master-0"}, ["mind-cluster-scaler-minimum"])
+            assert (kept(on), budgets(on)) == (
+                {"p0-master-0", "d0-master-0"},
+                ["mind-cluster-scaler-minimum"],
+            )
             (budget,) = on.cluster.peek(DISRUPTION_BUDGETS)
             wanted = {"minAvailable": 2**31 - 1, "selector": {"matchLabels": {KEEP_LABEL: "true"}}}
             assert budget["spec"] == wanted
@@ -134,7 +152,9 @@ def test_a_group_at_its_minimum_keeps_its_label_on_a_cordoned_node() -> None:
 EVERY: Object = {}
 OF_D0: Object = {"matchLabels": {"training.kubeflow.org/job-name": "d0"}}
 OF_OTHERS: Object = {
-    "matchExpressions": [{"key": "training.kubeflow.org/job-name", "operator": "NotIn", "values": ["d0"]}]
+    "matchExpressions": [
+        {"key": "training.kubeflow.org/job-name", "operator": "NotIn", "values": ["d0"]}
+    ]
 }
 UNREADABLE: Object = {"matchExpressions": [{"operator": 7}]}
 LARGE: Object = {"matchLabels": {f"of-nobody-{n}": "x" for n in range(400)}}
@@ -153,7 +173,9 @@ LARGE: Object = {"matchLabels": {f"of-nobody-{n}": "x" for n in range(400)}}
     ],
     ids=["another's", "nobody's", "one", "the others", "every pod's", "unreadable", "large"],
 )
-def test_only_pods_that_a_budget_of_somebody_else_is_about_are_left_to_it(selector: Object, ours: set[str]) -> None:
+def test_only_pods_that_a_budget_of_somebody_else_is_about_are_left_to_it(
+    selector: Object, ours: set[str]
+) -> None:
     async def story() -> None:
         async with rig(*SERVICE, foreign(selector)) as on:
             await started(on, "p0", "p1", "d0")
@@ -179,7 +201,12 @@ def test_what_becomes_of_the_status_of_a_budget_is_nothing_to_look_at() -> None:
             for allowed in range(5):
                 status = {"status": {"disruptionsAllowed": allowed}}
                 await on.cluster.patch(
-                    DISRUPTION_BUDGETS, NAMESPACE, "theirs", status, patch_type=PatchType.MERGE, subresource="status"
+                    DISRUPTION_BUDGETS,
+                    NAMESPACE,
+                    "theirs",
+                    status,
+                    patch_type=PatchType.MERGE,
+                    subresource="status",
                 )
                 await on.settle(SETTLED)
             assert reads(on) == before
@@ -191,12 +218,18 @@ class Lacks(Interceptor):
     """Refuses these verbs on this resource, to the controller alone."""
 
     def __init__(self, resource: Resource, *verbs: str) -> None:
-        self.refuses, self.lacking, self.asked = (resource, verbs), True, 0
+        self.refuses = (resource, verbs)
+        self.lacking = True
+        self.asked = 0
 
     async def before(self, request: Request) -> None:
         resource, verbs = self.refuses
         meant = request.resource == resource and request.verb in verbs
-        if self.lacking and meant and (resource != PODS or KEEP_LABEL in request.body["metadata"].get("labels", {})):
+        if (
+            self.lacking
+            and meant
+            and (resource != PODS or KEEP_LABEL in request.body["metadata"].get("labels", {}))
+        ):
             self.asked += 1
             raise ForbiddenError(403, "Forbidden", "no such right")
 
@@ -209,7 +242,9 @@ LACKING = (
 
 
 @pytest.mark.parametrize("lacking", LACKING, ids=lambda found: f"{found[1]} {found[0].plural}")
-def test_without_a_right_nothing_is_kept_and_all_else_goes_on(lacking: tuple[Resource, str]) -> None:
+def test_without_a_right_nothing_is_kept_and_all_else_goes_on(
+    lacking: tuple[Resource, str],
+) -> None:
     async def story() -> None:
         lacks = Lacks(*lacking)
         async with rig(*SERVICE, interceptor=lacks) as on:
@@ -251,7 +286,12 @@ class Vanishes(Interceptor):
 
     async def before(self, request: Request) -> None:
         wanted = (request.body or {}).get("metadata", {}).get("labels", {}).get(KEEP_LABEL)
-        if request.resource == PODS and request.verb == "patch" and wanted and request.name == self.gone:
+        if (
+            request.resource == PODS
+            and request.verb == "patch"
+            and wanted
+            and request.name == self.gone
+        ):
             raise NotFoundError(404, "NotFound", "gone")
 
 
@@ -318,7 +358,9 @@ def test_a_budget_elsewhere_costs_no_look_at_all_services(monkeypatch: pytest.Mo
             with monkeypatch.context() as patched:
                 patched.delattr(Cache, "service_keys")
                 patched.setattr(Cache, "services_within", services_within)
-                on.cluster.apply([{**foreign(EVERY), "metadata": {"name": "theirs", "namespace": "elsewhere"}}])
+                on.cluster.apply(
+                    [{**foreign(EVERY), "metadata": {"name": "theirs", "namespace": "elsewhere"}}]
+                )
                 await on.settle(SETTLED)
 
     run(story())
@@ -332,7 +374,9 @@ def test_namespaces_are_looked_at_in_one_order_whatever_the_hashes_of_their_name
             (ours,) = on.cluster.peek(DISRUPTION_BUDGETS)
             names = [f"space-{number}" for number in (7, 3, 9, 1, 8, 2, 6, 4)]
             for name in names:
-                on.cluster.apply([{**ours, "metadata": {"name": ours["metadata"]["name"], "namespace": name}}])
+                on.cluster.apply(
+                    [{**ours, "metadata": {"name": ours["metadata"]["name"], "namespace": name}}]
+                )
             await on.settle(FULL_PASS)
             deleted = [each.namespace for each in on.cluster.audit if each.verb == "delete"]
             assert deleted == sorted(names)
@@ -346,7 +390,9 @@ def test_pods_of_others_are_kept_too() -> None:
         async with rig(*pods, rule_config_map(), mode="gates") as on:
             for pod in on.cluster.peek(PODS, NAMESPACE):
                 await on.bind(pod)
-                await on.status(pod, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+                await on.status(
+                    pod, phase="Running", conditions=[{"type": "Ready", "status": "True"}]
+                )
             await on.settle(SETTLED)
             assert kept(on) == {"e0", "e1"}
 

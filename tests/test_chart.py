@@ -1,4 +1,5 @@
-"""The Helm chart as files: written out of the kustomizations, one version, and every value said and checked.
+"""The Helm chart as files: written out of the kustomizations, one version, and every value said and
+checked.
 
 What Helm makes of it is compared with kustomize in tests/control_plane/test_helm.py."""
 
@@ -48,7 +49,11 @@ def test_writing_the_chart_again_changes_nothing() -> None:
 
 
 def test_no_template_is_left_of_what_is_no_longer_a_manifest() -> None:
-    there = {path for path in (CHART / "templates").rglob("*") if path.is_file() and path.name not in BY_HAND}
+    there = {
+        path
+        for path in (CHART / "templates").rglob("*")
+        if path.is_file() and path.name not in BY_HAND
+    }
     assert {str(path.relative_to(ROOT)) for path in there} <= chart().written(ROOT).keys()
 
 
@@ -56,7 +61,9 @@ def test_a_manifest_that_no_longer_has_what_is_replaced_is_named() -> None:
     program = chart()
     (part,) = (part for part in program.PARTS if part.source == "base/deployment.yaml")
     text = (ROOT / "manifests" / part.source).read_text("utf-8")
-    with pytest.raises(program.ChartError, match=r"manifests/base/deployment\.yaml has 0 times .* replicas: 2"):
+    with pytest.raises(
+        program.ChartError, match=r"manifests/base/deployment\.yaml has 0 times .* replicas: 2"
+    ):
         program.template(part, text.replace("replicas: 2", "replicas: 3"))
 
 
@@ -67,19 +74,26 @@ def test_every_manifest_that_a_kustomization_has_is_in_the_chart() -> None:
     there = {
         str(path.relative_to(ROOT / "manifests"))
         for path in (ROOT / "manifests").rglob("*.yaml")
-        if path.name != "kustomization.yaml" and path.relative_to(ROOT / "manifests").parts[0] not in apart
+        if path.name != "kustomization.yaml"
+        and path.relative_to(ROOT / "manifests").parts[0] not in apart
     }
-    assert there - {part.source for part in program.PARTS} == {"gates-only/bindings.yaml"}  # two of cluster-wide's
+    # two of cluster-wide's
+    assert there - {part.source for part in program.PARTS} == {"gates-only/bindings.yaml"}
 
 
 def test_chart_image_and_program_have_one_version() -> None:
     described = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert (described["version"], described["appVersion"]) == (scaler.__version__, scaler.__version__)
+    assert (described["version"], described["appVersion"]) == (
+        scaler.__version__,
+        scaler.__version__,
+    )
     assert yaml.safe_load(VALUES)["image"]["tag"] == ""
     for path in (ROOT / "manifests").rglob("kustomization.yaml"):
         found = re.findall(r"newTag: (\S+)", path.read_text())
         assert set(found) <= {scaler.__version__}, path
-    assert f'image.version="{scaler.__version__}"' in (ROOT / "manifests/image/Dockerfile").read_text()
+    assert (
+        f'image.version="{scaler.__version__}"' in (ROOT / "manifests/image/Dockerfile").read_text()
+    )
 
 
 def leaves(schema: dict[str, Any], path: str = "") -> Iterator[str]:
@@ -111,7 +125,9 @@ def test_a_value_that_nobody_knows_is_refused_wherever_it_stands() -> None:
 
 
 def test_every_setting_is_a_value_or_follows_from_others() -> None:
-    assert {*SCHEMA["properties"]["settings"]["properties"], *chart().OF_THE_CHART} == {*Settings.model_fields}
+    assert {*SCHEMA["properties"]["settings"]["properties"], *chart().OF_THE_CHART} == {
+        *Settings.model_fields
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Each page for users exists in Chinese: the same headings, code, tables, names, numbers and links, cleanly set."""
+"""Each page for users exists in Chinese: the same headings, code, tables, names, numbers and links,
+cleanly set."""
 
 from __future__ import annotations
 
@@ -64,7 +65,9 @@ def code(page: Path) -> list[str]:
         for line in body.splitlines():
             bare = re.sub(r"(^|\s+)#\s.*$", "", line).strip()
             found.append(
-                "output" if HAN.search(bare) and not bare.startswith("$ ") and language in ("", "console") else bare
+                "output"
+                if HAN.search(bare) and not bare.startswith("$ ") and language in ("", "console")
+                else bare
             )
     return found
 
@@ -72,7 +75,11 @@ def code(page: Path) -> list[str]:
 def same_code(english: list[str], chinese: list[str]) -> list[tuple[str, str]]:
     """The pairs of lines that differ."""
     longest = max(len(english), len(chinese))
-    both = zip(english + [""] * (longest - len(english)), chinese + [""] * (longest - len(chinese)), strict=True)
+    both = zip(
+        english + [""] * (longest - len(english)),
+        chinese + [""] * (longest - len(chinese)),
+        strict=True,
+    )
     return [(one, other) for one, other in both if other not in (one, "output")]
 
 
@@ -88,13 +95,17 @@ def numbers(section: str) -> set[str]:
 def ordered_anchors(page: Path) -> list[str]:
     titles = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     known = anchors(page)
-    made = [re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", title).lower()).replace(" ", "-") for title in titles]
+    made = [
+        re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", title).lower()).replace(" ", "-")
+        for title in titles
+    ]
     assert set(made) == known
     return made
 
 
 def links(page: Path) -> Counter[str]:
-    """Targets from the root of the repository; a link between the two languages of one page does not count."""
+    """Targets from the root of the repository; a link between the two languages of one page does
+    not count."""
     found: Counter[str] = Counter()
     for file, section in re.findall(r"\]\(([^)#\s]*)(#[^)\s]+)?\)", prose(page)):
         if file.startswith("http"):
@@ -120,15 +131,22 @@ def in_chinese(link: str) -> str:
 
 
 def untidy(words: str) -> list[str]:
-    """Latin beside Chinese without a space, half-width punctuation after Chinese, lines that end inside of words."""
+    """Latin beside Chinese without a space, half-width punctuation after Chinese, lines that end
+    inside of words."""
     bare = re.sub(r"!?\[|\]\([^)]*\)|\*+", "", re.sub(r"`[^`\n]*`", "x", words))
-    wrong = r"[\u4e00-\u9fff][A-Za-z0-9,;:?!(]|[A-Za-z0-9,;?!)][\u4e00-\u9fff]|[\u4e00-\u9fff]\n *[\u4e00-\u9fff]"
+    wrong = (
+        r"[\u4e00-\u9fff][A-Za-z0-9,;:?!(]|[A-Za-z0-9,;?!)][\u4e00-\u9fff]|[\u4e00-\u9fff]\n"
+        r" *[\u4e00-\u9fff]"
+    )
     return re.findall(f".{{0,8}}(?:{wrong}).{{0,8}}", bare)
 
 
 @every_page
 def test_the_page_exists_in_chinese_and_each_language_leads_to_the_other(page: Path) -> None:
-    there, back = (os.path.relpath(*pair) for pair in ((CHINESE[page], page.parent), (page, CHINESE[page].parent)))
+    there, back = (
+        os.path.relpath(*pair)
+        for pair in ((CHINESE[page], page.parent), (page, CHINESE[page].parent))
+    )
     assert CHINESE[page].exists()
     assert f"[中文]({there})" in text(page)
     assert f"[English]({back})" in text(CHINESE[page])
@@ -148,7 +166,11 @@ def test_both_languages_show_the_same_code(page: Path) -> None:
 @every_page
 def test_both_languages_use_the_same_names_and_numbers_in_each_section_and_row(page: Path) -> None:
     pairs = list(zip(parts(page), parts(CHINESE[page]), strict=True))
-    assert [(one.split("\n")[0], names(one) ^ names(other)) for one, other in pairs if names(one) != names(other)] == []
+    assert [
+        (one.split("\n")[0], names(one) ^ names(other))
+        for one, other in pairs
+        if names(one) != names(other)
+    ] == []
     lost = [(one.split("\n")[0], numbers(one) - numbers(other)) for one, other in pairs]
     assert [where for where in lost if where[1]] == []
 

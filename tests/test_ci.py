@@ -1,4 +1,5 @@
-"""What a clone brings for whoever works on it: hosted CI and hooks ask what `.ci/run` asks, the map has every room."""
+"""What a clone brings for whoever works on it: hosted CI and hooks ask what `.ci/run` asks, the map
+has every room."""
 
 from __future__ import annotations
 
@@ -18,7 +19,13 @@ HOSTED = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))["repos"][0]["hooks"]
 SETUP = (ROOT / ".ci/setup").read_text("utf-8")
 PROGRAMS = list(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"])
-BY_HOOK = {"format": "format-check", "lint": "lint", "types": "types", "contracts": "contracts", "size": "size"}
+BY_HOOK = {
+    "format": "format-check",
+    "lint": "lint",
+    "types": "types",
+    "contracts": "contracts",
+    "size": "size",
+}
 """What each hook stands for of `make static`."""
 
 
@@ -36,7 +43,9 @@ def needed_by(target: str) -> list[str]:
 
 
 def test_the_hosted_file_makes_what_ci_run_makes_in_the_same_order() -> None:
-    steps = [step["run"] for job in HOSTED["jobs"].values() for step in job["steps"] if "run" in step]
+    steps = [
+        step["run"] for job in HOSTED["jobs"].values() for step in job["steps"] if "run" in step
+    ]
     assert made("\n".join(steps)) == made((ROOT / ".ci/run").read_text("utf-8"))
     assert made("\n".join(steps))
 
@@ -53,7 +62,8 @@ def test_a_hook_uses_the_tools_of_the_clone_and_downloads_nothing(hook: dict[str
 
 
 def test_the_environment_of_another_tree_is_not_installed_anew(tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
+    first = tmp_path / "first"
+    second = tmp_path / "second"
     for tree in (first, second):
         (tree / ".ci").mkdir(parents=True)
         (tree / ".ci/setup").write_text(SETUP)
@@ -62,9 +72,13 @@ def test_the_environment_of_another_tree_is_not_installed_anew(tmp_path: Path) -
     (first / ".venv/installed-requirements-dev.lock").write_text(f"{first}\n")
     (second / ".venv").symlink_to(first / ".venv")
     ran = subprocess.run(
-        ["sh", ".ci/setup", "requirements-dev.lock"], cwd=second, env={"PATH": "/bin:/usr/bin"}, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+        ["sh", ".ci/setup", "requirements-dev.lock"],
+        cwd=second,
+        env={"PATH": "/bin:/usr/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (ran.returncode, f"a link to the environment of {first}." in ran.stderr) == (1, True)
 
 
@@ -74,7 +88,14 @@ def test_a_clone_has_every_program_of_the_package_and_each_knows_its_name(name: 
     main = re.findall(r"^ *main='(.*)'$", SETUP, re.MULTILINE)
     assert re.findall(r"for name in (.*); do", SETUP)[0].split() == PROGRAMS
     command = [sys.executable, "-P", "-c", *main, f"/anywhere/{name}", "plan", "--help"]
-    ran = subprocess.run(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     said = {"scaler": "usage: scaler plan", "kubectl-scaler": "usage: kubectl scaler plan"}
     assert ran.stdout.startswith(said.get(name, "--")), ran.stderr
 
@@ -83,7 +104,8 @@ def test_the_map_has_every_room_and_folder_and_nothing_else() -> None:
     rooms = {
         path.relative_to(ROOT).as_posix() + ("/" if path.is_dir() else "")
         for path in (ROOT / "scaler").iterdir()
-        if path.name not in ("__init__.py", "__pycache__") and (path.is_file() or (path / "__init__.py").exists())
+        if path.name not in ("__init__.py", "__pycache__")
+        and (path.is_file() or (path / "__init__.py").exists())
     }
     assert set(re.findall(r"`(scaler/[\w/.]+)`", CONTRIBUTING)) == rooms
     folders = re.findall(r"`((?:tests|manifests|schemas|docs)[\w/]*/)`", CONTRIBUTING)

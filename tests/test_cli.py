@@ -1,4 +1,5 @@
-"""The dispatcher: which command is loaded, what a user who errs is told, and how every end becomes an exit code."""
+"""The dispatcher: which command is loaded, what a user who errs is told, and how every end becomes
+an exit code."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def place_of(name: str) -> str:
 
 
 class Loader:
-    """Stands in for `importlib.import_module`: knows the given commands and records what was asked for."""
+    """Stands in for `importlib.import_module`: knows the given commands and records what was asked
+    for."""
 
     def __init__(self, **commands: SimpleNamespace) -> None:
         self.commands = {place_of(name): command for name, command in commands.items()}
@@ -45,7 +47,9 @@ def command(run: object = succeed) -> SimpleNamespace:
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--count", type=int, default=0)
 
-    return SimpleNamespace(HELP="Check a rule.\nMore about it.", add_arguments=add_arguments, run=run)
+    return SimpleNamespace(
+        HELP="Check a rule.\nMore about it.", add_arguments=add_arguments, run=run
+    )
 
 
 def install(monkeypatch: pytest.MonkeyPatch, **commands: SimpleNamespace) -> Loader:
@@ -61,7 +65,9 @@ def raising(error: BaseException) -> object:
     return run
 
 
-def test_a_command_gets_its_arguments_and_its_result_is_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_gets_its_arguments_and_its_result_is_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     install(monkeypatch, lint=command(lambda args: args.count))
     assert cli.main(["lint", "--count", "7"]) == 7
 
@@ -73,7 +79,9 @@ def test_only_the_command_that_was_asked_for_is_loaded(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["nonsense"], ["--nonsense"], []])
-def test_no_command_is_loaded_when_none_was_named(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_command_is_loaded_when_none_was_named(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     loader = install(monkeypatch)
     cli.main(arguments)
     assert loader.asked == []
@@ -111,7 +119,10 @@ def test_a_command_that_cannot_be_loaded_says_what_is_missing(
 ) -> None:
     install(monkeypatch)
     assert cli.main(["lint"]) == 1
-    assert "scaler lint: cannot be loaded: No module named 'scaler.tools.lint'" in capsys.readouterr().err
+    assert (
+        "scaler lint: cannot be loaded: No module named 'scaler.tools.lint'"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,7 +137,10 @@ def test_a_command_that_cannot_be_loaded_says_what_is_missing(
     ],
 )
 def test_wrong_usage_exits_2_and_says_where_to_look(
-    arguments: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     install(monkeypatch, lint=command())
     assert cli.main(arguments) == 2
@@ -155,7 +169,10 @@ def test_a_reader_that_has_gone_ends_the_command_without_a_word() -> None:
         (
             "import sys, types",
             "from scaler import cli",
-            "talk = types.SimpleNamespace(HELP='', add_arguments=lambda parser: None, run=lambda args: print('x'))",
+            (
+                "talk = types.SimpleNamespace(HELP='', add_arguments=lambda parser: None,"
+                " run=lambda args: print('x'))"
+            ),
             "cli._load = lambda name: talk",
             "sys.exit(cli.main(['lint']))",
         )
@@ -163,7 +180,12 @@ def test_a_reader_that_has_gone_ends_the_command_without_a_word() -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, stdout=write, stderr=subprocess.PIPE, text=True, check=False
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
@@ -183,7 +205,9 @@ def test_characters_that_the_terminal_cannot_show_are_escaped() -> None:
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
-def test_every_command_has_a_help_text_and_parses_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_a_help_text_and_parses_help(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = importlib.import_module(place_of(name)).HELP
     assert cli.main([name, "--help"]) == 0
     assert text.splitlines()[0].split()[0] in capsys.readouterr().out
@@ -191,6 +215,10 @@ def test_every_command_has_a_help_text_and_parses_help(name: str, capsys: pytest
 
 def test_running_the_package_is_running_the_command() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "scaler", "--version"], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "scaler", "--version"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout == f"scaler {scaler.__version__}\n"

@@ -54,7 +54,9 @@ def test_of_two_that_differ_the_one_behind_ends_things_and_the_one_ahead_ends_wa
 
 
 @pytest.mark.parametrize("seen", [(0.0, HOUR), (-HOUR, 0.0), (-HOUR, HOUR), (0.0, 0.0)])
-def test_no_single_wrong_clock_gets_into_what_is_written_into_objects(seen: tuple[float, float]) -> None:
+def test_no_single_wrong_clock_gets_into_what_is_written_into_objects(
+    seen: tuple[float, float],
+) -> None:
     """Neither that of an API server nor the machine's own."""
 
     async def story(wall: float, seen: tuple[float, ...]) -> float:
@@ -97,7 +99,9 @@ def test_a_slow_answer_tells_something_only_where_nothing_is_known() -> None:
     assert at_once(story).skew == Skew(HOUR, HOUR)
 
 
-def test_a_step_of_the_api_server_is_believed_forwards_after_an_hour_or_two_and_backwards_at_once() -> None:
+def test_a_step_of_the_api_server_is_believed_forwards_after_an_hour_or_two_and_backwards_at_once() -> (
+    None
+):
     async def skew_after(step: float, seconds: float) -> tuple[float, float]:
         clock = Clock(START)
         clock.saw(clock.now(), 0.01)
@@ -115,12 +119,17 @@ def test_a_step_of_the_api_server_is_believed_forwards_after_an_hour_or_two_and_
     assert run(skew_after(-HOUR, 2 * BELIEVED_FOR + 60)) == (-HOUR, -HOUR)
 
 
-@pytest.mark.parametrize("steps", [(HOUR,), (-HOUR,), (HOUR, HOUR), (HOUR, -HOUR), (-HOUR, HOUR), (-HOUR, -HOUR, HOUR)])
-def test_no_time_that_an_api_server_wrote_is_ever_read_as_earlier_than_it_was(steps: tuple[float, ...]) -> None:
+@pytest.mark.parametrize(
+    "steps", [(HOUR,), (-HOUR,), (HOUR, HOUR), (HOUR, -HOUR), (-HOUR, HOUR), (-HOUR, -HOUR, HOUR)]
+)
+def test_no_time_that_an_api_server_wrote_is_ever_read_as_earlier_than_it_was(
+    steps: tuple[float, ...],
+) -> None:
     """And, two hours after the last step, no new one as later."""
 
     async def story() -> None:
-        clock, ahead = Clock(START - 5 * HOUR), 5 * HOUR
+        clock = Clock(START - 5 * HOUR)
+        ahead = 5 * HOUR
         written: list[tuple[float, float]] = []
         for step in (0.0, *steps):
             ahead += step
@@ -154,7 +163,9 @@ def test_times_that_say_that_there_is_none_stay() -> None:
     assert [skew.latest(0.0), skew.earliest(0.0), skew.earliest(-1.0)] == [0.0, 0.0, -1.0]
 
 
-def test_the_loop_of_the_controller_counts_the_time_of_a_suspended_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loop_of_the_controller_counts_the_time_of_a_suspended_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     real = time.clock_gettime
     suspended = 0.0
 
@@ -179,7 +190,8 @@ def test_the_loop_of_the_controller_counts_the_time_of_a_suspended_machine(monke
 
 
 def test_nothing_reads_a_clock_but_the_start_of_a_process_and_the_loop_that_it_runs_in() -> None:
-    """Whoever wants to know the time asks the loop or a Clock, so that no step of a wall clock gets anywhere."""
+    """Whoever wants to know the time asks the loop or a Clock, so that no step of a wall clock gets
+    anywhere."""
     asked = re.compile(
         r"\btime\.(?:time|monotonic|perf_counter|clock_gettime|localtime)\b|\.(?:utc)?now\(UTC|\btoday\("
     )

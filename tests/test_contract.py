@@ -1,4 +1,5 @@
-"""docs/reference/contract.md explains every number of the contract that code, tests and documents cite."""
+"""docs/reference/contract.md explains every number of the contract that code, tests and documents
+cite."""
 
 from __future__ import annotations
 
@@ -14,13 +15,17 @@ FOLDERS = ("scaler/decide", "scaler/state", "scaler/execute", "tests", "docs/exp
 
 
 def rows() -> set[str]:
-    return set(re.findall(r"^\| (\w[\w.]*) \| ", PAGE.read_text("utf-8"), re.MULTILINE)) - {"number"}
+    return set(re.findall(r"^\| (\w[\w.]*) \| ", PAGE.read_text("utf-8"), re.MULTILINE)) - {
+        "number"
+    }
 
 
 def cited(folder: str) -> dict[str, str]:
     """Number -> a file that cites it."""
     files = [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md")]
-    return {number: str(path) for path in files for number in NUMBER.findall(path.read_text("utf-8"))}
+    return {
+        number: str(path) for path in files for number in NUMBER.findall(path.read_text("utf-8"))
+    }
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

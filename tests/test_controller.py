@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, ELASTIC_SERVICES, NODES, PODS, Object, PatchType
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    ELASTIC_SERVICES,
+    NODES,
+    PODS,
+    Object,
+    PatchType,
+)
 from scaler.kube.errors import NotSentError
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
@@ -16,7 +25,8 @@ SERVICE = (rule_config_map(), job("p0"), job("p1"), job("d0"))
 
 
 class StopAfter(Interceptor):
-    """The process dies after so many writes to the objects of instances: nothing is sent any more."""
+    """The process dies after so many writes to the objects of instances: nothing is sent any
+    more."""
 
     def __init__(self, writes: int) -> None:
         self.left = writes
@@ -24,7 +34,11 @@ class StopAfter(Interceptor):
     async def before(self, request: Request) -> None:
         if self.left == 0:
             raise NotSentError("dead")
-        if request.verb == "create" and request.resource.plural in ("pods", "podgroups", "services"):
+        if request.verb == "create" and request.resource.plural in (
+            "pods",
+            "podgroups",
+            "services",
+        ):
             self.left -= 1
 
 
@@ -125,7 +139,9 @@ def test_an_instance_on_a_node_that_is_not_ready_does_not_count() -> None:
             await on.start("p0", "d0")
             await on.start("p1", node_name="other")
             gone = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
-            await on.cluster.patch(NODES, None, "other", gone, patch_type=PatchType.MERGE, subresource="status")
+            await on.cluster.patch(
+                NODES, None, "other", gone, patch_type=PatchType.MERGE, subresource="status"
+            )
             await on.settle(2)
             assert on.reason("p1") == "Broken"
             assert "other" in on.words("p1")
@@ -161,7 +177,12 @@ def test_an_edited_rule_takes_effect_at_once() -> None:
     async def story() -> None:
         async with rig(*SERVICE) as on:
             await running(on)
-            on.apply(job("p2"), rule_config_map(rule_document({"group0": 3, "group1": 1}, {"group0": 1, "group1": 1})))
+            on.apply(
+                job("p2"),
+                rule_config_map(
+                    rule_document({"group0": 3, "group1": 1}, {"group0": 1, "group1": 1})
+                ),
+            )
             await on.settle()
             assert "p2" in on.with_pods()
 
@@ -241,7 +262,9 @@ def test_a_rule_created_again_inherits_its_annotations_and_one_changed_in_place_
 
 def test_a_refused_instance_is_undone_whole_and_the_next_one_gets_its_turn() -> None:
     bad = job("p0", pods=2, creationTimestamp="2020-01-01T00:00:00Z")
-    bad["spec"]["replicaSpecs"]["Worker"]["template"]["metadata"] = {"labels": {"a": "no label value!"}}
+    bad["spec"]["replicaSpecs"]["Worker"]["template"]["metadata"] = {
+        "labels": {"a": "no label value!"}
+    }
 
     async def story() -> None:
         async with rig(rule_config_map(), bad) as on:
@@ -257,8 +280,12 @@ def test_a_refused_instance_is_undone_whole_and_the_next_one_gets_its_turn() -> 
 
 
 def test_a_name_that_somebody_else_has_is_waited_for() -> None:
-    taken: Object = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p0-master-0", "namespace": NAMESPACE},
-                     "spec": {"containers": [{"name": "c", "image": "i"}]}}  # fmt: skip
+    taken: Object = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p0-master-0", "namespace": NAMESPACE},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
 
     async def story() -> None:
         async with rig(taken, rule_config_map(), job("p0"), job("d0")) as on:
@@ -273,27 +300,35 @@ def test_a_name_that_somebody_else_has_is_waited_for() -> None:
 
 def test_jobs_without_a_rule_are_created_and_training_jobs_left_alone() -> None:
     training = job("train", rule=None, labels={"framework": "pytorch"})
-    forgotten = job("forgotten", rule=None, labels={"framework": "pytorch", "mind-cluster/group-name": "group0"})
+    forgotten = job(
+        "forgotten", rule=None, labels={"framework": "pytorch", "mind-cluster/group-name": "group0"}
+    )
 
     async def story() -> None:
         async with rig(job("mindie-controller", rule=None), training, forgotten) as on:
             assert on.with_pods() == {"mindie-controller"}
             assert on.reason("train") == ""
             assert ("forgotten", "NotServed") in on.events()
-            assert not any("ascendjobs train" in w or "ascendjobs forgotten" in w for w in on.writes())
+            assert not any(
+                "ascendjobs train" in w or "ascendjobs forgotten" in w for w in on.writes()
+            )
 
     run(story())
 
 
 OPERATOR: Object = {
-    "apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1},
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "spec": {"replicas": 1},
     "metadata": {"name": "ascend-operator-manager", "namespace": "mindx-dl"},
-}  # fmt: skip
+}
 
 
 async def stop_operator(on: Rig) -> None:
     patch = {"spec": {"replicas": 0}}
-    await on.cluster.patch(DEPLOYMENTS, "mindx-dl", "ascend-operator-manager", patch, patch_type=PatchType.MERGE)
+    await on.cluster.patch(
+        DEPLOYMENTS, "mindx-dl", "ascend-operator-manager", patch, patch_type=PatchType.MERGE
+    )
     await on.settle()
 
 
@@ -320,12 +355,19 @@ def test_a_tenant_who_names_a_deployment_as_the_operators_stops_nobody(mode: str
     run(story())
 
 
-def test_in_mode_auto_it_only_tells_beside_an_ascend_operator_and_makes_no_pods_when_that_is_gone() -> None:
+def test_in_mode_auto_it_only_tells_beside_an_ascend_operator_and_makes_no_pods_when_that_is_gone() -> (
+    None
+):
     async def story() -> None:
         async with rig(OPERATOR, *SERVICE, mode="auto") as on:
             await on.settle(700)
-            assert {write.split()[-2] for write in on.writes()} == {"configmaps", "elasticservices", "events"}
-            assert ("p0", "HoldNotPossible") in on.events()  # nobody moved the label: the operator's own gate decides
+            assert {write.split()[-2] for write in on.writes()} == {
+                "configmaps",
+                "elasticservices",
+                "events",
+            }
+            # nobody moved the label: the operator's own gate decides
+            assert ("p0", "HoldNotPossible") in on.events()
             await stop_operator(on)
             assert on.with_pods() == set()
 
@@ -362,10 +404,14 @@ def test_what_was_kept_about_a_rule_goes_with_its_last_job() -> None:
 def test_a_crash_at_any_write_is_completed_by_the_next_life() -> None:
     async def story() -> None:
         async with rig(rule_config_map(), job("p0", pods=4), job("d0", pods=2)) as reference:
-            writes = [w for w in reference.writes() if w.split()[1] in ("pods", "podgroups", "services")]
+            writes = [
+                w for w in reference.writes() if w.split()[1] in ("pods", "podgroups", "services")
+            ]
         for crash_at in range(1, len(writes)):
             interceptor = StopAfter(crash_at)
-            async with rig(rule_config_map(), job("p0", pods=4), job("d0", pods=2), interceptor=interceptor) as on:
+            async with rig(
+                rule_config_map(), job("p0", pods=4), job("d0", pods=2), interceptor=interceptor
+            ) as on:
                 pass
             async with rig(cluster=on.cluster) as again:
                 assert (len(again.pods_of("p0")), len(again.pods_of("d0"))) == (4, 2)

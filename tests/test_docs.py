@@ -13,19 +13,27 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 NEEDS_MORE = re.compile(
-    r"[|<>$]|\bREGISTRY\b|\bFILE\b|\bNAME\b|\.\.\.|demo|scaler run|port-forward|my-|-o |--interactive"
+    r"[|<>$]|\bREGISTRY\b|\bFILE\b|\bNAME\b|\.\.\.|demo|scaler run|port-forward|my-|-o"
+    r" |--interactive"
     r"|--picture|--no-arbitration| (scaling-)?rule\.yaml"
 )
-"""Commands with placeholders, files of the reader, pictures, a cluster or minutes of their own: run by hand."""
+"""Commands with placeholders, files of the reader, pictures, a cluster or minutes of their own: run
+by hand."""
 
 
 def blocks(page: Path) -> list[str]:
-    return re.findall(r"^```(?:sh|console)\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    return re.findall(
+        r"^```(?:sh|console)\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
 
 
 def commands(page: Path) -> list[str]:
     """The `scaler` commands of a page that can run just as they stand."""
-    lines = [line.removeprefix("$ ").split("  #")[0].strip() for block in blocks(page) for line in block.splitlines()]
+    lines = [
+        line.removeprefix("$ ").split("  #")[0].strip()
+        for block in blocks(page)
+        for line in block.splitlines()
+    ]
     ours = (".venv/bin/python -m scaler ", ".venv/bin/scaler ")
     return [line for line in lines if line.startswith(ours) and not NEEDS_MORE.search(line)]
 
@@ -40,14 +48,19 @@ def anchors(page: Path) -> set[str]:
     """The names under which hosting sites link the headings of a page."""
     text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", title).lower()).replace(" ", "-") for title in titles}
+    return {
+        re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", title).lower()).replace(" ", "-")
+        for title in titles
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_to_a_section_leads_to_its_heading(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)", page.read_text("utf-8"))
     goals = [(page.parent / file if file else page, section) for file, section in links]
-    assert [section for goal, section in goals if goal.suffix == ".md" and section not in anchors(goal)] == []
+    assert [
+        section for goal, section in goals if goal.suffix == ".md" and section not in anchors(goal)
+    ] == []
 
 
 TABLE = re.compile(r"^(\|.*)\n\|[-:| ]+\|\n((?:\|.*\n?)*)", re.MULTILINE)
@@ -61,13 +74,24 @@ def cells(row: str) -> int:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_row_of_a_table_has_as_many_cells_as_its_heading(page: Path) -> None:
     tables = TABLE.findall(page.read_text("utf-8"))
-    assert [row for heading, rows in tables for row in rows.splitlines() if cells(row) != cells(heading)] == []
+    assert [
+        row for heading, rows in tables for row in rows.splitlines() if cells(row) != cells(heading)
+    ] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_test_file_of_a_command_is_there(page: Path) -> None:
-    words = [word for block in blocks(page) for line in block.splitlines() for word in line.split("  #")[0].split()]
-    named = [word.split("::")[0] for word in words if re.match(r"(tests|scaler|schemas)/[\w./:-]+$", word)]
+    words = [
+        word
+        for block in blocks(page)
+        for line in block.splitlines()
+        for word in line.split("  #")[0].split()
+    ]
+    named = [
+        word.split("::")[0]
+        for word in words
+        if re.match(r"(tests|scaler|schemas)/[\w./:-]+$", word)
+    ]
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
@@ -76,11 +100,17 @@ def test_every_command_of_the_pages_runs(line: str) -> None:
     words = shlex.split(line)
     arguments = words[words.index("scaler") + 1 :] if "scaler" in words else words[1:]
     ran = subprocess.run(
-        [sys.executable, "-m", "scaler", *arguments], cwd=ROOT, capture_output=True, timeout=60, check=False
+        [sys.executable, "-m", "scaler", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr.decode()
 
 
-@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "docs/howto/label-jobs.md", "docs/howto/ome.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "README.zh-CN.md", "docs/howto/label-jobs.md", "docs/howto/ome.md"]
+)
 def test_these_pages_show_commands_that_run(page: str) -> None:
     assert commands(ROOT / page)

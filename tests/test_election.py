@@ -19,7 +19,8 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.faults import Fault, Faults, Rule
 
-NS, NAME = "kube-system", "scaler"
+NS = "kube-system"
+NAME = "scaler"
 VACANT = {
     "apiVersion": "coordination.k8s.io/v1",
     "kind": "Lease",
@@ -28,7 +29,9 @@ VACANT = {
 }
 WRITES = frozenset({"create", "replace"})
 FOR_EVER = 1e6
-TIMING = Settings(lease_duration=8.0, renew_deadline=5.0, retry_period=1.0, lease_namespace=NS, lease_name=NAME)
+TIMING = Settings(
+    lease_duration=8.0, renew_deadline=5.0, retry_period=1.0, lease_namespace=NS, lease_name=NAME
+)
 
 
 def now() -> float:
@@ -54,7 +57,9 @@ class Stage:
                 self.both.append(now())
             await asyncio.sleep(0.01)
 
-    def start(self, name: str, *faults: Rule, work: Callable[[], Awaitable[None]] | None = None) -> Candidate:
+    def start(
+        self, name: str, *faults: Rule, work: Callable[[], Awaitable[None]] | None = None
+    ) -> Candidate:
         candidate = Candidate(self, name, faults, work)
         self.candidates[name] = candidate
         return candidate
@@ -84,7 +89,11 @@ class Candidate:
     """One process: an election, and work that notes from when until when it ran."""
 
     def __init__(
-        self, stage: Stage, name: str, faults: tuple[Rule, ...], work: Callable[[], Awaitable[None]] | None
+        self,
+        stage: Stage,
+        name: str,
+        faults: tuple[Rule, ...],
+        work: Callable[[], Awaitable[None]] | None,
     ) -> None:
         self.faults = Faults(stage.clock, *faults, seed=len(stage.candidates))
         api = stage.cluster.client(name, self.faults)
@@ -137,7 +146,9 @@ def test_a_released_lease_is_taken_at_once_and_renewed_while_work_goes_on() -> N
     play(scene)
 
 
-def test_a_missing_lease_is_created_but_only_after_whoever_may_have_held_it_must_have_noticed() -> None:
+def test_a_missing_lease_is_created_but_only_after_whoever_may_have_held_it_must_have_noticed() -> (
+    None
+):
     async def scene(stage: Stage) -> None:
         a = stage.start("a")
         await asyncio.sleep(20)
@@ -225,7 +236,8 @@ DEAF: dict[str, list[Rule]] = {
 @pytest.mark.parametrize("faults", DEAF.values(), ids=DEAF)
 def test_a_leader_who_cannot_renew_stops_before_the_standby_starts(faults: list[Rule]) -> None:
     async def scene(stage: Stage) -> None:
-        a, b = stage.start("a"), None
+        a = stage.start("a")
+        b = None
         await asyncio.sleep(1)
         b = stage.start("b")
         await asyncio.sleep(20)
@@ -243,7 +255,9 @@ def test_a_few_lost_renewals_do_not_end_leadership() -> None:
     async def scene(stage: Stage) -> None:
         a = stage.start("a")
         await asyncio.sleep(5)
-        stage.break_client("a", Rule(fault=Fault.LOST_ANSWER, times=1), Rule(fault=Fault.NOT_SENT, times=1, skip=1))
+        stage.break_client(
+            "a", Rule(fault=Fault.LOST_ANSWER, times=1), Rule(fault=Fault.NOT_SENT, times=1, skip=1)
+        )
         await asyncio.sleep(30)
         assert a.election.leading
 
@@ -278,15 +292,23 @@ def test_a_deleted_lease_is_made_again_by_its_holder_and_nobody_else_leads() -> 
 EDITS: dict[str, Callable[[Stage], Awaitable[None]]] = {
     "emptied": lambda stage: stage.edit(holderIdentity=None),
     "cleared": lambda stage: stage.edit(
-        holderIdentity=None, renewTime=None, acquireTime=None, leaseDurationSeconds=None, leaseTransitions=None
+        holderIdentity=None,
+        renewTime=None,
+        acquireTime=None,
+        leaseDurationSeconds=None,
+        leaseTransitions=None,
     ),
     "made to last for ever": lambda stage: stage.edit(leaseDurationSeconds=100_000),
-    "made short": lambda stage: stage.edit(leaseDurationSeconds=1, renewTime="2001-01-01T00:00:00.000000Z"),
+    "made short": lambda stage: stage.edit(
+        leaseDurationSeconds=1, renewTime="2001-01-01T00:00:00.000000Z"
+    ),
 }
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_a_lease_that_somebody_edits_stays_with_its_holder(edit: Callable[[Stage], Awaitable[None]]) -> None:
+def test_a_lease_that_somebody_edits_stays_with_its_holder(
+    edit: Callable[[Stage], Awaitable[None]],
+) -> None:
     async def scene(stage: Stage) -> None:
         a = stage.start("a")
         await asyncio.sleep(1)
@@ -321,7 +343,9 @@ def test_a_claim_that_made_a_deleted_lease_anew_is_no_leadership() -> None:
         a = stage.start("a")
         await asyncio.sleep(1)
         blind = Rule(fault=Fault.LAG, seconds=FOR_EVER)
-        b = stage.start("b", blind, Rule(fault=Fault.DELAY, seconds=0.5, verbs=frozenset({"replace"}), times=1))
+        b = stage.start(
+            "b", blind, Rule(fault=Fault.DELAY, seconds=0.5, verbs=frozenset({"replace"}), times=1)
+        )
         await asyncio.sleep(8.2)
         stage.break_client("a", Rule(fault=Fault.DELAY, seconds=1.5))
         await stage.cluster.delete(LEASES, NS, NAME)
@@ -340,7 +364,10 @@ def test_a_lease_that_is_declared_free_by_hand_is_not_kept() -> None:
     async def scene(stage: Stage) -> None:
         a = stage.start("a")
         await asyncio.sleep(1)
-        free = {"metadata": {"annotations": {RELEASED_BY: "somebody"}}, "spec": {"holderIdentity": None}}
+        free = {
+            "metadata": {"annotations": {RELEASED_BY: "somebody"}},
+            "spec": {"holderIdentity": None},
+        }
         await stage.cluster.patch(LEASES, NS, NAME, free, patch_type=PatchType.MERGE)
         await asyncio.sleep(5)
         assert a.lost == "the lease is held by nobody"
@@ -365,7 +392,11 @@ def test_a_lease_that_comes_back_from_a_backup_is_taken_after_its_whole_time(cut
         await asyncio.sleep(60)
         assert a.election.leading != cut_off
         if cut_off:
-            assert restored + TIMING.lease_duration <= b.began <= restored + TIMING.lease_duration + 3.0
+            assert (
+                restored + TIMING.lease_duration
+                <= b.began
+                <= restored + TIMING.lease_duration + 3.0
+            )
         else:
             assert b.began < 0
 
@@ -407,7 +438,11 @@ def test_the_deadline_is_counted_from_before_the_renewal_not_from_its_answer() -
 
 def test_a_leaseduration_beyond_belief_is_not_waited_for() -> None:
     async def scene(stage: Stage) -> None:
-        await stage.edit(holderIdentity="gone", leaseDurationSeconds=1_000_000, renewTime="2001-01-01T00:00:00.000000Z")
+        await stage.edit(
+            holderIdentity="gone",
+            leaseDurationSeconds=1_000_000,
+            renewTime="2001-01-01T00:00:00.000000Z",
+        )
         a = stage.start("a")
         await asyncio.sleep(100)
         assert 60.0 < a.began < 61.0
@@ -419,7 +454,9 @@ def test_a_standby_that_cannot_watch_still_takes_over() -> None:
     async def scene(stage: Stage) -> None:
         a = stage.start("a")
         await asyncio.sleep(1)
-        b = stage.start("b", Rule(fault=Fault.REFUSED, status=403, verbs=frozenset({"watch", "list"})))
+        b = stage.start(
+            "b", Rule(fault=Fault.REFUSED, status=403, verbs=frozenset({"watch", "list"}))
+        )
         await asyncio.sleep(20)
         assert b.began < 0
         await a.stop()
@@ -458,7 +495,9 @@ def test_the_wall_clock_may_say_anything() -> None:
 
 @pytest.mark.parametrize("stall", [1.0, 6.0, 9.0, 20.0])
 @pytest.mark.parametrize("after", [0.0, 0.3, 0.9, 1.001])
-def test_a_machine_that_stands_still_finds_its_leadership_ended_if_it_was_too_long(stall: float, after: float) -> None:
+def test_a_machine_that_stands_still_finds_its_leadership_ended_if_it_was_too_long(
+    stall: float, after: float
+) -> None:
     async def scene(stage: Stage) -> None:
         a = stage.start("a")
         await asyncio.sleep(1)
@@ -488,7 +527,9 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("seed", range(1, 13))
-def test_three_candidates_under_any_faults_never_lead_together_and_one_leads_when_they_end(seed: int) -> None:
+def test_three_candidates_under_any_faults_never_lead_together_and_one_leads_when_they_end(
+    seed: int,
+) -> None:
     async def scene(stage: Stage) -> None:
         dice = random.Random(seed)
         for turn in range(60):

@@ -1,4 +1,5 @@
-"""What a faulty chip means wherever its pods come from: its instance is Broken at once, and it is no free capacity."""
+"""What a faulty chip means wherever its pods come from: its instance is Broken at once, and it is
+no free capacity."""
 
 from __future__ import annotations
 
@@ -28,9 +29,16 @@ def moved(name: str, group: str) -> Object:
 
 def made_by_operator(on: Rig, name: str, group: str) -> Object:
     """The pod of such a job, as Ascend Operator makes it and admission gates it."""
-    (owner,) = [one["metadata"] for one in on.cluster.peek(ASCEND_JOBS) if one["metadata"]["name"] == name]
+    (owner,) = [
+        one["metadata"] for one in on.cluster.peek(ASCEND_JOBS) if one["metadata"]["name"] == name
+    ]
     pod = held(f"{name}-master-0", group)
-    reference = {"apiVersion": ASCEND_JOBS.api_version, "kind": ASCEND_JOBS.kind, "name": name, "uid": owner["uid"]}
+    reference = {
+        "apiVersion": ASCEND_JOBS.api_version,
+        "kind": ASCEND_JOBS.kind,
+        "name": name,
+        "uid": owner["uid"],
+    }
     pod["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
     return pod
 
@@ -45,7 +53,9 @@ async def let_run_with_chip(on: Rig, name: str, chip: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["AscendJob", "Deployment"])
-def test_an_instance_of_others_on_a_faulty_chip_is_broken_before_anyone_deletes_its_pods(kind: str) -> None:
+def test_an_instance_of_others_on_a_faulty_chip_is_broken_before_anyone_deletes_its_pods(
+    kind: str,
+) -> None:
     async def story() -> None:
         jobs = [moved("p0", "group0"), moved("d0", "group1")] if kind == "AscendJob" else []
         async with rig(rule_config_map(), *jobs, mode="gates") as on:
@@ -57,11 +67,19 @@ def test_an_instance_of_others_on_a_faulty_chip_is_broken_before_anyone_deletes_
                 instances = {"p0": "p0", "d0": "d0"}
             await on.settle()
             for pod in instances.values():
-                await let_run_with_chip(on, pod, "Ascend910-3" if pod.startswith("p0") else "Ascend910-4")
-            assert {name: on.reason(name) for name in instances} == {"p0": "Running", "d0": "Running"}
+                await let_run_with_chip(
+                    on, pod, "Ascend910-3" if pod.startswith("p0") else "Ascend910-4"
+                )
+            assert {name: on.reason(name) for name in instances} == {
+                "p0": "Running",
+                "d0": "Running",
+            }
             on.apply(report(NODE, "Ascend910-3"))
             await on.settle()
-            assert {name: on.reason(name) for name in instances} == {"p0": "Broken", "d0": "Running"}
+            assert {name: on.reason(name) for name in instances} == {
+                "p0": "Broken",
+                "d0": "Running",
+            }
 
     run(story())
 

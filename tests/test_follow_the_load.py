@@ -1,4 +1,5 @@
-"""manifests/follow-the-load: what its files name is there, numbers are those of the ladder, the page shows them."""
+"""manifests/follow-the-load: what its files name is there, numbers are those of the ladder, the
+page shows them."""
 
 from __future__ import annotations
 
@@ -21,15 +22,30 @@ PAGE = (ROOT / "docs/howto/follow-the-load.md").read_text("utf-8")
 SHOWN = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 CRD = yaml.safe_load((ROOT / "manifests/base/elasticservices.yaml").read_text())["spec"]
 ADAPTER = "externalRules"
-"""What prometheus-adapter is configured with is no object of Kubernetes, so it stands on the page alone."""
+"""What prometheus-adapter is configured with is no object of Kubernetes, so it stands on the page
+alone."""
 SCALED_OBJECT = {
-    "": {"scaleTargetRef", "pollingInterval", "cooldownPeriod", "minReplicaCount", "maxReplicaCount", "fallback",
-         "advanced", "triggers"},
+    "": {
+        "scaleTargetRef",
+        "pollingInterval",
+        "cooldownPeriod",
+        "minReplicaCount",
+        "maxReplicaCount",
+        "fallback",
+        "advanced",
+        "triggers",
+    },
     "fallback": {"failureThreshold", "replicas"},
     "advanced": {"horizontalPodAutoscalerConfig"},
     "cron": {"timezone", "start", "end", "desiredReplicas"},
-    "prometheus": {"serverAddress", "query", "threshold", "activationThreshold", "ignoreNullValues"},
-}  # fmt: skip
+    "prometheus": {
+        "serverAddress",
+        "query",
+        "threshold",
+        "activationThreshold",
+        "ignoreNullValues",
+    },
+}
 """Fields of KEDA 2.21, as far as they are used."""
 
 
@@ -52,7 +68,9 @@ def recorded() -> set[tuple[str, str]]:
     for _, obj in of_kind("PrometheusRule"):
         for rule in (rule for group in obj["spec"]["groups"] for rule in group["rules"]):
             selected = re.search(r'service="([\w-]+)"', rule["expr"])
-            found.add((rule["record"], rule.get("labels", {}).get("service") or (selected or [""])[1]))
+            found.add(
+                (rule["record"], rule.get("labels", {}).get("service") or (selected or [""])[1])
+            )
     return found
 
 
@@ -75,7 +93,10 @@ every_autoscaler = pytest.mark.parametrize(
 def test_an_autoscaler_names_a_service_that_can_be_scaled(autoscaler: dict[str, Any]) -> None:
     (version,) = CRD["versions"]
     target = {"apiVersion": f"{CRD['group']}/{version['name']}", "kind": CRD["names"]["kind"]}
-    assert autoscaler["spec"]["scaleTargetRef"] == {**target, "name": autoscaler["metadata"]["name"]}
+    assert autoscaler["spec"]["scaleTargetRef"] == {
+        **target,
+        "name": autoscaler["metadata"]["name"],
+    }
     assert version["subresources"]["scale"]["specReplicasPath"] == ".spec.replicas"
 
 
@@ -93,7 +114,9 @@ def test_an_autoscaler_stays_within_the_ladder(autoscaler: dict[str, Any]) -> No
 def test_an_autoscaler_orders_by_a_total_that_is_recorded(autoscaler: dict[str, Any]) -> None:
     if autoscaler["kind"] == "ScaledObject":
         (trigger,) = [one for one in autoscaler["spec"]["triggers"] if one["type"] == "prometheus"]
-        query = re.fullmatch(r'([\w:]+)\{namespace="mindie", service="([\w-]+)"\}', trigger["metadata"]["query"])
+        query = re.fullmatch(
+            r'([\w:]+)\{namespace="mindie", service="([\w-]+)"\}', trigger["metadata"]["query"]
+        )
         assert query is not None
         assert (query[1], query[2]) in recorded()
         assert (trigger["metricType"], trigger["metadata"]["threshold"]) == ("AverageValue", "1")
@@ -105,7 +128,9 @@ def test_an_autoscaler_orders_by_a_total_that_is_recorded(autoscaler: dict[str, 
     assert external["target"] == {"type": "AverageValue", "averageValue": "1"}
 
 
-@pytest.mark.parametrize("scaled", [obj for _, obj in SCALED_OBJECTS], ids=[name for name, _ in SCALED_OBJECTS])
+@pytest.mark.parametrize(
+    "scaled", [obj for _, obj in SCALED_OBJECTS], ids=[name for name, _ in SCALED_OBJECTS]
+)
 def test_a_scaled_object_has_only_fields_that_keda_knows(scaled: dict[str, Any]) -> None:
     spec = scaled["spec"]
     assert spec.keys() <= SCALED_OBJECT[""]
@@ -115,11 +140,15 @@ def test_a_scaled_object_has_only_fields_that_keda_knows(scaled: dict[str, Any])
         assert trigger["metadata"].keys() <= SCALED_OBJECT[trigger["type"]]
         assert all(isinstance(value, str) for value in trigger["metadata"].values())
     assert "fallback" not in spec or spec["fallback"]["replicas"] == ladder()[-1]
-    assert spec["minReplicaCount"] or "fallback" not in spec, "an error at night would wake the service"
+    assert spec["minReplicaCount"] or "fallback" not in spec, (
+        "an error at night would wake the service"
+    )
 
 
 def test_load_alone_never_keeps_the_service_of_the_clock_awake() -> None:
-    ((_, by_day),) = [(name, obj) for name, obj in SCALED_OBJECTS if obj["spec"]["minReplicaCount"] == 0]
+    ((_, by_day),) = [
+        (name, obj) for name, obj in SCALED_OBJECTS if obj["spec"]["minReplicaCount"] == 0
+    ]
     clock, load = by_day["spec"]["triggers"]
     assert int(clock["metadata"]["desiredReplicas"]) == ladder()[0]
     assert int(load["metadata"]["activationThreshold"]) == ladder()[-1]
@@ -144,13 +173,19 @@ def test_the_account_of_the_cron_jobs_may_scale_what_they_scale() -> None:
         for service in rule["resourceNames"]
         for verb in rule["verbs"]
     }
-    plural, (short,) = CRD["names"]["plural"], CRD["names"]["shortNames"]
+    plural = CRD["names"]["plural"]
+    (short,) = CRD["names"]["shortNames"]
     (service,) = {service for _, _, service, _ in allowed}
-    assert allowed == {(CRD["group"], plural, service, "get"), (CRD["group"], f"{plural}/scale", service, "patch")}
+    assert allowed == {
+        (CRD["group"], plural, service, "get"),
+        (CRD["group"], f"{plural}/scale", service, "patch"),
+    }
     ordered = []
     for _, job in of_kind("CronJob"):
         pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-        command = re.fullmatch(rf"scale {short}/{service} --replicas=(\d+)", " ".join(pod["containers"][0]["args"]))
+        command = re.fullmatch(
+            rf"scale {short}/{service} --replicas=(\d+)", " ".join(pod["containers"][0]["args"])
+        )
         assert command is not None
         assert pod["serviceAccountName"] == name
         ordered.append(int(command[1]))
@@ -170,7 +205,9 @@ def test_the_page_shows_what_the_files_hold_and_names_each_of_them() -> None:
     strangers = [block for block in SHOWN if not any(block in text for text in TEXTS.values())]
     assert [block.partition(":")[0] for block in strangers] == [ADAPTER]
     assert [name for name in TEXTS if f"`{name}`" not in PAGE] == []
-    whole = {name for name, text in TEXTS.items() if any(text.endswith("\n" + block) for block in SHOWN)}
+    whole = {
+        name for name, text in TEXTS.items() if any(text.endswith("\n" + block) for block in SHOWN)
+    }
     assert {"hpa.yaml", "scaled-object.yaml"} <= whole
 
 

@@ -1,6 +1,8 @@
-"""What one release keeps in the cluster, another reads: each format as a literal text (tests/formats), and later ones.
+"""What one release keeps in the cluster, another reads: each format as a literal text
+(tests/formats), and later ones.
 
-An annotation is its own version: one that means something else gets another name. Documents say their format."""
+An annotation is its own version: one that means something else gets another name. Documents say
+their format."""
 
 from __future__ import annotations
 
@@ -17,7 +19,16 @@ from structlog.testing import capture_logs
 from scaler.cli import main
 from scaler.clock import Clock
 from scaler.decide.world import World
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, LEASES, POD_GROUPS, PODS, SERVICES, Object
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    ELASTIC_SERVICES,
+    LEASES,
+    POD_GROUPS,
+    PODS,
+    SERVICES,
+    Object,
+)
 from scaler.names import KEEP_LABEL
 from scaler.report.elastic_services import valid_status
 from scaler.serve import certificates
@@ -56,7 +67,12 @@ def unpacked(obj: Object) -> Object:
     packed = obj.get("binaryData")
     if not packed:
         return obj
-    return {**obj, "binaryData": {key: gzip.decompress(base64.b64decode(value)) for key, value in packed.items()}}
+    return {
+        **obj,
+        "binaryData": {
+            key: gzip.decompress(base64.b64decode(value)) for key, value in packed.items()
+        },
+    }
 
 
 def the(objects: list[Object], kind: str, name: str) -> Object:
@@ -64,8 +80,11 @@ def the(objects: list[Object], kind: str, name: str) -> Object:
     return found
 
 
-def after(objects: list[Object], seconds: float = 60.0, **settings: Any) -> tuple[SimCluster, list[str]]:
-    """The cluster when a replica of this tree has led for a while, and what it wrote: `verb plural name`."""
+def after(
+    objects: list[Object], seconds: float = 60.0, **settings: Any
+) -> tuple[SimCluster, list[str]]:
+    """The cluster when a replica of this tree has led for a while, and what it wrote: `verb plural
+    name`."""
 
     async def story() -> tuple[SimCluster, list[str]]:
         cluster = SimCluster(Clock(LATER))
@@ -80,17 +99,24 @@ def after(objects: list[Object], seconds: float = 60.0, **settings: Any) -> tupl
 
 
 def test_what_is_kept_is_written_as_in_the_literal_text() -> None:
-    found, wanted = ([unpacked(obj) for obj in each["objects"]] for each in (record(), recorded(NEXT)))
+    found, wanted = (
+        [unpacked(obj) for obj in each["objects"]] for each in (record(), recorded(NEXT))
+    )
     why = (
-        "a format has changed: can the last release read it (docs/howto/upgrade.md)? Then: python -m tests.formats next"
+        "a format has changed: can the last release read it (docs/howto/upgrade.md)? Then: python"
+        " -m tests.formats next"
     )
     assert found == wanted, why
 
 
 def as_before(obj: Object, before: list[Object]) -> Object:
-    """A pod without the label of a minimum, and of the version before, where the release did not know of it."""
+    """A pod without the label of a minimum, and of the version before, where the release did not
+    know of it."""
     (was,) = [each for each in before if each["metadata"]["uid"] == obj["metadata"]["uid"]]
-    if KEEP_LABEL in obj["metadata"].get("labels", {}) and KEEP_LABEL not in was["metadata"]["labels"]:
+    if (
+        KEEP_LABEL in obj["metadata"].get("labels", {})
+        and KEEP_LABEL not in was["metadata"]["labels"]
+    ):
         metadata = {**obj["metadata"], "resourceVersion": was["metadata"]["resourceVersion"]}
         labels = {key: value for key, value in metadata["labels"].items() if key != KEEP_LABEL}
         return {**obj, "metadata": {**metadata, "labels": labels}}
@@ -98,16 +124,23 @@ def as_before(obj: Object, before: list[Object]) -> Object:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_what_a_release_left_is_taken_over_and_nothing_is_made_deleted_or_told_twice(release: str) -> None:
+def test_what_a_release_left_is_taken_over_and_nothing_is_made_deleted_or_told_twice(
+    release: str,
+) -> None:
     before = recorded(release)["objects"]
     cluster, writes = after(before)
     told = {
         f"patch {what}"
         for rule in ("rule", "gates")
-        for what in (f"status elasticservices {rule}-mindie", f"configmaps mindie.{rule}-scaler-last-valid")
+        for what in (
+            f"status elasticservices {rule}-mindie",
+            f"configmaps mindie.{rule}-scaler-last-valid",
+        )
     }
-    news = {each for each in writes if not each.startswith("create events q2.")}  # only jobs say what was told of them
-    kept = {"create poddisruptionbudgets mind-cluster-scaler-minimum"}  # of which v0.1.0 knew nothing
+    # only jobs say what was told of them
+    news = {each for each in writes if not each.startswith("create events q2.")}
+    # of which v0.1.0 knew nothing
+    kept = {"create poddisruptionbudgets mind-cluster-scaler-minimum"}
     labelled = [pod for pod in cluster.peek(PODS) if KEEP_LABEL in pod["metadata"]["labels"]]
     kept |= {f"patch pods {pod['metadata']['name']}" for pod in labelled}
     assert len([each for each in writes if each.startswith("patch pods")]) in (0, len(labelled))
@@ -117,16 +150,21 @@ def test_what_a_release_left_is_taken_over_and_nothing_is_made_deleted_or_told_t
             obj for obj in before if obj["kind"] == resource.kind
         ]
     was, says = (
-        the(each, "ElasticService", "rule-mindie")["status"] for each in (before, cluster.peek(ELASTIC_SERVICES))
+        the(each, "ElasticService", "rule-mindie")["status"]
+        for each in (before, cluster.peek(ELASTIC_SERVICES))
     )
     assert says["since"] == was["since"]
-    assert [each["since"] for each in says["instances"]] == [each["since"] for each in was["instances"]]
+    assert [each["since"] for each in says["instances"]] == [
+        each["since"] for each in was["instances"]
+    ]
     known = {each["type"]: each for each in says["conditions"]}
     assert all(known[each["type"]] == each for each in was["conditions"])
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_lease_that_a_release_gave_back_is_taken_at_once_and_one_that_it_holds_is_waited_for(release: str) -> None:
+def test_a_lease_that_a_release_gave_back_is_taken_at_once_and_one_that_it_holds_is_waited_for(
+    release: str,
+) -> None:
     objects = recorded(release)["objects"]
     after(objects, seconds=1.0)
     lease = the(objects, "Lease", "mind-cluster-scaler")
@@ -140,11 +178,17 @@ def test_a_lease_that_a_release_gave_back_is_taken_at_once_and_one_that_it_holds
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_rule_that_only_a_release_has_seen_stays_in_force(release: str) -> None:
     objects = [
-        obj for obj in recorded(release)["objects"] if (obj["kind"], obj["metadata"]["name"]) != ("ConfigMap", "rule")
+        obj
+        for obj in recorded(release)["objects"]
+        if (obj["kind"], obj["metadata"]["name"]) != ("ConfigMap", "rule")
     ]
     cluster, _ = after(objects)
     status = the(cluster.peek(ELASTIC_SERVICES), "ElasticService", "rule-mindie")["status"]
-    assert (status["running"], status["target"], status["rule"]["inForce"]) == ("2+1", "2+1", DIGEST)
+    assert (status["running"], status["target"], status["rule"]["inForce"]) == (
+        "2+1",
+        "2+1",
+        DIGEST,
+    )
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -173,10 +217,13 @@ def test_the_chaos_tests_write_what_the_release_before_wrote() -> None:
     )
     for (kind, name), obj in said.items():
         resource = CONFIG_MAPS if kind == "ConfigMap" else ELASTIC_SERVICES
-        found, was = earlier(resource, obj), wanted[kind, name]
+        found = earlier(resource, obj)
+        was = wanted[kind, name]
         assert (
             unpacked(found).items()
-            >= {key: unpacked(was)[key] for key in ("data", "binaryData", "status") if key in was}.items()
+            >= {
+                key: unpacked(was)[key] for key in ("data", "binaryData", "status") if key in was
+            }.items()
         )
 
 
@@ -191,15 +238,28 @@ def later_rule() -> list[Object]:
 
 
 @pytest.mark.parametrize("document", ["the same", "another"])
-def test_the_last_valid_rule_of_a_later_release_is_not_read_which_is_said_once_and_stays(document: str) -> None:
-    objects = [obj for obj in later_rule() if (obj["kind"], obj["metadata"]["name"]) != ("ConfigMap", "rule")]
+def test_the_last_valid_rule_of_a_later_release_is_not_read_which_is_said_once_and_stays(
+    document: str,
+) -> None:
+    objects = [
+        obj
+        for obj in later_rule()
+        if (obj["kind"], obj["metadata"]["name"]) != ("ConfigMap", "rule")
+    ]
     kept = the(objects, "ConfigMap", LAST_VALID)
     if document == "another":
         kept["binaryData"] = {"rule.cbor": "AAAA"}
     with capture_logs() as lines:
         cluster, writes = after(objects, seconds=1300.0)
-    (line,) = [line for line in lines if line["event"] == "the last valid rule is of a later release"]
-    assert (line["namespace"], line["rule"], line["format"], line["log_level"]) == (NAMESPACE, "rule", "2", "warning")
+    (line,) = [
+        line for line in lines if line["event"] == "the last valid rule is of a later release"
+    ]
+    assert (line["namespace"], line["rule"], line["format"], line["log_level"]) == (
+        NAMESPACE,
+        "rule",
+        "2",
+        "warning",
+    )
     assert the(cluster.peek(CONFIG_MAPS), "ConfigMap", LAST_VALID) == kept
     assert not [each for each in writes if "pods" in each or each.startswith("delete")]
 
@@ -225,14 +285,21 @@ def test_what_a_later_release_notes_on_the_lease_and_on_a_job_stays() -> None:
     cluster, _ = after(objects)
     for resource in (LEASES, ASCEND_JOBS):
         noted = [
-            obj for obj in cluster.peek(resource) if obj["metadata"]["annotations"].get("mind-cluster/later") == "2"
+            obj
+            for obj in cluster.peek(resource)
+            if obj["metadata"]["annotations"].get("mind-cluster/later") == "2"
         ]
         assert len(noted) == 1
 
 
-def test_times_are_read_out_of_a_status_that_says_more_and_none_out_of_one_that_says_it_otherwise() -> None:
+def test_times_are_read_out_of_a_status_that_says_more_and_none_out_of_one_that_says_it_otherwise() -> (
+    None
+):
     status = the(recorded(NEXT)["objects"], "ElasticService", "rule-mindie")["status"]
-    more = status | {"later": {"a": 1}, "instances": [each | {"later": 1} for each in status["instances"]]}
+    more = status | {
+        "later": {"a": 1},
+        "instances": [each | {"later": 1} for each in status["instances"]],
+    }
     assert valid_status(more) == more
     assert valid_status(status | {"running": [2, 1]}) == {}
 
@@ -244,10 +311,15 @@ def test_a_world_of_a_later_format_is_refused_in_these_words(
     file = tmp_path / "world.json"
     file.write_text(json.dumps(recorded(NEXT)["world"] | {"format": 9} | change))
     assert main(["explain", "--world", str(file)]) == 1
-    assert f"format 9; this version reads format {World.__struct_defaults__[-1]}" in capsys.readouterr().err
+    assert (
+        f"format 9; this version reads format {World.__struct_defaults__[-1]}"
+        in capsys.readouterr().err
+    )
 
 
-def test_the_certificate_of_the_webhook_is_kept_as_of_type_kubernetes_io_tls_and_more_in_it_does_no_harm() -> None:
+def test_the_certificate_of_the_webhook_is_kept_as_of_type_kubernetes_io_tls_and_more_in_it_does_no_harm() -> (
+    None
+):
     made = certificates.advance(None, "a.svc", START)
     assert made is not None
     data = certificates.write(made)

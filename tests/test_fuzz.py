@@ -1,4 +1,5 @@
-"""Any rule, any labels, any job: the controller lives, other services are served, nothing that runs is touched."""
+"""Any rule, any labels, any job: the controller lives, other services are served, nothing that runs
+is touched."""
 
 from __future__ import annotations
 
@@ -16,14 +17,19 @@ from tests.jobs import NAMESPACE, TWO_P_ONE_D, job, node, rule_config_map, rule_
 from tests.rig import Rig, rig
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
-JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner))
-LABEL = st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,20}[A-Za-z0-9])?", fullmatch=True) | st.just("")
+JSON = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner)
+)
+LABEL = st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,20}[A-Za-z0-9])?", fullmatch=True) | st.just(
+    ""
+)
 LABEL_NAMES = ("mind-cluster/scaling-rule", "mind-cluster/group-name", "jobID", "app", "framework")
 
 
 @st.composite
 def mutated_document(draw: st.DrawFn) -> str:
-    """A good document with a few places overwritten: nearer to what people do than arbitrary text."""
+    """A good document with a few places overwritten: nearer to what people do than arbitrary
+    text."""
     text = list(TWO_P_ONE_D)
     for _ in range(draw(st.integers(0, 4))):
         place = draw(st.integers(0, len(text) - 1))
@@ -47,7 +53,12 @@ def uids(on: Rig) -> set[str]:
 
 async def neighbours_are_served(on: Rig) -> None:
     """Another service, applied after whatever happened."""
-    labels = {"app": "mindie-ms-server", "jobID": "other", "mind-cluster/scaling-rule": "good", "framework": "pytorch"}
+    labels = {
+        "app": "mindie-ms-server",
+        "jobID": "other",
+        "mind-cluster/scaling-rule": "good",
+        "framework": "pytorch",
+    }
     document = rule_document({"group0": 1})
     new = job("q0", labels={**labels, "mind-cluster/group-name": "group0"})
     on.apply(rule_config_map(document, name="good"), new)
@@ -56,7 +67,9 @@ async def neighbours_are_served(on: Rig) -> None:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(document=mutated_document() | st.text(max_size=60) | JSON.map(str), paused=st.text(max_size=6))
+@given(
+    document=mutated_document() | st.text(max_size=60) | JSON.map(str), paused=st.text(max_size=6)
+)
 def test_any_rule_text_leaves_what_runs_alone(document: str, paused: str) -> None:
     async def story() -> None:
         async with rig(node("roomy", roomy=True), rule_config_map(), job("p0"), job("d0")) as on:
@@ -87,7 +100,11 @@ def test_any_labels_leave_other_services_alone(labels: dict[str, str]) -> None:
 
 @pytest.mark.long("sixty histories")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(spec=JSON | st.fixed_dictionaries({"replicaSpecs": JSON, "runPolicy": JSON, "schedulerName": JSON}), status=JSON)
+@given(
+    spec=JSON
+    | st.fixed_dictionaries({"replicaSpecs": JSON, "runPolicy": JSON, "schedulerName": JSON}),
+    status=JSON,
+)
 def test_any_job_shape_gets_a_reason_and_harms_nobody(spec: Any, status: Any) -> None:
     async def story() -> None:
         async with rig(node("roomy", roomy=True), rule_config_map(), job("p0"), job("d0")) as on:

@@ -1,4 +1,5 @@
-"""The garbage collector walks nothing twice that stays, and nothing that a large decision has made."""
+"""The garbage collector walks nothing twice that stays, and nothing that a large decision has
+made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Instances whose pods others make: held by our gate, released and taken back by the whole controller."""
+"""Instances whose pods others make: held by our gate, released and taken back by the whole
+controller."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, held, job, rule_config_map, rule_document
 from tests.rig import Rig, rig
 
-P0, P1, D0 = held("p0", "group0"), held("p1", "group0"), held("d0", "group1", owner="decoder-77f")
+P0 = held("p0", "group0")
+P1 = held("p1", "group0")
+D0 = held("d0", "group1", owner="decoder-77f")
 SERVICE = (rule_config_map(), P0, P1, D0)
 
 
@@ -94,12 +97,19 @@ def test_all_gates_of_an_admitted_instance_are_taken_off_at_once_and_none_of_a_h
 
 
 def test_foreign_gates_and_fields_stay() -> None:
-    theirs = held("p0", "group0", gates=("acme/quota", GATE), annotations={"note": "theirs", DELETION_COST: "7"})
+    theirs = held(
+        "p0",
+        "group0",
+        gates=("acme/quota", GATE),
+        annotations={"note": "theirs", DELETION_COST: "7"},
+    )
 
     async def story() -> None:
         async with rig(rule_config_map(), theirs, D0) as on:
             assert gates(on, "p0") == ["acme/quota"]
-            (pod,) = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == "p0"]
+            (pod,) = [
+                pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == "p0"
+            ]
             assert pod["metadata"]["annotations"] == {"note": "theirs", DELETION_COST: "7"}
 
     run(story())
@@ -156,7 +166,10 @@ def test_without_a_rule_nothing_is_released_and_every_pod_says_why() -> None:
 def test_an_instance_of_several_pods_is_released_whole_and_late_members_at_once() -> None:
     notes = {"mind-cluster/instance": "p0", "mind-cluster/instance-size": "2"}
     leader, worker = (held(f"p0-{i}", "group0", annotations=notes) for i in range(2))
-    other = [held(f"p1-{i}", "group0", annotations={**notes, "mind-cluster/instance": "p1"}) for i in range(2)]
+    other = [
+        held(f"p1-{i}", "group0", annotations={**notes, "mind-cluster/instance": "p1"})
+        for i in range(2)
+    ]
 
     async def story() -> None:
         async with rig(rule_config_map(), leader, *other, D0) as on:
@@ -185,7 +198,9 @@ def test_unbound_surplus_is_taken_back_when_another_group_lost_its_instance() ->
 
 def test_a_pod_of_volcano_gets_a_pod_group_of_its_instance_before_it_is_released() -> None:
     shared = {POD_GROUP: "podgroup-of-all"}
-    pods = [held(name, "group0", scheduler="volcano", annotations=dict(shared)) for name in ("p0", "p1")]
+    pods = [
+        held(name, "group0", scheduler="volcano", annotations=dict(shared)) for name in ("p0", "p1")
+    ]
 
     async def story() -> None:
         async with rig(rule_config_map(), *pods, D0) as on:
@@ -200,16 +215,27 @@ def test_a_pod_of_volcano_gets_a_pod_group_of_its_instance_before_it_is_released
     run(story())
 
 
-@pytest.mark.parametrize("named", [True, False], ids=["named by the pod", "not yet named by the pod"])
-def test_the_pod_group_that_volcano_made_keeps_no_room_once_a_pod_was_taken_out_of_it(named: bool) -> None:
-    name, bare = "podgroup-uid-engine-5d8", {"minMember": 1, "queue": "default"}
+@pytest.mark.parametrize(
+    "named", [True, False], ids=["named by the pod", "not yet named by the pod"]
+)
+def test_the_pod_group_that_volcano_made_keeps_no_room_once_a_pod_was_taken_out_of_it(
+    named: bool,
+) -> None:
+    name = "podgroup-uid-engine-5d8"
+    bare = {"minMember": 1, "queue": "default"}
     shared: Object = {"kind": POD_GROUPS.kind, "apiVersion": POD_GROUPS.api_version}
-    shared |= {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {**bare, "minResources": {"cpu": "4"}}}
+    shared |= {
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {**bare, "minResources": {"cpu": "4"}},
+    }
     pod = held("p0", "group0", scheduler="volcano", annotations={POD_GROUP: name} if named else {})
 
     async def story() -> None:
         async with rig(rule_config_map(), shared, pod, D0) as on:
-            specs = {group["metadata"]["name"]: group["spec"] for group in on.cluster.peek(POD_GROUPS, NAMESPACE)}
+            specs = {
+                group["metadata"]["name"]: group["spec"]
+                for group in on.cluster.peek(POD_GROUPS, NAMESPACE)
+            }
             assert specs.pop(name) == {**bare, "minResources": {}}
             assert len(specs) == 1
 
@@ -217,11 +243,15 @@ def test_the_pod_group_that_volcano_made_keeps_no_room_once_a_pod_was_taken_out_
 
 
 def of_role(name: str, revision: str) -> Object:
-    """A held pod of a StormService's role; no object but the pods themselves tells which revision is the newest."""
+    """A held pod of a StormService's role; no object but the pods themselves tells which revision
+    is the newest."""
     labels = {"storm-service-name": "qwen", "role-name": "prefill", "role-template-hash": revision}
     pod = held(name, "group0", owner="qwen-roleset-x")
     pod["metadata"]["labels"] |= labels
-    pod["metadata"]["ownerReferences"][0] |= {"apiVersion": "orchestration.aibrix.ai/v1alpha1", "kind": "RoleSet"}
+    pod["metadata"]["ownerReferences"][0] |= {
+        "apiVersion": "orchestration.aibrix.ai/v1alpha1",
+        "kind": "RoleSet",
+    }
     return pod
 
 
@@ -256,7 +286,11 @@ def test_an_instance_that_goes_while_its_pod_group_is_made_ends_nothing_else() -
     async def story() -> None:
         async with rig(rule_config_map(), D0, interceptor=api) as on:
             api.on = on
-            on.apply(held("p0", "group0", scheduler="volcano", annotations={POD_GROUP: "podgroup-of-all"}))
+            on.apply(
+                held(
+                    "p0", "group0", scheduler="volcano", annotations={POD_GROUP: "podgroup-of-all"}
+                )
+            )
             await on.settle(5)
             on.apply(P1)
             await on.settle(5)
@@ -267,16 +301,25 @@ def test_an_instance_that_goes_while_its_pod_group_is_made_ends_nothing_else() -
 
 def test_the_pod_group_of_an_instance_belongs_to_the_pods_that_come_later_too() -> None:
     notes = {"mind-cluster/instance": "p0", "mind-cluster/instance-size": "2"}
-    first, second = (held(f"p0-{i}", "group0", scheduler="volcano", annotations=dict(notes)) for i in range(2))
+    first, second = (
+        held(f"p0-{i}", "group0", scheduler="volcano", annotations=dict(notes)) for i in range(2)
+    )
 
     async def story() -> None:
         async with rig(rule_config_map(), first, D0) as on:
             on.apply(second)
             await on.settle()
             (group,) = on.cluster.peek(POD_GROUPS, NAMESPACE)
-            assert [owner["name"] for owner in group["metadata"]["ownerReferences"]] == ["p0-0", "p0-1"]
-            mates = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] != "d0"]
-            assert {pod["metadata"]["annotations"][POD_GROUP] for pod in mates} == {group["metadata"]["name"]}
+            assert [owner["name"] for owner in group["metadata"]["ownerReferences"]] == [
+                "p0-0",
+                "p0-1",
+            ]
+            mates = [
+                pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] != "d0"
+            ]
+            assert {pod["metadata"]["annotations"][POD_GROUP] for pod in mates} == {
+                group["metadata"]["name"]
+            }
 
     run(story())
 
@@ -366,7 +409,9 @@ def test_a_pod_that_volcano_moved_into_a_shared_pod_group_after_its_release_is_m
             await on.cluster.patch(PODS, NAMESPACE, "p0", patch, patch_type=PatchType.MERGE)
             await on.settle()
             (group,) = on.cluster.peek(POD_GROUPS, NAMESPACE)
-            (pod,) = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == "p0"]
+            (pod,) = [
+                pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == "p0"
+            ]
             assert pod["metadata"]["annotations"][POD_GROUP] == group["metadata"]["name"]
 
     run(story())

@@ -1,4 +1,5 @@
-"""The glossary: each name in it exists, both languages have the same words, and no page uses an old word."""
+"""The glossary: each name in it exists, both languages have the same words, and no page uses an old
+word."""
 
 from __future__ import annotations
 
@@ -30,7 +31,11 @@ QUOTES_OLD_WORDS = {"CHANGELOG.md"}
 
 
 def rows(text: str) -> list[list[str]]:
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line[:1] == "|"
+    ]
     return cells[2:]  # without head and rule
 
 
@@ -44,13 +49,20 @@ def names(column: int = 2) -> set[str]:
 
 
 def is_there(name: str, source: str) -> bool:
-    """Whether somebody who looks for this name in the product finds it: the closed lists first, else the sources."""
+    """Whether somebody who looks for this name in the product finds it: the closed lists first,
+    else the sources."""
     if name.startswith("scaler_"):
         return name in metric_names()
     if name.startswith("scaler "):
-        return f'"{name.split()[1]}"' in source and all(f'"{word}"' in source for word in name.split()[2:])
+        return f'"{name.split()[1]}"' in source and all(
+            f'"{word}"' in source for word in name.split()[2:]
+        )
     if re.fullmatch(r"[A-Z][A-Za-z]+", name):
-        return name in {*Reason, *Warning, *State} or f'"{name}"' in source or f"class {name}(" in source
+        return (
+            name in {*Reason, *Warning, *State}
+            or f'"{name}"' in source
+            or f"class {name}(" in source
+        )
     if "_" in name and name in Settings.model_fields:
         return True
     return name in source
@@ -66,13 +78,17 @@ def test_every_name_of_the_glossary_exists(source: str) -> None:
     assert sorted(name for name in names() if not is_there(name, source)) == []
 
 
-@pytest.mark.parametrize("name", ["scaler_promises_total", "scaler guess", "NobodyKnowsWhy", "floor_timeout"])
+@pytest.mark.parametrize(
+    "name", ["scaler_promises_total", "scaler guess", "NobodyKnowsWhy", "floor_timeout"]
+)
 def test_a_name_that_does_not_exist_is_noticed(name: str, source: str) -> None:
     assert not is_there(name, source)
 
 
 def test_both_languages_have_the_same_words_in_the_same_order() -> None:
-    assert [(row[0], row[3]) for row in rows(ENGLISH)] == [(row[3], row[0]) for row in rows(CHINESE)]
+    assert [(row[0], row[3]) for row in rows(ENGLISH)] == [
+        (row[3], row[0]) for row in rows(CHINESE)
+    ]
 
 
 def test_no_word_means_two_things_and_no_thing_has_two_words() -> None:
@@ -83,7 +99,9 @@ def test_no_word_means_two_things_and_no_thing_has_two_words() -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md"])
 def test_each_readme_links_the_glossary_in_its_first_paragraph(page: str) -> None:
-    paragraphs = [part for part in (ROOT / page).read_text("utf-8").split("\n\n") if part[:1] not in "#["]
+    paragraphs = [
+        part for part in (ROOT / page).read_text("utf-8").split("\n\n") if part[:1] not in "#["
+    ]
     assert "reference/glossary.md)" in paragraphs[0]
 
 

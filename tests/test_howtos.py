@@ -1,4 +1,5 @@
-"""The how-tos for whoever adds something name all the places: compared with where the things that exist are named."""
+"""The how-tos for whoever adds something name all the places: compared with where the things that
+exist are named."""
 
 from __future__ import annotations
 
@@ -32,13 +33,18 @@ ASKED = ("StatefulSet", "LeaderWorkerSet", "PodSet")
 
 def places(page: str) -> list[str]:
     """The first column of the table of places."""
-    (table,) = re.findall(r"^\| file \|.*\n\|[-|]+\n((?:\|.*\n)+)", (HOWTO / page).read_text("utf-8"), re.MULTILINE)
-    return [name for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split("|")[1])]
+    (table,) = re.findall(
+        r"^\| file \|.*\n\|[-|]+\n((?:\|.*\n)+)", (HOWTO / page).read_text("utf-8"), re.MULTILINE
+    )
+    return [
+        name for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split("|")[1])
+    ]
 
 
 @cache
 def named(path: Path) -> frozenset[str]:
-    """The words of a file; of Python files without docstrings and comments: a name there is no place to edit."""
+    """The words of a file; of Python files without docstrings and comments: a name there is no
+    place to edit."""
     text = path.read_text("utf-8")
     if path.suffix == ".py":
         text = "\n".join(_code(text))
@@ -46,9 +52,17 @@ def named(path: Path) -> frozenset[str]:
 
 
 def _code(text: str) -> Iterator[str]:
-    strings = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr) and _is_text(node))
-    described = {line for node in strings for line in range(node.lineno, (node.end_lineno or 0) + 1)}
-    yield from (line.split("#")[0] for number, line in enumerate(text.splitlines(), 1) if number not in described)
+    strings = (
+        node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr) and _is_text(node)
+    )
+    described = {
+        line for node in strings for line in range(node.lineno, (node.end_lineno or 0) + 1)
+    }
+    yield from (
+        line.split("#")[0]
+        for number, line in enumerate(text.splitlines(), 1)
+        if number not in described
+    )
 
 
 def _is_text(node: ast.Expr) -> bool:
@@ -63,13 +77,21 @@ def files(*folders: str) -> Iterator[Path]:
 
 def rooms() -> list[str]:
     """All of the product but the simulated cluster."""
-    return [path.relative_to(ROOT).as_posix() for path in (ROOT / "scaler").iterdir() if path.name != "sim"]
+    return [
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "scaler").iterdir()
+        if path.name != "sim"
+    ]
 
 
 def naming(least: int, wanted: Iterable[Spellings], *folders: str) -> set[str]:
     """The files that name so many of these."""
     each = list(wanted)
-    found = (path for path in files(*folders) if sum(not one.isdisjoint(named(path)) for one in each) >= least)
+    found = (
+        path
+        for path in files(*folders)
+        if sum(not one.isdisjoint(named(path)) for one in each) >= least
+    )
     return {path.relative_to(ROOT).as_posix() for path in found}
 
 
@@ -85,19 +107,26 @@ def words(names: Iterable[str]) -> list[Spellings]:
 
 NEARLY = 3
 """So many names may be left out by a file that is meant to have all."""
-SETTINGS, REASONS, KIND_PAGE = "add-a-setting.md", "add-a-reason.md", "add-a-workload-kind.md"
+SETTINGS = "add-a-setting.md"
+REASONS = "add-a-reason.md"
+KIND_PAGE = "add-a-workload-kind.md"
 
 
 @pytest.mark.parametrize("page", [SETTINGS, REASONS, KIND_PAGE])
 def test_every_place_that_a_page_names_is_there(page: str) -> None:
-    assert [name for name in places(page) if PLACEHOLDER not in name and not (ROOT / name).is_file()] == []
+    assert [
+        name for name in places(page) if PLACEHOLDER not in name and not (ROOT / name).is_file()
+    ] == []
 
 
 def missing(wanted: Iterable[Spellings], *folders: str) -> dict[str, list[str]]:
-    """Of the files that name nearly all of these, what each leaves out: somebody forgot it there."""
+    """Of the files that name nearly all of these, what each leaves out: somebody forgot it
+    there."""
     each = list(wanted)
     found = naming(len(each) - NEARLY, each, *folders)
-    return {name: [min(one) for one in each if one.isdisjoint(named(ROOT / name))] for name in found}
+    return {
+        name: [min(one) for one in each if one.isdisjoint(named(ROOT / name))] for name in found
+    }
 
 
 def test_a_setting_is_named_in_these_places_and_no_others() -> None:
@@ -106,7 +135,11 @@ def test_a_setting_is_named_in_these_places_and_no_others() -> None:
     assert every.keys() <= decided.keys()
     assert decided.keys() <= set(places(SETTINGS))
     assert {name: left_out for name, left_out in (every | decided).items() if left_out} == {}
-    assert [one for one in places(SETTINGS) if one not in naming(1, words(DECIDED_BY), *places(SETTINGS))] == []
+    assert [
+        one
+        for one in places(SETTINGS)
+        if one not in naming(1, words(DECIDED_BY), *places(SETTINGS))
+    ] == []
 
 
 def test_a_reason_is_named_in_these_places_and_no_others() -> None:
@@ -123,7 +156,9 @@ def test_every_setting_of_the_decision_is_read_by_it() -> None:
 
 
 def test_every_duration_of_the_decision_is_divided_where_scenarios_run_in_real_time() -> None:
-    durations = {name for name in DECIDED_BY if isinstance(Settings.model_fields[name].default, float)}
+    durations = {
+        name for name in DECIDED_BY if isinstance(Settings.model_fields[name].default, float)
+    }
     assert durations == set(DIVIDED)
 
 
@@ -135,7 +170,9 @@ def test_every_reason_is_chosen_somewhere() -> None:
 
 def test_every_warning_is_given_somewhere() -> None:
     rooms = ("decide", "state", "ranktables")
-    given = set().union(*(named_in(f"scaler/{room}", r"\bWarning\.(\w+)", "world.py") for room in rooms))
+    given = set().union(
+        *(named_in(f"scaler/{room}", r"\bWarning\.(\w+)", "world.py") for room in rooms)
+    )
     assert {warning.name for warning in Warning} - given == set()
 
 
@@ -144,7 +181,12 @@ def test_a_kind_is_named_in_these_places_and_no_others() -> None:
     assert naming(len(KINDS), words(KINDS), "scaler/workloads") <= listed
     asked = [SPELLINGS[kind] for kind in ASKED]
     assert naming(2, asked[1:], "manifests/base") <= listed
-    assert naming(3, asked, *rooms(), "manifests/base", "docs/howto/deploy.md", "tests/test_manifests.py") <= listed
+    assert (
+        naming(
+            3, asked, *rooms(), "manifests/base", "docs/howto/deploy.md", "tests/test_manifests.py"
+        )
+        <= listed
+    )
     both = [SPELLINGS["LeaderWorkerSet"], SPELLINGS["StormService"]]
     assert naming(2, both, *rooms(), "manifests/admission-webhook") <= listed
 

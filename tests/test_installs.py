@@ -1,4 +1,5 @@
-"""Two installs never govern the same namespace: the second one ends with a sentence, and a tenant cannot play one."""
+"""Two installs never govern the same namespace: the second one ends with a sentence, and a tenant
+cannot play one."""
 
 from __future__ import annotations
 
@@ -49,22 +50,35 @@ class Install(NamedTuple):
 
 
 def start(cluster: SimCluster, home: str, *namespaces: str, seed: int = 0) -> Install:
-    settings = Settings(lease_namespace=home, namespaces=namespaces, http_port=0, identity=f"{home}-{seed}")
+    settings = Settings(
+        lease_namespace=home, namespaces=namespaces, http_port=0, identity=f"{home}-{seed}"
+    )
     api = cluster.client(home)
     return Install(asyncio.create_task(App(api, settings, Clock(START), seed=seed).run()))
 
 
-def lease(home: str, namespaces: Sequence[str], *, name: str = "mind-cluster-scaler", renewed: str = "") -> Object:
+def lease(
+    home: str, namespaces: Sequence[str], *, name: str = "mind-cluster-scaler", renewed: str = ""
+) -> Object:
     """What an install, or somebody who plays one, writes."""
     spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 8}
     if renewed:
         spec["renewTime"] = renewed
     metadata = {"name": name, "namespace": home, **marks(namespaces)}
-    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 def installed(name: str) -> Object:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {INSTALL_LABEL: "true"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {INSTALL_LABEL: "true"}},
+    }
 
 
 class Poor(Interceptor):
@@ -106,7 +120,10 @@ def test_a_second_install_over_the_same_namespaces_ends_with_a_sentence_and_the_
         await asyncio.sleep(LONG)
         words = await two.ended()
         assert words.startswith("another install governs ")
-        assert "Lease zone/mind-cluster-scaler, held by zone-0; give each install namespaces of its own" in words
+        assert (
+            "Lease zone/mind-cluster-scaler, held by zone-0; give each install namespaces of"
+            " its own" in words
+        )
         assert not [w for w in cluster.audit if w.client == "alpha" and w.resource != LEASES]
         assert await one.ended() == ""
         await one.stop()
@@ -133,7 +150,9 @@ def test_one_that_comes_back_gives_way_although_its_lease_is_older() -> None:
 
 
 @pytest.mark.parametrize("back", ["never", "later"])
-def test_one_without_the_label_gives_way_to_one_with_it_and_to_one_that_was_there_before(back: str) -> None:
+def test_one_without_the_label_gives_way_to_one_with_it_and_to_one_that_was_there_before(
+    back: str,
+) -> None:
     async def story() -> None:
         cluster = SimCluster(Clock(START))
         cluster.apply([installed("labelled")] if back == "never" else [])
@@ -147,7 +166,10 @@ def test_one_without_the_label_gives_way_to_one_with_it_and_to_one_that_was_ther
         assert await one.ended() == ""
         two = start(cluster, first, seed=1)
         await asyncio.sleep(LONG)
-        assert f"governs mindie as well: Lease {first}/mind-cluster-scaler, held by {first}-1" in await one.ended()
+        assert (
+            f"governs mindie as well: Lease {first}/mind-cluster-scaler, held by {first}-1"
+            in await one.ended()
+        )
         assert await two.ended() == ""
         await two.stop()
 
@@ -155,14 +177,18 @@ def test_one_without_the_label_gives_way_to_one_with_it_and_to_one_that_was_ther
 
 
 @pytest.mark.parametrize(("labelled", "home"), [(("home",), "laptop"), ((), "home")])
-def test_one_without_a_lease_gives_way_to_whoever_holds_one(labelled: tuple[str, ...], home: str) -> None:
+def test_one_without_a_lease_gives_way_to_whoever_holds_one(
+    labelled: tuple[str, ...], home: str
+) -> None:
     async def story() -> None:
         cluster = SimCluster(Clock(START))
         cluster.apply(map(installed, labelled))
         one = start(cluster, "home")
         await asyncio.sleep(MOMENT)
         alone = Settings(leader_election=False, lease_namespace=home, http_port=0)
-        two = Install(asyncio.create_task(App(cluster.client("two"), alone, Clock(START), seed=1).run()))
+        two = Install(
+            asyncio.create_task(App(cluster.client("two"), alone, Clock(START), seed=1).run())
+        )
         await asyncio.sleep(LONG)
         assert "held by home-0" in await two.ended()
         assert await one.ended() == ""
@@ -196,7 +222,16 @@ def test_of_two_that_start_together_at_most_one_ever_writes_and_one_stays(delay:
         await asyncio.sleep(LONG)
         running = [install for install in (one, two) if not await install.ended()]
         assert len(running) == 1
-        assert len({w.client for w in cluster.audit if w.resource != LEASES and w.client.startswith("home")}) == 1
+        assert (
+            len(
+                {
+                    w.client
+                    for w in cluster.audit
+                    if w.resource != LEASES and w.client.startswith("home")
+                }
+            )
+            == 1
+        )
         await running[0].stop()
 
     run(story())
@@ -233,7 +268,9 @@ def test_a_tenant_cannot_play_an_install(labelled: tuple[str, ...]) -> None:
             playing = asyncio.create_task(renew(cluster, "tenant", 150))
             await asyncio.sleep(LONG)
         unknown = [line["why"] for line in lines if line["event"] == "not known as an install"]
-        assert [why[:37] for why in unknown] == ([] if labelled else ["namespace home has no label mind-clus"])
+        assert [why[:37] for why in unknown] == (
+            [] if labelled else ["namespace home has no label mind-clus"]
+        )
         assert await one.ended() == ""
         await one.stop()
         two = start(cluster, "home", seed=1)
@@ -249,7 +286,8 @@ def test_another_replica_of_the_same_install_takes_over_without_asking_itself() 
     async def story() -> None:
         cluster = SimCluster(Clock(START))
         cluster.apply([installed("home")])
-        one, two = start(cluster, "home", seed=1), start(cluster, "home", seed=2)
+        one = start(cluster, "home", seed=1)
+        two = start(cluster, "home", seed=2)
         await asyncio.sleep(MOMENT)
         await one.stop()
         await asyncio.sleep(LONG)

@@ -1,4 +1,5 @@
-"""Which instances are kept from evictions: exactly the minimum, away from cordoned nodes, and no move without need."""
+"""Which instances are kept from evictions: exactly the minimum, away from cordoned nodes, and no
+move without need."""
 
 from __future__ import annotations
 
@@ -9,9 +10,17 @@ from scaler.execute.budgets import Runs, to_keep
 from scaler.rules.rule import Ratio
 
 GROUPS = ("group0", "group1")
-RATIOS = st.builds(lambda *counts: Ratio(dict(zip(GROUPS, counts, strict=True)), {}), *[st.integers(0, 3)] * 2)
+RATIOS = st.builds(
+    lambda *counts: Ratio(dict(zip(GROUPS, counts, strict=True)), {}), *[st.integers(0, 3)] * 2
+)
 RUNS = st.lists(
-    st.builds(Runs, st.sampled_from("abcdefgh"), st.sampled_from((*GROUPS, "other")), st.booleans(), st.booleans()),
+    st.builds(
+        Runs,
+        st.sampled_from("abcdefgh"),
+        st.sampled_from((*GROUPS, "other")),
+        st.booleans(),
+        st.booleans(),
+    ),
     unique_by=lambda one: one.uid,
 )
 
@@ -21,15 +30,24 @@ def in_group(running: list[Runs], group: str) -> list[Runs]:
 
 
 @given(RATIOS, RUNS)
-def test_as_many_are_kept_as_the_smallest_ratio_needs_or_none(smallest: Ratio, running: list[Runs]) -> None:
+def test_as_many_are_kept_as_the_smallest_ratio_needs_or_none(
+    smallest: Ratio, running: list[Runs]
+) -> None:
     kept = to_keep(smallest, running)
-    serves = all(len(in_group(running, group)) >= number for group, number in smallest.counts.items())
-    found = {group: sum(one.uid in kept for one in in_group(running, group)) for group in (*GROUPS, "other")}
+    serves = all(
+        len(in_group(running, group)) >= number for group, number in smallest.counts.items()
+    )
+    found = {
+        group: sum(one.uid in kept for one in in_group(running, group))
+        for group in (*GROUPS, "other")
+    }
     assert found == {**(smallest.counts if serves else dict.fromkeys(GROUPS, 0)), "other": 0}
 
 
 @given(RATIOS, RUNS)
-def test_nothing_on_a_cordoned_node_is_kept_while_another_could_be(smallest: Ratio, running: list[Runs]) -> None:
+def test_nothing_on_a_cordoned_node_is_kept_while_another_could_be(
+    smallest: Ratio, running: list[Runs]
+) -> None:
     kept = to_keep(smallest, running)
     for group in GROUPS:
         cordoned = any(one.uid in kept and not one.settled for one in in_group(running, group))
@@ -38,7 +56,9 @@ def test_nothing_on_a_cordoned_node_is_kept_while_another_could_be(smallest: Rat
 
 
 @given(RATIOS, RUNS)
-def test_what_is_kept_stays_so_as_long_as_nothing_changes(smallest: Ratio, running: list[Runs]) -> None:
+def test_what_is_kept_stays_so_as_long_as_nothing_changes(
+    smallest: Ratio, running: list[Runs]
+) -> None:
     kept = to_keep(smallest, running)
     after = [one._replace(kept=one.uid in kept) for one in running]
     assert to_keep(smallest, after) == kept

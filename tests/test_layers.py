@@ -1,4 +1,5 @@
-"""Who imports whom: the contracts of .importlinter, and what a command loads when it really runs."""
+"""Who imports whom: the contracts of .importlinter, and what a command loads when it really
+runs."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ CLIENTS = ("aiohttp", "kubernetes_asyncio")
 
 def test_import_contracts_are_kept() -> None:
     call = "from importlinter.cli import lint_imports_command; lint_imports_command(['--no-cache'])"
-    done = subprocess.run([sys.executable, "-c", call], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", call], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout
 
 
@@ -48,12 +51,33 @@ loaded = {set(CLIENTS)} & set(sys.modules)
 sys.exit(code or ", ".join(loaded) or 0)
 """
     seen = msgspec.json.encode(world(service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Running")))
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, input=seen, capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, input=seen, capture_output=True, check=False
+    )
     assert (done.returncode, done.stderr.decode()) == (0, "")
 
 
-ROOMS = ("informers", "state", "ranktables", "execute", "report", "serve", "workloads", "rules", "kube")
-CACHE_WRITES = {"apply", "remove", "retain", "absent", "advance", "add_scope", "set_maker", "set_sees_nodes"}
+ROOMS = (
+    "informers",
+    "state",
+    "ranktables",
+    "execute",
+    "report",
+    "serve",
+    "workloads",
+    "rules",
+    "kube",
+)
+CACHE_WRITES = {
+    "apply",
+    "remove",
+    "retain",
+    "absent",
+    "advance",
+    "add_scope",
+    "set_maker",
+    "set_sees_nodes",
+}
 """Methods of a store and of the cache that change what is known."""
 LIBRARY_OBJECTS = {"context"}
 """`ssl.SSLContext` is set up by assignments."""
@@ -68,14 +92,20 @@ def assigned(tree: ast.AST) -> Iterator[ast.expr]:
     """All targets of assignments."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
-            yield from (part for target in node.targets for part in getattr(target, "elts", [target]))
+            yield from (
+                part for target in node.targets for part in getattr(target, "elts", [target])
+            )
         elif isinstance(node, ast.AnnAssign | ast.AugAssign):
             yield node.target
 
 
 def own_attributes(tree: ast.Module) -> set[str]:
     """Attributes of the classes of this module."""
-    found = {target for target in assigned(tree) if isinstance(target, ast.Attribute) and is_self(target.value)}
+    found = {
+        target
+        for target in assigned(tree)
+        if isinstance(target, ast.Attribute) and is_self(target.value)
+    }
     declared = {
         part.target.id
         for node in ast.walk(tree)
@@ -96,19 +126,31 @@ def assignments_from_outside(tree: ast.Module) -> list[str]:
     return [
         ast.unparse(target)
         for target in assigned(tree)
-        if isinstance(target, ast.Attribute) and not is_self(target.value) and target.attr not in own
+        if isinstance(target, ast.Attribute)
+        and not is_self(target.value)
+        and target.attr not in own
         if ast.unparse(target.value) not in LIBRARY_OBJECTS
     ]
 
 
 def test_nothing_is_assigned_to_an_attribute_from_outside() -> None:
-    single = [(name, ast.parse((ROOT / name).read_text())) for name in ("scaler/app.py", "scaler/controller.py")]
-    found = {name: outside for name, tree in [*modules(*ROOMS), *single] if (outside := assignments_from_outside(tree))}
+    single = [
+        (name, ast.parse((ROOT / name).read_text()))
+        for name in ("scaler/app.py", "scaler/controller.py")
+    ]
+    found = {
+        name: outside
+        for name, tree in [*modules(*ROOMS), *single]
+        if (outside := assignments_from_outside(tree))
+    }
     assert found == {}
 
 
 def test_an_assignment_from_outside_is_found() -> None:
-    tree = ast.parse("class A:\n    def f(self, other):\n        self.mine = other.mine = 1\n        other.hook = 2\n")
+    tree = ast.parse(
+        "class A:\n    def f(self, other):\n        self.mine = other.mine = 1\n        other.hook"
+        " = 2\n"
+    )
     assert assignments_from_outside(tree) == ["other.hook"]
 
 
@@ -117,14 +159,18 @@ def test_only_informers_write_the_cache() -> None:
         f"{name}: {ast.unparse(node)}"
         for name, tree in modules("state", "ranktables", "execute", "report", "serve")
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CACHE_WRITES
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in CACHE_WRITES
         if "cache" in ast.unparse(node.func.value)
     ]
     assert calls == []
 
 
 def test_names_of_the_cluster_are_written_once() -> None:
-    values = {text for name, text in vars(names).items() if name.isupper() and "/" in text} - {names.PREFIX}
+    values = {text for name, text in vars(names).items() if name.isupper() and "/" in text} - {
+        names.PREFIX
+    }
     found = [
         f"{name}: {node.value!r}"
         for name, tree in modules(*ROOMS, "tools", "decide")

@@ -1,4 +1,5 @@
-"""The Lease in a thread of its own, in real time: with a main loop that stands still, and one that does not."""
+"""The Lease in a thread of its own, in real time: with a main loop that stands still, and one that
+does not."""
 
 from __future__ import annotations
 
@@ -21,16 +22,24 @@ from scaler.settings import Settings
 from scaler.sim.cluster import SimCluster
 from scaler.threads import PATIENCE, lead_in_thread
 
-NS, NAME = "kube-system", "scaler"
+NS = "kube-system"
+NAME = "scaler"
 TIMING = Settings(
-    lease_duration=2.5, renew_deadline=2.0, retry_period=0.1, lease_namespace=NS, lease_name=NAME, identity="me"
+    lease_duration=2.5,
+    renew_deadline=2.0,
+    retry_period=0.1,
+    lease_namespace=NS,
+    lease_name=NAME,
+    identity="me",
 )
-SHORT, LONG = 3.0, 9.0
+SHORT = 3.0
+LONG = 9.0
 """Seconds: a pause beyond the deadline, and one beyond patience and deadline."""
 
 
 class Stage:
-    """One candidate. Its cluster lives in the candidate's thread; `renewed` is the time of the last renewal."""
+    """One candidate. Its cluster lives in the candidate's thread; `renewed` is the time of the last
+    renewal."""
 
     def __init__(self) -> None:
         self.clock = Clock(1_800_000_000.0)
@@ -123,7 +132,8 @@ async def test_a_connection_that_cannot_be_made_is_told_to_who_wants_to_lead() -
 
 
 async def test_the_connection_of_the_election_writes_nothing_outside_of_its_own_namespace() -> None:
-    stage, refused = Stage(), list[str]()
+    stage = Stage()
+    refused = list[str]()
 
     async def lead(api: KubeApi, work: Callable[[], Awaitable[None]]) -> None:
         for resource, namespace in ((PODS, NS), (LEASES, "elsewhere")):

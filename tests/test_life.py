@@ -1,4 +1,5 @@
-"""Restarts, failures and endings of jobs by the real controller on a simulated cluster. Virtual time only."""
+"""Restarts, failures and endings of jobs by the real controller on a simulated cluster. Virtual
+time only."""
 
 from __future__ import annotations
 
@@ -69,7 +70,9 @@ def test_a_round_ends_only_when_the_instance_is_whole_again() -> None:
 
 def test_our_own_revokes_are_no_rounds() -> None:
     async def story() -> None:
-        rule = rule_config_map(rule_document({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1}))
+        rule = rule_config_map(
+            rule_document({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1})
+        )
         async with rig(rule, job("p0"), job("p1"), job("d0")) as on:
             await on.start("p0", "d0")
             await on.kill("d0")
@@ -104,14 +107,19 @@ def test_the_restart_after_the_last_allowed_one_fails_the_job() -> None:
 
 def test_a_failed_pod_without_retries_ends_the_job_and_frees_its_npus_for_a_spare() -> None:
     async def story() -> None:
-        async with rig(ONE_AND_ONE, with_policy("p0", pods=2, retries=False), job("p1", pods=2), job("d0")) as on:
+        async with rig(
+            ONE_AND_ONE, with_policy("p0", pods=2, retries=False), job("p1", pods=2), job("d0")
+        ) as on:
             await on.start("p0", "d0")
             leader = on.pods_of("p0")[0]
             await fail(on, leader, 3)
             await on.settle(2)
             assert last(on, "p0") == ("Failed", "PodFailed")
             assert "exited with code 3" in on.words("p0")
-            left = {pod["metadata"]["name"]: pod["metadata"].get("deletionTimestamp") for pod in on.pods_of("p0")}
+            left = {
+                pod["metadata"]["name"]: pod["metadata"].get("deletionTimestamp")
+                for pod in on.pods_of("p0")
+            }
             assert left.pop(leader["metadata"]["name"]) is None
             assert None not in left.values()
             assert on.with_pod_group() == {"p1", "d0"}
@@ -127,13 +135,21 @@ def test_volcano_says_when_the_retries_are_used_up() -> None:
             await fail(on, on.pods_of("p0")[0], 3)
             await on.settle(2)
             assert last(on, "p0") == ("Restarting", "Broken")
-            (group,) = [one for one in on.cluster.peek(POD_GROUPS) if one["metadata"]["name"].startswith("p0-")]
-            entry = {f"{NAMESPACE}/{group['metadata']['name']}": {"UUID": "u", "Times": 0}, "odd": 7}
+            (group,) = [
+                one
+                for one in on.cluster.peek(POD_GROUPS)
+                if one["metadata"]["name"].startswith("p0-")
+            ]
+            entry = {
+                f"{NAMESPACE}/{group['metadata']['name']}": {"UUID": "u", "Times": 0},
+                "odd": 7,
+            }
             counts = {
-                "apiVersion": "v1", "kind": "ConfigMap",
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
                 "metadata": {"name": "vcjob-fault-npu-cm", "namespace": "volcano-system"},
                 "data": {"remain-retry-times": json.dumps(entry)},
-            }  # fmt: skip
+            }
             on.apply(counts)
             await on.settle(2)
             assert last(on, "p0") == ("Failed", "PodFailed")
@@ -172,11 +188,15 @@ def test_an_evicted_pod_is_the_clusters_doing_and_made_anew() -> None:
 
 def test_a_pod_that_died_of_its_node_is_made_anew() -> None:
     async def story() -> None:
-        async with rig(ONE_AND_ONE, with_policy("p0", retries=False), job("d0"), node("other")) as on:
+        async with rig(
+            ONE_AND_ONE, with_policy("p0", retries=False), job("d0"), node("other")
+        ) as on:
             await on.start("d0")
             await on.start("p0", node_name="other")
             gone = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
-            await on.cluster.patch(NODES, None, "other", gone, patch_type=PatchType.MERGE, subresource="status")
+            await on.cluster.patch(
+                NODES, None, "other", gone, patch_type=PatchType.MERGE, subresource="status"
+            )
             await on.settle()
             await fail(on, on.pods_of("p0")[0], 1)
             await on.settle(40)
@@ -216,7 +236,8 @@ def test_a_job_whose_pods_have_all_succeeded_has_succeeded() -> None:
 
 def test_a_job_that_has_ended_counts_its_pods_as_they_were_then() -> None:
     async def story() -> None:
-        ends, fails = with_policy("p0", pods=2), with_policy("d0", pods=2, retries=False)
+        ends = with_policy("p0", pods=2)
+        fails = with_policy("d0", pods=2, retries=False)
         async with rig(ONE_AND_ONE, ends, fails) as on:
             await on.start("p0", "d0")
             await on.settle(2)
@@ -224,10 +245,19 @@ def test_a_job_that_has_ended_counts_its_pods_as_they_were_then() -> None:
                 await on.status(pod, phase="Succeeded")
             await fail(on, on.pods_of("d0")[0], 3)
             await on.settle(5)
-            assert (last(on, "p0"), last(on, "d0")) == (("Succeeded", "JobSucceeded"), ("Failed", "PodFailed"))
+            assert (last(on, "p0"), last(on, "d0")) == (
+                ("Succeeded", "JobSucceeded"),
+                ("Failed", "PodFailed"),
+            )
             found = {one["metadata"]["name"]: one["status"] for one in on.cluster.peek(ASCEND_JOBS)}
-            assert found["p0"]["replicaStatuses"] == {"Master": {"succeeded": 1}, "Worker": {"succeeded": 1}}
-            assert found["d0"]["replicaStatuses"] == {"Master": {"failed": 1}, "Worker": {"active": 1}}
+            assert found["p0"]["replicaStatuses"] == {
+                "Master": {"succeeded": 1},
+                "Worker": {"succeeded": 1},
+            }
+            assert found["d0"]["replicaStatuses"] == {
+                "Master": {"failed": 1},
+                "Worker": {"active": 1},
+            }
 
     run(story())
 
@@ -240,8 +270,15 @@ def test_lowered_replicas_remove_the_last_workers_and_only_those() -> None:
             await on.settle(2)
             deletes = [write for write in on.writes() if write.startswith("delete pods")]
             assert deletes == ["delete pods p0-worker-2", "delete pods p0-worker-1"]
-            (group,) = [one for one in on.cluster.peek(POD_GROUPS) if one["metadata"]["name"].startswith("p0-")]
-            assert (group["spec"]["minMember"], group["spec"]["minTaskMember"]) == (2, {"master": 1, "worker": 1})
+            (group,) = [
+                one
+                for one in on.cluster.peek(POD_GROUPS)
+                if one["metadata"]["name"].startswith("p0-")
+            ]
+            assert (group["spec"]["minMember"], group["spec"]["minTaskMember"]) == (
+                2,
+                {"master": 1, "worker": 1},
+            )
 
     run(story())
 

@@ -1,4 +1,5 @@
-"""Whatever happens to the pods of jobs with whatever run policy: only what may be removed is, and rounds only grow."""
+"""Whatever happens to the pods of jobs with whatever run policy: only what may be removed is, and
+rounds only grow."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ async def happen(on: Rig, what: str) -> None:
 
 
 class Watchman:
-    """Sees every deletion of a pod that the controller asks for, with the pod as it was and its job."""
+    """Sees every deletion of a pod that the controller asks for, with the pod as it was and its
+    job."""
 
     def __init__(self) -> None:
         self.wrong: list[str] = []
@@ -99,11 +101,15 @@ def test_no_running_pod_goes_unless_its_user_or_its_end_wants_it(
             for what in story:
                 before = {pod["metadata"]["name"]: pod for pod in on.cluster.peek(PODS, NAMESPACE)}
                 await happen(on, what)
-                jobs = {one["metadata"]["name"]: one for one in on.cluster.peek(ASCEND_JOBS, NAMESPACE)}
+                jobs = {
+                    one["metadata"]["name"]: one for one in on.cluster.peek(ASCEND_JOBS, NAMESPACE)
+                }
                 watchman.judge(on, before, jobs)
                 rounds = read_run_policy(jobs["p0"]).rounds if "p0" in jobs else newest
                 assert newest <= rounds <= newest + 2
-                assert {int(pod["metadata"]["labels"]["version"]) for pod in on.pods_of("p0")} <= {*range(rounds + 1)}
+                assert {int(pod["metadata"]["labels"]["version"]) for pod in on.pods_of("p0")} <= {
+                    *range(rounds + 1)
+                }
                 newest = rounds
             assert watchman.wrong == []
 

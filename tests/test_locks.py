@@ -1,4 +1,5 @@
-"""The locks: they answer pyproject.toml, agree with each other, and name no place to download from."""
+"""The locks: they answer pyproject.toml, agree with each other, and name no place to download
+from."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def text_of(lock: str) -> str:
 
 def pins(lock: str) -> dict[str, str]:
     """Name to version and marker, as locked."""
-    found = re.findall(r"^([A-Za-z0-9._-]+)==(\S+(?: ;[^\\\n]+)?)", text_of(lock), flags=re.MULTILINE)
+    found = re.findall(
+        r"^([A-Za-z0-9._-]+)==(\S+(?: ;[^\\\n]+)?)", text_of(lock), flags=re.MULTILINE
+    )
     return {canonicalize_name(name): rest.strip() for name, rest in found}
 
 
@@ -33,7 +36,10 @@ def wanted(lock: str) -> list[Requirement]:
 @pytest.mark.parametrize("lock", LOCKS)
 def test_every_dependency_is_locked_at_a_version_that_it_allows(lock: str) -> None:
     locked = pins(lock)
-    versions = {need.name: locked.get(canonicalize_name(need.name), "missing").split()[0] for need in wanted(lock)}
+    versions = {
+        need.name: locked.get(canonicalize_name(need.name), "missing").split()[0]
+        for need in wanted(lock)
+    }
     assert [need for need in wanted(lock) if not need.specifier.contains(versions[need.name])] == []
 
 

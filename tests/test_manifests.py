@@ -1,4 +1,5 @@
-"""The manifests as a cluster would get them: rendered by a real kubectl, judged for rights, hardening and settings."""
+"""The manifests as a cluster would get them: rendered by a real kubectl, judged for rights,
+hardening and settings."""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ ROLES: dict[str, dict[tuple[str, str], set[str]]] = {
         ("scheduling.volcano.sh", "podgroups"): {"delete"},
     },
 }
-"""Every right the scaler may ever hold. Whoever adds one says why beside its rule and in docs/howto/deploy.md."""
+"""Every right the scaler may ever hold. Whoever adds one says why beside its rule and in
+docs/howto/deploy.md."""
 
 LEAST = {"election", "records", "cluster", "watch", "release"}
 HELD = {"cluster-wide": {*ROLES}, "single-namespace": {*ROLES}, "gates-only": LEAST}
@@ -84,7 +86,12 @@ HELD = {"cluster-wide": {*ROLES}, "single-namespace": {*ROLES}, "gates-only": LE
 
 def allowed(variant: str) -> set[tuple[str, str, str]]:
     """Group, resource and verb of every right."""
-    return {(*what, verb) for role in HELD[variant] for what, verbs in ROLES[role].items() for verb in verbs}
+    return {
+        (*what, verb)
+        for role in HELD[variant]
+        for what, verbs in ROLES[role].items()
+        for verb in verbs
+    }
 
 
 Object = dict[str, Any]
@@ -92,7 +99,9 @@ Object = dict[str, Any]
 
 @functools.cache
 def rendered(folder: Path) -> tuple[Object, ...]:
-    done = subprocess.run([KUBECTL, "kustomize", folder], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [KUBECTL, "kustomize", folder], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return tuple(yaml.safe_load_all(done.stdout))
 
@@ -125,15 +134,22 @@ def variables(deployed: Object) -> dict[str, str]:
     }
     (found,) = deployed["spec"]["template"]["spec"]["containers"]
     return {
-        entry["name"]: entry["value"] if "value" in entry else fields[entry["valueFrom"]["fieldRef"]["fieldPath"]]
+        entry["name"]: (
+            entry["value"]
+            if "value" in entry
+            else fields[entry["valueFrom"]["fieldRef"]["fieldPath"]]
+        )
         for entry in found["env"]
     }
 
 
 def roles(variant: str) -> dict[str, Object]:
-    """The scaler's, by what their names end with; those for whoever may view or edit a namespace are none of them."""
+    """The scaler's, by what their names end with; those for whoever may view or edit a namespace
+    are none of them."""
     found = of_kind("ClusterRole", variant) + of_kind("Role", variant)
-    ours = [role for role in found if role["metadata"]["name"] not in (f"{PREFIX}view", f"{PREFIX}edit")]
+    ours = [
+        role for role in found if role["metadata"]["name"] not in (f"{PREFIX}view", f"{PREFIX}edit")
+    ]
     return {role["metadata"]["name"].removeprefix(PREFIX): role for role in ours}
 
 
@@ -165,10 +181,14 @@ def test_each_role_holds_exactly_what_is_on_the_list(variant: str) -> None:
     assert found == {name: ROLES[name] for name in HELD[variant]}
 
 
-def test_an_install_that_only_releases_makes_no_pods_touches_no_jobs_and_writes_config_maps_only_at_home() -> None:
+def test_an_install_that_only_releases_makes_no_pods_touches_no_jobs_and_writes_config_maps_only_at_home() -> (
+    None
+):
     held = set(rights("gates-only"))
     assert ("", "pods", "create") not in held
-    assert not {what for what in held if what[0] == "mindxdl.gitee.com" and what[2] not in ("list", "watch")}
+    assert not {
+        what for what in held if what[0] == "mindxdl.gitee.com" and what[2] not in ("list", "watch")
+    }
     assert not {what for what in held if what[2] == "create"} - {
         ("", "configmaps", "create"),
         ("", "events", "create"),
@@ -183,7 +203,9 @@ def test_an_install_that_only_releases_makes_no_pods_touches_no_jobs_and_writes_
         for rule in role["rules"]
         if "configmaps" in rule["resources"] and not {"list", "watch"} >= set(rule["verbs"])
     ]
-    assert [(role["kind"], role["metadata"]["namespace"]) for role in writing] == [("Role", NAMESPACE)]
+    assert [(role["kind"], role["metadata"]["namespace"]) for role in writing] == [
+        ("Role", NAMESPACE)
+    ]
     given = settings.load(argparse.Namespace(), environment("gates-only"))
     assert given.mode is settings.Mode.GATES
 
@@ -198,13 +220,24 @@ def test_the_others_make_pods_where_no_operator_does(variant: str) -> None:
 def test_whoever_may_view_a_namespace_sees_its_services_and_no_more_and_who_may_edit_it_scales_them(
     variant: str,
 ) -> None:
-    found = {role["metadata"]["name"].removeprefix(PREFIX): role for role in of_kind("ClusterRole", variant)}
-    group, scale = "scaler.mind-cluster.io", "elasticservices/scale"
+    found = {
+        role["metadata"]["name"].removeprefix(PREFIX): role
+        for role in of_kind("ClusterRole", variant)
+    }
+    group = "scaler.mind-cluster.io"
+    scale = "elasticservices/scale"
     for name in ("view", "edit"):
-        assert found[name]["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{name}"] == "true"
-    read, write = {"get", "list", "watch"}, {"create", "update", "patch", "delete"}
+        assert (
+            found[name]["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{name}"]
+            == "true"
+        )
+    read = {"get", "list", "watch"}
+    write = {"create", "update", "patch", "delete"}
     assert rights_of(found["view"]) == {(group, "elasticservices"): read, (group, scale): {"get"}}
-    assert rights_of(found["edit"]) == {(group, "elasticservices"): write, (group, scale): {"get", "update", "patch"}}
+    assert rights_of(found["edit"]) == {
+        (group, "elasticservices"): write,
+        (group, scale): {"get", "update", "patch"},
+    }
     bound = [
         binding["roleRef"]["name"]
         for kind in ("ClusterRoleBinding", "RoleBinding")
@@ -215,28 +248,49 @@ def test_whoever_may_view_a_namespace_sees_its_services_and_no_more_and_who_may_
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_scaler_may_not_say_how_many_instances_are_wanted(variant: str) -> None:
-    held = {(what, verb) for group, what, verb in rights(variant) if group == "scaler.mind-cluster.io"}
+    held = {
+        (what, verb) for group, what, verb in rights(variant) if group == "scaler.mind-cluster.io"
+    }
     verbs = ("list", "watch", "get", "create", "delete")
-    assert held == {("elasticservices", verb) for verb in verbs} | {("elasticservices/status", "patch")}
+    assert held == {("elasticservices", verb) for verb in verbs} | {
+        ("elasticservices/status", "patch")
+    }
 
 
 def test_the_simulated_cluster_has_the_definition_that_is_installed() -> None:
-    installed, simulated = MANIFESTS / "base/elasticservices.yaml", ROOT / "scaler/sim/apiserver/elasticservices.yaml"
+    installed = MANIFESTS / "base/elasticservices.yaml"
+    simulated = ROOT / "scaler/sim/apiserver/elasticservices.yaml"
     assert installed.read_bytes() == simulated.read_bytes()
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_nothing_of_an_install_stands_in_kube_system_but_the_right_to_read_fault_reports(variant: str) -> None:
-    there = [obj for obj in rendered(MANIFESTS / variant) if obj["metadata"].get("namespace") == DEVICE_NAMESPACE]
+def test_nothing_of_an_install_stands_in_kube_system_but_the_right_to_read_fault_reports(
+    variant: str,
+) -> None:
+    there = [
+        obj
+        for obj in rendered(MANIFESTS / variant)
+        if obj["metadata"].get("namespace") == DEVICE_NAMESPACE
+    ]
     assert {obj["metadata"]["name"] for obj in there} <= {f"{PREFIX}fault-data"}
 
 
 def test_the_list_has_no_wildcard_no_secret_and_no_way_to_more_rights() -> None:
-    forbidden = {"*", "secrets", "serviceaccounts/token", "pods/exec", "roles", "clusterroles", "nodes/proxy"}
+    forbidden = {
+        "*",
+        "secrets",
+        "serviceaccounts/token",
+        "pods/exec",
+        "roles",
+        "clusterroles",
+        "nodes/proxy",
+    }
     escalating = {"*", "bind", "escalate", "impersonate", "deletecollection"}
     everything = {part for rights in ROLES.values() for what in rights for part in what}
     assert not forbidden & everything
-    assert not escalating & {verb for rights in ROLES.values() for verbs in rights.values() for verb in verbs}
+    assert not escalating & {
+        verb for rights in ROLES.values() for verbs in rights.values() for verb in verbs
+    }
 
 
 @pytest.mark.parametrize("path", sorted(MANIFESTS.rglob("*role.yaml")), ids=lambda path: path.stem)
@@ -258,18 +312,30 @@ def test_the_roles_are_bound_where_the_variant_says(variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_role_is_bound_to_the_account_of_the_deployment_and_to_nobody_else(variant: str) -> None:
+def test_every_role_is_bound_to_the_account_of_the_deployment_and_to_nobody_else(
+    variant: str,
+) -> None:
     bindings = of_kind("ClusterRoleBinding", variant) + of_kind("RoleBinding", variant)
     account = deployment(variant)["spec"]["template"]["spec"]["serviceAccountName"]
     assert {subject["name"] for binding in bindings for subject in binding["subjects"]} == {account}
-    assert {subject["namespace"] for binding in bindings for subject in binding["subjects"]} == {NAMESPACE}
-    assert {binding["roleRef"]["name"].removeprefix(PREFIX) for binding in bindings} == roles(variant).keys()
+    assert {subject["namespace"] for binding in bindings for subject in binding["subjects"]} == {
+        NAMESPACE
+    }
+    assert {binding["roleRef"]["name"].removeprefix(PREFIX) for binding in bindings} == roles(
+        variant
+    ).keys()
 
 
 def test_the_single_namespace_variant_only_reads_in_the_namespaces_of_mindcluster() -> None:
-    found = [role for role in of_kind("Role", "single-namespace") if role["metadata"]["namespace"] in FAULT_NAMESPACES]
+    found = [
+        role
+        for role in of_kind("Role", "single-namespace")
+        if role["metadata"]["namespace"] in FAULT_NAMESPACES
+    ]
     assert sorted(role["metadata"]["namespace"] for role in found) == sorted(FAULT_NAMESPACES)
-    assert [rights_of(role) for role in found] == [{("", "configmaps"): {"list", "watch"}}] * len(found)
+    assert [rights_of(role) for role in found] == [{("", "configmaps"): {"list", "watch"}}] * len(
+        found
+    )
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -288,7 +354,9 @@ def test_the_arguments_and_variables_of_the_deployment_are_settings(variant: str
 def test_the_deployment_fits_the_settings_that_it_does_not_set(variant: str) -> None:
     given = settings.load(argparse.Namespace(), environment(variant))
     pod = deployment(variant)["spec"]["template"]["spec"]
-    (election,) = (role for role in of_kind("Role", variant) if role["metadata"]["name"].endswith("election"))
+    (election,) = (
+        role for role in of_kind("Role", variant) if role["metadata"]["name"].endswith("election")
+    )
     assert container(variant)["ports"] == [{"name": "http", "containerPort": given.http_port}]
     assert pod["terminationGracePeriodSeconds"] > SHUTDOWN_TIMEOUT
     assert [rule.get("resourceNames") for rule in election["rules"]] == [None, [given.lease_name]]
@@ -316,11 +384,18 @@ def test_the_pod_meets_the_restricted_pod_security_standard(variant: str) -> Non
 def test_the_token_is_mounted_for_an_hour_where_it_is_needed_and_nowhere_else(variant: str) -> None:
     pod = deployment(variant)["spec"]["template"]["spec"]
     (account,) = of_kind("ServiceAccount", variant)
-    assert (account["automountServiceAccountToken"], pod["automountServiceAccountToken"]) == (False, False)
+    assert (account["automountServiceAccountToken"], pod["automountServiceAccountToken"]) == (
+        False,
+        False,
+    )
     token, authority, namespace = pod["volumes"][0]["projected"]["sources"]
     # 3607 is what a mount of itself asks for, and API servers make a year of it.
     assert token["serviceAccountToken"] == {"path": "token", "expirationSeconds": 3600}
-    files = [item["path"] for source in (authority["configMap"], namespace["downwardAPI"]) for item in source["items"]]
+    files = [
+        item["path"]
+        for source in (authority["configMap"], namespace["downwardAPI"])
+        for item in source["items"]
+    ]
     assert files == ["ca.crt", "namespace"]
     (mount,) = container(variant)["volumeMounts"]
     assert mount["mountPath"] == str(Path(SERVICE_TOKEN_FILENAME).parent)
@@ -343,7 +418,8 @@ def test_two_replicas_outlive_a_drain_and_the_service_and_budget_select_them(var
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_it_has_two_minutes_to_answer_before_it_must_be_alive(variant: str) -> None:
     spec = container(variant)
-    startup, liveness = spec["startupProbe"], spec["livenessProbe"]
+    startup = spec["startupProbe"]
+    liveness = spec["livenessProbe"]
     assert startup["httpGet"] == liveness["httpGet"]
     assert startup["periodSeconds"] * startup["failureThreshold"] == 120
     assert "initialDelaySeconds" not in liveness
@@ -362,7 +438,8 @@ def test_the_image_can_be_named_by_digest(tmp_path: Path) -> None:
 
 
 def test_the_network_policy_can_be_included(tmp_path: Path) -> None:
-    manifests = os.path.relpath(MANIFESTS, tmp_path.resolve())  # kustomize takes relative paths only
+    # kustomize takes relative paths only
+    manifests = os.path.relpath(MANIFESTS, tmp_path.resolve())
     (tmp_path / "kustomization.yaml").write_text(
         f"resources: [{manifests}/cluster-wide]\ncomponents: [{manifests}/network-policy]\n"
     )
@@ -372,7 +449,9 @@ def test_the_network_policy_can_be_included(tmp_path: Path) -> None:
     assert policy["metadata"]["namespace"] == NAMESPACE
     (port,) = [
         entry["containerPort"]
-        for entry in deployment("cluster-wide")["spec"]["template"]["spec"]["containers"][0]["ports"]
+        for entry in deployment("cluster-wide")["spec"]["template"]["spec"]["containers"][0][
+            "ports"
+        ]
     ]
     (metrics,) = [rule for rule in policy["spec"]["ingress"] if {"port": port} in rule["ports"]]
     assert [list(peer) for peer in metrics["from"]] == [["namespaceSelector"]]
@@ -445,19 +524,29 @@ def test_the_documentation_lists_exactly_these_rights_line_by_line(tmp_path: Pat
 
 def test_the_documentation_says_where_each_role_is_bound() -> None:
     section = DEPLOY.read_text().split("## What each right is for")[1]
-    header, *rows = re.findall(r"^\| `?([a-z-]+)`? \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", section, flags=re.MULTILINE)
+    header, *rows = re.findall(
+        r"^\| `?([a-z-]+)`? \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", section, flags=re.MULTILINE
+    )
     variants = [cell.strip("`") for cell in header[1:]]
     assert sorted(variants) == sorted(VARIANTS)
     for number, variant in enumerate(variants, start=1):
-        documented = {row[0]: set(row[number].replace("`", "").split(", ")) for row in rows if row[number] != "-"}
+        documented = {
+            row[0]: set(row[number].replace("`", "").split(", "))
+            for row in rows
+            if row[number] != "-"
+        }
         words = {NAMESPACE: "own namespace"}
         assert documented == {
-            role: {words.get(place, place) for place in found} for role, found in places(variant).items()
+            role: {words.get(place, place) for place in found}
+            for role, found in places(variant).items()
         }
 
 
 def names(objects: Iterable[Object]) -> set[tuple[str, str, str]]:
-    return {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) for obj in objects}
+    return {
+        (obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+        for obj in objects
+    }
 
 
 def second_install(folder: Path, suffix: str, *components: str) -> tuple[Object, ...]:
@@ -474,19 +563,26 @@ def second_install(folder: Path, suffix: str, *components: str) -> tuple[Object,
 DEFINITION = ("CustomResourceDefinition", "", "elasticservices.scaler.mind-cluster.io")
 
 
-def test_an_install_of_another_name_shares_no_object_with_others_but_the_definition(tmp_path: Path) -> None:
-    one, two = rendered(MANIFESTS / "second-install"), second_install(tmp_path, "team-b")
+def test_an_install_of_another_name_shares_no_object_with_others_but_the_definition(
+    tmp_path: Path,
+) -> None:
+    one = rendered(MANIFESTS / "second-install")
+    two = second_install(tmp_path, "team-b")
     for other in (two, *(rendered(MANIFESTS / variant) for variant in VARIANTS)):
         assert names(one) & names(other) == {DEFINITION}
     for objects, team in ((one, "team-a"), (two, "team-b")):
         account = (f"mind-cluster-scaler-{team}", f"{team}-scaler")
         bindings = [obj for obj in objects if obj["kind"].endswith("RoleBinding")]
-        assert {(s["name"], s["namespace"]) for binding in bindings for s in binding["subjects"]} == {account}
+        assert {
+            (s["name"], s["namespace"]) for binding in bindings for s in binding["subjects"]
+        } == {account}
         bound = {(obj["metadata"].get("namespace"), obj["roleRef"]["name"]) for obj in bindings}
         assert bound == {
             (place, f"{PREFIX}{role}-{team}")
             for role in ROLES
-            for place in [{"election": account[1], "records": account[1], "cluster": None}.get(role, team)]
+            for place in [
+                {"election": account[1], "records": account[1], "cluster": None}.get(role, team)
+            ]
         }
         (deployed,) = (obj for obj in objects if obj["kind"] == "Deployment")
         given = settings.load(argparse.Namespace(), variables(deployed))
@@ -502,17 +598,27 @@ def test_its_webhooks_are_its_own(tmp_path: Path) -> None:
     called = [hook["clientConfig"]["service"] for obj in configurations for hook in obj["webhooks"]]
     assert {f"{call['name']}.{call['namespace']}.svc" for call in called} == {given.webhook_name}
     assert ("Service", given.lease_namespace, given.install) in names(objects)
-    (role,) = (obj for obj in objects if obj["kind"] == "ClusterRole" and "webhook" in obj["metadata"]["name"])
+    (role,) = (
+        obj
+        for obj in objects
+        if obj["kind"] == "ClusterRole" and "webhook" in obj["metadata"]["name"]
+    )
     assert [rule["resourceNames"] for rule in role["rules"]] == [[given.install]]
 
 
 def test_its_policies_are_its_own(tmp_path: Path) -> None:
     objects = second_install(tmp_path, "team-b", "admission-policy")
-    policies = {obj["metadata"]["name"] for obj in objects if obj["kind"] == "MutatingAdmissionPolicy"}
+    policies = {
+        obj["metadata"]["name"] for obj in objects if obj["kind"] == "MutatingAdmissionPolicy"
+    }
     bindings = [obj for obj in objects if obj["kind"] == "MutatingAdmissionPolicyBinding"]
     assert policies == {"mind-cluster-scaler-team-b", "mind-cluster-scaler-ascendjobs-team-b"}
     assert {obj["spec"]["policyName"] for obj in bindings} == policies
-    (role,) = (obj for obj in objects if obj["kind"] == "ClusterRole" and "policy" in obj["metadata"]["name"])
+    (role,) = (
+        obj
+        for obj in objects
+        if obj["kind"] == "ClusterRole" and "policy" in obj["metadata"]["name"]
+    )
     assert [rule["resourceNames"] for rule in role["rules"]] == [["mind-cluster-scaler-team-b"]]
 
 

@@ -1,4 +1,5 @@
-"""Several services on the same nodes, under the whole controller: minimums first, and nobody waits without need."""
+"""Several services on the same nodes, under the whole controller: minimums first, and nobody waits
+without need."""
 
 from __future__ import annotations
 
@@ -38,7 +39,11 @@ def service(name: str, *, prefill: int = 2, **annotations: str) -> list[Object]:
 
 def foreign(name: str, node_name: str) -> Object:
     """A pod of somebody else that takes a whole node."""
-    container = {"name": "train", "image": "train:1", "resources": {"requests": {"huawei.com/Ascend910": "8"}}}
+    container = {
+        "name": "train",
+        "image": "train:1",
+        "resources": {"requests": {"huawei.com/Ascend910": "8"}},
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -61,7 +66,9 @@ async def remove(on: Rig, pod: str) -> None:
 
 async def not_ready(on: Rig, name: str) -> None:
     gone = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
-    await on.cluster.patch(NODES, None, name, gone, patch_type=PatchType.MERGE, subresource="status")
+    await on.cluster.patch(
+        NODES, None, name, gone, patch_type=PatchType.MERGE, subresource="status"
+    )
     await on.settle()
 
 
@@ -85,7 +92,10 @@ def test_a_minimum_that_does_not_fit_is_held_whole_and_says_what_is_missing() ->
     async def story() -> None:
         async with rig(*nodes(3), *service("a"), *service("b")) as on:
             assert on.with_pods() == {"a-p0", "a-d0"}
-            assert (on.reason("b-p0"), on.reason("b-d0")) == ("MinimumDoesNotFit", "MinimumDoesNotFit")
+            assert (on.reason("b-p0"), on.reason("b-d0")) == (
+                "MinimumDoesNotFit",
+                "MinimumDoesNotFit",
+            )
             assert "needs 2 nodes with 8 free huawei.com/Ascend910, 1 there" in on.words("b-p0")
             await on.settle(2)
             assert ("b-p0", "MinimumDoesNotFit") in on.events()
@@ -114,7 +124,8 @@ def test_room_that_a_foreign_pod_gives_back_wakes_the_waiting_service_and_no_oth
             await serve(on, "a", "n1", "n2", "n3")
             assert on.reason("b-p0") == "MinimumDoesNotFit"
             await on.settle(10)
-            before, passes = len(on.decisions), on.passes
+            before = len(on.decisions)
+            passes = on.passes
             await on.settle(10)
             assert on.passes == passes
             await remove(on, "train-0")
@@ -164,9 +175,16 @@ def test_words_that_change_with_every_event_do_not_keep_the_scaler_busy() -> Non
 
 @pytest.mark.parametrize("switch", ["setting", "annotation", "namespaces"])
 def test_without_arbitration_each_service_decides_alone_and_says_why(switch: str) -> None:
-    settings: dict[str, Any] = {"setting": {"arbitration": False}, "namespaces": {"namespaces": (NAMESPACE,)}}
+    settings: dict[str, Any] = {
+        "setting": {"arbitration": False},
+        "namespaces": {"namespaces": (NAMESPACE,)},
+    }
     annotations: dict[str, Any] = {"arbitration": "off"} if switch == "annotation" else {}
-    why = {"setting": "setting arbitration", "annotation": "mind-cluster/arbitration", "namespaces": "namespaces"}
+    why = {
+        "setting": "setting arbitration",
+        "annotation": "mind-cluster/arbitration",
+        "namespaces": "namespaces",
+    }
 
     async def story() -> None:
         objects = (*nodes(3), *service("a", **annotations), *service("b", **annotations))
@@ -227,7 +245,8 @@ def test_a_right_to_the_nodes_that_comes_late_is_used() -> None:
 
 
 class SwapsPod(Interceptor):
-    """Just before the controller's first deletion of a pod arrives, that pod is another one under the same name."""
+    """Just before the controller's first deletion of a pod arrives, that pod is another one under
+    the same name."""
 
     def __init__(self) -> None:
         self.waiting: list[Rig] = []
@@ -272,8 +291,15 @@ def test_a_trade_deletes_only_the_very_pods_that_it_means() -> None:
             swaps.waiting.append(on)
             await on.settle(100)
             assert swaps.waiting == []
-            (other,) = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == "a-p1-master-0"]
-            assert (other["spec"]["nodeName"], "deletionTimestamp" in other["metadata"]) == ("n1", False)
+            (other,) = [
+                pod
+                for pod in on.cluster.peek(PODS, NAMESPACE)
+                if pod["metadata"]["name"] == "a-p1-master-0"
+            ]
+            assert (other["spec"]["nodeName"], "deletionTimestamp" in other["metadata"]) == (
+                "n1",
+                False,
+            )
 
     run(story())
 
@@ -297,7 +323,8 @@ def test_at_rest_nothing_is_written_and_nothing_is_polled_while_a_minimum_waits(
         async with rig(*nodes(4), foreign("train", "n4"), *service("a"), *service("b")) as on:
             await serve(on, "a", "n1", "n2", "n3")
             await on.settle(60)
-            before, passes = len(on.writes()), on.passes
+            before = len(on.writes())
+            passes = on.passes
             await on.settle(3600)
             assert (len(on.writes()), on.passes - passes < 10) == (before, True)
 
@@ -329,7 +356,9 @@ def test_a_service_that_lost_all_its_pods_keeps_no_room_from_others() -> None:
         async with rig(*nodes(4), *pods_of_others("a"), *pods_of_others("b")) as on:
             await serve_released(on)
             names = [f"b-{name}" for name, _ in ROLES]
-            deletions = [on.cluster.delete(PODS, NAMESPACE, name, grace_period_seconds=0) for name in names]
+            deletions = [
+                on.cluster.delete(PODS, NAMESPACE, name, grace_period_seconds=0) for name in names
+            ]
             await asyncio.gather(*deletions)
             await on.settle(1)
             assert "a-p1" in released(on)
@@ -338,12 +367,17 @@ def test_a_service_that_lost_all_its_pods_keeps_no_room_from_others() -> None:
 
 
 def pods_of_others(rule: str) -> list[Object]:
-    return [rule_config_map(TWO_P_ONE_D, name=rule), *(gated(name, group, rule) for name, group in ROLES)]
+    return [
+        rule_config_map(TWO_P_ONE_D, name=rule),
+        *(gated(name, group, rule) for name, group in ROLES),
+    ]
 
 
 async def serve_released(on: Rig) -> None:
     for name, node_name in (("a-p0", "n1"), ("a-d0", "n2")):
-        (found,) = [one for one in on.cluster.peek(PODS, NAMESPACE) if one["metadata"]["name"] == name]
+        (found,) = [
+            one for one in on.cluster.peek(PODS, NAMESPACE) if one["metadata"]["name"] == name
+        ]
         await on.bind(found, node_name)
         await on.status(found, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
     await on.settle()
@@ -362,7 +396,8 @@ def test_the_next_leader_leaves_everything_as_it_is() -> None:
             await on.settle()
             await serve(on, "a", "n1", "n2")
             await on.settle(62)
-        pods, writes = on.with_pods(), len(on.writes())
+        pods = on.with_pods()
+        writes = len(on.writes())
         async with controller(on):
             await on.settle(25)
             assert (on.with_pods(), on.writes()[writes:]) == (pods, [])
@@ -385,7 +420,9 @@ def test_the_rule_of_a_service_decides_whether_it_goes_first() -> None:
 
 def priority_class(name: str, namespaces: str | None) -> Object:
     """For the jobs of these namespaces."""
-    notes = {"annotations": {"mind-cluster/namespaces": namespaces}} if namespaces is not None else {}
+    notes = (
+        {"annotations": {"mind-cluster/namespaces": namespaces}} if namespaces is not None else {}
+    )
     kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
     return {**kind, "metadata": {"name": name, **notes}, "value": 100}
 
@@ -418,13 +455,18 @@ def test_a_priority_class_is_worth_something_for_the_namespaces_that_it_names_it
     run(story())
 
 
-@pytest.mark.parametrize(("trade", "evicted"), [("when-not-serving", {"b-p1-worker-0"}), ("off", set())])
+@pytest.mark.parametrize(
+    ("trade", "evicted"), [("when-not-serving", {"b-p1-worker-0"}), ("off", set())]
+)
 def test_what_is_left_of_a_surplus_instance_is_evicted_at_once_unless_trade_is_off(
     trade: str, evicted: set[str]
 ) -> None:
     async def story() -> None:
         rule = rule_config_map(TWO_P_ONE_D, name="b", trade=trade)
-        jobs = [job("b-p0", rule="b", group="group0", pods=2), job("b-p1", rule="b", group="group0", pods=2)]
+        jobs = [
+            job("b-p0", rule="b", group="group0", pods=2),
+            job("b-p1", rule="b", group="group0", pods=2),
+        ]
         async with rig(*nodes(5), rule, *jobs, job("b-d0", rule="b", group="group1")) as on:
             for name, free in (("b-p0", ["n1", "n2"]), ("b-d0", ["n3"]), ("b-p1", ["n4", "n5"])):
                 for pod, node_name in zip(on.pods_of(name), free, strict=True):
@@ -435,6 +477,8 @@ def test_what_is_left_of_a_surplus_instance_is_evicted_at_once_unless_trade_is_o
             await remove(on, "b-p1-master-0")
             await on.settle(10)
             pods = on.cluster.peek(PODS, NAMESPACE)
-            assert {p["metadata"]["name"] for p in pods if "deletionTimestamp" in p["metadata"]} == evicted
+            assert {
+                p["metadata"]["name"] for p in pods if "deletionTimestamp" in p["metadata"]
+            } == evicted
 
     run(story())

@@ -1,4 +1,5 @@
-"""What stands in another namespace is another tenant's: whatever it claims, nothing is read of it about a service."""
+"""What stands in another namespace is another tenant's: whatever it claims, nothing is read of it
+about a service."""
 
 from __future__ import annotations
 
@@ -33,7 +34,10 @@ def as_it_is(_obj: Object) -> None:
 def as_ended(obj: Object) -> None:
     """What the copy says of itself would end an instance, were it believed."""
     obj["metadata"]["labels"] = {**obj["metadata"].get("labels", {}), "fault-type": "Separate"}
-    obj["status"] = {"phase": "Failed", "conditions": [{"type": "Failed", "status": "True", "reason": "Forged"}]}
+    obj["status"] = {
+        "phase": "Failed",
+        "conditions": [{"type": "Failed", "status": "True", "reason": "Forged"}],
+    }
     if obj["kind"] == "Pod":
         obj["spec"] = {**obj["spec"], "nodeName": "nowhere", "schedulingGates": []}
     if obj["kind"] == "ConfigMap":
@@ -70,12 +74,16 @@ def everything(on: KindService) -> list[tuple[Resource, Object]]:
     """All objects of the service's namespace that anybody may copy."""
     resources = [kind.resource for kind in on.cluster.server.catalog]
     kinds = [resource for resource in resources if resource.namespaced and resource != EVENTS]
-    return [(resource, obj) for resource in kinds for obj in on.cluster.peek(resource, KEY.namespace)]
+    return [
+        (resource, obj) for resource in kinds for obj in on.cluster.peek(resource, KEY.namespace)
+    ]
 
 
 @pytest.mark.parametrize("change", [as_it_is, as_ended])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_copies_in_another_namespace_change_nothing_of_a_service(kind: Kind, change: Callable[[Object], None]) -> None:
+def test_copies_in_another_namespace_change_nothing_of_a_service(
+    kind: Kind, change: Callable[[Object], None]
+) -> None:
     async def story() -> None:
         async with served(kind) as on:
             on.add_nodes(on.service.nodes_for((2, 1)))
@@ -95,7 +103,9 @@ def test_copies_in_another_namespace_change_nothing_of_a_service(kind: Kind, cha
             await asyncio.sleep(ROUND_TRIPS)
             assert service() == before
             for resource, copy in copies:
-                await on.cluster.delete(resource, STRANGER, copy["metadata"]["name"], grace_period_seconds=0)
+                await on.cluster.delete(
+                    resource, STRANGER, copy["metadata"]["name"], grace_period_seconds=0
+                )
             await asyncio.sleep(ROUND_TRIPS)
             assert service() == before
             assert sum(instance.running for instance in before.instances) > 1

@@ -1,4 +1,5 @@
-"""Nodes that cannot be read any more: the whole controller goes on, each service for itself, and comes back."""
+"""Nodes that cannot be read any more: the whole controller goes on, each service for itself, and
+comes back."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ BROKEN = UnknownOutcomeError("the stream breaks")
 
 
 class Taken(Interceptor):
-    """From `begin` on this resource can neither be listed nor watched; a watch that stands goes on until it is cut."""
+    """From `begin` on this resource can neither be listed nor watched; a watch that stands goes on
+    until it is cut."""
 
     def __init__(self, resource: Resource, error: KubeError = FORBIDDEN) -> None:
         self._resource = resource
@@ -58,7 +60,9 @@ def test_what_can_no_longer_be_read_is_no_ground_to_hold_anybody(error: KubeErro
     async def story() -> None:
         taken = Taken(NODES, error)
         with capture_logs() as logs:
-            async with rig(*nodes(3), *service("a", prefill=1), *service("b", prefill=1), interceptor=taken) as on:
+            async with rig(
+                *nodes(3), *service("a", prefill=1), *service("b", prefill=1), interceptor=taken
+            ) as on:
                 await one_serves_and_one_waits(on)
                 taken.begin(on)
                 await on.settle(LONG)
@@ -73,7 +77,9 @@ def test_what_can_no_longer_be_read_is_no_ground_to_hold_anybody(error: KubeErro
 def test_with_the_right_to_read_them_services_are_weighed_against_each_other_again() -> None:
     async def story() -> None:
         taken = Taken(NODES)
-        async with rig(*nodes(3), *service("a", prefill=1), *service("b", prefill=1), interceptor=taken) as on:
+        async with rig(
+            *nodes(3), *service("a", prefill=1), *service("b", prefill=1), interceptor=taken
+        ) as on:
             await one_serves_and_one_waits(on)
             taken.begin(on)
             await on.settle(LONG)
@@ -102,7 +108,9 @@ def test_a_node_that_joined_unseen_is_not_taken_for_a_missing_one() -> None:
 def test_a_short_interruption_changes_nothing() -> None:
     async def story() -> None:
         taken = Taken(NODES)
-        async with rig(*nodes(3), foreign("train", "n3"), *service("a"), *service("b"), interceptor=taken) as on:
+        async with rig(
+            *nodes(3), foreign("train", "n3"), *service("a"), *service("b"), interceptor=taken
+        ) as on:
             await one_serves_and_one_waits(on)
             taken.begin(on)
             await on.settle(OUT_OF_TOUCH / 2)
@@ -118,7 +126,8 @@ def test_a_short_interruption_changes_nothing() -> None:
 
 def test_a_metric_tells_that_each_service_decides_alone() -> None:
     async def story() -> list[float | None]:
-        clock, taken = Clock(START), Taken(NODES)
+        clock = Clock(START)
+        taken = Taken(NODES)
         told: list[float | None] = []
         cluster = SimCluster(clock)
         cluster.apply([*nodes(3), *service("a")], "mindie")

@@ -1,4 +1,5 @@
-"""What the scaler keeps for itself stands in its own namespace, and what tenants write of that kind is not believed."""
+"""What the scaler keeps for itself stands in its own namespace, and what tenants write of that kind
+is not believed."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ SERVICE = (rule_config_map(), job("p0"), job("p1"), job("d0"))
 
 def places(cluster: SimCluster) -> list[ConfigMapName]:
     """Where ConfigMaps are, the rule left out."""
-    found = [ConfigMapName(cm["metadata"]["namespace"], cm["metadata"]["name"]) for cm in cluster.peek(CONFIG_MAPS)]
+    found = [
+        ConfigMapName(cm["metadata"]["namespace"], cm["metadata"]["name"])
+        for cm in cluster.peek(CONFIG_MAPS)
+    ]
     return sorted(place for place in found if place != RULE)
 
 
@@ -40,7 +44,11 @@ def test_config_maps_are_kept_in_the_own_namespace_only() -> None:
                 await on.cluster.delete(ASCEND_JOBS, NAMESPACE, name)
             await on.settle(3)
             assert places(on.cluster) == []
-        written = {w.namespace for w in on.cluster.audit if w.client == "scaler" and w.resource == CONFIG_MAPS}
+        written = {
+            w.namespace
+            for w in on.cluster.audit
+            if w.client == "scaler" and w.resource == CONFIG_MAPS
+        }
         assert written == {OWN}
 
     run(story())
@@ -70,7 +78,9 @@ def test_it_is_read_there_after_a_restart(namespaces: tuple[str, ...]) -> None:
         ConfigMapName("tenant", "rule"),
     ],
 )
-def test_what_a_tenant_writes_as_the_last_valid_rule_of_anybody_is_not_believed(place: ConfigMapName) -> None:
+def test_what_a_tenant_writes_as_the_last_valid_rule_of_anybody_is_not_believed(
+    place: ConfigMapName,
+) -> None:
     async def story() -> None:
         cluster = SimCluster(Clock(START))
         cluster.apply([forged(place, RULE)], place.namespace)
@@ -89,13 +99,18 @@ def test_config_maps_with_its_labels_elsewhere_are_left_alone() -> None:
         async with rig(*SERVICE, cluster=cluster, lease_namespace=OWN) as on:
             await on.settle(3)
             assert places(on.cluster) == [elsewhere, (OWN, "mindie.rule-scaler-last-valid")]
-        assert {w.namespace for w in cluster.audit if w.client == "scaler" and w.resource == CONFIG_MAPS} == {OWN}
+        assert {
+            w.namespace for w in cluster.audit if w.client == "scaler" and w.resource == CONFIG_MAPS
+        } == {OWN}
 
     run(story())
 
 
 def test_of_what_stands_elsewhere_only_its_rule_is_kept_and_only_of_its_own_namespace() -> None:
-    for namespace, rule, content in ((OWN, RULE, LastValid(VALID)), ("tenant", ConfigMapName("tenant", "rule"), None)):
+    for namespace, rule, content in (
+        (OWN, RULE, LastValid(VALID)),
+        ("tenant", ConfigMapName("tenant", "rule"), None),
+    ):
         found = msgspec.convert(forged(ConfigMapName(namespace, "x"), RULE), ConfigMapObject)
         own = config_map_record(found, OWN).own
         assert own is not None

@@ -1,4 +1,5 @@
-"""`make test` and `make test-rest` together run every test once, and a failure says how to repeat it."""
+"""`make test` and `make test-rest` together run every test once, and a failure says how to repeat
+it."""
 
 from __future__ import annotations
 
@@ -109,8 +110,12 @@ def run_pytest(folder: Path, *words: str, tests: str = TESTS, ci: bool = False) 
     ]
     done = subprocess.run(
         [*command, "--rootdir", str(folder), "-c", "/dev/null", *words, str(folder)],
-        cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "PYTEST_ADDOPTS": ""},
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTEST_ADDOPTS": ""},
+    )
     return done.stdout
 
 
@@ -119,15 +124,23 @@ def collected(folder: Path, *words: str) -> list[str]:
 
 
 def test_the_two_parts_are_all_tests_and_share_none(tmp_path: Path) -> None:
-    short, rest = collected(tmp_path, "-m", "not long"), collected(tmp_path, "-m", "long")
+    short = collected(tmp_path, "-m", "not long")
+    rest = collected(tmp_path, "-m", "long")
     assert short == ["test_is_small[0]", "test_on[1.35.3]", "test_drawn"]
     assert rest[0] == "test_of_a_week"  # it would be alone at the end
-    assert rest[1:] == ["test_is_small[1]", "test_is_small[2]", "test_is_small[3]", "test_on[1.28.15]"]
+    assert rest[1:] == [
+        "test_is_small[1]",
+        "test_is_small[2]",
+        "test_is_small[3]",
+        "test_on[1.28.15]",
+    ]
 
 
 def test_a_failure_names_the_command_and_the_seed_that_repeat_it(tmp_path: Path) -> None:
     said = run_pytest(tmp_path, "-k", "drawn")
-    assert re.search(r"-m pytest test_few\.py::test_drawn --hypothesis-seed=\d+$", said, re.MULTILINE)
+    assert re.search(
+        r"-m pytest test_few\.py::test_drawn --hypothesis-seed=\d+$", said, re.MULTILINE
+    )
 
 
 def test_a_failure_in_ci_is_repeated_as_in_ci(tmp_path: Path) -> None:
@@ -159,7 +172,12 @@ def test_tests_that_wait_are_spread_over_every_other_worker(tmp_path: Path) -> N
     waiting = TESTS_THAT_SLEEP.format(folder=tmp_path, kind="waits")
     (tmp_path / "tests/control_plane/test_waits.py").write_text(waiting)
     said = run_pytest(
-        tmp_path, "-n", "2", "--dist", "loadgroup", tests=TESTS_THAT_SLEEP.format(folder=tmp_path, kind="computes")
+        tmp_path,
+        "-n",
+        "2",
+        "--dist",
+        "loadgroup",
+        tests=TESTS_THAT_SLEEP.format(folder=tmp_path, kind="computes"),
     )
     assert "12 passed" in said
     first, second = ({*(tmp_path / kind).read_text().split()[:3]} for kind in ("waits", "computes"))
@@ -167,7 +185,9 @@ def test_tests_that_wait_are_spread_over_every_other_worker(tmp_path: Path) -> N
     assert first != second
 
 
-def test_what_fails_is_run_again_on_a_fresh_control_plane_and_so_is_the_rest(tmp_path: Path) -> None:
+def test_what_fails_is_run_again_on_a_fresh_control_plane_and_so_is_the_rest(
+    tmp_path: Path,
+) -> None:
     said = run_pytest(tmp_path, "-p", "tests.control_plane.plugin", tests=TESTS_OF_A_PLANE)
     assert "3 passed, 1 rerun" in said
     assert re.search(r"failed once and was run again: \S+::test_at_fault\S*: assert 1 == 2", said)

@@ -1,4 +1,5 @@
-"""The loop around the decision: when it turns, and what it does with what was decided. The decision itself is given."""
+"""The loop around the decision: when it turns, and what it does with what was decided. The decision
+itself is given."""
 
 from __future__ import annotations
 
@@ -43,7 +44,10 @@ def given(monkeypatch: pytest.MonkeyPatch, change: Decider) -> list[World]:
 
 def with_actions(made: Decision, *actions: Any) -> Decision:
     """The decision with these actions in place of those of the first service."""
-    groups = {name: msgspec.structs.replace(group, admit=0) for name, group in made.plans[0].groups.items()}
+    groups = {
+        name: msgspec.structs.replace(group, admit=0)
+        for name, group in made.plans[0].groups.items()
+    }
     first = msgspec.structs.replace(made.plans[0], actions=actions, groups=groups)
     return msgspec.structs.replace(made, plans=(first, *made.plans[1:]))
 
@@ -70,7 +74,11 @@ def test_a_decision_that_fails_is_tried_again_with_growing_pauses_and_stops_noth
                 await on.settle(40)
                 assert on.with_pods() == {"p0", "d0"}
         failed = [line for line in logs if line["event"] == "decision failed"]
-        assert (failed[0]["services"], failed[0]["nodes"], "a bug" in failed[0]["traceback"]) == (1, 1, True)
+        assert (failed[0]["services"], failed[0]["nodes"], "a bug" in failed[0]["traceback"]) == (
+            1,
+            1,
+            True,
+        )
 
     run(story())
 
@@ -102,7 +110,9 @@ def test_a_report_that_fails_is_tried_again_with_growing_pauses_until_it_is_comp
     run(story())
 
 
-def test_room_that_changes_while_a_decision_is_carried_out_is_decided_about(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_room_that_changes_while_a_decision_is_carried_out_is_decided_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     waits, acts = asyncio.Event(), asyncio.Event()
 
     class Long(Slices):
@@ -117,7 +127,9 @@ def test_room_that_changes_while_a_decision_is_carried_out_is_decided_about(monk
     seen = given(monkeypatch, change)
 
     async def story() -> None:
-        async with rig(rule_config_map(), held("p0", "group0"), held("d0", "group1"), mode="gates") as on:
+        async with rig(
+            rule_config_map(), held("p0", "group0"), held("d0", "group1"), mode="gates"
+        ) as on:
             await on.settle(60)
             seen.clear()
             waits.set()
@@ -156,7 +168,9 @@ class Slow(Interceptor):
             await asyncio.sleep(1)
 
 
-def test_while_writes_are_under_way_the_service_is_taken_for_what_it_will_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_writes_are_under_way_the_service_is_taken_for_what_it_will_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seen = given(monkeypatch, decide)
 
     async def story() -> None:
@@ -214,12 +228,16 @@ def test_what_has_no_effect_is_not_done_over_and_over(monkeypatch: pytest.Monkey
     run(story())
 
 
-def test_the_moment_at_which_time_alone_changes_something_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_moment_at_which_time_alone_changes_something_is_not_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     moment = [0.0]
 
     def change(world: World) -> Decision:
         moment[0] = moment[0] or world.now + 100
-        return msgspec.structs.replace(decide(world), recheck_at=moment[0] if world.now < moment[0] else 0.0)
+        return msgspec.structs.replace(
+            decide(world), recheck_at=moment[0] if world.now < moment[0] else 0.0
+        )
 
     seen = given(monkeypatch, change)
 
@@ -236,7 +254,9 @@ def test_the_moment_at_which_time_alone_changes_something_is_not_missed(monkeypa
 def test_a_refusal_is_remembered_of_the_instance(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = given(monkeypatch, decide)
     bad = job("p0", pods=2)
-    bad["spec"]["replicaSpecs"]["Worker"]["template"]["metadata"] = {"labels": {"a": "no label value!"}}
+    bad["spec"]["replicaSpecs"]["Worker"]["template"]["metadata"] = {
+        "labels": {"a": "no label value!"}
+    }
 
     async def story() -> None:
         async with rig(rule_config_map(), bad, job("d0")) as on:
@@ -249,7 +269,9 @@ def test_a_refusal_is_remembered_of_the_instance(monkeypatch: pytest.MonkeyPatch
     run(story())
 
 
-def test_an_event_that_was_lost_is_found_by_reading_all_records_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_that_was_lost_is_found_by_reading_all_records_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The cache is not told of a change of readiness; the records have it."""
     monkeypatch.setattr(Cache, "_mark_on", lambda _cache, _node: None)
     monkeypatch.setattr(app, "FULL_PASS", 100.0)
@@ -261,7 +283,9 @@ def test_an_event_that_was_lost_is_found_by_reading_all_records_anew(monkeypatch
                 await on.settle(150)
                 assert [line for line in logs if line["event"] == "missed event"] == []
                 gone = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
-                await on.cluster.patch(NODES, None, NODE, gone, patch_type=PatchType.MERGE, subresource="status")
+                await on.cluster.patch(
+                    NODES, None, NODE, gone, patch_type=PatchType.MERGE, subresource="status"
+                )
                 await on.settle(10)
                 assert on.reason("p0") == "Running"
                 await on.settle(100)

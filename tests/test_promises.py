@@ -1,4 +1,5 @@
-"""docs/explanation/promises.md: each sentence stands where it is said to, each test exists, and is not skipped."""
+"""docs/explanation/promises.md: each sentence stands where it is said to, each test exists, and is
+not skipped."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs/explanation/promises.md"
 CHINESE = {"README.md": "README.zh-CN.md"}
-EXPLANATION = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/explanation").glob("*.md")}
+EXPLANATION = {
+    path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/explanation").glob("*.md")
+}
 OTHER_PROGRAMS = re.compile(r"tests/control_plane/.*(volcano|beside_operator)")
 """Tests that are deselected where the programs of others are not at hand."""
 NOT_IN_A_CLONE = {"real_data"}
@@ -22,7 +25,8 @@ NOT_IN_A_CLONE = {"real_data"}
 
 class Promise:
     def __init__(self, page: str, cells: list[str]) -> None:
-        self.page, self.quote = page, cells[0]
+        self.page = page
+        self.quote = cells[0]
         self.chinese = cells[1] if page in CHINESE else ""
         self.tests = re.findall(r"`([\w/]+\.py::\w+)`", cells[-1])
         self.benches = re.findall(r"bench `([\w/]+\.py)`", cells[-1])
@@ -32,7 +36,11 @@ class Promise:
 def promises() -> Iterator[Promise]:
     for section in PAGE.read_text("utf-8").split("\n## ")[1:]:
         page, *lines = section.splitlines()
-        rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if line[:1] == "|"]
+        rows = [
+            [cell.strip() for cell in line.strip("|").split(" | ")]
+            for line in lines
+            if line[:1] == "|"
+        ]
         for cells in rows[2:]:
             yield Promise(page, cells)
 
@@ -49,13 +57,18 @@ def words(page: str) -> str:
 def functions(path: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
     """The test functions of a module, also those inside of classes."""
     tree = ast.parse((ROOT / path).read_text("utf-8"))
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    found = (
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
     return {node.name: node for node in found if node.name.startswith("test_")}
 
 
 def skipped(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """By a mark, or by a call in its body."""
-    marked = any(re.search(r"\b(skip|skipif|xfail)\b", ast.unparse(decorator)) for decorator in node.decorator_list)
+    marked = any(
+        re.search(r"\b(skip|skipif|xfail)\b", ast.unparse(decorator))
+        for decorator in node.decorator_list
+    )
     return marked or "pytest.skip(" in ast.unparse(node)
 
 
@@ -67,7 +80,9 @@ def needs(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 def marks(path: str) -> str:
     """Those of a whole module."""
     module = ast.parse((ROOT / path).read_text("utf-8"))
-    return " ".join(ast.unparse(part) for part in module.body if "pytestmark" in ast.unparse(part)[:12])
+    return " ".join(
+        ast.unparse(part) for part in module.body if "pytestmark" in ast.unparse(part)[:12]
+    )
 
 
 def is_long(test: str) -> bool:
@@ -92,7 +107,9 @@ def why_not(test: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize("promise", ALL, ids=lambda promise: f"{Path(promise.page).stem}: {promise.quote[:50]}")
+@pytest.mark.parametrize(
+    "promise", ALL, ids=lambda promise: f"{Path(promise.page).stem}: {promise.quote[:50]}"
+)
 def test_a_promise_stands_on_its_page_and_something_holds_it(promise: Promise) -> None:
     assert " ".join(promise.quote.split()) in words(promise.page)
     if promise.page in CHINESE:
@@ -100,21 +117,31 @@ def test_a_promise_stands_on_its_page_and_something_holds_it(promise: Promise) -
     assert promise.tests or promise.benches
     assert {test: why_not(test) for test in promise.tests if why_not(test)} == {}
     assert promise.left_to_the_rest == (bool(promise.tests) and all(map(is_long, promise.tests)))
-    assert [bench for bench in promise.benches if "__main__" not in (ROOT / bench).read_text("utf-8")] == []
+    assert [
+        bench for bench in promise.benches if "__main__" not in (ROOT / bench).read_text("utf-8")
+    ] == []
 
 
 def test_every_explanation_page_and_the_readme_have_their_promises_listed() -> None:
-    assert {promise.page for promise in ALL} == {"README.md", *EXPLANATION} - {PAGE.relative_to(ROOT).as_posix()}
+    assert {promise.page for promise in ALL} == {"README.md", *EXPLANATION} - {
+        PAGE.relative_to(ROOT).as_posix()
+    }
     assert len(ALL) > 100
 
 
 @pytest.mark.parametrize(
     ("test", "wrong"),
     [
-        ("tests/test_promises.py::test_every_explanation_page_and_the_readme_have_their_promises_listed", ""),
+        (
+            "tests/test_promises.py::test_every_explanation_page_and_the_readme_have_their_promises_listed",
+            "",
+        ),
         ("tests/test_promises.py::test_that_nobody_wrote", "no such test"),
         ("tests/no_such_folder/test_a.py::test_b", "no such test file"),
-        ("tests/rules/test_real_inputs.py::test_every_bad_input_gets_its_verdict", "needs what a clone does not have"),
+        (
+            "tests/rules/test_real_inputs.py::test_every_bad_input_gets_its_verdict",
+            "needs what a clone does not have",
+        ),
     ],
 )
 def test_the_check_can_tell_a_test_that_holds_something(test: str, wrong: str) -> None:

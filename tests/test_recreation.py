@@ -1,7 +1,9 @@
-"""A watch of jobs that is far behind, under the whole controller: what is gone is not made again and again.
+"""A watch of jobs that is far behind, under the whole controller: what is gone is not made again
+and again.
 
-The garbage collector deletes what belongs to a job that is gone, in milliseconds; the scaler makes what a job lacks as
-fast. Found by the chaos tests (schedules 31 and 81: up to 319 writes in a minute)."""
+The garbage collector deletes what belongs to a job that is gone, in milliseconds; the scaler makes
+what a job lacks as fast. Found by the chaos tests (schedules 31 and 81: up to 319 writes in a
+minute)."""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ MADE = {"create pods p0-master-0", "create services p0-master-0"}
 
 
 class Behind(Interceptor):
-    """From `begin` on the watch of AscendJobs tells everything 30 s late; `looks` counts how often they were listed."""
+    """From `begin` on the watch of AscendJobs tells everything 30 s late; `looks` counts how often
+    they were listed."""
 
     def __init__(self) -> None:
         self.late = False
@@ -54,7 +57,8 @@ async def played(behind: Behind, **settings: Any) -> AsyncIterator[Rig]:
         collecting = asyncio.create_task(GarbageCollector(on.cluster.client("collector")).run())
         await on.start("p0", "d0")
         await on.settle(1)
-        behind.late, behind.looks = True, 0
+        behind.late = True
+        behind.looks = 0
         yield on
         collecting.cancel()
         await asyncio.gather(collecting, return_exceptions=True)
@@ -81,14 +85,18 @@ def test_a_job_that_was_applied_anew_gets_its_pods_though_the_watch_shows_the_ol
             await on.kill("p0")
             on.apply(job("p0"))
             await on.settle(5)
-            (new,) = [one for one in on.cluster.peek(ASCEND_JOBS) if one["metadata"]["name"] == "p0"]
+            (new,) = [
+                one for one in on.cluster.peek(ASCEND_JOBS) if one["metadata"]["name"] == "p0"
+            ]
             (pod,) = on.pods_of("p0")
             assert pod["metadata"]["ownerReferences"][0]["uid"] == new["metadata"]["uid"]
 
     run(story())
 
 
-def test_pods_that_somebody_deletes_are_back_at_once_every_time_and_nothing_is_asked_the_first_time() -> None:
+def test_pods_that_somebody_deletes_are_back_at_once_every_time_and_nothing_is_asked_the_first_time() -> (
+    None
+):
     async def story() -> None:
         behind = Behind()
         async with played(behind) as on:
@@ -120,7 +128,9 @@ def test_what_changed_unseen_is_decided_anew_before_anything_is_made() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.1, 20.0])
-def test_while_nobody_answers_whether_a_job_is_there_nothing_is_made_and_then_it_is(seconds: float) -> None:
+def test_while_nobody_answers_whether_a_job_is_there_nothing_is_made_and_then_it_is(
+    seconds: float,
+) -> None:
     async def story() -> None:
         behind = Behind()
         async with played(behind) as on:
@@ -139,7 +149,9 @@ def test_while_nobody_answers_whether_a_job_is_there_nothing_is_made_and_then_it
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.1, 1.0])
-def test_what_somebody_deletes_as_often_as_it_is_made_is_made_with_pauses_and_the_reason_says_so(pause: float) -> None:
+def test_what_somebody_deletes_as_often_as_it_is_made_is_made_with_pauses_and_the_reason_says_so(
+    pause: float,
+) -> None:
     async def story() -> None:
         async with rig(*SERVICE) as on:
             fighting = asyncio.create_task(fight(on, "p0", pause))
@@ -147,8 +159,15 @@ def test_what_somebody_deletes_as_often_as_it_is_made_is_made_with_pauses_and_th
             await on.settle(120)
             fighting.cancel()
             assert len(on.writes()) - before < 50 * 2
-            told = {event["message"] for event in on.cluster.peek(EVENTS) if event["reason"] == "CreateRefused"}
-            assert any("another client deletes Pod p0-master-0 as often as it is made" in message for message in told)
+            told = {
+                event["message"]
+                for event in on.cluster.peek(EVENTS)
+                if event["reason"] == "CreateRefused"
+            }
+            assert any(
+                "another client deletes Pod p0-master-0 as often as it is made" in message
+                for message in told
+            )
             await on.settle(300)
             assert on.with_pods() == {"p0", "d0"}
 
@@ -168,8 +187,12 @@ def test_the_next_one_gets_the_turn_of_an_instance_that_somebody_deletes() -> No
     run(story())
 
 
-@pytest.mark.parametrize(("uids", "words"), [("same same", ""), ("a b", "another client deletes Service p0-master-0")])
-def test_what_is_found_where_it_was_to_be_made_is_not_taken_for_deleted(uids: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("uids", "words"), [("same same", ""), ("a b", "another client deletes Service p0-master-0")]
+)
+def test_what_is_found_where_it_was_to_be_made_is_not_taken_for_deleted(
+    uids: str, words: str
+) -> None:
     """A restored cluster shows less for a while than what is there."""
 
     async def story() -> str:
@@ -191,8 +214,8 @@ async def fight(on: Rig, name: str, pause: float) -> None:
 
 
 class Full(Interceptor):
-    """The watches of what is made of an instance are a minute late. Once `full`, a quota refuses every pod, also one
-    that exists: it is asked before the name is looked at."""
+    """The watches of what is made of an instance are a minute late. Once `full`, a quota refuses
+    every pod, also one that exists: it is asked before the name is looked at."""
 
     def __init__(self) -> None:
         self.full = False

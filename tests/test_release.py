@@ -1,4 +1,5 @@
-"""What is published: one version everywhere, archives that do not say when they were made, honest verdicts."""
+"""What is published: one version everywhere, archives that do not say when they were made, honest
+verdicts."""
 
 from __future__ import annotations
 
@@ -34,8 +35,14 @@ FIRST = "71342b65"
 def texts() -> dict[str, str]:
     names = ["pyproject.toml", "README.md", "README.zh-CN.md"]
     folders = ("scaler", "manifests", "docs")
-    names += [path.relative_to(ROOT).as_posix() for name in folders for path in (ROOT / name).rglob("*")]
-    return {name: (ROOT / name).read_text("utf-8", "replace") for name in names if (ROOT / name).is_file()}
+    names += [
+        path.relative_to(ROOT).as_posix() for name in folders for path in (ROOT / name).rglob("*")
+    ]
+    return {
+        name: (ROOT / name).read_text("utf-8", "replace")
+        for name in names
+        if (ROOT / name).is_file()
+    }
 
 
 def test_every_place_that_says_the_version_says_the_same() -> None:
@@ -47,12 +54,19 @@ def test_every_place_that_says_the_version_says_the_same() -> None:
 @pytest.mark.parametrize(
     "file",
     [
-        "scaler/__init__.py", "pyproject.toml", "manifests/image/Dockerfile", "manifests/base/deployment.yaml",
-        "manifests/cluster-wide/kustomization.yaml", "manifests/gates-only/kustomization.yaml",
-        "manifests/single-namespace/kustomization.yaml", "manifests/second-install/install/kustomization.yaml",
-        "docs/howto/deploy.md", "docs/zh/howto/deploy.md", "docs/reference/release.md",
+        "scaler/__init__.py",
+        "pyproject.toml",
+        "manifests/image/Dockerfile",
+        "manifests/base/deployment.yaml",
+        "manifests/cluster-wide/kustomization.yaml",
+        "manifests/gates-only/kustomization.yaml",
+        "manifests/single-namespace/kustomization.yaml",
+        "manifests/second-install/install/kustomization.yaml",
+        "docs/howto/deploy.md",
+        "docs/zh/howto/deploy.md",
+        "docs/reference/release.md",
     ],
-)  # fmt: skip
+)
 def test_a_place_that_says_another_version_is_named_and_ends_the_release(file: str) -> None:
     known = texts()
     known[file] = known[file].replace(VERSION, "9.9.9", 1)
@@ -64,14 +78,22 @@ def test_a_place_that_says_another_version_is_named_and_ends_the_release(file: s
 @pytest.mark.parametrize("line", ["version: 9.9.9", 'appVersion: "9.9.9"'])
 def test_the_chart_says_the_version_too(line: str) -> None:
     with pytest.raises(release.ReleaseError, match=r"manifests/helm/Chart\.yaml:2: 9\.9\.9"):
-        release.the_version({**texts(), "manifests/helm/Chart.yaml": f"name: mind-cluster-scaler\n{line}\n"})
+        release.the_version(
+            {**texts(), "manifests/helm/Chart.yaml": f"name: mind-cluster-scaler\n{line}\n"}
+        )
 
 
-LOG = "## [Unreleased]\n\n- later\n\n## [1.2.0] - 2026-12-01\n\n- now\n\n## [1.1.0] - 2026-11-01\n\n- before\n"
+LOG = (
+    "## [Unreleased]\n\n- later\n\n## [1.2.0] - 2026-12-01\n\n- now\n\n## [1.1.0] - 2026-11-01\n\n-"
+    " before\n"
+)
 
 
 def test_the_notes_are_what_the_changelog_says_of_that_version_alone() -> None:
-    assert release.notes(LOG, "1.2.0", draft=False) == "# mind-cluster-scaler 1.2.0, 2026-12-01\n\n- now\n\n"
+    assert (
+        release.notes(LOG, "1.2.0", draft=False)
+        == "# mind-cluster-scaler 1.2.0, 2026-12-01\n\n- now\n\n"
+    )
 
 
 def test_a_version_without_a_head_in_the_changelog_is_not_released() -> None:
@@ -90,7 +112,9 @@ def test_a_head_without_a_date_is_refused() -> None:
 def test_the_changelog_has_a_head_for_what_comes_and_a_date_for_each_version() -> None:
     heads = re.findall(r"^## (.+)$", CHANGELOG, re.MULTILINE)
     assert heads[0] == "[Unreleased]"
-    assert [head for head in heads[1:] if not re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", head)] == []
+    assert [
+        head for head in heads[1:] if not re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", head)
+    ] == []
 
 
 def test_nothing_is_written_into_a_version_that_is_out() -> None:
@@ -111,19 +135,28 @@ def test_an_archive_does_not_depend_on_order_times_or_owners(tmp_path: Path) -> 
     second = release.packed(dict(reversed(made(tmp_path / "b", ["one", "two"], 1.5e9).items())), 7)
     assert first == second
     with tarfile.open(fileobj=BytesIO(first)) as tar:
-        assert [(one.name, one.mtime, one.uid, one.uname) for one in tar] == [("one", 7, 0, ""), ("two", 7, 0, "")]
+        assert [(one.name, one.mtime, one.uid, one.uname) for one in tar] == [
+            ("one", 7, 0, ""),
+            ("two", 7, 0, ""),
+        ]
 
 
 def stage(folder: Path) -> Path:
-    release.staged(folder, [name for name in texts() if "__pycache__" not in name] + ["LICENSE", "requirements.lock"])
+    release.staged(
+        folder,
+        [name for name in texts() if "__pycache__" not in name] + ["LICENSE", "requirements.lock"],
+    )
     return folder
 
 
-@pytest.mark.parametrize("variant", ["gates-only", "cluster-wide", "single-namespace", "second-install"])
+@pytest.mark.parametrize(
+    "variant", ["gates-only", "cluster-wide", "single-namespace", "second-install"]
+)
 def test_the_manifests_of_a_release_apply_as_they_are(tmp_path: Path, variant: str) -> None:
     release.manifests(stage(tmp_path / "stage"), tmp_path, VERSION, 7, None)
     packed = tmp_path / f"mind-cluster-scaler-{VERSION}-manifests.tar.gz"
-    subprocess.run(["tar", "-xf", packed], cwd=tmp_path, check=True)  # as a user; tarfile before 3.11.4 has no filters
+    # as a user; tarfile before 3.11.4 has no filters
+    subprocess.run(["tar", "-xf", packed], cwd=tmp_path, check=True)
     unpacked = tmp_path / f"mind-cluster-scaler-{VERSION}" / "manifests"
     assert rendered(unpacked / variant) == rendered(ROOT / "manifests" / variant)
     assert not (unpacked / "image").exists()
@@ -132,30 +165,42 @@ def test_the_manifests_of_a_release_apply_as_they_are(tmp_path: Path, variant: s
 @pytest.mark.parametrize(
     ("name", "runs"),
     [
-        (f"reg.example:5000/npu/scaler@sha256:{'a' * 64}", f"reg.example:5000/npu/scaler@sha256:{'a' * 64}"),
+        (
+            f"reg.example:5000/npu/scaler@sha256:{'a' * 64}",
+            f"reg.example:5000/npu/scaler@sha256:{'a' * 64}",
+        ),
         ("reg.example/npu/scaler:1.0-rc1", "reg.example/npu/scaler:1.0-rc1"),
         ("reg.example/npu/scaler", f"reg.example/npu/scaler:{VERSION}"),
     ],
 )
-def test_the_manifests_of_a_release_name_the_image_that_was_pushed(tmp_path: Path, name: str, runs: str) -> None:
+def test_the_manifests_of_a_release_name_the_image_that_was_pushed(
+    tmp_path: Path, name: str, runs: str
+) -> None:
     folder = stage(tmp_path / "stage")
     release.manifests(folder, tmp_path, VERSION, 7, name)
     for variant in ("gates-only", "cluster-wide", "single-namespace", "second-install"):
-        (pods,) = (obj for obj in rendered(folder / "manifests" / variant) if obj["kind"] == "Deployment")
+        (pods,) = (
+            obj for obj in rendered(folder / "manifests" / variant) if obj["kind"] == "Deployment"
+        )
         assert pods["spec"]["template"]["spec"]["containers"][0]["image"] == runs
 
 
 def test_the_chart_is_laid_out_as_helm_packages_it(tmp_path: Path) -> None:
     folder = tmp_path / "stage" / "manifests" / "helm"
     (folder / "templates").mkdir(parents=True)
-    (folder / "Chart.yaml").write_text(f"apiVersion: v2\nname: mind-cluster-scaler\nversion: {VERSION}\n")
+    (folder / "Chart.yaml").write_text(
+        f"apiVersion: v2\nname: mind-cluster-scaler\nversion: {VERSION}\n"
+    )
     (folder / "templates" / "all.yaml").write_text("a: 1\n")
     out = tmp_path / "out"
     out.mkdir()
     packed = release.packed_chart(tmp_path / "stage", out, 7)
     assert packed is not None
     with tarfile.open(packed) as tar:
-        assert tar.getnames() == ["mind-cluster-scaler/Chart.yaml", "mind-cluster-scaler/templates/all.yaml"]
+        assert tar.getnames() == [
+            "mind-cluster-scaler/Chart.yaml",
+            "mind-cluster-scaler/templates/all.yaml",
+        ]
     assert packed.name == f"mind-cluster-scaler-{VERSION}.tgz"
 
 
@@ -194,14 +239,21 @@ print("\\n".join(sorted(getattr(module, "__file__", None) or "" for module in sy
 
 
 def test_the_image_lacks_nothing_that_any_command_loads() -> None:
-    ran = subprocess.run([sys.executable, "-c", WHAT_IS_LOADED], capture_output=True, text=True, check=True, cwd=ROOT)
+    ran = subprocess.run(
+        [sys.executable, "-c", WHAT_IS_LOADED], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     files = [Path(name) for name in ran.stdout.split()]
-    stdlib, wheels = Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("purelib"))
-    python = [path for path in files if path.is_relative_to(stdlib) and "site-packages" not in path.parts]
+    stdlib = Path(sysconfig.get_path("stdlib"))
+    wheels = Path(sysconfig.get_path("purelib"))
+    python = [
+        path for path in files if path.is_relative_to(stdlib) and "site-packages" not in path.parts
+    ]
     app = [path.relative_to(wheels) for path in files if path.is_relative_to(wheels)]
     assert [path for path in python if not rootfs.is_of_python(path.relative_to(stdlib))] == []
     development = {"_virtualenv.py", "_distutils_hack"}
-    assert [path for path in app if not rootfs.is_of_the_app(path) and path.parts[0] not in development] == []
+    assert [
+        path for path in app if not rootfs.is_of_the_app(path) and path.parts[0] not in development
+    ] == []
     assert len(python) > 100
     assert len(app) > 100
 
@@ -219,12 +271,20 @@ def test_a_step_that_was_not_run_is_no_success(outcomes: dict[str, Outcome], cod
 
 
 def test_what_was_not_run_stands_there_with_its_reason() -> None:
-    told = release_check.table({"chart": Outcome("not run", "helm is not installed"), "links": Outcome("ok")})
-    assert told.splitlines() == ["not run  chart", "           helm is not installed", "ok       links"]
+    told = release_check.table(
+        {"chart": Outcome("not run", "helm is not installed"), "links": Outcome("ok")}
+    )
+    assert told.splitlines() == [
+        "not run  chart",
+        "           helm is not installed",
+        "ok       links",
+    ]
 
 
 def test_a_program_that_could_try_nothing_is_not_ok() -> None:
-    ended = release_check.program(sys.executable, "-c", "print('not tried: no buildah'); raise SystemExit(3)")
+    ended = release_check.program(
+        sys.executable, "-c", "print('not tried: no buildah'); raise SystemExit(3)"
+    )
     assert ended == Outcome("not run", "not tried: no buildah")
     assert release_check.program(sys.executable, "-c", "raise SystemExit(2)").word == "failed"
 
@@ -239,7 +299,9 @@ def test_a_program_that_could_try_nothing_is_not_ok() -> None:
         (image.Report(emulated=True), 2.1, 0),
     ],
 )
-def test_a_slow_start_fails_and_on_a_busy_machine_is_left_open(report: image.Report, seconds: float, code: int) -> None:
+def test_a_slow_start_fails_and_on_a_busy_machine_is_left_open(
+    report: image.Report, seconds: float, code: int
+) -> None:
     report.speed(seconds, "start")
     assert report.code() == code
 
@@ -252,4 +314,6 @@ def test_the_page_says_the_limits_that_the_image_is_held_to() -> None:
 def test_the_release_check_asks_everything_that_ci_asks() -> None:
     targets = re.findall(r"make --no-print-directory (\S+)", (ROOT / ".ci/run").read_text())
     steps = {"static": "static", "test": "tests", "test-rest": "rest"}
-    assert [target for target in targets if target != "dev" and steps[target] not in release_check.STEPS] == []
+    assert [
+        target for target in targets if target != "dev" and steps[target] not in release_check.STEPS
+    ] == []

@@ -1,4 +1,5 @@
-"""What an upgrade from the release before changes besides the program: manifests, rights, settings, the definition.
+"""What an upgrade from the release before changes besides the program: manifests, rights, settings,
+the definition.
 
 Where the history of this repository does not have that release, these tests are skipped
 (tests/control_plane/releases)."""
@@ -33,9 +34,15 @@ def rendered(root: Path, variant: str) -> dict[tuple[str, str], Object]:
     folder = root / "manifests" / variant
     if not folder.is_dir():
         return {}
-    done = subprocess.run([KUBECTL, "kustomize", folder], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [KUBECTL, "kustomize", folder], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
-    return {(obj["kind"], obj["metadata"]["name"]): obj for obj in yaml.safe_load_all(done.stdout) if obj}
+    return {
+        (obj["kind"], obj["metadata"]["name"]): obj
+        for obj in yaml.safe_load_all(done.stdout)
+        if obj
+    }
 
 
 def both(variant: str) -> tuple[dict[tuple[str, str], Object], dict[tuple[str, str], Object]]:
@@ -55,7 +62,8 @@ def named(found: set[tuple[str, str]]) -> set[tuple[str, str]]:
 
 
 def test_the_page_lists_every_object_that_an_upgrade_or_a_rollback_leaves_behind() -> None:
-    gone, new = set(), set()
+    gone = set()
+    new = set()
     for variant in VARIANTS:
         before, now = both(variant)
         if before:
@@ -80,7 +88,9 @@ def rights(variant: str, root: Path) -> set[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("variant", INSTALLED)
-def test_no_right_of_the_release_before_is_missing_while_its_replicas_still_run(variant: str) -> None:
+def test_no_right_of_the_release_before_is_missing_while_its_replicas_still_run(
+    variant: str,
+) -> None:
     assert rights(variant, tree(ONE_BACK)) - rights(variant, ROOT) == set()
 
 
@@ -88,7 +98,10 @@ def test_whatever_cannot_be_changed_in_an_object_is_as_it_was() -> None:
     for variant in VARIANTS:
         before, now = both(variant)
         for which in before.keys() & now.keys():
-            assert list(unchangeable(before[which])) == list(unchangeable(now[which])), (variant, which)
+            assert list(unchangeable(before[which])) == list(unchangeable(now[which])), (
+                variant,
+                which,
+            )
 
 
 def unchangeable(obj: Object) -> Iterator[object]:
@@ -109,28 +122,43 @@ def fields(schema: Object, at: str = "") -> Iterator[tuple[str, object]]:
 
 def test_the_definition_has_every_version_and_field_that_the_release_before_writes() -> None:
     before, now = (
-        yaml.safe_load((root / "manifests/base/elasticservices.yaml").read_text()) for root in (tree(ONE_BACK), ROOT)
+        yaml.safe_load((root / "manifests/base/elasticservices.yaml").read_text())
+        for root in (tree(ONE_BACK), ROOT)
     )
     versions = {each["name"]: each for each in now["spec"]["versions"]}
     for old in before["spec"]["versions"]:
         new = versions[old["name"]]
         assert (new["served"], new["storage"]) >= (old["served"], old["storage"])
-        assert set(fields(old["schema"]["openAPIV3Schema"])) <= set(fields(new["schema"]["openAPIV3Schema"]))
+        assert set(fields(old["schema"]["openAPIV3Schema"])) <= set(
+            fields(new["schema"]["openAPIV3Schema"])
+        )
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_setting_of_a_release_is_there_or_said_to_be_removed(release: str) -> None:
-    code = "import json; from scaler.settings import Settings; print(json.dumps([*Settings.model_fields]))"
-    done = subprocess.run([sys.executable, "-c", code], env=environment(tree(release)), capture_output=True, check=True)
+    code = (
+        "import json; from scaler.settings import Settings;"
+        " print(json.dumps([*Settings.model_fields]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(tree(release)),
+        capture_output=True,
+        check=True,
+    )
     assert {*json.loads(done.stdout)} <= {*Settings.model_fields} | REMOVED.keys()
 
 
 def test_no_default_of_a_setting_is_another_than_in_the_release_before() -> None:
     code = "from scaler.settings import Settings; print(Settings(identity='x').model_dump_json())"
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment(tree(ONE_BACK)), capture_output=True, check=True
+        [sys.executable, "-c", code],
+        env=environment(tree(ONE_BACK)),
+        capture_output=True,
+        check=True,
     )
-    before, now = json.loads(done.stdout), json.loads(Settings(identity="x").model_dump_json())
+    before = json.loads(done.stdout)
+    now = json.loads(Settings(identity="x").model_dump_json())
     changed = {name for name in before.keys() & now.keys() if before[name] != now[name]}
     section = PAGE.read_text("utf-8").split("\n### Settings\n")[1].split("\n#")[0]
     assert changed == set(re.findall(r"^\| `(\w+)` \| other default", section, re.MULTILINE))

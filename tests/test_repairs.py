@@ -1,4 +1,5 @@
-"""The whole controller against what people, webhooks and the API server do to the objects of an instance."""
+"""The whole controller against what people, webhooks and the API server do to the objects of an
+instance."""
 
 from __future__ import annotations
 
@@ -36,7 +37,11 @@ class RefuseWorkers(Interceptor):
     refused = 0
 
     async def before(self, request: Request) -> None:
-        if request.verb == "create" and request.resource is PODS and "worker" in request.body["metadata"]["name"]:
+        if (
+            request.verb == "create"
+            and request.resource is PODS
+            and "worker" in request.body["metadata"]["name"]
+        ):
             self.refused += 1
             raise ForbiddenError(403, "Forbidden", "exceeded quota")
 
@@ -57,7 +62,11 @@ class BindAtOnce(RefuseWorkers):
     on: Rig
 
     async def before(self, request: Request) -> None:
-        if request.verb == "create" and request.resource is PODS and "worker" in request.body["metadata"]["name"]:
+        if (
+            request.verb == "create"
+            and request.resource is PODS
+            and "worker" in request.body["metadata"]["name"]
+        ):
             (leader,) = self.on.pods_of("p0")
             if not leader["spec"].get("nodeName"):
                 await self.on.bind(leader)
@@ -82,7 +91,9 @@ async def delete_belongings(on: Rig, name: str) -> None:
 
 
 @pytest.mark.parametrize("started", [(), ("p0", "d0")])
-def test_a_pod_group_and_a_service_that_somebody_deletes_are_made_again(started: tuple[str, ...]) -> None:
+def test_a_pod_group_and_a_service_that_somebody_deletes_are_made_again(
+    started: tuple[str, ...],
+) -> None:
     async def story() -> None:
         async with rig(rule_config_map(), job("p0"), job("d0")) as on:
             await on.start(*started)
@@ -103,7 +114,9 @@ def test_the_pod_group_of_a_job_without_a_rule_is_made_again_too() -> None:
     run(story())
 
 
-def test_a_job_applied_again_starts_the_moment_the_last_service_of_its_predecessor_is_gone() -> None:
+def test_a_job_applied_again_starts_the_moment_the_last_service_of_its_predecessor_is_gone() -> (
+    None
+):
     async def story() -> None:
         async with rig(*SERVICE) as on:
             await on.start("p0", "d0")
@@ -125,7 +138,9 @@ def test_an_edit_that_makes_a_running_job_unusable_takes_nothing_from_it() -> No
             await on.start("p0", "d0")
             await on.start("p1")
             two_leaders = {"spec": {"replicaSpecs": {"Master": {"replicas": 2}}}}
-            await on.cluster.patch(ASCEND_JOBS, NAMESPACE, "p0", two_leaders, patch_type=PatchType.MERGE)
+            await on.cluster.patch(
+                ASCEND_JOBS, NAMESPACE, "p0", two_leaders, patch_type=PatchType.MERGE
+            )
             await on.settle(5)
             assert on.with_pods() == on.with_pod_group() == {"p0", "p1", "d0"}
             assert (on.reason("p0"), on.reason("p2")) == ("Running", "NotInRatio")
@@ -152,12 +167,15 @@ def test_what_is_refused_again_and_again_is_told_once() -> None:
         quota = RefuseWorkers()
         async with rig(rule_config_map(), job("p0", pods=2), job("d0"), interceptor=quota) as on:
             await on.settle(60)
-            before, told = quota.refused, Counter(on.writes())
+            before = quota.refused
+            told = Counter(on.writes())
             await on.settle(3600)
             assert quota.refused > before
             again = Counter(on.writes()) - told
             assert {write.split()[1] for write in again} == {"podgroups", "services", "pods"}
-            assert on.words("p0").startswith("Created CreateRefused: Its creation was refused: exceeded")
+            assert on.words("p0").startswith(
+                "Created CreateRefused: Its creation was refused: exceeded"
+            )
 
     run(story())
 
@@ -225,7 +243,8 @@ def test_a_foreign_gate_holds_the_pods_back_and_not_their_slot() -> None:
 
 
 @pytest.mark.parametrize(
-    ("resource", "name"), [(ELASTIC_SERVICES, "rule-mindie"), (CONFIG_MAPS, "mindie.rule-scaler-last-valid")]
+    ("resource", "name"),
+    [(ELASTIC_SERVICES, "rule-mindie"), (CONFIG_MAPS, "mindie.rule-scaler-last-valid")],
 )
 def test_what_somebody_deletes_of_the_scalers_own_comes_back(resource: Resource, name: str) -> None:
     async def story() -> None:
@@ -235,7 +254,9 @@ def test_what_somebody_deletes_of_the_scalers_own_comes_back(resource: Resource,
             await on.cluster.delete(resource, NAMESPACE, name)
             await on.settle(3)
             there = await on.cluster.get(resource, NAMESPACE, name)
-            assert [there.get(part) for part in ("status", "data")] == [was.get(part) for part in ("status", "data")]
+            assert [there.get(part) for part in ("status", "data")] == [
+                was.get(part) for part in ("status", "data")
+            ]
             before = len(on.cluster.audit)
             await on.settle(100)
             assert len(on.cluster.audit) == before

@@ -1,4 +1,5 @@
-"""A cluster that is restored from a backup under a leader and a standby: both find their way back, nothing is lost."""
+"""A cluster that is restored from a backup under a leader and a standby: both find their way back,
+nothing is lost."""
 
 from __future__ import annotations
 
@@ -15,11 +16,16 @@ BINDING = Resource("", "v1", "pods/binding", "Binding")
 
 def known(replica: Replica) -> dict[str, str]:
     cache = replica.app.cache
-    return {record.name: record.uid for store in (cache.jobs, cache.pods, cache.nodes) for record in store.values()}
+    return {
+        record.name: record.uid
+        for store in (cache.jobs, cache.pods, cache.nodes)
+        for record in store.values()
+    }
 
 
 def there(on: Play) -> dict[str, str]:
-    jobs, pods = on.cluster.peek(ASCEND_JOBS, NAMESPACE), on.cluster.peek(PODS, NAMESPACE)
+    jobs = on.cluster.peek(ASCEND_JOBS, NAMESPACE)
+    pods = on.cluster.peek(PODS, NAMESPACE)
     found = [*jobs, *pods, *on.cluster.peek(NODES)]
     return {item["metadata"]["name"]: item["metadata"]["uid"] for item in found}
 
@@ -34,7 +40,8 @@ async def bind_all(on: Play) -> None:
 def test_both_replicas_know_what_there_is_within_a_minute() -> None:
     async def story() -> None:
         async with stage() as on:
-            one, two = await on.start("one"), await on.start("two")
+            one = await on.start("one")
+            two = await on.start("two")
             await bind_all(on)
             backup = on.cluster.server.store.back_up()
             before = there(on)

@@ -39,19 +39,32 @@ def file(tmp_path: Path, text: str) -> str:
 
 
 def test_without_anything_the_defaults_hold_and_the_identity_is_unique() -> None:
-    first, second = settings(), settings()
+    first = settings()
+    second = settings()
     assert first.identity != second.identity
     assert first.model_copy(update={"identity": ""}) == Settings()
 
 
-def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default(tmp_path: Path) -> None:
+def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default(
+    tmp_path: Path,
+) -> None:
     path = file(tmp_path, "broken_grace: 1\nstable_after: 1\nlease_duration: 20\n")
-    found = settings("--broken-grace", "3", SCALER_CONFIG=path, SCALER_BROKEN_GRACE="2", SCALER_STABLE_AFTER="2")
-    assert (found.broken_grace, found.stable_after, found.lease_duration, found.retry_period) == (3, 2, 20, 1)
+    found = settings(
+        "--broken-grace", "3", SCALER_CONFIG=path, SCALER_BROKEN_GRACE="2", SCALER_STABLE_AFTER="2"
+    )
+    assert (found.broken_grace, found.stable_after, found.lease_duration, found.retry_period) == (
+        3,
+        2,
+        20,
+        1,
+    )
 
 
 def test_the_config_flag_beats_the_config_variable(tmp_path: Path) -> None:
-    assert settings("--config", file(tmp_path, "mode: auto"), SCALER_CONFIG="/nowhere").mode is Mode.AUTO
+    assert (
+        settings("--config", file(tmp_path, "mode: auto"), SCALER_CONFIG="/nowhere").mode
+        is Mode.AUTO
+    )
 
 
 def test_namespaces_are_a_list_in_a_file_and_separated_by_commas_elsewhere(tmp_path: Path) -> None:
@@ -95,7 +108,12 @@ def test_lease_times_that_could_let_two_controllers_act_are_refused() -> None:
 def test_a_period_is_refused_after_which_a_renewal_could_come_too_late() -> None:
     (found,) = problems("--retry-period", "4.2", "--renew-deadline", "5", "--lease-duration", "8")
     assert "1.2 * retry_period (4.2 s) < renew_deadline (5 s)" in found
-    assert settings("--retry-period", "4.1", "--renew-deadline", "5", "--lease-duration", "8").retry_period == 4.1
+    assert (
+        settings(
+            "--retry-period", "4.1", "--renew-deadline", "5", "--lease-duration", "8"
+        ).retry_period
+        == 4.1
+    )
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-1", "", "8s", "1e99"])
@@ -105,12 +123,16 @@ def test_a_duration_is_a_finite_number_in_its_range(value: str) -> None:
 
 
 def test_a_near_miss_of_a_variable_is_a_problem_but_service_links_are_not() -> None:
-    (found,) = problems(SCALER_LEASE_DURATON="8", SCALER_SERVICE_HOST="10.0.0.1", SCALER_PORT="tcp://10.0.0.1:80")
+    (found,) = problems(
+        SCALER_LEASE_DURATON="8", SCALER_SERVICE_HOST="10.0.0.1", SCALER_PORT="tcp://10.0.0.1:80"
+    )
     assert found.endswith(". Did you mean SCALER_LEASE_DURATION?")
 
 
 @pytest.mark.parametrize("name", REMOVED)
-def test_a_setting_of_an_earlier_release_is_refused_with_what_to_do_instead(name: str, tmp_path: Path) -> None:
+def test_a_setting_of_an_earlier_release_is_refused_with_what_to_do_instead(
+    name: str, tmp_path: Path
+) -> None:
     for found in (
         *problems(**{f"SCALER_{name.upper()}": "true"}),
         *problems("--config", file(tmp_path, f"{name}: true\n")),
@@ -124,8 +146,12 @@ def test_a_service_link_that_hits_a_setting_is_explained() -> None:
     assert "enableServiceLinks: false" in found
 
 
-@pytest.mark.parametrize("text", ["- a\n", "{", "a: !!python/object:os.system {}\n", "[" * 100_000, "\x00", "0"])
-def test_a_file_that_is_no_mapping_is_a_problem_and_never_an_exception(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["- a\n", "{", "a: !!python/object:os.system {}\n", "[" * 100_000, "\x00", "0"]
+)
+def test_a_file_that_is_no_mapping_is_a_problem_and_never_an_exception(
+    tmp_path: Path, text: str
+) -> None:
     (found,) = problems("--config", file(tmp_path, text))
     assert "mapping" in str(found)
 
@@ -146,11 +172,19 @@ def test_a_pause_that_cannot_grow_is_refused() -> None:
 
 
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
-    assert settings("--config", file(tmp_path, "# all defaults\n"), "--identity", "a") == Settings(identity="a")
+    assert settings("--config", file(tmp_path, "# all defaults\n"), "--identity", "a") == Settings(
+        identity="a"
+    )
 
 
-@given(st.dictionaries(st.sampled_from(sorted(Settings.model_fields)), st.text(max_size=20), max_size=4))
-def test_any_text_in_the_environment_gives_settings_or_named_problems(values: dict[str, str]) -> None:
+@given(
+    st.dictionaries(
+        st.sampled_from(sorted(Settings.model_fields)), st.text(max_size=20), max_size=4
+    )
+)
+def test_any_text_in_the_environment_gives_settings_or_named_problems(
+    values: dict[str, str],
+) -> None:
     environ = {f"SCALER_{name.upper()}": value for name, value in values.items()}
     with contextlib.suppress(SettingsError):
         found = settings(**environ)
@@ -162,8 +196,13 @@ def test_the_reference_page_is_what_the_code_says() -> None:
 
 
 def test_importing_the_settings_loads_no_client_and_no_server() -> None:
-    code = "import sys, scaler.settings; print({'aiohttp', 'kubernetes_asyncio', 'yaml'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    code = (
+        "import sys, scaler.settings; print({'aiohttp', 'kubernetes_asyncio', 'yaml'} &"
+        " set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
     assert done.stdout == "set()\n"
 
 

@@ -1,4 +1,5 @@
-"""manifests/shadow: no right to change anything but its own notes, and nothing in common with an install that acts."""
+"""manifests/shadow: no right to change anything but its own notes, and nothing in common with an
+install that acts."""
 
 from __future__ import annotations
 
@@ -28,10 +29,16 @@ def test_it_may_write_leases_and_config_maps_in_its_own_namespace_and_nothing_el
 
 def test_its_roles_are_bound_to_its_own_account_and_name_no_role_of_others() -> None:
     bindings = of_kind("ClusterRoleBinding", "shadow") + of_kind("RoleBinding", "shadow")
-    roles = {role["metadata"]["name"] for kind in ("ClusterRole", "Role") for role in of_kind(kind, "shadow")}
+    roles = {
+        role["metadata"]["name"]
+        for kind in ("ClusterRole", "Role")
+        for role in of_kind(kind, "shadow")
+    }
     assert {binding["roleRef"]["name"] for binding in bindings} == roles
     subjects = [subject for binding in bindings for subject in binding["subjects"]]
-    assert {(subject["namespace"], subject["name"]) for subject in subjects} == {(USUAL, "mind-cluster-scaler-shadow")}
+    assert {(subject["namespace"], subject["name"]) for subject in subjects} == {
+        (USUAL, "mind-cluster-scaler-shadow")
+    }
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -44,7 +51,9 @@ def test_applying_or_deleting_it_touches_no_object_of_an_install_that_acts(varia
     assert not of_kind("CustomResourceDefinition", "shadow")
 
 
-def test_its_settings_are_a_shadows_and_no_install_takes_its_namespace_for_that_of_another() -> None:
+def test_its_settings_are_a_shadows_and_no_install_takes_its_namespace_for_that_of_another() -> (
+    None
+):
     given = settings.load(argparse.Namespace(), environment("shadow"))
     assert (given.mode, given.lease_namespace) == (Mode.SHADOW, USUAL)
     (namespace,) = of_kind("Namespace", "shadow")

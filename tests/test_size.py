@@ -38,7 +38,12 @@ def test_lines_are_counted_by_what_run_imports_and_by_what_holds_tests(tmp_path:
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert size().measured(tmp_path) == {"controller": 5, "simulation": 20, "test helpers": 5, "offline": 3}
+    assert size().measured(tmp_path) == {
+        "controller": 5,
+        "simulation": 20,
+        "test helpers": 5,
+        "offline": 3,
+    }
 
 
 def test_no_limit_is_above_what_was_asked_for() -> None:

@@ -25,7 +25,9 @@ def test_every_kubernetes_that_is_said_to_be_tested_is_built_and_no_other() -> N
     tried = {version: cell for version, cell in said.items() if not cell.startswith("not tried")}
     built = {".".join(version.split(".")[:2]): version for version in VERSIONS}
     assert set(tried) == set(built)
-    assert [cell for version, cell in tried.items() if not cell.startswith(f"tests: {built[version]}, ")] == []
+    assert [
+        cell for version, cell in tried.items() if not cell.startswith(f"tests: {built[version]}, ")
+    ] == []
 
 
 def test_only_the_first_version_is_said_to_run_everything() -> None:
@@ -51,7 +53,11 @@ def test_helm_is_not_said_to_be_tried_in_a_version_that_is_not_built(major: str)
 def test_each_cell_says_tests_by_hand_or_not_tried() -> None:
     sections = re.findall(r"^## (.+)$", PAGE, re.MULTILINE)
     cells = [row[-1] for section in sections for row in rows(section)]
-    assert [cell for cell in cells if not cell.startswith(("tests: ", "by hand, ", "not tried", "the same"))] == []
+    assert [
+        cell
+        for cell in cells
+        if not cell.startswith(("tests: ", "by hand, ", "not tried", "the same"))
+    ] == []
     assert len(cells) > 25
 
 

@@ -1,4 +1,5 @@
-"""Work in the loop of another thread: its result, its errors, and its end when the caller is cancelled."""
+"""Work in the loop of another thread: its result, its errors, and its end when the caller is
+cancelled."""
 
 from __future__ import annotations
 

@@ -42,17 +42,21 @@ class Steps(Clock):
 
 
 class Answers(Interceptor):
-    """Tells the controller's clock what the API server's is with every answer, as the client does."""
+    """Tells the controller's clock what the API server's is with every answer, as the client
+    does."""
 
     def __init__(self, server: Clock, own: Clock) -> None:
-        self._server, self._own = server, own
+        self._server = server
+        self._own = own
         self.asked: list[tuple[float, str]] = []
 
     async def after(self, request: Request) -> None:
         self._own.saw(float(int(self._server.now())), 0.002)
         if request.verb not in ("list", "watch", "get"):
             at = asyncio.get_running_loop().time()
-            self.asked.append((round(at), f"{request.verb} {request.resource.plural} {request.name}"))
+            self.asked.append(
+                (round(at), f"{request.verb} {request.resource.plural} {request.name}")
+            )
 
     def writes(self, *plurals: str) -> list[tuple[float, str]]:
         """What was written of these, with the loop time in whole seconds."""
@@ -60,10 +64,12 @@ class Answers(Interceptor):
 
 
 async def story(wall: float = 0.0, *steps: Step) -> History:
-    """Writes to pods and jobs, and when what was ended for its time ended. `wall`: by how much the wall clock of the
-    controller's machine is wrong; `steps`: of the API server's clock."""
-    server, own = Steps(*steps), Clock(START + wall)
-    on, answers = Rig(cluster=SimCluster(server)), Answers(server, own)
+    """Writes to pods and jobs, and when what was ended for its time ended. `wall`: by how much the
+    wall clock of the controller's machine is wrong; `steps`: of the API server's clock."""
+    server = Steps(*steps)
+    own = Clock(START + wall)
+    on = Rig(cluster=SimCluster(server))
+    answers = Answers(server, own)
     late = with_policy("p0", activeDeadlineSeconds=3 * 3600, ttlSecondsAfterFinished=1800)
     size = {"mind-cluster/instance-size": "2", "mind-cluster/instance": "q"}
     made = [held(name, "group0", job_id="other", annotations=size) for name in ("q0", "q1")]
@@ -113,7 +119,9 @@ def undisturbed() -> History:
 
 
 @pytest.mark.parametrize("wall", [HOUR, -HOUR])
-def test_a_machine_whose_wall_clock_is_an_hour_off_does_the_same_at_the_same_moments(wall: float) -> None:
+def test_a_machine_whose_wall_clock_is_an_hour_off_does_the_same_at_the_same_moments(
+    wall: float,
+) -> None:
     right, ended = undisturbed()
     assert ended["failed"] == pytest.approx(3 * HOUR, abs=15)
     assert ended["gone"] == pytest.approx(3.5 * HOUR, abs=30)
@@ -121,7 +129,9 @@ def test_a_machine_whose_wall_clock_is_an_hour_off_does_the_same_at_the_same_mom
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
-@pytest.mark.parametrize("at", short_and_long([2.9 * HOUR, 1.5 * HOUR, 3.25 * HOUR], short=1, why="other moments"))
+@pytest.mark.parametrize(
+    "at", short_and_long([2.9 * HOUR, 1.5 * HOUR, 3.25 * HOUR], short=1, why="other moments")
+)
 def test_no_step_of_the_api_servers_clock_ends_anything_early(step: float, at: float) -> None:
     _, right = undisturbed()
     _, ended = run(story(0.0, (at, step)))
@@ -136,19 +146,31 @@ def test_a_step_forwards_is_not_late_either_for_what_was_written_before_it() -> 
     assert ended["failed"] == pytest.approx(right["failed"], abs=15)
 
 
-def test_a_leader_that_wakes_up_after_an_hour_writes_nothing_and_its_successor_goes_by_the_api_server() -> None:
-    """The loop of the controller counts the time in which its machine was suspended (tests/test_clock.py)."""
+def test_a_leader_that_wakes_up_after_an_hour_writes_nothing_and_its_successor_goes_by_the_api_server() -> (
+    None
+):
+    """The loop of the controller counts the time in which its machine was suspended
+    (tests/test_clock.py)."""
 
     async def story() -> None:
-        server, own = Steps(), Clock(START)
-        on, answers = Rig(cluster=SimCluster(server)), Answers(server, own)
-        on.apply(node(NODE), ONE_AND_ONE, with_policy("p0", activeDeadlineSeconds=1800), job("d0"), job("p1"))
+        server = Steps()
+        own = Clock(START)
+        on = Rig(cluster=SimCluster(server))
+        answers = Answers(server, own)
+        on.apply(
+            node(NODE),
+            ONE_AND_ONE,
+            with_policy("p0", activeDeadlineSeconds=1800),
+            job("d0"),
+            job("p1"),
+        )
         chosen = Settings(http_port=0)
         api = on.cluster.client("scaler", answers)
         leader = asyncio.create_task(App(api, chosen, own, observer=on.observe, seed=0).run())
         await asyncio.sleep(chosen.lease_duration + 2)
         await on.start("p0", "d0")
-        loop, before = asyncio.get_running_loop(), len(answers.asked)
+        loop = asyncio.get_running_loop()
+        before = len(answers.asked)
         assert isinstance(loop, VirtualLoop)
         gone = on.pods_of("d0")[0]["metadata"]["name"]
         on.cluster.server.delete(PODS, NAMESPACE, gone, grace_period_seconds=0)

@@ -1,4 +1,5 @@
-"""What was seen may be true no more, above all of a new leader whose watch is behind: nothing that runs ends by it."""
+"""What was seen may be true no more, above all of a new leader whose watch is behind: nothing that
+runs ends by it."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ class Standby:
 
     def behind(self, kind: str, after: int = 0) -> None:
         """So many events more of this kind, then none."""
-        silent = Rule(fault=Fault.SILENT, verbs=frozenset({"watch"}), kinds=frozenset({kind}), skip=after)
+        silent = Rule(
+            fault=Fault.SILENT, verbs=frozenset({"watch"}), kinds=frozenset({kind}), skip=after
+        )
         self._faults.rules.append(silent)
 
     async def leads(self) -> None:
@@ -40,16 +43,23 @@ async def two_replicas(*objects: Object) -> AsyncIterator[tuple[Rig, Standby]]:
     faults = Faults(on.clock)
     on.apply(node(NODE), *objects)
     async with AsyncExitStack() as first:
-        await first.enter_async_context(controller(on, name="one", identity="one", leader_election=True))
+        await first.enter_async_context(
+            controller(on, name="one", identity="one", leader_election=True)
+        )
         await on.settle(ELECTED)
-        async with controller(on, name="two", identity="two", interceptor=faults, leader_election=True):
+        async with controller(
+            on, name="two", identity="two", interceptor=faults, leader_election=True
+        ):
             await on.settle()
             yield on, Standby(faults, first)
 
 
 def test_a_job_is_not_ended_for_restarts_whose_pods_the_new_leader_has_not_seen() -> None:
     async def story() -> None:
-        async with two_replicas(ONE_AND_ONE, with_policy("p0", backoffLimit=1), job("d0")) as (on, standby):
+        async with two_replicas(ONE_AND_ONE, with_policy("p0", backoffLimit=1), job("d0")) as (
+            on,
+            standby,
+        ):
             await on.start("p0", "d0")
             standby.behind("Pod", after=1)
             await on.kill("p0")
@@ -66,7 +76,9 @@ def test_a_job_is_not_ended_for_restarts_whose_pods_the_new_leader_has_not_seen(
     run(story())
 
 
-def test_pods_are_not_too_many_because_the_new_leader_has_not_seen_that_replicas_were_raised() -> None:
+def test_pods_are_not_too_many_because_the_new_leader_has_not_seen_that_replicas_were_raised() -> (
+    None
+):
     async def story() -> None:
         async with two_replicas(ONE_AND_ONE, job("p0", pods=2), job("d0")) as (on, standby):
             await on.start("p0", "d0")
@@ -93,10 +105,14 @@ class ComesToRun(Interceptor):
         if self.waiting and request.verb == "delete" and request.name == self._name:
             on = self.waiting.pop()
             for pod in on.pods_of("a-p1"):
-                await on.status(pod, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+                await on.status(
+                    pod, phase="Running", conditions=[{"type": "Ready", "status": "True"}]
+                )
 
 
-def test_surplus_that_has_come_to_run_since_it_was_seen_is_not_evicted_as_something_that_does_not() -> None:
+def test_surplus_that_has_come_to_run_since_it_was_seen_is_not_evicted_as_something_that_does_not() -> (
+    None
+):
     async def story() -> None:
         runs = ComesToRun("a-p1-master-0")
         async with rig(*nodes(3), *service("a"), interceptor=runs) as on:

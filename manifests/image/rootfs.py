@@ -1,9 +1,10 @@
-"""Makes the file system of the image, in the build stage of the Dockerfile: `python -I rootfs.py APP ROOT`.
+"""Makes the file system of the image, in the build stage of the Dockerfile: `python -I rootfs.py
+APP ROOT`.
 
-The Python that runs this, what of its standard library the scaler can need, the shared libraries of all that, and the
-folder APP (wheels and the scaler) as /app: no shell, no package manager, no pip. Nothing depends on when or where it
-runs: names are sorted, times are SOURCE_DATE_EPOCH, and bytecode is checked by nothing. Python's standard library
-only."""
+The Python that runs this, what of its standard library the scaler can need, the shared libraries of
+all that, and the folder APP (wheels and the scaler) as /app: no shell, no package manager, no pip.
+Nothing depends on when or where it runs: names are sorted, times are SOURCE_DATE_EPOCH, and
+bytecode is checked by nothing. Python's standard library only."""
 
 from __future__ import annotations
 
@@ -23,12 +24,31 @@ from pathlib import Path
 import sbom
 
 LEFT_OUT = {
-    "dist-packages", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "site-packages", "tkinter", "turtledemo", "venv",
-}  # fmt: skip
+    "dist-packages",
+    "ensurepip",
+    "idlelib",
+    "lib2to3",
+    "pydoc_data",
+    "site-packages",
+    "tkinter",
+    "turtledemo",
+    "venv",
+}
 """Folders of the standard library that nothing of the scaler imports."""
 TESTS = {"__pycache__", "test", "tests"}
 """Folders of wheels and of the standard library alike."""
-NO_EXTENSIONS = ("_curses", "_dbm", "_gdbm", "_sqlite3", "_test", "_tkinter", "nis", "ossaudiodev", "readline", "xx")
+NO_EXTENSIONS = (
+    "_curses",
+    "_dbm",
+    "_gdbm",
+    "_sqlite3",
+    "_test",
+    "_tkinter",
+    "nis",
+    "ossaudiodev",
+    "readline",
+    "xx",
+)
 """Extension modules that nothing of the scaler imports: each would bring libraries along."""
 SOURCES = {".c", ".cpp", ".h", ".pxd", ".pxi", ".pyi", ".pyx"}
 """What wheels carry for compilers and type checkers."""
@@ -92,8 +112,13 @@ def _copy_file(source: Path, root: Path, name: Path | None = None) -> None:
 
 
 def _libraries(files: list[Path]) -> list[Path]:
-    """What these programs and extension modules load, and what that loads, by the name under which it is looked for."""
-    binaries = [str(path) for path in files if path.suffix == ".so" or ".so." in path.name or path == files[0]]
+    """What these programs and extension modules load, and what that loads, by the name under which
+    it is looked for."""
+    binaries = [
+        str(path)
+        for path in files
+        if path.suffix == ".so" or ".so." in path.name or path == files[0]
+    ]
     found: set[str] = set()
     for binary in binaries:
         answer = subprocess.run(["ldd", binary], capture_output=True, text=True, check=False)  # noqa: S603, S607
@@ -101,13 +126,16 @@ def _libraries(files: list[Path]) -> list[Path]:
             raise OSError(f"{binary} lacks a library:\n{answer.stdout}")
         found |= set(re.findall(r"^\s*(?:\S+ => )?(/\S+) \(0x", answer.stdout, flags=re.MULTILINE))
     beside = {Path(os.path.realpath(Path(name).parent)) for name in found}
-    found |= {str(folder / name) for folder in beside for name in LOADED_LATER if (folder / name).exists()}
+    found |= {
+        str(folder / name) for folder in beside for name in LOADED_LATER if (folder / name).exists()
+    }
     inside = {str(path) for path in files}
     return sorted(Path(name) for name in found if os.path.realpath(name) not in inside)
 
 
 def _copy_libraries(libraries: list[Path], root: Path) -> None:
-    """Under their own names in their real folders. /lib and /lib64 are links, as they are in Debian."""
+    """Under their own names in their real folders. /lib and /lib64 are links, as they are in
+    Debian."""
     for name in ("lib", "lib64"):
         if Path("/", name).is_symlink():
             (root / name).symlink_to(f"usr/{name}")
@@ -117,7 +145,8 @@ def _copy_libraries(libraries: list[Path], root: Path) -> None:
 
 
 def _settings(root: Path) -> None:
-    """Where libraries are, in which order names of hosts are looked up, and a place for files that a pod may mount."""
+    """Where libraries are, in which order names of hosts are looked up, and a place for files that
+    a pod may mount."""
     (root / "etc").mkdir(exist_ok=True)
     shutil.copyfile("/etc/ld.so.cache", root / "etc/ld.so.cache")
     (root / "etc/nsswitch.conf").write_text("hosts: files dns\n")
@@ -128,9 +157,13 @@ def _compile(root: Path) -> None:
     """Bytecode of everything: the file system is read-only when this runs."""
     for folder in (root / "app", root / sysconfig.get_path("stdlib").lstrip("/")):
         if not compileall.compile_dir(
-            folder, maxlevels=50, quiet=1, stripdir=str(root), prependdir="/",
+            folder,
+            maxlevels=50,
+            quiet=1,
+            stripdir=str(root),
+            prependdir="/",
             invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
-        ):  # fmt: skip
+        ):
             raise OSError(f"{folder} cannot be compiled")
 
 

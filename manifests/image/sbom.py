@@ -1,8 +1,9 @@
-"""Bills of materials (CycloneDX 1.5, JSON): of the lock, for a release, and of what lies in the image.
+"""Bills of materials (CycloneDX 1.5, JSON): of the lock, for a release, and of what lies in the
+image.
 
-The same inputs give the same text: no random serial number, and SOURCE_DATE_EPOCH in place of the time. Python's
-standard library only: the Dockerfile runs this in its build stage. `python sbom.py requirements.lock VERSION` prints
-the bill of the lock."""
+The same inputs give the same text: no random serial number, and SOURCE_DATE_EPOCH in place of the
+time. Python's standard library only: the Dockerfile runs this in its build stage. `python sbom.py
+requirements.lock VERSION` prints the bill of the lock."""
 
 from __future__ import annotations
 
@@ -25,12 +26,14 @@ _PIN = re.compile(r"^([a-z0-9._-]+)==(\S+)(?: ; ([^\\\n]+?))? \\$", re.MULTILINE
 
 
 def of_lock(text: str, version: str) -> str:
-    """Every distribution that the lock names, and where it is installed, if not everywhere. The hashes are its own."""
+    """Every distribution that the lock names, and where it is installed, if not everywhere. The
+    hashes are its own."""
     return _document([_wheel(*pin) for pin in _PIN.findall(text)], version)
 
 
 def of_image(app: Path, system: Iterable[Path]) -> str:
-    """The wheels in the folder `app`, Python, and the packages that these files of the system come from."""
+    """The wheels in the folder `app`, Python, and the packages that these files of the system come
+    from."""
     components = [_installed(found) for found in metadata.distributions(path=[str(app)])]
     python = platform.python_version()
     licence = {"license": {"id": "PSF-2.0"}}
@@ -47,7 +50,9 @@ def of_image(app: Path, system: Iterable[Path]) -> str:
 
 
 def _version(app: Path) -> str:
-    found = re.search(r'^__version__ = "(.+)"', (app / "scaler/__init__.py").read_text(), flags=re.MULTILINE)
+    found = re.search(
+        r'^__version__ = "(.+)"', (app / "scaler/__init__.py").read_text(), flags=re.MULTILINE
+    )
     if found is None:
         raise ValueError(f"{app}/scaler/__init__.py says no version")
     return found[1]
@@ -55,7 +60,12 @@ def _version(app: Path) -> str:
 
 def _wheel(name: str, version: str, marker: str = "") -> Component:
     name = re.sub("[-_.]+", "-", name).lower()
-    made: Component = {"type": "library", "name": name, "version": version, "purl": f"pkg:pypi/{name}@{version}"}
+    made: Component = {
+        "type": "library",
+        "name": name,
+        "version": version,
+        "purl": f"pkg:pypi/{name}@{version}",
+    }
     if marker:
         made["properties"] = [{"name": f"{NAME}:only-where", "value": marker}]
     return made
@@ -63,14 +73,18 @@ def _wheel(name: str, version: str, marker: str = "") -> Component:
 
 def _installed(found: metadata.Distribution) -> Component:
     made = _wheel(found.metadata["Name"], found.version)
-    said = next((found.metadata[key] for key in ("License-Expression", "License") if key in found.metadata), "")
+    said = next(
+        (found.metadata[key] for key in ("License-Expression", "License") if key in found.metadata),
+        "",
+    )
     if said and "\n" not in said:  # some wheels have the whole text there
         made["licenses"] = [{"license": {"name": said}}]
     return made
 
 
 def _packages(files: Iterable[Path]) -> list[Component]:
-    """Debian's packages that own these files, where the base is Debian; what no package owns is named as a file."""
+    """Debian's packages that own these files, where the base is Debian; what no package owns is
+    named as a file."""
     found: dict[str, Component] = {}
     for path in files:
         known = _owner(path)
@@ -85,7 +99,12 @@ def _packages(files: Iterable[Path]) -> list[Component]:
 
 def _owner(path: Path) -> tuple[str, str, str] | None:
     """Package, version, architecture; None without dpkg, or when none owns it."""
-    names = {str(path), os.path.realpath(path), str(path).removeprefix("/usr"), os.path.realpath(path)[4:]}
+    names = {
+        str(path),
+        os.path.realpath(path),
+        str(path).removeprefix("/usr"),
+        os.path.realpath(path)[4:],
+    }
     for name in sorted(names, reverse=True):
         owner = _answer("dpkg-query", "--search", name).split(": ")[0]
         if owner:
@@ -103,7 +122,12 @@ def _answer(*command: str) -> str:
 
 
 def _document(components: Iterable[Component], version: str) -> str:
-    own = {"type": "application", "name": NAME, "version": version, "purl": f"pkg:pypi/{NAME}@{version}"}
+    own = {
+        "type": "application",
+        "name": NAME,
+        "version": version,
+        "purl": f"pkg:pypi/{NAME}@{version}",
+    }
     moment = datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), tz=UTC)
     document: Mapping[str, Any] = {
         "bomFormat": "CycloneDX",
@@ -111,7 +135,11 @@ def _document(components: Iterable[Component], version: str) -> str:
         "version": 1,
         "metadata": {
             "timestamp": moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "component": {"bom-ref": own["purl"], **own, "licenses": [{"license": {"id": "Apache-2.0"}}]},
+            "component": {
+                "bom-ref": own["purl"],
+                **own,
+                "licenses": [{"license": {"id": "Apache-2.0"}}],
+            },
         },
         "components": [
             {"bom-ref": one.get("purl", one["name"]), **one}
@@ -119,7 +147,10 @@ def _document(components: Iterable[Component], version: str) -> str:
         ],
     }
     serial = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(document, sort_keys=True))
-    return json.dumps({**document, "serialNumber": f"urn:uuid:{serial}"}, indent=2, sort_keys=True) + "\n"
+    return (
+        json.dumps({**document, "serialNumber": f"urn:uuid:{serial}"}, indent=2, sort_keys=True)
+        + "\n"
+    )
 
 
 if __name__ == "__main__":

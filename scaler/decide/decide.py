@@ -1,6 +1,8 @@
-"""The decision: one world in, one plan for every service out. Pure: a decision depends on the world alone.
+"""The decision: one world in, one plan for every service out. Pure: a decision depends on the world
+alone.
 
-    demand of each service -> arbitration, or `decide_alone` -> one plan for each service, and the next memory
+    demand of each service -> arbitration, or `decide_alone` -> one plan for each service, and the
+    next memory
 
 The same world gives the same decision, byte for byte. A `DecisionCache` saves time only."""
 
@@ -23,14 +25,21 @@ from scaler.decide.nodes import Node, Nodes
 from scaler.decide.placement import Placement
 from scaler.decide.plan import NOT_MADE, Draft, plan_of
 from scaler.decide.reservations import Sources
-from scaler.decide.state import Member, is_made, may_be_revoked, newest_admission_first, why_not_admissible
+from scaler.decide.state import (
+    Member,
+    is_made,
+    may_be_revoked,
+    newest_admission_first,
+    why_not_admissible,
+)
 from scaler.decide.world import Decision, Plan, Reason, State, Tally, World
 
 Made = TypeVar("Made")
 
 
 class DecisionCache:
-    """What one decision keeps to save time in the next. Without a cache the decision is the same."""
+    """What one decision keeps to save time in the next. Without a cache the decision is the
+    same."""
 
     def __init__(self) -> None:
         self.demands: Demands | None = None
@@ -42,16 +51,20 @@ class DecisionCache:
 def decide(world: World, cache: DecisionCache | None = None) -> Decision:
     """What to do about every service of the world, and what to remember for the next decision."""
     cache = cache or DecisionCache()
-    demands, cache.demands = cache.demands, None  # a decision that fails leaves no demands behind
+    # a decision that fails leaves no demands behind
+    demands = cache.demands
+    cache.demands = None
     if demands is None or not demands.holds_in(world):
-        demands, cache.parts = Demands(world), {}
+        demands = Demands(world)
+        cache.parts = {}
     made = _Pass(world, cache, demands).decide()
     cache.demands = demands
     return made
 
 
 class _Part(msgspec.Struct, eq=False):
-    """The last arbitration of one part. Holds until a service or a node of the part, or one of `inputs`, changes."""
+    """The last arbitration of one part. Holds until a service or a node of the part, or one of
+    `inputs`, changes."""
 
     drafts: dict[int, Draft]
     tally: tuple[Counter[str], Counter[str]]
@@ -65,36 +78,55 @@ class _Part(msgspec.Struct, eq=False):
 
 class _Pass:
     def __init__(self, world: World, cache: DecisionCache, demands: Demands) -> None:
-        self.world, self.cache, self.demands = world, cache, demands
+        self.world = world
+        self.cache = cache
+        self.demands = demands
         self.changed, came_or_went = demands.follow(world)
         self.drafts: dict[int, Draft] = {}
         """Drafts of this decision; services without changes have none."""
         nodes = (world.nodes if demands.weighs else None) or Nodes()
         self.node_index = cache.node_index = cache.node_index.after(nodes)
-        known, counts, index = cache.neighbours, demands.service_counts, self.node_index
+        known = cache.neighbours
+        counts = demands.service_counts
+        index = self.node_index
         if known is None or known.service_counts != counts or known.node_classes != index.classes:
-            known, cache.parts = Neighbours(counts, index), {}
+            known = Neighbours(counts, index)
+            cache.parts = {}
         elif came_or_went or index.changed is None:
             cache.parts = {}
         self.neighbours = cache.neighbours = known
-        self.probing = any(turn.is_probing(demands.all[at].demand.memory, world) for at in demands.active)
+        self.probing = any(
+            turn.is_probing(demands.all[at].demand.memory, world) for at in demands.active
+        )
 
     def decide(self) -> Decision:
-        world, demands = self.world, self.demands
+        world = self.world
+        demands = self.demands
         parts = self.cache.parts = self._arbitrated()
         for at in self.changed:
-            if not demands.all[at].weighed and (draft := self._attempt(at, decide_alone, demands.all[at].demand)):
+            if not demands.all[at].weighed and (
+                draft := self._attempt(at, decide_alone, demands.all[at].demand)
+            ):
                 self.drafts[at] = draft
         plans = self._plans()
         looked_at = {at: demands.all[at].demand.memory for at in self.changed}
-        memory = demands.remember(world, looked_at | {at: draft.outcome() for at, draft in self.drafts.items()})
-        recheck_at = self._first([*demands.until.values(), *(part.recheck_at for part in parts.values())])
-        numbers, idle = Counter[str](), Counter[str]()
+        memory = demands.remember(
+            world, looked_at | {at: draft.outcome() for at, draft in self.drafts.items()}
+        )
+        recheck_at = self._first(
+            [*demands.until.values(), *(part.recheck_at for part in parts.values())]
+        )
+        numbers = Counter[str]()
+        idle = Counter[str]()
         for part in parts.values():
             numbers.update(part.tally[0])
             idle.update(part.tally[1])
-        tally = Tally(serving=demands.serving, idle=dict(idle), **numbers) if demands.weighs else None
-        return Decision(plans, memory, recheck_at, any(part.heeds_room for part in parts.values()), tally)
+        tally = (
+            Tally(serving=demands.serving, idle=dict(idle), **numbers) if demands.weighs else None
+        )
+        return Decision(
+            plans, memory, recheck_at, any(part.heeds_room for part in parts.values()), tally
+        )
 
     def _attempt(self, at: int, make: Callable[[Any, float], Made], one: object) -> Made | None:
         """What is made of one service; None when deciding about it fails, or failed before."""
@@ -113,11 +145,18 @@ class _Pass:
 
     def _plan(self, at: int, draft: Draft | None) -> None:
         """Make the plan of one service anew, unless all that it depends on is as it was."""
-        demands, known = self.demands, self.demands.all[at]
+        demands = self.demands
+        known = self.demands.all[at]
         plan_inputs = draft.plan_inputs if draft is not None and any(draft.plan_inputs) else None
-        if known.plan_inputs != plan_inputs and (made := self._attempt(at, plan_of, draft or Draft(known.demand))):
+        if known.plan_inputs != plan_inputs and (
+            made := self._attempt(at, plan_of, draft or Draft(known.demand))
+        ):
             known.plan_inputs = plan_inputs
-            (demands.drafted.add if known.weighed and plan_inputs is not None else demands.drafted.discard)(at)
+            (
+                demands.drafted.add
+                if known.weighed and plan_inputs is not None
+                else demands.drafted.discard
+            )(at)
             if known.plan != made:
                 known.plan = demands.plans[at] = made
 
@@ -151,23 +190,33 @@ class _Pass:
     def _holds(self, part: _Part) -> bool:
         """Whether the last arbitration holds, if no service and no node of the part changed."""
         in_time = not part.recheck_at or self.world.now < part.recheck_at
-        return part.settled and in_time and part.inputs == self._inputs(heeds_binds=part.inputs[-1] is not None)
+        return (
+            part.settled
+            and in_time
+            and part.inputs == self._inputs(heeds_binds=part.inputs[-1] is not None)
+        )
 
     def _inputs(self, *, heeds_binds: bool) -> tuple[object, ...]:
         binds = (self.world.last_bind, self.world.memory.last_bind) if heeds_binds else None
         return self.probing, binds
 
     def _arbitrate_most(self, number: int, active: list[int]) -> _Part:
-        """Arbitrate a part without the services at which that or their plan fails: nobody is evicted for them either.
-        If arbitration fails at many services, without any service."""
-        demands, probing = self.demands, self.probing
+        """Arbitrate a part without the services at which that or their plan fails: nobody is
+        evicted for them either. If arbitration fails at many services, without any service."""
+        demands = self.demands
+        probing = self.probing
         while active:
             self.probing = probing
             try:
                 part = self._arbitrate(number, active)
             except Exception as error:
-                many = sum(demands.all[at].failed is not None for at in self._positions[number]) >= MOST_FAILING
-                failing = active if many else [first_failing(active, partial(self._arbitrate, number))]
+                many = (
+                    sum(demands.all[at].failed is not None for at in self._positions[number])
+                    >= MOST_FAILING
+                )
+                failing = (
+                    active if many else [first_failing(active, partial(self._arbitrate, number))]
+                )
                 demands.leave_out(failing, error, self.world.now)
             else:
                 for at, draft in part.drafts.items():
@@ -179,7 +228,8 @@ class _Pass:
         return self._part({}, [], self._inputs(heeds_binds=False), ())
 
     def _arbitrate(self, number: int, active: Sequence[int]) -> _Part:
-        world, known = self.world, self.demands.all
+        world = self.world
+        known = self.demands.all
         drafts = {at: self._draft(at) for at in active}
         waiting = list(drafts.values())
 
@@ -192,10 +242,20 @@ class _Pass:
             return [drafts[at] for at in positions]
 
         placement = Placement(self.node_index, now=world.now, due_back=world.policy.due_back)
-        drained = [seat for draft in waiting for member in draft.demand.drained for seat in member.instance.seats]
+        drained = [
+            seat
+            for draft in waiting
+            for member in draft.demand.drained
+            for seat in member.instance.seats
+        ]
         placement.count_freed(drained)
-        part_of, nodes = self.neighbours.part_of_class, self.node_index.nodes
-        unusual = [nodes[at] for at in self.node_index.unusual if part_of.get(nodes[at].node_class) == number]
+        part_of = self.neighbours.part_of_class
+        nodes = self.node_index.nodes
+        unusual = [
+            nodes[at]
+            for at in self.node_index.unusual
+            if part_of.get(nodes[at].node_class) == number
+        ]
         sources = Sources(placement, world, drafts_of_part, room_to_come=bool(drained or unusual))
         inputs = self._inputs(heeds_binds=any(turn.heeds_binds(draft) for draft in waiting))
         arbitration = Arbitration(drafts, sources, probing=self.probing)
@@ -204,16 +264,27 @@ class _Pass:
         return self._part(drafts, waiting, inputs, unusual)
 
     def _draft(self, at: int) -> Draft:
-        demand, neighbours = self.demands.all[at].demand, self.neighbours
-        return Draft(demand, neighbours.classes[demand.requests], shares=neighbours.shares(demand.requests))
+        demand = self.demands.all[at].demand
+        neighbours = self.neighbours
+        return Draft(
+            demand, neighbours.classes[demand.requests], shares=neighbours.shares(demand.requests)
+        )
 
     def _part(
-        self, drafts: dict[int, Draft], active: list[Draft], inputs: tuple[object, ...], unusual: Sequence[Node]
+        self,
+        drafts: dict[int, Draft],
+        active: list[Draft],
+        inputs: tuple[object, ...],
+        unusual: Sequence[Node],
     ) -> _Part:
-        moments = [moment for draft in drafts.values() for moment in turn.moments(draft, self.world)]
+        moments = [
+            moment for draft in drafts.values() for moment in turn.moments(draft, self.world)
+        ]
         if any(draft.decide_again for draft in drafts.values()):
             moments.append(self.world.now + 0.001)  # decide again at once
-        moments += [moment for node in unusual for moment in node.overdue_from(self.world.policy.due_back)]
+        moments += [
+            moment for node in unusual for moment in node.overdue_from(self.world.policy.due_back)
+        ]
         return _Part(
             drafts=drafts,
             tally=_tally_of(active, self.world),
@@ -225,7 +296,8 @@ class _Pass:
 
 
 def _tally_of(active: Sequence[Draft], world: World) -> tuple[Counter[str], Counter[str]]:
-    """The numbers of `Tally` about weighed services, and idle resources. `active`: drafts with something to weigh."""
+    """The numbers of `Tally` about weighed services, and idle resources. `active`: drafts with
+    something to weigh."""
     idle = Counter[str]()
     for draft in active:
         for instance in () if draft.demand.serves else draft.demand.service.instances:
@@ -241,23 +313,32 @@ def _tally_of(active: Sequence[Draft], world: World) -> tuple[Counter[str], Coun
 
 
 def decide_alone(demand: Demand, now: float) -> Draft:
-    """The draft of a service that decides alone: because nodes may not be read, the rule says so, or it names no rule.
+    """The draft of a service that decides alone: because nodes may not be read, the rule says so,
+    or it names no rule.
 
-    It gives away every place of the target at once. What is free is not known, so an instance in hands beyond the
-    target is revoked while an instance of the target is missing: both may need the same node."""
+    It gives away every place of the target at once. What is free is not known, so an instance in
+    hands beyond the target is revoked while an instance of the target is missing: both may need the
+    same node."""
     draft = Draft(demand)
     if demand.target is None and not demand.service.key.rule:
         _without_rule(draft, now)
     if demand.target is None or demand.paused:
         return draft
-    # Whether the target lacks an instance that needs room. A bound instance that does not run needs no room.
+    # Whether the target lacks an instance that needs room. A bound instance that does not run needs
+    # no room.
     missing = any(
-        group.running + sum(1 for m in group.members if m.in_flight and m.instance.bound) < group.target
+        group.running + sum(1 for m in group.members if m.in_flight and m.instance.bound)
+        < group.target
         for group in demand.groups.values()
     )
-    chosen = {name: _chosen_alone(draft, name) for name, group in demand.groups.items() if group.wants}
-    # An instance whose creation was refused is tried again first, alone: the others are admitted when it has pods.
-    refused = next((m for members in chosen.values() for m in members if m.memory.refused and is_made(m)), None)
+    chosen = {
+        name: _chosen_alone(draft, name) for name, group in demand.groups.items() if group.wants
+    }
+    # An instance whose creation was refused is tried again first, alone: the others are admitted
+    # when it has pods.
+    refused = next(
+        (m for members in chosen.values() for m in members if m.memory.refused and is_made(m)), None
+    )
     alone = None if demand.serves else refused
     for name, group in demand.groups.items():
         for member in chosen.get(name, ()):
@@ -266,14 +347,18 @@ def decide_alone(demand: Demand, now: float) -> Draft:
                 continue
             draft.groups[name].give_place(member)
             why = Reason.WAITING_FOR_RATIO, tuple(draft.lacking)
-            draft.waits[member.uid] = why if is_made(member) else (Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,))
+            draft.waits[member.uid] = (
+                why if is_made(member) else (Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,))
+            )
         _revoke_beyond(draft, name, group, missing=missing)
     return draft
 
 
 def _chosen_alone(draft: Draft, name: str) -> list[Member]:
-    """Held candidates that get a place: those that can start now, then those whose pods do not exist yet."""
-    group, chosen = draft.demand.groups[name].copy(), []
+    """Held candidates that get a place: those that can start now, then those whose pods do not
+    exist yet."""
+    group = draft.demand.groups[name].copy()
+    chosen = []
     held = (member for member in draft.demand.candidates[name] if member.state is State.HELD)
     for member in sorted(held, key=is_made, reverse=True):
         if group.has_place_for(member):
@@ -285,7 +370,11 @@ def _chosen_alone(draft: Draft, name: str) -> list[Member]:
 def _without_rule(draft: Draft, now: float) -> None:
     """Jobs that name no rule (MindIE's controller and coordinator) have nothing to wait for."""
     for member in draft.demand.members:
-        if member.is_ours and member.state is State.HELD and why_not_admissible(member, now) is None:
+        if (
+            member.is_ours
+            and member.state is State.HELD
+            and why_not_admissible(member, now) is None
+        ):
             draft.admit(member)
 
 
@@ -294,7 +383,9 @@ def _revoke_beyond(draft: Draft, name: str, group: Group, *, missing: bool) -> N
     beyond = group.fewest - group.target
     above = group.running + group.in_flight - demand.largest(name)
     unbound = [member for member in demand.hands if member.instance.group == name]
-    candidates = newest_admission_first(m for m in unbound if not (group.keeps(m) or m.instance.unheld))
+    candidates = newest_admission_first(
+        m for m in unbound if not (group.keeps(m) or m.instance.unheld)
+    )
     candidates.sort(key=lambda m: may_be_revoked(m.instance, demand.policy), reverse=True)
     for member in candidates[: max(0, beyond)]:
         if missing or above > 0 or member.uid in demand.half_made:

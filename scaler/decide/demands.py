@@ -1,5 +1,6 @@
-"""The demands of all services of a world, made anew only for those that changed: ten thousand without changes take
-little time. A service at which deciding fails is left alone for a while. Must not weigh services against each other."""
+"""The demands of all services of a world, made anew only for those that changed: ten thousand
+without changes take little time. A service at which deciding fails is left alone for a while. Must
+not weigh services against each other."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _EMPTY = ServiceMemory()
 PAUSE = 300.0
 """Seconds until a failed service is decided about again although it did not change."""
 MOST_FAILING = 4
-"""The largest number of failing services that are searched for in one part; after that the whole part waits."""
+"""The largest number of failing services that are searched for in one part; after that the whole
+part waits."""
 
 
 class NotDecided(msgspec.Struct, frozen=True):
@@ -41,9 +43,12 @@ def not_decided(error: Exception, now: float) -> NotDecided:
 
 
 def nothing_of(service: Service, seen: ServiceMemory, policy: Policy) -> Demand:
-    """A demand for nothing, in place of one that could not be made. The memory of the service stays as it is."""
+    """A demand for nothing, in place of one that could not be made. The memory of the service stays
+    as it is."""
     demand = Demand(Service(service.key, ()), ServiceMemory(), 0.0, policy)
-    demand.service, demand.seen, demand.memory = service, seen, seen
+    demand.service = service
+    demand.seen = seen
+    demand.memory = seen
     return demand
 
 
@@ -59,7 +64,8 @@ def why_not_decided(plan: Plan) -> str:
 
 
 def first_failing(positions: Sequence[int], attempt: Callable[[Sequence[int]], object]) -> int:
-    """The first position at which `attempt` fails for the positions up to it. It has to fail for all positions."""
+    """The first position at which `attempt` fails for the positions up to it. It has to fail for
+    all positions."""
 
     def fails(number: int) -> bool:
         try:
@@ -78,7 +84,8 @@ class _Known(msgspec.Struct, eq=False):
     weighed: bool
     plan: Plan
     plan_inputs: object = ""
-    """`Draft.plan_inputs` of the plan; None = the draft is empty; "" = the plan was made from another demand."""
+    """`Draft.plan_inputs` of the plan; None = the draft is empty; "" = the plan was made from
+    another demand."""
     failed: NotDecided | None = None
 
     @property
@@ -105,15 +112,18 @@ class Demands:
         self._services: tuple[Service, ...] = ()
         self._memory = Memory()
         self._changed: Iterable[int] = ()
-        """Services of which the last decision changed the memory: their demands were made from the memory before."""
+        """Services of which the last decision changed the memory: their demands were made from the
+        memory before."""
 
     def holds_in(self, world: World) -> bool:
         """Whether the demands of unchanged services hold in this world too."""
         return world.policy is self._policy and _weighs(world) == self.weighs
 
     def follow(self, world: World) -> tuple[set[int], bool]:
-        """Make the demands of changed services anew. Returns their positions, and whether services came or went."""
-        old, now = self._services, world.services
+        """Make the demands of changed services anew. Returns their positions, and whether services
+        came or went."""
+        old = self._services
+        now = world.services
         self._services = now
         other = list(compress(range(len(now)), map(is_not, old, now)))
         if len(old) != len(now) or any(old[at].key != now[at].key for at in other):
@@ -124,21 +134,31 @@ class Demands:
             looked = self._looked(now[at], before, world)
             if looked is not before:
                 self._count(at, -1)
-                self.all[at], self.plans[at] = looked, looked.plan
+                self.all[at] = looked
+                self.plans[at] = looked.plan
                 self._count(at, 1)
                 changed.add(at)
         return changed, False
 
     def remember(self, world: World, after: dict[int, ServiceMemory]) -> Memory:
-        """The next memory; the same object when nothing changed. Services that are gone are left out. `after`: position
-        -> the next memory of a service that was looked at, or that has a draft."""
-        before, services = world.memory, world.memory.services
-        changed = {at: memory for at, memory in after.items() if memory is not self.all[at].demand.seen}
+        """The next memory; the same object when nothing changed. Services that are gone are left
+        out. `after`: position -> the next memory of a service that was looked at, or that has a
+        draft."""
+        before = world.memory
+        services = world.memory.services
+        changed = {
+            at: memory for at, memory in after.items() if memory is not self.all[at].demand.seen
+        }
         if changed:
-            services = {**services, **{self.all[at].demand.name: changed[at] for at in sorted(changed)}}
+            services = {
+                **services,
+                **{self.all[at].demand.name: changed[at] for at in sorted(changed)},
+            }
         if len(services) > len(self.all) or any(memory == _EMPTY for memory in changed.values()):
             names = [known.demand.name for known in self.all]
-            services = {name: found for name in names if (found := services.get(name, _EMPTY)) != _EMPTY}
+            services = {
+                name: found for name in names if (found := services.get(name, _EMPTY)) != _EMPTY
+            }
         same = services is before.services and before.last_bind == world.last_bind
         self._memory = before if same else Memory(services, world.last_bind)
         self._changed = tuple(changed)
@@ -155,29 +175,38 @@ class Demands:
             self._count(at, 1)
 
     def _align(self, world: World) -> set[int]:
-        """Services came or went: find the known services by their keys. Returns the changed positions."""
+        """Services came or went: find the known services by their keys. Returns the changed
+        positions."""
         known = {each.demand.service.key: each for each in self.all}
-        self.service_counts, self.serving = Counter(), 0
+        self.service_counts = Counter()
+        self.serving = 0
         self.active.clear()
         self.until.clear()
         before = [known.get(service.key) for service in world.services]
         self.all = [self._looked(*each, world) for each in zip(world.services, before, strict=True)]
         for at in range(len(self.all)):
             self._count(at, 1)
-        self.drafted = {at for at, each in enumerate(self.all) if each.weighed and each.plan_inputs is not None}
+        self.drafted = {
+            at for at, each in enumerate(self.all) if each.weighed and each.plan_inputs is not None
+        }
         self.plans = [each.plan for each in self.all]
         return {at for at, each in enumerate(self.all) if each is not before[at]}
 
     def _due(self, world: World) -> Iterator[int]:
-        """Positions of services to look at again although the service is the same object: by time or by memory."""
+        """Positions of services to look at again although the service is the same object: by time
+        or by memory."""
         yield from [at for at, until in self.until.items() if until <= world.now]
         remembered = world.memory.services
         if remembered is self._memory.services:
             yield from self._changed
         else:
             for at, known in enumerate(self.all):
-                demand = known.demand  # an older memory may be back: what was noted since is to be noted again
-                if demand.memory is not demand.seen or remembered.get(demand.name, _EMPTY) is not demand.seen:
+                # an older memory may be back: what was noted since is to be noted again
+                demand = known.demand
+                if (
+                    demand.memory is not demand.seen
+                    or remembered.get(demand.name, _EMPTY) is not demand.seen
+                ):
                     yield at
 
     def _looked(self, service: Service, before: _Known | None, world: World) -> _Known:
@@ -186,19 +215,30 @@ class Demands:
         if before is not None:
             demand = before.demand
             in_time = not before.until or world.now < before.until
-            if before.failed is not None and before.weighed and in_time and _asks_the_same(service, demand.service):
-                return before  # to find out again which of those that share nodes fails would cost much
+            if (
+                before.failed is not None
+                and before.weighed
+                and in_time
+                and _asks_the_same(service, demand.service)
+            ):
+                # to find out again which of those that share nodes fails would cost much
+                return before
             if demand.service is service and in_time:
                 if demand.seen is seen and demand.memory is seen:
                     return before
-                if demand.memory.instances is seen.instances and demand.memory.wanted == seen.wanted:
+                if (
+                    demand.memory.instances is seen.instances
+                    and demand.memory.wanted == seen.wanted
+                ):
                     return msgspec.structs.replace(before, demand=demand.remembering(seen))
-        failed, plan = None, before.plan if before is not None else Plan(service.key, -1, {}, False, {}, ())
+        failed = None
+        plan = before.plan if before is not None else Plan(service.key, -1, {}, False, {}, ())
         try:
             demand = Demand(service, seen, world.now, world.policy)
         except Exception as error:
             failed = not_decided(error, world.now)
-            demand, plan = nothing_of(service, seen, world.policy), left_alone(service.key, failed)
+            demand = nothing_of(service, seen, world.policy)
+            plan = left_alone(service.key, failed)
         weighed = self.weighs and demand.target is not None and service.options.arbitration
         return _Known(demand, weighed, plan, failed=failed)
 
@@ -220,7 +260,9 @@ class Demands:
 
 def _asks_the_same(service: Service, before: Service) -> bool:
     """Whether people changed nothing of the service since: its jobs, its rule, `spec.replicas`."""
-    return service.replicas == before.replicas and (service is before or asked_of(service) == asked_of(before))
+    return service.replicas == before.replicas and (
+        service is before or asked_of(service) == asked_of(before)
+    )
 
 
 def _weighs(world: World) -> bool:

@@ -1,7 +1,8 @@
-"""What must hold of every decision, whatever the world: section 6 of the contract as far as one decision shows it.
+"""What must hold of every decision, whatever the world: section 6 of the contract as far as one
+decision shows it.
 
-The simulation and the tests ask after each decision. Must not decide anything or repair a plan: it only says
-what is wrong with it, in words, so that a violation reads like a bug report."""
+The simulation and the tests ask after each decision. Must not decide anything or repair a plan: it
+only says what is wrong with it, in words, so that a violation reads like a bug report."""
 
 from __future__ import annotations
 
@@ -60,10 +61,12 @@ def _of_service(service: Service, plan: Plan, policy: Policy) -> Iterator[str]:
 
 
 def _evictions(service: Service, plan: Plan, names: set[str], policy: Policy) -> Iterator[str]:
-    """S3, S11: only what is bound, beyond the minimum of its group, and for a service that does not run its own."""
+    """S3, S11: only what is bound, beyond the minimum of its group, and for a service that does not
+    run its own."""
     instances = {instance.uid: instance for instance in service.instances}
     smallest = service.rule.limited(plan.replicas).smallest if service.rule else None
-    evicted, drained = Counter[str | None](), Counter[str | None]()
+    evicted = Counter[str | None]()
+    drained = Counter[str | None]()
     for action in plan.actions:
         if not isinstance(action, Evict):
             continue
@@ -79,31 +82,50 @@ def _evictions(service: Service, plan: Plan, names: set[str], policy: Policy) ->
             yield f"S11: {instance.name} is evicted for {action.beneficiary}, which does not exist"
         protected = policy.honour_preemptable and not service.options.preemptable
         if protected and action.beneficiary != str(service.key):
-            yield f"S11: {instance.name} is evicted for {action.beneficiary} though its rule protects it"
+            yield (
+                f"S11: {instance.name} is evicted for {action.beneficiary} though its rule"
+                " protects it"
+            )
     for group, number in evicted.items():
         least = smallest.of(group or "") if smallest else 0
         runs = plan.groups[group or ""].running - drained[group]
         if number and runs - number < min(runs, least):
-            yield f"S3: {number} of {runs} running instances of {group} are evicted, the minimum is {least}"
+            yield (
+                f"S3: {number} of {runs} running instances of {group} are evicted, the minimum is"
+                f" {least}"
+            )
 
 
 def _drains(service: Service, plan: Plan, policy: Policy) -> Iterator[str]:
-    """S3, 3c: what is deleted without a beneficiary is beyond the ratio that `spec.replicas` asks for, and costs no
-    restart that is kept for faults."""
-    going = {action.uid for action in plan.actions if isinstance(action, Evict) and action.beneficiary == NOBODY}
+    """S3, 3c: what is deleted without a beneficiary is beyond the ratio that `spec.replicas` asks
+    for, and costs no restart that is kept for faults."""
+    going = {
+        action.uid
+        for action in plan.actions
+        if isinstance(action, Evict) and action.beneficiary == NOBODY
+    }
     if not going or service.rule is None:
         return
     wanted = service.rule.limited(service.replicas).largest
     if service.replicas > service.rule.largest.total:
         yield f"S3: {len(going)} instances are deleted though as many are wanted as the rule names"
     for group in service.rule.groups:
-        bound = [one for one in service.instances if one.group == group and one.bound and not one.owner_deleting]
+        bound = [
+            one
+            for one in service.instances
+            if one.group == group and one.bound and not one.owner_deleting
+        ]
         left = [one for one in bound if one.uid not in going]
         if len(left) < min(len(bound), wanted.of(group)):
             yield f"S3: {len(left)} of {group} are left, {wanted.of(group)} are wanted"
         runs, stay = (sum(map(_is_well, some)) for some in (bound, left))
-        if stay < min(runs, wanted.of(group)) and going & {one.uid for one in bound if _is_well(one)}:
-            yield f"S3: {stay} of {runs} running instances of {group} are left, {wanted.of(group)} are wanted"
+        if stay < min(runs, wanted.of(group)) and going & {
+            one.uid for one in bound if _is_well(one)
+        }:
+            yield (
+                f"S3: {stay} of {runs} running instances of {group} are left, {wanted.of(group)}"
+                " are wanted"
+            )
     for one in service.instances:
         if one.uid in going and not affords_revoke(one, policy):
             yield f"S3: {one.name} is deleted though its job cannot spare a restart: {one.budget}"
@@ -126,9 +148,14 @@ def _actions(service: Service, plan: Plan, policy: Policy) -> Iterator[str]:
     for action in plan.actions:
         instance = instances.get(action.uid)
         if instance is None:
-            yield f"S8: {type(action).__name__} of {action.uid}, which is no instance of this service"
+            yield (
+                f"S8: {type(action).__name__} of {action.uid}, which is no instance of this service"
+            )
         elif instance.label_problem:
-            yield f"S8: {type(action).__name__} of {instance.name}, not ours to touch: {instance.label_problem}"
+            yield (
+                f"S8: {type(action).__name__} of {instance.name}, not ours to touch:"
+                f" {instance.label_problem}"
+            )
         else:
             yield from _action(instance, action, policy)
             if not instance.made_by_us:
@@ -155,7 +182,9 @@ def _admission(instance: Instance) -> Iterator[str]:
     if instance.owner_deleting or instance.owner_finished:
         yield f"S2: {instance.name} is admitted though its owner is going away"
     if instance.name_taken:
-        yield f"S8: {instance.name} is admitted though {instance.name_taken} belongs to another owner"
+        yield (
+            f"S8: {instance.name} is admitted though {instance.name_taken} belongs to another owner"
+        )
 
 
 def _made_by_others(instance: Instance, action: Action, rule: str) -> Iterator[str]:
@@ -165,16 +194,28 @@ def _made_by_others(instance: Instance, action: Action, rule: str) -> Iterator[s
     elif isinstance(action, Revoke) and instance.pods == instance.gated:
         yield f"S8: {instance.name} is revoked though none of its pods was released"
     elif isinstance(action, Admit | Complete) and not (instance.gated or instance.misplaced):
-        yield f"S8: {type(action).__name__} of {instance.name}, which has no pod to release or to move"
+        yield (
+            f"S8: {type(action).__name__} of {instance.name}, which has no pod to release or to"
+            " move"
+        )
 
 
 def _revoke(instance: Instance, policy: Policy) -> Iterator[str]:
     if instance.unheld:
-        yield f"L4: {instance.name} is revoked though nothing would hold {instance.unheld} of its pods again"
+        yield (
+            f"L4: {instance.name} is revoked though nothing would hold {instance.unheld} of its"
+            " pods again"
+        )
     if instance.bound:
-        yield f"S3: {instance.name} is revoked though {instance.bound} of its pods are bound to a node"
+        yield (
+            f"S3: {instance.name} is revoked though {instance.bound} of its pods are bound to a"
+            " node"
+        )
     if not affords_revoke(instance, policy):
-        yield f"S3: {instance.name} is revoked though its job cannot spare a restart: {instance.budget}"
+        yield (
+            f"S3: {instance.name} is revoked though its job cannot spare a restart:"
+            f" {instance.budget}"
+        )
 
 
 def _target(service: Service, plan: Plan) -> Iterator[str]:
@@ -184,7 +225,9 @@ def _target(service: Service, plan: Plan) -> Iterator[str]:
     ratio = service.rule.ratios[plan.target_index] if plan.replicas else Ratio({}, {})
     if any(number != ratio.of(name) for name, number in plan.target.items()):
         yield f"S5: target {plan.target} is not ratio {plan.target_index} of the rule"
-    short = [name for name in service.rule.groups if plan.groups[name].running < plan.groups[name].target]
+    short = [
+        name for name in service.rule.groups if plan.groups[name].running < plan.groups[name].target
+    ]
     if plan.complete and short:
         yield f"L1: complete though {', '.join(short)} runs fewer than the target"
     if not plan.complete and not short:
@@ -192,28 +235,45 @@ def _target(service: Service, plan: Plan) -> Iterator[str]:
 
 
 def _slots(service: Service, plan: Plan) -> Iterator[str]:
-    """S1: no admission takes a group above its target, pairs counted once; S6: none is revoked in the same decision."""
+    """S1: no admission takes a group above its target, pairs counted once; S6: none is revoked in
+    the same decision."""
     states = {verdict.uid: verdict.state for verdict in plan.verdicts}
     states |= {action.uid: State.ADMITTED for action in plan.actions if isinstance(action, Admit)}
-    before = (one for one in service.instances if states.get(one.uid) in (State.HELD, State.TERMINATING))
-    states |= {one.uid: State.RUNNING if one.bound else State.ADMITTED for one in before if one.pods > one.gated}
+    before = (
+        one for one in service.instances if states.get(one.uid) in (State.HELD, State.TERMINATING)
+    )
+    states |= {
+        one.uid: State.RUNNING if one.bound else State.ADMITTED
+        for one in before
+        if one.pods > one.gated
+    }
     groups = {instance.uid: instance.group for instance in service.instances}
-    admitted = Counter(groups.get(action.uid) for action in plan.actions if isinstance(action, Admit))
+    admitted = Counter(
+        groups.get(action.uid) for action in plan.actions if isinstance(action, Admit)
+    )
     for name, group in plan.groups.items() if service.key.rule else ():
         if admitted[name] != group.admit and not service.assumed:
             yield f"S5: {name} says {group.admit} admissions, its actions are {admitted[name]}"
         more = group.admit - group.beside
         if more and group.running + group.in_flight + more > group.target:
             yield (
-                f"S1: {name} runs {group.running}, has {group.in_flight} in flight and gets {more} more: "
-                f"above its target {group.target}"
+                f"S1: {name} runs {group.running}, has {group.in_flight} in flight and gets {more}"
+                f" more: above its target {group.target}"
             )
-        # As many as outdated instances run and newest ones of the same owner are out of the gate, one beside each.
+        # As many as outdated instances run and newest ones of the same owner are out of the gate,
+        # one beside each.
         instances = [one for one in service.instances if one.group == name]
-        outdated = Counter(one.owner for one in instances if one.outdated and states[one.uid] in _UP)
-        newest = Counter(one.owner for one in instances if not one.outdated and states[one.uid] in _OUT)
+        outdated = Counter(
+            one.owner for one in instances if one.outdated and states[one.uid] in _UP
+        )
+        newest = Counter(
+            one.owner for one in instances if not one.outdated and states[one.uid] in _OUT
+        )
         pairs = (outdated & newest).total()
         if group.paired + group.beside > pairs:
-            yield f"S1: {name} counts {group.paired + group.beside} pairs of revisions, {pairs} are possible"
+            yield (
+                f"S1: {name} counts {group.paired + group.beside} pairs of revisions, {pairs} are"
+                " possible"
+            )
         if more and group.revoke:
             yield f"S6: {name} admits {group.admit} and revocations {group.revoke} in one plan"

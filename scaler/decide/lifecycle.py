@@ -1,9 +1,11 @@
-"""How an instance restarts and ends: the run policy of the job, what the pods show, and at most one step that follows.
+"""How an instance restarts and ends: the run policy of the job, what the pods show, and at most one
+step that follows.
 
-A step concerns one instance and needs no slot, so it is taken whatever the ratio says, also while the rule is paused.
-An instance with a step gets no other action in the decision. Must not admit, complete or revoke. Instances that others
-make have no steps: their owners restart and end them. Names of pods are listed only when a pod is wrong or the job has
-ended, so that a running instance is a few numbers."""
+A step concerns one instance and needs no slot, so it is taken whatever the ratio says, also while
+the rule is paused. An instance with a step gets no other action in the decision. Must not admit,
+complete or revoke. Instances that others make have no steps: their owners restart and end them.
+Names of pods are listed only when a pod is wrong or the job has ended, so that a running instance
+is a few numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class CleanPods(StrEnum):
-    """Which pods of a finished job are deleted; the values are those of `spec.runPolicy.cleanPodPolicy`."""
+    """Which pods of a finished job are deleted; the values are those of
+    `spec.runPolicy.cleanPodPolicy`."""
 
     ALL = "All"
     RUNNING = "Running"
@@ -47,7 +50,8 @@ class RunPolicy(msgspec.Struct, frozen=True, gc=False):
     backoff_limit: int = 0
     """Restarts that the job is allowed; 0 = any number."""
     retries: bool = False
-    """Volcano retries failed pods (label `fault-retry-times`), as often as `Life.remaining` says."""
+    """Volcano retries failed pods (label `fault-retry-times`), as often as `Life.remaining`
+    says."""
     clean: CleanPods = CleanPods.RUNNING
     ttl: int | None = None
     """Life of the job after it has finished; None = for ever."""
@@ -91,7 +95,8 @@ class Life(msgspec.Struct, frozen=True, gc=False):
     outgrown: bool = False
     """The PodGroup asks for another number of pods than the job does now."""
     unbound: tuple[str, ...] = ()
-    """Names of pods, of a finished job only: not bound to a node; bound and still running; ended."""
+    """Names of pods, of a finished job only: not bound to a node; bound and still running;
+    ended."""
     running_on: tuple[str, ...] = ()
     over: tuple[str, ...] = ()
 
@@ -125,7 +130,8 @@ class Finish(InstanceAction, frozen=True):
 
 
 class Expire(InstanceAction, frozen=True):
-    """Delete a job whose time after its end is over; the garbage collector deletes what the job owns."""
+    """Delete a job whose time after its end is over; the garbage collector deletes what the job
+    owns."""
 
 
 LifeAction = Record | Remove | Resize | Finish | Expire
@@ -134,8 +140,10 @@ LifeAction = Record | Remove | Resize | Finish | Expire
 RETRYABLE_FROM = 128
 """restartPolicy ExitCode: exit codes from this one on are signals, and the pod is made anew."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 10.0, 300.0
-"""Seconds from one start to the next, as the kubelet has for containers. The first replacement has no pause."""
+FIRST_PAUSE = 10.0
+LONGEST_PAUSE = 300.0
+"""Seconds from one start to the next, as the kubelet has for containers. The first replacement has
+no pause."""
 
 
 def next_step(instance: Instance, now: float) -> LifeAction | None:
@@ -155,8 +163,8 @@ def next_step(instance: Instance, now: float) -> LifeAction | None:
     ended = tuple(pod.name for pod in life.failed if is_replaced(pod))
     if ended and now >= _replace_at(instance):
         return Remove(instance.uid, ended)
-    # A round is counted when every pod is bound, not when pods are lost. So no loss is missed, whichever replica was
-    # leader when the pods were lost.
+    # A round is counted when every pod is bound, not when pods are lost. So no loss is missed,
+    # whichever replica was leader when the pods were lost.
     if instance.bound == instance.expected > 0 and life.version >= life.policy.rounds:
         return Record(instance.uid, life.version + 1)
     return None
@@ -164,7 +172,8 @@ def next_step(instance: Instance, now: float) -> LifeAction | None:
 
 def recheck_at(instance: Instance) -> Iterator[float]:
     """The times at which a step may follow by time alone."""
-    life, policy = instance.life, instance.life.policy
+    life = instance.life
+    policy = instance.life.policy
     if instance.owner_finished:
         if policy.ttl is not None:
             yield policy.finished_at + policy.ttl
@@ -176,29 +185,44 @@ def recheck_at(instance: Instance) -> Iterator[float]:
 
 
 def is_replaced(pod: FailedPod) -> bool:
-    """Whether the scaler replaces a failed pod: the cluster ended the pod, or its exit code is a signal."""
+    """Whether the scaler replaces a failed pod: the cluster ended the pod, or its exit code is a
+    signal."""
     return pod.disrupted or (pod.exit_code_decides and not 0 <= pod.exit_code < RETRYABLE_FROM)
 
 
 def _replace_at(instance: Instance) -> float:
-    """When failed pods are replaced: at once after a long life, after growing pauses when they ended soon after their
-    start. So pods that always fail do not keep scheduler and API server busy."""
+    """When failed pods are replaced: at once after a long life, after growing pauses when they
+    ended soon after their start. So pods that always fail do not keep scheduler and API server
+    busy."""
     version = instance.life.version
-    return instance.admitted_at + (min(FIRST_PAUSE * 2.0 ** min(version - 1, 16), LONGEST_PAUSE) if version > 0 else 0)
+    return instance.admitted_at + (
+        min(FIRST_PAUSE * 2.0 ** min(version - 1, 16), LONGEST_PAUSE) if version > 0 else 0
+    )
 
 
 def _ending(instance: Instance, now: float) -> tuple[Ending, str] | None:
-    life, policy = instance.life, instance.life.policy
+    life = instance.life
+    policy = instance.life.policy
     has_succeeded = life.succeeded == instance.expected > 0
     if policy.all_workers and life.workers:
         has_succeeded = life.workers_succeeded == life.workers
     if has_succeeded:
         return Ending.JOB_SUCCEEDED, f"Job {instance.name} successfully completed."
-    if policy.deadline is not None and policy.started_at and now >= policy.started_at + policy.deadline:
+    if (
+        policy.deadline is not None
+        and policy.started_at
+        and now >= policy.started_at + policy.deadline
+    ):
         return Ending.DEADLINE_EXCEEDED, f"It was started more than {policy.deadline} s ago."
     fatal = next((pod for pod in life.failed if not is_replaced(pod)), None)
-    if fatal is not None and not (policy.retries and (life.remaining is None or life.remaining > 0)):
-        left = " and Volcano has no retries left" if policy.retries else ", and the job allows no retries"
+    if fatal is not None and not (
+        policy.retries and (life.remaining is None or life.remaining > 0)
+    ):
+        left = (
+            " and Volcano has no retries left"
+            if policy.retries
+            else ", and the job allows no retries"
+        )
         how = f"exited with code {fatal.exit_code}" if fatal.exit_code >= 0 else "failed"
         return Ending.POD_FAILED, f"Pod {fatal.name} {how}{left}."
     if 0 < policy.backoff_limit < policy.rounds and instance.pods < instance.expected:
@@ -207,7 +231,8 @@ def _ending(instance: Instance, now: float) -> tuple[Ending, str] | None:
 
 
 def _after_the_end(instance: Instance, now: float) -> LifeAction | None:
-    life, policy = instance.life, instance.life.policy
+    life = instance.life
+    policy = instance.life.policy
     pods = life.unbound
     if policy.clean is not CleanPods.NONE:
         pods += life.running_on

@@ -1,4 +1,5 @@
-"""The memory: what one decision hands to the next, of services and instances. After a failover the memory is empty."""
+"""The memory: what one decision hands to the next, of services and instances. After a failover the
+memory is empty."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ class Turns(IntEnum):
 
     NONE = 0
     SINCE_LAST_BIND = 1
-    """The turn ended, and no pod of any service was bound since: the scheduler may have been away."""
+    """The turn ended, and no pod of any service was bound since: the scheduler may have been
+    away."""
     FOR_GOOD = 2
 
 
@@ -27,7 +29,8 @@ class TurnMemory(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     turn_since: float = 0.0
     """Since when the turn runs without progress; 0.0 = it does not run."""
     failures: int = 0
-    """Turns that ended without a bind. Of these, `failures - counted` since the last bind of any pod."""
+    """Turns that ended without a bind. Of these, `failures - counted` since the last bind of any
+    pod."""
     counted: int = 0
     backoff_until: float = 0.0
     pardoned: bool = False
@@ -39,7 +42,8 @@ class InstanceMemory(TurnMemory, frozen=True, gc=False):
 
     broken_since: float = 0.0
     bound_since: float = 0.0
-    """Since when all its pods are bound, and not all run; or since when its owner waits for the first pods."""
+    """Since when all its pods are bound, and not all run; or since when its owner waits for the
+    first pods."""
     restarts: int = -1
     """Restart count at the last look; -1 = never seen."""
     restarted_at: float = 0.0
@@ -47,21 +51,25 @@ class InstanceMemory(TurnMemory, frozen=True, gc=False):
     ran: bool = False
     """The instance ran since it was admitted."""
     revoked: str = ""
-    """Why the admission was revoked, in words, until the instance is admitted again; "" = not revoked."""
+    """Why the admission was revoked, in words, until the instance is admitted again; "" = not
+    revoked."""
     refused: str = ""
     """The answer of the API server that refused the creation; "" = not refused."""
     refused_until: float = 0.0
     refused_times: int = 0
     refused_generation: int = 0
     preempted_for: str = ""
-    """The beneficiary of its eviction, until its pods are gone; `NOBODY` = fewer instances are wanted, "" = none."""
+    """The beneficiary of its eviction, until its pods are gone; `NOBODY` = fewer instances are
+    wanted, "" = none."""
     turn_over: bool = False
-    """The turn ended without a bind: other candidates go first, and pods that are bound in part are of no use."""
+    """The turn ended without a bind: other candidates go first, and pods that are bound in part are
+    of no use."""
     turns: Turns = Turns.NONE
 
 
 class ServiceMemory(TurnMemory, frozen=True, gc=False):
-    """The memory of one service with the turn of its minimum, and by uid the memory of its instances."""
+    """The memory of one service with the turn of its minimum, and by uid the memory of its
+    instances."""
 
     instances: dict[str, InstanceMemory] = {}
     bound: int = 0
@@ -69,11 +77,13 @@ class ServiceMemory(TurnMemory, frozen=True, gc=False):
     jobs: str = ""
     """`Demand.jobs` at the last look, a fingerprint of jobs and rule: a change ends backoff."""
     made: bool | None = None
-    """Where others make the pods: whether all chosen instances had pods in this turn; None = not looked at."""
+    """Where others make the pods: whether all chosen instances had pods in this turn; None = not
+    looked at."""
     ended_at: float = 0.0
     """When the last turn of the minimum ended; 0.0 = none, or progress since."""
     short_since: float = 0.0
-    """Since when an instance is missing for which running surplus of the service would make room; 0.0 = none is."""
+    """Since when an instance is missing for which running surplus of the service would make room;
+    0.0 = none is."""
     held_since: float = 0.0
     """Since when the minimum fits nowhere; 0.0 = it fits, or is not looked at."""
     probe_since: float = 0.0
@@ -86,7 +96,8 @@ class ServiceMemory(TurnMemory, frozen=True, gc=False):
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):
-    """The memory of all services. A decision returns the memory for the next world; after a failover it is empty."""
+    """The memory of all services. A decision returns the memory for the next world; after a
+    failover it is empty."""
 
     services: dict[str, ServiceMemory] = {}
     """`str(ServiceKey)` -> memory of the service."""
@@ -95,41 +106,60 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
 
 
 NEVER_SEEN = InstanceMemory()
-FIRST_REFUSAL, LONGEST_REFUSAL = 1.0, 300.0
+FIRST_REFUSAL = 1.0
+LONGEST_REFUSAL = 300.0
 """Seconds until a refused creation is tried again, doubled with each refusal up to the longest."""
 
 
-def refuse(memory: Memory, key: ServiceKey, uid: str, words: str, *, now: float, generation: int) -> Memory:
-    """Note that the API server refused a creation, and when to try again. The instance had its turn."""
+def refuse(
+    memory: Memory, key: ServiceKey, uid: str, words: str, *, now: float, generation: int
+) -> Memory:
+    """Note that the API server refused a creation, and when to try again. The instance had its
+    turn."""
     name = str(key)
     service = memory.services.get(name, ServiceMemory())
     before = service.instances.get(uid, NEVER_SEEN)
     wait = min(FIRST_REFUSAL * 2.0 ** min(before.refused_times, 16), LONGEST_REFUSAL)
     after = msgspec.structs.replace(
-        before, refused=words, refused_until=now + wait, refused_times=before.refused_times + 1,
-        refused_generation=generation, turns=Turns.FOR_GOOD,
-    )  # fmt: skip
+        before,
+        refused=words,
+        refused_until=now + wait,
+        refused_times=before.refused_times + 1,
+        refused_generation=generation,
+        turns=Turns.FOR_GOOD,
+    )
     changed = msgspec.structs.replace(service, instances={**service.instances, uid: after})
     return msgspec.structs.replace(memory, services={**memory.services, name: changed})
 
 
-def remembered_of(seen: ServiceMemory, after: dict[str, InstanceMemory], now: float) -> ServiceMemory:
-    """The memory of a service with the memories `after` of its instances. The same object when nothing changed, so that
-    a decision without changes allocates no lasting memory."""
+def remembered_of(
+    seen: ServiceMemory, after: dict[str, InstanceMemory], now: float
+) -> ServiceMemory:
+    """The memory of a service with the memories `after` of its instances. The same object when
+    nothing changed, so that a decision without changes allocates no lasting memory."""
     if seen.instances and after.keys() != seen.instances.keys():
         new = sum(uid not in seen.instances for uid in after)
-        left = [uid for uid in seen.instances if uid not in after and _counts_on(seen.instances[uid], now)]
-        after |= {uid: seen.instances[uid] for uid in left[new : new + 64]}  # at most 64 of one service
+        left = [
+            uid
+            for uid in seen.instances
+            if uid not in after and _counts_on(seen.instances[uid], now)
+        ]
+        # at most 64 of one service
+        after |= {uid: seen.instances[uid] for uid in left[new : new + 64]}
     return seen if after == seen.instances else msgspec.structs.replace(seen, instances=after)
 
 
 def _counts_on(memory: InstanceMemory, now: float) -> bool:
-    """Whether the memory of an instance that is gone holds for the instance that its owner makes in its place."""
+    """Whether the memory of an instance that is gone holds for the instance that its owner makes in
+    its place."""
     return memory.turns is not Turns.NONE or memory.backoff_until > now
 
 
-def inherited(service: Service, before: Mapping[str, InstanceMemory], now: float) -> Mapping[str, InstanceMemory]:
-    """The memory of instances, where new instances of an owner inherit turns and backoff of instances that are gone."""
+def inherited(
+    service: Service, before: Mapping[str, InstanceMemory], now: float
+) -> Mapping[str, InstanceMemory]:
+    """The memory of instances, where new instances of an owner inherit turns and backoff of
+    instances that are gone."""
     if not before:
         return before
     uids = {instance.uid for instance in service.instances}
@@ -138,7 +168,9 @@ def inherited(service: Service, before: Mapping[str, InstanceMemory], now: float
     if not (gone and new):
         return before
     passed_on = (
-        InstanceMemory(turns=m.turns, failures=m.failures, counted=m.counted, backoff_until=m.backoff_until)
+        InstanceMemory(
+            turns=m.turns, failures=m.failures, counted=m.counted, backoff_until=m.backoff_until
+        )
         for m in gone
     )
     return {**before, **dict(zip(new, passed_on, strict=False))}

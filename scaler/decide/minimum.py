@@ -1,6 +1,7 @@
 """Minimums reserve room, whole or not at all: sections 3b.3 to 3b.5, 3b.8 and 3b.9 of the contract.
 
-room found -> reservation, evictions; turn over -> other candidates, or backoff; no room -> reason, or a probe"""
+room found -> reservation, evictions; turn over -> other candidates, or backoff; no room -> reason,
+or a probe"""
 
 from __future__ import annotations
 
@@ -22,18 +23,25 @@ from scaler.decide.world import Reason, State, World
 
 
 class Minimums:
-    """`drafts`: of services with something to weigh. `probing`: the minimum of some service is probed now."""
+    """`drafts`: of services with something to weigh. `probing`: the minimum of some service is
+    probed now."""
 
     def __init__(self, sources: Sources, drafts: Sequence[Draft], *, probing: bool) -> None:
-        self.sources, self.placement, self.world = sources, sources.placement, sources.world
-        self.drafts, self.probing = drafts, probing
+        self.sources = sources
+        self.placement = sources.placement
+        self.world = sources.world
+        self.drafts = drafts
+        self.probing = probing
         self._sizes: dict[object, Shortage | None] = {}
 
     def reserve(self, draft: Draft) -> Minimum | None:
-        """Reserve room for the minimum of a service. The draft gets evictions, or the reason why there is no room."""
+        """Reserve room for the minimum of a service. The draft gets evictions, or the reason why
+        there is no room."""
         lacking = draft.demand.too_few()
         if turn.in_backoff(draft.memory, self.world) and not lacking:
-            return self._give_up(draft, turn.not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED))
+            return self._give_up(
+                draft, turn.not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED)
+            )
         if lacking:
             draft.remember(held_since=0.0, probe_since=0.0)
             return self._alone_or_give_up(draft, (Reason.MINIMUM_INCOMPLETE, tuple(lacking)))
@@ -49,7 +57,9 @@ class Minimums:
         if found.room is Room.FREE and turn.is_over(draft.memory, self.world):
             again = self._after_its_turn(draft, found)
             if again is None:
-                return self._give_up(draft, turn.not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED))
+                return self._give_up(
+                    draft, turn.not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED)
+                )
             found = again
         self._take(draft, found)
         return found
@@ -60,34 +70,48 @@ class Minimums:
             draft.remember(turn_since=0.0)
             self._evict(draft, found)
             victims = found.victims or self.sources.victims_of(draft)
-            names = [f"{victim.draft.demand.name}/{victim.member.instance.name}" for victim in victims]
+            names = [
+                f"{victim.draft.demand.name}/{victim.member.instance.name}" for victim in victims
+            ]
             nodes = self.placement.waits_for(found.reservation)
             why = Reason.WAITING_FOR_ROOM, room_in_words(nodes, names, evicted=not found.victims)
             for member in found.members:
                 if member.in_hands and draft.shares:
                     draft.revoke(member, why)  # the scheduler would bind it on reserved room
-                elif member.state is State.HELD and not draft.shares and is_made(member) and not found.swaps:
+                elif (
+                    member.state is State.HELD
+                    and not draft.shares
+                    and is_made(member)
+                    and not found.swaps
+                ):
                     draft.admit(member, why[1])  # shares no nodes: its pods wait for the room
                 elif member.state is State.HELD:
                     draft.waits[member.uid] = why
 
     def _evict(self, draft: Draft, found: Minimum) -> None:
-        """Running instances of the same service are evicted only after `trade_after`: MindIE Controller goes first."""
+        """Running instances of the same service are evicted only after `trade_after`: MindIE
+        Controller goes first."""
         if not found.victims or draft.demand.service.assumed:
             return
-        if any(victim.draft is draft and victim.member.state is State.RUNNING for victim in found.victims):
+        if any(
+            victim.draft is draft and victim.member.state is State.RUNNING
+            for victim in found.victims
+        ):
             since = draft.memory.short_since or self.world.now
             draft.remember(short_since=since)
             if self.world.now - since < self.world.policy.trade_after:
                 return
         self.sources.unfit.clear()
-        draft.remember(short_since=0.0, victims=tuple(victim.member.uid for victim in found.victims))
+        draft.remember(
+            short_since=0.0, victims=tuple(victim.member.uid for victim in found.victims)
+        )
         for victim in found.victims:
             victim.draft.evicted[victim.member.uid] = draft.demand.name
             victim.draft.remember_of(victim.member.uid, preempted_for=draft.demand.name)
 
     def _note_what_is_made(self, draft: Draft, found: Minimum) -> None:
-        """Where others make the pods, the clock starts anew, once, when all chosen instances have pods."""
+        """Where others make the pods, the clock starts anew, once, when all chosen instances have
+        pods."""
         made = draft.memory.made
         if found.unmade:
             if made is None and found.room is Room.FREE:
@@ -96,7 +120,8 @@ class Minimums:
             draft.remember(made=True, turn_since=self.world.now if draft.memory.turn_since else 0.0)
 
     def _after_its_turn(self, draft: Draft, found: Minimum) -> Minimum | None:
-        """The turn is over by the clock: reserve room for other candidates, or end the turn (None), or go on."""
+        """The turn is over by the clock: reserve room for other candidates, or end the turn (None),
+        or go on."""
         unbound = [member.uid for member in found.members if member.instance.unbound]
         before = {uid: draft.memory_of(uid) for uid in unbound}
         for uid in unbound:
@@ -109,7 +134,12 @@ class Minimums:
             draft.remember(turn_since=self.world.now)
             return other
         if self.has_to_end(draft, draft.memory, own_waits=bool(held_beside(draft, found.members))):
-            draft.remember(made=None, ended_at=self.world.now, short_since=0.0, **turn.ended(draft.memory, self.world))
+            draft.remember(
+                made=None,
+                ended_at=self.world.now,
+                short_since=0.0,
+                **turn.ended(draft.memory, self.world),
+            )
             turn.had_turn(draft, unbound)
             draft.decide_again = True
             for member in draft.demand.members:
@@ -121,14 +151,27 @@ class Minimums:
         if turn.begins_anew(draft.memory, self.world):
             draft.remember(turn_since=self.world.now)
         again = self.placement.reserve(requests_of(found.members))
-        return msgspec.structs.replace(found, reservation=again) if isinstance(again, Reservation) else None
+        return (
+            msgspec.structs.replace(found, reservation=again)
+            if isinstance(again, Reservation)
+            else None
+        )
 
     def _other_candidates(self, draft: Draft, found: Minimum) -> Minimum | None:
         """A minimum with candidates that have not had their turn, if one fits on free room."""
-        had, by_group, memory_of = {member.uid for member in found.members}, [], draft.memory_of
+        had = {member.uid for member in found.members}
+        by_group = []
+        memory_of = draft.memory_of
         for name, number in draft.demand.minimum.items():
-            candidates = [m for m in draft.demand.candidates[name] if m.state is not State.TERMINATING]
-            candidates.sort(key=lambda m: (m.uid in had or memory_of(m.uid).turn_over, memory_of(m.uid).turns > 0))
+            candidates = [
+                m for m in draft.demand.candidates[name] if m.state is not State.TERMINATING
+            ]
+            candidates.sort(
+                key=lambda m: (
+                    m.uid in had or memory_of(m.uid).turn_over,
+                    memory_of(m.uid).turns > 0,
+                )
+            )
             by_group.append(combinations(candidates, number))
         for chosen in one_of_each(by_group):
             members = [*draft.demand.bound_in_part, *chosen]
@@ -139,9 +182,10 @@ class Minimums:
         return None
 
     def has_to_end(self, draft: Draft, memory: TurnMemory, *, own_waits: bool) -> bool:
-        """Whether a turn that is over by the clock ends: an instance waits for the room. `own_waits`: one of the same
-        service waits. If no pod in the cluster was bound since the clock began, the turn ends for a minimum of the same
-        or a higher priority; for any other instance only after `backoff_max`."""
+        """Whether a turn that is over by the clock ends: an instance waits for the room.
+        `own_waits`: one of the same service waits. If no pod in the cluster was bound since the
+        clock began, the turn ends for a minimum of the same or a higher priority; for any other
+        instance only after `backoff_max`."""
         something_waits = own_waits
         for other in self.drafts:
             if other is draft or not draft.shares_nodes_with(other):
@@ -156,20 +200,32 @@ class Minimums:
 
     def _waits_for_minimum(self, draft: Draft) -> bool:
         demand = draft.demand
-        if not demand.lacks_minimum or turn.in_backoff(draft.memory, self.world) or demand.too_few():
+        if (
+            not demand.lacks_minimum
+            or turn.in_backoff(draft.memory, self.world)
+            or demand.too_few()
+        ):
             return False
-        held = any(m.state is State.HELD for name in demand.minimum for m in demand.candidates[name])
+        held = any(
+            m.state is State.HELD for name in demand.minimum for m in demand.candidates[name]
+        )
         return held and self.too_large(draft) is None
 
     def _waits_to_scale_up(self, draft: Draft) -> bool:
         if draft.demand.lacks_minimum or draft.demand.paused:
             return False
-        hands = any(m.uid not in draft.chosen and m.uid not in draft.revoked for m in draft.demand.hands)
-        return hands or any(startable(draft, name, self.world) for name in draft.demand.scale_up_candidates)
+        hands = any(
+            m.uid not in draft.chosen and m.uid not in draft.revoked for m in draft.demand.hands
+        )
+        return hands or any(
+            startable(draft, name, self.world) for name in draft.demand.scale_up_candidates
+        )
 
     def too_large(self, draft: Draft) -> Shortage | None:
-        """Why no set of live instances fits on empty, healthy nodes as the minimum; None when one set fits."""
-        demand, key = draft.demand, draft.demand.room_key or draft
+        """Why no set of live instances fits on empty, healthy nodes as the minimum; None when one
+        set fits."""
+        demand = draft.demand
+        key = draft.demand.room_key or draft
         if key in self._sizes:
             return self._sizes[key]
         by_group: list[Iterable[Sequence[Member]]] = []
@@ -177,7 +233,10 @@ class Minimums:
             live = [member for member in demand.groups[name].members if member.is_live]
             alike = all(m.instance.needs == live[0].instance.needs for m in live[1:])
             by_group.append([live[:number]] if alike else combinations(live, number))
-        tried = (self._empty.fits(joined(*(m.instance.needs for m in chosen))) for chosen in one_of_each(by_group))
+        tried = (
+            self._empty.fits(joined(*(m.instance.needs for m in chosen)))
+            for chosen in one_of_each(by_group)
+        )
         first = next(tried, None)
         self._sizes[key] = first if first and all(tried) else None
         return self._sizes[key]
@@ -187,11 +246,13 @@ class Minimums:
         return Placement(self.placement.nodes.emptied)
 
     def _does_not_fit(self, draft: Draft, shortage: Shortage) -> Minimum | None:
-        """Probe the minimum after `fit_patience` if the free room suffices in sum; one service at a time."""
+        """Probe the minimum after `fit_patience` if the free room suffices in sum; one service at a
+        time."""
         why = Reason.MINIMUM_DOES_NOT_FIT, (str(shortage),)
         if not draft.shares:
             return self._alone_or_give_up(draft, why)
-        memory, now = draft.memory, self.world.now
+        memory = draft.memory
+        now = self.world.now
         chosen = draft.demand.first()
         missing = [*draft.demand.bound_in_part, *chosen]
         patient = now - memory.held_since < turn.probe_after(memory, self.world.policy)
@@ -216,7 +277,8 @@ class Minimums:
         return None
 
     def _alone_or_give_up(self, draft: Draft, why: Why) -> Minimum | None:
-        """A service that shares no nodes is admitted whether it fits or not. Candidates that fit are admitted first."""
+        """A service that shares no nodes is admitted whether it fits or not. Candidates that fit
+        are admitted first."""
         if draft.shares:
             return self._give_up(draft, why)
         draft.remember(turn_since=0.0)
@@ -242,15 +304,20 @@ class Minimums:
         draft.remember(turn_since=0.0)
         for member in draft.demand.hands:
             draft.revoke(member, why)
-        draft.waits |= {member.uid: why for member in draft.demand.first() if member.state is State.HELD}
+        draft.waits |= {
+            member.uid: why for member in draft.demand.first() if member.state is State.HELD
+        }
         return None
 
     def trade_for_scale_up(self, draft: Draft, member: Member) -> None:
-        """Annotation `trade: always`: evict running surplus of the service for an instance that the target lacks."""
+        """Annotation `trade: always`: evict running surplus of the service for an instance that the
+        target lacks."""
         if not (draft.demand.serves and may_trade(draft)) or draft.evicted:
             return
         useless, running = self.sources.surplus(draft)
-        beyond = [name for name, group in draft.demand.groups.items() if group.running > group.target]
+        beyond = [
+            name for name, group in draft.demand.groups.items() if group.running > group.target
+        ]
         surplus = useless + [victim for victim in running if victim.member.instance.group in beyond]
         if surplus and not draft.memory_of(member.uid).turns:
             found = self.sources.make_room([member], Room.TO_COME, surplus)
@@ -260,11 +327,14 @@ class Minimums:
 
 
 def _choose(draft: Draft, chosen: Sequence[Member]) -> set[str | None]:
-    """Choose these instances for the minimum. Where a held instance of a group is chosen, those in hands that are not
-    are revoked. Returns the groups in which an instance takes the place of another."""
+    """Choose these instances for the minimum. Where a held instance of a group is chosen, those in
+    hands that are not are revoked. Returns the groups in which an instance takes the place of
+    another."""
     draft.chosen = {member.uid for member in chosen}
     groups = {member.instance.group for member in chosen if member.state is State.HELD}
-    swapped = [m for m in draft.demand.hands if m.uid not in draft.chosen and m.instance.group in groups]
+    swapped = [
+        m for m in draft.demand.hands if m.uid not in draft.chosen and m.instance.group in groups
+    ]
     for member in swapped:
         draft.revoke(member, (Reason.REVOKED, (f"another instance of {member.instance.group}",)))
     return {member.instance.group for member in swapped}
@@ -273,16 +343,22 @@ def _choose(draft: Draft, chosen: Sequence[Member]) -> set[str | None]:
 def held_beside(draft: Draft, chosen: Sequence[Member]) -> list[Member]:
     """Held candidates in the groups of the chosen instances, the chosen ones left out."""
     groups = {member.instance.group or "" for member in chosen}
-    others = [m for name in groups for m in draft.demand.candidates.get(name, ()) if m not in chosen]
+    others = [
+        m for name in groups for m in draft.demand.candidates.get(name, ()) if m not in chosen
+    ]
     return [m for m in others if m.state is State.HELD]
 
 
 def startable(draft: Draft, group: str, world: World) -> Sequence[Member]:
-    """Held candidates of the group that could start now, those with the fewest ended turns first."""
+    """Held candidates of the group that could start now, those with the fewest ended turns
+    first."""
     held = draft.demand.scale_up_candidates.get(group)
     if held is None:  # the service does not serve, or the group gets no place
         held = [m for m in draft.demand.candidates.get(group, ()) if m.state is State.HELD]
     if not held or (not draft.demand.has_turns and not draft.has_changes and is_made(held[-1])):
         return held
     free = (m for m in held if is_made(m) and not turn.in_backoff(draft.memory_of(m.uid), world))
-    return sorted((m for m in free if m.uid not in draft.admitted), key=lambda m: draft.memory_of(m.uid).failures)
+    return sorted(
+        (m for m in free if m.uid not in draft.admitted),
+        key=lambda m: draft.memory_of(m.uid).failures,
+    )

@@ -1,8 +1,8 @@
 """Pod requests and nodes: frozen values only. Must not know of services, ratios or instances.
 
-Amounts are whole numbers: cpu in millicores, memory in bytes, everything else in units; every pod requests one of the
-resource `pods`. A constraint of a pod that is not understood counts as met: to hold a pod that the scheduler would bind
-is worse than a pod that waits for the scheduler."""
+Amounts are whole numbers: cpu in millicores, memory in bytes, everything else in units; every pod
+requests one of the resource `pods`. A constraint of a pod that is not understood counts as met: to
+hold a pod that the scheduler would bind is worse than a pod that waits for the scheduler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ REPELLING = frozenset({"NoSchedule", "NoExecute"})
 
 
 class Requirement(msgspec.Struct, frozen=True, gc=False, order=True):
-    """One expression of a node selector term. A requirement with an unknown operator counts as met."""
+    """One expression of a node selector term. A requirement with an unknown operator counts as
+    met."""
 
     key: str
     operator: str
@@ -32,7 +33,8 @@ class Requirement(msgspec.Struct, frozen=True, gc=False, order=True):
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False, order=True):
-    """A pod's toleration. An empty key with `Exists` tolerates every taint, an empty effect every effect."""
+    """A pod's toleration. An empty key with `Exists` tolerates every taint, an empty effect every
+    effect."""
 
     key: str = ""
     operator: str = "Equal"
@@ -49,12 +51,13 @@ class Taint(msgspec.Struct, frozen=True, gc=False, order=True):
 
 
 class Where(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
-    """Node constraints of a pod. Equal values should be one object: candidate classes are computed once per object."""
+    """Node constraints of a pod. Equal values should be one object: candidate classes are computed
+    once per object."""
 
     selector: tuple[tuple[str, str], ...] = ()
     affinity: tuple[tuple[Requirement, ...], ...] = ()
-    """Terms of the required affinity. A node has to meet all requirements of one term; an empty term matches no node.
-    () = no required affinity."""
+    """Terms of the required affinity. A node has to meet all requirements of one term; an empty
+    term matches no node. () = no required affinity."""
     tolerations: tuple[Toleration, ...] = ()
 
 
@@ -70,7 +73,8 @@ PodRequests = tuple[tuple[PodRequest, int], ...]
 
 
 class NodeClass(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
-    """Labels and lasting taints that nodes of one class have in common: the labels that pod requests name."""
+    """Labels and lasting taints that nodes of one class have in common: the labels that pod
+    requests name."""
 
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[Taint, ...] = ()
@@ -103,9 +107,11 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     allocatable: Amounts
     """Amounts of the empty node, faulty chips included."""
     free: Amounts
-    """Allocatable, less faulty chips and all bound pods that have not ended, terminating ones too; may be negative."""
+    """Allocatable, less faulty chips and all bound pods that have not ended, terminating ones too;
+    may be negative."""
     ending: tuple[tuple[float, Amounts], ...] = ()
-    """Terminating pods: the time when they should be gone (with their grace period), and the amounts that they take."""
+    """Terminating pods: the time when they should be gone (with their grace period), and the
+    amounts that they take."""
     ready: bool = True
     """Ready, and not reported as faulty as a whole."""
     cordoned: bool = False
@@ -120,8 +126,16 @@ class Node(msgspec.Struct, frozen=True, gc=False):
 
     def levels(self, now: float, due_back: float) -> Levels:
         """The room of the node. `due_back`: seconds that overdue room still counts as to come."""
-        ending = [amounts for deadline, amounts in self.ending if not self.schedulable or deadline + due_back > now]
-        to_come = tuple(map(sum, zip(self.free, *ending, strict=True))) if ending and self.ready else self.free
+        ending = [
+            amounts
+            for deadline, amounts in self.ending
+            if not self.schedulable or deadline + due_back > now
+        ]
+        to_come = (
+            tuple(map(sum, zip(self.free, *ending, strict=True)))
+            if ending and self.ready
+            else self.free
+        )
         if self.schedulable:
             return self.free, self.free, to_come, to_come
         none = (0,) * len(self.free)
@@ -129,12 +143,15 @@ class Node(msgspec.Struct, frozen=True, gc=False):
 
     def overdue_from(self, due_back: float) -> list[float]:
         """The times at which room that is to come on this node stops to count."""
-        ends = [deadline for deadline, _ in self.ending] + ([] if self.schedulable else [self.since])
+        ends = [deadline for deadline, _ in self.ending] + (
+            [] if self.schedulable else [self.since]
+        )
         return [moment + due_back for moment in ends]
 
 
 class Nodes(msgspec.Struct, frozen=True, gc=False):
-    """All nodes at one moment, sorted by name, with the labels and resources that the pod requests name."""
+    """All nodes at one moment, sorted by name, with the labels and resources that the pod requests
+    name."""
 
     resources: tuple[str, ...] = (PODS,)
     """Resource names; the resource that is usually scarce first: devices."""
@@ -143,19 +160,27 @@ class Nodes(msgspec.Struct, frozen=True, gc=False):
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False):
-    """By what pod requests can tell nodes apart. More terms make more node classes and more different amounts."""
+    """By what pod requests can tell nodes apart. More terms make more node classes and more
+    different amounts."""
 
     resources: tuple[str, ...] = (PODS,)
     grains: tuple[int, ...] = (1,)
-    """For each resource: every requested amount is a multiple of the grain, so room is counted in whole grains."""
+    """For each resource: every requested amount is a multiple of the grain, so room is counted in
+    whole grains."""
     labels: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
-    """Label keys that pod requests name, with the values; None where the value is compared as a number."""
+    """Label keys that pod requests name, with the values; None where the value is compared as a
+    number."""
 
     def node_class(self, labels: Mapping[str, str], taints: Iterable[Taint]) -> NodeClass:
         """The class of a node; `labels` has to hold the name of the node under `NODE_NAME`."""
         found = ((key, labels[key], named) for key, named in self.labels if key in labels)
-        seen = tuple((key, value if named is None or value in named else OTHER) for key, value, named in found)
-        return NodeClass(seen, tuple(sorted({taint for taint in taints if taint.effect in REPELLING})))
+        seen = tuple(
+            (key, value if named is None or value in named else OTHER)
+            for key, value, named in found
+        )
+        return NodeClass(
+            seen, tuple(sorted({taint for taint in taints if taint.effect in REPELLING}))
+        )
 
     def whole(self, amounts: Mapping[str, int]) -> Amounts:
         """The amounts of the resources that matter, rounded down to whole grains."""
@@ -180,7 +205,10 @@ def terms_of(requests: Iterable[PodRequest]) -> Terms:
                 known.update(requirement.values)
     # Devices before cpu and memory, the number of pods last.
     names = sorted(grains, key=lambda name: (2 if name == PODS else 0 if "/" in name else 1, name))
-    labels = ((key, None if named is None else tuple(sorted(named))) for key, named in sorted(values.items()))
+    labels = (
+        (key, None if named is None else tuple(sorted(named)))
+        for key, named in sorted(values.items())
+    )
     return Terms(tuple(names), tuple(grains[name] for name in names), tuple(labels))
 
 
@@ -189,7 +217,11 @@ def accepts(where: Where, node_class: NodeClass) -> bool:
     """Whether nodes of this class accept such pods, whatever is free on the nodes."""
     labels = dict(node_class.labels)
     selected = all(labels.get(key) == value for key, value in where.selector)
-    terms = [term for term in where.affinity if term and all(is_met(requirement, labels) for requirement in term)]
+    terms = [
+        term
+        for term in where.affinity
+        if term and all(is_met(requirement, labels) for requirement in term)
+    ]
     return selected and (not where.affinity or bool(terms)) and tolerates(where, node_class.taints)
 
 
@@ -214,7 +246,8 @@ def is_met(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def _compared(value: str | None, values: tuple[str, ...]) -> int:
-    """The sign of (value - required value), as integers; 0 when one of them is no integer: then neither Gt nor Lt."""
+    """The sign of (value - required value), as integers; 0 when one of them is no integer: then
+    neither Gt nor Lt."""
     try:
         return 0 if value is None else int(value) - int(values[0])
     except (ValueError, IndexError):

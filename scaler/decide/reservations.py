@@ -1,6 +1,8 @@
-"""Where a minimum finds room, and which bound instances may be evicted: sections 3.6, 3b.1, 3b.3, 3b.4 of the contract.
+"""Where a minimum finds room, and which bound instances may be evicted: sections 3.6, 3b.1, 3b.3,
+3b.4 of the contract.
 
-    candidates -> sets of candidates -> free room, surplus, room to come, victims, absent nodes -> a reservation
+    candidates -> sets of candidates -> free room, surplus, room to come, victims, absent nodes -> a
+    reservation
 
 Reserves room and names the fewest and cheapest victims. Must not admit, revoke or evict."""
 
@@ -25,11 +27,13 @@ MOST_SETS = 16
 """The largest number of sets of candidates that are tried on one source of room."""
 
 DraftsOfPart = Callable[[float], Sequence[Draft]]
-"""(highest priority) -> the drafts of all services of the part; none if each has a higher priority than that."""
+"""(highest priority) -> the drafts of all services of the part; none if each has a higher priority
+than that."""
 
 
 class Victim(msgspec.Struct, frozen=True, eq=False):
-    """An instance that may be evicted, for another service or for a missing instance of the same service."""
+    """An instance that may be evicted, for another service or for a missing instance of the same
+    service."""
 
     draft: Draft
     member: Member
@@ -55,15 +59,27 @@ class Minimum(msgspec.Struct, eq=False):
 class Sources:
     """The sources of room for the minimums of one decision."""
 
-    def __init__(self, placement: Placement, world: World, drafts_of_part: DraftsOfPart, *, room_to_come: bool) -> None:
-        """`room_to_come`: pods may end or nodes may return, so that there may be more than free room."""
-        self.placement, self.world = placement, world
-        self._drafts_of_part, self.room_to_come = drafts_of_part, room_to_come
+    def __init__(
+        self,
+        placement: Placement,
+        world: World,
+        drafts_of_part: DraftsOfPart,
+        *,
+        room_to_come: bool,
+    ) -> None:
+        """`room_to_come`: pods may end or nodes may return, so that there may be more than free
+        room."""
+        self.placement = placement
+        self.world = world
+        self._drafts_of_part = drafts_of_part
+        self.room_to_come = room_to_come
         self.unfit: dict[object, Shortage] = {}
-        """`Demand.room_key` -> shortage, where no source suffices. Empty again when room is cancelled or freed."""
+        """`Demand.room_key` -> shortage, where no source suffices. Empty again when room is
+        cancelled or freed."""
 
     def find(self, draft: Draft) -> Minimum | Shortage:
-        """The minimum on the first source of room that suffices; else what is missing of free room."""
+        """The minimum on the first source of room that suffices; else what is missing of free
+        room."""
         key = None if draft.memory.victims else draft.demand.room_key
         if key in self.unfit:
             return self.unfit[key]
@@ -87,23 +103,34 @@ class Sources:
         """The shortage where no set was tried, because single candidates do not fit."""
         demand = draft.demand
         first = demand.first()
-        by_itself = (member.instance.unbound for name in demand.minimum for member in demand.candidates[name])
-        tried = map(self.placement.fits, chain([requests_of([*demand.bound_in_part, *first])], by_itself))
+        by_itself = (
+            member.instance.unbound for name in demand.minimum for member in demand.candidates[name]
+        )
+        tried = map(
+            self.placement.fits, chain([requests_of([*demand.bound_in_part, *first])], by_itself)
+        )
         return next(filter(None, tried), None) or Shortage(PodRequest(), len(first), 0, PODS)
 
     def _on_other_room(self, draft: Draft) -> Minimum | None:
-        now, policy = self.world.now, self.world.policy
+        now = self.world.now
+        policy = self.world.policy
         under_way = tuple(
-            victim.member.uid for victim in self.victims_of(draft)  # its pods still exist, and their room is to come
+            # its pods still exist, and their room is to come
+            victim.member.uid
+            for victim in self.victims_of(draft)
             if victim.draft.demand.service.assumed
             or (victim.member.state is State.TERMINATING and is_to_come(victim.member, now, policy))
-        )  # fmt: skip
+        )
         if under_way != draft.memory.victims:
             draft.remember(victims=under_way)
         sources = [(Room.TO_COME, list[Victim]())] if under_way else self._sources(draft)
         for room, victims in chain(sources, [(Room.AWAY, list[Victim]())]):
-            for members in self._sets(draft, room, freed=bool(victims)) if victims or self.room_to_come else ():
-                if victims and any(draft.memory_of(member.uid).turns is not Turns.NONE for member in members):
+            for members in (
+                self._sets(draft, room, freed=bool(victims)) if victims or self.room_to_come else ()
+            ):
+                if victims and any(
+                    draft.memory_of(member.uid).turns is not Turns.NONE for member in members
+                ):
                     continue
                 found = self.make_room(members, room, victims)
                 if found is not None:
@@ -111,7 +138,9 @@ class Sources:
         return None
 
     def _sources(self, draft: Draft) -> Iterator[tuple[Room, list[Victim]]]:
-        useless, running = self.surplus(draft) if draft.demand.service.options.trade is not Trade.OFF else ([], [])
+        useless, running = (
+            self.surplus(draft) if draft.demand.service.options.trade is not Trade.OFF else ([], [])
+        )
         if useless:
             yield Room.FREED, useless
         yield Room.TO_COME, []
@@ -125,23 +154,37 @@ class Sources:
             yield Room.TO_COME, own + others
 
     def _sets(self, draft: Draft, room: Room, *, freed: bool = False) -> Iterator[list[Member]]:
-        """Sets of candidates in their order, each with the instances that are bound in part. Of alike candidates one
-        set is tried. Candidates that do not fit by themselves are left out, but not if `freed`: victims leave room."""
+        """Sets of candidates in their order, each with the instances that are bound in part. Of
+        alike candidates one set is tried. Candidates that do not fit by themselves are left out,
+        but not if `freed`: victims leave room."""
         if draft.demand.room_key is not None and not draft.has_changes:
             return iter([draft.demand.first()])  # all sets need the same room
-        ends, memory_of = room >= Room.TO_COME, draft.memory_of
+        ends = room >= Room.TO_COME
+        memory_of = draft.memory_of
         by_group: list[Iterable[Sequence[Member]]] = []
         for name, number in draft.demand.minimum.items():
-            found = [m for m in draft.demand.candidates[name] if number and (ends or m.state is not State.TERMINATING)]
+            found = [
+                m
+                for m in draft.demand.candidates[name]
+                if number and (ends or m.state is not State.TERMINATING)
+            ]
             distinct = dict.fromkeys([m.instance.unbound for m in found])
             fits = {pods for pods in distinct if freed or self.placement.fits(pods, room) is None}
             candidates = [m for m in found if m.instance.unbound in fits]
-            kinds = {(m.instance.unbound, m.state is State.TERMINATING, memory_of(m.uid).turns > 0) for m in candidates}
-            by_group.append(combinations(candidates[:number] if len(kinds) < 2 else candidates, number))
+            kinds = {
+                (m.instance.unbound, m.state is State.TERMINATING, memory_of(m.uid).turns > 0)
+                for m in candidates
+            }
+            by_group.append(
+                combinations(candidates[:number] if len(kinds) < 2 else candidates, number)
+            )
         return ([*draft.demand.bound_in_part, *chosen] for chosen in one_of_each(by_group))
 
-    def make_room(self, members: list[Member], room: Room, victims: Sequence[Victim]) -> Minimum | None:
-        """Reserve room with the fewest of these victims. Any service may use what is left over of their room."""
+    def make_room(
+        self, members: list[Member], room: Room, victims: Sequence[Victim]
+    ) -> Minimum | None:
+        """Reserve room with the fewest of these victims. Any service may use what is left over of
+        their room."""
         pods = requests_of(members)
         if not self._suffices(pods, room, victims):
             return None
@@ -158,8 +201,11 @@ class Sources:
         return Minimum(members, room, found, few)
 
     def _fewest(self, pods: PodRequests, room: Room, victims: Sequence[Victim]) -> list[Victim]:
-        """The victims that are needed, out of all that suffice together. The last victim is the costliest."""
-        few = bisect_left(range(len(victims) + 1), True, key=lambda n: self._suffices(pods, room, victims[:n]))
+        """The victims that are needed, out of all that suffice together. The last victim is the
+        costliest."""
+        few = bisect_left(
+            range(len(victims) + 1), True, key=lambda n: self._suffices(pods, room, victims[:n])
+        )
         chosen = list(victims[:few])
         for victim in reversed(victims[: max(0, few - 1)]):
             without = [one for one in chosen if one is not victim]
@@ -174,26 +220,39 @@ class Sources:
         return fits
 
     def _count_freed(self, victims: Iterable[Victim], sign: int = 1) -> None:
-        self.placement.count_freed([seat for victim in victims for seat in victim.member.instance.seats], sign)
+        self.placement.count_freed(
+            [seat for victim in victims for seat in victim.member.instance.seats], sign
+        )
 
     def victims_of(self, draft: Draft) -> list[Victim]:
-        """The instances that earlier decisions evicted for this service, as far as they still exist."""
+        """The instances that earlier decisions evicted for this service, as far as they still
+        exist."""
         uids = draft.memory.victims
         others = self._drafts_of_part(math.inf) if uids else ()
-        found = {m.uid: Victim(other, m) for other in others for m in other.demand.members if m.uid in uids}
+        found = {
+            m.uid: Victim(other, m)
+            for other in others
+            for m in other.demand.members
+            if m.uid in uids
+        }
         return [found[uid] for uid in uids if uid in found]
 
     def surplus(self, draft: Draft) -> tuple[list[Victim], list[Victim]]:
-        """Surplus of the service itself, useless and running, without instances of the minimum bound in part."""
+        """Surplus of the service itself, useless and running, without instances of the minimum
+        bound in part."""
         useless, running = self._surplus(draft, self._helpful(draft))
-        return [victim for victim in useless if victim.member not in draft.demand.bound_in_part], running
+        return [
+            victim for victim in useless if victim.member not in draft.demand.bound_in_part
+        ], running
 
     def _victims_of_others(self, draft: Draft) -> list[Victim]:
-        """Instances of other services that a minimum may evict: not running first, then lower priority, then newest."""
+        """Instances of other services that a minimum may evict: not running first, then lower
+        priority, then newest."""
         policy = self.world.policy
         if policy.preempt is Preempt.NEVER:
             return []
-        helpful, found = self._helpful(draft), list[Victim]()
+        helpful = self._helpful(draft)
+        found = list[Victim]()
         most = draft.demand.priority - (policy.preempt is Preempt.HIGHER_PRIORITY)
         for other in self._drafts_of_part(most):
             protected = policy.honour_preemptable and not other.demand.service.options.preemptable
@@ -206,21 +265,40 @@ class Sources:
 
     def _helpful(self, draft: Draft) -> frozenset[NodeClass]:
         """Classes of nodes on which a missing pod of the service may run."""
-        minimum, by_group = draft.demand.minimum, draft.demand.candidates
-        candidates = (m for name, found in by_group.items() if minimum.get(name) or draft.demand.serves for m in found)
-        return self.placement.nodes.classes_for(requests_of([*draft.demand.bound_in_part, *candidates]))
+        minimum = draft.demand.minimum
+        by_group = draft.demand.candidates
+        candidates = (
+            m
+            for name, found in by_group.items()
+            if minimum.get(name) or draft.demand.serves
+            for m in found
+        )
+        return self.placement.nodes.classes_for(
+            requests_of([*draft.demand.bound_in_part, *candidates])
+        )
 
-    def _surplus(self, draft: Draft, helpful: Collection[NodeClass]) -> tuple[list[Victim], list[Victim]]:
-        """Bound instances beyond the minimum with a pod on a node of the `helpful` classes, newest first; none with a
-        pod on a node that is not ready. First list: useless ones (no slot, or not running); second: running ones.
-        A group keeps its minimum."""
+    def _surplus(
+        self, draft: Draft, helpful: Collection[NodeClass]
+    ) -> tuple[list[Victim], list[Victim]]:
+        """Bound instances beyond the minimum with a pod on a node of the `helpful` classes, newest
+        first; none with a pod on a node that is not ready. First list: useless ones (no slot, or
+        not running); second: running ones. A group keeps its minimum."""
         demand = draft.demand
-        useless, running = list[Member](), list[Member]()
+        useless = list[Member]()
+        running = list[Member]()
         if demand.paused or demand.service.assumed or demand.rule is None:
             return [], []
         for name, group in demand.groups.items():
-            bound = [m for m in group.members if m.instance.bound and m.step is None and m.uid not in draft.nominated]
-            alive = [m for m in bound if m.state not in (State.TERMINATING, State.FINISHED) and self._leaves_room(m)]
+            bound = [
+                m
+                for m in group.members
+                if m.instance.bound and m.step is None and m.uid not in draft.nominated
+            ]
+            alive = [
+                m
+                for m in bound
+                if m.state not in (State.TERMINATING, State.FINISHED) and self._leaves_room(m)
+            ]
             bound = sorted(alive, key=age, reverse=True)
             least = demand.rule.smallest.of(name)
             runs = [m for m in bound if m.state is State.RUNNING]
@@ -230,7 +308,9 @@ class Sources:
             useless += self._on_nodes([m for m in idle if not m.has_slot], helpful)
             useless += self._on_nodes(with_slot, helpful)[:beyond]
             running += self._on_nodes(runs, helpful)[: max(0, len(runs) - least - group.paired)]
-        return [Victim(draft, member) for member in useless], [Victim(draft, member) for member in running]
+        return [Victim(draft, member) for member in useless], [
+            Victim(draft, member) for member in running
+        ]
 
     def _leaves_room(self, member: Member) -> bool:
         nodes = [self.placement.nodes.by_name.get(name) for name, _ in member.instance.seats]
@@ -239,18 +319,24 @@ class Sources:
     def _on_nodes(self, members: Iterable[Member], classes: Collection[NodeClass]) -> list[Member]:
         by_name = self.placement.nodes.by_name
         return [
-            member for member in members
-            if any(by_name[at].schedulable and by_name[at].node_class in classes for at, _ in member.instance.seats)
-        ]  # fmt: skip
+            member
+            for member in members
+            if any(
+                by_name[at].schedulable and by_name[at].node_class in classes
+                for at, _ in member.instance.seats
+            )
+        ]
 
 
 def may_trade(draft: Draft) -> bool:
-    """Whether running surplus of a service may be evicted for a missing instance of the same service."""
+    """Whether running surplus of a service may be evicted for a missing instance of the same
+    service."""
     trade = draft.demand.service.options.trade
     return trade is Trade.ALWAYS or (trade is Trade.WHEN_NOT_SERVING and not draft.demand.serves)
 
 
 def one_of_each(by_group: Iterable[Iterable[Sequence[Member]]]) -> Iterator[list[Member]]:
-    """One set of each group, joined, in every combination; at most `MOST_SETS` sets of a group, and in all."""
+    """One set of each group, joined, in every combination; at most `MOST_SETS` sets of a group, and
+    in all."""
     parts = [list(islice(sets, MOST_SETS)) for sets in by_group]
     return (list(chain(*chosen)) for chosen in islice(product(*parts), MOST_SETS))

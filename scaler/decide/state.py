@@ -1,4 +1,5 @@
-"""One instance in a decision: state, slot, memory, why it cannot be admitted, order. Section 2 of the contract."""
+"""One instance in a decision: state, slot, memory, why it cannot be admitted, order. Section 2 of
+the contract."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def state_of(instance: Instance, memory: InstanceMemory, now: float, policy: Pol
     healthy = not (i.terminating or i.crashing or i.faulty or restarted)
     if i.running == i.pods == i.expected and healthy:
         return State.RUNNING
-    # Other owners have some time to make pods; an owner that waits for the first to be ready, as long as that takes.
+    # Other owners have some time to make pods; an owner that waits for the first to be ready, as
+    # long as that takes.
     in_time = not i.made_by_us and (i.more_to_come or now < makes_until(i, policy))
     lacks_pods = i.pods < i.expected and not in_time
     if i.bound and (i.ended or not healthy or lacks_pods or is_of_no_use(i, memory, now, policy)):
@@ -45,34 +47,50 @@ def makes_until(instance: Instance, policy: Policy) -> float:
 
 
 def is_of_no_use(instance: Instance, memory: InstanceMemory, now: float, policy: Policy) -> bool:
-    """Whether the instance is bound in part and its turn has ended, or is bound for `start_timeout` without running."""
+    """Whether the instance is bound in part and its turn has ended, or is bound for `start_timeout`
+    without running."""
     if 0 < instance.bound < instance.expected and memory.turn_over:
         return True
     return memory.bound_since > 0 and now - memory.bound_since >= policy.start_timeout
 
 
 def counts_as_running(instance: Instance, state: State, counts_from: CountsFrom) -> bool:
-    """Whether the instance counts as running by `counts_from`; otherwise it is in flight or without a slot."""
+    """Whether the instance counts as running by `counts_from`; otherwise it is in flight or without
+    a slot."""
     if state is State.RUNNING:
         return counts_from is not CountsFrom.READY or instance.ready == instance.expected
     return state is State.STARTING and counts_from is CountsFrom.BOUND
 
 
 def observe(instance: Instance, memory: InstanceMemory, now: float) -> InstanceMemory:
-    """Update `restarts`, `restarted_at`, `bound_since`. The first look is no restart: it may follow a failover."""
+    """Update `restarts`, `restarted_at`, `bound_since`. The first look is no restart: it may follow
+    a failover."""
     i = instance
     restarted_at = now if 0 <= memory.restarts < i.restarts else memory.restarted_at
     waits = i.bound > 0 and (i.more_to_come or i.bound == i.pods == i.expected > i.running)
     since = (memory.bound_since or now) if waits else 0.0
-    if (i.restarts, restarted_at, since) == (memory.restarts, memory.restarted_at, memory.bound_since):
+    if (i.restarts, restarted_at, since) == (
+        memory.restarts,
+        memory.restarted_at,
+        memory.bound_since,
+    ):
         return memory
-    return msgspec.structs.replace(memory, restarts=i.restarts, restarted_at=restarted_at, bound_since=since)
+    return msgspec.structs.replace(
+        memory, restarts=i.restarts, restarted_at=restarted_at, bound_since=since
+    )
 
 
 def observe_state(
-    instance: Instance, state: State, memory: InstanceMemory, now: float, policy: Policy, *, assumed: bool
+    instance: Instance,
+    state: State,
+    memory: InstanceMemory,
+    now: float,
+    policy: Policy,
+    *,
+    assumed: bool,
 ) -> InstanceMemory:
-    """Update `broken_since`, `turns` and what ends with a state. An instance that runs forgets all but its restarts.
+    """Update `broken_since`, `turns` and what ends with a state. An instance that runs forgets all
+    but its restarts.
 
     `assumed`: writes for the service are under way, so that pods are no proof of a creation."""
     if state is State.RUNNING:
@@ -115,8 +133,9 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def is_ours(self) -> bool:
-        """Whether the scaler makes it, also without a rule. Left alone: an instance with a label problem (a training
-        job), an instance of others, which is never held then, and an instance with a step."""
+        """Whether the scaler makes it, also without a rule. Left alone: an instance with a label
+        problem (a training job), an instance of others, which is never held then, and an instance
+        with a step."""
         return self.instance.made_by_us and not self.instance.label_problem and self.step is None
 
     @property
@@ -130,7 +149,8 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def is_live(self) -> bool:
-        """The owner exists, is not being deleted, has not finished, and pods can be made of its spec."""
+        """The owner exists, is not being deleted, has not finished, and pods can be made of its
+        spec."""
         i = self.instance
         return not (i.owner_deleting or i.owner_finished or (i.faults and self.state is State.HELD))
 
@@ -140,15 +160,27 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def in_part(self) -> bool:
-        """Bound in part, and the scheduler has the other pods or gets them at once: no owner holds them back."""
+        """Bound in part, and the scheduler has the other pods or gets them at once: no owner holds
+        them back."""
         return self.lacks_binds and not self.instance.more_to_come
 
 
-def look_at(instance: Instance, remembered: InstanceMemory, service: Service, now: float, policy: Policy) -> Member:
-    step, i = next_step(instance, now), instance
+def look_at(
+    instance: Instance, remembered: InstanceMemory, service: Service, now: float, policy: Policy
+) -> Member:
+    step = next_step(instance, now)
+    i = instance
     if remembered.ran and i.ready == i.running == i.pods == i.expected > 0:
-        # The short cut for most instances: the instance runs, by any `counts_from`, and its memory does not change.
-        troubled = i.gated or i.terminating or i.crashing or i.faulty or i.owner_deleting or i.owner_finished
+        # The short cut for most instances: the instance runs, by any `counts_from`, and its memory
+        # does not change.
+        troubled = (
+            i.gated
+            or i.terminating
+            or i.crashing
+            or i.faulty
+            or i.owner_deleting
+            or i.owner_finished
+        )
         if not troubled and remembered == InstanceMemory(restarts=i.restarts, ran=True):
             return Member(instance, remembered, State.RUNNING, running=True, step=step)
     memory = observe(instance, remembered, now)
@@ -163,7 +195,8 @@ def look_at(instance: Instance, remembered: InstanceMemory, service: Service, no
 
 def moments_of(member: Member, policy: Policy) -> Iterator[float]:
     """The times at which the state may change by time alone."""
-    memory, instance = member.memory, member.instance
+    memory = member.memory
+    instance = member.instance
     life = instance.life
     if instance.made_by_us and (life.failed or life.policy.deadline or instance.owner_finished):
         yield from recheck_at(instance)
@@ -191,7 +224,8 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def age(member: Member) -> Order:
-    """Sort key: outdated revisions last, oldest job first, natural order of names, uid. A total order."""
+    """Sort key: outdated revisions last, oldest job first, natural order of names, uid. A total
+    order."""
     i = member.instance
     return i.outdated, i.created, natural(i.name), i.uid
 
@@ -202,33 +236,47 @@ def in_order(members: Iterable[Member]) -> list[Member]:
 
 
 def candidate_order(member: Member) -> tuple[bool, bool, bool, bool, Order]:
-    """Sort key: candidates that had their turn last; then those with terminating pods; those in hands first; by age."""
+    """Sort key: candidates that had their turn last; then those with terminating pods; those in
+    hands first; by age."""
     memory = member.memory
     terminating = member.state is State.TERMINATING
-    return memory.turn_over, memory.turns is not Turns.NONE, terminating, not member.in_hands, age(member)
+    return (
+        memory.turn_over,
+        memory.turns is not Turns.NONE,
+        terminating,
+        not member.in_hands,
+        age(member),
+    )
 
 
 def newest_admission_first(members: Iterable[Member]) -> list[Member]:
-    """Newest admission first; of instances that were admitted in the same second, the last by age first."""
+    """Newest admission first; of instances that were admitted in the same second, the last by age
+    first."""
     return sorted(members, key=lambda m: (m.instance.admitted_at, age(m)), reverse=True)
 
 
 def why_not_admissible(member: Member, now: float) -> Reason | None:
     """Why a held instance cannot be admitted, whatever the ratio; None when it can."""
-    instance, memory = member.instance, member.memory
+    instance = member.instance
+    memory = member.memory
     if instance.label_problem:
         return instance.label_problem
     if instance.faults:
         return Reason.JOB_INVALID
     if instance.name_taken:
         return Reason.NAME_TAKEN
-    if memory.refused and now < memory.refused_until and instance.generation == memory.refused_generation:
+    if (
+        memory.refused
+        and now < memory.refused_until
+        and instance.generation == memory.refused_generation
+    ):
         return Reason.CREATE_REFUSED
     return None
 
 
 def is_candidate(member: Member, now: float, policy: Policy) -> bool:
-    """Whether the instance may get a place: it is held, in hands, or its old pods end and their room is to come."""
+    """Whether the instance may get a place: it is held, in hands, or its old pods end and their
+    room is to come."""
     if member.step is not None or why_not_admissible(member, now) is not None:
         return False
     if member.state is State.TERMINATING:
@@ -248,17 +296,27 @@ def is_made(member: Member) -> bool:
 
 
 def is_incomplete(member: Member) -> bool:
-    """Whether the instance has live pods, and other pods to create or release. Waits for: terminating pods to go, an
-    invalid job to be mended. Pods of other owners can be released, not created."""
+    """Whether the instance has live pods, and other pods to create or release. Waits for:
+    terminating pods to go, an invalid job to be mended. Pods of other owners can be released, not
+    created."""
     i = member.instance
     has_pods = member.state in (State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN)
-    lacks = i.gated > 0 or i.misplaced or (i.made_by_us and (i.stripped or i.pods + i.terminating < i.expected))
+    lacks = (
+        i.gated > 0
+        or i.misplaced
+        or (i.made_by_us and (i.stripped or i.pods + i.terminating < i.expected))
+    )
     return has_pods and lacks and not i.faults
 
 
 def may_be_revoked(instance: Instance, policy: Policy) -> bool:
-    """Whether the admission can be revoked: no pod bound, the pods can be held again, enough restarts remain."""
-    return policy.revoke and not (instance.bound or instance.unheld) and affords_revoke(instance, policy)
+    """Whether the admission can be revoked: no pod bound, the pods can be held again, enough
+    restarts remain."""
+    return (
+        policy.revoke
+        and not (instance.bound or instance.unheld)
+        and affords_revoke(instance, policy)
+    )
 
 
 def affords_revoke(instance: Instance, policy: Policy) -> bool:

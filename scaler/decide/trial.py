@@ -1,4 +1,5 @@
-"""The pods of a trial placement: on which nodes they are, how they move, and the search for places for more pods.
+"""The pods of a trial placement: on which nodes they are, how they move, and the search for places
+for more pods.
 
 Must not know of services, ratios or instances. A search ends after a bounded number of steps."""
 
@@ -22,19 +23,28 @@ STEPS = 2_000
 EFFORT = 1_000
 """The largest number of moves without success in the life of one `Trial`."""
 SEARCHED = 24
-"""Up to so many pods, every placement is tried; for more pods only one: the most restricted pod first."""
+"""Up to so many pods, every placement is tried; for more pods only one: the most restricted pod
+first."""
 
 by_restriction = attrgetter("rank")
 _restriction = attrgetter("pod_class.rank", "room", "number")
 
 
 class PodClass:
-    """Pods with the same amounts and the same candidate nodes, at any `Room`. Compared by identity."""
+    """Pods with the same amounts and the same candidate nodes, at any `Room`. Compared by
+    identity."""
 
     def __init__(self, amounts: PodAmounts, classes: Classes, size: int) -> None:
-        self.amounts, self.classes, self.by_resource = amounts, classes, dict(amounts)
-        self.rank = (size, tuple((index, -amount) for index, amount in amounts), tuple(sorted(classes)))
-        """Sort key, the most restricted first: the fewest candidate nodes, then the largest amounts."""
+        self.amounts = amounts
+        self.classes = classes
+        self.by_resource = dict(amounts)
+        self.rank = (
+            size,
+            tuple((index, -amount) for index, amount in amounts),
+            tuple(sorted(classes)),
+        )
+        """Sort key, the most restricted first: the fewest candidate nodes, then the largest
+        amounts."""
         self.orders: dict[Room, list[Entry]] = {}
         """Room -> nodes with room for such a pod, sorted. Some entries may be out of date."""
         self.read = [0] * len(Room)
@@ -43,11 +53,13 @@ class PodClass:
         self.places: dict[Room, int] = {}
         """Room -> places for such pods on all nodes without reservations. Filled on demand."""
         self.losses: dict[PodClass, float] = {}
-        """Other class -> the most places for such pods that one pod of the other class takes away. Filled on demand."""
+        """Other class -> the most places for such pods that one pod of the other class takes away.
+        Filled on demand."""
         self._shares: dict[PodClass, int] = {}
 
     def share(self, other: PodClass) -> int:
-        """The least number of places for such pods that one pod of the other class takes, on any node."""
+        """The least number of places for such pods that one pod of the other class takes, on any
+        node."""
         if other not in self._shares:
             shares = [other.by_resource.get(index, 0) // amount for index, amount in self.amounts]
             self._shares[other] = min(shares, default=0) if other.classes <= self.classes else 0
@@ -55,13 +67,15 @@ class PodClass:
 
 
 class NodeState:
-    """A node with a reservation, now or before, or with different room at different levels (`Room`)."""
+    """A node with a reservation, now or before, or with different room at different levels
+    (`Room`)."""
 
     __slots__ = ("left", "pods", "room", "whole")
 
     def __init__(self, whole: Levels) -> None:
         self.whole = self.left = self.room = whole
-        """`whole`: without reservations; `left`: less reservations; `room`: at each level the least of it and above."""
+        """`whole`: without reservations; `left`: less reservations; `room`: at each level the least
+        of it and above."""
         self.pods: set[PlacedPod] = set()
         self._narrow()
 
@@ -72,7 +86,9 @@ class NodeState:
             free = plus(left[0], amounts, sign)
             self.left = self.room = (free, free, free, free)
         else:
-            added = [plus(one, amounts, sign) if at >= level else one for at, one in enumerate(left)]
+            added = [
+                plus(one, amounts, sign) if at >= level else one for at, one in enumerate(left)
+            ]
             self.left = (added[0], added[1], added[2], added[3])
             self._narrow()
 
@@ -100,7 +116,8 @@ class PlacedPod(msgspec.Struct, eq=False):
 class Trial:
     def __init__(self, nodes: NodeIndex, *, now: float, due_back: float) -> None:
         self.nodes = nodes
-        self._now, self._due_back = now, due_back
+        self._now = now
+        self._due_back = due_back
         self.pod_classes: dict[tuple[Classes, PodAmounts], PodClass] = {}
         self._class_of: dict[PodRequest, PodClass] = {}
         self.states: dict[int, NodeState] = {}
@@ -110,15 +127,28 @@ class Trial:
         """Moved pods of this call, each with the index of its node before; -1 = none."""
         self._opened = False
         self._numbers = count()
-        self._steps, self._effort = 0, EFFORT
+        self._steps = 0
+        self._effort = EFFORT
 
     def pod_class(self, request: PodRequest) -> PodClass:
-        """The class of pods with this request. A pod with an unknown resource has no candidate nodes."""
+        """The class of pods with this request. A pod with an unknown resource has no candidate
+        nodes."""
         if request not in self._class_of:
-            index, classes = self.nodes.resources, self.nodes.taking(request.where)
-            amounts = tuple(sorted([(index.get(name, -1), amount) for name, amount in request.requests if amount > 0]))
+            index = self.nodes.resources
+            classes = self.nodes.taking(request.where)
+            amounts = tuple(
+                sorted(
+                    [
+                        (index.get(name, -1), amount)
+                        for name, amount in request.requests
+                        if amount > 0
+                    ]
+                )
+            )
             known = bool(amounts) and amounts[0][0] >= 0
-            self._class_of[request] = self.class_of(amounts, classes) if known else self.class_of((), Classes())
+            self._class_of[request] = (
+                self.class_of(amounts, classes) if known else self.class_of((), Classes())
+            )
         return self._class_of[request]
 
     def class_of(self, amounts: PodAmounts, classes: Classes) -> PodClass:
@@ -136,11 +166,14 @@ class Trial:
 
     def _state(self, index: int) -> NodeState:
         if index not in self.states:
-            self.states[index] = NodeState(self.nodes.nodes[index].levels(self._now, self._due_back))
+            self.states[index] = NodeState(
+                self.nodes.nodes[index].levels(self._now, self._due_back)
+            )
         return self.states[index]
 
     def count_freed(self, pods: Iterable[tuple[str, PodRequest]], sign: int) -> None:
-        nodes, index = self.nodes.nodes, self.nodes.resources
+        nodes = self.nodes.nodes
+        index = self.nodes.resources
         for name, request in pods:
             at = bisect_left(nodes, name, key=lambda node: node.name)
             if at < len(nodes) and nodes[at].name == name and nodes[at].schedulable:
@@ -174,14 +207,20 @@ class Trial:
             self.put(*self._moves.pop())
 
     def order(self, pod_class: PodClass, room: Room) -> list[Entry]:
-        """Nodes with room for one such pod, the fullest first. Only the first entry is surely up to date."""
-        order, log = pod_class.orders.get(room), self._log
+        """Nodes with room for one such pod, the fullest first. Only the first entry is surely up to
+        date."""
+        order = pod_class.orders.get(room)
+        log = self._log
         if order is None:
-            order = pod_class.orders[room] = self.nodes.fitting(pod_class.classes, pod_class.amounts).entries.copy()
+            order = pod_class.orders[room] = self.nodes.fitting(
+                pod_class.classes, pod_class.amounts
+            ).entries.copy()
         if pod_class.read[room] < len(log):
             for index in set(log[pod_class.read[room] :]):
                 entry = (self.states[index].room[room], index)
-                if self.nodes.class_of[index] in pod_class.classes and times(pod_class.amounts, entry[0]):
+                if self.nodes.class_of[index] in pod_class.classes and times(
+                    pod_class.amounts, entry[0]
+                ):
                     at = bisect_left(order, entry)
                     if at == len(order) or order[at] != entry:
                         order.insert(at, entry)
@@ -198,18 +237,24 @@ class Trial:
 
     def places(self, pod_class: PodClass, room: Room) -> int:
         if room not in pod_class.places:
-            amounts, class_of = pod_class.amounts, self.nodes.class_of
-            pod_class.places[room] = self.nodes.fitting(pod_class.classes, amounts).places + sum([
-                times(amounts, state.whole[room]) - times(amounts, state.whole[Room.FREE])
-                for index, state in self.states.items()
-                if state.whole[room] is not state.whole[Room.FREE] and class_of[index] in pod_class.classes
-            ])  # fmt: skip
+            amounts = pod_class.amounts
+            class_of = self.nodes.class_of
+            pod_class.places[room] = self.nodes.fitting(pod_class.classes, amounts).places + sum(
+                [
+                    times(amounts, state.whole[room]) - times(amounts, state.whole[Room.FREE])
+                    for index, state in self.states.items()
+                    if state.whole[room] is not state.whole[Room.FREE]
+                    and class_of[index] in pod_class.classes
+                ]
+            )
         return pod_class.places[room]
 
     def reach(self, pod_classes: Iterable[PodClass]) -> list[PodClass]:
-        """Classes of reserved pods that share candidate nodes with these classes, directly or through others."""
+        """Classes of reserved pods that share candidate nodes with these classes, directly or
+        through others."""
         classes = Classes().union(*[each.classes for each in pod_classes])
-        found, rest = [], [each for each in self.pod_classes.values() if any(each.reserved)]
+        found = []
+        rest = [each for each in self.pod_classes.values() if any(each.reserved)]
         while near := [each for each in rest if not classes.isdisjoint(each.classes)]:
             found += near
             rest = [each for each in rest if each not in near]
@@ -217,7 +262,8 @@ class Trial:
         return found
 
     def is_free_for(self, pod: PlacedPod) -> bool:
-        """Whether the free room of the node suffices for this pod and for the pods that were reserved before it."""
+        """Whether the free room of the node suffices for this pod and for the pods that were
+        reserved before it."""
         state = self.states[pod.node]
         free = state.left[Room.FREE]
         for other in sorted(state.pods, key=lambda one: one.number):
@@ -227,14 +273,19 @@ class Trial:
                 free = plus(free, other.pod_class.amounts, -1)
         return pod.room == Room.FREE
 
-    def find(self, wanted: Mapping[PodClass, int], room: Room) -> tuple[list[PlacedPod] | None, bool]:
-        """Place all of these pods; reserved pods may move. Or None, then no pod has moved. And whether it is sure."""
+    def find(
+        self, wanted: Mapping[PodClass, int], room: Room
+    ) -> tuple[list[PlacedPod] | None, bool]:
+        """Place all of these pods; reserved pods may move. Or None, then no pod has moved. And
+        whether it is sure."""
         if room >= Room.TO_COME and not self._opened:
             self._opened = True  # log the nodes that have more room at this level
             self._log.extend(index for index in self.nodes.unusual if self._state(index))
         if sum(wanted.values()) > MOST_PODS:
             return None, self._is_in_vain(wanted, room)
-        in_order = chain.from_iterable([each] * wanted[each] for each in sorted(wanted, key=by_restriction))
+        in_order = chain.from_iterable(
+            [each] * wanted[each] for each in sorted(wanted, key=by_restriction)
+        )
         pods = [PlacedPod(each, room, next(self._numbers)) for each in in_order]
         if all(map(self._place, pods)):
             return pods, True
@@ -251,24 +302,34 @@ class Trial:
         return bool(order)
 
     def _is_in_vain(self, wanted: Mapping[PodClass, int], room: Room) -> bool:
-        """Whether the candidate nodes have too few places for all pods, if each takes as few places as it can."""
+        """Whether the candidate nodes have too few places for all pods, if each takes as few places
+        as it can."""
         if not all(each.classes for each in wanted):
             return True
         reserved = [each for each in self.pod_classes.values() if any(each.reserved)]
-        levels = [at for at in Room if at == room or (at > room and any(each.reserved[at] for each in reserved))]
+        levels = [
+            at
+            for at in Room
+            if at == room or (at > room and any(each.reserved[at] for each in reserved))
+        ]
         for level in levels:
             counts = Counter({each: sum(each.reserved[: level + 1]) for each in reserved})
             counts.update(wanted)
             for unit in [unit for unit in counts if any(unit.share(each) for each in wanted)]:
-                if sum([unit.share(each) * number for each, number in counts.items()]) > self.places(unit, level):
+                if sum(
+                    [unit.share(each) * number for each, number in counts.items()]
+                ) > self.places(unit, level):
                     return True
         return False
 
     def _rearranged(self, pods: list[PlacedPod]) -> tuple[bool, bool]:
-        """Place these pods while reserved pods move. Returns whether all are placed, and whether that is sure."""
+        """Place these pods while reserved pods move. Returns whether all are placed, and whether
+        that is sure."""
         self._steps = given = min(STEPS, self._effort)
         reached = self.reach({pod.pod_class for pod in pods})
-        movable = any(each.reserved[room] and self.order(each, room) for each in reached for room in Room)
+        movable = any(
+            each.reserved[room] and self.order(each, room) for each in reached for room in Room
+        )
         if movable and all(self._place_or_move(pod, set()) for pod in pods):
             return True, True
         self.undo()
@@ -279,25 +340,37 @@ class Trial:
         return found, sure
 
     def _place_or_move(self, pod: PlacedPod, visited: set[int]) -> bool:
-        """Place the pod, if necessary on a node from which reserved pods move away. On failure no pod has moved."""
+        """Place the pod, if necessary on a node from which reserved pods move away. On failure no
+        pod has moved."""
         if self._place(pod):
             return True
         self._steps -= len(self.states) // 100
-        amounts, classes, class_of = pod.pod_class.amounts, pod.pod_class.classes, self.nodes.class_of
-        for index in sorted([at for at, state in self.states.items() if state.pods and class_of[at] in classes]):
-            state, start = self.states[index], len(self._moves)
+        amounts = pod.pod_class.amounts
+        classes = pod.pod_class.classes
+        class_of = self.nodes.class_of
+        for index in sorted(
+            [at for at, state in self.states.items() if state.pods and class_of[at] in classes]
+        ):
+            state = self.states[index]
+            start = len(self._moves)
             if index in visited or not times(amounts, state.whole[pod.room]):
                 continue
             visited.add(index)
             self._steps -= 1
             taken = list[PlacedPod]()
-            others = [other for other in state.pods if other.pod_class is not pod.pod_class or other.room != pod.room]
+            others = [
+                other
+                for other in state.pods
+                if other.pod_class is not pod.pod_class or other.room != pod.room
+            ]
             for other in sorted(others, key=_restriction, reverse=True):
                 self._move(other, -1)
                 taken.append(other)
                 if times(amounts, state.room[pod.room]):
                     self._move(pod, index)
-                    if self._steps > 0 and all(self._place_or_move(each, visited) for each in reversed(taken)):
+                    if self._steps > 0 and all(
+                        self._place_or_move(each, visited) for each in reversed(taken)
+                    ):
                         return True
                     break
             self.undo(start)
@@ -306,8 +379,11 @@ class Trial:
         return False
 
     def _repacked(self, pods: list[PlacedPod], reached: set[PodClass]) -> tuple[bool, bool]:
-        """Place all reserved pods in reach anew, together with these pods. Returns success, and whether it is sure."""
-        moving = [pod for state in self.states.values() for pod in state.pods if pod.pod_class in reached]
+        """Place all reserved pods in reach anew, together with these pods. Returns success, and
+        whether it is sure."""
+        moving = [
+            pod for state in self.states.values() for pod in state.pods if pod.pod_class in reached
+        ]
         in_order = sorted([*moving, *pods], key=_restriction)
         if self._steps <= len(in_order):
             return False, False
@@ -319,14 +395,18 @@ class Trial:
         return all(map(self._place, in_order)), False
 
     def _search(self, pods: Sequence[PlacedPod], at: int, dead: set[object]) -> bool:
-        """Place the pods from index `at` on, in every way. Of nodes of one class with the same room one is tried."""
+        """Place the pods from index `at` on, in every way. Of nodes of one class with the same room
+        one is tried."""
         if at == len(pods):
             return True
         mark = (at, tuple(sorted(map(self._alike, {pod.node for pod in pods[:at]}))))
         if mark in dead:
             return False
-        pod, tried = pods[at], set[object]()
-        for _, index in [each for each in self.order(pod.pod_class, pod.room) if self.is_valid(each, pod.room)]:
+        pod = pods[at]
+        tried = set[object]()
+        for _, index in [
+            each for each in self.order(pod.pod_class, pod.room) if self.is_valid(each, pod.room)
+        ]:
             if self._alike(index) not in tried:
                 tried.add(self._alike(index))
                 self._steps -= 1

@@ -1,7 +1,8 @@
 """The vocabulary of the decision: frozen values only.
 
-A `World` goes in, a `Decision` comes out, with the next `Memory` in it. All of them serialise with msgspec.json, so a
-bug report, a test fixture and the input of `scaler explain` are the same file. Times are seconds since the epoch."""
+A `World` goes in, a `Decision` comes out, with the next `Memory` in it. All of them serialise with
+msgspec.json, so a bug report, a test fixture and the input of `scaler explain` are the same file.
+Times are seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from scaler.rules.rule import ALL, Rule, RuleOptions
 
 
 class State(StrEnum):
-    """The state of an instance, derived from its pods each time; see docs/explanation/how-it-decides.md."""
+    """The state of an instance, derived from its pods each time; see
+    docs/explanation/how-it-decides.md."""
 
     FINISHED = "Finished"
     TERMINATING = "Terminating"
@@ -32,7 +34,8 @@ NOBODY = "-"
 
 
 class Reason(StrEnum):
-    """Why an instance is in its state. Stable names: events, conditions, status, metrics, CLI and docs use them."""
+    """Why an instance is in its state. Stable names: events, conditions, status, metrics, CLI and
+    docs use them."""
 
     # held
     WAITING_FOR_RATIO = "WaitingForRatio"
@@ -101,28 +104,32 @@ class ServiceKey(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=T
 
 
 class RestartBudget(msgspec.Struct, frozen=True, gc=False):
-    """Restarts of an instance whose operator counts each lost pod as one, and gives it up after `limit`."""
+    """Restarts of an instance whose operator counts each lost pod as one, and gives it up after
+    `limit`."""
 
     limit: int
     used: int = 0
 
 
 class Instance(msgspec.Struct, frozen=True, gc=False):
-    """One prefill or decode server: its owner (an AscendJob, ...) and its pods, as counts. All pod counts but
-    `terminating` leave out pods with a deletionTimestamp."""
+    """One prefill or decode server: its owner (an AscendJob, ...) and its pods, as counts. All pod
+    counts but `terminating` leave out pods with a deletionTimestamp."""
 
     uid: str
-    """The uid of a job, or of a pod that does not return; of others their identity (`LeaderWorkerSet/ns/name/0`)."""
+    """The uid of a job, or of a pod that does not return; of others their identity
+    (`LeaderWorkerSet/ns/name/0`)."""
     name: str
     group: str | None
-    """Value of label mind-cluster/group-name; None when the label is missing, "" when it is empty."""
+    """Value of label mind-cluster/group-name; None when the label is missing, "" when it is
+    empty."""
     created: float
     """When the owner was created; with the natural order of names it orders instances."""
     expected: int
     """Pods that the instance consists of."""
     kind: str = "AscendJob"
     generation: int = 0
-    """metadata.generation of the owner: after a change a refused creation is tried again at once."""
+    """metadata.generation of the owner: after a change a refused creation is tried again at
+    once."""
     owner_deleting: bool = False
     owner_finished: bool = False
     pods: int = 0
@@ -144,39 +151,49 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     leftovers: bool = False
     """An object of an admission other than pods exists (the PodGroup)."""
     stripped: bool = False
-    """The instance has pods, but its PodGroup or Service was deleted: the scheduler or clients need it."""
+    """The instance has pods, but its PodGroup or Service was deleted: the scheduler or clients need
+    it."""
     mislabelled: tuple[Reason, str] | None = None
-    """The reason and words where the labels are wrong and pods are released: what to write, what it counts as now."""
+    """The reason and words where the labels are wrong and pods are released: what to write, what it
+    counts as now."""
     label_problem: Reason | None = None
-    """Why its labels alone hold the instance: GroupLabelMissing, JobIdMissing, RuleMissing for an empty rule name, or
-    NotServed for a job that the scaler does not serve."""
+    """Why its labels alone hold the instance: GroupLabelMissing, JobIdMissing, RuleMissing for an
+    empty rule name, or NotServed for a job that the scaler does not serve."""
     faults: tuple[str, ...] = ()
     """Why no pods can be made of its spec; empty when pods can be made."""
     name_taken: str = ""
-    """`Kind name` of an object of another owner with a name that this instance needs; "" when there is none."""
+    """`Kind name` of an object of another owner with a name that this instance needs; "" when there
+    is none."""
     trouble: str = ""
-    """For people: what is wrong with its pods, e.g. `pod d0-master-0 on node node-4, which is not Ready`."""
+    """For people: what is wrong with its pods, e.g. `pod d0-master-0 on node node-4, which is not
+    Ready`."""
     life: Life = Life()
     warnings: tuple[tuple[Warning, str], ...] = ()
     """Warnings for people, with words; the decision does not depend on them."""
     made_by_us: bool = True
-    """False: the owner makes pods and objects; the scaler releases and revokes them, and never creates them."""
+    """False: the owner makes pods and objects; the scaler releases and revokes them, and never
+    creates them."""
     owner: str = ""
-    """Identity of what makes this instance and others like it, e.g. `Deployment/ns/name`; "" = no such object."""
+    """Identity of what makes this instance and others like it, e.g. `Deployment/ns/name`; "" = no
+    such object."""
     revision: str = ""
-    """Revision of the owner's template; comparable within one owner only. A change ends turns and backoff."""
+    """Revision of the owner's template; comparable within one owner only. A change ends turns and
+    backoff."""
     outdated: bool = False
     """The owner makes instances of a newer revision now."""
     wanted: int = 0
-    """Instances that `spec.replicas` of its owner names, those of a rollout's surge left out; 0 = not known."""
+    """Instances that `spec.replicas` of its owner names, those of a rollout's surge left out; 0 =
+    not known."""
     unheld: int = 0
-    """Pods that came without our gate: the pods cannot be held, and a deleted pod comes again at once."""
+    """Pods that came without our gate: the pods cannot be held, and a deleted pod comes again at
+    once."""
     more_to_come: bool = False
     """The owner makes the other pods when the first pods are ready."""
     newest: float = 0.0
     """Creation of its newest pod that is not terminating; 0.0 without pods."""
     ends_by: float = 0.0
-    """When its terminating pods should be gone, grace included; 0.0 = none, -1.0 = not known: a node is not Ready."""
+    """When its terminating pods should be gone, grace included; 0.0 = none, -1.0 = not known: a
+    node is not Ready."""
     misplaced: bool = False
     """A released pod is in a PodGroup of several instances: the scaler has to correct that."""
     budget: RestartBudget | None = None
@@ -205,7 +222,8 @@ class Preempt(StrEnum):
 
 
 class Policy(msgspec.Struct, frozen=True, gc=False):
-    """The settings that the decision depends on; `scaler/settings.py` says what each means. Seconds."""
+    """The settings that the decision depends on; `scaler/settings.py` says what each means.
+    Seconds."""
 
     broken_grace: float = 60.0
     stable_after: float = 30.0
@@ -224,7 +242,8 @@ class Policy(msgspec.Struct, frozen=True, gc=False):
 
 
 class RuleProblem(msgspec.Struct, frozen=True, gc=False):
-    """What is wrong with the rule now. A `Service.rule` beside it is the last valid rule, which is still in force."""
+    """What is wrong with the rule now. A `Service.rule` beside it is the last valid rule, which is
+    still in force."""
 
     kind: Warning
     """RULE_MISSING or RULE_INVALID."""
@@ -232,7 +251,8 @@ class RuleProblem(msgspec.Struct, frozen=True, gc=False):
 
 
 class Service(msgspec.Struct, frozen=True, gc=False):
-    """One service as the cluster shows it; an unchanged service is the same object in the next world."""
+    """One service as the cluster shows it; an unchanged service is the same object in the next
+    world."""
 
     key: ServiceKey
     instances: tuple[Instance, ...]
@@ -245,7 +265,8 @@ class Service(msgspec.Struct, frozen=True, gc=False):
     replicas: int = ALL
     """Instances wanted in all: `spec.replicas` of its ElasticService; 0 = the service rests."""
     assumed: bool = False
-    """Writes for the service are under way: its instances are as they will be, and its plan has no actions."""
+    """Writes for the service are under way: its instances are as they will be, and its plan has no
+    actions."""
 
 
 class World(msgspec.Struct, frozen=True, gc=False):
@@ -276,23 +297,27 @@ class Complete(InstanceAction, frozen=True):
 
 
 class Revoke(InstanceAction, frozen=True):
-    """Undo an admission: delete unbound pods and the PodGroup. Also deletes what is left of a held instance."""
+    """Undo an admission: delete unbound pods and the PodGroup. Also deletes what is left of a held
+    instance."""
 
 
 class Evict(InstanceAction, frozen=True):
-    """Delete the pods of an instance of which a pod is bound: preemption for a missing minimum, or a drain."""
+    """Delete the pods of an instance of which a pod is bound: preemption for a missing minimum, or
+    a drain."""
 
     beneficiary: str
     """The service that needs the room, as `str(ServiceKey)`; `NOBODY` for a drain."""
 
 
 SlotAction = Admit | Complete | Revoke | Evict
-"""Actions that follow from ratio and room. A `LifeAction` follows from the life of one instance alone."""
+"""Actions that follow from ratio and room. A `LifeAction` follows from the life of one instance
+alone."""
 Action = SlotAction | LifeAction
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """State and reason of one instance; each instance has exactly one verdict. `explain.py` makes sentences of them."""
+    """State and reason of one instance; each instance has exactly one verdict. `explain.py` makes
+    sentences of them."""
 
     uid: str
     name: str
@@ -300,7 +325,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     state: State
     reason: Reason
     about: tuple[str, ...] = ()
-    """Words that the reason refers to: missing groups, the answer of the API server, the pod in trouble."""
+    """Words that the reason refers to: missing groups, the answer of the API server, the pod in
+    trouble."""
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
@@ -322,9 +348,11 @@ class GroupPlan(msgspec.Struct, frozen=True, gc=False):
     admit: int = 0
     revoke: int = 0
     paired: int = 0
-    """Instances of the newest revision that stand beside a running outdated one; the two count once, as running."""
+    """Instances of the newest revision that stand beside a running outdated one; the two count
+    once, as running."""
     beside: int = 0
-    """Of `admit`: instances without a place of their own, because each is in a pair with a running outdated one."""
+    """Of `admit`: instances without a place of their own, because each is in a pair with a running
+    outdated one."""
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
@@ -342,7 +370,8 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     serves: bool = False
     """Every group runs at least its minimum."""
     replicas: int = ALL
-    """Instances of the largest ratio that `spec.replicas` needs; `ALL` = as the rule says, 0 = the service rests."""
+    """Instances of the largest ratio that `spec.replicas` needs; `ALL` = as the rule says, 0 = the
+    service rests."""
 
 
 class Tally(msgspec.Struct, frozen=True, gc=False):

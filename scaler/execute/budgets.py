@@ -1,10 +1,13 @@
-"""Keeps evictions from the pods of a minimum: a label on these pods, and a PodDisruptionBudget that selects it.
+"""Keeps evictions from the pods of a minimum: a label on these pods, and a PodDisruptionBudget that
+selects it.
 
-    instance, rule, node or budget changed -> which instances to keep -> label onto their pods, off others
+    instance, rule, node or budget changed -> which instances to keep -> label onto their pods, off
+    others
 
-The budget of a namespace never changes: it allows no eviction of a pod with the label. A budget that counts pods would
-be wrong for instances of several pods, and knows nothing of ratios. `kubectl drain` cordons the node first and repeats
-its evictions every 5 s: meanwhile the label moves to instances on other nodes, as far as there are any."""
+The budget of a namespace never changes: it allows no eviction of a pod with the label. A budget
+that counts pods would be wrong for instances of several pods, and knows nothing of ratios. `kubectl
+drain` cordons the node first and repeats its evictions every 5 s: meanwhile the label moves to
+instances on other nodes, as far as there are any."""
 
 from __future__ import annotations
 
@@ -33,17 +36,20 @@ from scaler.rules.values import at
 from scaler.state.cluster import ClusterState
 
 ALL_OF_THEM = 2**31 - 1
-"""`minAvailable` of the budget: more pods than any namespace has. For a percentage or `maxUnavailable` Kubernetes needs
-the scale subresource of the owner; AscendJobs have none, and only an error would keep evictions away."""
+"""`minAvailable` of the budget: more pods than any namespace has. For a percentage or
+`maxUnavailable` Kubernetes needs the scale subresource of the owner; AscendJobs have none, and only
+an error would keep evictions away."""
 PATIENCE = 30.0
 """Seconds for the first list of the budgets; after that a warning is logged."""
 AGAIN = 300.0
-"""Seconds for which a namespace where a right was missing is left alone; then the next change or full pass tries."""
+"""Seconds for which a namespace where a right was missing is left alone; then the next change or
+full pass tries."""
 _log = structlog.get_logger("budgets")
 
 
 class Runs(NamedTuple):
-    """A running instance: whether none of its nodes is cordoned, and whether all of its pods have the label already."""
+    """A running instance: whether none of its nodes is cordoned, and whether all of its pods have
+    the label already."""
 
     uid: str
     group: str
@@ -52,25 +58,40 @@ class Runs(NamedTuple):
 
 
 class Budgets:
-    """One per process. `acts`: whether pods may be labelled now; `watched`: the informer of the budgets."""
+    """One per process. `acts`: whether pods may be labelled now; `watched`: the informer of the
+    budgets."""
 
     def __init__(
-        self, writer: Writer, state: ClusterState, policy: Policy, *, name: str, now: Callable[[], float],
-        acts: Callable[[], bool], watched: Informer[BudgetObject, BudgetRecord],
-    ) -> None:  # fmt: skip
-        self._writer, self._state, self._cache = writer, state, state.cache
-        self._policy, self._name, self._now = policy, name, now
-        self._acts, self._watched = acts, watched
+        self,
+        writer: Writer,
+        state: ClusterState,
+        policy: Policy,
+        *,
+        name: str,
+        now: Callable[[], float],
+        acts: Callable[[], bool],
+        watched: Informer[BudgetObject, BudgetRecord],
+    ) -> None:
+        self._writer = writer
+        self._state = state
+        self._cache = state.cache
+        self._policy = policy
+        self._name = name
+        self._now = now
+        self._acts = acts
+        self._watched = watched
         self._outbox: Outbox[ServiceKey] = Outbox(self._keep)
         self._running = False
         self._covered: dict[ServiceKey, dict[str, str]] = {}
-        """Pod uid -> the budget of another owner that selects the pod, "" for none; empty without such budgets."""
+        """Pod uid -> the budget of another owner that selects the pod, "" for none; empty without
+        such budgets."""
         self._refused: dict[str, float] = {}
-        """Namespace -> loop time until which nothing is written there, because a right is missing."""
+        """Namespace -> loop time until which nothing is written there, because a right is
+        missing."""
 
     async def run(self) -> None:
-        """Update labels until cancelled, beginning with every service once budgets are listed. Errors are logged and
-        retried, never raised."""
+        """Update labels until cancelled, beginning with every service once budgets are listed.
+        Errors are logged and retried, never raised."""
         synced = self._watched.synced
         try:
             await asyncio.wait_for(synced.wait(), PATIENCE)
@@ -82,27 +103,36 @@ class Budgets:
         await self._outbox.run()
 
     def look(self) -> None:
-        """Mark every service, and every namespace with a budget, where perhaps no service is left."""
+        """Mark every service, and every namespace with a budget, where perhaps no service is
+        left."""
         if not self._running:
             return
-        namespaces = sorted({found.namespace for found in self._cache.budgets.values() if found.name == self._name})
-        for key in (*self._cache.service_keys(), *(ServiceKey(namespace, "", "") for namespace in namespaces)):
+        namespaces = sorted(
+            {found.namespace for found in self._cache.budgets.values() if found.name == self._name}
+        )
+        for key in (
+            *self._cache.service_keys(),
+            *(ServiceKey(namespace, "", "") for namespace in namespaces),
+        ):
             self._outbox.mark(key)
 
     def on_service(self, change: ServiceChanged) -> None:
-        """Mark the service. Without leadership nothing is marked: `run` begins with all services."""
+        """Mark the service. Without leadership nothing is marked: `run` begins with all
+        services."""
         if self._running:
             self._outbox.mark(change.service)
 
     def on_budgets(self, change: BudgetsChanged) -> None:
-        """Mark the services of the namespace: our budget may be missing, or another budget may select our pods."""
+        """Mark the services of the namespace: our budget may be missing, or another budget may
+        select our pods."""
         for key in self._cache.services_within(change.namespace):
             self._covered.pop(key, None)
             if self._running:
                 self._outbox.mark(key)
 
     async def _keep(self, key: ServiceKey) -> None:
-        """Update the labels of one service. An instance keeps the label until all instances to keep have it."""
+        """Update the labels of one service. An instance keeps the label until all instances to keep
+        have it."""
         if not self._acts() or self._refused.get(key.namespace, 0.0) > loop_time():
             return
         try:
@@ -111,12 +141,19 @@ class Budgets:
             else:
                 self._covered.pop(key, None)
                 mine = self._cache.budgets.get(key.namespace, self._name)
-                if mine is not None and not self._cache.services_within(key.namespace):  # the last service has gone
-                    await self._writer.delete(DISRUPTION_BUDGETS, key.namespace, mine.name, uid=mine.uid)
+                # the last service has gone
+                if mine is not None and not self._cache.services_within(key.namespace):
+                    await self._writer.delete(
+                        DISRUPTION_BUDGETS, key.namespace, mine.name, uid=mine.uid
+                    )
             self._refused.pop(key.namespace, None)
         except ForbiddenError as error:
             if key.namespace not in self._refused:
-                _log.warning("evictions are not kept from minimums here", namespace=key.namespace, why=str(error))
+                _log.warning(
+                    "evictions are not kept from minimums here",
+                    namespace=key.namespace,
+                    why=str(error),
+                )
             self._refused[key.namespace] = loop_time() + AGAIN
 
     async def _relabel(self, key: ServiceKey) -> None:
@@ -125,34 +162,47 @@ class Budgets:
             return  # no label changes while no rule is in force: the minimum is unknown
         smallest = service.rule.limited(service.replicas).smallest
         kept = to_keep(smallest, list(self._runs(service)))
-        onto = [pod for one in service.instances if one.uid in kept for pod in self._cache.present_pods(one.uid)]
+        onto = [
+            pod
+            for one in service.instances
+            if one.uid in kept
+            for pod in self._cache.present_pods(one.uid)
+        ]
         covered = await self._covered_of(key, onto)
         labelled = {pod.uid for pod in onto if not covered.get(pod.uid)}
         if labelled and self._cache.budgets.get(key.namespace, self._name) is None:
             with suppress(AlreadyExistsError):
-                await self._writer.create(DISRUPTION_BUDGETS, key.namespace, budget(key.namespace, self._name))
+                await self._writer.create(
+                    DISRUPTION_BUDGETS, key.namespace, budget(key.namespace, self._name)
+                )
                 _log.info("budget made", namespace=key.namespace, name=self._name)
         for pod in onto:
             if pod.uid in labelled and not pod.kept and not await self._label(pod, keep=True):
-                return  # the pod is gone, and another takes its place; no label is removed meanwhile
+                # the pod is gone, and another takes its place; no label is removed meanwhile
+                return
         for pod in [pod for one in service.instances for pod in self._cache.present_pods(one.uid)]:
             if pod.kept and pod.uid not in labelled:
                 await self._label(pod, keep=False)
 
     async def _covered_of(self, key: ServiceKey, pods: list[PodRecord]) -> dict[str, str]:
-        """The budgets of others that select these pods: Kubernetes never evicts a pod under two budgets. The cache has
-        no labels of pods, so each pod is read from the API server, once."""
-        others = [found for found in self._cache.budgets.values(key.namespace) if found.name != self._name]
+        """The budgets of others that select these pods: Kubernetes never evicts a pod under two
+        budgets. The cache has no labels of pods, so each pod is read from the API server, once."""
+        others = [
+            found for found in self._cache.budgets.values(key.namespace) if found.name != self._name
+        ]
         if not others:
             self._covered.pop(key, None)
             return {}
-        before, found = self._covered.get(key, {}), dict[str, str]()
+        before = self._covered.get(key, {})
+        found = dict[str, str]()
         for pod in pods:
             if pod.uid in before:
                 found[pod.uid] = before[pod.uid]
                 continue
             with suppress(NotFoundError):
-                labels = at(await self._writer.get(PODS, pod.namespace, pod.name), "metadata", "labels")
+                labels = at(
+                    await self._writer.get(PODS, pod.namespace, pod.name), "metadata", "labels"
+                )
                 found[pod.uid] = next((other.name for other in others if other.covers(labels)), "")
                 if found[pod.uid]:
                     words = "a pod of a minimum is left to another budget"
@@ -173,18 +223,23 @@ class Budgets:
         """Set or remove the label; False when the pod is gone."""
         patch: dict[str, Any] = {"uid": pod.uid, "labels": {KEEP_LABEL: "true" if keep else None}}
         try:
-            await self._writer.patch(PODS, pod.namespace, pod.name, {"metadata": patch}, patch_type=PatchType.MERGE)
+            await self._writer.patch(
+                PODS, pod.namespace, pod.name, {"metadata": patch}, patch_type=PatchType.MERGE
+            )
         except (NotFoundError, ConflictError):
             return False
         return True
 
 
 def to_keep(smallest: Ratio, running: Sequence[Runs]) -> frozenset[str]:
-    """Uids of as many instances of each group as the smallest ratio needs: first those on nodes that are not cordoned,
-    then those that are kept already. Empty for a service that does not serve."""
+    """Uids of as many instances of each group as the smallest ratio needs: first those on nodes
+    that are not cordoned, then those that are kept already. Empty for a service that does not
+    serve."""
     kept: set[str] = set()
     for group, number in smallest.counts.items():
-        found = sorted((not one.settled, not one.kept, one.uid) for one in running if one.group == group)
+        found = sorted(
+            (not one.settled, not one.kept, one.uid) for one in running if one.group == group
+        )
         if len(found) < number:
             return frozenset()
         kept.update(uid for _, _, uid in found[:number])

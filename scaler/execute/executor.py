@@ -1,7 +1,9 @@
-"""Performs plans: creates and deletes the objects of instances, whole or not at all, and ends jobs. Decides nothing.
+"""Performs plans: creates and deletes the objects of instances, whole or not at all, and ends jobs.
+Decides nothing.
 
-After a crash half way, the next pass completes or revokes the instance: all names are fixed, and every write names the
-uid of its object. A deletion of a pod and the end of a job also name the version that the decision saw."""
+After a crash half way, the next pass completes or revokes the instance: all names are fixed, and
+every write names the uid of its object. A deletion of a pod and the end of a job also name the
+version that the decision saw."""
 
 from __future__ import annotations
 
@@ -16,7 +18,17 @@ import structlog
 
 from scaler.clock import Clock
 from scaler.decide.lifecycle import Expire, Finish, Record, Remove, Resize
-from scaler.decide.world import NOBODY, Action, Admit, Complete, Evict, Plan, Revoke, ServiceKey, World
+from scaler.decide.world import (
+    NOBODY,
+    Action,
+    Admit,
+    Complete,
+    Evict,
+    Plan,
+    Revoke,
+    ServiceKey,
+    World,
+)
 from scaler.execute.gates import Gates
 from scaler.execute.recreation import RecreationGuard
 from scaler.execute.writes import REFUSALS, ExpectedWrites, all_done, gathered, identity_of
@@ -40,7 +52,8 @@ UNDO_TRIES = 5
 
 
 class ActionResult(msgspec.Struct, frozen=True):
-    """The outcome of one action. `refused` has the API server's words; `failed` means: try again after a pause."""
+    """The outcome of one action. `refused` has the API server's words; `failed` means: try again
+    after a pause."""
 
     uid: str
     refused: str = ""
@@ -51,7 +64,13 @@ class Executor:
     """One per process; actions of one plan run in parallel."""
 
     def __init__(
-        self, writer: Writer, state: ClusterState, expectations: Expectations, *, clusterd: str, clock: Clock
+        self,
+        writer: Writer,
+        state: ClusterState,
+        expectations: Expectations,
+        *,
+        clusterd: str,
+        clock: Clock,
     ) -> None:
         self._cache = cache = state.cache
         self._writes = writes = ExpectedWrites(writer, cache, expectations)
@@ -63,9 +82,12 @@ class Executor:
         self._clock = clock
 
     async def perform(self, plan: Plan) -> tuple[ActionResult, ...]:
-        """Perform the actions of the plan; one result per action. Never raises an error of the seam."""
+        """Perform the actions of the plan; one result per action. Never raises an error of the
+        seam."""
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(self._perform(plan.key, action)) for action in plan.actions]
+            running = [
+                tasks.create_task(self._perform(plan.key, action)) for action in plan.actions
+            ]
         return tuple(task.result() for task in running)
 
     async def _perform(self, key: ServiceKey, action: Action) -> ActionResult:
@@ -75,9 +97,12 @@ class Executor:
             return ActionResult(action.uid, failed=str(error))
 
     async def _do(self, key: ServiceKey, action: Action) -> str:
-        """The words of a refusal, or "". Other errors of the seam are raised: then the service is decided again."""
+        """The words of a refusal, or "". Other errors of the seam are raised: then the service is
+        decided again."""
         record = self._cache.job(action.uid)
-        made_here = self._cache.makes_pods and record is not None and record.kind == ASCEND_JOBS.kind
+        made_here = (
+            self._cache.makes_pods and record is not None and record.kind == ASCEND_JOBS.kind
+        )
         if record is None or not made_here or isinstance(action, Evict):
             return await self._on_pods_there(key, action)
         match action:
@@ -101,13 +126,16 @@ class Executor:
         return ""
 
     async def _on_pods_there(self, key: ServiceKey, action: Action) -> str:
-        """Take the gate off the pods, or delete them. All else is up to the owner, who makes the pods and ends them."""
+        """Take the gate off the pods, or delete them. All else is up to the owner, who makes the
+        pods and ends them."""
         try:
             match action:
                 case Admit() | Complete():
                     await self._gates.release(key, action.uid)
                 case Revoke():
-                    await self._delete_all(key, [pod for pod in self._unbound(action.uid) if not pod.gated])
+                    await self._delete_all(
+                        key, [pod for pod in self._unbound(action.uid) if not pod.gated]
+                    )
                 case Evict():  # pods that run, with their grace period: only preemption and drains do this
                     await self._delete_all(key, self._cache.present_pods(action.uid))
         except REFUSALS as error:
@@ -121,7 +149,8 @@ class Executor:
         await all_done([self._writes.delete(key, PODS, pod) for pod in pods])
 
     async def _make_if_it_helps(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> str:
-        """Make the objects, unless the job has changed since the decision: then the service is decided again."""
+        """Make the objects, unless the job has changed since the decision: then the service is
+        decided again."""
         if self._guard.made_lately(record.uid) and not await self._look_up(record):
             return ""
         words = self._guard.in_vain(record.uid)
@@ -130,7 +159,8 @@ class Executor:
         return words or await self._make(key, record, undo=undo)
 
     async def _make(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> str:
-        """Create the PodGroup first, because Volcano makes its own for a pod without one; then all others at once."""
+        """Create the PodGroup first, because Volcano makes its own for a pod without one; then all
+        others at once."""
         made: list[tuple[Resource, Object]] = []
         errors: list[KubeError] = []
         try:
@@ -139,17 +169,27 @@ class Executor:
             _log.exception("no objects can be made of a job", service=str(key), job=record.name)
             return f"no objects can be made of its spec: {error!r}"
         for batch in missing:
-            results = await gathered([self._writes.create(key, resource, body) for resource, body in batch])
+            results = await gathered(
+                [self._writes.create(key, resource, body) for resource, body in batch]
+            )
             of_batch = zip(batch, results, strict=True)
-            made += [(resource, created) for (resource, _), created in of_batch if isinstance(created, dict)]
+            made += [
+                (resource, created)
+                for (resource, _), created in of_batch
+                if isinstance(created, dict)
+            ]
             if errors := [error for error in results if isinstance(error, KubeError)]:
                 break
         if made:
             metas = ((resource, obj["metadata"]) for resource, obj in made)
-            self._guard.made(record.uid, ((f"{resource.kind} {meta['name']}", meta["uid"]) for resource, meta in metas))
+            self._guard.made(
+                record.uid,
+                ((f"{resource.kind} {meta['name']}", meta["uid"]) for resource, meta in metas),
+            )
         if not errors:
             if any(pod.gated for pod in self._cache.pods_of(record.uid).values()):
-                return await self._on_pods_there(key, Complete(record.uid))  # the template of the pods names the rule
+                # the template of the pods names the rule
+                return await self._on_pods_there(key, Complete(record.uid))
             return ""
         refusal = next((error for error in errors if isinstance(error, REFUSALS)), None)
         if refusal is None:
@@ -160,7 +200,8 @@ class Executor:
         raise refusal
 
     def _missing(self, record: JobRecord) -> list[list[tuple[Resource, Object]]]:
-        job, obj = record.job, record.object
+        job = record.job
+        obj = record.object
         first: list[tuple[Resource, Object]] = []
         rest: list[tuple[Resource, Object]] = []
         if self._cache.pod_groups.get(job.namespace, job.pod_group) is None:
@@ -168,26 +209,42 @@ class Executor:
         if self._cache.kube_services.get(job.namespace, job.leader) is None:
             rest.append((SERVICES, objects.service(job, obj)))
         present = self._cache.pods_of(record.uid)
-        rest += [(PODS, pod) for name, pod in objects.pods(job, obj, self._clusterd).items() if name not in present]
+        rest += [
+            (PODS, pod)
+            for name, pod in objects.pods(job, obj, self._clusterd).items()
+            if name not in present
+        ]
         return [first, rest]
 
-    async def _undo(self, key: ServiceKey, record: JobRecord, made: list[tuple[Resource, Object]]) -> bool:
-        """Delete what was made of a refused instance. False when a pod stays: the scheduler has bound it meanwhile, or
-        it existed before and the watch has not shown it. The next pass handles such an incomplete instance."""
+    async def _undo(
+        self, key: ServiceKey, record: JobRecord, made: list[tuple[Resource, Object]]
+    ) -> bool:
+        """Delete what was made of a refused instance. False when a pod stays: the scheduler has
+        bound it meanwhile, or it existed before and the watch has not shown it. The next pass
+        handles such an incomplete instance."""
         pods = {obj["metadata"]["name"]: obj for resource, obj in made if resource is PODS}
         unseen = self._none_there(record, (name for name in record.job.pods if name not in pods))
-        results = await gathered([*(self._delete_unbound(key, pod) for pod in pods.values()), unseen])
+        results = await gathered(
+            [*(self._delete_unbound(key, pod) for pod in pods.values()), unseen]
+        )
         gone = all(result in (True, None) for result in results)
         if gone:
-            rest = [(resource, identity_of(obj)) for resource, obj in reversed(made) if resource is not PODS]
-            results += await gathered([self._writes.delete(key, resource, known) for resource, known in rest])
+            rest = [
+                (resource, identity_of(obj))
+                for resource, obj in reversed(made)
+                if resource is not PODS
+            ]
+            results += await gathered(
+                [self._writes.delete(key, resource, known) for resource, known in rest]
+            )
         for error in results:
             if isinstance(error, KubeError):
                 _log.warning("undo failed", service=str(key), error=str(error))
         return gone
 
     async def _delete_unbound(self, key: ServiceKey, pod: Object) -> bool:
-        """Delete exactly this version of a pod; read the pod again when it has changed. False when the pod is bound."""
+        """Delete exactly this version of a pod; read the pod again when it has changed. False when
+        the pod is bound."""
         for _ in range(UNDO_TRIES):
             if pod["spec"].get("nodeName"):
                 return False
@@ -196,12 +253,15 @@ class Executor:
                 return True
             except ConflictError:
                 with suppress(NotFoundError):
-                    pod = await self._writer.get(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
+                    pod = await self._writer.get(
+                        PODS, pod["metadata"]["namespace"], pod["metadata"]["name"]
+                    )
         return False
 
     async def _revoke(self, key: ServiceKey, record: JobRecord) -> None:
-        """Delete the pods that are not bound, then the PodGroup. A pod that was bound meanwhile stays, and with any pod
-        the PodGroup stays: no precondition of the deletion can say that there are no pods."""
+        """Delete the pods that are not bound, then the PodGroup. A pod that was bound meanwhile
+        stays, and with any pod the PodGroup stays: no precondition of the deletion can say that
+        there are no pods."""
         if unbound := self._unbound(record.uid):
             self._guard.forget(record.uid)
         await self._delete_all(key, unbound)
@@ -217,7 +277,9 @@ class Executor:
             with suppress(NotFoundError):
                 pod = await self._writer.get(PODS, record.namespace, name)
                 if controller_uid(pod) == record.uid and "deletionTimestamp" not in pod["metadata"]:
-                    raise NotSentError(f"pod {name} of it exists, which the watch has not shown yet")
+                    raise NotSentError(
+                        f"pod {name} of it exists, which the watch has not shown yet"
+                    )
 
         await all_done([check(name) for name in names])
 
@@ -230,11 +292,13 @@ class Executor:
         started = min((pod.created for pod in present.values()), default=0.0)
         ending = (step.reason.outcome, step.reason.value, step.message)
         patch = final_patch(record.object, ending, replicas, started, self._clock.timestamp())
-        self._writes.expect(key, ASCEND_JOBS, await write_status(self._writer, record.object, patch))
+        self._writes.expect(
+            key, ASCEND_JOBS, await write_status(self._writer, record.object, patch)
+        )
 
     async def _remove(self, key: ServiceKey, record: JobRecord, step: Remove) -> None:
-        """Delete one pod after the other: lowered replicas lose their highest indices first. Running pods may end by
-        it, so nothing is deleted where a watch is behind."""
+        """Delete one pod after the other: lowered replicas lose their highest indices first.
+        Running pods may end by it, so nothing is deleted where a watch is behind."""
         if not await self._look_up(record):
             return
         owned = self._cache.pods_of(record.uid)
@@ -245,7 +309,8 @@ class Executor:
             await self._writes.delete(key, POD_GROUPS, group)
 
     async def _resize(self, key: ServiceKey, record: JobRecord) -> None:
-        """Update the PodGroup: Volcano reads the size of a gang only there. Other fields stay. Checks as `_remove`."""
+        """Update the PodGroup: Volcano reads the size of a gang only there. Other fields stay.
+        Checks as `_remove`."""
         if not await self._look_up(record):
             return
         group = self._cache.pod_group_of(record)
@@ -259,14 +324,27 @@ class Executor:
 
 
 def log_line(world: World, plan: Plan, outcomes: Sequence[ActionResult]) -> dict[str, object]:
-    """The log fields of a plan: what was seen, its actions, how many were done, the words about each that was not."""
+    """The log fields of a plan: what was seen, its actions, how many were done, the words about
+    each that was not."""
     names = {verdict.uid: verdict.name for verdict in plan.verdicts}
     doing: dict[str, list[str]] = {}
     for action in plan.actions:
-        doing.setdefault(type(action).__name__.lower(), []).append(names.get(action.uid, action.uid))
-    beneficiaries = sorted({action.beneficiary for action in plan.actions if isinstance(action, Evict)} - {NOBODY})
-    refused = {names.get(outcome.uid, outcome.uid): outcome.refused for outcome in outcomes if outcome.refused}
-    failed = {names.get(outcome.uid, outcome.uid): outcome.failed for outcome in outcomes if outcome.failed}
+        doing.setdefault(type(action).__name__.lower(), []).append(
+            names.get(action.uid, action.uid)
+        )
+    beneficiaries = sorted(
+        {action.beneficiary for action in plan.actions if isinstance(action, Evict)} - {NOBODY}
+    )
+    refused = {
+        names.get(outcome.uid, outcome.uid): outcome.refused
+        for outcome in outcomes
+        if outcome.refused
+    }
+    failed = {
+        names.get(outcome.uid, outcome.uid): outcome.failed
+        for outcome in outcomes
+        if outcome.failed
+    }
     return {
         "service": str(plan.key),
         "target": plan.target,

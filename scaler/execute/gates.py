@@ -1,7 +1,8 @@
 """Releases instances whose pods others make, by taking our gate off. Decides nothing.
 
-A pod that would share its PodGroup with other instances first gets one of its own instance (docs/explanation/
-holding-by-gates.md). An instance that a crash leaves half released is released by the next pass."""
+A pod that would share its PodGroup with other instances first gets one of its own instance
+(docs/explanation/ holding-by-gates.md). An instance that a crash leaves half released is released
+by the next pass."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from scaler.workloads.membership import Membership
 from scaler.workloads.podgroups import own_pod_group, own_pod_group_name, owner_reference
 
 TRIES = 5
-"""How often a patch is sent that gets a conflict although the pod has the uid that the patch names."""
+"""How often a patch is sent that gets a conflict although the pod has the uid that the patch
+names."""
 _KEEP_NO_ROOM = [{"op": "add", "path": "/spec/minResources", "value": {}}]
 
 
@@ -36,77 +38,122 @@ class Gates:
         self._cache = state.cache
 
     async def release(self, key: ServiceKey, uid: str) -> None:
-        """Take our gate off all pods of the instance, in parallel; a pod that is gone meanwhile is no error."""
+        """Take our gate off all pods of the instance, in parallel; a pod that is gone meanwhile is
+        no error."""
         pods = self._cache.present_pods(uid)
         gated = [pod for pod in pods if pod.gated]
         await self._gather_in_own_group(key, uid, pods)
         await all_done([self._patch(key, pod, _release(pod)) for pod in gated])
 
     async def _patch(self, key: ServiceKey, pod: PodRecord, patch: dict[str, Any]) -> None:
-        """Patch the pod; a pod that is gone is no error. A conflict alone does not mean that it is gone: an API server
-        may compare the uid with that of an earlier pod of the same name, which only its own cache still has."""
+        """Patch the pod; a pod that is gone is no error. A conflict alone does not mean that it is
+        gone: an API server may compare the uid with that of an earlier pod of the same name, which
+        only its own cache still has."""
         for _ in range(TRIES):
             try:
                 await self._writes.patch(key, PODS, pod, patch, PatchType.STRATEGIC)
-            except NotFoundError:  # gone, or too new for this API server: tried again when the watch shows it
+            except (
+                NotFoundError
+            ):  # gone, or too new for this API server: tried again when the watch shows it
                 raise NotSentError(f"pod {pod.name} is not found") from None
             except ConflictError:
                 with suppress(NotFoundError):
-                    if (await self._writer.get(PODS, pod.namespace, pod.name))["metadata"]["uid"] == pod.uid:
+                    if (await self._writer.get(PODS, pod.namespace, pod.name))["metadata"][
+                        "uid"
+                    ] == pod.uid:
                         continue
                 return
             return
         raise NotSentError(f"pod {pod.name}: {TRIES} conflicts in a row")
 
-    async def _gather_in_own_group(self, key: ServiceKey, uid: str, pods: Sequence[PodRecord]) -> None:
-        """Move the unbound pods into the PodGroup of their instance, if they would share one with other instances."""
+    async def _gather_in_own_group(
+        self, key: ServiceKey, uid: str, pods: Sequence[PodRecord]
+    ) -> None:
+        """Move the unbound pods into the PodGroup of their instance, if they would share one with
+        other instances."""
         membership = self._cache.pod_instances.membership.get(uid)
-        waiting = [pod for pod in pods if not pod.node and pod.governed is not None and pod.governed.volcano]
+        waiting = [
+            pod
+            for pod in pods
+            if not pod.node and pod.governed is not None and pod.governed.volcano
+        ]
         if membership is None or not membership.shares_pod_group or not waiting:
             return
         namespace = pods[0].namespace
         # A PodGroup that only this instance has, with some of its pods already, or a new one.
-        named = {pod.governed.pod_group for pod in pods if pod.governed is not None and pod.governed.pod_group}
+        named = {
+            pod.governed.pod_group
+            for pod in pods
+            if pod.governed is not None and pod.governed.pod_group
+        }
         own = min((name for name in named if self._exists(namespace, name)), default="")
         name = own or own_pod_group_name(membership.name, pods[0].uid)
-        moving = [pod for pod in waiting if pod.governed is not None and pod.governed.pod_group != name]
+        moving = [
+            pod for pod in waiting if pod.governed is not None and pod.governed.pod_group != name
+        ]
         if self._exists(namespace, name):
             await self._join(name, moving)
         else:
             await self._make_group(name, key, membership, pods)
-        await all_done([self._patch(key, pod, {"metadata": _named(pod, {POD_GROUP: name})}) for pod in moving])
-        # Only after the pods have left: for a pod that names no PodGroup, Volcano creates its own one again and names
-        # it in the pod; the watch shows that.
-        left = {VOLCANOS_OWN + pod.governed.controller_uid for pod in waiting if pod.governed is not None}
+        await all_done(
+            [self._patch(key, pod, {"metadata": _named(pod, {POD_GROUP: name})}) for pod in moving]
+        )
+        # Only after the pods have left: for a pod that names no PodGroup, Volcano creates its own
+        # one again and names it in the pod; the watch shows that.
+        left = {
+            VOLCANOS_OWN + pod.governed.controller_uid
+            for pod in waiting
+            if pod.governed is not None
+        }
         await all_done([self._keep_no_room(namespace, group) for group in sorted(left)])
 
     async def _keep_no_room(self, namespace: str, name: str) -> None:
-        """Let the PodGroup that Volcano made ask for nothing, after its last pod has left: while queued, it would
-        reserve room for one pod. The uid of its owner is in its name, so no other PodGroup has this name."""
+        """Let the PodGroup that Volcano made ask for nothing, after its last pod has left: while
+        queued, it would reserve room for one pod. The uid of its owner is in its name, so no other
+        PodGroup has this name."""
         with suppress(NotFoundError):
-            await self._writer.patch(POD_GROUPS, namespace, name, _KEEP_NO_ROOM, patch_type=PatchType.JSON)
+            await self._writer.patch(
+                POD_GROUPS, namespace, name, _KEEP_NO_ROOM, patch_type=PatchType.JSON
+            )
 
     async def _join(self, name: str, pods: Sequence[PodRecord]) -> None:
-        """Add these pods to the owners of the PodGroup: the pods that it was made for may be deleted before them."""
+        """Add these pods to the owners of the PodGroup: the pods that it was made for may be
+        deleted before them."""
         for pod in pods:
-            owner = {"op": "add", "path": "/metadata/ownerReferences/-", "value": owner_reference(pod.name, pod.uid)}
+            owner = {
+                "op": "add",
+                "path": "/metadata/ownerReferences/-",
+                "value": owner_reference(pod.name, pod.uid),
+            }
             try:
-                await self._writer.patch(POD_GROUPS, pod.namespace, name, [owner], patch_type=PatchType.JSON)
+                await self._writer.patch(
+                    POD_GROUPS, pod.namespace, name, [owner], patch_type=PatchType.JSON
+                )
             except NotFoundError as error:
-                raise NotSentError(f"PodGroup {name} has gone, which the watch has not shown yet") from error
+                raise NotSentError(
+                    f"PodGroup {name} has gone, which the watch has not shown yet"
+                ) from error
 
     def _exists(self, namespace: str, name: str) -> bool:
-        return not name.startswith(VOLCANOS_OWN) and self._cache.pod_groups.get(namespace, name) is not None
+        return (
+            not name.startswith(VOLCANOS_OWN)
+            and self._cache.pod_groups.get(namespace, name) is not None
+        )
 
-    async def _make_group(self, name: str, key: ServiceKey, membership: Membership, pods: Sequence[PodRecord]) -> None:
-        """Create a PodGroup that is owned by the existing pods, and is deleted with the last of them."""
+    async def _make_group(
+        self, name: str, key: ServiceKey, membership: Membership, pods: Sequence[PodRecord]
+    ) -> None:
+        """Create a PodGroup that is owned by the existing pods, and is deleted with the last of
+        them."""
         first, *others = pods
         # before the pod is read: the watch may show meanwhile that all pods are gone
         size = self._state.instance(key, membership.instance).expected
         leader_first = starts_with_leader(self._cache, membership.instance)
         pod = await self._writer.get(PODS, first.namespace, first.name)
         rest = [(other.name, other.uid) for other in others]
-        body = own_pod_group(name, membership, pod, size=size, leader_first=leader_first, others=rest)
+        body = own_pod_group(
+            name, membership, pod, size=size, leader_first=leader_first, others=rest
+        )
         await self._writes.create(key, POD_GROUPS, body)
 
 
@@ -115,6 +162,11 @@ def _named(pod: PodRecord, annotations: dict[str, str | None]) -> dict[str, Any]
 
 
 def _release(pod: PodRecord) -> dict[str, Any]:
-    """The strategic merge patch: removes our gate and the deletion cost of held pods; other gates stay."""
-    meta = _named(pod, {DELETION_COST: None}) if str(pod.deletion_cost) == HELD_COST else {"uid": pod.uid}
+    """The strategic merge patch: removes our gate and the deletion cost of held pods; other gates
+    stay."""
+    meta = (
+        _named(pod, {DELETION_COST: None})
+        if str(pod.deletion_cost) == HELD_COST
+        else {"uid": pod.uid}
+    )
     return {"metadata": meta, "spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}

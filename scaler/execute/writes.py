@@ -1,4 +1,5 @@
-"""Writes to the objects of instances. Each write has to be seen in the watch before its service is decided again."""
+"""Writes to the objects of instances. Each write has to be seen in the watch before its service is
+decided again."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ REFUSALS = (ForbiddenError, InvalidError, BadRequestError, NotFoundError, Alread
 
 
 class ExpectedWrites:
-    """Each write names the uid of its object, because names are reused. Raises errors of the seam."""
+    """Each write names the uid of its object, because names are reused. Raises errors of the
+    seam."""
 
     def __init__(self, writer: Writer, cache: Cache, expectations: Expectations) -> None:
         self._writer = writer
@@ -49,20 +51,30 @@ class ExpectedWrites:
         self, key: ServiceKey, resource: Resource, known: Stored, patch: Any, patch_type: PatchType
     ) -> None:
         """Send the patch, which has to contain the uid."""
-        after = await self._writer.patch(resource, known.namespace, known.name, patch, patch_type=patch_type)
+        after = await self._writer.patch(
+            resource, known.namespace, known.name, patch, patch_type=patch_type
+        )
         self.expect(key, resource, after)
 
     def expect(self, key: ServiceKey, resource: Resource, after: Object) -> None:
-        """Note that the watch has to show the object as it is `after` the write before the next decision about it."""
+        """Note that the watch has to show the object as it is `after` the write before the next
+        decision about it."""
         self._expectations.expect(key, self._stores[resource], identity_of(after))
 
-    async def delete(self, key: ServiceKey, resource: Resource, known: Stored, *, propagation_policy: str = "") -> None:
-        """A pod is deleted only in the version that the decision saw: one that was bound since then has another."""
+    async def delete(
+        self, key: ServiceKey, resource: Resource, known: Stored, *, propagation_policy: str = ""
+    ) -> None:
+        """A pod is deleted only in the version that the decision saw: one that was bound since then
+        has another."""
         version = known.resource_version if resource is PODS else ""
         await self._writer.delete(
-            resource, known.namespace, known.name, uid=known.uid, resource_version=version,
+            resource,
+            known.namespace,
+            known.name,
+            uid=known.uid,
+            resource_version=version,
             propagation_policy=propagation_policy,
-        )  # fmt: skip
+        )
         self._expectations.expect_gone(key, self._stores[resource], known)
 
 
@@ -72,7 +84,8 @@ def identity_of(obj: Object) -> Stored:
 
 
 async def gathered(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """Run all calls to their end; errors of the seam are results, other errors are bugs and are raised."""
+    """Run all calls to their end; errors of the seam are results, other errors are bugs and are
+    raised."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException) and not isinstance(result, KubeError):
@@ -81,7 +94,8 @@ async def gathered(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
 
 
 async def all_done(calls: Sequence[Coroutine[Any, Any, Any]]) -> None:
-    """Run all calls to their end, then raise the gravest error: first one that stays the same if repeated."""
+    """Run all calls to their end, then raise the gravest error: first one that stays the same if
+    repeated."""
     errors = [result for result in await gathered(calls) if isinstance(result, KubeError)]
     if errors:
         raise next((error for error in errors if isinstance(error, REFUSALS)), errors[0])

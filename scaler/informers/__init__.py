@@ -1,1 +1,2 @@
-"""From the cluster to records: watches, stores and indexes. The only writers of the cache. Decides nothing."""
+"""From the cluster to records: watches, stores and indexes. The only writers of the cache. Decides
+nothing."""

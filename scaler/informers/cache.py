@@ -1,9 +1,10 @@
-"""Everything the scaler knows of the cluster: records and the indexes between them, and what each change concerns.
+"""Everything the scaler knows of the cluster: records and the indexes between them, and what each
+change concerns.
 
     Store (one per resource type) -> Cache -> Changes
 
-Informers alone write it (`look_up` and `take_in` with answers to requests); everything else reads it or subscribes to
-its changes. It decides nothing and never talks to the cluster."""
+Informers alone write it (`look_up` and `take_in` with answers to requests); everything else reads
+it or subscribes to its changes. It decides nothing and never talks to the cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +25,15 @@ from scaler.informers.changes import (
 from scaler.informers.config_maps import ConfigMapRecord
 from scaler.informers.elastic_services import ElasticServices
 from scaler.informers.faults import FaultData, faulty_devices
-from scaler.informers.indexes import Index, JobInstances, Owners, PodInstances, Services, instance_of, membership_in
+from scaler.informers.indexes import (
+    Index,
+    JobInstances,
+    Owners,
+    PodInstances,
+    Services,
+    instance_of,
+    membership_in,
+)
 from scaler.informers.jobs import JobRecord
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import BudgetRecord, NodeRecord, OwnedRecord, PriorityRecord
@@ -38,11 +47,15 @@ OPERATOR_DEPLOYMENT = "ascend-operator-manager"
 
 
 class Cache:
-    """The stores, and the indexes between them. What changes is published; `now` gives seconds since the epoch.
+    """The stores, and the indexes between them. What changes is published; `now` gives seconds
+    since the epoch.
 
-    `operator_namespace`: where Ascend Operator is. A Deployment elsewhere must not stop the pods of others."""
+    `operator_namespace`: where Ascend Operator is. A Deployment elsewhere must not stop the pods of
+    others."""
 
-    def __init__(self, changes: Changes, now: Callable[[], float], operator_namespace: str = "mindx-dl") -> None:
+    def __init__(
+        self, changes: Changes, now: Callable[[], float], operator_namespace: str = "mindx-dl"
+    ) -> None:
         self._publish = changes.publish
         self._now = now
         self._operator: OwnerName = ("Deployment", operator_namespace, OPERATOR_DEPLOYMENT)
@@ -62,7 +75,8 @@ class Cache:
         self.last_bind = 0.0
         """When any pod was last seen to become bound; 0.0 = never."""
         self.arrived_ungated = 0
-        """Pods that name a rule and were seen for the first time, not in the first list, and without our gate."""
+        """Pods that name a rule and were seen for the first time, not in the first list, and
+        without our gate."""
         self.owners = Owners(self._on_owner)
         self._services = Services()
         self.job_instances = JobInstances(self._services)
@@ -71,26 +85,35 @@ class Cache:
         self.makes_pods = True
         """Whether the pods of AscendJobs are made here."""
         self.watches = False
-        """Whether nothing is done here, and what is decided is decided as if everything could be held."""
+        """Whether nothing is done here, and what is decided is decided as if everything could be
+        held."""
         self.sees_nodes = True
         self._knows_rule: Callable[[str, str], bool] = lambda _, rule: bool(rule)
         self._pods_by_owner: Index[Name, str, PodRecord] = Index()
-        """By the namespace and uid of their job: an owner reference is only words, and may name any uid."""
+        """By the namespace and uid of their job: an owner reference is only words, and may name any
+        uid."""
         self._instances_by_node: Index[str, str, str] = Index()
         """By node and the uid of a pod that is on it."""
 
     # reading
 
     def service_keys(self) -> list[ServiceKey]:
-        """Everything to decide about. Jobs that name no rule belong to whatever makes their pods."""
+        """Everything to decide about. Jobs that name no rule belong to whatever makes their
+        pods."""
         return sorted(key for key in self._services.by_key if key.rule or self.makes_pods)
 
     def has_instances(self, key: ServiceKey) -> bool:
-        return bool(self._services.by_key.of(key) if key.rule or self.makes_pods else self.instance_uids(key))
+        return bool(
+            self._services.by_key.of(key)
+            if key.rule or self.makes_pods
+            else self.instance_uids(key)
+        )
 
     def instance_uids(self, key: ServiceKey) -> list[str]:
-        """The instances of a service in a fixed order: jobs by name, then those that only pods name."""
-        found, known = self._services.by_key.of(key), self.job_instances.by_uid
+        """The instances of a service in a fixed order: jobs by name, then those that only pods
+        name."""
+        found = self._services.by_key.of(key)
+        known = self.job_instances.by_uid
         jobs = [known[uid] for uid in found if uid in known] if key.rule or self.makes_pods else []
         ordered = [job.uid for job in sorted(jobs, key=lambda job: job.name)]
         return ordered + sorted(uid for uid in found if uid not in known)
@@ -99,13 +122,21 @@ class Cache:
         return self.job_instances.by_uid.get(uid)
 
     def pods_of(self, uid: str) -> Mapping[str, PodRecord]:
-        """The pods of this instance by name: those that its job controls, or whose labels name it."""
+        """The pods of this instance by name: those that its job controls, or whose labels name
+        it."""
         job = self.job(uid)
-        return self.pod_instances.pods.of(uid) if job is None else self._pods_by_owner.of((job.namespace, uid))
+        return (
+            self.pod_instances.pods.of(uid)
+            if job is None
+            else self._pods_by_owner.of((job.namespace, uid))
+        )
 
     def present_pods(self, uid: str) -> list[PodRecord]:
         """The pods of this instance that are not terminating, by name."""
-        return sorted((pod for pod in self.pods_of(uid).values() if not pod.terminating), key=lambda pod: pod.name)
+        return sorted(
+            (pod for pod in self.pods_of(uid).values() if not pod.terminating),
+            key=lambda pod: pod.name,
+        )
 
     def pod_group_of(self, record: JobRecord) -> OwnedRecord | None:
         """The PodGroup of a job; None also where the one of this name has another owner."""
@@ -127,8 +158,10 @@ class Cache:
         return group.labels if group is not None else NO_LABELS
 
     def service_of(self, uid: str) -> ServiceKey | None:
-        """The service of an instance; None for what is none, or no more: a training job, whose pods come and go."""
-        job, membership = self.job(uid), self.pod_instances.membership.get(uid)
+        """The service of an instance; None for what is none, or no more: a training job, whose pods
+        come and go."""
+        job = self.job(uid)
+        membership = self.pod_instances.membership.get(uid)
         if job is not None:
             return job.job.key
         return membership.key if membership is not None else None
@@ -148,7 +181,11 @@ class Cache:
     def ascend_operators_elsewhere(self) -> list[str]:
         """`namespace/name` of Deployments of that name in other namespaces: they do not count."""
         found = self.owners.stores["Deployment"].values()
-        names = ((each.namespace, each.name) for each in found if each.name == OPERATOR_DEPLOYMENT and each.size > 0)
+        names = (
+            (each.namespace, each.name)
+            for each in found
+            if each.name == OPERATOR_DEPLOYMENT and each.size > 0
+        )
         return sorted("/".join(name) for name in names if name != self._operator[1:])
 
     # following changes
@@ -165,14 +202,20 @@ class Cache:
         self._knows_rule = knows_rule
 
     def set_sees_nodes(self, *, sees_nodes: bool) -> None:
-        """Whether a node that is not known is missing or just not shown; every instance on one is built anew."""
+        """Whether a node that is not known is missing or just not shown; every instance on one is
+        built anew."""
         if sees_nodes != self.sees_nodes:
             self.sees_nodes = sees_nodes
-            on_nodes = {uid for node in self._instances_by_node for uid in self._instances_by_node.of(node).values()}
+            on_nodes = {
+                uid
+                for node in self._instances_by_node
+                for uid in self._instances_by_node.of(node).values()
+            }
             self.mark(*sorted(self.job_instances.by_uid.keys() | on_nodes))
 
     def mark(self, *uids: str) -> None:
-        """These instances changed: they are made anew, their services looked at. Others than ours are left out."""
+        """These instances changed: they are made anew, their services looked at. Others than ours
+        are left out."""
         for uid in uids:
             key = self.service_of(uid)
             if key is not None:
@@ -192,13 +235,18 @@ class Cache:
 
     def _as_admitted(self, record: JobRecord) -> JobRecord:
         """The job, or where its labels lack something, with what its PodGroup has kept of them."""
-        job, group = record.job, self.pod_group_of(record)
+        job = record.job
+        group = self.pod_group_of(record)
         if group is None:
             return record
         other = group.labels.rule not in ("", job.key.rule)
         no_such_rule = other and not self._knows_rule(job.namespace, job.key.rule)
         known = as_admitted(job, group.labels, no_such_rule=no_such_rule)
-        return msgspec.structs.replace(record, job=msgspec.structs.replace(job, **known)) if known else record
+        return (
+            msgspec.structs.replace(record, job=msgspec.structs.replace(job, **known))
+            if known
+            else record
+        )
 
     def _place_again(self, uid: str) -> None:
         """What is known beside the job itself of where it belongs has changed."""
@@ -222,7 +270,8 @@ class Cache:
             self._on_governed(old, new)
 
     def _is_bind(self, old: PodRecord | None, new: PodRecord) -> bool:
-        """Whether this pod with a node had none before. What the first list shows may have been there for long."""
+        """Whether this pod with a node had none before. What the first list shows may have been
+        there for long."""
         if old is None or old.uid != new.uid:
             return self.pods.version > 0
         return not old.node
@@ -242,7 +291,8 @@ class Cache:
                 self._on_revision(record)
 
     def _on_revision(self, record: PodRecord | None) -> None:
-        """A pod came or went: where no owner says the newest revision, the pods of all its maker's instances do."""
+        """A pod came or went: where no owner says the newest revision, the pods of all its maker's
+        instances do."""
         said = membership_in(record)
         if said is None or not said.maker or self.owners.newest_revision(said.maker):
             return
@@ -251,11 +301,16 @@ class Cache:
             self.mark(*sorted(others))
 
     def _on_owner(self, name: OwnerName, maker: str) -> None:
-        described = self.job_instances.by_uid if name == self._operator else self.pod_instances.by_owner.of(name)
+        described = (
+            self.job_instances.by_uid
+            if name == self._operator
+            else self.pod_instances.by_owner.of(name)
+        )
         self.mark(*sorted({*described, *(self.pod_instances.by_maker.of(maker) if maker else ())}))
 
     def _index_pod(self, record: PodRecord, *, exists: bool) -> None:
-        owner, instance = (record.namespace, record.owner_uid), record.owner_uid or instance_of(record)
+        owner = (record.namespace, record.owner_uid)
+        instance = record.owner_uid or instance_of(record)
         if not exists:
             self._pods_by_owner.drop(owner, record.name)
             self._instances_by_node.drop(record.node, record.uid)
@@ -271,7 +326,8 @@ class Cache:
             self._publish(BudgetsChanged(namespace))  # its status changes with every pod
 
     def _on_owned(self, old: OwnedRecord | None, new: OwnedRecord | None) -> None:
-        """A Service has the name of its leader pod, and a job may wait for one of another owner to go."""
+        """A Service has the name of its leader pod, and a job may wait for one of another owner to
+        go."""
         for record in (old, new):
             if record is not None:
                 self._place_again(record.owner_uid)
@@ -289,14 +345,19 @@ class Cache:
         facts = None
         if record is not None:
             faults = self.faults.of(name)
-            sick, chips = faults.node or faults.switch, faulty_devices(faults.chips)
+            sick = faults.node or faults.switch
+            chips = faulty_devices(faults.chips)
             facts = msgspec.structs.replace(record.facts, unhealthy=sick, faulty=chips)
         self._publish(NodeChanged(name, facts))
 
     def _on_priority(self, old: PriorityRecord | None, new: PriorityRecord | None) -> None:
         """Rare: an administrator changed what a name is worth."""
         name = (new or old).name  # type: ignore[union-attr]  # a change has at least one side
-        self.mark(*sorted(uid for uid, job in self.job_instances.by_uid.items() if job.priority_class == name))
+        self.mark(
+            *sorted(
+                uid for uid, job in self.job_instances.by_uid.items() if job.priority_class == name
+            )
+        )
 
     def _on_faults(self, node: str) -> None:
         self._count_node(node)
@@ -322,8 +383,15 @@ class Cache:
         for uid in sorted(self.job_instances.mislabelled) if old is None else ():
             self._place_again(uid)
         if record.retries is not None:
-            before, after = (old.retries if old else None) or {}, (new.retries if new else None) or {}
-            self._on_retries({name for name in before.keys() | after.keys() if before.get(name) != after.get(name)})
+            before = (old.retries if old else None) or {}
+            after = (new.retries if new else None) or {}
+            self._on_retries(
+                {
+                    name
+                    for name in before.keys() | after.keys()
+                    if before.get(name) != after.get(name)
+                }
+            )
         job_name = record.name.removeprefix(RANK_TABLE_PREFIX) if record.table_map else ""
         job = self.jobs.get(record.namespace, job_name) if job_name else None
         if job is not None:

@@ -1,6 +1,7 @@
 """What informers say has changed: frozen values, published in the order in which things were seen.
 
-`App._subscribe` lists the subscribers. `RoomChanged` follows from others and is published by `state.cluster`."""
+`App._subscribe` lists the subscribers. `RoomChanged` follows from others and is published by
+`state.cluster`."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class ServiceChanged(Change, frozen=True):
-    """Something of this service came, changed or went: an instance or a part of one, or the ConfigMap of its rule."""
+    """Something of this service came, changed or went: an instance or a part of one, or the
+    ConfigMap of its rule."""
 
     service: ServiceKey
     uid: str = ""
@@ -42,7 +44,8 @@ class NodeChanged(Change, frozen=True):
 
 
 class RoomChanged(Change, frozen=True):
-    """Something else is free on the nodes now, or something was bound; `state.cluster` publishes it."""
+    """Something else is free on the nodes now, or something was bound; `state.cluster` publishes
+    it."""
 
 
 class BudgetsChanged(Change, frozen=True):
@@ -52,7 +55,8 @@ class BudgetsChanged(Change, frozen=True):
 
 
 class ObjectRefused(Change, frozen=True):
-    """An object that names a rule, or is one, cannot be read; or it can be again, or is gone (`refused` is None)."""
+    """An object that names a rule, or is one, cannot be read; or it can be again, or is gone
+    (`refused` is None)."""
 
     resource: Resource
     refused: Refused | None
@@ -78,7 +82,8 @@ C = TypeVar("C", bound=Change)
 
 
 class Changes:
-    """One stream. Subscribers are called at once, in the order in which they subscribed; none may wait or raise."""
+    """One stream. Subscribers are called at once, in the order in which they subscribed; none may
+    wait or raise."""
 
     def __init__(self) -> None:
         self._subscribers: dict[type, list[Callable[[Any], None]]] = {}

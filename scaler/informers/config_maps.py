@@ -1,4 +1,5 @@
-"""ConfigMaps as the cache keeps them: rules, our own, rank tables, fault reports; all else is dropped at once.
+"""ConfigMaps as the cache keeps them: rules, our own, rank tables, fault reports; all else is
+dropped at once.
 
 Whatever its author put into it, a record of one has an upper bound."""
 
@@ -35,10 +36,12 @@ from scaler.workloads.ascendjob import RETRIES, RETRIES_KEY, read_retries
 
 MOST_KEYS = 10
 """Names of keys that are kept, to say what there is instead of a rule."""
-MOST_ANNOTATIONS, LONGEST_ANNOTATION = 16, 256
+MOST_ANNOTATIONS = 16
+LONGEST_ANNOTATION = 256
 """None of ours is as long as what is cut off."""
 MOST_LAST_VALID = 128 * 1024
-"""Bytes of a last valid document as it is stored, compressed: five times what a rule of MAX_BYTES has."""
+"""Bytes of a last valid document as it is stored, compressed: five times what a rule of MAX_BYTES
+has."""
 _NOTHING: dict[str, str] = {}
 """Of most ConfigMaps, and so one for all; nothing writes into it."""
 _shared = sharing(1024)
@@ -48,7 +51,8 @@ MOST_COMPARED = 256 * 1024
 
 
 class ConfigMapObject(msgspec.Struct, rename="camel"):
-    """A ConfigMap. Values are decoded and dropped at once unless they can be a rule or are our own."""
+    """A ConfigMap. Values are decoded and dropped at once unless they can be a rule or are our
+    own."""
 
     metadata: Metadata
     data: dict[str, str] = {}
@@ -67,7 +71,8 @@ class RankTableMap(Stored, frozen=True, gc=False):
     version: str = ""
     immutable: bool = False
     binary: bool = False
-    """`hccl.json` stands in binaryData, where nothing reads it and where it forbids a text of that name."""
+    """`hccl.json` stands in binaryData, where nothing reads it and where it forbids a text of that
+    name."""
     controller: str = ""
     """`Kind name` of its controlling owner, "" without one."""
     controller_uid: str = ""
@@ -77,16 +82,16 @@ class RankTableMap(Stored, frozen=True, gc=False):
 
 
 class ConfigMapRecord(Stored, frozen=True, gc=False):
-    """A ConfigMap that may be a rule (names of keys, and the value of the rule key only), one of our own, that of a
-    rank table, Volcano's counts of retries per job, or a fault report."""
+    """A ConfigMap that may be a rule (names of keys, and the value of the rule key only), one of
+    our own, that of a rank table, Volcano's counts of retries per job, or a fault report."""
 
     keys: tuple[str, ...]
     binary_keys: tuple[str, ...]
     data: dict[str, str]
     annotations: dict[str, str]
     own: Object | None
-    """When it is one of the scaler's: as metadata the rule that it is about; the last valid document only where the
-    scaler alone writes."""
+    """When it is one of the scaler's: as metadata the rule that it is about; the last valid
+    document only where the scaler alone writes."""
     oversize: int = 0
     """Bytes of a document that is too large to be a rule, which is not kept then."""
     table_map: RankTableMap | None = None
@@ -109,7 +114,9 @@ def config_map_record(cm: ConfigMapObject, home: str = "") -> ConfigMapRecord:
         own=_own(cm, home),
         oversize=size if size > MAX_BYTES else 0,
         table_map=read_table_map(cm) if meta.name.startswith(RANK_TABLE_PREFIX) else None,
-        retries=read_retries(cm.data.get(RETRIES_KEY, "")) if (meta.namespace, meta.name) == RETRIES else None,
+        retries=read_retries(cm.data.get(RETRIES_KEY, ""))
+        if (meta.namespace, meta.name) == RETRIES
+        else None,
         faults=read_report(meta.namespace, meta.name, cm.data),
     )
 
@@ -120,7 +127,9 @@ def _bytes_of(text: str) -> int:
 
 def _some(keys: Iterable[str]) -> tuple[str, ...]:
     """The first of them, that of a rule always."""
-    return _shared(tuple(map(shared, sorted(keys, key=lambda key: (key != RULE_KEY, key))[:MOST_KEYS])))
+    return _shared(
+        tuple(map(shared, sorted(keys, key=lambda key: (key != RULE_KEY, key))[:MOST_KEYS]))
+    )
 
 
 def _own(cm: ConfigMapObject, home: str) -> Object | None:
@@ -131,13 +140,23 @@ def _own(cm: ConfigMapObject, home: str) -> Object | None:
     if not ours or len(rule) > LONGEST_ANNOTATION:
         return None
     if meta.namespace != home:
-        return {"metadata": {"namespace": meta.namespace, "annotations": {KEPT_FOR_ANNOTATION: rule}}}
+        return {
+            "metadata": {"namespace": meta.namespace, "annotations": {KEPT_FOR_ANNOTATION: rule}}
+        }
     labels = {label: meta.labels[label] for label in (MANAGED_BY_LABEL, KEPT_FOR_LABEL)}
-    names = {key: text for key, text in meta.annotations.items() if key in (KEPT_FOR_ANNOTATION, KEPT_FOR_NAMESPACE)}
+    names = {
+        key: text
+        for key, text in meta.annotations.items()
+        if key in (KEPT_FOR_ANNOTATION, KEPT_FOR_NAMESPACE)
+    }
     metadata = {"namespace": home, "labels": labels, "annotations": names}
-    form, values = cm.data.get(KEPT_FORMAT), (*cm.data.values(), *cm.binary_data.values())
+    form = cm.data.get(KEPT_FORMAT)
+    values = (*cm.data.values(), *cm.binary_data.values())
     if f"{RULE_KEY}.gz" not in cm.binary_data or sum(map(len, values)) > MOST_LAST_VALID:
-        return {"metadata": metadata, "data": {KEPT_FORMAT: form[:LONGEST_ANNOTATION]} if form else {}}
+        return {
+            "metadata": metadata,
+            "data": {KEPT_FORMAT: form[:LONGEST_ANNOTATION]} if form else {},
+        }
     return {"metadata": metadata, "data": cm.data, "binaryData": cm.binary_data}
 
 
@@ -147,9 +166,14 @@ class _Document(msgspec.Struct, gc=False):
 
 
 def read_table_map(cm: ConfigMapObject) -> RankTableMap:
-    meta, text = cm.metadata, cm.data.get(RANK_TABLE_KEY)
+    meta = cm.metadata
+    text = cm.data.get(RANK_TABLE_KEY)
     owner = meta.owner
-    others = [_bytes_of(v) for k, v in cm.data.items() if k not in (RANK_TABLE_KEY, RANK_TABLE_VERSION_KEY)]
+    others = [
+        _bytes_of(v)
+        for k, v in cm.data.items()
+        if k not in (RANK_TABLE_KEY, RANK_TABLE_VERSION_KEY)
+    ]
     return RankTableMap(
         *meta.identity,
         **content_of(text),
@@ -176,7 +200,8 @@ def content_of(text: str | None) -> dict[str, Any]:
 
 
 def digest_of(text: str) -> bytes:
-    """The same for two documents that say the same, in whatever formatting, unless they are very long."""
+    """The same for two documents that say the same, in whatever formatting, unless they are very
+    long."""
     if len(text) <= MOST_COMPARED:
         with suppress(ValueError, RecursionError):  # what is not JSON says what it is
             text = json.dumps(json.loads(text), sort_keys=True)
@@ -184,8 +209,8 @@ def digest_of(text: str) -> bytes:
 
 
 def take_in(config_maps: Store[ConfigMapRecord], answer: Object) -> RankTableMap | None:
-    """The ConfigMap of a rank table as the API server answers it. If it is the one that the cache knows, the cache has
-    the answer at once, however late the watch."""
+    """The ConfigMap of a rank table as the API server answers it. If it is the one that the cache
+    knows, the cache has the answer at once, however late the watch."""
     record = config_map_record(msgspec.convert(answer, ConfigMapObject))
     known = config_maps.get(record.namespace, record.name)
     if known is not None and known.uid == record.uid:

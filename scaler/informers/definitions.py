@@ -1,6 +1,8 @@
-"""Kinds that are not installed: wait for their definition instead of listing their objects again and again.
+"""Kinds that are not installed: wait for their definition instead of listing their objects again
+and again.
 
-Without the right to list and watch customresourcedefinitions by these names, the caller's own pauses are all."""
+Without the right to list and watch customresourcedefinitions by these names, the caller's own
+pauses are all."""
 
 from __future__ import annotations
 
@@ -30,23 +32,36 @@ class _Definition(msgspec.Struct, gc=False):
     spec: _Spec
 
 
-async def definition_changed(api: KubeApi, resource: Resource, seconds: int, on_absent: Callable[[bool], None]) -> bool:
-    """Whether something has happened to the definition of `resource`, or `seconds` have passed. False at once when that
-    cannot be waited for, and when the resource is defined: an API server that has just started may need a moment.
+async def definition_changed(
+    api: KubeApi, resource: Resource, seconds: int, on_absent: Callable[[bool], None]
+) -> bool:
+    """Whether something has happened to the definition of `resource`, or `seconds` have passed.
+    False at once when that cannot be waited for, and when the resource is defined: an API server
+    that has just started may need a moment.
 
-    `on_absent` is called when it is not served, or when that may not be read; with True when there is no definition."""
+    `on_absent` is called when it is not served, or when that may not be read; with True when there
+    is no definition."""
     if "." not in resource.group:
         return False  # built in
     selector = f"metadata.name={resource.plural}.{resource.group}"
     try:
-        page = await api.list(CUSTOM_RESOURCE_DEFINITIONS, field_selector=selector, decode=_Definition)
-        if any(version == _Version(resource.version, True) for item in page.items for version in item.spec.versions):
+        page = await api.list(
+            CUSTOM_RESOURCE_DEFINITIONS, field_selector=selector, decode=_Definition
+        )
+        if any(
+            version == _Version(resource.version, True)
+            for item in page.items
+            for version in item.spec.versions
+        ):
             return False
         on_absent(not page.items)
         stream = api.watch(
-            CUSTOM_RESOURCE_DEFINITIONS, resource_version=page.resource_version, field_selector=selector,
-            timeout_seconds=seconds, decode=_Definition,
-        )  # fmt: skip
+            CUSTOM_RESOURCE_DEFINITIONS,
+            resource_version=page.resource_version,
+            field_selector=selector,
+            timeout_seconds=seconds,
+            decode=_Definition,
+        )
         async with aclosing(stream):
             async for event in stream:
                 if event.object is not None:

@@ -44,10 +44,12 @@ class ElasticServiceRecord(Stored, frozen=True, gc=False):
 
 def elastic_service_record(obj: ElasticServiceObject) -> ElasticServiceRecord | None:
     """None for one that can be about no service."""
-    meta, spec = obj.metadata, obj.spec
+    meta = obj.metadata
+    spec = obj.spec
     if not spec.rule or max(len(spec.rule), len(spec.job_id)) > LONGEST_NAME:
         return None
-    namespace, digits = shared(meta.namespace), bytes(spec.replicas)
+    namespace = shared(meta.namespace)
+    digits = bytes(spec.replicas)
     # What is no number of instances, an int32, asks for all: no service ends by a slip.
     number = int(digits) if digits.isdigit() and len(digits) <= 10 else ALL
     return ElasticServiceRecord(
@@ -68,17 +70,21 @@ class ElasticServices:
         self._about: Index[ServiceKey, str, ElasticServiceRecord] = Index()
 
     def of(self, key: ServiceKey) -> list[ElasticServiceRecord]:
-        """Those about this service, that of a user first: it counts, and what else there is is too much."""
+        """Those about this service, that of a user first: it counts, and what else there is is too
+        much."""
         return sorted(self._about.of(key).values(), key=lambda record: (record.ours, record.name))
 
     def replicas(self, key: ServiceKey) -> int:
-        """Instances asked for in all of the service, as many as its rule allows where there is no object about it."""
+        """Instances asked for in all of the service, as many as its rule allows where there is no
+        object about it."""
         return next((record.replicas for record in self.of(key)), ALL)
 
     def services(self) -> Iterable[ServiceKey]:
         return tuple(self._about)
 
-    def _on_change(self, old: ElasticServiceRecord | None, new: ElasticServiceRecord | None) -> None:
+    def _on_change(
+        self, old: ElasticServiceRecord | None, new: ElasticServiceRecord | None
+    ) -> None:
         """A new version of which nothing is read, mostly our own status, is not published."""
         if old is not None:
             self._about.drop(old.service, old.name)

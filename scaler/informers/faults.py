@@ -1,8 +1,10 @@
-"""Which nodes and chips MindCluster reports as faulty, read from the ConfigMaps of its agents. Decides nothing.
+"""Which nodes and chips MindCluster reports as faulty, read from the ConfigMaps of its agents.
+Decides nothing.
 
-ClusterD's documents (`cluster-info-*` in mindx-dl) are preferred: they are processed. Without them those of the device
-plugins (kube-system) and of NodeD (mindx-dl) are read; without any, only the readiness of nodes is known.
-Must not raise on any document: what cannot be read is left out and counted as a problem."""
+ClusterD's documents (`cluster-info-*` in mindx-dl) are preferred: they are processed. Without them
+those of the device plugins (kube-system) and of NodeD (mindx-dl) are read; without any, only the
+readiness of nodes is known. Must not raise on any document: what cannot be read is left out and
+counted as a problem."""
 
 from __future__ import annotations
 
@@ -17,8 +19,11 @@ import msgspec
 from scaler.informers.indexes import Index
 from scaler.rules.values import at
 
-DEVICE_NAMESPACE, CLUSTER_NAMESPACE = "kube-system", "mindx-dl"
-DEVICE_PREFIX, NODE_PREFIX, CLUSTER_PREFIX = "mindx-dl-deviceinfo-", "mindx-dl-nodeinfo-", "cluster-info-"
+DEVICE_NAMESPACE = "kube-system"
+CLUSTER_NAMESPACE = "mindx-dl"
+DEVICE_PREFIX = "mindx-dl-deviceinfo-"
+NODE_PREFIX = "mindx-dl-nodeinfo-"
+CLUSTER_PREFIX = "cluster-info-"
 _NODE = re.compile(r"\s*mindx-dl-(?:device|node|switch)info-\s*(\S+)\s*")
 _CHIP = re.compile(r"(.+)-[0-9]+")
 
@@ -41,11 +46,14 @@ class NodeFaults(msgspec.Struct, frozen=True):
     switch: bool = False
 
     def joined(self, other: NodeFaults) -> NodeFaults:
-        return NodeFaults(self.chips | other.chips, self.node or other.node, self.switch or other.switch)
+        return NodeFaults(
+            self.chips | other.chips, self.node or other.node, self.switch or other.switch
+        )
 
 
 class FaultReport(msgspec.Struct, frozen=True):
-    """One ConfigMap, read: the faults by node, and why parts of it could not be read ("" when all could)."""
+    """One ConfigMap, read: the faults by node, and why parts of it could not be read ("" when all
+    could)."""
 
     source: Source
     nodes: Mapping[str, NodeFaults]
@@ -66,7 +74,9 @@ def read_report(namespace: str, name: str, data: Mapping[str, str]) -> FaultRepo
             info = at(_object(data.get("NodeInfo") or "{}"), "NodeInfo")
             return _of_node(name.removeprefix(NODE_PREFIX), _faults_of(info, switch=False))
     except ValueError as error:
-        return FaultReport(Source.CLUSTER if name.startswith(CLUSTER_PREFIX) else Source.AGENTS, {}, str(error))
+        return FaultReport(
+            Source.CLUSTER if name.startswith(CLUSTER_PREFIX) else Source.AGENTS, {}, str(error)
+        )
     return None
 
 
@@ -99,12 +109,17 @@ def _read_device(data: Mapping[str, str]) -> NodeFaults:
 
 
 def _faults_of(entry: Mapping[str, Any], *, switch: bool) -> NodeFaults:
-    """`DeviceList` of a device entry, `NodeStatus` of the others. Only what is UnHealthy is a reason to act:
-    PreSeparate and network faults keep new pods away, which is the scheduler's business."""
+    """`DeviceList` of a device entry, `NodeStatus` of the others. Only what is UnHealthy is a
+    reason to act: PreSeparate and network faults keep new pods away, which is the scheduler's
+    business."""
     devices = at(entry, "DeviceList").items()
-    listed = [value for key, value in devices if key.endswith("-Unhealthy") and isinstance(value, str)]
+    listed = [
+        value for key, value in devices if key.endswith("-Unhealthy") and isinstance(value, str)
+    ]
     sick = entry.get("NodeStatus") == "UnHealthy"
-    return NodeFaults(frozenset().union(*map(_names, listed)), node=sick and not switch, switch=sick and switch)
+    return NodeFaults(
+        frozenset().union(*map(_names, listed)), node=sick and not switch, switch=sick and switch
+    )
 
 
 def _names(text: str) -> frozenset[str]:
@@ -123,13 +138,15 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def faulty_devices(chips: Iterable[str]) -> dict[str, int]:
-    """Faulty chips as they are named in reports (`Ascend910-3`), counted by resource (`huawei.com/Ascend910`)."""
+    """Faulty chips as they are named in reports (`Ascend910-3`), counted by resource
+    (`huawei.com/Ascend910`)."""
     names = (_CHIP.fullmatch(chip) for chip in chips)
     return dict(Counter(f"huawei.com/{found[1]}" for found in names if found))
 
 
 class FaultData:
-    """All reports together. `on_change(node)` is called for every node whose faults may have become others."""
+    """All reports together. `on_change(node)` is called for every node whose faults may have become
+    others."""
 
     def __init__(self, on_change: Callable[[str], None]) -> None:
         self._on_change = on_change
@@ -146,11 +163,16 @@ class FaultData:
     @property
     def problems(self) -> dict[str, str]:
         """`namespace/name` -> what could not be read of it."""
-        return {"/".join(name): report.problem for name, report in self._reports.items() if report.problem}
+        return {
+            "/".join(name): report.problem
+            for name, report in self._reports.items()
+            if report.problem
+        }
 
     def of(self, node: str) -> NodeFaults:
         """What is reported of this node by the source that counts."""
-        source, found = self.source, WELL
+        source = self.source
+        found = WELL
         for name, faults in self._by_node.of(node).items():
             if self._reports[name].source is source:
                 found = found.joined(faults)
@@ -169,7 +191,8 @@ class FaultData:
         if report is not None:
             self._reports[key] = report
             self._clusters += report.source is Source.CLUSTER
-        old, new = before.nodes if before else {}, report.nodes if report else {}
+        old = before.nodes if before else {}
+        new = report.nodes if report else {}
         for node in old:
             self._by_node.drop(node, key)
         for node, faults in new.items():
@@ -187,5 +210,7 @@ def fault_of(faults: NodeFaults, node: str, chips: frozenset[str]) -> str:
         return f"is on node {node}, whose switch MindCluster reports as UnHealthy"
     hurt = sorted(faults.chips & chips)
     if hurt:
-        return f"uses chip {', '.join(hurt[:4])} of node {node}, which MindCluster reports as faulty"
+        return (
+            f"uses chip {', '.join(hurt[:4])} of node {node}, which MindCluster reports as faulty"
+        )
     return ""

@@ -1,8 +1,9 @@
-"""Indexes of instances: those that are jobs, those that only pods name, what owners of pods say, and all by service.
+"""Indexes of instances: those that are jobs, those that only pods name, what owners of pods say,
+and all by service.
 
-    AscendJob, Volcano Job -> JobInstances
-    pod -> membership (workloads/kinds.py) -> instance identity -> PodInstances: its pods, the objects that describe it
-    Deployment, LeaderWorkerSet, ... -> Owners: sizes, ages, newest revisions
+    AscendJob, Volcano Job -> JobInstances pod -> membership (workloads/kinds.py) -> instance
+    identity -> PodInstances: its pods, the objects that describe it Deployment, LeaderWorkerSet,
+    ... -> Owners: sizes, ages, newest revisions
 
 Indexes and nothing else: they decide nothing and never talk to the cluster."""
 
@@ -19,7 +20,15 @@ from scaler.informers.pods import PodRecord
 from scaler.informers.records import OwnedRecord
 from scaler.informers.store import Name, Store
 from scaler.workloads.kinds import MAKERS
-from scaler.workloads.membership import NO_LABELS, Labels, Membership, OwnerFacts, OwnerName, as_admitted, identity
+from scaler.workloads.membership import (
+    NO_LABELS,
+    Labels,
+    Membership,
+    OwnerFacts,
+    OwnerName,
+    as_admitted,
+    identity,
+)
 
 OWNER_KINDS = ("Deployment", "ReplicaSet", "StatefulSet", "LeaderWorkerSet", "PodSet")
 """Of these every cluster lacks some; what is not known counts as not said."""
@@ -31,7 +40,8 @@ V = TypeVar("V")
 
 
 class Index(Generic[K, N, V]):
-    """Values by a key that several share and a name that is theirs alone. Of a key without values nothing is left."""
+    """Values by a key that several share and a name that is theirs alone. Of a key without values
+    nothing is left."""
 
     def __init__(self) -> None:
         self._found: dict[K, dict[N, V]] = {}
@@ -54,7 +64,8 @@ class Index(Generic[K, N, V]):
 
 
 class Services:
-    """The services that have instances, by key, rule and namespace, and the uids of their instances."""
+    """The services that have instances, by key, rule and namespace, and the uids of their
+    instances."""
 
     def __init__(self) -> None:
         self.by_key: Index[ServiceKey, str, None] = Index()
@@ -76,7 +87,8 @@ class Services:
 
 
 class JobInstances:
-    """The jobs of services, as they count: where labels are wrong, as they were when the job was admitted."""
+    """The jobs of services, as they count: where labels are wrong, as they were when the job was
+    admitted."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -88,7 +100,9 @@ class JobInstances:
 
     def of_name(self, record: PodRecord | OwnedRecord) -> str:
         """The job of whose pods one may have this name, by uid; "" when there is none."""
-        return self._by_pod_names.get((record.namespace, record.name[: record.name.rfind("-") + 1]), "")
+        return self._by_pod_names.get(
+            (record.namespace, record.name[: record.name.rfind("-") + 1]), ""
+        )
 
     def add(self, record: JobRecord) -> None:
         self.by_uid[record.uid] = record
@@ -108,7 +122,8 @@ class JobInstances:
 
 
 class PodInstances:
-    """The instances that only pods name: those of Deployments, LeaderWorkerSets, StormServices, plain pods."""
+    """The instances that only pods name: those of Deployments, LeaderWorkerSets, StormServices,
+    plain pods."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -124,9 +139,12 @@ class PodInstances:
         self.ungated: dict[str, str] = {}
         """Pod uid -> name of pods that were first seen without our gate."""
 
-    def change(self, old: PodRecord | None, new: PodRecord | None) -> Iterator[tuple[str, ServiceKey]]:
-        """Take in a change of one pod; gives every instance that it concerns, with its service: the one that the pod
-        says, and the one that the instance was in so far, where its newest pod says another."""
+    def change(
+        self, old: PodRecord | None, new: PodRecord | None
+    ) -> Iterator[tuple[str, ServiceKey]]:
+        """Take in a change of one pod; gives every instance that it concerns, with its service: the
+        one that the pod says, and the one that the instance was in so far, where its newest pod
+        says another."""
         for record in (old, new):
             membership = membership_in(record)
             if record is None or membership is None:
@@ -145,7 +163,9 @@ class PodInstances:
         instance = membership.instance
         self.pods.put(instance, record.name, record)
         if membership.label_problem is None and membership.group:
-            self.labels.setdefault(instance, Labels(membership.key.rule, membership.group, membership.key.job_id))
+            self.labels.setdefault(
+                instance, Labels(membership.key.rule, membership.group, membership.key.job_id)
+            )
         before = self.membership.get(instance)
         if before == membership:
             return
@@ -162,7 +182,8 @@ class PodInstances:
         instance = membership.instance
         self.pods.drop(instance, record.name)
         known = self.membership.get(instance)
-        if known is not None and not self.pods.of(instance):  # None: a bug kept the pod out when it came
+        # None: a bug kept the pod out when it came
+        if known is not None and not self.pods.of(instance):
             self.labels.pop(instance, None)
             del self.membership[instance]
             self._unlink(known)
@@ -176,12 +197,14 @@ class PodInstances:
 
 
 class Owners:
-    """What the makers of pods say of their instances. `changed(name, maker)` is called with the owner that changed, and
-    the maker whose newest revision or number may have, "" for none."""
+    """What the makers of pods say of their instances. `changed(name, maker)` is called with the
+    owner that changed, and the maker whose newest revision or number may have, "" for none."""
 
     def __init__(self, changed: Callable[[OwnerName, str], None]) -> None:
         self._changed = changed
-        self.stores: dict[str, Store[OwnerFacts]] = {kind: Store(self._on_change) for kind in OWNER_KINDS}
+        self.stores: dict[str, Store[OwnerFacts]] = {
+            kind: Store(self._on_change) for kind in OWNER_KINDS
+        }
         self._by_maker: Index[str, OwnerName, OwnerFacts] = Index()
 
     def get(self, kind: str, namespace: str, name: str) -> OwnerFacts | None:
@@ -191,7 +214,11 @@ class Owners:
     def newest_revision(self, maker: str) -> str:
         """The revision that this maker makes now; "" where no owner says it."""
         known = self._by_maker.of(maker).values()
-        return max(known, key=lambda facts: (facts.rank, facts.created, facts.name)).revision if known else ""
+        return (
+            max(known, key=lambda facts: (facts.rank, facts.created, facts.name)).revision
+            if known
+            else ""
+        )
 
     def wanted(self, maker: str) -> int:
         """How many instances this maker should have; 0 where that is not known."""
@@ -213,7 +240,9 @@ class Owners:
 
 def membership_in(record: PodRecord | None) -> Membership | None:
     """Where the pod belongs by its labels and owners; None where they do not say."""
-    return record.governed.membership if record is not None and record.governed is not None else None
+    return (
+        record.governed.membership if record is not None and record.governed is not None else None
+    )
 
 
 def instance_of(record: PodRecord) -> str:

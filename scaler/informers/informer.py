@@ -1,4 +1,5 @@
-"""One resource: a reflector for each namespace feeds its store, and the informer says how current that is."""
+"""One resource: a reflector for each namespace feeds its store, and the informer says how current
+that is."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from scaler.kube.api import NODES, Resource
 
 @dataclass(eq=False, repr=False)
 class Informer(Watched[T, R]):
-    """Every namespace of `namespaces` is listed and watched on its own (None: all namespaces at once)."""
+    """Every namespace of `namespaces` is listed and watched on its own (None: all namespaces at
+    once)."""
 
     namespaces: tuple[str, ...] | None = field(kw_only=True)
 
@@ -25,17 +27,20 @@ class Informer(Watched[T, R]):
         """Set once everything has been listed, for ever after."""
         self.synced_or_absent = asyncio.Event()
         """Set as well when the resource is not to be had (`absent`)."""
-        self._reflectors = [Reflector(self, scope, self._settled) for scope in (self.namespaces or (None,))]
+        self._reflectors = [
+            Reflector(self, scope, self._settled) for scope in (self.namespaces or (None,))
+        ]
 
     @property
     def problem(self) -> str:
-        """What keeps the store from being up to date, for readiness and logs; "" when nothing does."""
+        """What keeps the store from being up to date, for readiness and logs; "" when nothing
+        does."""
         return "; ".join(each.problem for each in self._reflectors if each.problem)
 
     @property
     def heard(self) -> float:
-        """Loop time of the last list, event, bookmark, or end of a watch at its time; -inf = never. Of several
-        namespaces, that of the one longest ago. May be read from other threads."""
+        """Loop time of the last list, event, bookmark, or end of a watch at its time; -inf = never.
+        Of several namespaces, that of the one longest ago. May be read from other threads."""
         return min(each.heard for each in self._reflectors)
 
     @property
@@ -45,7 +50,8 @@ class Informer(Watched[T, R]):
 
     @property
     def absent(self) -> bool:
-        """It is not installed, or not allowed where that may be, and nothing of it is known: it is not missed."""
+        """It is not installed, or not allowed where that may be, and nothing of it is known: it is
+        not missed."""
         return all(each.absent for each in self._reflectors)
 
     @property
@@ -66,18 +72,23 @@ class Informer(Watched[T, R]):
 
 
 class Freshness:
-    """Whether everything that is decided on is up to date. Nodes are apart: without them each service decides alone,
-    and the right to them may come late, and may go again. What is not to be had and was never seen is not missed.
+    """Whether everything that is decided on is up to date. Nodes are apart: without them each
+    service decides alone, and the right to them may come late, and may go again. What is not to be
+    had and was never seen is not missed.
 
-    `patience`: a resource is out of touch after so many seconds without what `Informer.heard` names."""
+    `patience`: a resource is out of touch after so many seconds without what `Informer.heard`
+    names."""
 
     def __init__(self, informers: Mapping[Resource, Informer[Any, Any]], patience: float) -> None:
         self.nodes = informers[NODES]
-        self._others = {resource: informer for resource, informer in informers.items() if resource != NODES}
+        self._others = {
+            resource: informer for resource, informer in informers.items() if resource != NODES
+        }
         self._patience = patience
 
     def heard(self) -> float:
-        """Loop time up to which everything is known; -inf before all was listed. May be called from other threads."""
+        """Loop time up to which everything is known; -inf before all was listed. May be called from
+        other threads."""
         return min((one.heard for one in self._others.values() if not one.absent), default=math.inf)
 
     def lost(self) -> dict[Resource, str]:
@@ -97,4 +108,8 @@ class Freshness:
         """That the nodes cannot be read, in words; "" while they can."""
         if self.nodes.unheard < self._patience:
             return ""
-        return "the nodes cannot be read any more" if self.nodes.synced.is_set() else "the nodes may not be read"
+        return (
+            "the nodes cannot be read any more"
+            if self.nodes.synced.is_set()
+            else "the nodes may not be read"
+        )

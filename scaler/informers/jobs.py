@@ -1,4 +1,5 @@
-"""AscendJobs and Volcano Jobs as the cache keeps them, most only as existing; and the look-up of one job by name."""
+"""AscendJobs and Volcano Jobs as the cache keeps them, most only as existing; and the look-up of
+one job by name."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from scaler.workloads.volcanojob import read_volcano_job
 
 
 class JobObject(msgspec.Struct, gc=False):
-    """An AscendJob or Volcano Job. Most are none of ours, so what may be large is decoded only where it matters."""
+    """An AscendJob or Volcano Job. Most are none of ours, so what may be large is decoded only
+    where it matters."""
 
     metadata: Metadata
     spec: msgspec.Raw = msgspec.Raw(b"{}")
@@ -32,8 +34,9 @@ class JobObject(msgspec.Struct, gc=False):
 
 
 MOST_KEPT = 128 * 1024
-"""Bytes of a job, without managedFields and the copy that kubectl keeps of it: twenty times what ordinary ones have.
-One that is larger is refused: its pods cannot be made without keeping all of it."""
+"""Bytes of a job, without managedFields and the copy that kubectl keeps of it: twenty times what
+ordinary ones have. One that is larger is refused: its pods cannot be made without keeping all of
+it."""
 _MOST_STATUS = 16 * 1024
 
 _ESSENTIAL = frozenset({RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL, APP_LABEL})
@@ -41,11 +44,13 @@ _RULE_LABEL = RULE_LABEL.encode()
 
 
 class JobRecord(Stored, frozen=True, gc=False):
-    """An AscendJob or Volcano Job, and what was read from it. Of one that is none of ours nothing but its identity."""
+    """An AscendJob or Volcano Job, and what was read from it. Of one that is none of ours nothing
+    but its identity."""
 
     job: Job
     text: bytes = b""
-    """An AscendJob of ours as JSON, compressed: its pods are made of it. Without what is not read."""
+    """An AscendJob of ours as JSON, compressed: its pods are made of it. Without what is not
+    read."""
     kind: str = "AscendJob"
     needs: tuple[PodRequest, ...] = ()
     """What each of its expected pods requests of a node, in the order of `job.pods`."""
@@ -72,7 +77,8 @@ def _refuse_deep(obj: dict[str, Any]) -> None:
 
 
 def job_record(obj: JobObject) -> JobRecord | None:
-    """None for an object without identity. Any other shape gives a record; what is wrong with it is in `job`."""
+    """None for an object without identity. Any other shape gives a record; what is wrong with it is
+    in `job`."""
     meta = obj.metadata
     if not (meta.name and meta.uid):
         return None
@@ -88,7 +94,9 @@ def job_record(obj: JobObject) -> JobRecord | None:
     needs = ascend_job_requests(found) if job.key.rule else ()
     scheduling = at(found, "spec", "runPolicy", "schedulingPolicy")
     priority_class = as_text(scheduling.get("priorityClass")) if job.key.rule else ""
-    return JobRecord(*meta.identity, job, zlib.compress(text, 1), needs=needs, priority_class=priority_class)
+    return JobRecord(
+        *meta.identity, job, zlib.compress(text, 1), needs=needs, priority_class=priority_class
+    )
 
 
 def read_job_record(obj: Object) -> JobRecord | None:
@@ -119,9 +127,14 @@ def _essential(labels: dict[str, str]) -> dict[str, str]:
 
 
 def _refused(obj: JobObject, size: int) -> JobRecord:
-    """Of a job that is too large only its identity and, unless that is too large, its status are kept."""
+    """Of a job that is too large only its identity and, unless that is too large, its status are
+    kept."""
     meta = obj.metadata
-    moved = {key: value for key, value in meta.annotations.items() if key == MOVED_RULE and len(value) <= LONGEST_NAME}
+    moved = {
+        key: value
+        for key, value in meta.annotations.items()
+        if key == MOVED_RULE and len(value) <= LONGEST_NAME
+    }
     small = msgspec.structs.replace(meta, labels=_essential(meta.labels), annotations=moved)
     status = obj.status if memoryview(obj.status).nbytes <= _MOST_STATUS else msgspec.Raw(b"{}")
     text = _kept(JobObject(small, status=status))
@@ -133,7 +146,9 @@ def _refused(obj: JobObject, size: int) -> JobRecord:
 def volcano_job_record(obj: JobObject) -> JobRecord | None:
     """None for a job whose pods name no rule, which is most of them."""
     meta = obj.metadata
-    if not (meta.name and meta.uid) or not (RULE_LABEL in meta.labels or _RULE_LABEL in bytes(obj.spec)):
+    if not (meta.name and meta.uid) or not (
+        RULE_LABEL in meta.labels or _RULE_LABEL in bytes(obj.spec)
+    ):
         return None
     size = _size(obj)
     large = size > MOST_KEPT
@@ -144,7 +159,8 @@ def volcano_job_record(obj: JobObject) -> JobRecord | None:
         return None
     if large:
         job = msgspec.structs.replace(job, replicas=(), faults=(_too_large(size),))
-    needs, priority_class = volcano_job_requests(found), as_text(at(found, "spec").get("priorityClassName"))
+    needs = volcano_job_requests(found)
+    priority_class = as_text(at(found, "spec").get("priorityClassName"))
     return JobRecord(*meta.identity, job, kind="Job", needs=needs, priority_class=priority_class)
 
 
@@ -169,27 +185,36 @@ class _Tasks(msgspec.Struct, gc=False):
 def _outline(obj: JobObject) -> dict[str, Any]:
     """A Volcano Job that is too large: whose it is, and nothing else."""
     tasks = msgspec.json.decode(obj.spec, type=_Tasks).tasks
-    found = [task.template.metadata.labels for task in tasks if RULE_LABEL in task.template.metadata.labels]
+    found = [
+        task.template.metadata.labels
+        for task in tasks
+        if RULE_LABEL in task.template.metadata.labels
+    ]
     named = [{"template": {"metadata": {"labels": _essential(labels)}}} for labels in found[:1]]
     metadata = _metadata(obj) | {"labels": _essential(obj.metadata.labels), "annotations": {}}
     return {"metadata": metadata, "spec": {"tasks": named}}
 
 
 def _too_large(size: int) -> str:
-    return f"JobTooLarge: the job has {size} bytes, more than {MOST_KEPT}; take out what its pods do not need"
+    return (
+        f"JobTooLarge: the job has {size} bytes, more than {MOST_KEPT}; take out what its pods do"
+        " not need"
+    )
 
 
 Find = Callable[[Resource, str | None, str], Awaitable[Page[Object]]]
-"""LIST of one name: unlike a GET of it, a list that finds nothing says as of which version, and does not look like a
-resource that is not served for a moment."""
+"""LIST of one name: unlike a GET of it, a list that finds nothing says as of which version, and
+does not look like a resource that is not served for a moment."""
 
 
 async def look_up(find: Find, jobs: Store[JobRecord], record: JobRecord) -> bool:
-    """Look the job up by name, past a watch that may be far behind: False when it is another one by now, or gone. The
-    cache has what is found at once. Raises errors of the seam, as `find` does."""
-    namespace, name = record.namespace, record.name
+    """Look the job up by name, past a watch that may be far behind: False when it is another one by
+    now, or gone. The cache has what is found at once. Raises errors of the seam, as `find` does."""
+    namespace = record.namespace
+    name = record.name
     page = await find(ASCEND_JOBS, namespace, name)
-    with suppress(ValueError):  # nested too deep: what was read before stays, as with any object that cannot be read
+    # nested too deep: what was read before stays, as with any object that cannot be read
+    with suppress(ValueError):
         for known in map(read_job_record, page.items):
             if known is not None:
                 jobs.apply(known)

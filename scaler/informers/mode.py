@@ -1,9 +1,9 @@
-"""What the settings come to in this cluster: who makes the pods of AscendJobs, and whether each service decides alone.
-An Ascend Operator and the right to read nodes may come and go.
+"""What the settings come to in this cluster: who makes the pods of AscendJobs, and whether each
+service decides alone. An Ascend Operator and the right to read nodes may come and go.
 
-There is no lock between an operator and the scaler, so the scaler must not make pods beside one. What it then does
-depends on the setting: `gates` and `auto` release what the operator makes, `create` does nothing at all until the
-operator is gone."""
+There is no lock between an operator and the scaler, so the scaler must not make pods beside one.
+What it then does depends on the setting: `gates` and `auto` release what the operator makes,
+`create` does nothing at all until the operator is gone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def in_force(mode: Mode, operator: str) -> ModeInForce:
 
 
 class CurrentMode:
-    """Looks anew at each call. In mode auto, once an operator was seen the way back is an explicit takeover."""
+    """Looks anew at each call. In mode auto, once an operator was seen the way back is an explicit
+    takeover."""
 
     def __init__(self, cache: Cache, mode: Mode) -> None:
         self._cache = cache
@@ -54,7 +55,9 @@ class CurrentMode:
         if acting is not self._acting:
             self._acting = acting
             watches = acting is ModeInForce.WATCHES
-            self._cache.set_maker(makes_pods=watches or acting is ModeInForce.MAKES, watches=watches)
+            self._cache.set_maker(
+                makes_pods=watches or acting is ModeInForce.MAKES, watches=watches
+            )
             log = _log.warning if acting is ModeInForce.STANDS_BACK else _log.info
             log("mode changed", acting=acting.value, why=self._why(acting))
         return acting
@@ -64,22 +67,29 @@ class CurrentMode:
         return {
             ModeInForce.WATCHES: "mode shadow: it decides as if it made the pods, and does nothing",
             ModeInForce.MAKES: "no Ascend Operator with replicas is here",
-            ModeInForce.STANDS_BACK: f"{here}, and mode create would make them too; "
-            "scale the operator to 0, or use mode gates or auto",
-            ModeInForce.RELEASES: f"{here if self._operator else 'mode gates'}; the scaler takes its gate off them "
-            "(to make pods instead: scale the operator to 0, --mode create)",
+            ModeInForce.STANDS_BACK: (
+                f"{here}, and mode create would make them too; "
+                "scale the operator to 0, or use mode gates or auto"
+            ),
+            ModeInForce.RELEASES: (
+                f"{here if self._operator else 'mode gates'}; the scaler takes its gate off them "
+                "(to make pods instead: scale the operator to 0, --mode create)"
+            ),
         }[acting]
 
 
 class Alone:
-    """Why each service decides alone: because the nodes cannot be read, or because the settings have it so."""
+    """Why each service decides alone: because the nodes cannot be read, or because the settings
+    have it so."""
 
     def __init__(self, cache: Cache, freshness: Freshness, settings: Settings) -> None:
         self._cache = cache
         self._freshness = freshness
         self._set = "" if settings.arbitration else "setting arbitration is off"
         if settings.namespaces and not self._set:
-            self._set = "setting namespaces: what pods of other namespaces take of the nodes is not seen"
+            self._set = (
+                "setting namespaces: what pods of other namespaces take of the nodes is not seen"
+            )
         self.why = ""
         """As of the last check; "" while services are weighed against each other."""
 
@@ -88,10 +98,17 @@ class Alone:
         unread = self._freshness.no_nodes()
         if bool(unread) == self._cache.sees_nodes:
             self._cache.set_sees_nodes(sees_nodes=not unread)
-            words = "nodes not seen: pods count as being on nodes that are Ready" if unread else "nodes seen again"
+            words = (
+                "nodes not seen: pods count as being on nodes that are Ready"
+                if unread
+                else "nodes seen again"
+            )
             _log.warning(words, why=self._freshness.nodes.problem)
-        before, self.why = self.why, self._set or unread
+        before = self.why
+        self.why = self._set or unread
         if self.why != before:
             again = "services are weighed against each other again"
-            _log.warning("no arbitration: each service decides alone" if self.why else again, why=self.why)
+            _log.warning(
+                "no arbitration: each service decides alone" if self.why else again, why=self.why
+            )
         return self.why != before

@@ -1,4 +1,5 @@
-"""Pods as the cache keeps them: a cluster has 50,000, so a record is small and never needs a second look at the pod."""
+"""Pods as the cache keeps them: a cluster has 50,000, so a record is small and never needs a second
+look at the pod."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ LONGEST_CONFIGURATION = 32 * 1024
 
 _shared = sharing(1024)
 """Pods of one instance say the same."""
-_DISRUPTIONS = frozenset({"Evicted", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "UnexpectedAdmissionError"})
+_DISRUPTIONS = frozenset(
+    {"Evicted", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "UnexpectedAdmissionError"}
+)
 """Values of a pod's status.reason that the kubelet gives to pods which it ends or refuses."""
 
 
@@ -77,7 +80,9 @@ class _PodStatus(msgspec.Struct, frozen=True, gc=False):
     phase: str = ""
     reason: str = ""
     conditions: list[Condition] = []
-    container_statuses: list[_ContainerStatus] = msgspec.field(name="containerStatuses", default_factory=list)
+    container_statuses: list[_ContainerStatus] = msgspec.field(
+        name="containerStatuses", default_factory=list
+    )
     pod_ip: str = msgspec.field(name="podIP", default="")
 
 
@@ -98,13 +103,15 @@ class Governed(msgspec.Struct, frozen=True, gc=False):
     request: PodRequest = PodRequest()
     priority: int = 0
     controller_uid: str = ""
-    """Of its controller, or its own if it has none: Volcano names the PodGroup after it that it makes for the pod."""
+    """Of its controller, or its own if it has none: Volcano names the PodGroup after it that it
+    makes for the pod."""
     unknown_owner: str = ""
     """That no known kind of workload made it, in words; "" when one did, or nothing at all."""
 
 
 class PodRecord(Stored, frozen=True, gc=False):
-    """One pod. `owner_uid` is that of its controlling AscendJob or Volcano Job, "" for pods of others."""
+    """One pod. `owner_uid` is that of its controlling AscendJob or Volcano Job, "" for pods of
+    others."""
 
     owner_uid: str
     node: str
@@ -136,7 +143,8 @@ class PodRecord(Stored, frozen=True, gc=False):
 
 
 def pod_record(pod: PodObject) -> PodRecord:
-    meta, status = pod.metadata, pod.status
+    meta = pod.metadata
+    status = pod.status
     owner = meta.owner
     owner_uid = job_uid(owner)
     governed = _shared(_governed(pod, owner, owner_uid)) if RULE_LABEL in meta.labels else None
@@ -152,13 +160,18 @@ def pod_record(pod: PodObject) -> PodRecord:
         created=seconds_of(meta.creation_timestamp),
         gated=bool(gates) and any(gate.name == GATE for gate in gates),
         terminating=meta.deletion_timestamp is not None,
-        # What the API server writes includes the grace period. A time that cannot be read is long over.
-        deletion=0.0 if meta.deletion_timestamp is None else seconds_of(meta.deletion_timestamp) or 1.0,
+        # What the API server writes includes the grace period. A time that cannot be read is long
+        # over.
+        deletion=0.0
+        if meta.deletion_timestamp is None
+        else seconds_of(meta.deletion_timestamp) or 1.0,
         ready=ready,
         crashing=crashing,
         restarts=restarts,
         version=int(version) if len(version) < 10 and version.isdecimal() else 0,
-        deletion_cost=_deletion_cost(meta.annotations[DELETION_COST]) if DELETION_COST in meta.annotations else 0,
+        deletion_cost=_deletion_cost(meta.annotations[DELETION_COST])
+        if DELETION_COST in meta.annotations
+        else 0,
         exit_code=exit_code,
         requests=requests_of(pod.spec),
         disrupted=disrupted or status.reason in _DISRUPTIONS,
@@ -175,7 +188,8 @@ def _deletion_cost(text: str) -> int:
 
 
 def _conditions(conditions: Sequence[Condition]) -> tuple[bool, bool]:
-    """Whether the pod is ready, and whether the cluster is ending it. In one pass: this is the path of every event."""
+    """Whether the pod is ready, and whether the cluster is ending it. In one pass: this is the path
+    of every event."""
     ready = disrupted = False
     for condition in conditions:
         if condition.status == "True":
@@ -187,11 +201,15 @@ def _conditions(conditions: Sequence[Condition]) -> tuple[bool, bool]:
 
 
 def _containers(statuses: Sequence[_ContainerStatus]) -> tuple[bool, int, int]:
-    """Whether one is in CrashLoopBackOff, all restarts, and the exit code of `ascend` (-1 while it has none)."""
-    crashing, restarts, exit_code = False, 0, -1
+    """Whether one is in CrashLoopBackOff, all restarts, and the exit code of `ascend` (-1 while it
+    has none)."""
+    crashing = False
+    restarts = 0
+    exit_code = -1
     for container in statuses:
         restarts += container.restart_count
-        waiting, terminated = container.state.waiting, container.state.terminated
+        waiting = container.state.waiting
+        terminated = container.state.terminated
         if waiting is not None and waiting.reason == "CrashLoopBackOff":
             crashing = True
         if terminated is not None and container.name == CONTAINER:
@@ -200,7 +218,9 @@ def _containers(statuses: Sequence[_ContainerStatus]) -> tuple[bool, int, int]:
 
 
 def _governed(pod: PodObject, owner: Owner, job: str) -> Governed:
-    meta, spec, requests = pod.metadata, pod.spec, requests_of(pod.spec)
+    meta = pod.metadata
+    spec = pod.spec
+    requests = requests_of(pod.spec)
     membership = None if job else membership_of(meta)
     raw = (spec.node_selector, spec.affinity, spec.tolerations)
     too_long = sum(memoryview(part).nbytes for part in raw) > LONGEST_PLACEMENT
@@ -216,10 +236,14 @@ def _governed(pod: PodObject, owner: Owner, job: str) -> Governed:
 
 
 @lru_cache(maxsize=512)
-def _request_of(requests: Requests, selector: bytes, affinity: bytes, tolerations: bytes) -> PodRequest:
+def _request_of(
+    requests: Requests, selector: bytes, affinity: bytes, tolerations: bytes
+) -> PodRequest:
     """Pods of one template have the same bytes, so each template is read once."""
     parts = dict(zip(PLACEMENT, (selector, affinity, tolerations), strict=True))
-    where = pod_request_of({name: msgspec.json.decode(part) for name, part in parts.items() if part}).where
+    where = pod_request_of(
+        {name: msgspec.json.decode(part) for name, part in parts.items() if part}
+    ).where
     return PodRequest(requests, where)
 
 
@@ -234,7 +258,9 @@ def _devices(pod: PodObject) -> PodDevices:
     def text(name: str, longest: int = LONGEST_NAME) -> str:
         return annotation(name, "")[:longest]
 
-    configuration = annotation(devices.CONFIGURATION, "") or annotation(devices.CONFIGURATION_NPU, "")
+    configuration = annotation(devices.CONFIGURATION, "") or annotation(
+        devices.CONFIGURATION_NPU, ""
+    )
     if len(configuration) > LONGEST_CONFIGURATION:
         configuration = f"longer than {LONGEST_CONFIGURATION} characters"
     return PodDevices(

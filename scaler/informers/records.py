@@ -1,7 +1,9 @@
-"""What msgspec decodes, and the cache keeps, of PodGroups, Services, nodes, PriorityClasses, PodDisruptionBudgets.
+"""What msgspec decodes, and the cache keeps, of PodGroups, Services, nodes, PriorityClasses,
+PodDisruptionBudgets.
 
-A record must be small and must never need a second look at the object. None of these values can be part of a cycle, so
-the garbage collector need not look at them (`gc=False`): that is half the time of a large list."""
+A record must be small and must never need a second look at the object. None of these values can be
+part of a cycle, so the garbage collector need not look at them (`gc=False`): that is half the time
+of a large list."""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from scaler.workloads.membership import NO_LABELS, Labels, job_uid, labels_of
 from scaler.workloads.pod_requests import whole_amounts
 
 _LARGEST_SELECTOR = 4096
-"""Bytes of the selector of a PodDisruptionBudget: people write a few labels, and every budget is kept."""
+"""Bytes of the selector of a PodDisruptionBudget: people write a few labels, and every budget is
+kept."""
 
 
 class Condition(msgspec.Struct, gc=False):
@@ -75,7 +78,8 @@ class NodeObject(msgspec.Struct, gc=False):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a node. Amounts are whole, as `workloads.pod_requests.whole_amounts` gives them."""
+    """What is known of a node. Amounts are whole, as `workloads.pod_requests.whole_amounts` gives
+    them."""
 
     name: str
     labels: Mapping[str, str] = {}
@@ -98,12 +102,14 @@ class NodeRecord(Stored, frozen=True, gc=False):
 
 
 def node_record(node: NodeObject) -> NodeRecord:
-    meta, status = node.metadata, node.status
+    meta = node.metadata
+    status = node.status
     facts = NodeFacts(
         name=meta.name,
         labels=meta.labels,
         taints=tuple(
-            Taint(*(as_text(one.get(part)) for part in ("key", "value", "effect"))) for one in node.spec.taints
+            Taint(*(as_text(one.get(part)) for part in ("key", "value", "effect")))
+            for one in node.spec.taints
         ),
         allocatable=whole_amounts(status.allocatable),
         capacity=whole_amounts(status.capacity),
@@ -114,7 +120,8 @@ def node_record(node: NodeObject) -> NodeRecord:
 
 
 KUBERNETES_OWN = "system-"
-"""How the names of classes begin that every cluster has, with the highest values of all: no job may have one."""
+"""How the names of classes begin that every cluster has, with the highest values of all: no job may
+have one."""
 
 
 class PriorityObject(msgspec.Struct, gc=False):
@@ -133,7 +140,9 @@ class PriorityRecord(Stored, frozen=True, gc=False):
 
 def priority_record(found: PriorityObject) -> PriorityRecord:
     meta = found.metadata
-    names = meta.annotations.get(CLASS_NAMESPACES, "" if meta.name.startswith(KUBERNETES_OWN) else None)
+    names = meta.annotations.get(
+        CLASS_NAMESPACES, "" if meta.name.startswith(KUBERNETES_OWN) else None
+    )
     namespaces = None if names is None else frozenset(name.strip() for name in names.split(","))
     return PriorityRecord(*meta.identity, found.value, namespaces)
 
@@ -152,7 +161,8 @@ class BudgetRecord(Stored, frozen=True, gc=False):
     """As JSON; `{}`, which is about all pods of the namespace, where it was too large to keep."""
 
     def covers(self, labels: Mapping[str, Any]) -> bool:
-        """Whether it is about a pod with these labels. What cannot be read is: then nothing is added to it."""
+        """Whether it is about a pod with these labels. What cannot be read is: then nothing is
+        added to it."""
         try:
             return selects(msgspec.json.decode(self.selector), labels)
         except (AttributeError, KeyError, TypeError, RecursionError, msgspec.DecodeError):
@@ -160,16 +170,20 @@ class BudgetRecord(Stored, frozen=True, gc=False):
 
 
 def budget_record(obj: BudgetObject) -> BudgetRecord:
-    meta, selector = obj.metadata, bytes(obj.spec.selector)
+    meta = obj.metadata
+    selector = bytes(obj.spec.selector)
     kept = selector if len(selector) <= _LARGEST_SELECTOR else b"{}"
     return BudgetRecord(*meta.identity, kept)
 
 
 def selects(selector: Any, labels: Mapping[str, Any]) -> bool:
-    """Whether a label selector of policy/v1 chooses what has these labels: an empty one all, none at all nothing."""
+    """Whether a label selector of policy/v1 chooses what has these labels: an empty one all, none
+    at all nothing."""
     if not isinstance(selector, dict):
         return False
-    if not all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items()):
+    if not all(
+        labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items()
+    ):
         return False
     return all(
         is_met(Requirement(one["key"], one["operator"], tuple(one.get("values") or ())), labels)

@@ -1,8 +1,9 @@
 """List, then watch, for ever: keeps a store at what the cluster is.
 
-It never resumes at "now", never reconnects in a tight loop and never ends because the cluster misbehaves. It goes back
-behind what it has seen only when the cluster itself did (`_is_older`). What is not heard of for `silence` seconds is
-listed anew, whatever the watch says. Named after the same in client-go."""
+It never resumes at "now", never reconnects in a tight loop and never ends because the cluster
+misbehaves. It goes back behind what it has seen only when the cluster itself did (`_is_older`).
+What is not heard of for `silence` seconds is listed anew, whatever the watch says. Named after the
+same in client-go."""
 
 from __future__ import annotations
 
@@ -23,17 +24,25 @@ from scaler.informers.definitions import definition_changed
 from scaler.informers.refusals import Refusals
 from scaler.informers.store import Name, R, Store
 from scaler.kube.api import EventType, KubeApi, Page, Refused, Resource, WatchEvent
-from scaler.kube.errors import ExpiredError, ForbiddenError, KubeError, NotFoundError, UnknownOutcomeError
+from scaler.kube.errors import (
+    ExpiredError,
+    ForbiddenError,
+    KubeError,
+    NotFoundError,
+    UnknownOutcomeError,
+)
 from scaler.kube.metadata import version_of
 from scaler.kube.wire import in_words
 
 T = TypeVar("T")
 
 SILENCE = 90.0
-"""Seconds without an event or bookmark after which everything is listed anew: bookmarks come every 60 s."""
+"""Seconds without an event or bookmark after which everything is listed anew: bookmarks come every
+60 s."""
 PAGE_SIZE = 500
 WATCH_SECONDS = (300, 600)
-"""The server ends a watch after a random time within these bounds, so that reconnects do not come in herds."""
+"""The server ends a watch after a random time within these bounds, so that reconnects do not come
+in herds."""
 FIRST_BACKOFF = 0.8
 LAST_BACKOFF = 30.0
 JITTER = 1.1
@@ -41,21 +50,25 @@ JITTER = 1.1
 HEALTHY_AFTER = 30.0
 """Seconds: a watch that lived this long is followed by the next without delay."""
 PROGRESS_AFTER = 1.0
-"""Seconds: a watch that lived this long and brought something is followed by the next after the first backoff."""
+"""Seconds: a watch that lived this long and brought something is followed by the next after the
+first backoff."""
 RESTORED_AFTER = 10.0
-"""Seconds for which lists must be older than what was seen, until they are believed: a server that is behind catches
-up, a cluster that was restored from a backup does not."""
+"""Seconds for which lists must be older than what was seen, until they are believed: a server that
+is behind catches up, a cluster that was restored from a backup does not."""
 OUTAGE = 3.0
-"""Seconds without an answer in which a cluster may have been restored: etcd and API server are not back in less."""
+"""Seconds without an answer in which a cluster may have been restored: etcd and API server are not
+back in less."""
 
 _log = structlog.get_logger(__name__)
 
 
 class History:
-    """Whether resourceVersions still mean what they meant: after a restore from a backup they are given a second time.
+    """Whether resourceVersions still mean what they meant: after a restore from a backup they are
+    given a second time.
 
-    Shared by the informers of one cluster. One of them notices that the cluster went back; then what the others know
-    means nothing any more either, also where versions have caught up by then."""
+    Shared by the informers of one cluster. One of them notices that the cluster went back; then
+    what the others know means nothing any more either, also where versions have caught up by
+    then."""
 
     def __init__(self) -> None:
         self.restores = 0
@@ -75,7 +88,8 @@ class History:
 class Watched(Generic[T, R]):
     """`store` gets what `record` makes of each object of `resource`; None leaves the object out.
 
-    `decode` is a type with `metadata`. `may_be_forbidden`: nothing is missing without the right to it."""
+    `decode` is a type with `metadata`. `may_be_forbidden`: nothing is missing without the right to
+    it."""
 
     api: KubeApi
     resource: Resource
@@ -90,17 +104,23 @@ class Watched(Generic[T, R]):
     silence: float = SILENCE
     history: History = field(default_factory=History)
     counts: Counter[str] = field(default_factory=Counter, init=False)
-    """`lists` (of everything of a namespace, the first included), `watches` (that were opened), `events` (that brought
-    something new, bookmarks included), `refused` (objects that could not be read, each version counted by itself)."""
+    """`lists` (of everything of a namespace, the first included), `watches` (that were opened),
+    `events` (that brought something new, bookmarks included), `refused` (objects that could not be
+    read, each version counted by itself)."""
 
 
 class Reflector(Generic[T, R]):
-    """One scope of what is watched. `settled` is called after each list, and when there is nothing to be had."""
+    """One scope of what is watched. `settled` is called after each list, and when there is nothing
+    to be had."""
 
-    def __init__(self, watched: Watched[T, R], scope: str | None, settled: Callable[[], None]) -> None:
+    def __init__(
+        self, watched: Watched[T, R], scope: str | None, settled: Callable[[], None]
+    ) -> None:
         self.problem = "not listed yet"
         self.heard = -math.inf
-        self.listed, self.absent, self.installed = False, False, True
+        self.listed = False
+        self.absent = False
+        self.installed = True
         self._watched = watched
         self._scope = scope
         self._settled = settled
@@ -112,7 +132,8 @@ class Reflector(Generic[T, R]):
         self._was_quiet = False
         """The list that is due is to show whether the watch had nothing to say."""
         self._older_since = math.inf
-        """Loop time at which the cluster was first found older than what had been seen, since the last list."""
+        """Loop time at which the cluster was first found older than what had been seen, since the
+        last list."""
         self._unanswered_since = math.inf
         """Loop time of the first of the checks in a row that got no answer."""
         self._restores = 0
@@ -142,38 +163,44 @@ class Reflector(Generic[T, R]):
             if isinstance(error, NotFoundError):
                 seconds = self._watched.rng.randint(*WATCH_SECONDS)
                 if await definition_changed(self._watched.api, self._resource, seconds, self._lack):
-                    delay = self._backoff = FIRST_BACKOFF  # it takes a moment until a new kind is served
+                    # it takes a moment until a new kind is served
+                    delay = self._backoff = FIRST_BACKOFF
             await asyncio.sleep(delay)
 
     async def _check(self) -> None:
-        """After a restore from a backup an API server accepts a watch from a version that is yet to come, and says
-        nothing: so its version is read when a watch has ended before its time. After an outage that was long enough for
-        a restore versions may have caught up: only a list can tell."""
+        """After a restore from a backup an API server accepts a watch from a version that is yet to
+        come, and says nothing: so its version is read when a watch has ended before its time. After
+        an outage that was long enough for a restore versions may have caught up: only a list can
+        tell."""
         now = asyncio.get_running_loop().time
         try:
             page = await self._page(limit=1)
         except KubeError:
             self._unanswered_since = min(self._unanswered_since, now())
             raise
-        outage, self._unanswered_since = now() - self._unanswered_since, math.inf
+        outage = now() - self._unanswered_since
+        self._unanswered_since = math.inf
         self._must_list = self._is_older(page.resource_version) or outage >= OUTAGE
         self._must_check = False
 
     def _list_again(self) -> None:
         """The cluster was restored: whatever is known and heard may be of another history."""
         now = loop_time()
-        self._must_list, self._older_since = True, min(self._older_since, now - RESTORED_AFTER)
+        self._older_since = min(self._older_since, now - RESTORED_AFTER)
+        self._must_list = True
         if self._watch_limit is not None:
             self._watch_limit.reschedule(now)
 
     async def _list(self) -> None:
         """Every page of one consistent list, then forget what was not in it.
 
-        It asks for no version, which means the newest: with a limit, a version would mean just that one, and could have
-        expired."""
+        It asks for no version, which means the newest: with a limit, a version would mean just that
+        one, and could have expired."""
         names = set[Name]()
         known = self._store.versions(self._scope) if self._was_quiet else None
-        token, restores, slices = "", 0, Slices()
+        token = ""
+        restores = 0
+        slices = Slices()
         while True:
             page = await self._page(PAGE_SIZE, token)
             if not token:
@@ -199,9 +226,12 @@ class Reflector(Generic[T, R]):
         self.listed = True
         self._watched.counts["lists"] += 1
         self._arrived()
-        self._must_check, self._was_quiet, self._older_since = False, False, math.inf
+        self._must_check = False
+        self._was_quiet = False
+        self._older_since = math.inf
         self._settled()
-        self._restores, self._must_list = restores, restores != self._watched.history.restores
+        self._restores = restores
+        self._must_list = restores != self._watched.history.restores
 
     async def _page(self, limit: int, token: str = "") -> Page[T]:
         return await self._watched.api.list(
@@ -215,13 +245,18 @@ class Reflector(Generic[T, R]):
 
     def _is_older(self, resource_version: str) -> bool:
         """Whether the cluster is, or was a moment ago, behind what has been seen of it."""
-        if version_of(resource_version) < self._store.seen(self._scope) and self._older_since == math.inf:
-            self._older_since, self._backoff = loop_time(), FIRST_BACKOFF
+        if (
+            version_of(resource_version) < self._store.seen(self._scope)
+            and self._older_since == math.inf
+        ):
+            self._older_since = loop_time()
+            self._backoff = FIRST_BACKOFF
         return self._older_since < math.inf
 
     def _look_back(self, resource_version: str) -> None:
-        """A list that is older than what was seen is refused while it may be that only this server is behind, and
-        believed when it stays so. What comes after one that was refused is right whatever is known."""
+        """A list that is older than what was seen is refused while it may be that only this server
+        is behind, and believed when it stays so. What comes after one that was refused is right
+        whatever is known."""
         if not self._is_older(resource_version):
             return
         seen = self._store.seen(self._scope)
@@ -235,9 +270,10 @@ class Reflector(Generic[T, R]):
         self._store.rewind(self._scope)
 
     def _compare(self, items: Sequence[Any], listed: int) -> None:
-        """A list that is as new as all that was seen and shows an object older than that: the cluster went back, and
-        its versions have caught up since. Once that is known, what is known of objects proves nothing. Nor does an
-        answer to a write or a look of our own that is newer than version `listed` of the list."""
+        """A list that is as new as all that was seen and shows an object older than that: the
+        cluster went back, and its versions have caught up since. Once that is known, what is known
+        of objects proves nothing. Nor does an answer to a write or a look of our own that is newer
+        than version `listed` of the list."""
         if self._restores != self._watched.history.restores:
             return
         for item in items:
@@ -253,7 +289,8 @@ class Reflector(Generic[T, R]):
     def _arrived(self) -> None:
         """Something has come from the server, if only that there is nothing new."""
         self.problem = ""
-        self.absent, self.installed = False, True
+        self.absent = False
+        self.installed = True
         self.heard = loop_time()
         self._progress = True
 
@@ -261,7 +298,8 @@ class Reflector(Generic[T, R]):
         """Take in events until the server ends the watch, or is silent."""
         self._watched.counts["watches"] += 1
         self._must_check = True  # unless it lives its whole time
-        seconds, silence = self._watched.rng.randint(*WATCH_SECONDS), self._watched.silence
+        seconds = self._watched.rng.randint(*WATCH_SECONDS)
+        silence = self._watched.silence
         opened = loop_time()
         stream = self._watched.api.watch(
             self._resource,
@@ -273,15 +311,19 @@ class Reflector(Generic[T, R]):
         )
         try:
             async with aclosing(stream), asyncio.timeout_at(opened + silence) as limit:
-                self._watch_limit, due, slices = limit, opened + silence, Slices()
+                self._watch_limit = limit
+                due = opened + silence
+                slices = Slices()
                 async for event in stream:
                     self._take(event)
                     await slices.end()
-                    if self.heard + silence > due + silence / 8:  # not at every event, of which there may be thousands
+                    # not at every event, of which there may be thousands
+                    if self.heard + silence > due + silence / 8:
                         due = self.heard + silence
                         limit.reschedule(due)
         except TimeoutError:
-            self._must_list = self._was_quiet = True  # some API servers say nothing as long as nothing happens
+            # some API servers say nothing as long as nothing happens
+            self._must_list = self._was_quiet = True
             if self._older_since < math.inf:
                 raise UnknownOutcomeError("the watch is open and is of another history") from None
         finally:
@@ -291,7 +333,8 @@ class Reflector(Generic[T, R]):
             self._arrived()  # the next watch may say nothing for as long as this one did
 
     def _take(self, event: WatchEvent[T]) -> None:
-        """One event; what a server repeats from before is left out, or it would bring deleted objects back."""
+        """One event; what a server repeats from before is left out, or it would bring deleted
+        objects back."""
         self._arrived()
         version = version_of(event.resource_version)
         if version <= self._store.seen(self._scope):
@@ -306,8 +349,8 @@ class Reflector(Generic[T, R]):
         self._store.advance(self._scope, version)
 
     def _take_in(self, item: Any) -> bool:
-        """Keep what is read of it; False for one that is left out. Whatever goes wrong costs this object only, of which
-        the last readable record stays."""
+        """Keep what is read of it; False for one that is left out. Whatever goes wrong costs this
+        object only, of which the last readable record stays."""
         namespace, name, uid = _identity(item)
         try:
             record = self._watched.record(item)
@@ -317,7 +360,9 @@ class Reflector(Generic[T, R]):
             self._store.apply(record)
             self._watched.refusals.clear(self._resource, namespace, name)
         except Exception as error:
-            refused = Refused(in_words(error), namespace, name, uid, labels=getattr(item.metadata, "labels", {}))
+            refused = Refused(
+                in_words(error), namespace, name, uid, labels=getattr(item.metadata, "labels", {})
+            )
             self._refuse(refused, traceback.format_exc(-3))
         return True
 
@@ -330,7 +375,8 @@ class Reflector(Generic[T, R]):
         self._watched.refusals.clear(self._resource, namespace, name)
 
     def _delay(self, error: KubeError | None, lived: float) -> float:
-        """Seconds until the next attempt. Also keeps the books: what is wrong, whether to list again."""
+        """Seconds until the next attempt. Also keeps the books: what is wrong, whether to list
+        again."""
         if self._progress and lived >= PROGRESS_AFTER:
             self._backoff = FIRST_BACKOFF
             self._expirations = 0
@@ -355,14 +401,19 @@ class Reflector(Generic[T, R]):
             self._must_list = True
             if self.installed:
                 _log.info("not installed", resource=self._resource.full_name)
-            self.installed, self.problem = False, f"{self._resource.full_name} are not installed in the cluster"
+            self.installed = False
+            self.problem = f"{self._resource.full_name} are not installed in the cluster"
             return
-        self.problem = f"{'listing' if self._must_list else 'watching'} {self._resource.full_name}{where}: {error}"
+        self.problem = (
+            f"{'listing' if self._must_list else 'watching'} {self._resource.full_name}{where}:"
+            f" {error}"
+        )
         _log.warning("watch interrupted", **self._where, after=round(lived, 3), error=str(error))
 
     def _lack(self, gone: bool) -> None:
-        """It is not to be had. What was never seen is not missed, nor what is optional and `gone` with its definition,
-        of which a watch that is cut at that moment says nothing; what else is known goes stale."""
+        """It is not to be had. What was never seen is not missed, nor what is optional and `gone`
+        with its definition, of which a watch that is cut at that moment says nothing; what else is
+        known goes stale."""
         if gone and self._watched.may_be_forbidden:
             self._store.retain(self._scope, ())
             self._watched.refusals.retain(self._resource, self._scope, set())

@@ -1,6 +1,7 @@
 """Objects that cannot be read: one finding about one object, and everything else goes on.
 
-What was read of such an object before stays as it was read, until the object can be read again or is gone."""
+What was read of such an object before stays as it was read, until the object can be read again or
+is gone."""
 
 from __future__ import annotations
 
@@ -27,16 +28,19 @@ class Refusals:
     def __init__(self, publish: Callable[[ObjectRefused], None], now: Callable[[], float]) -> None:
         self._publish = publish
         self._now = now
-        self._minute, self._lines = 0, 0
+        self._minute = 0
+        self._lines = 0
         self._found: Index[str, tuple[Resource, str], tuple[str, str]] = Index()
-        """By namespace, then resource and name: why, and the rule that it names or is, "" for none."""
+        """By namespace, then resource and name: why, and the rule that it names or is, "" for
+        none."""
 
     def __len__(self) -> int:
         return sum(len(self._found.of(namespace)) for namespace in self._found)
 
     def note(self, resource: Resource, refused: Refused, traceback: str = "") -> None:
         """This object cannot be read as it is now. `traceback`: of a fault of ours."""
-        namespace, name = refused.namespace, refused.name
+        namespace = refused.namespace
+        name = refused.name
         rule = name if resource == CONFIG_MAPS else refused.labels.get(RULE_LABEL, "")
         known = self._found.of(namespace)
         before = known.get((resource, name))
@@ -46,7 +50,8 @@ class Refusals:
         self._found.put(namespace, (resource, name), (refused.why, rule))
         if before is None:
             minute = int(self._now() // 60)
-            self._minute, self._lines = minute, 1 if minute != self._minute else self._lines + 1
+            self._lines = 1 if minute != self._minute else self._lines + 1
+            self._minute = minute
             if self._lines <= LINES:
                 named = {"namespace": namespace, "name": name, "why": refused.why}
                 where = {"traceback": traceback} if traceback else {}
@@ -62,8 +67,11 @@ class Refusals:
             self._publish(ObjectRefused(resource, None, namespace, rule))
 
     def retain(self, resource: Resource, scope: str | None, names: Collection[Name]) -> None:
-        """A complete list of `scope` showed just `names`: what else could not be read there is gone."""
-        every = [(namespace, *key) for namespace in self._found for key in self._found.of(namespace)]
+        """A complete list of `scope` showed just `names`: what else could not be read there is
+        gone."""
+        every = [
+            (namespace, *key) for namespace in self._found for key in self._found.of(namespace)
+        ]
         for namespace, found, name in every:
             if found == resource and scope in (None, namespace) and (namespace, name) not in names:
                 self.clear(resource, namespace, name)
@@ -72,5 +80,9 @@ class Refusals:
         """What cannot be read of the rule and of what names it, in words."""
         known = self._found.of(namespace).items() if rule else ()
         return tuple(
-            sorted(f"{of.kind} {name} cannot be read: {why}" for (of, name), (why, named) in known if named == rule)
+            sorted(
+                f"{of.kind} {name} cannot be read: {why}"
+                for (of, name), (why, named) in known
+                if named == rule
+            )
         )

@@ -1,6 +1,7 @@
 """What is watched, and what the cache keeps of it. Wiring only.
 
-The scaler does its work without kinds that are not installed, and without those in `OPTIONAL` that it may not read."""
+The scaler does its work without kinds that are not installed, and without those in `OPTIONAL` that
+it may not read."""
 
 from __future__ import annotations
 
@@ -24,10 +25,19 @@ from scaler.workloads.ascendjob_objects import OPERATOR_NAME
 from scaler.workloads.kinds import OwnerObject, owner_facts
 
 OURS = f"training.kubeflow.org/operator-name={OPERATOR_NAME}"
-OPTIONAL = frozenset({
-    kube.NODES, kube.PRIORITY_CLASSES, kube.VOLCANO_JOBS, kube.LEADER_WORKER_SETS, kube.POD_SETS, kube.REPLICA_SETS,
-    kube.STATEFUL_SETS, kube.ELASTIC_SERVICES, kube.DISRUPTION_BUDGETS,
-})  # fmt: skip
+OPTIONAL = frozenset(
+    {
+        kube.NODES,
+        kube.PRIORITY_CLASSES,
+        kube.VOLCANO_JOBS,
+        kube.LEADER_WORKER_SETS,
+        kube.POD_SETS,
+        kube.REPLICA_SETS,
+        kube.STATEFUL_SETS,
+        kube.ELASTIC_SERVICES,
+        kube.DISRUPTION_BUDGETS,
+    }
+)
 
 
 def informers(
@@ -40,16 +50,24 @@ def informers(
     silence: float = SILENCE,
     optional: Collection[Resource] = OPTIONAL,
 ) -> tuple[dict[Resource, Informer[Any, Any]], tuple[Informer[Any, Any], ...]]:
-    """One for each resource type, and those of MindCluster's namespaces, unless all namespaces are watched anyway:
-    nothing depends on being allowed to read these. Nodes have no namespace; Ascend Operator has one of its own.
-    ConfigMaps of the install's own namespace, `home`, are read too. Nothing is missing without rights to `optional`."""
+    """One for each resource type, and those of MindCluster's namespaces, unless all namespaces are
+    watched anyway: nothing depends on being allowed to read these. Nodes have no namespace; Ascend
+    Operator has one of its own. ConfigMaps of the install's own namespace, `home`, are read too.
+    Nothing is missing without rights to `optional`."""
 
     history = History()
 
     def watch(
-        resource: Resource, store: Store[Any], decode: Any, record: Callable[[Any], Any], **options: Any
+        resource: Resource,
+        store: Store[Any],
+        decode: Any,
+        record: Callable[[Any], Any],
+        **options: Any,
     ) -> Informer[Any, Any]:
-        options = {"namespaces": namespaces or None, "may_be_forbidden": resource in optional} | options
+        options = {
+            "namespaces": namespaces or None,
+            "may_be_forbidden": resource in optional,
+        } | options
         options |= {"history": history, "refusals": cache.refusals, "rng": rng, "silence": silence}
         return Informer(api, resource, store, decode=decode, record=record, **options)
 
@@ -57,15 +75,32 @@ def informers(
         record = partial(owner_facts, resource.kind)
         return watch(resource, cache.owners.stores[resource.kind], OwnerObject, record, **options)
 
-    rules, and_home = partial(config_map_record, home=home), tuple(dict.fromkeys((*namespaces, home)))
+    rules = partial(config_map_record, home=home)
+    and_home = tuple(dict.fromkeys((*namespaces, home)))
     watched = (
         watch(kube.ASCEND_JOBS, cache.jobs, jobs.JobObject, jobs.job_record),
         watch(kube.PODS, cache.pods, pods.PodObject, pods.pod_record),
         watch(kube.POD_GROUPS, cache.pod_groups, records.OwnedObject, records.owned_record),
-        watch(kube.SERVICES, cache.kube_services, records.OwnedObject, records.owned_record, label_selector=OURS),
-        watch(kube.CONFIG_MAPS, cache.config_maps, ConfigMapObject, rules, namespaces=and_home if namespaces else None),
         watch(
-            kube.PRIORITY_CLASSES, cache.priorities, records.PriorityObject, records.priority_record, namespaces=None
+            kube.SERVICES,
+            cache.kube_services,
+            records.OwnedObject,
+            records.owned_record,
+            label_selector=OURS,
+        ),
+        watch(
+            kube.CONFIG_MAPS,
+            cache.config_maps,
+            ConfigMapObject,
+            rules,
+            namespaces=and_home if namespaces else None,
+        ),
+        watch(
+            kube.PRIORITY_CLASSES,
+            cache.priorities,
+            records.PriorityObject,
+            records.priority_record,
+            namespaces=None,
         ),
         watch(kube.NODES, cache.nodes, records.NodeObject, records.node_record, namespaces=None),
         owners(kube.DEPLOYMENTS, namespaces=None),
@@ -74,11 +109,19 @@ def informers(
         owners(kube.LEADER_WORKER_SETS),
         owners(kube.POD_SETS),
         watch(kube.VOLCANO_JOBS, cache.volcano_jobs, jobs.JobObject, jobs.volcano_job_record),
-        watch(kube.ELASTIC_SERVICES, cache.elastic_services.store, ElasticServiceObject, elastic_service_record),
+        watch(
+            kube.ELASTIC_SERVICES,
+            cache.elastic_services.store,
+            ElasticServiceObject,
+            elastic_service_record,
+        ),
         watch(kube.DISRUPTION_BUDGETS, cache.budgets, records.BudgetObject, records.budget_record),
     )
-    by_resource, theirs = {one.resource: one for one in watched}, (DEVICE_NAMESPACE, CLUSTER_NAMESPACE)
+    by_resource = {one.resource: one for one in watched}
+    theirs = (DEVICE_NAMESPACE, CLUSTER_NAMESPACE)
     if not namespaces:
         return by_resource, ()
-    reports = watch(kube.CONFIG_MAPS, cache.reports, ConfigMapObject, config_map_record, namespaces=theirs)
+    reports = watch(
+        kube.CONFIG_MAPS, cache.reports, ConfigMapObject, config_map_record, namespaces=theirs
+    )
     return by_resource, (reports,)

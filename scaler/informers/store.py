@@ -1,4 +1,5 @@
-"""The cache of one resource type: the newest known record of each object, and how far the cluster has been seen."""
+"""The cache of one resource type: the newest known record of each object, and how far the cluster
+has been seen."""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ R = TypeVar("R", bound=Stored)
 class Store(Generic[R]):
     """Records by namespace and name.
 
-    `on_change(old, new)` is called synchronously for every effective change; None stands for "does not exist".
-    `version`: the resourceVersion up to which everything has been seen, of several scopes the one furthest behind."""
+    `on_change(old, new)` is called synchronously for every effective change; None stands for "does
+    not exist". `version`: the resourceVersion up to which everything has been seen, of several
+    scopes the one furthest behind."""
 
     def __init__(self, on_change: Callable[[R | None, R | None], None]) -> None:
         self.version = 0
@@ -32,29 +34,36 @@ class Store(Generic[R]):
         self._absent: dict[Name, int] = {}
         """Names under which nothing existed at a version that is not reached yet."""
         self._rewound: set[Name] = set()
-        """Names of records from before the cluster went back: whatever comes of them now is right."""
+        """Names of records from before the cluster went back: whatever comes of them now is
+        right."""
 
     def listen(self, listener: Callable[[Name | None], None]) -> None:
-        """Have `listener(name)` called after each change, and `listener(None)` after `version` has grown."""
+        """Have `listener(name)` called after each change, and `listener(None)` after `version` has
+        grown."""
         self._listeners.append(listener)
 
     def __len__(self) -> int:
         return sum(map(len, self._records.values()))
 
     def get(self, namespace: str, name: str) -> R | None:
-        return self._records.get(namespace, {}).get(name)  # inserts nothing: the webhook's thread reads, too
+        # inserts nothing: the webhook's thread reads, too
+        return self._records.get(namespace, {}).get(name)
 
     def values(self, scope: str | None = None) -> Iterator[R]:
-        """The records of one namespace (None = all), as they are now: take a copy before anything awaits."""
+        """The records of one namespace (None = all), as they are now: take a copy before anything
+        awaits."""
         if scope is None:
             return chain.from_iterable(records.values() for records in self._records.values())
         return iter(self._records.get(scope, {}).values())
 
     def versions(self, scope: str | None) -> dict[Name, str]:
-        return {(found.namespace, found.name): found.resource_version for found in self.values(scope)}
+        return {
+            (found.namespace, found.name): found.resource_version for found in self.values(scope)
+        }
 
     def add_scope(self, namespace: str | None) -> None:
-        """Announce an informer for `namespace` (None = all): until it has listed, `version` stays 0."""
+        """Announce an informer for `namespace` (None = all): until it has listed, `version` stays
+        0."""
         self._seen[namespace] = 0
         self.version = 0
 
@@ -66,9 +75,11 @@ class Store(Generic[R]):
         return self._seen[namespace]
 
     def apply(self, record: R) -> None:
-        """Take in what a list or an event says, unless something at least as new is known under this name.
+        """Take in what a list or an event says, unless something at least as new is known under
+        this name.
 
-        A name that was given to a new object counts too: its first version is newer than the last of the old one."""
+        A name that was given to a new object counts too: its first version is newer than the last
+        of the old one."""
         name = (record.namespace, record.name)
         old = self.get(*name)
         if self._absent and 0 < version_of(record.resource_version) <= self._absent.get(name, 0):
@@ -97,7 +108,8 @@ class Store(Generic[R]):
             self._changed((namespace, name), old, None)
 
     def absent(self, namespace: str, name: str, version: int) -> None:
-        """As of `version` there was no such object: what comes later and is older is left out, what is newer stays."""
+        """As of `version` there was no such object: what comes later and is older is left out, what
+        is newer stays."""
         old = self.get(namespace, name)
         if old is not None and version_of(old.resource_version) > version:
             return
@@ -107,13 +119,17 @@ class Store(Generic[R]):
             self.remove(namespace, name, old.uid)
 
     def retain(self, scope: str | None, names: Collection[Name]) -> None:
-        """A complete list of `scope` held just `names`: whatever else is known there has gone unseen."""
-        gone = [record for record in self.values(scope) if (record.namespace, record.name) not in names]
+        """A complete list of `scope` held just `names`: whatever else is known there has gone
+        unseen."""
+        gone = [
+            record for record in self.values(scope) if (record.namespace, record.name) not in names
+        ]
         for record in gone:
             self.remove(record.namespace, record.name, record.uid)
 
     def rewind(self, scope: str | None) -> None:
-        """The cluster went back in time: the next list is believed. What is known stays until it says otherwise."""
+        """The cluster went back in time: the next list is believed. What is known stays until it
+        says otherwise."""
         self._seen[scope] = 0
         self.version = 0
         self._absent = {}
@@ -128,7 +144,9 @@ class Store(Generic[R]):
         if lowest > self.version:
             self.version = lowest
             if self._absent:
-                self._absent = {name: until for name, until in self._absent.items() if until > lowest}
+                self._absent = {
+                    name: until for name, until in self._absent.items() if until > lowest
+                }
             for listener in self._listeners:
                 listener(None)
 

@@ -1,1 +1,2 @@
-"""The seam to the cluster: the protocol KubeApi on plain dicts, its errors, and its HTTP implementation."""
+"""The seam to the cluster: the protocol KubeApi on plain dicts, its errors, and its HTTP
+implementation."""

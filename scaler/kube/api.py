@@ -1,7 +1,8 @@
-"""The only seam to the cluster: list, watch, get, create, replace, patch and delete on plain objects.
+"""The only seam to the cluster: list, watch, get, create, replace, patch and delete on plain
+objects.
 
-One conformance suite (tests/conformance) tests both implementations: `kube.client.HttpKubeApi`, against a real API
-server, and `sim.cluster.SimCluster`."""
+One conformance suite (tests/conformance) tests both implementations: `kube.client.HttpKubeApi`,
+against a real API server, and `sim.cluster.SimCluster`."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class Resource(msgspec.Struct, frozen=True):
 
     @property
     def full_name(self) -> str:
-        """The name with its group, as in the names of CustomResourceDefinitions: pods, ascendjobs.mindxdl.gitee.com."""
+        """The name with its group, as in the names of CustomResourceDefinitions: pods,
+        ascendjobs.mindxdl.gitee.com."""
         return f"{self.plural}.{self.group}".rstrip(".")
 
     def object(self, metadata: Object, **fields: Any) -> Object:
@@ -58,22 +60,39 @@ REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
-PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+PRIORITY_CLASSES = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
 CUSTOM_RESOURCE_DEFINITIONS = Resource(
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
 )
 _ADMISSION = "admissionregistration.k8s.io", "v1"
 MUTATING_POLICY_BINDINGS = Resource(
-    *_ADMISSION, "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", namespaced=False
+    *_ADMISSION,
+    "mutatingadmissionpolicybindings",
+    "MutatingAdmissionPolicyBinding",
+    namespaced=False,
 )
-MUTATING_WEBHOOKS = Resource(*_ADMISSION, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False)
-VALIDATING_WEBHOOKS = Resource(*_ADMISSION, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False)
+MUTATING_WEBHOOKS = Resource(
+    *_ADMISSION, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False
+)
+VALIDATING_WEBHOOKS = Resource(
+    *_ADMISSION, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False
+)
 ASCEND_JOBS = Resource("mindxdl.gitee.com", "v1", "ascendjobs", "AscendJob")
 POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 VOLCANO_JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
-LEADER_WORKER_SETS = Resource("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet")
+LEADER_WORKER_SETS = Resource(
+    "leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet"
+)
 POD_SETS = Resource("orchestration.aibrix.ai", "v1alpha1", "podsets", "PodSet")
-ELASTIC_SERVICES = Resource("scaler.mind-cluster.io", "v1alpha1", "elasticservices", "ElasticService")
+ELASTIC_SERVICES = Resource(
+    "scaler.mind-cluster.io", "v1alpha1", "elasticservices", "ElasticService"
+)
 QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
 
 
@@ -87,7 +106,8 @@ class PatchType(StrEnum):
 
 
 class Apply(NamedTuple):
-    """Of APPLY: the owner of the fields; whether it takes those of others (else ConflictError); whether a dry run."""
+    """Of APPLY: the owner of the fields; whether it takes those of others (else ConflictError);
+    whether a dry run."""
 
     manager: str = "mind-cluster-scaler"
     force: bool = True
@@ -98,7 +118,8 @@ OWN = Apply()
 
 
 class EventType(StrEnum):
-    """The type of a watch event. ERROR never reaches the caller: it is raised as an error of kube.errors."""
+    """The type of a watch event. ERROR never reaches the caller: it is raised as an error of
+    kube.errors."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -118,8 +139,8 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
-    """One event of a watch. A BOOKMARK has only a `resource_version`. `refused` is set instead of `object` when that
-    could not be decoded; `object` is None in both cases."""
+    """One event of a watch. A BOOKMARK has only a `resource_version`. `refused` is set instead of
+    `object` when that could not be decoded; `object` is None in both cases."""
 
     type: EventType
     object: T | None
@@ -128,8 +149,8 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """One page of a list. `continue_token` is empty on the last page; `refused` are the objects that could not be
-    decoded."""
+    """One page of a list. `continue_token` is empty on the last page; `refused` are the objects
+    that could not be decoded."""
 
     items: list[T]
     resource_version: str
@@ -138,45 +159,84 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class KubeApi(Protocol):
-    """The cluster. Every method raises `kube.errors.KubeError` and nothing else (CancelledError aside), also when no
-    answer comes within the deadline of its client. Whoever cannot wait for so long calls `within`.
+    """The cluster. Every method raises `kube.errors.KubeError` and nothing else (CancelledError
+    aside), also when no answer comes within the deadline of its client. Whoever cannot wait for so
+    long calls `within`.
 
-    `namespace=None` on list and watch means all namespaces; cluster-scoped resources take None everywhere.
-    `decode` names a msgspec Struct (or any type that msgspec knows) with just the fields that are decoded; by
-    default objects are plain dicts. Selectors are written as in kubectl."""
+    `namespace=None` on list and watch means all namespaces; cluster-scoped resources take None
+    everywhere. `decode` names a msgspec Struct (or any type that msgspec knows) with just the
+    fields that are decoded; by default objects are plain dicts. Selectors are written as in
+    kubectl."""
 
     async def list(  # noqa: PLR0913 - everything that a list may ask for
-        self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
-        limit: int = 0, continue_token: str = "", resource_version: str = "", decode: type[D] = ...,
-    ) -> Page[D]: ...  # fmt: skip
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+        decode: type[D] = ...,
+    ) -> Page[D]: ...
 
     def watch(
-        self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
-        field_selector: str = "", timeout_seconds: int = 300, decode: type[D] = ...,
-    ) -> AsyncGenerator[WatchEvent[D], None]: ...  # fmt: skip
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int = 300,
+        decode: type[D] = ...,
+    ) -> AsyncGenerator[WatchEvent[D], None]: ...
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object: ...
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object: ...
 
     async def replace(
-        self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        body: Object,
+        *,
+        subresource: str = "",
     ) -> Object:
-        """PUT. A `metadata.resourceVersion` (and `uid`) in the body is a precondition: ConflictError if it differs."""
+        """PUT. A `metadata.resourceVersion` (and `uid`) in the body is a precondition:
+        ConflictError if it differs."""
 
     async def patch(
-        self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
-        subresource: str = "", apply: Apply = OWN,
-    ) -> Object:  # fmt: skip
-        """PATCH. A `metadata.uid` or `metadata.resourceVersion` in a merge or strategic patch, or a JSON patch `test`,
-        is a precondition. APPLY creates a missing object, and removes fields that an earlier apply set and this one
-        does not; on a subresource it creates nothing."""
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        patch: Any,
+        *,
+        patch_type: PatchType,
+        subresource: str = "",
+        apply: Apply = OWN,
+    ) -> Object:
+        """PATCH. A `metadata.uid` or `metadata.resourceVersion` in a merge or strategic patch, or a
+        JSON patch `test`, is a precondition. APPLY creates a missing object, and removes fields
+        that an earlier apply set and this one does not; on a subresource it creates nothing."""
 
     async def delete(
-        self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
-        grace_period_seconds: int | None = None, propagation_policy: str = "",
-    ) -> None:  # fmt: skip
-        """DELETE with preconditions: ConflictError when `uid` or `resource_version` differ, NotFoundError when gone."""
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        propagation_policy: str = "",
+    ) -> None:
+        """DELETE with preconditions: ConflictError when `uid` or `resource_version` differ,
+        NotFoundError when gone."""
 
 
 async def within(seconds: float, call: Awaitable[T]) -> T:

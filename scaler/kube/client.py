@@ -1,8 +1,9 @@
 """The real cluster: KubeApi over HTTP.
 
-The calls of kubernetes_asyncio are not used: they have no timeout, do not check the status and decode far too much.
-HTTPS_PROXY is ignored, which a cluster sets for other purposes; `proxy-url` of a kubeconfig counts. A request is sent
-once more after a 401, and, by aiohttp, a GET, PUT or DELETE whose connection ended: preconditions make it harmless."""
+The calls of kubernetes_asyncio are not used: they have no timeout, do not check the status and
+decode far too much. HTTPS_PROXY is ignored, which a cluster sets for other purposes; `proxy-url` of
+a kubeconfig counts. A request is sent once more after a 401, and, by aiohttp, a GET, PUT or DELETE
+whose connection ended: preconditions make it harmless."""
 
 from __future__ import annotations
 
@@ -24,13 +25,15 @@ from scaler.kube.configuration import Configuration, Credentials, load
 from scaler.kube.errors import KubeError, NotSentError, UnauthorizedError, UnknownOutcomeError
 
 REQUEST_TIMEOUT = 10.0
-"""Seconds for one answer; a page of a list may take `PAGE_TIMEOUTS` times as long while bytes keep coming."""
+"""Seconds for one answer; a page of a list may take `PAGE_TIMEOUTS` times as long while bytes keep
+coming."""
 PAGE_TIMEOUTS = 6
 CONNECT_TIMEOUT = 5.0
 WATCH_SILENCE = 90.0
 """Seconds without a byte after which a watch counts as dead: bookmarks come every 60 s."""
 KEEP_ALIVE = 150.0
-"""Seconds that an idle connection is kept: a new TLS connection costs ten times as much as a request."""
+"""Seconds that an idle connection is kept: a new TLS connection costs ten times as much as a
+request."""
 MOST_PAGE = 2**22
 """Bytes of a page of a list; if a page would have more, the next request asks for fewer objects."""
 READ_BUFFER = 2**18
@@ -39,8 +42,8 @@ READ_BUFFER = 2**18
 T = TypeVar("T")
 
 Answered = Callable[[str, Resource, float, float | None], None]
-"""Called after each request with verb, resource, the seconds until an answer began or none came, and after a success
-the time of the API server's clock (seconds since the epoch)."""
+"""Called after each request with verb, resource, the seconds until an answer began or none came,
+and after a success the time of the API server's clock (seconds since the epoch)."""
 
 
 class TooLongError(Exception):
@@ -51,9 +54,13 @@ class HttpKubeApi:
     """KubeApi over one aiohttp session. Made by `connect`."""
 
     def __init__(
-        self, session: aiohttp.ClientSession, configuration: Configuration, credentials: Credentials, timeout: float,
+        self,
+        session: aiohttp.ClientSession,
+        configuration: Configuration,
+        credentials: Credentials,
+        timeout: float,
         answered: Answered = lambda *_: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._session = session
         self.server = configuration.host.rstrip("/")
         self._credentials = credentials
@@ -66,20 +73,37 @@ class HttpKubeApi:
         self._per_request: dict[str, Any] = {key: value for key, value in options.items() if value}
 
     async def list(  # noqa: PLR0913 - as in KubeApi
-        self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
-        limit: int = 0, continue_token: str = "", resource_version: str = "", decode: Any = Object,
-    ) -> Page[Any]:  # fmt: skip
-        given = {"labelSelector": label_selector, "fieldSelector": field_selector, "resourceVersion": resource_version}
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+        decode: Any = Object,
+    ) -> Page[Any]:
+        given = {
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+            "resourceVersion": resource_version,
+        }
         path = wire.path_of(resource, namespace)
-        while True:  # a page may have fewer objects than its limit, so that large ones do not take all memory
+        # a page may have fewer objects than its limit, so that large ones do not take all memory
+        while True:
             size = min(limit, self._page_sizes.get(resource, limit))
             query = wire.query_of({**given, "limit": size, "continue": continue_token})
             longest = 0 if not size else MOST_PAGE if size > 1 else wire.LONGEST_LINE
             try:
-                data = await self._call("list", resource, path + query, timeouts=PAGE_TIMEOUTS, longest=longest)
+                data = await self._call(
+                    "list", resource, path + query, timeouts=PAGE_TIMEOUTS, longest=longest
+                )
             except TooLongError:
                 if size == 1:
-                    raise UnknownOutcomeError(f"one of the {resource.plural} has more than {longest} bytes") from None
+                    raise UnknownOutcomeError(
+                        f"one of the {resource.plural} has more than {longest} bytes"
+                    ) from None
                 self._page_sizes[resource] = max(1, size // 8)
                 continue
             if size < limit and len(data) < MOST_PAGE // 4:
@@ -87,9 +111,16 @@ class HttpKubeApi:
             return await wire.decode_page(data, resource, decode)
 
     async def watch(
-        self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
-        field_selector: str = "", timeout_seconds: int = 300, decode: Any = Object,
-    ) -> AsyncGenerator[WatchEvent[Any], None]:  # fmt: skip
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int = 300,
+        decode: Any = Object,
+    ) -> AsyncGenerator[WatchEvent[Any], None]:
         query = wire.query_of(
             {
                 "watch": "true",
@@ -100,9 +131,12 @@ class HttpKubeApi:
                 "timeoutSeconds": timeout_seconds,
             }
         )
-        response = await self._exchange("watch", resource, wire.path_of(resource, namespace) + query, _opened)
+        response = await self._exchange(
+            "watch", resource, wire.path_of(resource, namespace) + query, _opened
+        )
         try:
-            splitter, decode_event = wire.LineSplitter(), wire.EventDecoder(decode)
+            splitter = wire.LineSplitter()
+            decode_event = wire.EventDecoder(decode)
             while True:
                 try:
                     chunk = await response.content.readany()
@@ -118,37 +152,71 @@ class HttpKubeApi:
             response.close()
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
-        return wire.decode_object(await self._call("get", resource, wire.path_of(resource, namespace, name)))
+        return wire.decode_object(
+            await self._call("get", resource, wire.path_of(resource, namespace, name))
+        )
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
-        return wire.decode_object(await self._call("create", resource, wire.path_of(resource, namespace), body))
+        return wire.decode_object(
+            await self._call("create", resource, wire.path_of(resource, namespace), body)
+        )
 
     async def would_create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
-        """The object after admission; nothing is stored. Only commands need it, so KubeApi does not have it."""
+        """The object after admission; nothing is stored. Only commands need it, so KubeApi does not
+        have it."""
         path = wire.path_of(resource, namespace) + wire.query_of({"dryRun": "All"})
         return wire.decode_object(await self._call("create", resource, path, body))
 
     async def replace(
-        self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        body: Object,
+        *,
+        subresource: str = "",
     ) -> Object:
         path = wire.path_of(resource, namespace, name, subresource)
         return wire.decode_object(await self._call("replace", resource, path, body))
 
     async def patch(
-        self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
-        subresource: str = "", apply: Apply = OWN,
-    ) -> Object:  # fmt: skip
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        patch: Any,
+        *,
+        patch_type: PatchType,
+        subresource: str = "",
+        apply: Apply = OWN,
+    ) -> Object:
         path = wire.path_of(resource, namespace, name, subresource)
         if patch_type is PatchType.APPLY:
-            force, dry_run = str(apply.force).lower(), "All" if apply.dry_run else ""
-            path += wire.query_of({"fieldManager": apply.manager, "force": force, "dryRun": dry_run})
-        return wire.decode_object(await self._call("patch", resource, path, patch, content_type=patch_type.value))
+            force = str(apply.force).lower()
+            dry_run = "All" if apply.dry_run else ""
+            path += wire.query_of(
+                {"fieldManager": apply.manager, "force": force, "dryRun": dry_run}
+            )
+        return wire.decode_object(
+            await self._call("patch", resource, path, patch, content_type=patch_type.value)
+        )
 
     async def delete(
-        self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
-        grace_period_seconds: int | None = None, propagation_policy: str = "",
-    ) -> None:  # fmt: skip
-        preconditions = {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        propagation_policy: str = "",
+    ) -> None:
+        preconditions = {
+            key: value
+            for key, value in (("uid", uid), ("resourceVersion", resource_version))
+            if value
+        }
         options = {
             "preconditions": preconditions or None,
             "gracePeriodSeconds": grace_period_seconds,
@@ -160,21 +228,39 @@ class HttpKubeApi:
 
     async def version(self) -> Object:
         """The version of the API server: `gitVersion` among others."""
-        return wire.decode_object(await self._call("get", Resource("", "", "version", "Info", False), "/version"))
+        return wire.decode_object(
+            await self._call("get", Resource("", "", "version", "Info", False), "/version")
+        )
 
     async def _call(
-        self, verb: str, resource: Resource, path: str, body: Any = None, *, content_type: str = "application/json",
-        timeouts: int = 1, longest: int = 0,
-    ) -> bytes:  # fmt: skip
+        self,
+        verb: str,
+        resource: Resource,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = "application/json",
+        timeouts: int = 1,
+        longest: int = 0,
+    ) -> bytes:
         """The JSON of one answer, or an error; `longest` in bytes, 0 for no limit."""
         data = None if body is None else msgspec.json.encode(body)
         read = partial(_json_of, longest=longest)
-        return await self._exchange(verb, resource, path, read, data, content_type=content_type, timeouts=timeouts)
+        return await self._exchange(
+            verb, resource, path, read, data, content_type=content_type, timeouts=timeouts
+        )
 
     async def _exchange(
-        self, verb: str, resource: Resource, path: str, read: Callable[[aiohttp.ClientResponse], Awaitable[T]],
-        data: bytes | None = None, *, content_type: str = "application/json", timeouts: int = 1,
-    ) -> T:  # fmt: skip
+        self,
+        verb: str,
+        resource: Resource,
+        path: str,
+        read: Callable[[aiohttp.ClientResponse], Awaitable[T]],
+        data: bytes | None = None,
+        *,
+        content_type: str = "application/json",
+        timeouts: int = 1,
+    ) -> T:
         """What `read` makes of the answer. The request is sent once more if the answer was 401."""
 
         async def once() -> T:
@@ -199,9 +285,11 @@ class HttpKubeApi:
         self, verb: str, resource: Resource, path: str, headers: dict[str, str], data: bytes | None
     ) -> aiohttp.ClientResponse:
         silence = self.watch_silence if verb == "watch" else self._timeout
-        connect = min(CONNECT_TIMEOUT, self._timeout / 2)  # less than the answer has, so that "not sent" is certain
+        # less than the answer has, so that "not sent" is certain
+        connect = min(CONNECT_TIMEOUT, self._timeout / 2)
         loop = asyncio.get_running_loop()
-        began, date = loop.time(), None
+        began = loop.time()
+        date = None
         try:
             response = await self._session.request(
                 _METHODS.get(verb, "GET"),
@@ -235,11 +323,14 @@ def _untrusted(what: str, error: BaseException) -> KubeError:
 
 
 async def _json_of(response: aiohttp.ClientResponse, longest: int = 0) -> bytes:
-    """The body. A refusal is raised as its error; a success must be JSON (a proxy's page of HTML is no answer)."""
+    """The body. A refusal is raised as its error; a success must be JSON (a proxy's page of HTML is
+    no answer)."""
     async with response:
         answer = await (read_at_most(response, longest) if longest else response.read())
     if not 200 <= response.status < 300:
-        raise wire.refusal(response.status, response.reason or "", answer, response.headers.get("Retry-After"))
+        raise wire.refusal(
+            response.status, response.reason or "", answer, response.headers.get("Retry-After")
+        )
     if response.content_type != "application/json":
         raise UnknownOutcomeError(f"{response.status} with {response.content_type} instead of JSON")
     return answer
@@ -254,8 +345,10 @@ async def _opened(response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
 
 
 async def read_at_most(response: aiohttp.ClientResponse, longest: int) -> bytes:
-    """The whole body, of at most `longest` bytes. Raises TooLongError, and then reads no further."""
-    parts, left = [], longest
+    """The whole body, of at most `longest` bytes. Raises TooLongError, and then reads no
+    further."""
+    parts = []
+    left = longest
     async for chunk in response.content.iter_any():
         left -= len(chunk)
         if left < 0:
@@ -267,16 +360,27 @@ async def read_at_most(response: aiohttp.ClientResponse, longest: int) -> bytes:
 
 @asynccontextmanager
 async def connect(
-    *, kubeconfig: str | None = None, context: str | None = None, request_timeout: float = REQUEST_TIMEOUT,
-    answered: Answered = lambda *_: None, insecure: bool = False,
-) -> AsyncIterator[HttpKubeApi]:  # fmt: skip
+    *,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    request_timeout: float = REQUEST_TIMEOUT,
+    answered: Answered = lambda *_: None,
+    insecure: bool = False,
+) -> AsyncIterator[HttpKubeApi]:
     """The cluster that `kubeconfig` (and its `context`) names.
 
-    Without one: the cluster around this pod if a service account is mounted, else the default kubeconfig ($KUBECONFIG,
-    ~/.kube/config). NotSentError when there is no usable configuration; no request is sent yet.
-    `insecure`: the certificate of the server is not checked, as with kubectl --insecure-skip-tls-verify."""
+    Without one: the cluster around this pod if a service account is mounted, else the default
+    kubeconfig ($KUBECONFIG, ~/.kube/config). NotSentError when there is no usable configuration; no
+    request is sent yet. `insecure`: the certificate of the server is not checked, as with kubectl
+    --insecure-skip-tls-verify."""
     configuration, credentials, tls = await load(kubeconfig, context, insecure=insecure)
-    headers = {"User-Agent": f"scaler/{__version__}", "Accept": "application/json", "Accept-Encoding": "identity"}
+    headers = {
+        "User-Agent": f"scaler/{__version__}",
+        "Accept": "application/json",
+        "Accept-Encoding": "identity",
+    }
     connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEEP_ALIVE)
-    async with aiohttp.ClientSession(connector=connector, headers=headers, read_bufsize=READ_BUFFER) as session:
+    async with aiohttp.ClientSession(
+        connector=connector, headers=headers, read_bufsize=READ_BUFFER
+    ) as session:
         yield HttpKubeApi(session, configuration, credentials, request_timeout, answered)

@@ -11,7 +11,8 @@ from scaler.kube.errors import status_error
 T = TypeVar("T")
 Sent = Coroutine[Any, Any, T]
 Check = Callable[[str, Resource, str | None], None]
-"""Called with verb, resource and namespace before a write; an error that it raises replaces the write."""
+"""Called with verb, resource and namespace before a write; an error that it raises replaces the
+write."""
 
 
 class Guarded:
@@ -19,23 +20,32 @@ class Guarded:
 
     def __init__(self, api: KubeApi, check: Check) -> None:
         def checked(verb: str, send: Callable[..., Sent[T]]) -> Callable[..., Sent[T]]:
-            async def write(resource: Resource, namespace: str | None, *args: Any, **options: Any) -> T:
+            async def write(
+                resource: Resource, namespace: str | None, *args: Any, **options: Any
+            ) -> T:
                 check(verb, resource, namespace)
                 return await send(resource, namespace, *args, **options)
 
             return write
 
-        self.list, self.watch, self.get = api.list, api.watch, api.get
-        self.create, self.replace = checked("create", api.create), checked("replace", api.replace)
-        self.patch, self.delete = checked("patch", api.patch), checked("delete", api.delete)
+        self.list = api.list
+        self.watch = api.watch
+        self.get = api.get
+        self.create = checked("create", api.create)
+        self.replace = checked("replace", api.replace)
+        self.patch = checked("patch", api.patch)
+        self.delete = checked("delete", api.delete)
 
 
 def confined(api: KubeApi, home: str) -> KubeApi:
-    """A cluster that is read only, except for ConfigMaps and Leases in `home`: other writes raise ForbiddenError."""
+    """A cluster that is read only, except for ConfigMaps and Leases in `home`: other writes raise
+    ForbiddenError."""
 
     def refuse_others(verb: str, resource: Resource, namespace: str | None) -> None:
         if namespace != home or resource not in (CONFIG_MAPS, LEASES):
             where = f"{resource.full_name} in {namespace or 'the cluster'}"
-            raise status_error(403, "Forbidden", f"not sent: {verb} {where}; only {home} is written to")
+            raise status_error(
+                403, "Forbidden", f"not sent: {verb} {where}; only {home} is written to"
+            )
 
     return Guarded(api, refuse_others)

@@ -1,4 +1,5 @@
-"""Every error of the seam. KubeApi makes them; callers make one for what they find out, or refuse to send."""
+"""Every error of the seam. KubeApi makes them; callers make one for what they find out, or refuse
+to send."""
 
 from __future__ import annotations
 
@@ -11,15 +12,19 @@ class KubeError(Exception):
     """Base of all errors of the seam. `str()` is one line for people."""
 
     retry_after: float | None = None
-    """Seconds until a retry, as the server said, at most LONGEST_RETRY_AFTER; None when it did not say."""
+    """Seconds until a retry, as the server said, at most LONGEST_RETRY_AFTER; None when it did not
+    say."""
 
 
 class StatusError(KubeError):
-    """The API server refused; nothing was changed. `status` is the HTTP code, `reason` and `message` are its words."""
+    """The API server refused; nothing was changed. `status` is the HTTP code, `reason` and
+    `message` are its words."""
 
     codes: tuple[int, ...] = ()
 
-    def __init__(self, status: int, reason: str, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self, status: int, reason: str, message: str, *, retry_after: float | None = None
+    ) -> None:
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
         self.reason = reason
@@ -64,7 +69,8 @@ class TooManyRequestsError(StatusError):
 
 
 class NotSentError(KubeError):
-    """Nothing was sent, or certainly without effect: no connection, or the caller itself refused."""
+    """Nothing was sent, or certainly without effect: no connection, or the caller itself
+    refused."""
 
 
 class UnknownOutcomeError(KubeError):
@@ -74,14 +80,22 @@ class UnknownOutcomeError(KubeError):
 _BY_CODE = {code: error for error in StatusError.__subclasses__() for code in error.codes}
 
 
-def status_error(code: int, reason: str, message: str, *, retry_after: float | None = None) -> KubeError:
-    """The error for an HTTP code and Status reason; 5xx is an unknown outcome, because a part may have happened."""
+def status_error(
+    code: int, reason: str, message: str, *, retry_after: float | None = None
+) -> KubeError:
+    """The error for an HTTP code and Status reason; 5xx is an unknown outcome, because a part may
+    have happened."""
     if code == 422 and "metadata.uid: Invalid value" in message and "field is immutable" in message:
-        # An API server answers so when metadata.uid of a patch, a precondition at our seam, names another object.
+        # An API server answers so when metadata.uid of a patch, a precondition at our seam, names
+        # another object.
         return ConflictError(code, reason, message, retry_after=retry_after)
     if code >= 500:
         error: KubeError = UnknownOutcomeError(f"{code} {reason}: {message}")
         error.retry_after = retry_after
         return error
-    cls = AlreadyExistsError if code == 409 and reason == "AlreadyExists" else _BY_CODE.get(code, StatusError)
+    cls = (
+        AlreadyExistsError
+        if code == 409 and reason == "AlreadyExists"
+        else _BY_CODE.get(code, StatusError)
+    )
     return cls(code, reason, message, retry_after=retry_after)

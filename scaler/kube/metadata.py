@@ -1,6 +1,8 @@
-"""The metadata of objects: as msgspec decodes it (only declared fields), and of plain dicts; names that are valid.
+"""The metadata of objects: as msgspec decodes it (only declared fields), and of plain dicts; names
+that are valid.
 
-No decoded value can be part of a reference cycle, so the garbage collector may ignore it (`gc=False`)."""
+No decoded value can be part of a reference cycle, so the garbage collector may ignore it
+(`gc=False`)."""
 
 from __future__ import annotations
 
@@ -46,8 +48,8 @@ NO_OWNER = Owner()
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of an object. The records of all kinds begin with these fields; `namespace` is "" for
-    cluster-scoped objects."""
+    """What is kept of an object. The records of all kinds begin with these fields; `namespace` is
+    "" for cluster-scoped objects."""
 
     namespace: str
     name: str
@@ -76,7 +78,8 @@ class Metadata(msgspec.Struct, rename="camel", gc=False):
 
     @property
     def owner(self) -> Owner:
-        """The controlling owner; an empty one if there is none, or if a field of it is longer than any name."""
+        """The controlling owner; an empty one if there is none, or if a field of it is longer than
+        any name."""
         for owner in self.owner_references:
             if owner.controller:
                 words = (owner.uid, owner.name, owner.kind, owner.api_version)
@@ -85,12 +88,14 @@ class Metadata(msgspec.Struct, rename="camel", gc=False):
 
 
 def version_of(resource_version: str) -> int:
-    """A resourceVersion as a number, 0 when it is none. Kubernetes guarantees their order within one resource type."""
+    """A resourceVersion as a number, 0 when it is none. Kubernetes guarantees their order within
+    one resource type."""
     return int(resource_version) if resource_version.isdecimal() else 0
 
 
 def object_name(text: str, limit: int = LONGEST_NAME) -> str:
-    """`text` when it is a valid object name of at most `limit` characters, else a similar name with a hash.
+    """`text` when it is a valid object name of at most `limit` characters, else a similar name with
+    a hash.
 
     The name of a rule comes from a label, and labels allow more than names: `My_Rule`."""
     if len(text) <= limit and _NAME.fullmatch(text):
@@ -100,7 +105,8 @@ def object_name(text: str, limit: int = LONGEST_NAME) -> str:
 
 
 def shortened(text: str, limit: int) -> str:
-    """`text` itself when it fits in `limit` characters, else its start and 16 hex digits of its SHA-256."""
+    """`text` itself when it fits in `limit` characters, else its start and 16 hex digits of its
+    SHA-256."""
     return text if len(text) <= limit else f"{text[: limit - 17].rstrip('-._')}-{digest(text)}"
 
 

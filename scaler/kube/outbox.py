@@ -1,8 +1,9 @@
-"""A queue of objects to be written: one entry per object, limited in rate, retried, never blocking the caller.
+"""A queue of objects to be written: one entry per object, limited in rate, retried, never blocking
+the caller.
 
-A key is queued once, however often it is marked, so the number of keys bounds the queue. Where keys name objects, the
-caller decides what is written, just before the write; where they are messages, it bounds their number. Must not know
-about Kubernetes objects."""
+A key is queued once, however often it is marked, so the number of keys bounds the queue. Where keys
+name objects, the caller decides what is written, just before the write; where they are messages, it
+bounds their number. Must not know about Kubernetes objects."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ K = TypeVar("K", bound=Hashable)
 
 INTERVAL = 1.0
 """Least seconds between two writes of the same object."""
-PARALLEL, PARALLEL_OF_ONE = 8, 2
+PARALLEL = 8
+PARALLEL_OF_ONE = 2
 """Writes at the same time: in all, and in one namespace."""
 _FIRST_BACKOFF = 1.0
 _LONGEST_BACKOFF = 300.0
@@ -30,20 +32,26 @@ _log = structlog.get_logger("outbox")
 
 
 class Outbox(Generic[K]):
-    """At most one write per key and `interval` seconds, the first at once; at most `most` writes at the same time, and
-    `most_of_one` in one namespace (`namespace_of` of the key)."""
+    """At most one write per key and `interval` seconds, the first at once; at most `most` writes at
+    the same time, and `most_of_one` in one namespace (`namespace_of` of the key)."""
 
     def __init__(
-        self, perform: Callable[[K], Awaitable[None]], *, interval: float = INTERVAL, most: int = PARALLEL,
-        most_of_one: int = PARALLEL_OF_ONE, namespace_of: Callable[[K], str] = attrgetter("namespace"),
-    ) -> None:  # fmt: skip
+        self,
+        perform: Callable[[K], Awaitable[None]],
+        *,
+        interval: float = INTERVAL,
+        most: int = PARALLEL,
+        most_of_one: int = PARALLEL_OF_ONE,
+        namespace_of: Callable[[K], str] = attrgetter("namespace"),
+    ) -> None:
         self._perform = perform
         self._interval = interval
         self._slots = Slots(most, most_of_one=most_of_one)
         self._namespace_of = namespace_of
         self._due: asyncio.Queue[K] = asyncio.Queue()
         self._lanes: defaultdict[str, deque[K]] = defaultdict(deque)
-        """Due keys by namespace. A namespace has a few tasks, not one for each key: there may be 10,000 keys."""
+        """Due keys by namespace. A namespace has a few tasks, not one for each key: there may be
+        10,000 keys."""
         self._writers: Counter[str] = Counter()
         self._waiting: set[K] = set()
         """Keys that are marked; one may be marked again while its write is under way."""
@@ -61,7 +69,8 @@ class Outbox(Generic[K]):
             self._enqueue(key, max(loop_time() + delay, self._not_before.get(key, 0.0)))
 
     async def run(self) -> None:
-        """Perform the queued writes until cancelled. Errors of `perform` are logged and retried, never raised."""
+        """Perform the queued writes until cancelled. Errors of `perform` are logged and retried,
+        never raised."""
         slices = Slices()
         async with asyncio.TaskGroup() as group:
             while True:
@@ -77,7 +86,8 @@ class Outbox(Generic[K]):
         lane = self._lanes[namespace]
         while lane:
             async with self._slots.taken(namespace):
-                await asyncio.sleep(0)  # of thousands that wait for no answer, a few per step of the loop
+                # of thousands that wait for no answer, a few per step of the loop
+                await asyncio.sleep(0)
                 if lane:
                     await self._write(lane.popleft())
         self._writers[namespace] -= 1

@@ -1,6 +1,7 @@
 """Kubernetes quantities: parse, add, print in canonical form. Exact, in Decimal.
 
-Source: apimachinery's resource.Quantity. A sum keeps the notation (decimal or binary suffixes) of its first term."""
+Source: apimachinery's resource.Quantity. A sum keeps the notation (decimal or binary suffixes) of
+its first term."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from decimal import Decimal
 
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
-_PATTERN = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]{1,3}))?")
+_PATTERN = re.compile(
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]{1,3}))?"
+)
 
 
 def parse_quantity(value: object) -> Decimal | None:
@@ -18,7 +21,9 @@ def parse_quantity(value: object) -> Decimal | None:
     match = _PATTERN.fullmatch(str(value).strip()) if isinstance(value, str | int | float) else None
     if match is None or isinstance(value, bool):
         return None
-    number, suffix, exponent = Decimal(match[1]), match[2] or "", match[3]
+    number = Decimal(match[1])
+    suffix = match[2] or ""
+    exponent = match[3]
     if exponent:
         return number.scaleb(int(exponent))
     if suffix in _BINARY:
@@ -27,7 +32,8 @@ def parse_quantity(value: object) -> Decimal | None:
 
 
 def add_quantities(values: Iterable[object]) -> str:
-    """The canonical sum, with the largest suffix that leaves a whole number; what is no quantity counts as 0."""
+    """The canonical sum, with the largest suffix that leaves a whole number; what is no quantity
+    counts as 0."""
     terms = list(values)
     total = sum((parse_quantity(term) or Decimal(0) for term in terms), Decimal(0))
     whole = total.to_integral_value()

@@ -1,4 +1,5 @@
-"""Paths, query strings, lists, watch lines and refusals of the Kubernetes API, as pure functions."""
+"""Paths, query strings, lists, watch lines and refusals of the Kubernetes API, as pure
+functions."""
 
 from __future__ import annotations
 
@@ -22,9 +23,11 @@ LONGEST_LINE = 64 * 2**20
 LONGEST_WHY = 300
 """Characters that are kept of the reason why an object cannot be decoded."""
 AT_ONCE = 4 * 2**20
-"""Bytes of a page that is decoded in one step, within 50 ms; in a larger page each object is decoded by itself."""
+"""Bytes of a page that is decoded in one step, within 50 ms; in a larger page each object is
+decoded by itself."""
 DEEPEST = 128
-"""Levels of a list of objects; Kubernetes has about 15. How deep decoders can recurse depends on the Python version."""
+"""Levels of a list of objects; Kubernetes has about 15. How deep decoders can recurse depends on
+the Python version."""
 TOO_DEEP = f"nested more than {DEEPEST} deep"
 CUT = b'"cut off: nested too deep"'
 """Replaces a value that is nested too deep."""
@@ -34,9 +37,13 @@ _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError, OverflowError)
 
 
-def path_of(resource: Resource, namespace: str | None, name: str = "", subresource: str = "") -> str:
+def path_of(
+    resource: Resource, namespace: str | None, name: str = "", subresource: str = ""
+) -> str:
     """The URL path of a collection, an object or a subresource, quoted."""
-    parts = ["apis", resource.group, resource.version] if resource.group else ["api", resource.version]
+    parts = (
+        ["apis", resource.group, resource.version] if resource.group else ["api", resource.version]
+    )
     if resource.namespaced and namespace is not None:
         parts += ["namespaces", namespace]
     parts.append(resource.plural)
@@ -51,7 +58,8 @@ def query_of(parameters: Mapping[str, str | int]) -> str:
 
 
 class LineSplitter:
-    """Cuts a stream of chunks into lines. StreamReader.readline copies a long line once for each piece of it."""
+    """Cuts a stream of chunks into lines. StreamReader.readline copies a long line once for each
+    piece of it."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -63,7 +71,8 @@ class LineSplitter:
         *lines, rest = chunk.split(b"\n")
         if lines:
             lines[0] = b"".join([*self._parts, lines[0]])
-            self._parts, self.rest = [], 0
+            self._parts = []
+            self.rest = 0
         self._parts.append(rest)
         self.rest += len(rest)
         if self.rest > LONGEST_LINE:
@@ -71,7 +80,9 @@ class LineSplitter:
         return [line for line in lines if line]
 
 
-class _ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "continue_token": "continue"}):
+class _ListMeta(
+    msgspec.Struct, rename={"resource_version": "resourceVersion", "continue_token": "continue"}
+):
     resource_version: str = ""
     continue_token: str = ""
 
@@ -107,18 +118,22 @@ def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
 
 
 async def decode_page(data: bytes, resource: Resource, decode: type[T]) -> Page[T]:
-    """One page of a list. Undecodable objects are in `refused`: one such object must not hide the others."""
+    """One page of a list. Undecodable objects are in `refused`: one such object must not hide the
+    others."""
     if len(data) <= AT_ONCE:
         try:
             found: _List[T] = _decoder(_List[decode]).decode(data)  # type: ignore[valid-type]
-            return Page(found.items or [], found.metadata.resource_version, found.metadata.continue_token)
+            return Page(
+                found.items or [], found.metadata.resource_version, found.metadata.continue_token
+            )
         except _UNREADABLE:
             pass
     return await _decode_each(data, resource, decode)
 
 
 async def _decode_each(data: bytes, resource: Resource, decode: type[T]) -> Page[T]:
-    decoder, slices = msgspec.json.Decoder(decode), Slices()
+    decoder = msgspec.json.Decoder(decode)
+    slices = Slices()
     items: list[T] = []
     refused: list[Refused] = []
     try:
@@ -127,7 +142,9 @@ async def _decode_each(data: bytes, resource: Resource, decode: type[T]) -> Page
         except RecursionError:
             raw = _decoder(_List[msgspec.Raw]).decode(await cut_off(data))
     except _UNREADABLE as error:
-        raise UnknownOutcomeError(f"the answer is not a list of {resource.plural}: {error}") from None
+        raise UnknownOutcomeError(
+            f"the answer is not a list of {resource.plural}: {error}"
+        ) from None
     for one in raw.items or []:
         try:
             if CUT in bytes(one):
@@ -140,8 +157,9 @@ async def _decode_each(data: bytes, resource: Resource, decode: type[T]) -> Page
 
 
 async def cut_off(data: bytes) -> bytes:
-    """`data` without values that are nested deeper than `DEEPEST`: one such object must not spoil a whole page. Text
-    that is no JSON stays so. Without recursion, but slow (25 MB/s): only for data that could not be decoded."""
+    """`data` without values that are nested deeper than `DEEPEST`: one such object must not spoil a
+    whole page. Text that is no JSON stays so. Without recursion, but slow (25 MB/s): only for data
+    that could not be decoded."""
     slices = Slices()
     parts: list[bytes] = []
     depth = kept = 0
@@ -176,7 +194,8 @@ class EventDecoder(Generic[T]):
         self._decode: Callable[[bytes], _Event[T]] = _decoder(_Event[decode]).decode  # type: ignore[valid-type]
 
     async def __call__(self, line: bytes) -> WatchEvent[T]:
-        """One line; `refused` names an object that cannot be decoded. An ERROR event is raised as its error."""
+        """One line; `refused` names an object that cannot be decoded. An ERROR event is raised as
+        its error."""
         try:
             event = self._decode(line)
             if (type_ := _OBJECT_EVENTS.get(event.type)) is not None:
@@ -192,22 +211,30 @@ _OBJECT_EVENTS = {str(type_): type_ for type_ in EventType if type_ is not Event
 
 
 def _decode_other(line: bytes, trouble: str) -> WatchEvent[Any]:
-    """An event whose object is not of the resource: a bookmark, an error, or an object that cannot be decoded."""
+    """An event whose object is not of the resource: a bookmark, an error, or an object that cannot
+    be decoded."""
     try:
         event = _decoder(_Event[msgspec.Raw]).decode(line)
         if event.type == "ERROR":
             status = _decoder(_Status).decode(event.object)
             raise _error(status.code or 500, status.reason or "", status)
-        type_, refused = EventType(event.type), identified(event.object, trouble)
+        type_ = EventType(event.type)
+        refused = identified(event.object, trouble)
     except _UNREADABLE as error:
         raise UnknownOutcomeError(f"the watch sent no event: {error}: {line[:80]!r}") from None
-    return WatchEvent(type_, None, refused.resource_version, None if type_ is EventType.BOOKMARK else refused)
+    return WatchEvent(
+        type_, None, refused.resource_version, None if type_ is EventType.BOOKMARK else refused
+    )
 
 
 def _version_of(found: Any, line: bytes) -> str:
-    """metadata.resourceVersion of a decoded object; read from the line if the type does not declare it."""
+    """metadata.resourceVersion of a decoded object; read from the line if the type does not declare
+    it."""
     version = getattr(getattr(found, "metadata", None), "resource_version", "")
-    return str(version or identified(_decoder(_Event[msgspec.Raw]).decode(line).object, "").resource_version)
+    return str(
+        version
+        or identified(_decoder(_Event[msgspec.Raw]).decode(line).object, "").resource_version
+    )
 
 
 def identified(raw: Any, why: object) -> Refused:
@@ -226,13 +253,20 @@ def refused_of(metadata: Mapping[str, Any], why: object) -> Refused:
     """The object with this metadata, of any shape."""
     labels = metadata.get("labels")
     names = ("namespace", "name", "uid", "resourceVersion")
-    namespace, name, uid, version = (text if isinstance(text := metadata.get(one), str) else "" for one in names)
-    known = {key: text for key, text in labels.items() if isinstance(text, str)} if isinstance(labels, dict) else {}
+    namespace, name, uid, version = (
+        text if isinstance(text := metadata.get(one), str) else "" for one in names
+    )
+    known = (
+        {key: text for key, text in labels.items() if isinstance(text, str)}
+        if isinstance(labels, dict)
+        else {}
+    )
     return Refused(in_words(why), namespace, name, uid, version, known)
 
 
 def refusal(code: int, words: str, data: bytes, retry_after: str | None) -> KubeError:
-    """The error for an answer that is not 2xx; `words` is the HTTP reason phrase, `retry_after` the header."""
+    """The error for an answer that is not 2xx; `words` is the HTTP reason phrase, `retry_after` the
+    header."""
     if not 400 <= code < 600:
         return UnknownOutcomeError(f"{code} {words}: not an answer of a Kubernetes API")
     try:

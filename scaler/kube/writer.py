@@ -1,4 +1,5 @@
-"""Writes all but the Lease and the webhook's certificate: within the leadership deadline, never guessing an outcome.
+"""Writes all but the Lease and the webhook's certificate: within the leadership deadline, never
+guessing an outcome.
 
 Retries are bounded, and an uncertain outcome is read from the API server, or raised."""
 
@@ -34,9 +35,12 @@ JITTER = 1.1
 """Retry-After is multiplied by 1 to this factor, at random: not all callers return at once."""
 
 PATIENCE = 1.0
-"""Seconds after which a request gives its slot to the next one: an admission webhook may be blocking it."""
-MAX_IN_FLIGHT, MAX_IN_FLIGHT_OF_ONE = 64, 16
-"""Requests at the same time: in all, and in one namespace. If all of one namespace hang, the others continue."""
+"""Seconds after which a request gives its slot to the next one: an admission webhook may be
+blocking it."""
+MAX_IN_FLIGHT = 64
+MAX_IN_FLIGHT_OF_ONE = 16
+"""Requests at the same time: in all, and in one namespace. If all of one namespace hang, the others
+continue."""
 
 
 class NotLeaderError(KubeError):
@@ -46,11 +50,13 @@ class NotLeaderError(KubeError):
 _Where = tuple[str, Resource, str | None]
 """Verb, resource, namespace."""
 OnWrite = Callable[[str, Resource, str], None]
-"""Called as (verb, resource, outcome) for each try; the outcome is "ok", "Cancelled" or the name of the error."""
+"""Called as (verb, resource, outcome) for each try; the outcome is "ok", "Cancelled" or the name of
+the error."""
 
 
 class Slots:
-    """`most` requests at once that are younger than PATIENCE, and at most `most_of_one` of one namespace at any age."""
+    """`most` requests at once that are younger than PATIENCE, and at most `most_of_one` of one
+    namespace at any age."""
 
     def __init__(self, most: int, *, most_of_one: int) -> None:
         self._free = asyncio.Semaphore(most)
@@ -78,15 +84,23 @@ class Slots:
 
 
 class Writer:
-    """Writes of a leader. `deadline()` is the loop time after which no request may be sent; all times in seconds.
+    """Writes of a leader. `deadline()` is the loop time after which no request may be sent; all
+    times in seconds.
 
-    After an answer with Retry-After no request is sent until then, however often callers try. This holds only for the
-    same verb, resource and namespace, because the answer may be from an admission webhook of one namespace."""
+    After an answer with Retry-After no request is sent until then, however often callers try. This
+    holds only for the same verb, resource and namespace, because the answer may be from an
+    admission webhook of one namespace."""
 
     def __init__(
-        self, api: KubeApi, *, deadline: Callable[[], float], rng: random.Random, timeout: float = 10.0,
-        max_in_flight: int = MAX_IN_FLIGHT, on_write: OnWrite = lambda *_: None,
-    ) -> None:  # fmt: skip
+        self,
+        api: KubeApi,
+        *,
+        deadline: Callable[[], float],
+        rng: random.Random,
+        timeout: float = 10.0,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        on_write: OnWrite = lambda *_: None,
+    ) -> None:
         self._api = api
         self._deadline = deadline
         self._rng = rng
@@ -94,11 +108,13 @@ class Writer:
         self._slots = Slots(max_in_flight, most_of_one=min(max_in_flight, MAX_IN_FLIGHT_OF_ONE))
         self._on_write = on_write
         self._paused: dict[_Where, tuple[float, str]] = {}
-        """Loop time until which no such request is sent, and the text of the answer with Retry-After."""
+        """Loop time until which no such request is sent, and the text of the answer with
+        Retry-After."""
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
-        """POST. May be repeated for an object with a controller: an existing one of that name and controller counts as
-        created, even if it is terminating (`metadata.deletionTimestamp`). AlreadyExistsError for another controller."""
+        """POST. May be repeated for an object with a controller: an existing one of that name and
+        controller counts as created, even if it is terminating (`metadata.deletionTimestamp`).
+        AlreadyExistsError for another controller."""
         tries = 2
         while True:
             tries -= 1
@@ -116,11 +132,17 @@ class Writer:
         return await self._send("get", self._api.get, resource, namespace, name)
 
     async def find(self, resource: Resource, namespace: str | None, name: str) -> Page[Object]:
-        """LIST of this one name: an empty list also says as of which version there is no such object."""
-        return await self._send("list", self._api.list, resource, namespace, field_selector=f"metadata.name={name}")
+        """LIST of this one name: an empty list also says as of which version there is no such
+        object."""
+        return await self._send(
+            "list", self._api.list, resource, namespace, field_selector=f"metadata.name={name}"
+        )
 
-    async def _existing(self, resource: Resource, namespace: str | None, body: Object, error: KubeError) -> Object:
-        """The existing object with the body's name, if the controller is the same. NotFoundError without an object."""
+    async def _existing(
+        self, resource: Resource, namespace: str | None, body: Object, error: KubeError
+    ) -> Object:
+        """The existing object with the body's name, if the controller is the same. NotFoundError
+        without an object."""
         name = body["metadata"]["name"]
         found = await self.get(resource, namespace, name)
         owner = controller_uid(body)
@@ -128,30 +150,59 @@ class Writer:
             return found
         if isinstance(error, AlreadyExistsError):
             raise error
-        raise AlreadyExistsError(409, "AlreadyExists", f'{resource.plural} "{name}" has another controller')
+        raise AlreadyExistsError(
+            409, "AlreadyExists", f'{resource.plural} "{name}" has another controller'
+        )
 
     async def patch(
-        self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        patch: Any,
+        *,
+        patch_type: PatchType,
         subresource: str = "",
-    ) -> Object:  # fmt: skip
-        """PATCH. An unknown outcome is raised: with `metadata.uid` in the patch, a later retry is safe."""
+    ) -> Object:
+        """PATCH. An unknown outcome is raised: with `metadata.uid` in the patch, a later retry is
+        safe."""
         return await self._send(
-            "patch", self._api.patch, resource, namespace, name, patch, patch_type=patch_type, subresource=subresource
+            "patch",
+            self._api.patch,
+            resource,
+            namespace,
+            name,
+            patch,
+            patch_type=patch_type,
+            subresource=subresource,
         )
 
     async def delete(
-        self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
         propagation_policy: str = "",
-    ) -> None:  # fmt: skip
-        """DELETE. Success also if the object is gone, terminating or (given `uid`) replaced by another of its name."""
+    ) -> None:
+        """DELETE. Success also if the object is gone, terminating or (given `uid`) replaced by
+        another of its name."""
         tries = 2
         while True:
             tries -= 1
             try:
                 return await self._send(
-                    "delete", self._api.delete, resource, namespace, name, uid=uid, resource_version=resource_version,
+                    "delete",
+                    self._api.delete,
+                    resource,
+                    namespace,
+                    name,
+                    uid=uid,
+                    resource_version=resource_version,
                     propagation_policy=propagation_policy,
-                )  # fmt: skip
+                )
             except NotFoundError:
                 return None
             except (ConflictError, UnknownOutcomeError) as error:
@@ -165,23 +216,34 @@ class Writer:
                     raise
 
     async def _send(
-        self, verb: str, call: Callable[Concatenate[Resource, str | None, P], Awaitable[T]], resource: Resource,
-        namespace: str | None, *args: P.args, **options: P.kwargs,
-    ) -> T:  # fmt: skip
+        self,
+        verb: str,
+        call: Callable[Concatenate[Resource, str | None, P], Awaitable[T]],
+        resource: Resource,
+        namespace: str | None,
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> T:
         """Send one request; repeat it while it certainly had no effect and there is time."""
-        loop, where = asyncio.get_running_loop(), (verb, resource, namespace)
+        loop = asyncio.get_running_loop()
+        where = (verb, resource, namespace)
         end = loop.time() + self._timeout
         tries = 0
         while True:
             await self._wait_out_pause(where, end)
             tries += 1
             try:
-                return await self._send_once(where, lambda: call(resource, namespace, *args, **options), end)
+                return await self._send_once(
+                    where, lambda: call(resource, namespace, *args, **options), end
+                )
             except KubeError as error:
                 delay = 0.0
                 if error.retry_after:  # until then no such request is sent
-                    now, delay = loop.time(), error.retry_after * self._rng.uniform(1.0, JITTER)
-                    self._paused = {each: pause for each, pause in self._paused.items() if pause[0] > now}
+                    now = loop.time()
+                    delay = error.retry_after * self._rng.uniform(1.0, JITTER)
+                    self._paused = {
+                        each: pause for each, pause in self._paused.items() if pause[0] > now
+                    }
                     self._paused[where] = now + delay, str(error)
                 if not isinstance(error, TooManyRequestsError | NotSentError):
                     raise
@@ -191,7 +253,8 @@ class Writer:
                 await asyncio.sleep(delay)
 
     async def _wait_out_pause(self, where: _Where, end: float) -> None:
-        """Wait until Retry-After is over; TooManyRequestsError at once when the time is too short for that."""
+        """Wait until Retry-After is over; TooManyRequestsError at once when the time is too short
+        for that."""
         while where in self._paused:
             until, answer = self._paused[where]
             left = until - loop_time()
@@ -217,7 +280,9 @@ class Writer:
                     async with asyncio.timeout_at(min(end, self._deadline())):
                         answer = await call()
                 except TimeoutError:
-                    raise UnknownOutcomeError(f"{verb} {resource.plural}: no answer in time") from None
+                    raise UnknownOutcomeError(
+                        f"{verb} {resource.plural}: no answer in time"
+                    ) from None
             outcome = "ok"
             return answer
         except KubeError as error:

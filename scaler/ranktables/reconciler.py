@@ -1,8 +1,9 @@
-"""Keeps the rank tables of all jobs right: follows the cache and writes what differs, beside the decision loop.
+"""Keeps the rank tables of all jobs right: follows the cache and writes what differs, beside the
+decision loop.
 
-ClusterD publishes a `completed` table, so a table that lost a pod is withdrawn before all other writes, and
-without waiting for the decision loop. A refused write is a warning of the instance, and is tried again after a while or
-after a change. Must not decide about instances."""
+ClusterD publishes a `completed` table, so a table that lost a pod is withdrawn before all other
+writes, and without waiting for the decision loop. A refused write is a warning of the instance, and
+is tried again after a while or after a change. Must not decide about instances."""
 
 from __future__ import annotations
 
@@ -30,12 +31,15 @@ from scaler.names import RANK_TABLE_PREFIX, RULE_LABEL
 from scaler.ranktables.table import INITIALIZING, RankTable, Status
 from scaler.ranktables.tables import Tables, blocked_by, is_current, merge_patch, table_map_of
 
-PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE = 16, 8
+PARALLEL_WRITES = 16
+PARALLEL_WRITES_OF_ONE = 8
 """Writes at the same time: in all, and in one namespace."""
 TRIES = 3
-"""Attempts after conflicts with other writers of the ConfigMap, and after lost answers, before a pause."""
+"""Attempts after conflicts with other writers of the ConfigMap, and after lost answers, before a
+pause."""
 NOT_URGENT = 0.001
-"""Seconds that a completed table waits, so that withdrawals of the same moment are written first."""
+"""Seconds that a completed table waits, so that withdrawals of the same moment are written
+first."""
 REFUSED_PAUSE = 60.0
 """Seconds between two attempts at a write that the API server refuses."""
 _log = structlog.get_logger(__name__)
@@ -44,7 +48,9 @@ _log = structlog.get_logger(__name__)
 class RankTableReconciler:
     """One per process. `elsewhere` returns whether Ascend Operator writes the tables now."""
 
-    def __init__(self, writer: Writer, tables: Tables, clock: Clock, *, elsewhere: Callable[[], bool]) -> None:
+    def __init__(
+        self, writer: Writer, tables: Tables, clock: Clock, *, elsewhere: Callable[[], bool]
+    ) -> None:
         self._writer = writer
         self._tables = tables
         self._cache = tables.cache
@@ -57,18 +63,22 @@ class RankTableReconciler:
             most_of_one=PARALLEL_WRITES_OF_ONE,
             namespace_of=lambda name: name[0],
         )
-        self._looks: Outbox[str] = Outbox(self._look, interval=0.0, most=1, most_of_one=1, namespace_of=lambda _: "")
+        self._looks: Outbox[str] = Outbox(
+            self._look, interval=0.0, most=1, most_of_one=1, namespace_of=lambda _: ""
+        )
         self._running = False
         self._names: dict[str, Name] = {}
         """Owner uid -> namespace and name, also of owners that were deleted a moment ago."""
 
     async def run(self) -> None:
-        """Write until cancelled, beginning with every job. Errors are logged and retried, never raised."""
+        """Write until cancelled, beginning with every job. Errors are logged and retried, never
+        raised."""
         self._running = True
         for record in self._cache.jobs.values():
             if not record.is_foreign:
                 self._looks.mark(record.uid)
-        # Jobs under a rule that were deleted while no replica led: their tables are withdrawn as if that happened now.
+        # Jobs under a rule that were deleted while no replica led: their tables are withdrawn as if
+        # that happened now.
         for config_map in self._cache.config_maps.values() if not self._elsewhere() else ():
             name = config_map.namespace, config_map.name.removeprefix(RANK_TABLE_PREFIX)
             served = config_map.table_map is not None and RULE_LABEL in config_map.table_map.labels
@@ -100,8 +110,11 @@ class RankTableReconciler:
             del self._names[uid]
             self._tables.note_refusal(uid, "")
 
-    def _due(self, name: Name, table_map: RankTableMap | None = None) -> tuple[RankTableMap, RankTable] | None:
-        """The ConfigMap and the table to write; None when it has the table already or must not be changed."""
+    def _due(
+        self, name: Name, table_map: RankTableMap | None = None
+    ) -> tuple[RankTableMap, RankTable] | None:
+        """The ConfigMap and the table to write; None when it has the table already or must not be
+        changed."""
         table_map = table_map or table_map_of(self._cache, *name)
         if table_map is None:
             return None
@@ -116,17 +129,25 @@ class RankTableReconciler:
         return table_map, table
 
     async def _write(self, name: Name) -> None:
-        """Update one ConfigMap with the table that is due now, not with the one that was due when it was marked."""
-        due, tries = self._due(name), 0
+        """Update one ConfigMap with the table that is due now, not with the one that was due when
+        it was marked."""
+        due = self._due(name)
+        tries = 0
         while due is not None:
             table_map, table = due
-            patch, tries = merge_patch(table_map, table, self._clock.now()), tries + 1
+            patch = merge_patch(table_map, table, self._clock.now())
+            tries = tries + 1
             try:
                 answer = await self._writer.patch(
                     CONFIG_MAPS, name[0], table_map.name, patch, patch_type=PatchType.MERGE
                 )
                 take_in(self._cache.config_maps, answer)
-                _log.info("rank table written", name=table_map.name, namespace=name[0], status=table.status.value)
+                _log.info(
+                    "rank table written",
+                    name=table_map.name,
+                    namespace=name[0],
+                    status=table.status.value,
+                )
                 break
             except NotFoundError:
                 break
@@ -140,7 +161,8 @@ class RankTableReconciler:
         self._refused(name, "")
 
     async def _due_afresh(self, name: Name) -> tuple[RankTableMap, RankTable] | None:
-        """As `_due`, for the ConfigMap that the API server has now: the cache may not have it yet."""
+        """As `_due`, for the ConfigMap that the API server has now: the cache may not have it
+        yet."""
         try:
             answer = await self._writer.get(CONFIG_MAPS, name[0], RANK_TABLE_PREFIX + name[1])
         except NotFoundError:

@@ -2,9 +2,10 @@
 
     pods of the instance -> servers with their chips -> checked together -> one of three layouts
 
-A table is `completed` only when every expected pod has its chips; otherwise its text is only `initializing`, never an
-old list. An annotation may be any text, and nothing here may raise: `RankTable.problem` says why there is no table.
-docs/reference/ranktable.md lists each intended difference from Ascend Operator, with its reason."""
+A table is `completed` only when every expected pod has its chips; otherwise its text is only
+`initializing`, never an old list. An annotation may be any text, and nothing here may raise:
+`RankTable.problem` says why there is no table. docs/reference/ranktable.md lists each intended
+difference from Ascend Operator, with its reason."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ from scaler.workloads.pod_requests import amounts_of
 
 SUPER_POD_POLICIES = frozenset({"chip2-node16-sp", "chip2-node8-sp", "multilevel"})
 SUPER_POD_ACCELERATORS = frozenset({"module-a3-16-super-pod", "module-a3-8-super-pod"})
-ROCE, UBOE, UBG = "ROCE", "UBOE", "UBG"
+ROCE = "ROCE"
+UBOE = "UBOE"
+UBG = "UBG"
 SCALE_OUT_LEVEL = {ROCE: 3, UBOE: 2, UBG: 2}
 BY_LABEL = {ROCE: (ROCE,), UBOE: (UBOE, UBG)}
 MAX_CHIPS = 1024
@@ -52,7 +55,8 @@ class UnusableError(ValueError):
 
 
 class RankTablePod(msgspec.Struct, frozen=True):
-    """One existing pod, as the table needs it. `lost` = terminating or ended: the job no longer has its chips."""
+    """One existing pod, as the table needs it. `lost` = terminating or ended: the job no longer has
+    its chips."""
 
     name: str
     node: str
@@ -61,7 +65,8 @@ class RankTablePod(msgspec.Struct, frozen=True):
 
 
 class Chip(msgspec.Struct, frozen=True):
-    """One NPU of a pod. `levels` is for layout 2.0: the levels of networks as the annotation has them."""
+    """One NPU of a pod. `levels` is for layout 2.0: the levels of networks as the annotation has
+    them."""
 
     device_id: str
     device_ip: str
@@ -70,7 +75,8 @@ class Chip(msgspec.Struct, frozen=True):
 
 
 class Server(msgspec.Struct, frozen=True):
-    """One pod in the table. `rank` is the rank of the pod; its first chip has rank * number of chips."""
+    """One pod in the table. `rank` is the rank of the pod; its first chip has rank * number of
+    chips."""
 
     pod: RankTablePod
     rank: int
@@ -124,16 +130,25 @@ def rank_table(job: Job, obj: Object, members: Sequence[RankTablePod]) -> RankTa
 
 
 def layout_of(obj: Object) -> Layout:
-    """The layout that the job's hardware needs; only schedule_policy counts if set, as in Ascend Operator."""
+    """The layout that the job's hardware needs; only schedule_policy counts if set, as in Ascend
+    Operator."""
     specs = _pod_specs(obj)
-    if any("huawei.com/npu" in amounts_of(container) for spec in specs for container in _containers(spec)):
+    if any(
+        "huawei.com/npu" in amounts_of(container)
+        for spec in specs
+        for container in _containers(spec)
+    ):
         return Layout.V2_0
     annotations = at(obj, "metadata", "annotations")
     if "huawei.com/schedule_policy" in annotations:
         policy = as_text(annotations["huawei.com/schedule_policy"])
         return Layout.V1_2 if policy in SUPER_POD_POLICIES else Layout.V1_0
     accelerators = {as_text(at(spec, "nodeSelector").get("accelerator-type")) for spec in specs}
-    return Layout.V1_2 if "sp-block" in annotations or accelerators & SUPER_POD_ACCELERATORS else Layout.V1_0
+    return (
+        Layout.V1_2
+        if "sp-block" in annotations or accelerators & SUPER_POD_ACCELERATORS
+        else Layout.V1_0
+    )
 
 
 def mounts_rank_table(job: Job, obj: Object) -> bool:
@@ -172,7 +187,9 @@ def read_server(pod: RankTablePod, rank: int) -> Server:
     try:
         server_id, host_ip, chips = _read(pod.devices.configuration)
     except UnusableError as problem:
-        raise UnusableError(f"pod {pod.name}: the device annotation cannot be used: {problem}") from None
+        raise UnusableError(
+            f"pod {pod.name}: the device annotation cannot be used: {problem}"
+        ) from None
     return Server(pod, int(text) if text else rank, server_id, host_ip, chips)
 
 
@@ -199,11 +216,18 @@ def _chip(place: str, device: Any) -> Chip:
         raise UnusableError(f"{place}not a JSON object")
     device_id = _text(device.get("device_id"))
     if not (device_id.isascii() and device_id.isdecimal() and len(device_id) <= 9):
-        raise UnusableError(f"{place}device_id is {shown(device.get('device_id'), 40)}, not a number")
+        raise UnusableError(
+            f"{place}device_id is {shown(device.get('device_id'), 40)}, not a number"
+        )
     levels = device.get("levelList") or []
     if not isinstance(levels, list) or not all(isinstance(level, dict) for level in levels):
         raise UnusableError(f"{place}levelList is not a list of objects")
-    return Chip(device_id, _text(device.get("device_ip")), _text(device.get("super_device_id")), tuple(levels))
+    return Chip(
+        device_id,
+        _text(device.get("device_ip")),
+        _text(device.get("super_device_id")),
+        tuple(levels),
+    )
 
 
 def _text(value: Any) -> str:
@@ -214,10 +238,14 @@ def _text(value: Any) -> str:
 
 
 def _check_together(servers: Sequence[Server], layout: Layout, obj: Object) -> None:
-    """Check that the servers, in the order of their ranks, make one table, with the addresses that it needs."""
+    """Check that the servers, in the order of their ranks, make one table, with the addresses that
+    it needs."""
     sizes = sorted({len(server.chips) for server in servers})
     if len(sizes) > 1:
-        what = f"its pods have different numbers of chips ({sizes[0]} and {sizes[-1]}), ranks would collide"
+        what = (
+            f"its pods have different numbers of chips ({sizes[0]} and {sizes[-1]}), ranks would"
+            " collide"
+        )
         raise UnusableError(what)
     ranks = [server.rank for server in servers]
     if ranks != list(range(len(servers))):
@@ -225,28 +253,44 @@ def _check_together(servers: Sequence[Server], layout: Layout, obj: Object) -> N
         raise UnusableError(f"the ranks of its pods are {first}, not 0 to {len(servers) - 1}")
     seen: dict[tuple[str, str], str] = {}
     for server in servers:
-        node, name = server.pod.node, server.pod.name
+        node = server.pod.node
+        name = server.pod.name
         for chip in server.chips:
             other = seen.setdefault((node, chip.device_id), name)
             if other != name:
-                raise UnusableError(f"pods {other} and {name} both have chip {chip.device_id} of node {node}")
+                raise UnusableError(
+                    f"pods {other} and {name} both have chip {chip.device_id} of node {node}"
+                )
     chips = sum(len(server.chips) for server in servers)
-    block = number_in(as_text(at(obj, "metadata", "annotations").get("sp-block")), largest=10**9) or chips
+    block = (
+        number_in(as_text(at(obj, "metadata", "annotations").get("sp-block")), largest=10**9)
+        or chips
+    )
     networked = layout is Layout.V1_0 or (layout is Layout.V1_2 and chips > block)
     for server in servers:
         if not (server.host_ip or server.server_id):
-            raise UnusableError(f"pod {server.pod.name}: the device annotation has neither host_ip nor server_id")
+            raise UnusableError(
+                f"pod {server.pod.name}: the device annotation has neither host_ip nor server_id"
+            )
         if networked and any(chip.device_ip == "-1" for chip in server.chips):
-            raise UnusableError(f"pod {server.pod.name}: a chip has the address -1, which means that it has no network")
+            raise UnusableError(
+                f"pod {server.pod.name}: a chip has the address -1, which means that it has no"
+                " network"
+            )
 
 
 def _content(servers: Sequence[Server], layout: Layout) -> dict[str, Any]:
     # The host's address; if two pods share a host, the id of each.
     apart = len({server.pod.node for server in servers}) == len(servers)
-    ids = [(one.host_ip or one.server_id) if apart else (one.server_id or one.host_ip) for one in servers]
+    ids = [
+        (one.host_ip or one.server_id) if apart else (one.server_id or one.host_ip)
+        for one in servers
+    ]
     content: dict[str, Any] = {
         "status": Status.COMPLETED.value,
-        "server_list": [_entry(server, name, layout) for server, name in zip(servers, ids, strict=True)],
+        "server_list": [
+            _entry(server, name, layout) for server, name in zip(servers, ids, strict=True)
+        ],
         "server_count": str(len(servers)),
         "version": layout.value,
     }
@@ -254,7 +298,9 @@ def _content(servers: Sequence[Server], layout: Layout) -> dict[str, Any]:
         groups: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
         for server, server_id in zip(servers, ids, strict=True):
             groups[server.pod.devices.super_pod].append({"server_id": server_id})
-        content["super_pod_list"] = [{"super_pod_id": name, "server_list": found} for name, found in groups.items()]
+        content["super_pod_list"] = [
+            {"super_pod_id": name, "server_list": found} for name, found in groups.items()
+        ]
     return content
 
 
@@ -262,10 +308,20 @@ def _entry(server: Server, server_id: str, layout: Layout) -> dict[str, Any]:
     devices: list[dict[str, str]] = []
     for rank, chip in enumerate(server.chips, start=server.rank * len(server.chips)):
         more = {"super_device_id": chip.super_device_id} if layout is Layout.V1_2 else {}
-        devices.append({"device_id": chip.device_id, "device_ip": chip.device_ip, **more, "rank_id": str(rank)})
+        devices.append(
+            {"device_id": chip.device_id, "device_ip": chip.device_ip, **more, "rank_id": str(rank)}
+        )
     annotated = server.pod.devices
-    optional = {"hardware_type": annotated.hardware_type, "server_id": server_id, "host_ip": server.host_ip}
-    return {"device": devices, **{key: text for key, text in optional.items() if text}, "container_ip": annotated.ip}
+    optional = {
+        "hardware_type": annotated.hardware_type,
+        "server_id": server_id,
+        "host_ip": server.host_ip,
+    }
+    return {
+        "device": devices,
+        **{key: text for key, text in optional.items() if text},
+        "container_ip": annotated.ip,
+    }
 
 
 def _content_2_0(servers: Sequence[Server], obj: Object) -> dict[str, Any]:
@@ -273,7 +329,9 @@ def _content_2_0(servers: Sequence[Server], obj: Object) -> dict[str, Any]:
     chips = [chip for server in servers for chip in server.chips]
     label = scale_out.strip().upper()
     if label and label not in BY_LABEL:
-        raise UnusableError(f"label scaleout-type is {scale_out[:40]!r}, not {' or '.join(BY_LABEL)}")
+        raise UnusableError(
+            f"label scaleout-type is {scale_out[:40]!r}, not {' or '.join(BY_LABEL)}"
+        )
     offered = {kind for chip in chips for level in chip.levels for kind in _info(level)}
     kind = next((kind for kind in BY_LABEL.get(label, (ROCE, UBOE, UBG)) if kind in offered), label)
     ranks = [
@@ -285,7 +343,12 @@ def _content_2_0(servers: Sequence[Server], obj: Object) -> dict[str, Any]:
         }
         for rank, chip in enumerate(chips)
     ]
-    return {"status": Status.COMPLETED.value, "version": "2.0", "rank_count": len(ranks), "rank_list": ranks}
+    return {
+        "status": Status.COMPLETED.value,
+        "version": "2.0",
+        "rank_count": len(ranks),
+        "rank_list": ranks,
+    }
 
 
 def _pod_specs(obj: Object) -> list[Mapping[str, Any]]:
@@ -297,8 +360,13 @@ def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _level_list(chip: Chip, scale_out: str) -> Iterable[dict[str, Any]]:
-    """Levels 0 and 1 as the annotation has them; of the scale-out network only the kind that the service uses."""
-    by_number = {number: _info(level) for level in chip.levels if isinstance(number := _field(level, "level"), int)}
+    """Levels 0 and 1 as the annotation has them; of the scale-out network only the kind that the
+    service uses."""
+    by_number = {
+        number: _info(level)
+        for level in chip.levels
+        if isinstance(number := _field(level, "level"), int)
+    }
     for number in (0, 1):
         info = by_number.get(number, {})
         if info:

@@ -1,7 +1,8 @@
-"""The rank table of one job, from the cache: its expected content, what prevents a write, and the patch of a write.
+"""The rank table of one job, from the cache: its expected content, what prevents a write, and the
+patch of a write.
 
-The ConfigMap `rings-config-<job>` belongs to the user: the scaler never creates it, and writes only its keys
-`hccl.json` and `version`. Must not write anything."""
+The ConfigMap `rings-config-<job>` belongs to the user: the scaler never creates it, and writes only
+its keys `hccl.json` and `version`. Must not write anything."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class Tables:
         """Owner uid -> the API server's words when it refused the table."""
 
     def of(self, record: JobRecord) -> JobTable | None:
-        """The table of a job. None for a job whose table is not ours, or while it is invalid but its pods are whole."""
+        """The table of a job. None for a job whose table is not ours, or while it is invalid but
+        its pods are whole."""
         table_map = table_map_of(self.cache, record.namespace, record.name)
         if record.job.label_problem is Reason.NOT_SERVED or self._must_stay(record, table_map):
             return None
@@ -51,23 +53,28 @@ class Tables:
         found = obstacle(table_map, record.job, mounted, table)
         refused = self.refused.get(record.uid)
         if found is None and refused:
-            found = Note(Warning.RANK_TABLE_REFUSED, f"the API server refused the rank table: {refused}")
+            found = Note(
+                Warning.RANK_TABLE_REFUSED, f"the API server refused the rank table: {refused}"
+            )
         return JobTable(table, table_map, found)
 
     def forget(self, uid: str) -> None:
-        """Forget the table of a job that has gone; called when the instance with this owner uid changes."""
+        """Forget the table of a job that has gone; called when the instance with this owner uid
+        changes."""
         if self.cache.job(uid) is None:
             self._made.pop(uid, None)
 
     def note_refusal(self, uid: str, words: str) -> bool:
-        """Note the API server's words of a refusal, "" for a success; True when they differ from the last ones."""
+        """Note the API server's words of a refusal, "" for a success; True when they differ from
+        the last ones."""
         before = self.refused.pop(uid, "")
         if words:
             self.refused[uid] = words
         return words != before
 
     def _table(self, record: JobRecord) -> tuple[RankTable, bool]:
-        """The table, and whether the pods mount it. Making one takes a millisecond, and pods change often."""
+        """The table, and whether the pods mount it. Making one takes a millisecond, and pods change
+        often."""
         job = record.job
         owned = self.cache.pods_of(record.uid)
         members = tuple(member_of(owned[name]) for name in job.pods if name in owned)
@@ -75,11 +82,16 @@ class Tables:
         known = self._made.get(record.uid)
         if known is None or known[0] != made_of:
             obj = record.object
-            known = self._made[record.uid] = (made_of, rank_table(job, obj, members), mounts_rank_table(job, obj))
+            known = self._made[record.uid] = (
+                made_of,
+                rank_table(job, obj, members),
+                mounts_rank_table(job, obj),
+            )
         return known[1], known[2]
 
     def _must_stay(self, record: JobRecord, table_map: RankTableMap | None) -> bool:
-        """Whether the published table stays: the job was edited into an invalid one while its pods run on."""
+        """Whether the published table stays: the job was edited into an invalid one while its pods
+        run on."""
         if table_map is None or not record.job.faults or record.job.deleting:
             return False
         members = [member_of(pod) for pod in self.cache.pods_of(record.uid).values()]
@@ -98,11 +110,17 @@ def member_of(pod: PodRecord) -> RankTablePod:
     return RankTablePod(pod.name, pod.node, pod.devices or PodDevices(), lost)
 
 
-def obstacle(table_map: RankTableMap | None, job: Job, mounted: bool, table: RankTable) -> Note | None:
-    """Why the table of `job` is not, or cannot be, as expected, with a remedy; None when it is or none is needed."""
+def obstacle(
+    table_map: RankTableMap | None, job: Job, mounted: bool, table: RankTable
+) -> Note | None:
+    """Why the table of `job` is not, or cannot be, as expected, with a remedy; None when it is or
+    none is needed."""
     if table_map is None:
         name = RANK_TABLE_PREFIX + job.name
-        words = f"ConfigMap {name}, which its pods mount, does not exist; create it, it is filled at once"
+        words = (
+            f"ConfigMap {name}, which its pods mount, does not exist; create it, it is filled at"
+            " once"
+        )
         return Note(Warning.RANK_TABLE_MISSING, words) if mounted else None
     blocked = blocked_by(table_map, job.uid, table)
     if blocked is None and table.problem:
@@ -115,9 +133,15 @@ def blocked_by(table_map: RankTableMap, job_uid: str, table: RankTable) -> Note 
     if table_map.controller_uid and table_map.controller_uid != job_uid:
         found = Warning.RANK_TABLE_NOT_OURS, f"belongs to {table_map.controller}; it is left alone"
     elif table_map.immutable:
-        found = Warning.RANK_TABLE_IMMUTABLE, "is immutable; delete it and create it without `immutable`"
+        found = (
+            Warning.RANK_TABLE_IMMUTABLE,
+            "is immutable; delete it and create it without `immutable`",
+        )
     elif table_map.binary:
-        found = Warning.RANK_TABLE_WRONG_SHAPE, f"has {RANK_TABLE_KEY} in binaryData; it has to be text in data"
+        found = (
+            Warning.RANK_TABLE_WRONG_SHAPE,
+            f"has {RANK_TABLE_KEY} in binaryData; it has to be text in data",
+        )
     elif (size := len(table.text) + table_map.other_bytes) > MAX_BYTES:
         words = f"would have {size} bytes, more than {MAX_BYTES}; take other keys out of it"
         found = Warning.RANK_TABLE_TOO_LARGE, words
@@ -135,10 +159,14 @@ def merge_patch(table_map: RankTableMap, table: RankTable, now: float) -> Object
     """The patch: refused with a conflict when the ConfigMap has changed since it was read."""
     return {
         "metadata": {"uid": table_map.uid, "resourceVersion": table_map.resource_version},
-        "data": {RANK_TABLE_KEY: table.text, RANK_TABLE_VERSION_KEY: next_version(table_map.version, now)},
+        "data": {
+            RANK_TABLE_KEY: table.text,
+            RANK_TABLE_VERSION_KEY: next_version(table_map.version, now),
+        },
     }
 
 
 def next_version(previous: str, now: float) -> str:
-    """Seconds since the epoch, but always more than `previous`: also after a restart, and when a clock steps back."""
+    """Seconds since the epoch, but always more than `previous`: also after a restart, and when a
+    clock steps back."""
     return str(max(number_in(previous, largest=10**18) + 1, int(now)))

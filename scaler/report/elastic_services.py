@@ -1,6 +1,8 @@
-"""Writes the ElasticServices: one object per service, created again when it is deleted, its status applied on change.
+"""Writes the ElasticServices: one object per service, created again when it is deleted, its status
+applied on change.
 
-The last written status is remembered: one read per service and term of leadership, none while nothing changes."""
+The last written status is remembered: one read per service and term of leadership, none while
+nothing changes."""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ _UNDECLARED = "field not declared in schema"
 
 
 class _LastWritten(msgspec.Struct, frozen=True, gc=False):
-    """The last status written, compressed. Without `uid` it is unknown whether the object still has this status."""
+    """The last status written, compressed. Without `uid` it is unknown whether the object still has
+    this status."""
 
     name: str = ""
     uid: str = ""
@@ -51,10 +54,17 @@ class _LastWritten(msgspec.Struct, frozen=True, gc=False):
 
 
 class StatusWriter:
-    """Raises KubeError; each call may be repeated. `absent`: why no ElasticService can be written now (mostly: their
-    definition is missing), "" if it can."""
+    """Raises KubeError; each call may be repeated. `absent`: why no ElasticService can be written
+    now (mostly: their definition is missing), "" if it can."""
 
-    def __init__(self, writer: Writer, cache: Cache, clock: Clock, metrics: Metrics, absent: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        cache: Cache,
+        clock: Clock,
+        metrics: Metrics,
+        absent: Callable[[], str],
+    ) -> None:
         self._writer = writer
         self._cache = cache
         self._clock = clock
@@ -91,7 +101,8 @@ class StatusWriter:
             return await self._put(report.plan.key, report)
 
     async def remove(self, key: ServiceKey) -> None:
-        """Delete our object of an ended service. A user's, or one with `spec.replicas`, stays and tells of no jobs."""
+        """Delete our object of an ended service. A user's, or one with `spec.replicas`, stays and
+        tells of no jobs."""
         self._last_written.pop(key, None)
         if self._cache.has_instances(key):
             return
@@ -103,8 +114,11 @@ class StatusWriter:
         if kept is None or self._absent():
             return
         with suppress(NotFoundError):  # deleted a moment ago
-            current = (await self._writer.get(ELASTIC_SERVICES, kept.namespace, kept.name)).get("status")
-            report, now = without_jobs(kept.service, kept.replicas), self._clock.timestamp()
+            current = (await self._writer.get(ELASTIC_SERVICES, kept.namespace, kept.name)).get(
+                "status"
+            )
+            report = without_jobs(kept.service, kept.replicas)
+            now = self._clock.timestamp()
             status = status_of(report, valid_status(current), now, generation=kept.generation)
             if status != current:
                 await self._apply(kept.service, kept.name, status)
@@ -117,7 +131,8 @@ class StatusWriter:
                 await self._delete(record)
 
     def changed(self, change: ElasticServiceChanged) -> None:
-        """Forget the object when it was deleted, or no longer has the status that was written last."""
+        """Forget the object when it was deleted, or no longer has the status that was written
+        last."""
         key = change.service
         last = self._last_written.get(key)
         if last is not None and (change.went_back or not self._cache.elastic_services.of(key)):
@@ -132,10 +147,13 @@ class StatusWriter:
             there = await self._found(key, record)
             current = there.get("status")
             before = before or valid_status(current)
-            last = msgspec.structs.replace(last, name=there["metadata"]["name"], uid=there["metadata"]["uid"])
+            last = msgspec.structs.replace(
+                last, name=there["metadata"]["name"], uid=there["metadata"]["uid"]
+            )
         generation = record.generation if record is not None else 1
         if record is not None and record.replicas != report.service.replicas:
-            generation = before.get("observedGeneration", 0)  # no decision has seen this generation yet
+            # no decision has seen this generation yet
+            generation = before.get("observedGeneration", 0)
         status = status_of(report, before, self._clock.timestamp(), generation=generation)
         uid = last.uid
         if status != current:
@@ -143,20 +161,30 @@ class StatusWriter:
             try:
                 await self._apply(key, last.name, status)
             except BaseException:
-                self._last_written[key] = msgspec.structs.replace(last, uid="")  # the status is unknown
+                # the status is unknown
+                self._last_written[key] = msgspec.structs.replace(last, uid="")
                 raise
-            uid = uid if self._last_written.get(key) is last else ""  # `changed` heard of it before the answer came
-        self._last_written[key] = _LastWritten(last.name, uid, zlib.compress(msgspec.json.encode(status), 1))
+            # `changed` heard of it before the answer came
+            uid = uid if self._last_written.get(key) is last else ""
+        self._last_written[key] = _LastWritten(
+            last.name, uid, zlib.compress(msgspec.json.encode(status), 1)
+        )
         return [
             Event(last.subject(key), str(reason), message, reason in WARNINGS)
             for reason, message in service_events(before, status)
         ]
 
     async def _apply(self, key: ServiceKey, name: str, status: Object) -> None:
-        """Apply the status, without the fields that an older definition lacks: it would refuse the whole status."""
+        """Apply the status, without the fields that an older definition lacks: it would refuse the
+        whole status."""
         metadata = {"name": name}
         apply = partial(
-            self._writer.patch, ELASTIC_SERVICES, key.namespace, name, patch_type=PatchType.APPLY, subresource="status"
+            self._writer.patch,
+            ELASTIC_SERVICES,
+            key.namespace,
+            name,
+            patch_type=PatchType.APPLY,
+            subresource="status",
         )
         try:
             await apply(ELASTIC_SERVICES.object(metadata, status=status))
@@ -164,19 +192,27 @@ class StatusWriter:
             if _UNDECLARED not in str(error):
                 raise
             if not self._definition_is_old:
-                _log.warning("the definition of ElasticService is old", apply="manifests/base/elasticservices.yaml")
+                _log.warning(
+                    "the definition of ElasticService is old",
+                    apply="manifests/base/elasticservices.yaml",
+                )
             self._definition_is_old = True
             older = {field: value for field, value in status.items() if field not in _NEW}
             await apply(ELASTIC_SERVICES.object(metadata, status=older))
 
     async def _found(self, key: ServiceKey, record: ElasticServiceRecord | None) -> Object:
-        """The object about the service, created if there is none. AlreadyExistsError when others have both names."""
+        """The object about the service, created if there is none. AlreadyExistsError when others
+        have both names."""
         if record is not None:
             there = await self._writer.get(ELASTIC_SERVICES, key.namespace, record.name)
             if _is_about(there, key):
                 return there
         for name in names_of(key):
-            metadata = {"namespace": key.namespace, "name": name, "labels": {MANAGED_BY_LABEL: MANAGED_BY}}
+            metadata = {
+                "namespace": key.namespace,
+                "name": name,
+                "labels": {MANAGED_BY_LABEL: MANAGED_BY},
+            }
             body = ELASTIC_SERVICES.object(metadata, spec={"rule": key.rule, "jobID": key.job_id})
             try:
                 return await self._writer.create(ELASTIC_SERVICES, key.namespace, body)
@@ -188,16 +224,25 @@ class StatusWriter:
         raise taken
 
     async def _delete(self, record: ElasticServiceRecord) -> None:
-        """Delete the object in the version that was seen: a number that a user sets at this moment prevents it."""
+        """Delete the object in the version that was seen: a number that a user sets at this moment
+        prevents it."""
         await self._writer.delete(
-            ELASTIC_SERVICES, record.namespace, record.name, uid=record.uid, resource_version=record.resource_version
+            ELASTIC_SERVICES,
+            record.namespace,
+            record.name,
+            uid=record.uid,
+            resource_version=record.resource_version,
         )
 
 
 def names_of(key: ServiceKey) -> tuple[str, str]:
-    """The name of the object about a service, and a second one for the case that another object has the first."""
+    """The name of the object about a service, and a second one for the case that another object has
+    the first."""
     plain = object_name("-".join(part for part in (key.rule, key.job_id) if part).lower())
-    return plain, f"{plain[: LONGEST_NAME - 17].rstrip('-.')}-{digest('/'.join((key.rule, key.job_id)))}"
+    return (
+        plain,
+        f"{plain[: LONGEST_NAME - 17].rstrip('-.')}-{digest('/'.join((key.rule, key.job_id)))}",
+    )
 
 
 def _is_about(there: Object, key: ServiceKey) -> bool:
@@ -250,7 +295,8 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 def valid_status(status: object) -> Object:
-    """A status that was read from the cluster, where a tenant may write it; {} for none, or for wrong types."""
+    """A status that was read from the cluster, where a tenant may write it; {} for none, or for
+    wrong types."""
     try:
         msgspec.convert(status, _Status)
     except msgspec.ValidationError:

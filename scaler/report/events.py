@@ -1,6 +1,8 @@
-"""Kubernetes Events about jobs, rules and services: their content, how many are written, and their only writer.
+"""Kubernetes Events about jobs, rules and services: their content, how many are written, and their
+only writer.
 
-An event's name is made of its content, so a repetition, also by the next leader, increases the count of the first."""
+An event's name is made of its content, so a repetition, also by the next leader, increases the
+count of the first."""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Event(NamedTuple):
 
     @property
     def event_name(self) -> str:
-        content = "\0".join((self.subject.resource.kind, self.subject.uid, self.reason, self.message))
+        content = "\0".join(
+            (self.subject.resource.kind, self.subject.uid, self.reason, self.message)
+        )
         return f"{object_name(self.subject.name, 200)}.{digest(content)}"
 
 
@@ -38,8 +42,12 @@ def event_object(event: Event, now: float) -> Object:
     resource, namespace, name, uid = event.subject
     at = rfc3339(now)
     involved = {
-        "apiVersion": resource.api_version, "kind": resource.kind, "namespace": namespace, "name": name, "uid": uid,
-    }  # fmt: skip
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "namespace": namespace,
+        "name": name,
+        "uid": uid,
+    }
     return EVENTS.object(
         {"namespace": namespace, "name": event.event_name},
         involvedObject={key: value for key, value in involved.items() if value},
@@ -62,26 +70,32 @@ def repetition(existing: Object, now: float) -> dict[str, Any]:
 
 
 class Filter:
-    """The last event about each object, and how many more are allowed; bounded, the oldest are forgotten first."""
+    """The last event about each object, and how many more are allowed; bounded, the oldest are
+    forgotten first."""
 
     BURST = 25
     REFILL = 60.0
 
     def __init__(self) -> None:
         self._histories: OrderedDict[Subject, tuple[str, float, float]] = OrderedDict()
-        """Object -> name and time of its last event that was no repetition, and how many more were allowed then."""
+        """Object -> name and time of its last event that was no repetition, and how many more were
+        allowed then."""
 
     def objection(self, event: Event, now: float) -> str:
-        """Why the event is not written, "" if it is: "repeated" within REPEAT_AFTER, if it was the last about its
-        object; "spam" beyond a burst, then one event a minute, so that a flapping job cannot flood etcd."""
-        name, at, tokens = history = self._histories.pop(event.subject, ("", now, float(self.BURST)))
+        """Why the event is not written, "" if it is: "repeated" within REPEAT_AFTER, if it was the
+        last about its object; "spam" beyond a burst, then one event a minute, so that a flapping
+        job cannot flood etcd."""
+        name, at, tokens = history = self._histories.pop(
+            event.subject, ("", now, float(self.BURST))
+        )
         if name == event.event_name and now - at < REPEAT_AFTER:
             self._histories[event.subject] = history
             return "repeated"
         tokens = min(self.BURST, tokens + (now - at) / self.REFILL)
         spam = tokens < 1
         self._histories[event.subject] = event.event_name, now, tokens if spam else tokens - 1
-        oldest = next(iter(self._histories.values()))[1]  # after this time it changes no answer any more
+        # after this time it changes no answer any more
+        oldest = next(iter(self._histories.values()))[1]
         if len(self._histories) > _REMEMBERED or now - oldest > self.BURST * self.REFILL:
             self._histories.popitem(last=False)
         return "spam" if spam else ""
@@ -89,7 +103,8 @@ class Filter:
 
 async def write_event(writer: Writer, event: Event, now: float) -> None:
     """Create the event, or increase its count. Raises KubeError; may be repeated."""
-    namespace, name = event.subject.namespace, event.event_name
+    namespace = event.subject.namespace
+    name = event.event_name
     try:
         await writer.create(EVENTS, namespace, event_object(event, now))
     except AlreadyExistsError:

@@ -1,6 +1,7 @@
 """Which sources of our gate are installed in this cluster, for the log and as a metric. Only reads.
 
-An installed source may not work for every pod: those that arrive without the gate are counted where pods are seen."""
+An installed source may not work for every pod: those that arrive without the gate are counted where
+pods are seen."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class GateSetup:
         self._found: dict[str, str] = {}
 
     async def look(self) -> dict[str, str]:
-        """Source -> whether it is installed. Never raises an error of the seam: without rights the state is unknown."""
+        """Source -> whether it is installed. Never raises an error of the seam: without rights the
+        state is unknown."""
         found = {source: await self._state(resource) for source, resource in _SOURCES.items()}
         if found != self._found:
             self._found = found
@@ -46,5 +48,7 @@ class GateSetup:
         except KubeError:
             return UNKNOWN
         webhooks = found.get("webhooks") or []
-        trusted = bool(webhooks) and all((webhook.get("clientConfig") or {}).get("caBundle") for webhook in webhooks)
+        trusted = bool(webhooks) and all(
+            (webhook.get("clientConfig") or {}).get("caBundle") for webhook in webhooks
+        )
         return SET_UP if trusted or resource is MUTATING_POLICY_BINDINGS else NOT_TRUSTED

@@ -1,7 +1,8 @@
 """The status of an AscendJob: conditions, counts, start and completion time. And its only writer.
 
-The present condition is the last of the list, because the CRD's `State` column prints the type of that one. `Running`
-is True only while all pods run, never longer, unlike with the operator. Conditions of other types are kept."""
+The present condition is the last of the list, because the CRD's `State` column prints the type of
+that one. `Running` is True only while all pods run, never longer, unlike with the operator.
+Conditions of other types are kept."""
 
 from __future__ import annotations
 
@@ -27,18 +28,28 @@ _ON_ITS_WAY = frozenset({State.ADMITTED, State.STARTING})
 
 
 async def write_status(writer: Writer, job: Object, patch: Object) -> Object:
-    """Send a patch of this module; returns the job after it. KubeError: ConflictError for a job that has changed."""
-    namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
-    return await writer.patch(ASCEND_JOBS, namespace, name, patch, patch_type=PatchType.MERGE, subresource="status")
+    """Send a patch of this module; returns the job after it. KubeError: ConflictError for a job
+    that has changed."""
+    namespace = job["metadata"]["namespace"]
+    name = job["metadata"]["name"]
+    return await writer.patch(
+        ASCEND_JOBS, namespace, name, patch, patch_type=PatchType.MERGE, subresource="status"
+    )
 
 
 def status_patch(job: Object, report: InstanceReport, started: float, now: str) -> Object | None:
-    """The merge patch for the job's status subresource; None if it is already so, and for a job that has ended or goes.
+    """The merge patch for the job's status subresource; None if it is already so, and for a job
+    that has ended or goes.
 
-    `started` is the creation time of its oldest pod, by the API server's clock, 0.0 without pods; `now` is a Kubernetes
-    Time. The patch has uid and resourceVersion of `job`, so it cannot overwrite a newer version."""
+    `started` is the creation time of its oldest pod, by the API server's clock, 0.0 without pods;
+    `now` is a Kubernetes Time. The patch has uid and resourceVersion of `job`, so it cannot
+    overwrite a newer version."""
     state = report.verdict.state
-    if at(job, "metadata").get("deletionTimestamp") or state is State.FINISHED or final_condition(job) is not None:
+    if (
+        at(job, "metadata").get("deletionTimestamp")
+        or state is State.FINISHED
+        or final_condition(job) is not None
+    ):
         return None
     conditions = _new_conditions(_conditions(job), report, now)
     first = rfc3339(started) if started > 0 else now
@@ -47,29 +58,45 @@ def status_patch(job: Object, report: InstanceReport, started: float, now: str) 
     return patch if patch["status"] or not at(job, "status") else None
 
 
-def final_patch(job: Object, ending: tuple[str, str, str], counts: ReplicaStatuses, started: float, now: str) -> Object:
-    """As `status_patch`, for a job that ends now: `ending` is the type of its last condition, with reason and message.
+def final_patch(
+    job: Object, ending: tuple[str, str, str], counts: ReplicaStatuses, started: float, now: str
+) -> Object:
+    """As `status_patch`, for a job that ends now: `ending` is the type of its last condition, with
+    reason and message.
 
-    It is the last status, so it also has the counts and start time that `status_patch` may not have written yet."""
-    kind, because = ending[0], ending[1:]
+    It is the last status, so it also has the counts and start time that `status_patch` may not have
+    written yet."""
+    kind = ending[0]
+    because = ending[1:]
     found = _conditions(job)
     kept = [item for item in found if item.get("type") not in _OURS or item.get("type") == CREATED]
-    stopped = [_condition(item, RUNNING, False, because, now) for item in found if item.get("type") == RUNNING]
+    stopped = [
+        _condition(item, RUNNING, False, because, now)
+        for item in found
+        if item.get("type") == RUNNING
+    ]
     last = _condition(None, kind, True, because, now)
-    status = {"conditions": [*kept, *stopped, last], "replicaStatuses": counts, "completionTime": now}
+    status = {
+        "conditions": [*kept, *stopped, last],
+        "replicaStatuses": counts,
+        "completionTime": now,
+    }
     return _patch(job, status, rfc3339(started) if started > 0 else "")
 
 
 def _patch(job: Object, after: Mapping[str, Any], begun: str) -> Object:
-    """The merge patch to the status `after`. `begun`: the start time, if the job has none yet; "" before its start."""
-    metadata, before = at(job, "metadata"), at(job, "status")
+    """The merge patch to the status `after`. `begun`: the start time, if the job has none yet; ""
+    before its start."""
+    metadata = at(job, "metadata")
+    before = at(job, "status")
     start = {"startTime": begun} if begun and not before.get("startTime") else {}
     precondition = {key: metadata[key] for key in ("uid", "resourceVersion") if key in metadata}
     return {"metadata": precondition, "status": merge_diff(before, {**after, **start})}
 
 
 def already_says(job: Object, verdict: Verdict) -> bool:
-    """Whether the job's last condition already has this reason, for example written by the previous leader."""
+    """Whether the job's last condition already has this reason, for example written by the previous
+    leader."""
     if verdict.state is State.FINISHED:
         return final_condition(job) is not None
     reason = JOB_RUNNING if verdict.state is State.RUNNING else verdict.reason.value
@@ -77,7 +104,8 @@ def already_says(job: Object, verdict: Verdict) -> bool:
 
 
 def merge_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
-    """The merge patch from `before` to `after` on the keys of `after`; keys only in nested `before` are removed."""
+    """The merge patch from `before` to `after` on the keys of `after`; keys only in nested `before`
+    are removed."""
     diff: Object = {}
     for key, value in after.items():
         old = before.get(key)
@@ -95,29 +123,48 @@ def _conditions(job: Object) -> list[Object]:
 
 
 def _new_conditions(before: list[Object], report: InstanceReport, now: str) -> list[Object]:
-    """Conditions of others in their order, then those of ours that are False now, then the present one."""
+    """Conditions of others in their order, then those of ours that are False now, then the present
+    one."""
     old = {str(item.get("type")): item for item in before}
     foreign = [item for item in before if item.get("type") not in _OURS]
     as_created = ("JobCreated", f"Job {report.instance.name} was created.")
     created = _condition(old.get(CREATED), CREATED, True, as_created, now)
     if report.verdict.state is State.RUNNING:
-        return [*foreign, created, _condition(old.get(RUNNING), RUNNING, True, (JOB_RUNNING, report.words), now)]
+        return [
+            *foreign,
+            created,
+            _condition(old.get(RUNNING), RUNNING, True, (JOB_RUNNING, report.words), now),
+        ]
     because = (report.verdict.reason.value, report.words)
     stopped = [_condition(old[RUNNING], RUNNING, False, because, now)] if RUNNING in old else []
     # The job was whole before and starts again; a held one waits, as before its first start.
     state = report.verdict.state
-    again = state is State.BROKEN or (state in _ON_ITS_WAY and report.instance.life.policy.rounds > 0)
+    again = state is State.BROKEN or (
+        state in _ON_ITS_WAY and report.instance.life.policy.rounds > 0
+    )
     if not again:
         return [*foreign, *stopped, _condition(old.get(CREATED), CREATED, True, because, now)]
-    return [*foreign, created, *stopped, _condition(old.get(RESTARTING), RESTARTING, True, because, now)]
+    return [
+        *foreign,
+        created,
+        *stopped,
+        _condition(old.get(RESTARTING), RESTARTING, True, because, now),
+    ]
 
 
-def _condition(old: Object | None, kind: str, holds: bool, because: tuple[str, str], now: str) -> Object:
-    """`old` itself when nothing differs; lastTransitionTime changes only when the condition's status does."""
+def _condition(
+    old: Object | None, kind: str, holds: bool, because: tuple[str, str], now: str
+) -> Object:
+    """`old` itself when nothing differs; lastTransitionTime changes only when the condition's
+    status does."""
     old = old or {}
     reason, message = because
     new = {"type": kind, "status": str(holds), "reason": reason, "message": message[:_MAX_MESSAGE]}
     if all(old.get(key) == value for key, value in new.items()):
         return dict(old)
     moved = old.get("status") != new["status"] or not old.get("lastTransitionTime")
-    return {**new, "lastTransitionTime": now if moved else old["lastTransitionTime"], "lastUpdateTime": now}
+    return {
+        **new,
+        "lastTransitionTime": now if moved else old["lastTransitionTime"],
+        "lastUpdateTime": now,
+    }

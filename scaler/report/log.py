@@ -1,4 +1,5 @@
-"""Logging, set up once: structlog and the standard library to one stream, as JSON per line or text for people."""
+"""Logging, set up once: structlog and the standard library to one stream, as JSON per line or text
+for people."""
 
 from __future__ import annotations
 
@@ -24,7 +25,11 @@ Event = MutableMapping[str, Any]
 
 
 def configure(
-    log_format: LogFormat, level: LogLevel, *, timestamp: Callable[[], str], stream: TextIO | None = None
+    log_format: LogFormat,
+    level: LogLevel,
+    *,
+    timestamp: Callable[[], str],
+    stream: TextIO | None = None,
 ) -> None:
     """Set up logging of the whole process. `timestamp` returns now as text."""
     out = stream or sys.stdout
@@ -43,7 +48,9 @@ def configure(
     ]
     renderer: Any = structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
     if log_format == "text":
-        renderer = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=False, exception_formatter=structlog.dev.plain_traceback
+        )
     structlog.configure(
         processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(_number(level)),
@@ -52,7 +59,9 @@ def configure(
     )
     of_libraries = logging.StreamHandler(out)
     processors = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer]
-    of_libraries.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=processors))
+    of_libraries.setFormatter(
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=processors)
+    )
     root = logging.getLogger()
     root.handlers[:] = [of_libraries]
     # Debug lines of these libraries are about sockets, not about services.
@@ -60,7 +69,8 @@ def configure(
 
 
 class Level:
-    """The log level, which may change while the process runs: between the configured level and debug."""
+    """The log level, which may change while the process runs: between the configured level and
+    debug."""
 
     def __init__(self, level: LogLevel) -> None:
         self._set = level

@@ -1,6 +1,8 @@
-"""Prometheus metrics in a registry of our own, with a bounded number of series (docs/reference/metrics.md).
+"""Prometheus metrics in a registry of our own, with a bounded number of series
+(docs/reference/metrics.md).
 
-Only report.service_metrics has labels with names that users choose (namespace, rule, service), for a bounded number."""
+Only report.service_metrics has labels with names that users choose (namespace, rule, service), for
+a bounded number."""
 
 from __future__ import annotations
 
@@ -43,27 +45,50 @@ class Metrics:
         shown = partial(Followed, registry=self.registry, family=GaugeMetricFamily)
         # The process
         ProcessCollector(registry=self.registry)
-        build = gauge("scaler_build_info", "1; which version runs, on which Python.", ["version", "python"])
+        build = gauge(
+            "scaler_build_info", "1; which version runs, on which Python.", ["version", "python"]
+        )
         build.labels(__version__, platform.python_version()).set(1)
         # The decision loop
         self.passes = counter("scaler_passes", "Passes of the decision loop.")
-        self._pass_seconds = histogram("scaler_pass_duration_seconds", "One pass: plan and hand over.", buckets=_FAST)
-        self._plan_seconds = histogram("scaler_plan_duration_seconds", "Planning in one pass.", buckets=_FAST)
-        self.reaction_seconds = histogram(
-            "scaler_reaction_seconds", "From an event's arrival to the answer of the last write it caused.",
-            buckets=_REACTION,
-        )  # fmt: skip
-        self.queue_depth = shown("scaler_queue_depth", "Services that wait to be looked at in the next pass.")
-        self.decisions_failed = counter("scaler_decisions_failed", "Faults of ours about a service, or about all.")
-        self._actions = counter("scaler_actions", "What was decided to be done, by kind of action.", ["action"])
-        self._revocations = counter("scaler_revocations", "Admissions that were revoked, for whatever reason.")
-        self._preemptions = counter(
-            "scaler_preemptions", "Instances evicted so that a missing one can start.", ["beneficiary"]
+        self._pass_seconds = histogram(
+            "scaler_pass_duration_seconds", "One pass: plan and hand over.", buckets=_FAST
         )
-        self._drains = counter("scaler_drains", "Instances deleted because spec.replicas asks for fewer.")
+        self._plan_seconds = histogram(
+            "scaler_plan_duration_seconds", "Planning in one pass.", buckets=_FAST
+        )
+        self.reaction_seconds = histogram(
+            "scaler_reaction_seconds",
+            "From an event's arrival to the answer of the last write it caused.",
+            buckets=_REACTION,
+        )
+        self.queue_depth = shown(
+            "scaler_queue_depth", "Services that wait to be looked at in the next pass."
+        )
+        self.decisions_failed = counter(
+            "scaler_decisions_failed", "Faults of ours about a service, or about all."
+        )
+        self._actions = counter(
+            "scaler_actions", "What was decided to be done, by kind of action.", ["action"]
+        )
+        self._revocations = counter(
+            "scaler_revocations", "Admissions that were revoked, for whatever reason."
+        )
+        self._preemptions = counter(
+            "scaler_preemptions",
+            "Instances evicted so that a missing one can start.",
+            ["beneficiary"],
+        )
+        self._drains = counter(
+            "scaler_drains", "Instances deleted because spec.replicas asks for fewer."
+        )
         self.leader = gauge("scaler_leader", "1 while this process holds the Lease.")
-        self.leader_changes = followed("scaler_leader_changes", "Times that the Lease got a holder, as it says itself.")
-        self.out_of_touch = gauge("scaler_out_of_touch", "1 while nothing is admitted because the cluster is not seen.")
+        self.leader_changes = followed(
+            "scaler_leader_changes", "Times that the Lease got a holder, as it says itself."
+        )
+        self.out_of_touch = gauge(
+            "scaler_out_of_touch", "1 while nothing is admitted because the cluster is not seen."
+        )
         # Services
         self._single_services = ServiceSeries(self.registry)
         self._services = gauge(
@@ -71,32 +96,55 @@ class Metrics:
             "Services by whether they run their smallest and largest ratio.",
             ["available", "complete"],
         )
-        self._rules_invalid = gauge("scaler_services_with_rule_problem", "Services whose rule is missing or invalid.")
-        self._instances = gauge("scaler_instances", "Instances by state and reason.", ["state", "reason"])
-        self._arbitration = gauge("scaler_arbitration", "1 while services are weighed against each other.")
-        self._waiting = gauge(
-            "scaler_services_weighed", "Services and instances by what the arbitration said.", ["what"]
+        self._rules_invalid = gauge(
+            "scaler_services_with_rule_problem", "Services whose rule is missing or invalid."
         )
-        self._idle = gauge("scaler_idle", "Held to no use by services that do not serve.", ["resource"])
+        self._instances = gauge(
+            "scaler_instances", "Instances by state and reason.", ["state", "reason"]
+        )
+        self._arbitration = gauge(
+            "scaler_arbitration", "1 while services are weighed against each other."
+        )
+        self._waiting = gauge(
+            "scaler_services_weighed",
+            "Services and instances by what the arbitration said.",
+            ["what"],
+        )
+        self._idle = gauge(
+            "scaler_idle", "Held to no use by services that do not serve.", ["resource"]
+        )
         # The API server
         self.requests = histogram(
-            "scaler_request_duration_seconds", "Until an answer began, or none came.", ["verb", "resource"],
+            "scaler_request_duration_seconds",
+            "Until an answer began, or none came.",
+            ["verb", "resource"],
             buckets=_REQUEST,
-        )  # fmt: skip
-        self._writes = counter("scaler_writes", "Requests of the writer, reads too.", ["verb", "resource", "outcome"])
-        self.reports_dropped = counter("scaler_reports_dropped", "Reports not written.", ["kind", "cause"])
+        )
+        self._writes = counter(
+            "scaler_writes", "Requests of the writer, reads too.", ["verb", "resource", "outcome"]
+        )
+        self.reports_dropped = counter(
+            "scaler_reports_dropped", "Reports not written.", ["kind", "cause"]
+        )
         self.watches = followed("scaler_watches", "Watches opened.", "resource")
         self.lists = followed("scaler_lists", "Times that everything was listed.", "resource")
         self.watch_events = followed("scaler_watch_events", "Watch events handled.", "resource")
         self.watch_silence = shown(
-            "scaler_watch_silence_seconds", "Since a list, event, bookmark or timely end of a watch.", "resource"
+            "scaler_watch_silence_seconds",
+            "Since a list, event, bookmark or timely end of a watch.",
+            "resource",
         )
         self.objects_refused = followed(
-            "scaler_objects_refused", "Objects that could not be read, each version counted by itself.", "resource"
+            "scaler_objects_refused",
+            "Objects that could not be read, each version counted by itself.",
+            "resource",
         )
-        self.expectation_timeouts = followed("scaler_expectation_timeouts", "Own writes that no watch showed in time.")
+        self.expectation_timeouts = followed(
+            "scaler_expectation_timeouts", "Own writes that no watch showed in time."
+        )
         self.resync_corrections = counter(
-            "scaler_resync_corrections", "Changes that only a full pass found. Stays 0 unless an event was lost."
+            "scaler_resync_corrections",
+            "Changes that only a full pass found. Stays 0 unless an event was lost.",
         )
         # Admission
         self.webhook_answers = counter(
@@ -106,14 +154,19 @@ class Metrics:
             "scaler_webhook_duration_seconds", "One answer of the admission webhook.", buckets=_FAST
         )
         self.certificate_expires = shown(
-            "scaler_webhook_certificate_expires_timestamp_seconds", "When the certificate that is shown ends."
+            "scaler_webhook_certificate_expires_timestamp_seconds",
+            "When the certificate that is shown ends.",
         )
-        self.gate_ways = gauge("scaler_gate_way", "1 where this way of holding pods is set up.", ["way"])
+        self.gate_ways = gauge(
+            "scaler_gate_way", "1 where this way of holding pods is set up.", ["way"]
+        )
         self.arrived_ungated = followed(
             "scaler_pods_arrived_ungated", "Pods that name a rule and arrived without our gate."
         )
         self.turned_away = counter(
-            "scaler_turned_away", "Connections and requests that there was no room or time for.", ["server"]
+            "scaler_turned_away",
+            "Connections and requests that there was no room or time for.",
+            ["server"],
         )
         self._idle_resources: set[str] = set()
         self._shares: dict[ServiceKey, Mapping[Gauge, int]] = {}
@@ -127,8 +180,14 @@ class Metrics:
         counts = Tally((verdict.state.value, verdict.reason.value) for verdict in plan.verdicts)
         share = {self._instances.labels(*labels): number for labels, number in counts.items()}
         if plan.key.rule:
-            share[self._services.labels("yes" if plan.serves else "no", "yes" if plan.complete else "no")] = 1
-        self._show(plan.key, share | {self._rules_invalid: 1} if service.problem is not None else share)
+            share[
+                self._services.labels(
+                    "yes" if plan.serves else "no", "yes" if plan.complete else "no"
+                )
+            ] = 1
+        self._show(
+            plan.key, share | {self._rules_invalid: 1} if service.problem is not None else share
+        )
         self._single_services.note(service, plan, now)
 
     def service_gone(self, key: ServiceKey) -> None:
@@ -151,7 +210,9 @@ class Metrics:
             elif isinstance(action, Evict) and action.beneficiary == NOBODY:
                 self._drains.inc()
             elif isinstance(action, Evict):
-                self._preemptions.labels("self" if action.beneficiary == str(plan.key) else "other").inc()
+                self._preemptions.labels(
+                    "self" if action.beneficiary == str(plan.key) else "other"
+                ).inc()
 
     def write(self, verb: str, resource: str, outcome: str) -> None:
         self._writes.labels(verb, resource, outcome).inc()
@@ -159,7 +220,9 @@ class Metrics:
     def follow_informers(self, informers: Mapping[Resource, Informer[Any, Any]]) -> None:
         for resource, informer in informers.items():
             name = resource.full_name
-            self.watch_silence.follow(partial(_silence, informer, asyncio.get_running_loop().time), name)
+            self.watch_silence.follow(
+                partial(_silence, informer, asyncio.get_running_loop().time), name
+            )
             self.lists.follow(partial(informer.counts.get, "lists", 0), name)
             self.watches.follow(partial(informer.counts.get, "watches", 0), name)
             self.watch_events.follow(partial(informer.counts.get, "events", 0), name)
@@ -198,18 +261,24 @@ Family = CounterMetricFamily | GaugeMetricFamily
 
 
 class Followed:
-    """A number that another object keeps, by default a counter: read at each scrape, so the hot path costs nothing."""
+    """A number that another object keeps, by default a counter: read at each scrape, so the hot
+    path costs nothing."""
 
     def __init__(
-        self, name: str, text: str, *labels: str, registry: CollectorRegistry,
+        self,
+        name: str,
+        text: str,
+        *labels: str,
+        registry: CollectorRegistry,
         family: type[Family] = CounterMetricFamily,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._family = partial(family, name, text, labels=labels)
         self._sources: dict[tuple[str, ...], Callable[[], float | None]] = {}
         registry.register(self)
 
     def follow(self, source: Callable[[], float | None], *labels: str) -> None:
-        """Show the value of `source` under these label values; nothing while `source` returns None."""
+        """Show the value of `source` under these label values; nothing while `source` returns
+        None."""
         self._sources[labels] = source
 
     def collect(self) -> Iterator[Family]:

@@ -1,7 +1,8 @@
 """Writes decisions into the cluster: ElasticServices, status of jobs, events, the last valid rules.
 
-The decision loop calls `note`, which waits for nothing; one background task writes the newest state, which the outbox
-limits in rate and repeats. What an earlier leader wrote is read from the cluster. Must never decide anything."""
+The decision loop calls `note`, which waits for nothing; one background task writes the newest
+state, which the outbox limits in rate and repeats. What an earlier leader wrote is read from the
+cluster. Must never decide anything."""
 
 from __future__ import annotations
 
@@ -16,7 +17,13 @@ from scaler.decide.explain import FACTS
 from scaler.decide.world import Note, Plan, Reason, ServiceKey, State, Warning
 from scaler.informers.changes import ElasticServiceChanged, ObjectRefused, OwnConfigMapGone
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, Object, PatchType
-from scaler.kube.errors import BadRequestError, ConflictError, ForbiddenError, InvalidError, NotFoundError
+from scaler.kube.errors import (
+    BadRequestError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+)
 from scaler.kube.outbox import INTERVAL, Outbox
 from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
@@ -27,15 +34,29 @@ from scaler.report.metrics import Metrics
 from scaler.report.service_reports import InstanceReport, ServiceReport, Subject
 from scaler.rules.values import at
 from scaler.state.cluster import ClusterState
-from scaler.state.last_valid import ConfigMapName, LastValid, encode, is_ours, place_of, rule_of, same_content
+from scaler.state.last_valid import (
+    ConfigMapName,
+    LastValid,
+    encode,
+    is_ours,
+    place_of,
+    rule_of,
+    same_content,
+)
 from scaler.workloads.ascendjob import has_failed
 
 MAX_EVENTS_WAITING = 10_000
 PASSING = frozenset(
-    {Warning.RULE_MISSING, Warning.TARGET_UNREACHABLE, Warning.RANK_TABLE_MISSING, Warning.DEVICE_DATA_INVALID}
+    {
+        Warning.RULE_MISSING,
+        Warning.TARGET_UNREACHABLE,
+        Warning.RANK_TABLE_MISSING,
+        Warning.DEVICE_DATA_INVALID,
+    }
 )
-"""Warnings that come and go during a deployment: a deployer applies jobs one by one, deletes and creates a rule to
-replace it, and deletes a job's ConfigMap before the job; chips are assigned one after the other."""
+"""Warnings that come and go during a deployment: a deployer applies jobs one by one, deletes and
+creates a rule to replace it, and deletes a job's ConfigMap before the job; chips are assigned one
+after the other."""
 OF_RULE = frozenset({Warning.RULE_MISSING, Warning.RULE_INVALID})
 """Warnings that are about the rule's ConfigMap as well as about the service."""
 PATIENCE = 5.0
@@ -61,10 +82,18 @@ class _Due(NamedTuple):
 
 
 class Reporter:
-    """`writer` refuses to write without leadership. A `silent` reporter writes only the last valid rules."""
+    """`writer` refuses to write without leadership. A `silent` reporter writes only the last valid
+    rules."""
 
     def __init__(
-        self, writer: Writer, statuses: StatusWriter, clock: Clock, metrics: Metrics, home: str, *, silent: bool
+        self,
+        writer: Writer,
+        statuses: StatusWriter,
+        clock: Clock,
+        metrics: Metrics,
+        home: str,
+        *,
+        silent: bool,
     ) -> None:
         self._writer = writer
         self._statuses = statuses
@@ -82,7 +111,8 @@ class Reporter:
         self._running = False
 
     async def run(self) -> None:
-        """Write until cancelled. Errors are logged and retried with growing pauses, never raised."""
+        """Write until cancelled. Errors are logged and retried with growing pauses, never
+        raised."""
         self._running = True
         await self._outbox.run()
 
@@ -103,23 +133,27 @@ class Reporter:
         if changed:
             self._note_warnings(report, set(before.plan.notes) if before is not None else set())
             self._mark_status(key)
-        self._reports[key] = report  # only now: after a failure the next try is about everything again
+        # only now: after a failure the next try is about everything again
+        self._reports[key] = report
         if rule.name and (before is None or self._last_valid.get(rule) != report.last_valid):
             self._last_valid[rule] = report.last_valid
             self._mark_rule(rule)
 
     def service_gone(self, key: ServiceKey) -> None:
-        """Mark for deletion the ElasticService of a service without jobs; a job that comes earlier prevents this."""
+        """Mark for deletion the ElasticService of a service without jobs; a job that comes earlier
+        prevents this."""
         self._reports.pop(key, None)
         self._mark_status(key)
 
     def rule_gone(self, rule: ConfigMapName) -> None:
-        """Mark for deletion the ConfigMap of a rule that no job names; a job that comes earlier prevents this."""
+        """Mark for deletion the ConfigMap of a rule that no job names; a job that comes earlier
+        prevents this."""
         self._last_valid.pop(rule, None)
         self._mark_rule(rule)
 
     def on_elastic_service(self, change: ElasticServiceChanged) -> None:
-        """Mark the object about the service, which was created, changed or deleted: it is created or deleted again."""
+        """Mark the object about the service, which was created, changed or deleted: it is created
+        or deleted again."""
         if self._running:
             self._statuses.changed(change)
             self._mark_status(change.service)
@@ -137,49 +171,76 @@ class Reporter:
             self._mark_rule(rule)
 
     def clean_up(self, state: ClusterState) -> None:
-        """Delete what an earlier process wrote about rules and services that no job names any more."""
+        """Delete what an earlier process wrote about rules and services that no job names any
+        more."""
         for rule in state.orphaned_rules():
             self.rule_gone(rule)
         for key in state.orphaned_services():
             self.service_gone(key)
 
     def on_refused(self, change: ObjectRefused) -> None:
-        """An event about an unreadable object, if there is no status of its service that shows this."""
-        refused, resource = change.refused, change.resource
+        """An event about an unreadable object, if there is no status of its service that shows
+        this."""
+        refused = change.refused
+        resource = change.resource
         if self._running and refused is not None:
             subject = Subject(resource, refused.namespace, refused.name, refused.uid)
-            message = f"this {resource.kind} cannot be read, and what was read of it before counts: {refused.why}"
+            message = (
+                f"this {resource.kind} cannot be read, and what was read of it before counts:"
+                f" {refused.why}"
+            )
             self._mark_event(Event(subject, Warning.OBJECT_UNREADABLE.value, message, warning=True))
 
-    def _note_instances(self, before: ServiceReport | None, report: ServiceReport, *, changed: bool) -> None:
-        """Mark an event about each new state or reason, and the status of each job of which any content changed."""
+    def _note_instances(
+        self, before: ServiceReport | None, report: ServiceReport, *, changed: bool
+    ) -> None:
+        """Mark an event about each new state or reason, and the status of each job of which any
+        content changed."""
         known = before.instances if before is not None else {}
         for uid, one in report.instances.items():
-            verdict, was = one.verdict, known.get(uid)  # None also after a failed decision
-            if was is None or (was.verdict.state, was.verdict.reason) != (verdict.state, verdict.reason):
+            # None also after a failed decision
+            verdict = one.verdict
+            was = known.get(uid)
+            if was is None or (was.verdict.state, was.verdict.reason) != (
+                verdict.state,
+                verdict.reason,
+            ):
                 self._note_reason(one, known=was is not None)
-            same = not changed and was is not None and (was.job, was.replicas) == (one.job, one.replicas)
+            same = (
+                not changed
+                and was is not None
+                and (was.job, was.replicas) == (one.job, one.replicas)
+            )
             if one.job is not None and verdict.reason is not Reason.NOT_SERVED and not same:
                 of = report.plan.key, uid
                 self._outbox.mark(_Due(self._write_job_status, of, one.job.namespace, verdict.name))
 
     def _note_reason(self, one: InstanceReport, *, known: bool) -> None:
-        """Mark the event about state and reason, unless an earlier leader reported it, as the job's own status shows.
-        An instance that runs gets none without a job status. Nor do training jobs, which have none of our labels."""
+        """Mark the event about state and reason, unless an earlier leader reported it, as the job's
+        own status shows. An instance that runs gets none without a job status. Nor do training
+        jobs, which have none of our labels."""
         verdict = one.verdict
         if one.job is None:
-            reported, failed, served = verdict.state is State.RUNNING, False, True
+            reported = verdict.state is State.RUNNING
+            failed = False
+            served = True
         else:
             job = one.job.object
             labels = at(job, "metadata", "labels")
-            reported, failed = already_says(job, verdict), has_failed(job)
-            served = verdict.reason is not Reason.NOT_SERVED or RULE_LABEL in labels or GROUP_LABEL in labels
+            reported = already_says(job, verdict)
+            failed = has_failed(job)
+            served = (
+                verdict.reason is not Reason.NOT_SERVED
+                or RULE_LABEL in labels
+                or GROUP_LABEL in labels
+            )
         if served and (known or not reported):
             warning = FACTS[verdict.reason].warns or failed
             self._mark_event(Event(one.subject, verdict.reason.value, one.words, warning))
 
     def _note_warnings(self, report: ServiceReport, before: set[Note]) -> None:
-        """Mark an event about the instance of each new note, or else about the service, and about its rule."""
+        """Mark an event about the instance of each new note, or else about the service, and about
+        its rule."""
         key = report.plan.key
         for note in report.plan.notes:
             subjects = [report.instances[note.uid].subject] if note.uid in report.instances else []
@@ -190,14 +251,18 @@ class Reporter:
             for subject in subjects if note not in before and not self._silent else ():
                 if self._overflows():
                     continue
-                about_service = subject.resource == ELASTIC_SERVICES  # its object is looked up later
+                # its object is looked up later
+                about_service = subject.resource == ELASTIC_SERVICES
                 delay = PATIENCE if note.warning in PASSING else INTERVAL if about_service else 0.0
-                due = _Due(self._write_warning, (key, note, subject), subject.namespace, subject.name)
+                due = _Due(
+                    self._write_warning, (key, note, subject), subject.namespace, subject.name
+                )
                 self._events.add((key, note, subject))
                 self._outbox.mark(due, delay=delay)
 
     def _lasting(self, key: ServiceKey, note: Note, subject: Subject) -> Event | None:
-        """The event about a note that still holds, else None. For a service without an object it is about the rule."""
+        """The event about a note that still holds, else None. For a service without an object it is
+        about the rule."""
         report = self._reports.get(key)
         if report is None or note not in report.plan.notes:
             return None
@@ -214,7 +279,9 @@ class Reporter:
         objection = self._filter.objection(event, self._clock.now())
         if not objection:
             self._events.add(event)
-            self._outbox.mark(_Due(self._write_event, event, event.subject.namespace, event.subject.name))
+            self._outbox.mark(
+                _Due(self._write_event, event, event.subject.namespace, event.subject.name)
+            )
         elif objection != "repeated":
             self._metrics.reports_dropped.labels("event", objection).inc()
 
@@ -226,7 +293,8 @@ class Reporter:
         return full
 
     def _mark_status(self, key: ServiceKey) -> None:
-        """Mark the ElasticService. Jobs that name no rule have none: their conditions and events are complete."""
+        """Mark the ElasticService. Jobs that name no rule have none: their conditions and events
+        are complete."""
         if key.rule:
             self._outbox.mark(_Due(self._write_status, key, key.namespace))
 
@@ -264,12 +332,16 @@ class Reporter:
             return
         if not is_ours(existing):
             self._metrics.reports_dropped.labels("config-map", "foreign").inc()
-            _log.warning("a ConfigMap of this name is not ours and is left alone", **place._asdict())
+            _log.warning(
+                "a ConfigMap of this name is not ours and is left alone", **place._asdict()
+            )
         elif not same_content(existing, content):
             # Labels and annotations that other tools have added stay.
             patch: Object = {key: content[key] for key in ("data", "binaryData") if key in content}
             changed = {key: content["metadata"][key] for key in ("labels", "annotations")}
-            patch["metadata"] = changed | {key: existing["metadata"][key] for key in ("uid", "resourceVersion")}
+            patch["metadata"] = changed | {
+                key: existing["metadata"][key] for key in ("uid", "resourceVersion")
+            }
             await self._writer.patch(CONFIG_MAPS, *place, patch, patch_type=PatchType.MERGE)
 
     async def _remove_config_map(self, place: ConfigMapName) -> None:
@@ -291,10 +363,15 @@ class Reporter:
             try:
                 await self._patch_status(one, one.job.object)
             except ConflictError:
-                # The job was written meanwhile, often by the scaler itself: one more try, on the present version.
+                # The job was written meanwhile, often by the scaler itself: one more try, on the
+                # present version.
                 job = await self._writer.get(ASCEND_JOBS, one.job.namespace, one.job.name)
                 newest = self._instance(of)
-                if newest is not None and newest.job is not None and job["metadata"]["uid"] == newest.job.uid:
+                if (
+                    newest is not None
+                    and newest.job is not None
+                    and job["metadata"]["uid"] == newest.job.uid
+                ):
                     await self._patch_status(newest, job)
 
     async def _patch_status(self, one: InstanceReport, job: Object) -> None:
@@ -320,7 +397,16 @@ class Reporter:
 
 def _stated(report: ServiceReport) -> tuple[object, ...]:
     """The fields that the status of the service and the last valid rule depend on."""
-    plan, service = report.plan, report.service
-    decided = (plan.target_index, plan.target, plan.replicas, plan.complete, plan.groups, plan.verdicts, plan.notes)
+    plan = report.plan
+    service = report.service
+    decided = (
+        plan.target_index,
+        plan.target,
+        plan.replicas,
+        plan.complete,
+        plan.groups,
+        plan.verdicts,
+        plan.notes,
+    )
     of_service = (service.rule, service.replicas, service.problem, service.options.paused)
     return (*decided, *of_service, report.last_valid, report.alone, report.out_of_touch)

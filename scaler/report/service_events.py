@@ -1,4 +1,5 @@
-"""The events about an ElasticService, from its status before and after: one event tells one change in full. Pure."""
+"""The events about an ElasticService, from its status before and after: one event tells one change
+in full. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from enum import StrEnum
 from scaler.decide.explain import counts_in_words
 from scaler.decide.world import Reason, State
 from scaler.kube.api import Object
-from scaler.report.service_status import RESTING, RULE_VALID, SCALING_LIMITED, Statement, number_in_words, runs_in_words
+from scaler.report.service_status import (
+    RESTING,
+    RULE_VALID,
+    SCALING_LIMITED,
+    Statement,
+    number_in_words,
+    runs_in_words,
+)
 
 GONE = "it is deleted, or its labels name another service now"
 _NAMED = 3
@@ -32,12 +40,15 @@ class ServiceEventReason(StrEnum):
     RESUMED = "Resumed"
 
 
-WARNINGS = frozenset({ServiceEventReason.UNAVAILABLE, ServiceEventReason.DEGRADED, ServiceEventReason.INSTANCE_LOST})
+WARNINGS = frozenset(
+    {ServiceEventReason.UNAVAILABLE, ServiceEventReason.DEGRADED, ServiceEventReason.INSTANCE_LOST}
+)
 """Events of type Warning."""
 
 
 def service_events(before: Object, after: Object) -> list[Statement]:
-    """The events in order, mostly one: events of the same second have no order. None without a status before."""
+    """The events in order, mostly one: events of the same second have no order. None without a
+    status before."""
     if not before:
         return []
     found = [*_losses(before, after), *_of_rule(before, after), *_of_scale(before, after)]
@@ -45,11 +56,18 @@ def service_events(before: Object, after: Object) -> list[Statement]:
 
 
 def _of_rule(before: Object, after: Object) -> Iterator[Statement]:
-    was, now = before.get("rule", {}), after["rule"]
+    was = before.get("rule", {})
+    now = after["rule"]
     if was.get("inForce") and now.get("inForce") not in (None, was["inForce"]):
-        ratios, old = _ladder(after), _ladder(before)
-        words = f"{ratios}; before: {old}" if ratios != old else f"the ratios are the same, {ratios}"
-        yield Statement(ServiceEventReason.RULE_CHANGED, f"another rule is in force: {words}; now {_runs(after)}")
+        ratios = _ladder(after)
+        old = _ladder(before)
+        words = (
+            f"{ratios}; before: {old}" if ratios != old else f"the ratios are the same, {ratios}"
+        )
+        yield Statement(
+            ServiceEventReason.RULE_CHANGED,
+            f"another rule is in force: {words}; now {_runs(after)}",
+        )
     if now["paused"] and not was.get("paused", False):
         words = "the rule holds everything that does not run yet (mind-cluster/paused)"
         yield Statement(ServiceEventReason.PAUSED, words)
@@ -60,7 +78,8 @@ def _of_rule(before: Object, after: Object) -> Iterator[Statement]:
 
 
 def _of_scale(before: Object, after: Object) -> Iterator[Statement]:
-    was, now = before.get("wanted", "all"), after["wanted"]
+    was = before.get("wanted", "all")
+    now = after["wanted"]
     if was != now:
         limited = next(found for found in after["conditions"] if found["type"] == SCALING_LIMITED)
         words = limited["message"] if limited["status"] == "True" else number_in_words(now)
@@ -68,10 +87,15 @@ def _of_scale(before: Object, after: Object) -> Iterator[Statement]:
 
 
 def _losses(before: Object, after: Object) -> Iterator[Statement]:
-    ran, runs = before.get("currentRatio"), after.get("currentRatio")
+    ran = before.get("currentRatio")
+    runs = after.get("currentRatio")
     lost = _lost(before, after) if after["reason"] != RESTING else []
     if lost and _size(runs) <= _size(ran):
-        reason = ServiceEventReason.DEGRADED if _size(runs) < _size(ran) else ServiceEventReason.INSTANCE_LOST
+        reason = (
+            ServiceEventReason.DEGRADED
+            if _size(runs) < _size(ran)
+            else ServiceEventReason.INSTANCE_LOST
+        )
         if ran and not runs:
             reason = ServiceEventReason.UNAVAILABLE
         more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
@@ -79,14 +103,21 @@ def _losses(before: Object, after: Object) -> Iterator[Statement]:
 
 
 def _gains(before: Object, after: Object) -> Iterator[Statement]:
-    ran, runs = before.get("currentRatio"), after.get("currentRatio")
-    was, now = before.get("targetRatio"), after.get("targetRatio")
+    ran = before.get("currentRatio")
+    runs = after.get("currentRatio")
+    was = before.get("targetRatio")
+    now = after.get("targetRatio")
     if after["reason"] == ServiceEventReason.COMPLETE != before.get("reason"):
         yield Statement(ServiceEventReason.COMPLETE, _runs(after))
     elif _size(runs) > _size(ran):
-        yield Statement(ServiceEventReason.RATIO_REACHED if ran else ServiceEventReason.AVAILABLE, _runs(after))
+        yield Statement(
+            ServiceEventReason.RATIO_REACHED if ran else ServiceEventReason.AVAILABLE, _runs(after)
+        )
     elif was and now and was["counts"] != now["counts"]:
-        towards = f"works towards {counts_in_words(now['counts'])}, before {counts_in_words(was['counts'])}"
+        towards = (
+            f"works towards {counts_in_words(now['counts'])}, before"
+            f" {counts_in_words(was['counts'])}"
+        )
         yield Statement(ServiceEventReason.TARGET_CHANGED, towards)
 
 
@@ -94,7 +125,8 @@ def _lost(before: Object, after: Object) -> list[str]:
     """Instances that ran before and do not run now, each with the reason."""
     now = {found["uid"]: found for found in after["instances"]}
     enough = after["wanted"] != "all" and after["reason"] == ServiceEventReason.COMPLETE
-    # a missing instance may be one that spec.replicas leaves out, or that did not fit into the status
+    # a missing instance may be one that spec.replicas leaves out, or that did not fit into the
+    # status
     expected = enough or bool(after.get("leftOut", {}).get("instances"))
     lost = []
     for was in before.get("instances") or ():
@@ -111,7 +143,8 @@ def _lost(before: Object, after: Object) -> list[str]:
 
 def _runs(status: Object) -> str:
     """`runs 1 group0 + 1 group1, works towards 2 group0 + 1 group1`."""
-    current, target = status.get("currentRatio"), status.get("targetRatio")
+    current = status.get("currentRatio")
+    target = status.get("targetRatio")
     runs = runs_in_words(current)
     if status["reason"] == RESTING:
         return "the service rests"
@@ -123,7 +156,9 @@ def _runs(status: Object) -> str:
 
 
 def _ladder(status: Object) -> str:
-    return " > ".join(counts_in_words(counts) for counts in status.get("ratios") or ()) or "no ratio"
+    return (
+        " > ".join(counts_in_words(counts) for counts in status.get("ratios") or ()) or "no ratio"
+    )
 
 
 def _size(ratio: Object | None) -> int:
@@ -131,4 +166,8 @@ def _size(ratio: Object | None) -> int:
 
 
 def _holds(status: Object, kind: str) -> bool:
-    return all(found["status"] == "True" for found in status.get("conditions") or () if found["type"] == kind)
+    return all(
+        found["status"] == "True"
+        for found in status.get("conditions") or ()
+        if found["type"] == kind
+    )

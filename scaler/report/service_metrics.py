@@ -1,4 +1,5 @@
-"""Metrics of single services that name a rule, for a bounded number of them, however many services tenants make.
+"""Metrics of single services that name a rule, for a bounded number of them, however many services
+tenants make.
 
 The decision loop calls `note` and `forget`, the thread that answers a scrape calls `collect`."""
 
@@ -16,7 +17,8 @@ from scaler.decide.explain import ABOUT_ROOM
 from scaler.decide.world import Admit, Complete, Plan, Reason, Service, ServiceKey
 from scaler.report.service_reports import rule_is_valid, running_index
 
-MOST_OF_NAMESPACE, MOST = 200, 2000
+MOST_OF_NAMESPACE = 200
+MOST = 2000
 """Services with series of their own, in one namespace and in all."""
 MOST_NAMESPACES = 100
 """Namespaces with a series for the number of services without series of their own."""
@@ -25,18 +27,31 @@ _COMING = frozenset({Reason.WAITING_FOR_SCHEDULER, Reason.STARTING})
 _WITHOUT_ROOM = ABOUT_ROOM - _COMING
 _SERVICE = ("namespace", "rule", "job_id")
 _GAUGES = {
-    "scaler_service_available": "1 while every group runs what the smallest ratio names, or it rests, else 0.",
-    "scaler_service_complete": "1 while the largest ratio runs that its jobs and spec.replicas allow, else 0.",
+    "scaler_service_available": (
+        "1 while every group runs what the smallest ratio names, or it rests, else 0."
+    ),
+    "scaler_service_complete": (
+        "1 while the largest ratio runs that its jobs and spec.replicas allow, else 0."
+    ),
     "scaler_service_rule_valid": "1 while the service's rule exists and has no error, else 0.",
-    "scaler_service_ratio_index": "Ratio that runs, 0 = the largest of the rule; absent while none does.",
-    "scaler_service_target_ratio_index": "Ratio that is worked towards; absent without a rule in force.",
-    "scaler_service_unavailable_since_timestamp_seconds": "Since when it is not available; absent while it is.",
-    "scaler_service_wanted_instances": "Instances of the largest ratio that spec.replicas allows; 0 = it rests.",
+    "scaler_service_ratio_index": (
+        "Ratio that runs, 0 = the largest of the rule; absent while none does."
+    ),
+    "scaler_service_target_ratio_index": (
+        "Ratio that is worked towards; absent without a rule in force."
+    ),
+    "scaler_service_unavailable_since_timestamp_seconds": (
+        "Since when it is not available; absent while it is."
+    ),
+    "scaler_service_wanted_instances": (
+        "Instances of the largest ratio that spec.replicas allows; 0 = it rests."
+    ),
 }
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """What was decided last about a service, and the start of its durations. Times as `World.now`; 0.0 = not so."""
+    """What was decided last about a service, and the start of its durations. Times as `World.now`;
+    0.0 = not so."""
 
     service: Service
     plan: Plan
@@ -63,13 +78,15 @@ class ServiceSeries:
         self._degraded = Histogram(
             "scaler_fault_to_degraded_seconds",
             "From the first sight of a fault in a complete service until it runs a smaller ratio.",
-            buckets=_DURATION, registry=registry,
-        )  # fmt: skip
+            buckets=_DURATION,
+            registry=registry,
+        )
         self._restored = Histogram(
             "scaler_room_to_restored_seconds",
             "From when all that a service lost has a place until the service is complete again.",
-            buckets=_DURATION, registry=registry,
-        )  # fmt: skip
+            buckets=_DURATION,
+            registry=registry,
+        )
         registry.register(self)
 
     def note(self, service: Service, plan: Plan, now: float) -> None:
@@ -78,10 +95,17 @@ class ServiceSeries:
             return
         after = Standing(service, plan)
         before = self._services.get(plan.key, after)
-        alike = before if (before.service.rule, before.wanted) == (service.rule, after.wanted) else after
-        fault_at, room_at = alike.fault_at, alike.room_at
+        alike = (
+            before
+            if (before.service.rule, before.wanted) == (service.rule, after.wanted)
+            else after
+        )
+        fault_at = alike.fault_at
+        room_at = alike.room_at
         running = {name: group.running for name, group in plan.groups.items()}
-        fewer = any(running.get(name, 0) < group.running for name, group in alike.plan.groups.items())
+        fewer = any(
+            running.get(name, 0) < group.running for name, group in alike.plan.groups.items()
+        )
         if plan.complete:
             fault_at = 0.0
         elif alike.plan.complete and fewer:
@@ -103,18 +127,25 @@ class ServiceSeries:
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Called by the registry. If not all services can be shown, the worst ones are."""
-        families = {name: GaugeMetricFamily(name, text, labels=_SERVICE) for name, text in _GAUGES.items()}
+        families = {
+            name: GaugeMetricFamily(name, text, labels=_SERVICE) for name, text in _GAUGES.items()
+        }
         of_state = (*_SERVICE, "state", "reason")
-        instances = GaugeMetricFamily("scaler_service_instances", "Instances of a service.", labels=of_state)
+        instances = GaugeMetricFamily(
+            "scaler_service_instances", "Instances of a service.", labels=of_state
+        )
         text = "Services without series of their own."
         left_out = GaugeMetricFamily("scaler_services_left_out", text, labels=("namespace",))
-        shown, others = _chosen(list(self._services.items()))  # one copy: the loop runs on in another thread
+        # one copy: the loop runs on in another thread
+        shown, others = _chosen(list(self._services.items()))
         for key, standing in shown:
             labels = (key.namespace, key.rule, key.job_id)
             for name, value in _values(standing).items():
                 if value is not None:
                     families[name].add_metric(labels, value)
-            counts = Counter((verdict.state.value, verdict.reason.value) for verdict in standing.plan.verdicts)
+            counts = Counter(
+                (verdict.state.value, verdict.reason.value) for verdict in standing.plan.verdicts
+            )
             for state_and_reason, number in counts.items():
                 instances.add_metric((*labels, *state_and_reason), number)
         for namespace, number in others.most_common(MOST_NAMESPACES):
@@ -124,7 +155,8 @@ class ServiceSeries:
 
 def _values(one: Standing) -> dict[str, float | None]:
     """The value of each of `_GAUGES`; None = absent."""
-    index, target = running_index(one.service, one.plan.groups), one.plan.target_index
+    index = running_index(one.service, one.plan.groups)
+    target = one.plan.target_index
     return {
         "scaler_service_available": one.plan.serves,
         "scaler_service_complete": one.plan.complete,
@@ -148,9 +180,13 @@ def _worst_first(shown: tuple[ServiceKey, Standing]) -> tuple[bool, bool, bool, 
     return standing.plan.serves, standing.plan.complete, rule_is_valid(standing.service), key
 
 
-def _chosen(everyone: list[tuple[ServiceKey, Standing]]) -> tuple[list[tuple[ServiceKey, Standing]], Counter[str]]:
+def _chosen(
+    everyone: list[tuple[ServiceKey, Standing]],
+) -> tuple[list[tuple[ServiceKey, Standing]], Counter[str]]:
     """The services with series, and the number of the others, by namespace."""
-    shown, of_namespace, others = list[tuple[ServiceKey, Standing]](), Counter[str](), Counter[str]()
+    shown = list[tuple[ServiceKey, Standing]]()
+    of_namespace = Counter[str]()
+    others = Counter[str]()
     for key, standing in sorted(everyone, key=_worst_first):
         if of_namespace[key.namespace] < MOST_OF_NAMESPACE and len(shown) < MOST:
             of_namespace[key.namespace] += 1

@@ -1,4 +1,5 @@
-"""The input of the reporter after a pass: one frozen value per service, from its plan and the cache. Pure."""
+"""The input of the reporter after a pass: one frozen value per service, from its plan and the
+cache. Pure."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ class ServiceReport(msgspec.Struct, frozen=True, gc=False):
     service: Service
     plan: Plan
     instances: Mapping[str, InstanceReport] = {}
-    """By uid; without instances of which the cache has no object, and empty when deciding failed."""
+    """By uid; without instances of which the cache has no object, and empty when deciding
+    failed."""
     rule_uid: str = ""
     """uid of the rule ConfigMap that exists now; "" when there is none."""
     last_valid: LastValid | None = None
@@ -67,26 +69,37 @@ class ServiceReport(msgspec.Struct, frozen=True, gc=False):
     """What is not seen now, so that nothing is decided; "" while everything is seen."""
 
 
-def report_of(state: ClusterState, service: Service, plan: Plan, *, alone: str, out_of_touch: str) -> ServiceReport:
-    """The decision about a service, with the objects that it is about; `alone`: why no service at all is weighed."""
+def report_of(
+    state: ClusterState, service: Service, plan: Plan, *, alone: str, out_of_touch: str
+) -> ServiceReport:
+    """The decision about a service, with the objects that it is about; `alone`: why no service at
+    all is weighed."""
     rule = state.rule(service.key)
     if not alone and service.rule is None:
         alone = "no rule in force"
     elif not alone and not service.options.arbitration:
         alone = 'annotation mind-cluster/arbitration: "off"'
     instances = {one.uid: one for one in service.instances}
-    found = {verdict.uid: _instance(state.cache, plan, verdict, instances[verdict.uid]) for verdict in plan.verdicts}
+    found = {
+        verdict.uid: _instance(state.cache, plan, verdict, instances[verdict.uid])
+        for verdict in plan.verdicts
+    }
     seen = {uid: one for uid, one in found.items() if one is not None}
     return ServiceReport(service, plan, seen, rule.uid, rule.last_valid, alone, out_of_touch)
 
 
-def _instance(cache: Cache, plan: Plan, verdict: Verdict, instance: Instance) -> InstanceReport | None:
-    job, pods = cache.job(instance.uid), cache.pods_of(instance.uid).values()
+def _instance(
+    cache: Cache, plan: Plan, verdict: Verdict, instance: Instance
+) -> InstanceReport | None:
+    job = cache.job(instance.uid)
+    pods = cache.pods_of(instance.uid).values()
     if job is None:
         first = min(pods, key=lambda pod: pod.name, default=None)
         if first is None:
             return None
-        return InstanceReport(plan, verdict, instance, Subject(PODS, first.namespace, first.name, first.uid))
+        return InstanceReport(
+            plan, verdict, instance, Subject(PODS, first.namespace, first.name, first.uid)
+        )
     resource = ASCEND_JOBS if job.kind == ASCEND_JOBS.kind else VOLCANO_JOBS
     subject = Subject(resource, job.namespace, job.name, job.uid)
     if not instance.made_by_us or not job.text:
@@ -96,7 +109,8 @@ def _instance(cache: Cache, plan: Plan, verdict: Verdict, instance: Instance) ->
 
 
 def replica_statuses(job: Job, phases: Mapping[str, str]) -> ReplicaStatuses:
-    """Counts by replica type, from the phases of the job's pods by name. Terminating pods are not counted."""
+    """Counts by replica type, from the phases of the job's pods by name. Terminating pods are not
+    counted."""
     counts: dict[str, Counter[str]] = {}
     for name in job.pods:
         kind = LEADER if name.startswith(f"{job.name}-{LEADER.lower()}-") else WORKER
@@ -113,24 +127,28 @@ def _as_mapping(counts: tuple[tuple[Any, ...], ...]) -> ReplicaStatuses:
 
 
 def rule_is_valid(service: Service) -> bool:
-    """Whether its rule exists and has no error. With an invalid rule the last valid one is in force."""
+    """Whether its rule exists and has no error. With an invalid rule the last valid one is in
+    force."""
     return service.rule is not None and service.problem is None
 
 
 def running_index(service: Service, groups: Mapping[str, GroupPlan]) -> int:
-    """Index of the largest ratio whose counts all groups run, 0 = the largest of the rule; -1 for none."""
+    """Index of the largest ratio whose counts all groups run, 0 = the largest of the rule; -1 for
+    none."""
     ratios = service.rule.ratios if service.rule else ()
     running = {name: group.running for name, group in groups.items()}
 
     def runs(ratio: Ratio) -> bool:
         return all(running.get(name, 0) >= number for name, number in ratio.counts.items())
 
-    index = bisect_left(ratios, True, key=runs)  # ratios never rise from first to last, and a rule may have 1,024
+    # ratios never rise from first to last, and a rule may have 1,024
+    index = bisect_left(ratios, True, key=runs)
     return index if index < len(ratios) else -1
 
 
 def difference(before: Plan | None, plan: Plan) -> Literal["", "words", "numbers"]:
-    """What people would see differ: a state, a reason or a number, nothing but words, or nothing."""
+    """What people would see differ: a state, a reason or a number, nothing but words, or
+    nothing."""
     if before is None or (before is not plan and _in_numbers(before) != _in_numbers(plan)):
         return "numbers"
     return "" if (before.verdicts, before.notes) == (plan.verdicts, plan.notes) else "words"
@@ -138,4 +156,12 @@ def difference(before: Plan | None, plan: Plan) -> Literal["", "words", "numbers
 
 def _in_numbers(plan: Plan) -> tuple[object, ...]:
     reasons = [(verdict.uid, verdict.state, verdict.reason) for verdict in plan.verdicts]
-    return plan.target_index, plan.target, plan.complete, plan.serves, plan.groups, plan.replicas, reasons
+    return (
+        plan.target_index,
+        plan.target,
+        plan.complete,
+        plan.serves,
+        plan.groups,
+        plan.replicas,
+        reasons,
+    )

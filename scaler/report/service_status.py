@@ -1,6 +1,8 @@
-"""The status of one service's ElasticService: what `kubectl get`, `scaler status` and the page show. Pure.
+"""The status of one service's ElasticService: what `kubectl get`, `scaler status` and the page
+show. Pure.
 
-The same decision gives the same status: a time is copied from the status before until its subject changes."""
+The same decision gives the same status: a time is copied from the status before until its subject
+changes."""
 
 from __future__ import annotations
 
@@ -30,30 +32,43 @@ MAX_BYTES = 900 * 1024
 """The API server accepts about 1 MiB per object, and also stores the owner of each field in it."""
 _QUIET = frozenset({State.RUNNING, State.FINISHED})
 """States that are left out first when not all instances fit."""
-AVAILABLE, COMPLETE, DEGRADED, RULE_VALID = "Available", "Complete", "Degraded", "RuleValid"
+AVAILABLE = "Available"
+COMPLETE = "Complete"
+DEGRADED = "Degraded"
+RULE_VALID = "RuleValid"
 SCALING_LIMITED = "ScalingLimited"
 RESTING = "Resting"
 JOB_LABEL = "training.kubeflow.org/job-name"
-"""Label of every pod of an AscendJob, ours or Ascend Operator's; pods do not get the job's own labels."""
+"""Label of every pod of an AscendJob, ours or Ascend Operator's; pods do not get the job's own
+labels."""
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
 class Statement(NamedTuple):
-    """Why a condition holds, or what has happened: a reason word of our API, and a sentence for people."""
+    """Why a condition holds, or what has happened: a reason word of our API, and a sentence for
+    people."""
 
     reason: str
     message: str
 
 
 def status_of(report: ServiceReport, before: Object, now: str, *, generation: int = 0) -> Object:
-    """The next `status` (docs/reference/status.md). `before` is the present one ({} for none), `now` a time as
-    Kubernetes writes it, `generation` that of the spec that the decision saw."""
-    plan, service = report.plan, report.service
-    ratios, index = service.rule.ratios if service.rule else (), running_index(service, plan.groups)
+    """The next `status` (docs/reference/status.md). `before` is the present one ({} for none),
+    `now` a time as Kubernetes writes it, `generation` that of the spec that the decision saw."""
+    plan = report.plan
+    service = report.service
+    ratios = service.rule.ratios if service.rule else ()
+    index = running_index(service, plan.groups)
     current = {"index": index, "counts": _counts(ratios[index].counts)} if index >= 0 else None
-    target = {"index": plan.target_index, "counts": _counts(plan.target)} if plan.target_index >= 0 else None
+    target = (
+        {"index": plan.target_index, "counts": _counts(plan.target)}
+        if plan.target_index >= 0
+        else None
+    )
     because = _reason(report)
-    groups = sorted(sorted(plan.groups, key=lambda name: (not plan.groups[name].live, name))[:MAX_GROUPS])
+    groups = sorted(
+        sorted(plan.groups, key=lambda name: (not plan.groups[name].live, name))[:MAX_GROUPS]
+    )
     rule: Object = {"paused": service.options.paused, "ratios": len(ratios)}
     if report.last_valid is not None and service.rule is not None:
         rule["inForce"] = report.last_valid.sha256
@@ -77,21 +92,34 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
         "conditions": _conditions(report, current, because, before, now),
     }
     status = {name: value for name, value in status.items() if value not in (None, "", [])}
-    same = all(before.get(name) == status.get(name) for name in ("running", "target", "reason", "currentRatio"))
+    same = all(
+        before.get(name) == status.get(name)
+        for name in ("running", "target", "reason", "currentRatio")
+    )
     status["since"] = before.get("since") or now if same else now
-    left_out = {"groups": len(plan.groups) - len(groups), "ratios": max(0, len(ratios) - MAX_RATIOS)}
+    left_out = {
+        "groups": len(plan.groups) - len(groups),
+        "ratios": max(0, len(ratios) - MAX_RATIOS),
+    }
     return _fitting(status, _instances(report, before, now), left_out)
 
 
 def without_jobs(key: ServiceKey, replicas: int) -> ServiceReport:
-    """The report of a service without jobs whose ElasticService stays, because its `spec.replicas` is set."""
-    return ServiceReport(Service(key, (), replicas=replicas), Plan(key, -1, {}, complete=False, groups={}, verdicts=()))
+    """The report of a service without jobs whose ElasticService stays, because its `spec.replicas`
+    is set."""
+    return ServiceReport(
+        Service(key, (), replicas=replicas),
+        Plan(key, -1, {}, complete=False, groups={}, verdicts=()),
+    )
 
 
 def _fitting(status: Object, instances: Sequence[Object], left_out: Mapping[str, int]) -> Object:
-    """The status with as many instances as fit, those that need attention first; `left_out` is left out in any case."""
+    """The status with as many instances as fit, those that need attention first; `left_out` is left
+    out in any case."""
     most = min(MAX_INSTANCES, len(instances))
-    ranked = sorted(range(len(instances)), key=lambda index: (instances[index]["state"] in _QUIET, index))
+    ranked = sorted(
+        range(len(instances)), key=lambda index: (instances[index]["state"] in _QUIET, index)
+    )
     while True:
         shown = {"instances": [instances[index] for index in sorted(ranked[:most])]}
         missing = _without_empty(instances=len(instances) - most, **left_out)
@@ -103,7 +131,8 @@ def _fitting(status: Object, instances: Sequence[Object], left_out: Mapping[str,
 
 def _reason(report: ServiceReport) -> Statement:
     """Why the service is not complete: the first reason that does not follow from another."""
-    plan, service = report.plan, report.service
+    plan = report.plan
+    service = report.service
     if report.out_of_touch:
         return Statement("OutOfTouch", f"nothing is decided: {report.out_of_touch}")
     if not service.instances:
@@ -128,7 +157,8 @@ def _reason(report: ServiceReport) -> Statement:
 
 
 def _rank(verdict: Verdict, plan: Plan) -> tuple[bool, bool, bool]:
-    """Sort key: first instances of a group that lacks one, and among them those that do not only wait for others."""
+    """Sort key: first instances of a group that lacks one, and among them those that do not only
+    wait for others."""
     group = plan.groups.get(verdict.group or "")
     satisfied = group is None or group.running >= group.target
     return FACTS[verdict.reason].follows, satisfied, verdict.state is State.HELD
@@ -144,22 +174,33 @@ def _counts(counts: Mapping[str, int]) -> Object:
 
 
 def _group(name: str, plan: Plan) -> Object:
-    """The counts of a group. `admit` and `revoke` are not shown: they are plans, not the present state."""
+    """The counts of a group. `admit` and `revoke` are not shown: they are plans, not the present
+    state."""
     group = plan.groups[name]
-    counted = {"target": group.target, "running": group.running, "inFlight": group.in_flight, "held": group.held}
+    counted = {
+        "target": group.target,
+        "running": group.running,
+        "inFlight": group.in_flight,
+        "held": group.held,
+    }
     return {"name": name[:MAX_NAME], **counted, "live": group.live, "paired": group.paired}
 
 
 def _warnings(plan: Plan) -> list[Object]:
     names = {verdict.uid: verdict.name for verdict in plan.verdicts}
     return [
-        _without_empty(type=note.warning.value, instance=names.get(note.uid), message=note.message[:MAX_WORDS])
+        _without_empty(
+            type=note.warning.value, instance=names.get(note.uid), message=note.message[:MAX_WORDS]
+        )
         for note in plan.notes[:MAX_WARNINGS]
     ]
 
 
 def _instances(report: ServiceReport, before: Object, now: str) -> list[Object]:
-    known = {(found["uid"], found["state"], found["reason"]): found["since"] for found in before.get("instances") or ()}
+    known = {
+        (found["uid"], found["state"], found["reason"]): found["since"]
+        for found in before.get("instances") or ()
+    }
     instances = {instance.uid: instance for instance in report.service.instances}
     shown: list[Object] = []
     for verdict in report.plan.verdicts:
@@ -191,11 +232,16 @@ def _without_empty(**fields: object) -> Object:
 def _conditions(
     report: ServiceReport, current: Object | None, because: Statement, before: Object, now: str
 ) -> list[Object]:
-    service, plan, problem = report.service, report.plan, report.service.problem
+    service = report.service
+    plan = report.plan
+    problem = report.service.problem
     runs = plan.serves and plan.replicas > 0
     valid = Statement(problem.kind.value, problem.message) if problem else Statement("Valid", "")
     found = {
-        AVAILABLE: (plan.serves, Statement("MinimumRuns", runs_in_words(current)) if runs else because),
+        AVAILABLE: (
+            plan.serves,
+            Statement("MinimumRuns", runs_in_words(current)) if runs else because,
+        ),
         COMPLETE: (plan.complete, because),
         DEGRADED: _degraded(report, current, because, before),
         SCALING_LIMITED: scaling_limited(service, plan),
@@ -206,7 +252,8 @@ def _conditions(
     known = {was["type"]: was for was in before.get("conditions") or ()}
     shown: list[Object] = []
     for kind, (holds, (reason, message)) in found.items():
-        was, status = known.get(kind, {}), "True" if holds else "False"
+        was = known.get(kind, {})
+        status = "True" if holds else "False"
         since = was.get("lastTransitionTime", now) if was.get("status") == status else now
         what = {"type": kind, "status": status, "reason": reason, "message": message[:MAX_WORDS]}
         shown.append({**what, "lastTransitionTime": since})
@@ -215,17 +262,28 @@ def _conditions(
 
 def runs_in_words(current: Object | None) -> str:
     """`runs 2 group0 + 1 group1`, of a `currentRatio`."""
-    return f"runs {counts_in_words(current['counts'])}" if current else "the smallest ratio does not run"
+    return (
+        f"runs {counts_in_words(current['counts'])}"
+        if current
+        else "the smallest ratio does not run"
+    )
 
 
 def _degraded(
     report: ServiceReport, current: Object | None, because: Statement, before: Object
 ) -> tuple[bool, Statement]:
-    """True from when a ratio that ran is not reached until the service is complete; what is not wanted is not lost."""
+    """True from when a ratio that ran is not reached until the service is complete; what is not
+    wanted is not lost."""
     if report.plan.complete or not report.plan.replicas or not report.service.instances:
         return False, because
-    was = any(found["type"] == DEGRADED and found["status"] == "True" for found in before.get("conditions") or ())
-    ran, runs = (sum(ratio["counts"].values()) if ratio else 0 for ratio in (before.get("currentRatio"), current))
+    was = any(
+        found["type"] == DEGRADED and found["status"] == "True"
+        for found in before.get("conditions") or ()
+    )
+    ran, runs = (
+        sum(ratio["counts"].values()) if ratio else 0
+        for ratio in (before.get("currentRatio"), current)
+    )
     return (True, because) if was or runs < ran else (False, Statement("NothingLost", ""))
 
 
@@ -248,7 +306,8 @@ def number_in_words(wanted: str) -> str:
 
 
 def scaling_limited(service: Service, plan: Plan) -> tuple[bool, Statement]:
-    """The condition ScalingLimited: `spec.replicas` is below the smallest ratio, so that ratio counts instead."""
+    """The condition ScalingLimited: `spec.replicas` is below the smallest ratio, so that ratio
+    counts instead."""
     said = f"{number_in_words(wanted_of(service))}; {_what_follows(service, plan)}"
     if not service.replicas:
         return False, Statement("NoneWanted", said)
@@ -262,10 +321,12 @@ def scaling_limited(service: Service, plan: Plan) -> tuple[bool, Statement]:
 
 def _what_follows(service: Service, plan: Plan) -> str:
     """`works up to 2 group0 + 1 group1`."""
-    rule, number = service.rule, service.replicas
+    rule = service.rule
+    number = service.replicas
     if rule is None:
         return "no valid rule has been seen"
-    allowed, aims = rule.limited(number).largest, rule.limited(plan.replicas).largest
+    allowed = rule.limited(number).largest
+    aims = rule.limited(plan.replicas).largest
     works = f"works up to {counts_in_words(aims.counts)}"
     if allowed.total < aims.total:
         return f"{works} until mind-cluster/scale-down-delay is over"
@@ -273,16 +334,33 @@ def _what_follows(service: Service, plan: Plan) -> str:
         return "the service rests"
     if number in (allowed.total, ALL):
         return works
-    which = "smallest" if number < rule.smallest.total else "largest" if number > allowed.total else "next"
+    which = (
+        "smallest"
+        if number < rule.smallest.total
+        else "largest"
+        if number > allowed.total
+        else "next"
+    )
     return f"the {which} ratio has {allowed.total}: {works}"
 
 
 def selector_of(service: Service) -> str:
-    """A label selector of the pods, of none for a service that cannot exist; an empty one would stop any autoscaler."""
+    """A label selector of the pods, of none for a service that cannot exist; an empty one would
+    stop any autoscaler."""
     key = service.key
-    job_id = f"{JOB_ID_LABEL}={key.job_id}" if _LABEL_VALUE.fullmatch(key.job_id) else f"!{JOB_ID_LABEL}"
-    if service.instances and all(instance.kind == ASCEND_JOBS.kind for instance in service.instances):
-        names = sorted(instance.name for instance in service.instances if _LABEL_VALUE.fullmatch(instance.name))
+    job_id = (
+        f"{JOB_ID_LABEL}={key.job_id}" if _LABEL_VALUE.fullmatch(key.job_id) else f"!{JOB_ID_LABEL}"
+    )
+    if service.instances and all(
+        instance.kind == ASCEND_JOBS.kind for instance in service.instances
+    ):
+        names = sorted(
+            instance.name for instance in service.instances if _LABEL_VALUE.fullmatch(instance.name)
+        )
         chosen = f"{JOB_LABEL} in ({','.join(names)})"
         return chosen if names and len(chosen) <= MAX_SELECTOR else f"{JOB_LABEL},{job_id}"
-    return f"{RULE_LABEL}={key.rule},{job_id}" if _LABEL_VALUE.fullmatch(key.rule) else f"{RULE_LABEL},!{RULE_LABEL}"
+    return (
+        f"{RULE_LABEL}={key.rule},{job_id}"
+        if _LABEL_VALUE.fullmatch(key.rule)
+        else f"{RULE_LABEL},!{RULE_LABEL}"
+    )

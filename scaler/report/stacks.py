@@ -1,4 +1,5 @@
-"""Writes to stderr where every thread and task is: files, lines and functions, never values, so no secrets."""
+"""Writes to stderr where every thread and task is: files, lines and functions, never values, so no
+secrets."""
 
 from __future__ import annotations
 
@@ -22,14 +23,18 @@ _log = structlog.get_logger("stacks")
 
 
 def write_on(number: signal.Signals) -> None:
-    """Write all threads and all tasks of this loop on each signal `number`; the tasks as soon as the loop runs."""
+    """Write all threads and all tasks of this loop on each signal `number`; the tasks as soon as
+    the loop runs."""
     stream = sys.__stderr__ or sys.stdout
-    asyncio.get_running_loop().add_signal_handler(number, lambda: print(tasks(), file=stream, end="", flush=True))
+    asyncio.get_running_loop().add_signal_handler(
+        number, lambda: print(tasks(), file=stream, end="", flush=True)
+    )
     faulthandler.register(number, file=sys.__stderr__ or 2, all_threads=True, chain=True)
 
 
 async def watch() -> None:
-    """Write all threads while this loop is blocked, and log for how long it was, until cancelled."""
+    """Write all threads while this loop is blocked, and log for how long it was, until
+    cancelled."""
     loop = asyncio.get_running_loop()
     try:
         while True:
@@ -59,7 +64,9 @@ def _place(task: asyncio.Task[Any]) -> str:
         frame = _first_attribute(inner, "cr_frame", "gi_frame", "ag_frame")
         if frame is not None:
             code = frame.f_code
-            calls.append(f"{'/'.join(Path(code.co_filename).parts[-2:])}:{frame.f_lineno} {code.co_qualname}")
+            calls.append(
+                f"{'/'.join(Path(code.co_filename).parts[-2:])}:{frame.f_lineno} {code.co_qualname}"
+            )
         inner = _first_attribute(inner, "cr_await", "gi_yieldfrom", "ag_await")
     return " > ".join(calls) or "not begun"
 

@@ -1,6 +1,7 @@
 """Checks the meaning of a decoded rule document: every finding at once, each with its path.
 
-The input is plain values, not text, files or Kubernetes objects: the same code serves the controller and the linter."""
+The input is plain values, not text, files or Kubernetes objects: the same code serves the
+controller and the linter."""
 
 from __future__ import annotations
 
@@ -44,7 +45,15 @@ def check(value: object) -> tuple[Rule | None, list[Finding]]:
     document = at(value)
     version = document.get("version")
     if isinstance(value, dict) and "version" not in value:
-        found.append(Finding("VersionUnknown", (), 'no "version"; read as "1.0"', 'add "version": "1.0"', "warning"))
+        found.append(
+            Finding(
+                "VersionUnknown",
+                (),
+                'no "version"; read as "1.0"',
+                'add "version": "1.0"',
+                "warning",
+            )
+        )
     elif isinstance(version, str) and version != "1.0":
         message = f'version {shown(version)} is not known; read as "1.0"'
         found.append(Finding("VersionUnknown", ("version",), message, 'write "1.0"', "warning"))
@@ -56,7 +65,8 @@ def check(value: object) -> tuple[Rule | None, list[Finding]]:
     if any(one.level == "error" for one in found):
         return None, found
     ratios: list[Ratio] = []
-    sizes: dict[str, int] = {}  # nearly always all ratios have the same groups, and share one object
+    # nearly always all ratios have the same groups, and share one object
+    sizes: dict[str, int] = {}
     for entry in entries:
         own = {name: group.size or 0 for name, group in entry.groups.items()}
         sizes = sizes if sizes == own else own
@@ -69,15 +79,20 @@ def _entry(path: Path, entry: object, found: list[Finding]) -> _Entry:
     groups: dict[str, _Group] = {}
     whole = True
     for j, raw in enumerate(as_list(at(entry).get("group_list"))[:MAX_RATIOS]):
-        here, members = (*path, "group_list", j), at(raw)
+        here = (*path, "group_list", j)
+        members = at(raw)
         name = members.get("group_name")
         if not isinstance(name, str):
             whole = False
             continue
         if name in groups:
             message = f"group {shown(name)} is named twice in this ratio"
-            found.append(Finding("DuplicateGroup", (*here, "group_name"), message, "delete one of them"))
-        group = _Group(here, number(members.get("group_num")), number(members.get("server_num_per_group")))
+            found.append(
+                Finding("DuplicateGroup", (*here, "group_name"), message, "delete one of them")
+            )
+        group = _Group(
+            here, number(members.get("group_num")), number(members.get("server_num_per_group"))
+        )
         whole = whole and group.num is not None and group.size is not None
         groups[name] = group
     return _Entry(path, at(entry).get("server_count"), groups, whole and bool(groups))
@@ -92,12 +107,19 @@ def _steps(entries: Sequence[_Entry]) -> Iterator[Finding]:
                 message = f"group {shown(name)} is not in the ratio before this one"
                 hint = "add it there with at least as many instances, or delete it here"
                 yield Finding("GroupNotInPreviousRatio", (*path, "group_name"), message, hint)
-            elif above is not None and num is not None and above.num is not None and num > above.num:
-                message = f"{num} instances of {shown(name)}, but the ratio before has only {above.num}"
+            elif (
+                above is not None and num is not None and above.num is not None and num > above.num
+            ):
+                message = (
+                    f"{num} instances of {shown(name)}, but the ratio before has only {above.num}"
+                )
                 hint = f'ratios go from the largest to the smallest: write at most "{above.num}"'
                 yield Finding("GroupNumRising", (*path, "group_num"), message, hint)
             if size is not None and sizes.setdefault(name, size) != size:
-                message = f"{size} pods per instance of {shown(name)}, but {sizes[name]} in an earlier ratio"
+                message = (
+                    f"{size} pods per instance of {shown(name)}, but {sizes[name]} in an earlier"
+                    " ratio"
+                )
                 hint = f'an instance cannot change its size: write "{sizes[name]}"'
                 yield Finding("ServerNumDiffers", (*path, "server_num_per_group"), message, hint)
 
@@ -122,19 +144,41 @@ def _advice(entries: Sequence[_Entry]) -> Iterator[Finding]:
     for entry in entries:
         total = sum((group.num or 0) * (group.size or 0) for group in entry.groups.values())
         if entry.server_count is not None and entry.whole and entry.server_count != str(total):
-            message = f"server_count is {shown(entry.server_count)}, but the groups of this ratio add up to {total}"
-            path, hint = (*entry.path, "server_count"), f'write "{total}"; it is not used here'
+            message = (
+                f"server_count is {shown(entry.server_count)}, but the groups of this ratio add up"
+                f" to {total}"
+            )
+            path = (*entry.path, "server_count")
+            hint = f'write "{total}"; it is not used here'
             yield Finding("ServerCountDiffers", path, message, hint, "warning")
         first = entries[0].groups
-        if [name for name in entry.groups if name in first] != [name for name in first if name in entry.groups]:
+        if [name for name in entry.groups if name in first] != [
+            name for name in first if name in entry.groups
+        ]:
             message = "the groups stand in another order than in the first ratio"
-            hint = "keep the order prefill, decode: MindIE Controller reads the first ratio by position"
-            yield Finding("GroupOrderDiffers", (*entry.path, "group_list"), message, hint, "warning")
-    started = [entry for entry in entries if not entry.zero] if all(entry.whole for entry in entries) else []
+            hint = (
+                "keep the order prefill, decode: MindIE Controller reads the first ratio by"
+                " position"
+            )
+            yield Finding(
+                "GroupOrderDiffers", (*entry.path, "group_list"), message, hint, "warning"
+            )
+    started = (
+        [entry for entry in entries if not entry.zero]
+        if all(entry.whole for entry in entries)
+        else []
+    )
     for name, group in started[0].groups.items() if started else ():
         smallest = started[-1]
         if group.num and not smallest.counts.get(name):
-            message = f"the smallest ratio has no instance of {shown(name)}: the service counts as serving without it"
+            message = (
+                f"the smallest ratio has no instance of {shown(name)}: the service counts as"
+                " serving without it"
+            )
             hint = "write at least 1 if the service cannot answer without this group"
-            place = (*smallest.groups[name].path, "group_num") if name in smallest.groups else smallest.path
+            place = (
+                (*smallest.groups[name].path, "group_num")
+                if name in smallest.groups
+                else smallest.path
+            )
             yield Finding("GroupNotInSmallest", place, message, hint, "warning")

@@ -1,7 +1,8 @@
-"""The rule ConfigMap of a user: its document, read into a `Rule` or into findings, and its annotations.
+"""The rule ConfigMap of a user: its document, read into a `Rule` or into findings, and its
+annotations.
 
-Text that is no JSON gives one finding, a JSON document all at once; an unusable annotation only a warning, and the
-default counts."""
+Text that is no JSON gives one finding, a JSON document all at once; an unusable annotation only a
+warning, and the default counts."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ LONGEST_DELAY = 24 * 3600
 
 
 class RuleReading(msgspec.Struct, frozen=True):
-    """The content of a rule ConfigMap. `rule` is None when there is any error; lines count within the value."""
+    """The content of a rule ConfigMap. `rule` is None when there is any error; lines count within
+    the value."""
 
     rule: Rule | None
     options: RuleOptions
@@ -34,12 +36,19 @@ class RuleReading(msgspec.Struct, frozen=True):
     warnings: tuple[Finding, ...]
 
 
-def read_rule(data: Mapping[str, str], binary_keys: Collection[str], annotations: Mapping[str, str]) -> RuleReading:
-    """Read a rule from a ConfigMap's `data`, the keys of its `binaryData` and its annotations. Never raises."""
+def read_rule(
+    data: Mapping[str, str], binary_keys: Collection[str], annotations: Mapping[str, str]
+) -> RuleReading:
+    """Read a rule from a ConfigMap's `data`, the keys of its `binaryData` and its annotations.
+    Never raises."""
     options, odd = read_options(annotations)
     text = data.get(RULE_KEY)
-    rule, found = judge(text) if isinstance(text, str) else (None, (key_finding(data, binary_keys),))
-    errors, warnings = (tuple(one for one in (*found, *odd) if one.level == level) for level in ("error", "warning"))
+    rule, found = (
+        judge(text) if isinstance(text, str) else (None, (key_finding(data, binary_keys),))
+    )
+    errors, warnings = (
+        tuple(one for one in (*found, *odd) if one.level == level) for level in ("error", "warning")
+    )
     return RuleReading(rule, options, errors, warnings)
 
 
@@ -50,7 +59,8 @@ def unread(size: int, annotations: Mapping[str, str]) -> RuleReading:
 
 
 def judge(text: str) -> tuple[Rule | None, tuple[Finding, ...]]:
-    """The rule of the bare JSON, None when there is any error, and the findings in the order of the text."""
+    """The rule of the bare JSON, None when there is any error, and the findings in the order of the
+    text."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         return None, (_too_large(size),)
@@ -65,13 +75,15 @@ def _too_large(size: int) -> Finding:
 
 
 def _too_much(what: str) -> Finding:
-    message, hint = f"the document has {what}", "leave out what is not a rule"
+    message = f"the document has {what}"
+    hint = "leave out what is not a rule"
     return Finding("DocumentTooLarge", (), message, hint, start=0, line=1, column=1)
 
 
 @lru_cache(maxsize=16)
 def _judged(text: str) -> tuple[Rule | None, tuple[Finding, ...]]:
-    """As `judge`, once per text: a change of annotations only, and a rule that many ConfigMaps have, cost nothing."""
+    """As `judge`, once per text: a change of annotations only, and a rule that many ConfigMaps
+    have, cost nothing."""
     value, found = decode(text)
     if any(one.start >= 0 for one in found):
         return None, placed(found, text)
@@ -92,23 +104,35 @@ def key_finding(data: Collection[str], binary_keys: Collection[str]) -> Finding:
     """Why a ConfigMap has no usable value under `RULE_KEY`."""
     if RULE_KEY in data:
         hint = f"write `{RULE_KEY}: |` and the JSON below it"
-        return Finding("ValueNotAString", ("data", RULE_KEY), f"the value of {RULE_KEY} is not a text", hint)
+        return Finding(
+            "ValueNotAString", ("data", RULE_KEY), f"the value of {RULE_KEY} is not a text", hint
+        )
     if RULE_KEY in binary_keys:
-        message = f"{RULE_KEY} is in binaryData: the file was not UTF-8 when the ConfigMap was made of it"
+        message = (
+            f"{RULE_KEY} is in binaryData: the file was not UTF-8 when the ConfigMap was made of it"
+        )
         hint = "save the file as UTF-8 and create the ConfigMap again"
         return Finding("KeyInBinaryData", ("binaryData", RULE_KEY), message, hint)
     names = ", ".join(printable(str(name)) for name in [*data, *binary_keys][:10])
     found = f"it has {names}" if names else "it has no data at all"
-    return Finding("KeyMissing", ("data",), f"the ConfigMap has no key {RULE_KEY}; {found}", f"name the key {RULE_KEY}")
+    return Finding(
+        "KeyMissing",
+        ("data",),
+        f"the ConfigMap has no key {RULE_KEY}; {found}",
+        f"name the key {RULE_KEY}",
+    )
 
 
 def immutable_finding() -> Finding:
-    message = "the rule is immutable: kubectl edit and apply will be refused, only delete and create work"
+    message = (
+        "the rule is immutable: kubectl edit and apply will be refused, only delete and create work"
+    )
     return Finding("RuleImmutable", ("immutable",), message, "leave immutable out", "warning")
 
 
 def shortened(found: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The first findings in the order of the text, as many as a person reads, and how many follow."""
+    """The first findings in the order of the text, as many as a person reads, and how many
+    follow."""
     ordered = sorted(found, key=lambda one: one.start)
     rest = ordered[MAX_FINDINGS:]
     if not rest:
@@ -126,7 +150,9 @@ def _integer(text: str) -> int | None:
 def _duration(text: str) -> float | None:
     """Seconds of a duration such as `1h30m`, `5m` or `300s`."""
     match = re.fullmatch("(?=.)(?:([0-9]{1,5})h)?(?:([0-9]{1,5})m)?(?:([0-9]{1,5})s)?", text)
-    hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (LONGEST_DELAY, 0, 0)
+    hours, minutes, seconds = (
+        (int(part or 0) for part in match.groups()) if match else (LONGEST_DELAY, 0, 0)
+    )
     found = 3600 * hours + 60 * minutes + seconds
     return float(found) if found <= LONGEST_DELAY else None
 
@@ -142,7 +168,8 @@ _OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
     "preemptable": (_switch, '"true" or "false"'),
     "scale-down-delay": (_duration, 'a duration of at most 24h, for instance "5m"'),
 }
-"""For each annotation: the function that reads it (None: unusable), and the form of a usable value."""
+"""For each annotation: the function that reads it (None: unusable), and the form of a usable
+value."""
 
 
 def read_options(annotations: Mapping[str, str]) -> tuple[RuleOptions, list[Finding]]:
@@ -151,18 +178,25 @@ def read_options(annotations: Mapping[str, str]) -> tuple[RuleOptions, list[Find
     odd: list[Finding] = []
     known = [PREFIX + name for name in _OPTIONS]
     for name, (read, valid) in _OPTIONS.items():
-        text, field, path = annotations.get(PREFIX + name), name.replace("-", "_"), (*_ANNOTATIONS, PREFIX + name)
+        text = annotations.get(PREFIX + name)
+        field = name.replace("-", "_")
+        path = (*_ANNOTATIONS, PREFIX + name)
         value = read(text) if isinstance(text, str) else None
         if value is not None:
             values[field] = value
         elif text is not None:
             default = getattr(RuleOptions(), field)
             used = default if isinstance(default, str) else shown(default)
-            message = f"annotation {PREFIX}{name}: {shown(text)} is not {valid}; the default is used ({used})"
+            message = (
+                f"annotation {PREFIX}{name}: {shown(text)} is not {valid}; the default is used"
+                f" ({used})"
+            )
             odd.append(Finding("AnnotationInvalid", path, message, f"write {valid}", "warning"))
     for name in annotations:
         if name.startswith(PREFIX) and name not in known:
             message = f"annotation {printable(name)} means nothing here"
             hint = f"known are {', '.join(known)}"
-            odd.append(Finding("AnnotationUnknown", (*_ANNOTATIONS, name), message, hint, "warning"))
+            odd.append(
+                Finding("AnnotationUnknown", (*_ANNOTATIONS, name), message, hint, "warning")
+            )
     return RuleOptions(**values), odd

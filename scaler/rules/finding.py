@@ -1,4 +1,5 @@
-"""Findings: errors and warnings, for people and programs. Codes are stable names, listed in docs/reference/rule.md."""
+"""Findings: errors and warnings, for people and programs. Codes are stable names, listed in
+docs/reference/rule.md."""
 
 from __future__ import annotations
 
@@ -38,8 +39,11 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
 
     def at(self, line: int, column: int, file: str = "") -> Self:
         """The finding with its place, in characters that every terminal shows."""
-        message, hint = printable(self.message), printable(self.hint)
-        return msgspec.structs.replace(self, message=message, hint=hint, line=line, column=column, file=file)
+        message = printable(self.message)
+        hint = printable(self.hint)
+        return msgspec.structs.replace(
+            self, message=message, hint=hint, line=line, column=column, file=file
+        )
 
     def __str__(self) -> str:
         """One line, as in events, in the status and in the answers of admission."""
@@ -49,7 +53,9 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
 
 def pointer(path: Path) -> str:
     """The JSON pointer of a path (RFC 6901): ("a/b", 0) -> "/a~1b/0"."""
-    return encodable("".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path))
+    return encodable(
+        "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+    )
 
 
 def encodable(text: str) -> str:
@@ -60,12 +66,14 @@ def encodable(text: str) -> str:
 def printable(text: str) -> str:
     """`text` for one line of any UTF-8 stream: lone surrogates and control characters escaped."""
     return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in encodable(text)
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+        for char in encodable(text)
     )
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """A value of a document as a message shows it: JSON-like, on one line, cut at `limit` characters."""
+    """A value of a document as a message shows it: JSON-like, on one line, cut at `limit`
+    characters."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):

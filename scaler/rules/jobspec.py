@@ -1,7 +1,8 @@
 """Why no pods can be made of an AscendJob: the checks that need only its spec and labels. Pure.
 
-`scaler lint` and the controller call the same function, so the controller accepts the shape of every job that lints
-clean. Codes are Ascend Operator's reasons. Must not raise on any shape, and must not look at rules, queues or nodes."""
+`scaler lint` and the controller call the same function, so the controller accepts the shape of
+every job that lints clean. Codes are Ascend Operator's reasons. Must not raise on any shape, and
+must not look at rules, queues or nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from scaler.rules.finding import Finding, Path, shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import at
 
-LEADER, WORKER = "Master", "Worker"
+LEADER = "Master"
+WORKER = "Worker"
 CONTAINER = "ascend"
 FRAMEWORKS = ("pytorch", "mindspore", "tensorflow")
 SERVED_FRAMEWORK = "pytorch"
@@ -42,33 +44,56 @@ def _replicas(spec: Mapping[str, Any]) -> int | None:
 
 
 def _head_findings(job: Mapping[str, Any]) -> Iterator[Finding]:
-    labels, policy = at(job, "metadata", "labels"), at(job, "spec").get("successPolicy")
-    framework, scale_out = labels.get("framework"), labels.get("scaleout-type")
+    labels = at(job, "metadata", "labels")
+    policy = at(job, "spec").get("successPolicy")
+    framework = labels.get("framework")
+    scale_out = labels.get("scaleout-type")
     if framework != SERVED_FRAMEWORK:
         message = f"label framework is {shown(framework)}, which is none of {', '.join(FRAMEWORKS)}"
         if not framework:
             message = "label framework is missing"
         elif framework in FRAMEWORKS:
-            message = f"label framework is {shown(framework)}; inference servers are {SERVED_FRAMEWORK} jobs"
-        yield Finding("InvalidFramework", (*_LABELS, "framework"), message, f"write framework: {SERVED_FRAMEWORK}")
+            message = (
+                f"label framework is {shown(framework)}; inference servers are {SERVED_FRAMEWORK}"
+                " jobs"
+            )
+        yield Finding(
+            "InvalidFramework",
+            (*_LABELS, "framework"),
+            message,
+            f"write framework: {SERVED_FRAMEWORK}",
+        )
     if isinstance(scale_out, str) and scale_out.strip() and scale_out.upper() not in _SCALE_OUT:
         message = f"label scaleout-type is {shown(scale_out)}"
-        yield Finding("InvalidScaleOutConfig", (*_LABELS, "scaleout-type"), message, "write ROCE or UBOE, or drop it")
+        yield Finding(
+            "InvalidScaleOutConfig",
+            (*_LABELS, "scaleout-type"),
+            message,
+            "write ROCE or UBOE, or drop it",
+        )
     if policy is not None and policy not in ("", "AllWorkers"):
         message = f"spec.successPolicy is {shown(policy)}"
-        yield Finding("InvalidSuccessPolicy", ("spec", "successPolicy"), message, "write AllWorkers, or drop it")
+        yield Finding(
+            "InvalidSuccessPolicy",
+            ("spec", "successPolicy"),
+            message,
+            "write AllWorkers, or drop it",
+        )
 
 
 def _replica_findings(specs: Mapping[str, Any]) -> Iterator[Finding]:
     if not specs:
-        yield Finding("InvalidSpecs", _SPECS, "spec.replicaSpecs is not set", f"add {LEADER} with replicas 1")
+        yield Finding(
+            "InvalidSpecs", _SPECS, "spec.replicaSpecs is not set", f"add {LEADER} with replicas 1"
+        )
         return
     for name, spec in specs.items():
         if name in (LEADER, WORKER):
             yield from _role_findings(name, at(spec))
         else:
             message = f"spec.replicaSpecs has {shown(name)}, which is no replica type"
-            path, hint = (*_SPECS, str(name)), f"use {LEADER} and {WORKER}"
+            path = (*_SPECS, str(name))
+            hint = f"use {LEADER} and {WORKER}"
             yield Finding("InvalidReplicaType", path, message, hint, on_key=True)
     if LEADER not in specs:
         message = f"spec.replicaSpecs has no {LEADER}: one leader replica is needed"
@@ -77,22 +102,36 @@ def _replica_findings(specs: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _role_findings(name: str, spec: Mapping[str, Any]) -> Iterator[Finding]:
     path = (*_SPECS, name, "replicas")
-    count, written = _replicas(spec), f"{name} has replicas {shown(spec.get('replicas', 1))}"
+    count = _replicas(spec)
+    written = f"{name} has replicas {shown(spec.get('replicas', 1))}"
     if count is None:
         message = f"{written}, not an integer from 0 to {MAX_PODS}"
         yield Finding("InvalidReplicaSpec", path, message, "write how many pods, without quotes")
     elif name == LEADER and count != 1:
         message = f"{written}, there must be exactly 1 leader"
-        yield Finding("InvalidReplicaSpec", path, message, f"write 1 and put the others under {WORKER}")
+        yield Finding(
+            "InvalidReplicaSpec", path, message, f"write 1 and put the others under {WORKER}"
+        )
     path = (*_SPECS, name, "template", "spec", "containers")
     containers = at(spec, "template", "spec").get("containers")
-    if not isinstance(containers, list) or not containers or not all(isinstance(one, dict) for one in containers):
-        yield Finding("InvalidReplicaSpec", path, f"{name} has no list of containers", f"add one named {CONTAINER}")
+    if (
+        not isinstance(containers, list)
+        or not containers
+        or not all(isinstance(one, dict) for one in containers)
+    ):
+        yield Finding(
+            "InvalidReplicaSpec",
+            path,
+            f"{name} has no list of containers",
+            f"add one named {CONTAINER}",
+        )
         return
     ours = next((one for one in containers if one.get("name") == CONTAINER), None)
     if ours is None:
         message = f"{name} has no container named {CONTAINER}"
-        yield Finding("InvalidContainer", path, message, f"give the main container the name {CONTAINER}")
+        yield Finding(
+            "InvalidContainer", path, message, f"give the main container the name {CONTAINER}"
+        )
     elif not ours.get("image"):
         message = f"the container {CONTAINER} of {name} has no image"
         yield Finding("InvalidContainer", path, message, "write its image")

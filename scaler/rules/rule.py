@@ -1,4 +1,5 @@
-"""The rule as frozen integers, for the decision. Made by rules.document from a valid document only."""
+"""The rule as frozen integers, for the decision. Made by rules.document from a valid document
+only."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ ALL = 1_000_000
 
 
 class Ratio(msgspec.Struct, frozen=True, gc=False):
-    """One entry of `elastic_scaling_list`: how many instances of each group, and pods per instance."""
+    """One entry of `elastic_scaling_list`: how many instances of each group, and pods per
+    instance."""
 
     counts: dict[str, int]
     sizes: dict[str, int]
@@ -28,7 +30,8 @@ class Ratio(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rule(msgspec.Struct, frozen=True, gc=False):
-    """`ratios[0]` is the largest, the last is the smallest; ratios of only zeros are removed. Never empty."""
+    """`ratios[0]` is the largest, the last is the smallest; ratios of only zeros are removed. Never
+    empty."""
 
     ratios: tuple[Ratio, ...]
 
@@ -42,12 +45,14 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Every group of any ratio. The largest ratio has them all: each next ratio may have fewer groups, not more."""
+        """Every group of any ratio. The largest ratio has them all: each next ratio may have fewer
+        groups, not more."""
         return tuple(self.ratios[0].counts)
 
     def limited(self, replicas: int) -> Rule:
-        """The rule without the ratios that are larger than the smallest one with so many instances in all; the smallest
-        ratio always stays. 0 instances: one ratio of only zeros. The first ratio names the groups of the full rule."""
+        """The rule without the ratios that are larger than the smallest one with so many instances
+        in all; the smallest ratio always stays. 0 instances: one ratio of only zeros. The first
+        ratio names the groups of the full rule."""
         too_few = bisect_left(self.ratios, True, key=lambda ratio: ratio.total < replicas)
         if replicas and too_few <= 1:
             return self
@@ -57,7 +62,8 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
 
 
 class CountsFrom(StrEnum):
-    """The state from which on an instance counts as running (annotation `mind-cluster/counts-from`)."""
+    """The state from which on an instance counts as running (annotation
+    `mind-cluster/counts-from`)."""
 
     BOUND = "bound"
     RUNNING = "running"
@@ -65,7 +71,8 @@ class CountsFrom(StrEnum):
 
 
 class Trade(StrEnum):
-    """When a running surplus instance may be evicted for a missing one (annotation `mind-cluster/trade`)."""
+    """When a running surplus instance may be evicted for a missing one (annotation
+    `mind-cluster/trade`)."""
 
     WHEN_NOT_SERVING = "when-not-serving"
     ALWAYS = "always"
@@ -73,7 +80,8 @@ class Trade(StrEnum):
 
 
 class RuleOptions(msgspec.Struct, frozen=True, gc=False):
-    """The values of the `mind-cluster/` annotations of the rule; the default for absent or unusable ones."""
+    """The values of the `mind-cluster/` annotations of the rule; the default for absent or unusable
+    ones."""
 
     paused: bool = False
     counts_from: CountsFrom = CountsFrom.RUNNING
@@ -82,4 +90,5 @@ class RuleOptions(msgspec.Struct, frozen=True, gc=False):
     service_priority: int | None = None
     preemptable: bool = True
     scale_down_delay: float = 0.0
-    """Seconds without a higher number before a lower one counts (annotation `mind-cluster/scale-down-delay`)."""
+    """Seconds without a higher number before a lower one counts (annotation
+    `mind-cluster/scale-down-delay`)."""

@@ -1,4 +1,5 @@
-"""The shape of the rule document: a pydantic model, of which `scaler schema` makes a JSON schema, and its findings."""
+"""The shape of the rule document: a pydantic model, of which `scaler schema` makes a JSON schema,
+and its findings."""
 
 from __future__ import annotations
 
@@ -21,9 +22,13 @@ LIST = "elastic_scaling_list"
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,4}")
 _DIGITS = re.compile(r"[1-9][0-9]*")
 _EXAMPLES = {
-    "group_name": '"group0"', "group_num": '"1"', "server_num_per_group": '"1"', "version": '"1.0"',
-    LIST: "[...]", "group_list": "[...]",
-}  # fmt: skip
+    "group_name": '"group0"',
+    "group_num": '"1"',
+    "server_num_per_group": '"1"',
+    "version": '"1.0"',
+    LIST: "[...]",
+    "group_list": "[...]",
+}
 """Each known member, with an example of its value."""
 _MISSING = {LIST: "ListMissing", "group_list": "RatioWithoutGroups"}
 
@@ -33,7 +38,8 @@ def _up_to(most: int) -> str:
     return rf"[1-9][0-9]{{0,{len(str(most)) - 2}}}|{most}"
 
 
-# "$" alone would let a line feed pass in some regular expression engines, so each pattern refuses it itself.
+# "$" alone would let a line feed pass in some regular expression engines, so each pattern refuses
+# it itself.
 NUMBER = rf"^(?:0|{_up_to(MAX_INSTANCES)})$(?!\n)"
 POSITIVE_NUMBER = rf"^(?:{_up_to(MAX_PODS)})$(?!\n)"
 LABEL_VALUE = rf"^[A-Za-z0-9](?:[A-Za-z0-9_.-]{{0,{MAX_NAME - 2}}}[A-Za-z0-9])?$(?!\n)"
@@ -49,18 +55,27 @@ class _Part(BaseModel):
 class Group(_Part):
     """How many instances of one group a ratio wants, and of how many pods each."""
 
-    group_name: str = Field(pattern=LABEL_VALUE, description="Value of the jobs' label mind-cluster/group-name")
-    group_num: str = Field(pattern=NUMBER, description="Instances of this group, decimal digits in quotes")
+    group_name: str = Field(
+        pattern=LABEL_VALUE, description="Value of the jobs' label mind-cluster/group-name"
+    )
+    group_num: str = Field(
+        pattern=NUMBER, description="Instances of this group, decimal digits in quotes"
+    )
     server_num_per_group: str = Field(
-        pattern=POSITIVE_NUMBER, description="Pods per instance (Master + Worker); the same in every ratio"
+        pattern=POSITIVE_NUMBER,
+        description="Pods per instance (Master + Worker); the same in every ratio",
     )
 
 
 class RatioEntry(_Part):
     """One ratio at which the service may run."""
 
-    group_list: list[Group] = Field(min_length=1, max_length=MAX_GROUPS, description="Prefill first, then decode")
-    server_count: Any = Field(default=None, description="Written by the MindIE deployer; not needed")
+    group_list: list[Group] = Field(
+        min_length=1, max_length=MAX_GROUPS, description="Prefill first, then decode"
+    )
+    server_count: Any = Field(
+        default=None, description="Written by the MindIE deployer; not needed"
+    )
 
 
 class RuleDocument(_Part):
@@ -71,12 +86,15 @@ class RuleDocument(_Part):
     version: str = Field(default="1.0", description='"1.0"')
     status: Any = Field(default=None, description="Written by the MindIE deployer; not needed")
     elastic_scaling_list: list[RatioEntry] = Field(
-        min_length=1, max_length=MAX_RATIOS, description="Largest ratio first; the last is the smallest to serve at"
+        min_length=1,
+        max_length=MAX_RATIOS,
+        description="Largest ratio first; the last is the smallest to serve at",
     )
 
 
 def shape_errors(value: object) -> list[ErrorDetails]:
-    """Pydantic's findings on a decoded document: `type`, `loc`, `input`; of unknown members the type is `UNKNOWN`."""
+    """Pydantic's findings on a decoded document: `type`, `loc`, `input`; of unknown members the
+    type is `UNKNOWN`."""
     try:
         RuleDocument.model_validate(value)
     except ValidationError as refused:
@@ -88,7 +106,9 @@ def shape_findings(value: object) -> Iterator[Finding]:
     """Where the shape of the decoded document differs from the model; errors first."""
     errors = sorted(shape_errors(value), key=lambda error: error["type"] == UNKNOWN)
     for error in errors[:MOST]:
-        path, kind, found = tuple(error["loc"]), error["type"], error["input"]
+        path = tuple(error["loc"])
+        kind = error["type"]
+        found = error["input"]
         field = str(path[-1]) if path else ""
         if kind == UNKNOWN:
             close = _similar(field, list(_EXAMPLES))
@@ -97,8 +117,14 @@ def shape_findings(value: object) -> Iterator[Finding]:
             yield Finding("UnknownKey", path, message, hint, "warning", on_key=True)
         elif kind == "missing":
             close = _similar(field, list(found) if isinstance(found, dict) else [])
-            hint = f'write "{field}" instead of {shown(close)}' if close else f'add "{field}": {_EXAMPLES[field]}'
-            yield Finding(_MISSING.get(field, "FieldMissing"), path[:-1], f'"{field}" is missing', hint)
+            hint = (
+                f'write "{field}" instead of {shown(close)}'
+                if close
+                else f'add "{field}": {_EXAMPLES[field]}'
+            )
+            yield Finding(
+                _MISSING.get(field, "FieldMissing"), path[:-1], f'"{field}" is missing', hint
+            )
         else:
             code, message, hint = _wrong(path, field, kind, found)
             yield Finding(code, path, message, hint)
@@ -115,15 +141,24 @@ def _wrong(path: Path, field: str, kind: str, found: object) -> tuple[str, str, 
         hint = "leave out ratios between the largest and the smallest"
         return "TooManyEntries", f"more than {MAX_RATIOS:,} ratios", hint
     if kind == "too_long":
-        return "TooManyEntries", f"more than {MAX_GROUPS} groups in one ratio", "make several services of them"
+        return (
+            "TooManyEntries",
+            f"more than {MAX_GROUPS} groups in one ratio",
+            "make several services of them",
+        )
     if kind == "too_short":
         code, what = ("ListEmpty", "ratio") if field == LIST else ("RatioWithoutGroups", "group")
         return code, f'"{field}" is empty', f"write at least one {what}"
     if field in ("group_num", "server_num_per_group"):
         return _wrong_number(field, found)
     if field == "group_name" and isinstance(found, str):
-        message = f"{shown(found)} cannot be the value of a label, so no job can belong to this group"
-        hint = f"write letters, digits, '-', '_' or '.', 1 to {MAX_NAME} of them, a letter or digit at both ends"
+        message = (
+            f"{shown(found)} cannot be the value of a label, so no job can belong to this group"
+        )
+        hint = (
+            f"write letters, digits, '-', '_' or '.', 1 to {MAX_NAME} of them, a letter or digit at"
+            " both ends"
+        )
         return "GroupNameInvalid", message, hint
     if kind == "string_unicode":
         return "WrongType", f"{shown(found)} has half of a character", "write the character itself"
@@ -147,7 +182,10 @@ def _wrong_number(field: str, found: object) -> tuple[str, str, str]:
     hint = f'write "{meant}"' if meant else 'write decimal digits in quotes, for instance "2"'
     message = f"{shown(found)} is not a decimal number in quotes"
     if isinstance(found, str):
-        message = f"{shown(found)} is not a plain decimal number (no sign, space, leading zero or full-width digit)"
+        message = (
+            f"{shown(found)} is not a plain decimal number (no sign, space, leading zero or"
+            " full-width digit)"
+        )
     return "NotADecimalString", message, hint
 
 
@@ -157,11 +195,18 @@ def _number_meant(found: object, most: int) -> str:
     if not isinstance(found, str) or len(found) > 20:
         return ""
     text = unicodedata.normalize("NFKC", found).strip().removeprefix("+").lstrip("0") or "0"
-    return text if found and _NUMBER.fullmatch(text) and any(char.isdigit() for char in found) else ""
+    return (
+        text if found and _NUMBER.fullmatch(text) and any(char.isdigit() for char in found) else ""
+    )
 
 
 def _similar(expected: str, present: list[str]) -> str:
-    """The entry of `present` that probably means `expected`: other letter case, no underscores, a typo."""
-    plain = {name.lower().replace("_", "").replace("-", ""): name for name in present[:50] if len(name) < 100}
+    """The entry of `present` that probably means `expected`: other letter case, no underscores, a
+    typo."""
+    plain = {
+        name.lower().replace("_", "").replace("-", ""): name
+        for name in present[:50]
+        if len(name) < 100
+    }
     close = difflib.get_close_matches(expected.replace("_", ""), plain, n=1, cutoff=0.85)
     return plain[close[0]] if close else ""

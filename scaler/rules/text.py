@@ -1,7 +1,8 @@
-"""Reads JSON text: the value, or each finding with its place; and the place of each value in the text.
+"""Reads JSON text: the value, or each finding with its place; and the place of each value in the
+text.
 
-Reading is strict and ends at the first place that is not JSON; tools.linting.jsontext goes on there and offers
-corrections. Never raises."""
+Reading is strict and ends at the first place that is not JSON; tools.linting.jsontext goes on there
+and offers corrections. Never raises."""
 
 from __future__ import annotations
 
@@ -31,27 +32,83 @@ _EXPECTED = {
     "Expecting ',' delimiter": "`,` or a closing bracket",
 }
 _INVISIBLE = "[^\\S \\t\\r\\n]|[\u200b-\u200d\u2060\ufeff]"
-_NAME, _COMMA, _QUOTE = "Expecting property name", "Expecting ','", 'write `"`'
+_NAME = "Expecting property name"
+_COMMA = "Expecting ','"
+_QUOTE = 'write `"`'
 _MISTAKES = (
-    ("Unexpected UTF-8 BOM", "", "ByteOrderMark", "the text begins with a byte order mark (U+FEFF)", "save it without"),
-    ("Unterminated", "", "NotJson", "the text in quotes that begins here has no end", 'close it with `"`'),
-    ("Invalid control", "\n", "NotJson", "a text in quotes has no end on this line", 'close it with `"`'),
-    ("Invalid control", "", "NotJson", "a raw control character U+{code:04X} inside quotes", "delete it"),
-    ("Invalid \\", "", "NotJson", "{found} is not an escape that JSON knows", "write \\\\ for a backslash"),
-    ("Illegal trailing comma", "", "TrailingComma", "a comma before a closing bracket", "delete the comma"),
+    (
+        "Unexpected UTF-8 BOM",
+        "",
+        "ByteOrderMark",
+        "the text begins with a byte order mark (U+FEFF)",
+        "save it without",
+    ),
+    (
+        "Unterminated",
+        "",
+        "NotJson",
+        "the text in quotes that begins here has no end",
+        'close it with `"`',
+    ),
+    (
+        "Invalid control",
+        "\n",
+        "NotJson",
+        "a text in quotes has no end on this line",
+        'close it with `"`',
+    ),
+    (
+        "Invalid control",
+        "",
+        "NotJson",
+        "a raw control character U+{code:04X} inside quotes",
+        "delete it",
+    ),
+    (
+        "Invalid \\",
+        "",
+        "NotJson",
+        "{found} is not an escape that JSON knows",
+        "write \\\\ for a backslash",
+    ),
+    (
+        "Illegal trailing comma",
+        "",
+        "TrailingComma",
+        "a comma before a closing bracket",
+        "delete the comma",
+    ),
     ("", r"#|/[/*]", "CommentInJson", "JSON has no comments, found {found}", "delete the comment"),
     ("", "['‘’＇]", "SingleQuotes", "JSON has no single quotes, found {found}", _QUOTE),
     ("", "[“”„‟＂]", "FullWidthPunctuation", "full-width or typographic quotes {found}", _QUOTE),
-    ("", "[：，、｛｝［］【】]", "FullWidthPunctuation", "full-width punctuation {found}", "write it in ASCII"),
+    (
+        "",
+        "[：，、｛｝［］【】]",
+        "FullWidthPunctuation",
+        "full-width punctuation {found}",
+        "write it in ASCII",
+    ),
     ("", _INVISIBLE, "OddSpace", "an invisible character U+{code:04X}", "delete it"),
     ("", "&", "NotJson", "HTML entities instead of characters: {found}", 'write `"` for &quot;'),
-    ("Extra data", "", "TrailingText", "text after the end of the document: {found}",
-     "delete it; a ConfigMap key holds one JSON document"),
-    (_NAME, r"\w", "UnquotedKey", "the name {found} is not in quotes", _QUOTE + " before and behind it"),
+    (
+        "Extra data",
+        "",
+        "TrailingText",
+        "text after the end of the document: {found}",
+        "delete it; a ConfigMap key holds one JSON document",
+    ),
+    (
+        _NAME,
+        r"\w",
+        "UnquotedKey",
+        "the name {found} is not in quotes",
+        _QUOTE + " before and behind it",
+    ),
     (_COMMA, r'[{["\w]', "MissingComma", "a comma is missing before {found}", "write `,`"),
     ("Expecting value", r"\w", "NotJson", "{found} is not a JSON value", "put it in quotes"),
-)  # fmt: skip
-"""Frequent mistakes in JSON: the json module's message, the text at the place, code, message, hint."""
+)
+"""Frequent mistakes in JSON: the json module's message, the text at the place, code, message,
+hint."""
 
 
 def line_starts(text: str) -> list[int]:
@@ -60,7 +117,8 @@ def line_starts(text: str) -> list[int]:
 
 
 def place(starts: list[int], offset: int) -> tuple[int, int]:
-    """Line and column (in characters, both from 1) of an offset in a text whose lines begin at `starts`."""
+    """Line and column (in characters, both from 1) of an offset in a text whose lines begin at
+    `starts`."""
     line = bisect.bisect_right(starts, offset)
     return line, offset - starts[line - 1] + 1
 
@@ -70,17 +128,22 @@ class _Doubled(dict[str, Any]):
 
     def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
         super().__init__(pairs)
-        self.names = [name for name, number in Counter(name for name, _ in pairs).items() if number > 1]
+        self.names = [
+            name for name, number in Counter(name for name, _ in pairs).items() if number > 1
+        ]
 
 
 def decode(text: str) -> tuple[Any, list[Finding]]:
-    """The value of a JSON text and the findings about its text; a finding with `start` means that there is no value."""
+    """The value of a JSON text and the findings about its text; a finding with `start` means that
+    there is no value."""
     try:
         value = json.loads(
             text,
             object_pairs_hook=_members,
             parse_constant=_refuse,
-            parse_int=lambda digits: int(digits) if len(digits) <= LONGEST_INTEGER else float(digits),
+            parse_int=lambda digits: (
+                int(digits) if len(digits) <= LONGEST_INTEGER else float(digits)
+            ),
         )
     except json.JSONDecodeError as broken:
         return None, [_not_json(text, broken.msg, broken.pos)]
@@ -93,8 +156,9 @@ def decode(text: str) -> tuple[Any, list[Finding]]:
 
 
 def offsets(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
-    """For each path that exists in the valid JSON `text`: the offset of its value, and of the name before it (or the
-    value again if there is no name). Members and elements on the way to these paths are included."""
+    """For each path that exists in the valid JSON `text`: the offset of its value, and of the name
+    before it (or the value again if there is no name). Members and elements on the way to these
+    paths are included."""
     found: dict[Path, tuple[int, int]] = {}
     parents = {path[:length] for path in paths for length in range(len(path))}
     decoder = json.JSONDecoder(parse_int=str)
@@ -105,9 +169,12 @@ def offsets(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
         found[path] = pos, name if name >= 0 else pos
         if path not in parents or text[pos] not in "{[":
             return decoder.raw_decode(text, pos)[1]
-        is_object, index, pos = text[pos] == "{", 0, _behind_space(text, pos + 1)
+        is_object = text[pos] == "{"
+        index = 0
+        pos = _behind_space(text, pos + 1)
         while text[pos] not in "}]":
-            step, name = index, -1
+            step = index
+            name = -1
             if is_object:
                 name = pos
                 step, pos = decoder.raw_decode(text, pos)
@@ -135,7 +202,8 @@ def _refuse(name: str) -> NoReturn:
 
 
 def _findings(value: Any) -> Iterator[Finding]:
-    """Findings about what JSON allows and a rule does not: the same name twice, and nesting that is too deep."""
+    """Findings about what JSON allows and a rule does not: the same name twice, and nesting that is
+    too deep."""
     holders: list[tuple[Path, Any]] = [((), value)]
     while holders:
         path, holder = holders.pop()
@@ -145,17 +213,34 @@ def _findings(value: Any) -> Iterator[Finding]:
         if isinstance(holder, _Doubled):
             for name in holder.names:
                 message = f"{shown(name)} is written twice in this object"
-                yield Finding("DuplicateKey", (*path, name), message, "delete one of them", on_key=True)
-        steps = holder.items() if isinstance(holder, dict) else enumerate(holder) if isinstance(holder, list) else ()
-        holders += [((*path, step), inner) for step, inner in steps if isinstance(inner, dict | list)]
+                yield Finding(
+                    "DuplicateKey", (*path, name), message, "delete one of them", on_key=True
+                )
+        steps = (
+            holder.items()
+            if isinstance(holder, dict)
+            else enumerate(holder)
+            if isinstance(holder, list)
+            else ()
+        )
+        holders += [
+            ((*path, step), inner) for step, inner in steps if isinstance(inner, dict | list)
+        ]
 
 
 def _too_deep(path: Path, start: int = -1) -> Finding:
-    return Finding("NestedTooDeep", path, f"nested more than {MAX_DEPTH} deep", "a rule is nested 5 deep", start=start)
+    return Finding(
+        "NestedTooDeep",
+        path,
+        f"nested more than {MAX_DEPTH} deep",
+        "a rule is nested 5 deep",
+        start=start,
+    )
 
 
 def _not_json(text: str, problem: str, pos: int) -> Finding:
-    """The finding at `pos`, where JSON cannot go on because of `problem`, which is the message of the json module."""
+    """The finding at `pos`, where JSON cannot go on because of `problem`, which is the message of
+    the json module."""
     expected = _EXPECTED.get(problem, "a value")
     if not text.strip():
         return Finding("NotJson", (), "the document is empty", "write the rule document", start=0)
@@ -164,8 +249,11 @@ def _not_json(text: str, problem: str, pos: int) -> Finding:
         return Finding("NotJson", (), message, "is a bracket not closed?", start=pos)
     comma = text.rfind(",", 0, pos)
     if text[pos] in "}]" and comma >= 0 and not text[comma + 1 : pos].strip():
-        problem, pos = "Illegal trailing comma", comma  # the message of newer versions of the module
-    found, code = shown(text[pos : pos + 21].split("\n", maxsplit=1)[0], 22)[1:-1], ord(text[pos])
+        # the message of newer versions of the module
+        problem = "Illegal trailing comma"
+        pos = comma
+    found = shown(text[pos : pos + 21].split("\n", maxsplit=1)[0], 22)[1:-1]
+    code = ord(text[pos])
     for name, here, kind, message, hint in _MISTAKES:
         if problem.startswith(name) and re.match(here, text[pos : pos + 2]):
             return Finding(kind, (), message.format(found=found, code=code), hint, start=pos)

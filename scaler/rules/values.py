@@ -1,4 +1,5 @@
-"""Values from JSON of unchecked shape: a value of the wrong shape counts as absent. Never raises."""
+"""Values from JSON of unchecked shape: a value of the wrong shape counts as absent. Never
+raises."""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ def is_deeper(value: Any, levels: int) -> bool:
     """Whether objects and lists are nested deeper than so many levels."""
     level = [value]
     for _ in range(levels + 1):
-        inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        inner = (
+            one.values() if isinstance(one, dict) else one
+            for one in level
+            if isinstance(one, dict | list)
+        )
         level = [one for some in inner for one in some]
         if not level:
             return False
@@ -36,4 +41,8 @@ def as_text(value: Any) -> str:
 
 def as_count(value: Any, most: int = 1 << 63) -> int:
     """`value` if it is a whole number from 0 to `most`, else 0."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else 0
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+        else 0
+    )

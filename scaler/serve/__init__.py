@@ -1,1 +1,2 @@
-"""The HTTP servers of the scaler: the admission webhook with its certificates; health, metrics, the last world."""
+"""The HTTP servers of the scaler: the admission webhook with its certificates; health, metrics, the
+last world."""

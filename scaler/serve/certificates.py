@@ -1,10 +1,13 @@
-"""The webhook's own certificate: which step is due now, and how a pair is made. No I/O, no clock: `now` is given.
+"""The webhook's own certificate: which step is due now, and how a pair is made. No I/O, no clock:
+`now` is given.
 
-    Keys = the pair in use + the next pair, while there is one + the certificate that was in use before
+    Keys = the pair in use + the next pair, while there is one + the certificate that was in use
+    before
 
-Each certificate is self-signed and is itself what clients trust: there is no CA key that could sign another one.
-A certificate is replaced in two steps: clients first trust the new one beside the old one; SETTLE later, when every API
-server has read this, the servers use the new one. The old one stays trusted: another replica may use it for a while."""
+Each certificate is self-signed and is itself what clients trust: there is no CA key that could sign
+another one. A certificate is replaced in two steps: clients first trust the new one beside the old
+one; SETTLE later, when every API server has read this, the servers use the new one. The old one
+stays trusted: another replica may use it for a while."""
 
 from __future__ import annotations
 
@@ -28,11 +31,14 @@ SETTLE = 3_600.0
 SKEW = 3_600.0
 """Seconds by which a certificate is valid before it is made: clocks differ."""
 
-TRUSTED, REPLACED = "ca.crt", "replaced.crt"
-SHOWN, COMING = ("tls.crt", "tls.key"), ("next.crt", "next.key")
+TRUSTED = "ca.crt"
+REPLACED = "replaced.crt"
+SHOWN = ("tls.crt", "tls.key")
+COMING = ("next.crt", "next.key")
 """Keys of the Secret; the first two as in type kubernetes.io/tls."""
 _UNREADABLE = (KeyError, ValueError, TypeError, Warning, x509.InvalidVersion, UnsupportedAlgorithm)
-"""Errors and warnings. Today cryptography only warns of a serial number that is not positive; later it will refuse."""
+"""Errors and warnings. Today cryptography only warns of a serial number that is not positive; later
+it will refuse."""
 
 
 class KeyPair(msgspec.Struct, frozen=True):
@@ -46,7 +52,8 @@ class KeyPair(msgspec.Struct, frozen=True):
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """The content of the Secret. Only `read` and `advance` make it, so its certificates and keys fit together."""
+    """The content of the Secret. Only `read` and `advance` make it, so its certificates and keys
+    fit together."""
 
     shown: KeyPair
     coming: KeyPair | None = None
@@ -55,12 +62,14 @@ class Keys(msgspec.Struct, frozen=True):
     @property
     def trusted(self) -> bytes:
         """The caBundle, PEM."""
-        return b"".join((self.shown.certificate, self.coming.certificate if self.coming else b"", self.replaced))
+        return b"".join(
+            (self.shown.certificate, self.coming.certificate if self.coming else b"", self.replaced)
+        )
 
 
 def advance(keys: Keys | None, name: str, now: float) -> Keys | None:
-    """The keys after the step that is due at `now` (seconds since the epoch), for a server that clients reach by
-    `name`; None when no step is due."""
+    """The keys after the step that is due at `now` (seconds since the epoch), for a server that
+    clients reach by `name`; None when no step is due."""
     if keys is None:
         return Keys(_made(name, now))
     if keys.coming is not None and believed(keys.coming, name, now - SETTLE - SKEW):
@@ -73,7 +82,8 @@ def advance(keys: Keys | None, name: str, now: float) -> Keys | None:
 
 
 def read(data: Mapping[str, bytes]) -> Keys | None:
-    """The keys from the decoded data of a Secret; None when they are incomplete, unreadable or no pairs."""
+    """The keys from the decoded data of a Secret; None when they are incomplete, unreadable or no
+    pairs."""
     try:
         shown = _pair(data, *SHOWN)
         coming = _pair(data, *COMING) if COMING[0] in data else None
@@ -109,7 +119,8 @@ def _certificate(text: bytes) -> x509.Certificate:
 
 
 def believed(pair: KeyPair, name: str, now: float) -> bool:
-    """Whether a client that trusts the certificate accepts it: the certificate is valid now, and for `name`."""
+    """Whether a client that trusts the certificate accepts it: the certificate is valid now, and
+    for `name`."""
     certificate = x509.load_pem_x509_certificate(pair.certificate)
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -121,7 +132,9 @@ def believed(pair: KeyPair, name: str, now: float) -> bool:
 
 def _made(name: str, now: float) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name.from_rfc4514_string(f"CN=mind-cluster-scaler {_moment(now):%Y-%m-%d %H:%M:%S}")
+    subject = x509.Name.from_rfc4514_string(
+        f"CN=mind-cluster-scaler {_moment(now):%Y-%m-%d %H:%M:%S}"
+    )
     try:
         reached_by: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
@@ -140,7 +153,10 @@ def _made(name: str, now: float) -> KeyPair:
         .sign(key, hashes.SHA256())
     )
     form = serialization.PrivateFormat.PKCS8
-    return KeyPair(_pem(certificate), key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+    return KeyPair(
+        _pem(certificate),
+        key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()),
+    )
 
 
 def _pem(certificate: x509.Certificate) -> bytes:
@@ -148,7 +164,8 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 
 def ends(pair: KeyPair) -> float:
-    """The end of the certificate in seconds since the epoch. ValueError when the certificate is unreadable."""
+    """The end of the certificate in seconds since the epoch. ValueError when the certificate is
+    unreadable."""
     return x509.load_pem_x509_certificate(pair.certificate).not_valid_after_utc.timestamp()
 
 

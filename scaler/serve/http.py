@@ -1,4 +1,5 @@
-"""Health, readiness, metrics and the last world, over HTTP: GET only, no request bodies, no secrets.
+"""Health, readiness, metrics and the last world, over HTTP: GET only, no request bodies, no
+secrets.
 
     /healthz                                the main loop runs and decides
     /readyz                                 caches are synced, or what is missing; a standby is ready
@@ -7,8 +8,9 @@
     /snapshots/world                        all that the last decision depended on, for `scaler explain --world`
     /snapshots/{namespace}/{rule}/{jobID}   the same, if the service is in it: a decision depends on all services
 
-Snapshots contain the services of all tenants: they are served only over loopback, which `kubectl port-forward` uses.
-Must not change anything: a client that reaches the port can only read. An empty rule or jobID is written `-`."""
+Snapshots contain the services of all tenants: they are served only over loopback, which `kubectl
+port-forward` uses. Must not change anything: a client that reaches the port can only read. An empty
+rule or jobID is written `-`."""
 
 from __future__ import annotations
 
@@ -27,21 +29,26 @@ from scaler.serve.server import Limits, Server, text
 
 LIMITS = Limits(connections=256, bytes=64 * 2**20, answer=10.0, idle=10.0)
 _SHARE = 0.05
-"""The largest part of the loop's time for each of the two costly answers; in between, the last answer is repeated."""
+"""The largest part of the loop's time for each of the two costly answers; in between, the last
+answer is repeated."""
 _Page = Callable[[web.Request], web.Response]
 
 
 def http_server(
-    stalled: Callable[[], list[str]], missing: Callable[[], list[str]], metrics: Metrics,
+    stalled: Callable[[], list[str]],
+    missing: Callable[[], list[str]],
+    metrics: Metrics,
     world: Callable[[], World | None],
-) -> Server:  # fmt: skip
-    """The server. All are called at each request, from its thread, and must not do any I/O. `stalled` and `missing`
-    return sentences about what is wrong; `world` returns None before the first decision."""
+) -> Server:
+    """The server. All are called at each request, from its thread, and must not do any I/O.
+    `stalled` and `missing` return sentences about what is wrong; `world` returns None before the
+    first decision."""
     server = Server(LIMITS, metrics.turned_away.labels("http").inc)
     rendered, encoded = _Repeated(metrics.render), _Repeated(lambda: msgspec.json.encode(world()))
 
     def large(request: web.Request, body: bytes, content_type: str) -> web.Response:
-        """An answer that may be large, for a client that may read slowly: its bytes count until the connection ends."""
+        """An answer that may be large, for a client that may read slowly: its bytes count until the
+        connection ends."""
         server.lend(request, min(len(body), LIMITS.bytes))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
@@ -86,7 +93,8 @@ async def _answer(page: _Page, request: web.Request, *, local: bool) -> web.Stre
 
 
 def _is_local(request: web.Request) -> bool:
-    """Whether both addresses are loopback: a proxy in the pod connects from loopback, but to the address of the pod."""
+    """Whether both addresses are loopback: a proxy in the pod connects from loopback, but to the
+    address of the pod."""
     for end in (request.get_extra_info(name) for name in ("peername", "sockname")):
         address = ipaddress.ip_address(str(end[0]).partition("%")[0]) if end is not None else None
         if address is None or not (getattr(address, "ipv4_mapped", None) or address).is_loopback:

@@ -1,6 +1,8 @@
-"""The answers of admission: the request of an AdmissionReview in, a `Response` out. Pure functions; none raises.
+"""The answers of admission: the request of an AdmissionReview in, a `Response` out. Pure functions;
+none raises.
 
-Each review reads only the fields that it needs and fails open: an unreadable object is allowed unchanged."""
+Each review reads only the fields that it needs and fails open: an unreadable object is allowed
+unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from typing import Any
 import msgspec
 
 from scaler.kube.api import Object
-from scaler.names import DELETION_COST, GATE, GROUP_LABEL, HELD_COST, JOB_ID_LABEL, MOVED_RULE, RULE_KEY, RULE_LABEL
+from scaler.names import (
+    DELETION_COST,
+    GATE,
+    GROUP_LABEL,
+    HELD_COST,
+    JOB_ID_LABEL,
+    MOVED_RULE,
+    RULE_KEY,
+    RULE_LABEL,
+)
 from scaler.rules.document import immutable_finding, read_rule
 from scaler.rules.finding import Finding, pointer, printable
 from scaler.rules.labels import group_finding, label_findings
@@ -23,16 +34,19 @@ MAX_SHOWN = 10
 MAX_WORDS = 240
 """Characters of one warning: API servers cut them at 256."""
 GroupsOf = Callable[[str, str], tuple[str, ...] | None]
-"""The groups of the rule (namespace, name) as it is now, None when it is missing or not valid. Must not do I/O."""
+"""The groups of the rule (namespace, name) as it is now, None when it is missing or not valid. Must
+not do I/O."""
 Labels = Mapping[str, Any]
 _ONE_INSTANCE = frozenset({"AscendJob", "LeaderWorkerSet", "Job"})
-"""Kinds whose templates make the pods of one instance: all of these templates have the labels, or none has them."""
+"""Kinds whose templates make the pods of one instance: all of these templates have the labels, or
+none has them."""
 _TEMPLATE = "pod template "
 _MOVED = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
 
 
 class Response(msgspec.Struct, frozen=True):
-    """The answer to one request. `uid` is that of the request, "" when the whole request is unreadable."""
+    """The answer to one request. `uid` is that of the request, "" when the whole request is
+    unreadable."""
 
     uid: str = ""
     patch: Mapping[str, Any] = {}
@@ -56,13 +70,18 @@ def encode(answer: Response) -> bytes:
     """The AdmissionReview that carries the answer."""
     response: dict[str, Any] = {"uid": answer.uid, "allowed": not answer.refusal}
     if answer.patch:
-        steps = [{"op": "add", "path": path, "value": value} for path, value in answer.patch.items()]
-        response |= {"patchType": "JSONPatch", "patch": msgspec.json.encode(steps)}  # msgspec encodes bytes as base64
+        steps = [
+            {"op": "add", "path": path, "value": value} for path, value in answer.patch.items()
+        ]
+        # msgspec encodes bytes as base64
+        response |= {"patchType": "JSONPatch", "patch": msgspec.json.encode(steps)}
     if answer.warnings:
         response["warnings"] = answer.warnings
     if answer.refusal:
         response["status"] = _status(answer)
-    return msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+    return msgspec.json.encode(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+    )
 
 
 class _ReviewedKind(msgspec.Struct):
@@ -96,9 +115,11 @@ def answer_to(body: bytes, review: Callable[[Request], Response]) -> Response:
 
 
 def review_pod(request: Request) -> Response:
-    """Hold a new pod that names a rule: add our gate, and the deletion cost that makes owners delete held pods first.
+    """Hold a new pod that names a rule: add our gate, and the deletion cost that makes owners
+    delete held pods first.
 
-    A pod that is bound or has the gate already is not changed; gates of others and a cost of the user stay."""
+    A pod that is bound or has the gate already is not changed; gates of others and a cost of the
+    user stay."""
     pod = request.object
     if request.operation != "CREATE" or request.sub_resource or pod is None:
         return Response()
@@ -114,16 +135,23 @@ def review_pod(request: Request) -> Response:
 
 
 def review_ascend_job(request: Request) -> Response:
-    """Move the labels of a job into its pod templates: Ascend Operator then makes the pods at once, and with the gate.
+    """Move the labels of a job into its pod templates: Ascend Operator then makes the pods at once,
+    and with the gate.
 
-    All three are copied into every template; mind-cluster/scaling-rule, which makes the operator hold the job, moves
-    from the job's own labels to an annotation. A job without this label (or moved before), or in deletion, stays."""
+    All three are copied into every template; mind-cluster/scaling-rule, which makes the operator
+    hold the job, moves from the job's own labels to an annotation. A job without this label (or
+    moved before), or in deletion, stays."""
     job = request.object
     if request.operation not in ("CREATE", "UPDATE") or request.sub_resource or job is None:
         return Response()
-    meta, replicas = at(job, "metadata"), at(job, "spec", "replicaSpecs")
+    meta = at(job, "metadata")
+    replicas = at(job, "spec", "replicaSpecs")
     labels = at(meta, "labels")
-    templates = {name: at(replica, "template") for name, replica in replicas.items() if "template" in at(replica)}
+    templates = {
+        name: at(replica, "template")
+        for name, replica in replicas.items()
+        if "template" in at(replica)
+    }
     if RULE_LABEL not in labels or meta.get("deletionTimestamp") or not templates:
         return Response()
     moved = {name: labels[name] for name in _MOVED if name in labels}
@@ -139,25 +167,33 @@ def review_ascend_job(request: Request) -> Response:
 
 
 def review_rule(request: Request) -> Response:
-    """Refuse a ConfigMap with an invalid rule, in the words of the linter; its warnings become warnings of admission.
+    """Refuse a ConfigMap with an invalid rule, in the words of the linter; its warnings become
+    warnings of admission.
 
-    A document that has not changed is not refused again: a broken rule can still be paused or labelled."""
-    found, old = request.object, request.old_object
+    A document that has not changed is not refused again: a broken rule can still be paused or
+    labelled."""
+    found = request.object
+    old = request.old_object
     meta, data, binary = (at(found, part) for part in ("metadata", "data", "binaryData"))
     if meta.get("deletionTimestamp") or RULE_KEY not in {**data, **binary}:
         return Response()
     reading = read_rule(data, tuple(binary), at(meta, "annotations"))
-    warnings, errors = reading.warnings, reading.errors
+    warnings = reading.warnings
+    errors = reading.errors
     if at(found).get("immutable"):
         warnings += (immutable_finding(),)
-    if old is not None and all(at(old, p).get(RULE_KEY) == at(found, p).get(RULE_KEY) for p in ("data", "binaryData")):
-        warnings, errors = (*errors, *warnings), ()
+    if old is not None and all(
+        at(old, p).get(RULE_KEY) == at(found, p).get(RULE_KEY) for p in ("data", "binaryData")
+    ):
+        warnings = (*errors, *warnings)
+        errors = ()
     name = as_text(meta.get("name")) if errors else ""
     return Response(warnings=_limited(map(str, warnings)), refusal=errors, name=name)
 
 
 def review_labels(request: Request, groups_of: GroupsOf) -> Response:
-    """Warn about labels of a job, a workload or a pod that are incomplete, or name a group that their rule lacks."""
+    """Warn about labels of a job, a workload or a pod that are incomplete, or name a group that
+    their rule lacks."""
     obj = request.object
     if obj is None or request.sub_resource or at(obj, "metadata").get("deletionTimestamp"):
         return Response()
@@ -171,7 +207,8 @@ def review_labels(request: Request, groups_of: GroupsOf) -> Response:
 
 
 def _status(answer: Response) -> dict[str, Any]:
-    """The Status of a refusal. With reason Invalid and causes, kubectl edit opens the file again and shows them."""
+    """The Status of a refusal. With reason Invalid and causes, kubectl edit opens the file again
+    and shows them."""
     lines = [f"{finding.code}: {finding}" for finding in answer.refusal[:MAX_SHOWN]]
     rest = len(answer.refusal) - len(lines)
     if rest:
@@ -191,27 +228,35 @@ def _limited(lines: Iterable[str]) -> tuple[str, ...]:
     found = [printable(line) for line in lines]
     rest = len(found) - MAX_SHOWN
     more = (f"{rest} more warnings; see all: scaler lint",) if rest > 0 else ()
-    cut = (line if len(line) <= MAX_WORDS else f"{line[: MAX_WORDS - 1]}…" for line in found[:MAX_SHOWN])
+    cut = (
+        line if len(line) <= MAX_WORDS else f"{line[: MAX_WORDS - 1]}…"
+        for line in found[:MAX_SHOWN]
+    )
     return (*cut, *more)
 
 
 def _faults(what: str, labels: Labels, namespace: str, groups_of: GroupsOf) -> Iterator[Finding]:
     yield from label_findings(labels, what)
-    rule, group = labels.get(RULE_LABEL), labels.get(GROUP_LABEL)
+    rule = labels.get(RULE_LABEL)
+    group = labels.get(GROUP_LABEL)
     groups = groups_of(namespace, rule) if isinstance(rule, str) and rule and group else None
     if groups and (unknown := group_finding(str(group), groups)) is not None:
         yield unknown
 
 
 def _carriers(kind: str, obj: Object) -> dict[str, Labels]:
-    """The labels of an object's pods, by their place, for people. An unknown kind is searched as its shape allows."""
-    own, spec = at(obj, "metadata", "labels"), at(obj, "spec")
+    """The labels of an object's pods, by their place, for people. An unknown kind is searched as
+    its shape allows."""
+    own = at(obj, "metadata", "labels")
+    spec = at(obj, "spec")
     if kind == "Pod":
         return {"this pod": own}
-    if kind == "AscendJob":  # the labels of the job itself count, also when moved; its templates repeat them
+    # the labels of the job itself count, also when moved; its templates repeat them
+    if kind == "AscendJob":
         moved = at(obj, "metadata", "annotations").get(MOVED_RULE)
         return {"this job": own if moved is None else {RULE_LABEL: moved, **own}}
-    roles = [at(role) for role in as_list(at(spec, "template", "spec").get("roles"))]  # of a StormService
+    # of a StormService
+    roles = [at(role) for role in as_list(at(spec, "template", "spec").get("roles"))]
     tasks = [at(task) for task in as_list(spec.get("tasks"))]  # of a Volcano Job
     pair = at(spec, "leaderWorkerTemplate")
     found = {
@@ -219,17 +264,34 @@ def _carriers(kind: str, obj: Object) -> dict[str, Labels]:
         **{name: pair.get(name) for name in ("leaderTemplate", "workerTemplate")},
         **{f"of role {role.get('name', '')}": role.get("template") for role in roles},
         **{f"of task {task.get('name', '')}": task.get("template") for task in tasks},
-        **{f"of {name}": at(replica).get("template") for name, replica in at(spec, "replicaSpecs").items()},
+        **{
+            f"of {name}": at(replica).get("template")
+            for name, replica in at(spec, "replicaSpecs").items()
+        },
     }
     templates = {name: template for name, template in found.items() if isinstance(template, dict)}
-    return {f"{_TEMPLATE}{name}": at(template, "metadata", "labels") for name, template in templates.items()}
+    return {
+        f"{_TEMPLATE}{name}": at(template, "metadata", "labels")
+        for name, template in templates.items()
+    }
 
 
 def _misplaced(kind: str, obj: Object, carriers: Mapping[str, Labels]) -> Iterator[str]:
-    """Warnings about a rule label that has no effect, or that only some pods of an instance have."""
-    bare = [place.removeprefix(_TEMPLATE) for place, labels in carriers.items() if RULE_LABEL not in labels]
+    """Warnings about a rule label that has no effect, or that only some pods of an instance
+    have."""
+    bare = [
+        place.removeprefix(_TEMPLATE)
+        for place, labels in carriers.items()
+        if RULE_LABEL not in labels
+    ]
     if len(bare) == len(carriers) and RULE_LABEL in at(obj, "metadata", "labels"):
-        yield f"label {RULE_LABEL} of a {kind} does not reach its pods; write the three labels into its pod template"
+        yield (
+            f"label {RULE_LABEL} of a {kind} does not reach its pods; write the three labels into"
+            " its pod template"
+        )
     if 0 < len(bare) < len(carriers) and kind in _ONE_INSTANCE:
         which = f"{_TEMPLATE}{', '.join(bare)}"
-        yield f"{which}: no label {RULE_LABEL}, but its pods belong to the same instance; label all of them"
+        yield (
+            f"{which}: no label {RULE_LABEL}, but its pods belong to the same instance; label all"
+            " of them"
+        )

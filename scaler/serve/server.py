@@ -1,7 +1,9 @@
-"""The base of both HTTP servers (webhook; health and metrics): limits of connections, and safe headers on each answer.
+"""The base of both HTTP servers (webhook; health and metrics): limits of connections, and safe
+headers on each answer.
 
-Connections are shared out by client address (`Shares`). One beyond the limit is closed before its TLS handshake, so it
-costs nearly nothing. An accepted one is closed when a step takes too long: handshake, first header, request, pause."""
+Connections are shared out by client address (`Shares`). One beyond the limit is closed before its
+TLS handshake, so it costs nearly nothing. An accepted one is closed when a step takes too long:
+handshake, first header, request, pause."""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from aiohttp import web
 
 MAX_HEADER = 8190
 MAX_WAITING = 1024
-"""Connections in the backlog of the socket: a probe is not lost among those of a flood, and waits a second at most."""
+"""Connections in the backlog of the socket: a probe is not lost among those of a flood, and waits a
+second at most."""
 REFUSALS = 32
 """Connections that are refused in a row before the loop runs other tasks."""
 OPENING = 3.0
@@ -27,11 +30,14 @@ OPENING = 3.0
 CLOSING = 1.0
 """Seconds for the TLS shutdown."""
 REFUSED = 0.1
-"""Seconds for a refusal to reach a client that still sends: until then the server deciphers all that arrives."""
+"""Seconds for a refusal to reach a client that still sends: until then the server deciphers all
+that arrives."""
 _HEADERS = {
-    "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "scaler",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Server": "scaler",
     "Content-Security-Policy": "default-src 'none'",
-}  # fmt: skip
+}
 _SILENT = logging.Logger("aiohttp", logging.CRITICAL + 1)
 """aiohttp would log a traceback for every request that is no HTTP."""
 _log = structlog.get_logger("serve")
@@ -55,11 +61,13 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Shares(Generic[H]):
-    """`most` units of something (connections, bytes), shared out by address: one address cannot use up all of them.
+    """`most` units of something (connections, bytes), shared out by address: one address cannot use
+    up all of them.
 
-    When no unit is free, the address that holds most loses its oldest holder, if the new holder's address would not
-    hold more than that; otherwise the new holder is refused. So a flood from one address costs only that address,
-    however many connections the address opens. `evict` is called with the holder that has lost all of its units."""
+    When no unit is free, the address that holds most loses its oldest holder, if the new holder's
+    address would not hold more than that; otherwise the new holder is refused. So a flood from one
+    address costs only that address, however many connections the address opens. `evict` is called
+    with the holder that has lost all of its units."""
 
     def __init__(self, most: int, evict: Callable[[H], None]) -> None:
         self._free = most
@@ -67,7 +75,8 @@ class Shares(Generic[H]):
         self._held: dict[str, dict[H, int]] = {}
 
     def take(self, address: str, holder: H | None, units: int) -> bool:
-        """Give `holder`, which belongs to `address`, `units` more units; False when refused. None: only make room."""
+        """Give `holder`, which belongs to `address`, `units` more units; False when refused. None:
+        only make room."""
         then = self._units(address) + units
         while units > self._free:
             richest = max(self._held, key=self._units, default=address)
@@ -94,28 +103,42 @@ class Shares(Generic[H]):
 
 
 class Connection(web.RequestHandler):
-    """One accepted connection: the protocol of aiohttp, behind TLS if there is TLS, with a time limit."""
+    """One accepted connection: the protocol of aiohttp, behind TLS if there is TLS, with a time
+    limit."""
 
     _opening: asyncio.Task[object]
 
     def __init__(self, server: Server, http: web.Server, address: str, idle: float) -> None:
         super().__init__(
-            http, loop=asyncio.get_running_loop(), keepalive_timeout=idle, lingering_time=0.0,
-            max_line_size=MAX_HEADER, max_field_size=MAX_HEADER, logger=_SILENT, access_log=_SILENT,
-        )  # fmt: skip
+            http,
+            loop=asyncio.get_running_loop(),
+            keepalive_timeout=idle,
+            lingering_time=0.0,
+            max_line_size=MAX_HEADER,
+            max_field_size=MAX_HEADER,
+            logger=_SILENT,
+            access_log=_SILENT,
+        )
         self.address = address
         self._server = server
         self._end: asyncio.TimerHandle | None = None
 
     def open(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Make `accepted` the socket of this connection, after the handshake of `tls`."""
-        limits = {"ssl_handshake_timeout": OPENING, "ssl_shutdown_timeout": CLOSING} if tls is not None else {}
-        made = asyncio.get_running_loop().connect_accepted_socket(lambda: self, accepted, ssl=tls, **limits)
+        limits = (
+            {"ssl_handshake_timeout": OPENING, "ssl_shutdown_timeout": CLOSING}
+            if tls is not None
+            else {}
+        )
+        made = asyncio.get_running_loop().connect_accepted_socket(
+            lambda: self, accepted, ssl=tls, **limits
+        )
         self._opening = asyncio.create_task(made)
         self._opening.add_done_callback(self._opened)
 
     def _opened(self, opening: asyncio.Task[object]) -> None:
-        if opening.cancelled() or opening.exception() is not None:  # on any error there is no connection
+        # on any error there is no connection
+        if opening.cancelled() or opening.exception() is not None:
             self._server.left(self)
 
     def end_in(self, seconds: float) -> None:
@@ -142,7 +165,8 @@ class Connection(web.RequestHandler):
 
 
 class Server:
-    """An aiohttp application with limits. `turned_away` is called for each connection and request over a limit."""
+    """An aiohttp application with limits. `turned_away` is called for each connection and request
+    over a limit."""
 
     def __init__(self, limits: Limits, turned_away: Callable[[], None]) -> None:
         self.app = web.Application(middlewares=[self._guard], client_max_size=limits.bytes)
@@ -154,8 +178,9 @@ class Server:
         """Connections without a complete request so far, oldest first."""
 
     def lend(self, request: web.Request, size: int) -> None:
-        """Reserve `size` bytes for the body of `request`, until the answer is ready, or until the end of a connection
-        that closes with its answer. Without free bytes the request is turned away."""
+        """Reserve `size` bytes for the body of `request`, until the answer is ready, or until the
+        end of a connection that closes with its answer. Without free bytes the request is turned
+        away."""
         connection = _connection_of(request)
         if connection is None or not self._bodies.take(connection.address, connection, size):
             self.turn_away()
@@ -167,8 +192,9 @@ class Server:
 
     @asynccontextmanager
     async def served(self, host: str, port: int, tls: Contexts | None = None) -> AsyncIterator[int]:
-        """Serve until the block ends, as HTTPS with `tls`: while that returns no certificate, connections are closed.
-        Yields the port (`port` 0 takes a free one). Raises OSError when the port is taken."""
+        """Serve until the block ends, as HTTPS with `tls`: while that returns no certificate,
+        connections are closed. Yields the port (`port` 0 takes a free one). Raises OSError when the
+        port is taken."""
         runner = web.AppRunner(self.app, handle_signals=False, shutdown_timeout=1.0)
         listeners = await _listeners(host, port)
         await runner.setup()
@@ -186,7 +212,9 @@ class Server:
                 connection.end_in(0.0)
             await runner.cleanup()
 
-    async def _accept(self, listener: socket.socket, http: web.Server, tls: Contexts | None) -> None:
+    async def _accept(
+        self, listener: socket.socket, http: web.Server, tls: Contexts | None
+    ) -> None:
         refused = 0
         while True:
             try:
@@ -194,7 +222,8 @@ class Server:
             except OSError:  # too many open files, or the client has closed the connection
                 await asyncio.sleep(0.1)
                 continue
-            context, address = tls() if tls is not None else None, str(peer[0])
+            context = tls() if tls is not None else None
+            address = str(peer[0])
             if (tls is None or context is not None) and self._has_place(address):
                 connection = Connection(self, http, address, self._limits.idle)
                 self._places.take(address, connection, 1)
@@ -209,8 +238,9 @@ class Server:
                 await asyncio.sleep(0)
 
     def _has_place(self, address: str) -> bool:
-        """Whether one more connection is within the limits. A connection without a complete request so far is closed in
-        favour of the next one from the same address. One that is refused is never made: that would cost too much."""
+        """Whether one more connection is within the limits. A connection without a complete request
+        so far is closed in favour of the next one from the same address. One that is refused is
+        never made: that would cost too much."""
         while not self._places.take(address, None, 1):
             oldest = next((each for each in self._unproven if each.address == address), None)
             if oldest is None:
@@ -271,11 +301,17 @@ def _connection_of(request: web.Request) -> Connection | None:
 
 
 async def _listeners(host: str, port: int) -> list[socket.socket]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
     with ExitStack() as opened:
         made = []
         for family, address in dict.fromkeys((each[0], each[4]) for each in found):
-            made.append(opened.enter_context(socket.create_server(address, family=family, backlog=MAX_WAITING)))
+            made.append(
+                opened.enter_context(
+                    socket.create_server(address, family=family, backlog=MAX_WAITING)
+                )
+            )
             made[-1].setblocking(False)
         opened.pop_all()  # the caller closes the sockets; an error above closes them here
     return made

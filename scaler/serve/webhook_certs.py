@@ -1,11 +1,14 @@
-"""Loads and renews the webhook's certificate, and writes it into the caBundle. serve.certificates decides what is due.
+"""Loads and renews the webhook's certificate, and writes it into the caBundle. serve.certificates
+decides what is due.
 
     Secret in the scaler's own namespace --read by every replica--> used by their TLS servers
-          ^ made and renewed by the leader, which also writes the caBundle of the webhook configurations
+          ^ made and renewed by the leader, which also writes the caBundle of the webhook
+          configurations
 
-Every write has the resourceVersion that was read as its precondition, so a former leader cannot overwrite anything. Or
-another program renews the certificate in files (`CertificateFiles`); then nothing is made and nothing is written.
-No key ever reaches a disk or a log: the log has the words of the API server or of OpenSSL."""
+Every write has the resourceVersion that was read as its precondition, so a former leader cannot
+overwrite anything. Or another program renews the certificate in files (`CertificateFiles`); then
+nothing is made and nothing is written. No key ever reaches a disk or a log: the log has the words
+of the API server or of OpenSSL."""
 
 from __future__ import annotations
 
@@ -18,7 +21,14 @@ from pathlib import Path
 import structlog
 
 from scaler.clock import Clock
-from scaler.kube.api import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, KubeApi, Object, PatchType
+from scaler.kube.api import (
+    MUTATING_WEBHOOKS,
+    SECRETS,
+    VALIDATING_WEBHOOKS,
+    KubeApi,
+    Object,
+    PatchType,
+)
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.names import WEBHOOK_SECRET
 from scaler.serve import certificates
@@ -26,7 +36,8 @@ from scaler.serve.certificates import KeyPair, Keys
 from scaler.settings import Settings
 
 PERIOD = 10.0
-"""Seconds between two checks of the leader: at most so long a newly applied configuration lacks its caBundle."""
+"""Seconds between two checks of the leader: at most so long a newly applied configuration lacks its
+caBundle."""
 REREAD = 60.0
 """Seconds until a replica uses a renewed certificate."""
 SOON = 2.0
@@ -38,27 +49,33 @@ _log = structlog.get_logger("webhook")
 
 
 class ServerCertificate:
-    """The certificate that a TLS server uses from the next handshake on; subclasses know its source.
+    """The certificate that a TLS server uses from the next handshake on; subclasses know its
+    source.
 
     One thread may replace it while another thread serves."""
 
     def __init__(self) -> None:
         self.context: ssl.SSLContext | None = None
-        """The TLS context, a new one for each pair: one in use is never changed. None before the first `use`."""
+        """The TLS context, a new one for each pair: one in use is never changed. None before the
+        first `use`."""
         self.pair: KeyPair | None = None
         self._problems = {"reading": "", "keeping": ""}
 
     def use(self, pair: KeyPair) -> bool:
-        """True when the pair differs from the last. ssl.SSLError or OSError when it is unusable: the last one stays."""
+        """True when the pair differs from the last. ssl.SSLError or OSError when it is unusable:
+        the last one stays."""
         if pair == self.pair:
             return False
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         # The ssl module reads only files; this one is in memory, never on a disk. Linux only.
-        with open(os.memfd_create("certificate", os.MFD_CLOEXEC), "wb", buffering=0) as file:  # noqa: PTH123 - no path
+        # No path.
+        with open(os.memfd_create("certificate", os.MFD_CLOEXEC), "wb", buffering=0) as file:  # noqa: PTH123
             file.write(pair.key.rstrip() + b"\n" + pair.certificate)
-            context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=lambda: "")  # never prompt at a terminal
-        self.context, self.pair = context, pair
+            # never prompt at a terminal
+            context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=lambda: "")
+        self.context = context
+        self.pair = pair
         return True
 
     @property
@@ -69,7 +86,8 @@ class ServerCertificate:
 
     @property
     def ends(self) -> float | None:
-        """The end of the certificate in use, in seconds since the epoch; None without a readable one."""
+        """The end of the certificate in use, in seconds since the epoch; None without a readable
+        one."""
         try:
             return certificates.ends(self.pair) if self.pair else None
         except ValueError:
@@ -82,7 +100,8 @@ class ServerCertificate:
             await asyncio.sleep(REREAD if self.pair else SOON)
 
     async def run_as_leader(self) -> None:
-        """Make and renew the certificate and write the caBundles, until cancelled; does nothing for files."""
+        """Make and renew the certificate and write the caBundles, until cancelled; does nothing for
+        files."""
 
     async def _read(self) -> str:
         """Read the newest certificate and use it; returns why that failed, or ""."""
@@ -105,29 +124,37 @@ class ServerCertificate:
 
 
 class CertificateFiles(ServerCertificate):
-    """Files that another program renews, for example cert-manager; certificate and key may be one file."""
+    """Files that another program renews, for example cert-manager; certificate and key may be one
+    file."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         super().__init__()
-        self._certificate, self._key = certificate, key
+        self._certificate = certificate
+        self._key = key
 
     async def _read(self) -> str:
         try:
             shown = await asyncio.to_thread(self._certificate.read_bytes)
-            private = await asyncio.to_thread(self._key.read_bytes) if self._key != self._certificate else b""
+            private = (
+                await asyncio.to_thread(self._key.read_bytes)
+                if self._key != self._certificate
+                else b""
+            )
         except OSError as error:
             return f"cannot read {error.filename}: {error.strerror}"
         return self._show(KeyPair(shown, private), str(self._certificate))
 
 
 class CertificateKeeper(ServerCertificate):
-    """The certificate in a Secret, for the name by which API servers reach the webhook of these settings."""
+    """The certificate in a Secret, for the name by which API servers reach the webhook of these
+    settings."""
 
     def __init__(self, api: KubeApi, clock: Clock, settings: Settings) -> None:
         super().__init__()
         self._api = api
         self._clock = clock
-        self._home, self._name = settings.lease_namespace, settings.webhook_name
+        self._home = settings.lease_namespace
+        self._name = settings.webhook_name
         self._configurations = settings.install
         self._keys: Keys | None = None
         self._missed = 0
@@ -154,7 +181,8 @@ class CertificateKeeper(ServerCertificate):
         return self._use(keys) if keys else f"Secret {WEBHOOK_SECRET} holds no usable certificate"
 
     async def _keep(self) -> str:
-        """One check: the caBundle is written before the keys advance, new keys are stored before they are used."""
+        """One check: the caBundle is written before the keys advance, new keys are stored before
+        they are used."""
         secret = await self._stored()
         stored = _keys_of(secret)
         keys = stored or self._keys
@@ -180,7 +208,10 @@ class CertificateKeeper(ServerCertificate):
             return None
 
     async def _store(self, secret: Object | None, keys: Keys) -> None:
-        data = {name: base64.b64encode(value).decode() for name, value in certificates.write(keys).items()}
+        data = {
+            name: base64.b64encode(value).decode()
+            for name, value in certificates.write(keys).items()
+        }
         _log.info("webhook certificate written", name=WEBHOOK_SECRET, next=keys.coming is not None)
         if secret is not None:
             await self._api.replace(SECRETS, self._home, WEBHOOK_SECRET, {**secret, "data": data})
@@ -190,21 +221,34 @@ class CertificateKeeper(ServerCertificate):
             await self._api.create(SECRETS, self._home, new)
 
     async def _trust(self, keys: Keys) -> str:
-        """Write the certificate in use and the next one into our two webhook configurations; returns why not, or ""."""
-        problems, name, bundle = [], self._configurations, base64.b64encode(keys.trusted).decode()
+        """Write the certificate in use and the next one into our two webhook configurations;
+        returns why not, or ""."""
+        problems = []
+        name = self._configurations
+        bundle = base64.b64encode(keys.trusted).decode()
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             try:
                 found = await self._api.get(resource, None, name)
                 patch: list[Object] = [
-                    {"op": "add", "path": f"/webhooks/{number}/clientConfig/caBundle", "value": bundle}
+                    {
+                        "op": "add",
+                        "path": f"/webhooks/{number}/clientConfig/caBundle",
+                        "value": bundle,
+                    }
                     for number, webhook in enumerate(found.get("webhooks") or [])
                     if webhook["clientConfig"].get("caBundle") != bundle
                 ]
                 if patch:
                     version = found["metadata"]["resourceVersion"]
-                    unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
+                    unchanged = {
+                        "op": "test",
+                        "path": "/metadata/resourceVersion",
+                        "value": version,
+                    }
                     _log.info("certificate trusted", kind=resource.kind, webhooks=len(patch))
-                    await self._api.patch(resource, None, name, [unchanged, *patch], patch_type=PatchType.JSON)
+                    await self._api.patch(
+                        resource, None, name, [unchanged, *patch], patch_type=PatchType.JSON
+                    )
             except NotFoundError:
                 continue  # this configuration is not installed
             except KubeError as error:

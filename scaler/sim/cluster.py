@@ -1,4 +1,5 @@
-"""The simulated cluster: one API server in process, its own client, and any number of further clients.
+"""The simulated cluster: one API server in process, its own client, and any number of further
+clients.
 
 It has no scheduler, kubelet or garbage collector: these are ordinary clients."""
 
@@ -18,18 +19,33 @@ from scaler.sim.apiserver.store import Backup, Change
 
 
 class SimCluster(SimClient):
-    """A cluster to be made inside a running loop. Implements KubeApi; `client` gives further, independent clients.
+    """A cluster to be made inside a running loop. Implements KubeApi; `client` gives further,
+    independent clients.
 
-    `crds` installs the definitions of ElasticService, AscendJob, PodGroup, Queue and of the kinds whose pods others
-    make; `latency` is the round trip of a request in seconds; `history` is how many changes per resource can be watched
-    again. Namespaces are created on first use, unless `strict_namespaces`: then a write into a missing one is refused,
-    as in a real cluster. `admission` are the webhooks of the cluster (scaler.sim.webhooks)."""
+    `crds` installs the definitions of ElasticService, AscendJob, PodGroup, Queue and of the kinds
+    whose pods others make; `latency` is the round trip of a request in seconds; `history` is how
+    many changes per resource can be watched again. Namespaces are created on first use, unless
+    `strict_namespaces`: then a write into a missing one is refused, as in a real cluster.
+    `admission` are the webhooks of the cluster (scaler.sim.webhooks)."""
 
     def __init__(
-        self, clock: Clock, *, seed: int = 0, crds: bool = True, latency: float = 0.002, history: int = 4096,
-        strict_namespaces: bool = False, admission: Sequence[Hook] = (),
-    ) -> None:  # fmt: skip
-        server = ApiServer(clock, seed=seed, history=history, strict_namespaces=strict_namespaces, admission=admission)
+        self,
+        clock: Clock,
+        *,
+        seed: int = 0,
+        crds: bool = True,
+        latency: float = 0.002,
+        history: int = 4096,
+        strict_namespaces: bool = False,
+        admission: Sequence[Hook] = (),
+    ) -> None:
+        server = ApiServer(
+            clock,
+            seed=seed,
+            history=history,
+            strict_namespaces=strict_namespaces,
+            admission=admission,
+        )
         super().__init__(server, "cluster", latency=latency, seed=seed, audit=deque(maxlen=10_000))
         self._seed = seed
         self._clients: dict[str, SimClient] = {"cluster": self}
@@ -38,17 +54,25 @@ class SimCluster(SimClient):
         for definition in (*definitions(), *workload_definitions()) if crds else ():
             server.create(CUSTOM_RESOURCE_DEFINITIONS, None, definition)
 
-    def client(self, name: str, interceptor: Interceptor | None = None, *, latency: float | None = None) -> SimClient:
-        """A client of its own, with its own faults, `name` in the audit. The same name replaces the client."""
+    def client(
+        self, name: str, interceptor: Interceptor | None = None, *, latency: float | None = None
+    ) -> SimClient:
+        """A client of its own, with its own faults, `name` in the audit. The same name replaces the
+        client."""
         client = SimClient(
-            self.server, name, latency=self._latency if latency is None else latency, seed=self._seed,
-            audit=self.audit, interceptor=interceptor,
-        )  # fmt: skip
+            self.server,
+            name,
+            latency=self._latency if latency is None else latency,
+            seed=self._seed,
+            audit=self.audit,
+            interceptor=interceptor,
+        )
         self._clients[name] = client
         return client
 
     def apply(self, objects: Iterable[Object], namespace: str = "default") -> None:
-        """Creates or replaces objects at once, without latency, faults or audit: for the start of a test.
+        """Creates or replaces objects at once, without latency, faults or audit: for the start of a
+        test.
 
         An object without a namespace gets `namespace`. Raises KubeError as the API server would."""
         for obj in objects:
@@ -60,21 +84,26 @@ class SimCluster(SimClient):
             except AlreadyExistsError:
                 self.server.replace(resource, where, str(metadata["name"]), obj)
 
-    def peek(self, resource: Resource, namespace: str | None = None, *, label_selector: str = "") -> list[Object]:
+    def peek(
+        self, resource: Resource, namespace: str | None = None, *, label_selector: str = ""
+    ) -> list[Object]:
         """The present objects, without latency: for assertions and pictures."""
         page = self.server.list(resource, namespace, Query(label_selector=label_selector))
         return [record.copy() for record in page.items]
 
     def compact(self) -> None:
-        """Drops the history, as etcd's compaction does: older watches and continue tokens expire."""
+        """Drops the history, as etcd's compaction does: older watches and continue tokens
+        expire."""
         self.server.store.compact()
 
     def cut_all_watches(self, resource: Resource | None = None) -> int:
-        """Ends the watches (of one resource) of all clients, as a restart of the API server; returns how many."""
+        """Ends the watches (of one resource) of all clients, as a restart of the API server;
+        returns how many."""
         return sum(client.cut_watches(resource) for client in self._clients.values())
 
     def restore(self, backup: Backup) -> None:
-        """Restores a backup (`server.store.back_up()`), as a restore of etcd and a restart of the API server do."""
+        """Restores a backup (`server.store.back_up()`), as a restore of etcd and a restart of the
+        API server do."""
         self.server.store.restore(backup)
         self.cut_all_watches()
 

@@ -1,7 +1,8 @@
-"""Virtual time: an asyncio loop that jumps to its next timer instead of waiting, so that hours pass in milliseconds.
+"""Virtual time: an asyncio loop that jumps to its next timer instead of waiting, so that hours pass
+in milliseconds.
 
-One seed gives one history. Nothing here sleeps, opens a file descriptor or reads a clock; code on this loop must not
-use threads or sockets, because nothing would ever wake the loop for them."""
+One seed gives one history. Nothing here sleeps, opens a file descriptor or reads a clock; code on
+this loop must not use threads or sockets, because nothing would ever wake the loop for them."""
 
 from __future__ import annotations
 
@@ -20,11 +21,13 @@ _MAX_TURNS_PER_MOMENT = 1_000_000
 
 
 class VirtualTimeError(RuntimeError):
-    """The simulation cannot go on: every task waits for ever, its time is over, or time stands still."""
+    """The simulation cannot go on: every task waits for ever, its time is over, or time stands
+    still."""
 
 
 class _Timer(asyncio.TimerHandle):
-    """Timers of one moment fire in the order of `tie`; the base class leaves that order to the heap."""
+    """Timers of one moment fire in the order of `tie`; the base class leaves that order to the
+    heap."""
 
     __slots__ = ("tie",)
 
@@ -33,16 +36,18 @@ class _Timer(asyncio.TimerHandle):
 
     def __lt__(self, other: Any) -> bool:
         # called a million times in a history, so it avoids tuples and calls.
-        mine, others = self._when, other._when
+        mine = self._when
+        others = other._when
         return bool(mine < others or (mine == others and self.tie < other.tie))
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
     """An event loop whose time starts at 0.0 and moves only when no callback is ready.
 
-    Seed 0 runs callbacks in the order in which they were scheduled. Any other seed rotates the ready queue and orders
-    timers of one moment at random, deterministically, to find code that relies on an order without a guarantee. `limit`
-    is the latest moment, in seconds, that time may jump to."""
+    Seed 0 runs callbacks in the order in which they were scheduled. Any other seed rotates the
+    ready queue and orders timers of one moment at random, deterministically, to find code that
+    relies on an order without a guarantee. `limit` is the latest moment, in seconds, that time may
+    jump to."""
 
     # Names of BaseEventLoop that we rely on; the same from Python 3.8 to 3.14.
     _ready: deque[asyncio.Handle]
@@ -54,18 +59,23 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._limit = limit
         self._turns = 0
         self._timers = 0
-        self._random = random.Random(seed) if seed else None  # noqa: S311 - for order, not for secrets
+        # For order, not for secrets.
+        self._random = random.Random(seed) if seed else None  # noqa: S311
         self._selector = self  # BaseEventLoop waits in its selector; this one moves the clock
-        self._clock_resolution = 1e-6  # the machine's 1e-9 vanishes in the rounding of a large virtual time
+        # the machine's 1e-9 vanishes in the rounding of a large virtual time
+        self._clock_resolution = 1e-6
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
         return self._now
 
     def call_at(
-        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts,
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
         context: contextvars.Context | None = None,
-    ) -> asyncio.TimerHandle:  # fmt: skip
+    ) -> asyncio.TimerHandle:
         """As in the base class, with an order among timers of the same moment."""
         timer = _Timer(when, callback, args, self, context)
         self._timers += 1
@@ -75,9 +85,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return timer
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Called once per turn with the seconds to the next timer; 0: callbacks are ready, None: there is no timer."""
+        """Called once per turn with the seconds to the next timer; 0: callbacks are ready, None:
+        there is no timer."""
         if timeout is None:
-            raise self._give_up("deadlock: no callback is ready and no timer is set, so every task waits for ever")
+            raise self._give_up(
+                "deadlock: no callback is ready and no timer is set, so every task waits for ever"
+            )
         if timeout > 0:
             self._turns = 0
             self._now += timeout
@@ -106,9 +119,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 def run(main: Coroutine[Any, Any, T], *, seed: int = 0, limit: float | None = None) -> T:
-    """Runs `main` in virtual time and returns its result; like asyncio.run, it then cancels all other tasks.
+    """Runs `main` in virtual time and returns its result; like asyncio.run, it then cancels all
+    other tasks.
 
-    Raises VirtualTimeError when every task waits for ever, when time would pass `limit` seconds, and when time does not
-    move for a million turns of the loop."""
+    Raises VirtualTimeError when every task waits for ever, when time would pass `limit` seconds,
+    and when time does not move for a million turns of the loop."""
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(seed=seed, limit=limit)) as runner:
         return runner.run(main)

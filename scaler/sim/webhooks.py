@@ -1,4 +1,5 @@
-"""The scaler's own admission on the simulated API server: its real reviews, in the namespaces that opted in.
+"""The scaler's own admission on the simulated API server: its real reviews, in the namespaces that
+opted in.
 
 Must not: judge by itself; it carries out the answer of a review as an API server does."""
 
@@ -12,7 +13,15 @@ import msgspec
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, Object, Resource
 from scaler.kube.errors import status_error
 from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
-from scaler.serve.reviews import Request, Response, answer_to, encode, review_ascend_job, review_pod, review_rule
+from scaler.serve.reviews import (
+    Request,
+    Response,
+    answer_to,
+    encode,
+    review_ascend_job,
+    review_pod,
+    review_rule,
+)
 from scaler.sim.apiserver.patches import json_patch
 from scaler.sim.apiserver.server import Hook, Review
 
@@ -28,7 +37,8 @@ def hold_pods(review: Review) -> Object:
 
 
 def move_labels(review: Review) -> Object:
-    """Labels of AscendJobs go into their templates, in namespaces that run beside Ascend Operator."""
+    """Labels of AscendJobs go into their templates, in namespaces that run beside Ascend
+    Operator."""
     beside = _opted_in(review) and review.namespace_labels.get(BESIDE_LABEL) == "true"
     return _reviewed(review, ASCEND_JOBS, review_ascend_job) if beside else review.object
 
@@ -47,10 +57,13 @@ def _reviewed(review: Review, resource: Resource, ask: Callable[[Request], Respo
     if review.resource != resource:
         return review.object
     request = {
-        "uid": "simulated", "operation": review.operation, "namespace": review.namespace,
+        "uid": "simulated",
+        "operation": review.operation,
+        "namespace": review.namespace,
         "kind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
-        "object": review.object, "oldObject": review.old,
-    }  # fmt: skip
+        "object": review.object,
+        "oldObject": review.old,
+    }
     whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     response = msgspec.json.decode(encode(answer_to(msgspec.json.encode(whole), ask)))["response"]
     if not response["allowed"]:

@@ -1,1 +1,2 @@
-"""From records to the world: instances, rules in force, what is free, what is assumed. Decides nothing."""
+"""From records to the world: instances, rules in force, what is free, what is assumed. Decides
+nothing."""

@@ -1,7 +1,8 @@
 """What is free on the nodes, kept up to date event by event: one value for each node.
 
-Every event costs the same whatever the size of the cluster; only a change in what pod requests can tell nodes apart by
-looks at all nodes once. Holds no pods. Must not raise on anything that a node or pod says."""
+Every event costs the same whatever the size of the cluster; only a change in what pod requests can
+tell nodes apart by looks at all nodes once. Holds no pods. Must not raise on anything that a node
+or pod says."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from scaler.informers.pods import ENDED, PodRecord
 from scaler.informers.records import NodeFacts
 from scaler.workloads.pod_requests import Requests
 
-SAID_OTHERWISE = frozenset({f"node.kubernetes.io/{word}" for word in ("not-ready", "unreachable", "unschedulable")})
+SAID_OTHERWISE = frozenset(
+    {f"node.kubernetes.io/{word}" for word in ("not-ready", "unreachable", "unschedulable")}
+)
 """Taints with which Kubernetes repeats that a node is not Ready or is cordoned."""
 PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Keys of taints with which Kubernetes speaks of a condition begin so; they go by themselves."""
@@ -35,7 +38,8 @@ class _Entry(msgspec.Struct, eq=False):
 
 
 class CapacityIndex:
-    """Feed it every node and every pod, of whatever namespace. `now`: seconds since the epoch, for `Node.since`."""
+    """Feed it every node and every pod, of whatever namespace. `now`: seconds since the epoch, for
+    `Node.since`."""
 
     def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
         self._now = now
@@ -47,7 +51,8 @@ class CapacityIndex:
         """Of the nodes that exist, sorted."""
         self._nodes: Nodes | None = None
         self._touched: dict[str, None] = {}
-        """Nodes that are to be looked at anew before the next answer: a burst about one node looks at it once."""
+        """Nodes that are to be looked at anew before the next answer: a burst about one node looks
+        at it once."""
         self._skew = Skew()
 
     def adjust(self, skew: Skew) -> None:
@@ -59,7 +64,9 @@ class CapacityIndex:
         entry = self._entries.get(name) if facts is None else self._entries[name]
         if entry is None or entry.facts == facts:
             return False
-        if facts is not None and (entry.facts is None or _schedulable(entry.facts) != _schedulable(facts)):
+        if facts is not None and (
+            entry.facts is None or _schedulable(entry.facts) != _schedulable(facts)
+        ):
             entry.since = self._now()
         entry.facts = facts
         self._touched[name] = None
@@ -67,7 +74,8 @@ class CapacityIndex:
 
     def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> bool:
         """`old` is what was given of the pod last. Gives whether it takes anything else now."""
-        before, after = _load(old), _load(new)
+        before = _load(old)
+        after = _load(new)
         if before == after:
             return False
         for load, sign in ((before, -1), (after, 1)):
@@ -84,7 +92,8 @@ class CapacityIndex:
         return True
 
     def nodes(self, requests: Collection[PodRequest]) -> Nodes:
-        """All nodes as far as these requests can tell them apart; the same value as long as nothing changes."""
+        """All nodes as far as these requests can tell them apart; the same value as long as nothing
+        changes."""
         wanted = requests if isinstance(requests, frozenset) else frozenset(requests)
         if wanted is not self._requests and wanted != self._requests:
             self._requests = wanted
@@ -94,16 +103,20 @@ class CapacityIndex:
                 self._nodes = None
                 self._classes.clear()
                 self._touched.update(dict.fromkeys(self._entries))
-        touched, self._touched = self._touched, {}
+        touched = self._touched
+        self._touched = {}
         for name in touched:
             self._look_at(name, self._entries[name])
         if self._nodes is None:
             found = (self._entries[name].node for name in self._names)
-            self._nodes = Nodes(self._terms.resources, tuple(node for node in found if node is not None))
+            self._nodes = Nodes(
+                self._terms.resources, tuple(node for node in found if node is not None)
+            )
         return self._nodes
 
     def _look_at(self, name: str, entry: _Entry) -> None:
-        """Make the node's value anew unless it is as it was, and forget a node of which nothing is known."""
+        """Make the node's value anew unless it is as it was, and forget a node of which nothing is
+        known."""
         node = self._node(entry.facts, entry) if entry.facts is not None else None
         if node is None and not entry.used:
             del self._entries[name]
@@ -116,16 +129,21 @@ class CapacityIndex:
             entry.node = node
 
     def _node(self, facts: NodeFacts, entry: _Entry) -> Node:
-        """The node as far as the terms of today tell nodes apart. Amounts are rounded down to whole grains, which loses
-        nothing, unless amounts are still to be added up."""
+        """The node as far as the terms of today tell nodes apart. Amounts are rounded down to whole
+        grains, which loses nothing, unless amounts are still to be added up."""
         resources = self._terms.resources
         passing = tuple(taint for taint in facts.taints if taint.key.startswith(PASSING))
         stays = (taint for taint in facts.taints if taint not in passing)
         node_class = self._terms.node_class({**facts.labels, NODE_NAME: facts.name}, stays)
         have = _in_order(facts)
-        left = {resource: have.get(resource, 0) - entry.used.get(resource, 0) for resource in resources}
+        left = {
+            resource: have.get(resource, 0) - entry.used.get(resource, 0) for resource in resources
+        }
         ending = tuple(
-            (self._skew.earliest(gone_by), tuple(amounts.get(resource, 0) for resource in resources))
+            (
+                self._skew.earliest(gone_by),
+                tuple(amounts.get(resource, 0) for resource in resources),
+            )
             for gone_by, amounts in sorted(entry.ending.items())
         )
         return Node(
@@ -137,12 +155,17 @@ class CapacityIndex:
             ready=facts.ready and not facts.unhealthy,
             cordoned=facts.unschedulable,
             since=entry.since,
-            passing=tuple(sorted({t for t in passing if t.effect in REPELLING and t.key not in SAID_OTHERWISE})),
+            passing=tuple(
+                sorted(
+                    {t for t in passing if t.effect in REPELLING and t.key not in SAID_OTHERWISE}
+                )
+            ),
         )
 
 
 def _load(record: PodRecord | None) -> tuple[str, Requests, float] | None:
-    """The node of the pod, what it takes of it, and `PodRecord.deletion`. None where it takes nothing."""
+    """The node of the pod, what it takes of it, and `PodRecord.deletion`. None where it takes
+    nothing."""
     if record is None or not record.node or record.phase in ENDED:
         return None
     return record.node, record.requests, record.deletion
@@ -156,7 +179,10 @@ def _when_well(facts: NodeFacts) -> Mapping[str, int]:
     """What it has with every device in order; of cpu and memory the system keeps a part."""
     if facts.capacity == facts.allocatable:
         return facts.allocatable
-    return {**facts.allocatable, **{name: amount for name, amount in facts.capacity.items() if "/" in name}}
+    return {
+        **facts.allocatable,
+        **{name: amount for name, amount in facts.capacity.items() if "/" in name},
+    }
 
 
 def _in_order(facts: NodeFacts) -> Mapping[str, int]:

@@ -1,4 +1,5 @@
-"""What is made of the cache, kept up to date by its changes: instances, rank tables, rules in force, what is free.
+"""What is made of the cache, kept up to date by its changes: instances, rank tables, rules in
+force, what is free.
 
     PodChanged, NodeChanged -> capacity -> RoomChanged
     ServiceChanged          -> instances and rank tables are made anew when they are read next
@@ -32,7 +33,9 @@ MOST_SHOWN = 10
 class ClusterState:
     """The domain's view of one cache. `now` gives seconds since the epoch."""
 
-    def __init__(self, cache: Cache, changes: Changes, now: Callable[[], float], home: str = "default") -> None:
+    def __init__(
+        self, cache: Cache, changes: Changes, now: Callable[[], float], home: str = "default"
+    ) -> None:
         self.cache = cache
         self._home = home
         self._publish = changes.publish
@@ -48,9 +51,16 @@ class ClusterState:
         rule = self.rule(key)
         unread = self.cache.refusals.of_rule(key.namespace, key.rule)
         groups = rule.rule.groups if rule.rule is not None else ()
-        found = tuple([self._as_labelled(key, self._built(uid), groups) for uid in self.cache.instance_uids(key)])
+        found = tuple(
+            [
+                self._as_labelled(key, self._built(uid), groups)
+                for uid in self.cache.instance_uids(key)
+            ]
+        )
         replicas = self.cache.elastic_services.replicas(key)
-        return Service(key, found, rule.rule, rule.options, rule.problem, unread[:MOST_SHOWN], replicas)
+        return Service(
+            key, found, rule.rule, rule.options, rule.problem, unread[:MOST_SHOWN], replicas
+        )
 
     def instance(self, key: ServiceKey, uid: str) -> Instance:
         """One instance of it, which exists, as of the cache's present contents."""
@@ -60,19 +70,28 @@ class ClusterState:
     def _built(self, uid: str) -> Instance:
         known = self._instances.get(uid)
         if known is None:
-            record, membership = self.cache.job(uid), self.cache.pod_instances.membership.get(uid)
+            record = self.cache.job(uid)
+            membership = self.cache.pod_instances.membership.get(uid)
             if record is not None:
                 known = of_job(self.cache, self.tables, record)
             else:
-                assert membership is not None, uid  # noqa: S101 - the cache gives uids of what it has
+                # The cache gives uids of what it has.
+                assert membership is not None, uid  # noqa: S101
                 known = of_pods(self.cache, membership)
-            self._instances[uid] = known = in_our_time(known, self._skew) if self._skew != Skew() else known
+            self._instances[uid] = known = (
+                in_our_time(known, self._skew) if self._skew != Skew() else known
+            )
         return known
 
     def _as_labelled(self, key: ServiceKey, instance: Instance, groups: Sequence[str]) -> Instance:
-        """One that has released pods and whose labels name a rule or group that there is not: in the group in which it
-        was admitted, where it can be told. `groups` are those of the rule, none where no valid one was ever seen."""
-        wrong = instance.group not in groups and instance.pods > instance.gated and instance.label_problem is None
+        """One that has released pods and whose labels name a rule or group that there is not: in
+        the group in which it was admitted, where it can be told. `groups` are those of the rule,
+        none where no valid one was ever seen."""
+        wrong = (
+            instance.group not in groups
+            and instance.pods > instance.gated
+            and instance.label_problem is None
+        )
         then = self.cache.labels_when_admitted(instance.uid) if wrong and key.rule else NO_LABELS
         if not groups and then.rule not in ("", key.rule):
             words = f"label {RULE_LABEL} is {shown(key.rule)}, and there was never such a rule"
@@ -80,7 +99,9 @@ class ClusterState:
             return replace(instance, mislabelled=(Reason.RULE_MISSING, words))
         if then.group not in groups:
             return instance
-        words = f"label {GROUP_LABEL} is {shown(instance.group)}, a group that rule {key.rule} has not"
+        words = (
+            f"label {GROUP_LABEL} is {shown(instance.group)}, a group that rule {key.rule} has not"
+        )
         words = f"{words}: write {GROUP_LABEL}={then.group}. {COUNTS_ON}"
         return replace(instance, group=then.group, mislabelled=(Reason.GROUP_UNKNOWN, words))
 
@@ -95,10 +116,15 @@ class ClusterState:
 
     def orphaned_services(self) -> list[ServiceKey]:
         """Services that an ElasticService is about, and no job."""
-        return sorted(key for key in self.cache.elastic_services.services() if not self.cache.has_instances(key))
+        return sorted(
+            key
+            for key in self.cache.elastic_services.services()
+            if not self.cache.has_instances(key)
+        )
 
     def adjust(self, skew: Skew) -> None:
-        """Times in objects mean other moments from now on: everything that was made of them is made anew."""
+        """Times in objects mean other moments from now on: everything that was made of them is made
+        anew."""
         self._skew = skew
         self.forget_instances()
         self.capacity.adjust(skew)

@@ -1,6 +1,8 @@
-"""Own writes are seen before the next decision: what was written and has not come back through the cache yet.
+"""Own writes are seen before the next decision: what was written and has not come back through the
+cache yet.
 
-An answer that stays out is given up after a while, because one lost event must not stop a service for ever."""
+An answer that stays out is given up after a while, because one lost event must not stop a service
+for ever."""
 
 from __future__ import annotations
 
@@ -34,18 +36,23 @@ class _Expectation(msgspec.Struct, eq=False):
         record = self.store.get(*self.name)
         seen = self.store.version >= self.version
         if not self.gone:
-            return seen or (record is not None and version_of(record.resource_version) >= self.version)
+            return seen or (
+                record is not None and version_of(record.resource_version) >= self.version
+            )
         if record is None:
             return seen
         return record.uid != self.uid or bool(getattr(record, "terminating", False))
 
 
 class Expectations:
-    """`on_settled(key)` is called when the last open write of a service has come back (or was given up).
+    """`on_settled(key)` is called when the last open write of a service has come back (or was given
+    up).
 
-    A write that the cache shows already when it is announced needs no call: see `settled` after the last one.
+    A write that the cache shows already when it is announced needs no call: see `settled` after the
+    last one.
 
-    `timed_out` counts what was given up: it should stay 0, anything else is a lost event or a very slow watch."""
+    `timed_out` counts what was given up: it should stay 0, anything else is a lost event or a very
+    slow watch."""
 
     def __init__(self, on_settled: Callable[[ServiceKey], None]) -> None:
         self.timed_out = 0
@@ -68,13 +75,16 @@ class Expectations:
         version = earlier.version if earlier is not None and earlier.uid == known.uid else 0
         self._add(key, store, known, version=version, gone=True)
 
-    def _add(self, key: ServiceKey, store: Store[Any], known: Stored, *, version: int, gone: bool) -> None:
+    def _add(
+        self, key: ServiceKey, store: Store[Any], known: Stored, *, version: int, gone: bool
+    ) -> None:
         name = (known.namespace, known.name)
         expectation = _Expectation(key, store, name, known.uid, version, gone)
         earlier = self._pending.get((store, name))
         if earlier is not None:
             self._drop(earlier)
-            if earlier.key != key and self.settled(earlier.key):  # the object is another service's now
+            # the object is another service's now
+            if earlier.key != key and self.settled(earlier.key):
                 self._on_settled(earlier.key)
         if expectation.holds():
             return
@@ -84,7 +94,9 @@ class Expectations:
         self._pending[store, name] = expectation
         self._open[key] += 1
         heapq.heappush(self._by_version[store], (version, name))
-        expectation.timer = asyncio.get_running_loop().call_later(TIMEOUT, self._give_up, expectation)
+        expectation.timer = asyncio.get_running_loop().call_later(
+            TIMEOUT, self._give_up, expectation
+        )
 
     def _on_change(self, store: Store[Any], name: Name | None) -> None:
         waiting = self._by_version[store]

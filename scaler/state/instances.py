@@ -1,4 +1,5 @@
-"""What every instance is made of: its pods as counts, and what is wrong with them; and instances that only pods name.
+"""What every instance is made of: its pods as counts, and what is wrong with them; and instances
+that only pods name.
 
 A job is an instance even without pods: jobs.py."""
 
@@ -51,9 +52,16 @@ def counts_of(cache: Cache, pods: Sequence[PodRecord], faulty: Collection[str]) 
     }
 
 
-def needs_of(expected: Sequence[tuple[PodRecord | None, PodRequest]], priority: int) -> dict[str, Any]:
-    """What an Instance requests of nodes. `expected`: each of its pods, None where it is missing, and its request."""
-    bound = [(pod, need) for pod, need in expected if pod is not None and pod.node and not pod.terminating]
+def needs_of(
+    expected: Sequence[tuple[PodRecord | None, PodRequest]], priority: int
+) -> dict[str, Any]:
+    """What an Instance requests of nodes. `expected`: each of its pods, None where it is missing,
+    and its request."""
+    bound = [
+        (pod, need)
+        for pod, need in expected
+        if pod is not None and pod.node and not pod.terminating
+    ]
     needs = Counter(need for _, need in expected)
     return {
         "needs": tuple(sorted(needs.items())),
@@ -64,7 +72,8 @@ def needs_of(expected: Sequence[tuple[PodRecord | None, PodRequest]], priority: 
 
 
 def labelled(found: Job | Membership, pods: Sequence[PodRecord]) -> dict[str, Any]:
-    """What is wrong with its labels. As long as it has released pods, what they lack counts as it did."""
+    """What is wrong with its labels. As long as it has released pods, what they lack counts as it
+    did."""
     problem = found.label_problem
     if problem is not None and found.mislabelled and not all(pod.gated for pod in present_of(pods)):
         return {"mislabelled": (problem, f"{found.mislabelled}. {COUNTS_ON}")}
@@ -72,23 +81,33 @@ def labelled(found: Job | Membership, pods: Sequence[PodRecord]) -> dict[str, An
 
 
 def ungated(cache: Cache, pods: Sequence[PodRecord]) -> list[str]:
-    """The names of those that arrived without our gate, as a pod that names no rule itself always does."""
+    """The names of those that arrived without our gate, as a pod that names no rule itself always
+    does."""
     if cache.watches:
         return []
     known = cache.pod_instances.ungated
-    return [pod.name for pod in pods if pod.uid in known or (pod.governed is None and not pod.gated)]
+    return [
+        pod.name for pod in pods if pod.uid in known or (pod.governed is None and not pod.gated)
+    ]
 
 
 def not_held(cache: Cache, pods: Sequence[PodRecord]) -> tuple[tuple[Warning, str], ...]:
     arrived = ", ".join(ungated(cache, pods))
     if not arrived:
         return ()
-    return ((Warning.HOLD_NOT_POSSIBLE, f"{arrived} arrived without the scheduling gate; nothing holds it"),)
+    return (
+        (
+            Warning.HOLD_NOT_POSSIBLE,
+            f"{arrived} arrived without the scheduling gate; nothing holds it",
+        ),
+    )
 
 
 def faulty_of(cache: Cache, pods: Sequence[PodRecord]) -> dict[str, str]:
     """The names of pods that sit on something faulty, with words."""
-    return {pod.name: words for pod in present_of(pods) if pod.node and (words := _fault(cache, pod))}
+    return {
+        pod.name: words for pod in present_of(pods) if pod.node and (words := _fault(cache, pod))
+    }
 
 
 def _fault(cache: Cache, pod: PodRecord) -> str:
@@ -96,7 +115,9 @@ def _fault(cache: Cache, pod: PodRecord) -> str:
         return f"is on node {pod.node}, which is missing or not Ready"
     if pod.devices is not None and pod.devices.separated:
         return "is given up by MindCluster (label fault-type=Separate)"
-    return fault_of(cache.faults.of(pod.node), pod.node, pod.devices.chips if pod.devices else frozenset())
+    return fault_of(
+        cache.faults.of(pod.node), pod.node, pod.devices.chips if pod.devices else frozenset()
+    )
 
 
 def _is_lost(cache: Cache, node: str) -> bool:
@@ -105,7 +126,8 @@ def _is_lost(cache: Cache, node: str) -> bool:
 
 
 def trouble_of(names: Sequence[str], pods: Sequence[PodRecord], faulty: Mapping[str, str]) -> str:
-    """What is wrong with the pods in words for people, the gravest only. `names` are those that should be there."""
+    """What is wrong with the pods in words for people, the gravest only. `names` are those that
+    should be there."""
     if faulty:
         name, fault = next(iter(faulty.items()))
         return f"pod {name} {fault}"
@@ -120,14 +142,20 @@ def trouble_of(names: Sequence[str], pods: Sequence[PodRecord], faulty: Mapping[
     missing = next((name for name in names if present and name not in present), "")
     if missing:
         return f"pod {missing} is missing"
-    return next((f"pod {pod.name} has restarted {pod.restarts} times" for pod in pods if pod.restarts), "")
+    return next(
+        (f"pod {pod.name} has restarted {pod.restarts} times" for pod in pods if pod.restarts), ""
+    )
 
 
 def in_our_time(instance: Instance, skew: Skew) -> Instance:
-    """Its times, which come from the API server, in the time that decisions are made in. A job must not be ended or
-    deleted too soon; all other waits, of seconds, must not last for hours."""
-    life, policy = instance.life, instance.life.policy
-    ends = {"started_at": skew.latest(policy.started_at), "finished_at": skew.latest(policy.finished_at)}
+    """Its times, which come from the API server, in the time that decisions are made in. A job must
+    not be ended or deleted too soon; all other waits, of seconds, must not last for hours."""
+    life = instance.life
+    policy = instance.life.policy
+    ends = {
+        "started_at": skew.latest(policy.started_at),
+        "finished_at": skew.latest(policy.finished_at),
+    }
     return replace(
         instance,
         admitted_at=skew.earliest(instance.admitted_at),
@@ -138,7 +166,9 @@ def in_our_time(instance: Instance, skew: Skew) -> Instance:
 
 
 def of_pods(cache: Cache, membership: Membership) -> Instance:
-    pods = sorted(cache.pod_instances.pods.of(membership.instance).values(), key=lambda pod: pod.name)
+    pods = sorted(
+        cache.pod_instances.pods.of(membership.instance).values(), key=lambda pod: pod.name
+    )
     present = present_of(pods)
     faulty = faulty_of(cache, pods)
     facts = _owners(cache, membership)
@@ -150,16 +180,24 @@ def of_pods(cache: Cache, membership: Membership) -> Instance:
         uid=membership.instance,
         name=membership.name,
         group=membership.group,
-        created=facts[0].created if facts and not membership.mortal else min(pod.created for pod in pods),
+        created=facts[0].created
+        if facts and not membership.mortal
+        else min(pod.created for pod in pods),
         expected=size or len(present),
         kind=membership.kind,
         owner_deleting=membership.mortal and not present,
-        owner_finished=membership.mortal and bool(present) and all(pod.phase in ENDED for pod in present),
+        owner_finished=membership.mortal
+        and bool(present)
+        and all(pod.phase in ENDED for pod in present),
         **labelled(membership, present),
         faults=() if size else (_size_unknown(membership),),
         trouble=trouble_of((), pods, faulty),
         warnings=(
-            *((Warning.UNKNOWN_OWNER, owner) for pod in pods if (owner := pod.governed and pod.governed.unknown_owner)),
+            *(
+                (Warning.UNKNOWN_OWNER, owner)
+                for pod in pods
+                if (owner := pod.governed and pod.governed.unknown_owner)
+            ),
             *not_held(cache, pods),
             *_shared_gangs(cache, membership, pods, size),
         ),
@@ -170,7 +208,9 @@ def of_pods(cache: Cache, membership: Membership) -> Instance:
         **_requests(present, size),
         wanted=cache.owners.wanted(membership.maker) if membership.maker else 0,
         unheld=len(ungated(cache, present)),
-        irreplaceable=any(pod.governed is not None and pod.governed.controller_uid == pod.uid for pod in present),
+        irreplaceable=any(
+            pod.governed is not None and pod.governed.controller_uid == pod.uid for pod in present
+        ),
         misplaced=any(is_misplaced(membership, pod) for pod in present),
         more_to_come=len(present) < size and waits_for_leader,
         **counts_of(cache, pods, faulty),
@@ -178,18 +218,22 @@ def of_pods(cache: Cache, membership: Membership) -> Instance:
 
 
 def is_misplaced(membership: Membership, pod: PodRecord) -> bool:
-    """Whether Volcano would schedule a released pod in a PodGroup that it shares with other instances: one that
-    Volcano made, perhaps after ours was named."""
+    """Whether Volcano would schedule a released pod in a PodGroup that it shares with other
+    instances: one that Volcano made, perhaps after ours was named."""
     governed = pod.governed
     if governed is None or not governed.volcano or not membership.shares_pod_group:
         return False
-    return not (pod.gated or pod.node or pod.terminating) and governed.pod_group.startswith(VOLCANOS_OWN)
+    return not (pod.gated or pod.node or pod.terminating) and governed.pod_group.startswith(
+        VOLCANOS_OWN
+    )
 
 
 def starts_with_leader(cache: Cache, uid: str) -> bool:
     """Whether the other pods of this instance are made only when its leader is ready."""
     membership = cache.pod_instances.membership.get(uid)
-    return membership is not None and any(facts.leader_first for facts in _owners(cache, membership))
+    return membership is not None and any(
+        facts.leader_first for facts in _owners(cache, membership)
+    )
 
 
 def _owners(cache: Cache, membership: Membership) -> list[OwnerFacts]:
@@ -214,7 +258,9 @@ def _is_outdated(cache: Cache, membership: Membership) -> bool:
     if not newest:
         seen = []
         for uid in cache.pod_instances.by_maker.of(membership.maker):
-            created = max((pod.created for pod in cache.pod_instances.pods.of(uid).values()), default=0.0)
+            created = max(
+                (pod.created for pod in cache.pod_instances.pods.of(uid).values()), default=0.0
+            )
             seen.append((created, cache.pod_instances.membership[uid].revision))
         newest = max(seen)[1]
     return newest != membership.revision
@@ -223,11 +269,14 @@ def _is_outdated(cache: Cache, membership: Membership) -> bool:
 def _shared_gangs(
     cache: Cache, membership: Membership, pods: Sequence[PodRecord], size: int
 ) -> Iterator[tuple[Warning, str]]:
-    """PodGroups that hold released instances back together with held ones, and that are not ours to replace."""
+    """PodGroups that hold released instances back together with held ones, and that are not ours to
+    replace."""
     namespace = membership.key.namespace
     for name in sorted({pod.governed.pod_group for pod in pods if pod.governed is not None} - {""}):
         group = cache.pod_groups.get(namespace, name)
-        words = holding_impossible(membership, name, group.members if group is not None else 0, size)
+        words = holding_impossible(
+            membership, name, group.members if group is not None else 0, size
+        )
         if words:
             yield Warning.HOLD_NOT_POSSIBLE, words
 

@@ -1,7 +1,9 @@
-"""The last valid rule as a ConfigMap of ours, and back: it survives restarts and the deletion of the rule. Pure.
+"""The last valid rule as a ConfigMap of ours, and back: it survives restarts and the deletion of
+the rule. Pure.
 
-Each rule has one in the install's own namespace, where no tenant writes: what stands elsewhere is never believed. The
-document is kept to the byte, compressed. It was valid when it was stored, and is checked again when it is read back."""
+Each rule has one in the install's own namespace, where no tenant writes: what stands elsewhere is
+never believed. The document is kept to the byte, compressed. It was valid when it was stored, and
+is checked again when it is read back."""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ SHA256 = "sha256"
 RULE_UID = "rule-uid"
 INHERITED = "annotations-inherited"
 KNOWN_FORMAT = "1"
-"""Of what is kept; v0.1.0 did not write it down. Raised when the release before would misread what is written."""
+"""Of what is kept; v0.1.0 did not write it down. Raised when the release before would misread what
+is written."""
 
 LAST_VALID_SUFFIX = "-scaler-last-valid"
 
@@ -53,7 +56,8 @@ class LastValid(msgspec.Struct, frozen=True, gc=False):
     document: str
     annotations: Mapping[str, str] = {}
     rule_uid: str = ""
-    """uid of the ConfigMap that the annotations belong to: one created later without any inherits them."""
+    """uid of the ConfigMap that the annotations belong to: one created later without any inherits
+    them."""
     inherited: bool = False
     """Whether that ConfigMap has none of its own and took these from the one it replaced."""
     format: str = KNOWN_FORMAT
@@ -65,14 +69,21 @@ class LastValid(msgspec.Struct, frozen=True, gc=False):
 
 
 def place_of(rule: ConfigMapName, home: str) -> ConfigMapName:
-    """The ConfigMap that keeps the last valid document of a rule; `home` is the install's own namespace."""
-    return ConfigMapName(home, object_name(".".join(rule), LONGEST_NAME - len(LAST_VALID_SUFFIX)) + LAST_VALID_SUFFIX)
+    """The ConfigMap that keeps the last valid document of a rule; `home` is the install's own
+    namespace."""
+    return ConfigMapName(
+        home, object_name(".".join(rule), LONGEST_NAME - len(LAST_VALID_SUFFIX)) + LAST_VALID_SUFFIX
+    )
 
 
 def encode(place: ConfigMapName, rule: ConfigMapName, last_valid: LastValid) -> Object:
     """The ConfigMap at `place` that keeps `last_valid`; the same value gives the same bytes."""
     raw = last_valid.document.encode("utf-8", "surrogatepass")
-    kept = {name: value for name, value in sorted(last_valid.annotations.items()) if name.startswith(PREFIX)}
+    kept = {
+        name: value
+        for name, value in sorted(last_valid.annotations.items())
+        if name.startswith(PREFIX)
+    }
     content = {
         "data": {
             ANNOTATIONS: json.dumps(kept, ensure_ascii=False),
@@ -87,7 +98,8 @@ def encode(place: ConfigMapName, rule: ConfigMapName, last_valid: LastValid) -> 
 
 
 def config_map(place: ConfigMapName, rule: ConfigMapName, content: Mapping[str, object]) -> Object:
-    """A ConfigMap of ours; `content` gives `data` or `binaryData`. Without owner reference: it outlives the rule."""
+    """A ConfigMap of ours; `content` gives `data` or `binaryData`. Without owner reference: it
+    outlives the rule."""
     elsewhere = {} if place.namespace == rule.namespace else {KEPT_FOR_NAMESPACE: rule.namespace}
     return {
         "apiVersion": "v1",
@@ -95,7 +107,8 @@ def config_map(place: ConfigMapName, rule: ConfigMapName, content: Mapping[str, 
         "metadata": {
             "namespace": place.namespace,
             "name": place.name,
-            "labels": {MANAGED_BY_LABEL: MANAGED_BY, KEPT_FOR_LABEL: shortened(rule.name, 63)},  # the most of a label
+            # the most of a label
+            "labels": {MANAGED_BY_LABEL: MANAGED_BY, KEPT_FOR_LABEL: shortened(rule.name, 63)},
             "annotations": {KEPT_FOR_ANNOTATION: rule.name, **elsewhere},
         },
         **content,
@@ -103,7 +116,8 @@ def config_map(place: ConfigMapName, rule: ConfigMapName, content: Mapping[str, 
 
 
 def decode(existing: Object, rule: ConfigMapName) -> LastValid | None:
-    """The value that `encode` stored for `rule`; of another format only that; None for anything else. Never raises."""
+    """The value that `encode` stored for `rule`; of another format only that; None for anything
+    else. Never raises."""
     if not is_ours(existing) or rule_of(existing) != rule:
         return None
     form = (existing.get("data") or {}).get(KEPT_FORMAT, KNOWN_FORMAT)
@@ -114,7 +128,15 @@ def decode(existing: Object, rule: ConfigMapName) -> LastValid | None:
         document = _inflate(packed).decode("utf-8", "surrogatepass")
         annotations = msgspec.json.decode(existing["data"][ANNOTATIONS], type=dict[str, str])
         digest, uid, inherited = (existing["data"][key] for key in (SHA256, RULE_UID, INHERITED))
-    except (KeyError, TypeError, ValueError, zlib.error, binascii.Error, msgspec.MsgspecError, RecursionError):
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        zlib.error,
+        binascii.Error,
+        msgspec.MsgspecError,
+        RecursionError,
+    ):
         return None
     found = LastValid(document, annotations, str(uid), inherited == "true")
     return found if found.sha256 == digest else None
@@ -132,7 +154,11 @@ def _inflate(packed: bytes) -> bytes:
 def is_ours(existing: Object) -> bool:
     """Whether the scaler made this object; anything else of that name is left alone."""
     labels = (existing.get("metadata") or {}).get("labels") or {}
-    return isinstance(labels, dict) and labels.get(MANAGED_BY_LABEL) == MANAGED_BY and KEPT_FOR_LABEL in labels
+    return (
+        isinstance(labels, dict)
+        and labels.get(MANAGED_BY_LABEL) == MANAGED_BY
+        and KEPT_FOR_LABEL in labels
+    )
 
 
 def rule_of(existing: Object) -> ConfigMapName:
@@ -144,8 +170,12 @@ def rule_of(existing: Object) -> ConfigMapName:
 
 
 def same_content(existing: Object, wanted: Object) -> bool:
-    """Whether `existing` already says all of `wanted`; foreign labels and annotations do not matter."""
+    """Whether `existing` already says all of `wanted`; foreign labels and annotations do not
+    matter."""
     metadata = existing.get("metadata") or {}
-    return all((existing.get(part) or {}) == (wanted.get(part) or {}) for part in ("data", "binaryData")) and all(
-        wanted["metadata"][part].items() <= (metadata.get(part) or {}).items() for part in ("labels", "annotations")
+    return all(
+        (existing.get(part) or {}) == (wanted.get(part) or {}) for part in ("data", "binaryData")
+    ) and all(
+        wanted["metadata"][part].items() <= (metadata.get(part) or {}).items()
+        for part in ("labels", "annotations")
     )

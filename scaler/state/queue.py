@@ -1,6 +1,7 @@
 """Which services to look at again: a set of dirty keys, never a list of events.
 
-A burst of events becomes one pass, and a key is never processed twice at once. It never calls the controller."""
+A burst of events becomes one pass, and a key is never processed twice at once. It never calls the
+controller."""
 
 from __future__ import annotations
 
@@ -9,11 +10,13 @@ import asyncio
 from scaler.clock import loop_time
 from scaler.decide.world import ServiceKey
 
-_FIRST_BACKOFF, _LAST_BACKOFF = 0.005, 30.0
+_FIRST_BACKOFF = 0.005
+_LAST_BACKOFF = 30.0
 
 
 def backoff_after(failures: int) -> float:
-    """Seconds to wait after one more failure than these in a row: twice as long with each, up to half a minute."""
+    """Seconds to wait after one more failure than these in a row: twice as long with each, up to
+    half a minute."""
     return min(_FIRST_BACKOFF * 2.0 ** min(failures, 32), _LAST_BACKOFF)
 
 
@@ -35,7 +38,8 @@ class WorkQueue:
 
     @property
     def has_work(self) -> bool:
-        """Whether `take` would give something at once: keys that are being processed wait for that to end."""
+        """Whether `take` would give something at once: keys that are being processed wait for that
+        to end."""
         return self._woken or not self._dirty <= self._processing
 
     def is_idle(self, key: ServiceKey) -> bool:
@@ -47,14 +51,16 @@ class WorkQueue:
         return key in self._dirty
 
     def add(self, key: ServiceKey) -> None:
-        """Look at `key` again: in the next pass, or once more after the pass that processes it now."""
+        """Look at `key` again: in the next pass, or once more after the pass that processes it
+        now."""
         self._dirty.add(key)
         if key not in self._processing:
             self._since.setdefault(key, loop_time())
             self._ready.set()
 
     def wake(self) -> None:
-        """Have a pass although no key may be dirty: something that all of them share has changed."""
+        """Have a pass although no key may be dirty: something that all of them share has
+        changed."""
         self._woken = True
         self._ready.set()
 
@@ -63,7 +69,8 @@ class WorkQueue:
         return self._since.get(key, loop_time())
 
     def add_at(self, key: ServiceKey, when: float) -> None:
-        """Look at `key` again at loop time `when` (seconds) at the latest; the earliest of several times counts.
+        """Look at `key` again at loop time `when` (seconds) at the latest; the earliest of several
+        times counts.
 
         Taking the key forgets the time: the pass that follows knows better when to look again."""
         timer = self._timers.get(key)
@@ -77,7 +84,8 @@ class WorkQueue:
         self.add(key)
 
     def add_after_backoff(self, key: ServiceKey) -> float:
-        """Look at `key` again after a delay that doubles with each call since `forget`; returns it in seconds."""
+        """Look at `key` again after a delay that doubles with each call since `forget`; returns it
+        in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay = backoff_after(failures)
@@ -89,7 +97,8 @@ class WorkQueue:
         self._failures.pop(key, None)
 
     async def take(self) -> list[ServiceKey]:
-        """All dirty keys that are not being processed, sorted: one seed, one history. Waits for one, or for `wake`.
+        """All dirty keys that are not being processed, sorted: one seed, one history. Waits for
+        one, or for `wake`.
 
         Callbacks that are ready already run first, so what arrived together is decided together."""
         while True:

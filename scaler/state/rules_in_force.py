@@ -1,7 +1,9 @@
-"""Which rule is in force: the ConfigMap as it is now, or the last valid one that was ever seen. No I/O.
+"""Which rule is in force: the ConfigMap as it is now, or the last valid one that was ever seen. No
+I/O.
 
-The deployer edits a rule by deleting and creating it, so a missing rule is a normal moment and never a reason to
-forget. What must survive a restart leaves here as a `LastValid`, which report.reporter stores."""
+The deployer edits a rule by deleting and creating it, so a missing rule is a normal moment and
+never a reason to forget. What must survive a restart leaves here as a `LastValid`, which
+report.reporter stores."""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ class RulesInForce:
         config_map: Callable[[str, str], ConfigMapRecord | None],
         stored: Callable[[str, str], LastValid | None],
     ) -> None:
-        """`config_map(namespace, rule)` is the cache's; `stored` reads back what an earlier process left."""
+        """`config_map(namespace, rule)` is the cache's; `stored` reads back what an earlier process
+        left."""
         self._config_map = config_map
         self._stored = stored
         self._known: dict[tuple[str, str], tuple[str, RuleInForce]] = {}
@@ -56,24 +59,33 @@ class RulesInForce:
         if known is not None and known[0] == version:
             return known[1]
         last_valid = known[1].last_valid if known else self._left(namespace, name)
-        current = _missing(namespace, name, last_valid) if record is None else _read(record, last_valid)
+        current = (
+            _missing(namespace, name, last_valid) if record is None else _read(record, last_valid)
+        )
         self._known[namespace, name] = (version, current)
         return current
 
     def _left(self, namespace: str, name: str) -> LastValid | None:
-        """What an earlier process left, unless it is beyond what is valid now, or a later release's."""
+        """What an earlier process left, unless it is beyond what is valid now, or a later
+        release's."""
         stored = self._stored(namespace, name)
         if stored is not None and stored.format != KNOWN_FORMAT:
             so = "it is left as it is until a valid rule is seen, and none is in force before"
             words = {"namespace": namespace, "rule": name, "format": stored.format}
-            _log.warning("the last valid rule is of a later release", **words, known=KNOWN_FORMAT, so=so)
+            _log.warning(
+                "the last valid rule is of a later release", **words, known=KNOWN_FORMAT, so=so
+            )
         return stored if stored is not None and _reread(stored).rule is not None else None
 
     def knows(self, namespace: str, name: str) -> bool:
         """Whether there is such a ConfigMap, or a valid one was ever seen."""
         known = self._known.get((namespace, name))
         seen = known is not None and known[1].rule is not None
-        return seen or self._config_map(namespace, name) is not None or self._stored(namespace, name) is not None
+        return (
+            seen
+            or self._config_map(namespace, name) is not None
+            or self._stored(namespace, name) is not None
+        )
 
     def forget(self, namespace: str, name: str) -> None:
         """No job names the rule any more."""
@@ -83,7 +95,9 @@ class RulesInForce:
 def _missing(namespace: str, name: str, last_valid: LastValid | None) -> RuleInForce:
     words = f"ConfigMap {namespace}/{name} does not exist"
     if last_valid is None:
-        return RuleInForce(problem=RuleProblem(Warning.RULE_MISSING, f"{words}, and no valid one was seen before"))
+        return RuleInForce(
+            problem=RuleProblem(Warning.RULE_MISSING, f"{words}, and no valid one was seen before")
+        )
     reading = _reread(last_valid)
     problem = RuleProblem(Warning.RULE_MISSING, f"{words}: the last valid rule stays in force")
     return RuleInForce(reading.rule, reading.options, problem, last_valid=last_valid)
@@ -93,33 +107,44 @@ def _read(record: ConfigMapRecord, last_valid: LastValid | None) -> RuleInForce:
     annotations, inherited = _annotations(record, last_valid)
     if record.oversize:
         return _invalid(record, unread(record.oversize, annotations), last_valid)
-    reading = read_rule(dict.fromkeys(record.keys, "") | record.data, record.binary_keys, annotations)
+    reading = read_rule(
+        dict.fromkeys(record.keys, "") | record.data, record.binary_keys, annotations
+    )
     if reading.rule is None:
         return _invalid(record, reading, last_valid)
     valid = LastValid(record.data[RULE_KEY], annotations, record.uid, inherited)
     return RuleInForce(reading.rule, reading.options, None, reading.warnings, record.uid, valid)
 
 
-def _invalid(record: ConfigMapRecord, reading: RuleReading, last_valid: LastValid | None) -> RuleInForce:
+def _invalid(
+    record: ConfigMapRecord, reading: RuleReading, last_valid: LastValid | None
+) -> RuleInForce:
     """Its annotations count all the same: a person who pauses a broken rule means it."""
     first = reading.errors[0]
     more = f" (and {len(reading.errors) - 1} more)" if len(reading.errors) > 1 else ""
     words = str(msgspec.structs.replace(first, message=first.message + more))
     rule = None
     if last_valid is not None:
-        rule, words = _reread(last_valid).rule, f"{words}; the last valid rule stays in force"
+        rule = _reread(last_valid).rule
+        words = f"{words}; the last valid rule stays in force"
     problem = RuleProblem(Warning.RULE_INVALID, words)
-    return RuleInForce(rule, reading.options, problem, reading.errors + reading.warnings, record.uid, last_valid)
+    return RuleInForce(
+        rule, reading.options, problem, reading.errors + reading.warnings, record.uid, last_valid
+    )
 
 
 def _reread(last_valid: LastValid) -> RuleReading:
     return read_rule({RULE_KEY: last_valid.document}, (), last_valid.annotations)
 
 
-def _annotations(record: ConfigMapRecord, last_valid: LastValid | None) -> tuple[dict[str, str], bool]:
-    """The annotations in force, and whether they are inherited from a ConfigMap that this one replaced.
+def _annotations(
+    record: ConfigMapRecord, last_valid: LastValid | None
+) -> tuple[dict[str, str], bool]:
+    """The annotations in force, and whether they are inherited from a ConfigMap that this one
+    replaced.
 
-    A deployer that deletes and creates the rule does not know of them; a person who takes one off in place does."""
+    A deployer that deletes and creates the rule does not know of them; a person who takes one off
+    in place does."""
     if record.annotations or last_valid is None:
         return record.annotations, False
     replaced = last_valid.rule_uid != record.uid
@@ -129,8 +154,8 @@ def _annotations(record: ConfigMapRecord, last_valid: LastValid | None) -> tuple
 
 
 def groups_of(record: ConfigMapRecord | None) -> tuple[str, ...] | None:
-    """The groups of a rule as it is now, for admission, which may come before the caches are filled; None where it is
-    missing or not valid."""
+    """The groups of a rule as it is now, for admission, which may come before the caches are
+    filled; None where it is missing or not valid."""
     return _groups(record.data.get(RULE_KEY), record.binary_keys) if record is not None else None
 
 

@@ -1,10 +1,12 @@
-"""From the cache to the one value that everything is decided on. Book-keeping only; it decides nothing.
+"""From the cache to the one value that everything is decided on. Book-keeping only; it decides
+nothing.
 
     cache -> Service (one per key, built anew only when something of it changed), Nodes -> World
 
-A service with writes under way is shown as it will be once they are done, and marked as assumed. Until a write has come
-back through the watch, what the cache shows is older: without this the next decision would give the room of pods that
-are being created to another service, and would not see the room that an eviction is making."""
+A service with writes under way is shown as it will be once they are done, and marked as assumed.
+Until a write has come back through the watch, what the cache shows is older: without this the next
+decision would give the room of pods that are being created to another service, and would not see
+the room that an eviction is making."""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ from scaler.decide.world import (
 from scaler.state.cluster import ClusterState
 
 GRACE = 30.0
-"""Seconds until an evicted pod is taken to be gone, as long as its deletionTimestamp is not seen: the default of
-Kubernetes."""
+"""Seconds until an evicted pod is taken to be gone, as long as its deletionTimestamp is not seen:
+the default of Kubernetes."""
 
 
 def is_missed(found: Service | None, known: Service | None) -> bool:
@@ -50,7 +52,8 @@ def _without_words(service: Service) -> Service:
 
 
 class _Assumed(msgspec.Struct):
-    """A service with writes under way: as the cache shows it, and what is being done to its instances, by uid."""
+    """A service with writes under way: as the cache shows it, and what is being done to its
+    instances, by uid."""
 
     seen: Service
     doing: dict[str, SlotAction]
@@ -58,7 +61,8 @@ class _Assumed(msgspec.Struct):
 
 
 class WorldBuilder:
-    """All services as values. `alone` says why each service decides alone now, "" while they do not."""
+    """All services as values. `alone` says why each service decides alone now, "" while they do
+    not."""
 
     def __init__(self, state: ClusterState, policy: Policy, *, alone: Callable[[], str]) -> None:
         self._state = state
@@ -73,7 +77,8 @@ class WorldBuilder:
         """The same as a value; None when one of them changed."""
         self._assumed: dict[ServiceKey, _Assumed] = {}
         self._counts: Counter[PodRequest] = Counter()
-        """In how many services each pod request occurs: nodes are distinguished by those that occur at all."""
+        """In how many services each pod request occurs: nodes are distinguished by those that occur
+        at all."""
         self._requests: frozenset[PodRequest] = frozenset()
         """Those; empty when one came or went."""
 
@@ -99,12 +104,15 @@ class WorldBuilder:
         self._assume(plan.key, doing, now)
 
     def retry(self, key: ServiceKey, *, settled: bool) -> None:
-        """Carrying out a plan has failed: what was written of it may still be unseen, and nothing more is done before
-        `look_at`. What was not made or not deleted takes its room, as the cache shows it."""
+        """Carrying out a plan has failed: what was written of it may still be unseen, and nothing
+        more is done before `look_at`. What was not made or not deleted takes its room, as the cache
+        shows it."""
         assumed = self._assumed.get(key)
         if assumed is not None:
             doing = {} if settled else assumed.doing
-            made: dict[str, SlotAction] = {uid: one for uid, one in doing.items() if isinstance(one, Admit | Complete)}
+            made: dict[str, SlotAction] = {
+                uid: one for uid, one in doing.items() if isinstance(one, Admit | Complete)
+            }
             self._assume(key, made, assumed.since)
 
     def leave(self, key: ServiceKey) -> None:
@@ -118,7 +126,8 @@ class WorldBuilder:
     def world(self, now: float, memory: Memory) -> World:
         """Everything as it is now. What has not changed is the same object as in the last world."""
         for assumed in self._assumed.values():
-            with suppress(Exception):  # a fault of ours about one service: it stays as it was foreseen
+            # a fault of ours about one service: it stays as it was foreseen
+            with suppress(Exception):
                 self._look_again(assumed)
         alone = self._alone()
         if self._places is None:
@@ -160,10 +169,14 @@ class WorldBuilder:
         self._put(self._foreseen(self._assumed[key]))
 
     def _look_again(self, assumed: _Assumed) -> None:
-        """Pods of it may have come, gone or been bound since: room is counted with them, so the service must be too."""
-        key, before = assumed.seen.key, assumed.seen.instances
+        """Pods of it may have come, gone or been bound since: room is counted with them, so the
+        service must be too."""
+        key = assumed.seen.key
+        before = assumed.seen.instances
         there = {one.uid for one in before if self._cache.service_of(one.uid) is not None}
-        known = tuple(self._state.instance(key, one.uid) if one.uid in there else one for one in before)
+        known = tuple(
+            self._state.instance(key, one.uid) if one.uid in there else one for one in before
+        )
         if known != before:
             assumed.seen = replace(assumed.seen, instances=known)
             self._put(self._foreseen(assumed))
@@ -171,7 +184,9 @@ class WorldBuilder:
     @staticmethod
     def _foreseen(assumed: _Assumed) -> Service:
         after = tuple(
-            foreseen(one, assumed.doing[one.uid], assumed.since) if one.uid in assumed.doing else one
+            foreseen(one, assumed.doing[one.uid], assumed.since)
+            if one.uid in assumed.doing
+            else one
             for one in assumed.seen.instances
         )
         return replace(assumed.seen, instances=after, assumed=True)
@@ -218,7 +233,12 @@ def foreseen(instance: Instance, action: SlotAction, since: float) -> Instance:
         case Revoke() if instance.made_by_us:  # without its unbound pods
             times = (instance.admitted_at, instance.newest) if instance.bound else (0.0, 0.0)
             return replace(
-                instance, pods=instance.bound, gated=0, admitted_at=times[0], newest=times[1], leftovers=False
+                instance,
+                pods=instance.bound,
+                gated=0,
+                admitted_at=times[0],
+                newest=times[1],
+                leftovers=False,
             )
         case Revoke():  # their owner makes them again, gated
             return replace(instance, gated=instance.pods - instance.bound)
@@ -245,7 +265,8 @@ def _evicted(instance: Instance, since: float) -> Instance:
 
 
 def with_evictions(nodes: Nodes, evicted: Iterable[tuple[Instance, float]]) -> Nodes:
-    """The nodes with the bound pods of these instances as ending. Each comes with the time from which it is evicted."""
+    """The nodes with the bound pods of these instances as ending. Each comes with the time from
+    which it is evicted."""
     ending: dict[str, list[tuple[float, Amounts]]] = {}
     for instance, since in evicted:
         for name, request in instance.seats:
@@ -253,7 +274,9 @@ def with_evictions(nodes: Nodes, evicted: Iterable[tuple[Instance, float]]) -> N
             taken = tuple(amounts.get(resource, 0) for resource in nodes.resources)
             ending.setdefault(name, []).append((since + GRACE, taken))
     after = (
-        replace(node, ending=tuple(sorted([*node.ending, *ending[node.name]]))) if node.name in ending else node
+        replace(node, ending=tuple(sorted([*node.ending, *ending[node.name]])))
+        if node.name in ending
+        else node
         for node in nodes.nodes
     )
     return replace(nodes, nodes=tuple(after))

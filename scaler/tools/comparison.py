@@ -1,7 +1,9 @@
-"""Would the scaler leave the objects of a job unchanged that another controller made? Compares, never changes. Pure.
+"""Would the scaler leave the objects of a job unchanged that another controller made? Compares,
+never changes. Pure.
 
-Each field that the scaler would write is compared with the existing one; fields that the API server, admission plugins,
-the scheduler or the device plugin add are ignored. Must not raise on any object."""
+Each field that the scaler would write is compared with the existing one; fields that the API
+server, admission plugins, the scheduler or the device plugin add are ignored. Must not raise on any
+object."""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _NOT_OF_THE_JOB = re.compile(r"kube-api-access-.*")
 """Items that the API server adds to lists of the pod's spec."""
 _EXPECTED = {
     "metadata.labels[version]": "the number of a restart round; each counts its own",
-    "spec.containers[ascend].env[MINDX_SERVER_IP].value": "the address of ClusterD's Service here, its name there",
+    "spec.containers[ascend].env[MINDX_SERVER_IP].value": (
+        "the address of ClusterD's Service here, its name there"
+    ),
     "spec.containers[ascend].env[MINDX_SERVER_DOMAIN].value": "the setting clusterd_address",
 }
 """Intended differences, by path (docs/reference/objects.md), with the reason."""
@@ -60,7 +64,8 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def compare(job: Job, obj: Object, found: Found, clusterd: str) -> list[Remark]:
-    """How the existing objects differ from those that the scaler would create. Empty for a job with faults."""
+    """How the existing objects differ from those that the scaler would create. Empty for a job with
+    faults."""
     if job.faults:
         return []
     return [
@@ -78,7 +83,9 @@ def owner_uid(obj: Object) -> str:
     return ""
 
 
-def _pod_remarks(job: Job, wanted: Mapping[str, Object], found: Mapping[str, Object]) -> Iterator[Remark]:
+def _pod_remarks(
+    job: Job, wanted: Mapping[str, Object], found: Mapping[str, Object]
+) -> Iterator[Remark]:
     """One remark per path, whatever the number of pods."""
     told: dict[tuple[Weight, str], list[str]] = {}
     for name, pod in wanted.items():
@@ -95,7 +102,8 @@ def _object_remarks(what: str, job: Job, wanted: Object, found: Object | None) -
         return
     if owner_uid(found) != job.uid:
         yield Remark(
-            Weight.BLOCKS, f"{prefix}it does not belong to this AscendJob (uid {job.uid}), so nobody adopts it"
+            Weight.BLOCKS,
+            f"{prefix}it does not belong to this AscendJob (uid {job.uid}), so nobody adopts it",
         )
         return
     for path, there, here in differences({key: wanted[key] for key in ("metadata", "spec")}, found):
@@ -122,9 +130,12 @@ def differences(wanted: Any, found: Any, path: str = "") -> Iterator[tuple[str, 
         yield path, _shown(found), _shown(wanted)
 
 
-def _list_differences(wanted: list[Any], found: list[Any], path: str) -> Iterator[tuple[str, str, str]]:
+def _list_differences(
+    wanted: list[Any], found: list[Any], path: str
+) -> Iterator[tuple[str, str, str]]:
     """Items with names are compared by name, others by index."""
-    ours, theirs = _keyed(wanted), _keyed(found)
+    ours = _keyed(wanted)
+    theirs = _keyed(found)
     for key in ours:
         yield from differences(ours[key], theirs.get(key), f"{path}[{key}]")
     for key in theirs:
@@ -140,12 +151,14 @@ def _keyed(items: list[Any]) -> dict[str, Any]:
 def _key(item: Any) -> str:
     """The name of an item; mounts of one volume differ by their path."""
     item = at(item)
-    name, path = as_text(item.get("name")), as_text(item.get("mountPath"))
+    name = as_text(item.get("name"))
+    path = as_text(item.get("mountPath"))
     return f"{name} at {path}" if path else name
 
 
 def _same(wanted: Any, found: Any, path: str) -> bool:
-    """Whether the API server treats both as equal: 8 and "8", 1024Mi and 1Gi; an empty value equals a missing one."""
+    """Whether the API server treats both as equal: 8 and "8", 1024Mi and 1Gi; an empty value equals
+    a missing one."""
     if wanted in ("", None, {}) and found in ("", None, {}):
         return True
     if str(wanted) == str(found):

@@ -1,8 +1,10 @@
-"""`scaler completion SHELL`: the script with which a shell completes commands, options and values; and the answers.
+"""`scaler completion SHELL`: the script with which a shell completes commands, options and values;
+and the answers.
 
-All shells use one engine: the script calls `scaler __complete WORD...`; the last word is the unfinished one. The answer
-has the form of kubectl's plugins: `value<TAB>meaning` on each line, then `:0` if file names may follow, or `:4` if
-nothing else can. Names of services come from the cluster (scaler.tools.cluster.names)."""
+All shells use one engine: the script calls `scaler __complete WORD...`; the last word is the
+unfinished one. The answer has the form of kubectl's plugins: `value<TAB>meaning` on each line, then
+`:0` if file names may follow, or `:4` if nothing else can. Names of services come from the cluster
+(scaler.tools.cluster.names)."""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ HELP = """print what bash, zsh or fish needs to complete scaler's commands
 
 Exit code: 0, 2 usage."""
 
-FILES, NOTHING = 0, 4
+FILES = 0
+NOTHING = 4
 _OF_FILES = ("FILE", "RULE", "SCENARIO", "DIR")
 Load = Callable[[str], argparse.ArgumentParser]
 
@@ -50,8 +53,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def complete(words: Sequence[str], commands: Iterable[tuple[str, str]], load: Load) -> str:
-    """The answer to a shell; `words` are all words after the program's name, the last one unfinished. `load` returns
-    the parser of a command; ImportError when it cannot be loaded."""
+    """The answer to a shell; `words` are all words after the program's name, the last one
+    unfinished. `load` returns the parser of a command; ImportError when it cannot be loaded."""
     found, directive, _ = _candidates(list(words) or [""], list(commands), load)
     lines = [f"{value}\t{' '.join(meaning.split())}".rstrip() for value, meaning in found]
     return "\n".join([*lines, f":{directive}"]) + "\n"
@@ -64,19 +67,30 @@ def _candidates(words: list[str], commands: list[tuple[str, str]], load: Load) -
         return Candidates(_fitting([*commands, *options], word))
     if before[0] not in dict(commands):
         return Candidates([])
-    parser, given = load(before[0]), [one for one in before[1:] if one != "="]
+    parser = load(before[0])
+    given = [one for one in before[1:] if one != "="]
     for action in parser._actions:  # a command with subcommands
         if isinstance(action, argparse._SubParsersAction) and given and given[0] in action.choices:
-            parser, given = action.choices[given[0]], given[1:]
+            parser = action.choices[given[0]]
+            given = given[1:]
     candidates = _of_command(parser._actions, given, word)
-    return Candidates(_fitting(_of_cluster(parser, given, candidates.asked), word)) if candidates.asked else candidates
+    return (
+        Candidates(_fitting(_of_cluster(parser, given, candidates.asked), word))
+        if candidates.asked
+        else candidates
+    )
 
 
-def _of_cluster(parser: argparse.ArgumentParser, given: list[str], asked: str) -> Iterable[tuple[str, str]]:
-    """Completions from the cluster that the words before name; none while these words are no complete command."""
+def _of_cluster(
+    parser: argparse.ArgumentParser, given: list[str], asked: str
+) -> Iterable[tuple[str, str]]:
+    """Completions from the cluster that the words before name; none while these words are no
+    complete command."""
     from scaler.tools.cluster import names  # noqa: PLC0415 - the client is loaded only when needed
 
-    ask, known = (names.namespaces, given[:-1]) if asked == "namespaces" else (names.services, given)
+    ask, known = (
+        (names.namespaces, given[:-1]) if asked == "namespaces" else (names.services, given)
+    )
     for words in ([*known, "x"], known):  # with a placeholder if a name is required
         try:
             with redirect_stderr(io.StringIO()):
@@ -92,18 +106,25 @@ def _of_command(actions: list[argparse.Action], before: list[str], word: str) ->
     name, equals, value = word.partition("=")
     if equals and name in options:
         found = _values(options[name], value)
-        return Candidates([(f"{name}={one}", meaning) for one, meaning in found.found], found.directive)
+        return Candidates(
+            [(f"{name}={one}", meaning) for one, meaning in found.found], found.directive
+        )
     last = options.get(before[-1]) if before else None
     if last is not None and last.nargs != 0:
         return _values(last, "" if word == "=" else word)
     if word.startswith("-"):
-        return Candidates(_fitting(((one, _meaning(options[one])) for one in sorted(options)), word))
+        return Candidates(
+            _fitting(((one, _meaning(options[one])) for one in sorted(options)), word)
+        )
     return _positional(actions, options, before, word)
 
 
 def _positional(
-    actions: list[argparse.Action], options: dict[str, argparse.Action], before: list[str], word: str
-) -> Candidates:  # fmt: skip
+    actions: list[argparse.Action],
+    options: dict[str, argparse.Action],
+    before: list[str],
+    word: str,
+) -> Candidates:
     places = [action for action in actions if not action.option_strings]
     given = sum(
         not one.startswith("-") and not (number and _takes_value(options.get(before[number - 1])))

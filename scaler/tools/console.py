@@ -1,4 +1,5 @@
-"""Text and tables on a terminal, in a file or in a pipe: widths, ages, and text of others made harmless."""
+"""Text and tables on a terminal, in a file or in a pipe: widths, ages, and text of others made
+harmless."""
 
 from __future__ import annotations
 
@@ -20,12 +21,17 @@ _UNITS = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "m"), (60, "m", 1, "s"))
 
 
 def console(out: TextIO | None = None) -> Console:
-    """Colours and the terminal's width on a terminal (NO_COLOR is respected); plain text elsewhere."""
+    """Colours and the terminal's width on a terminal (NO_COLOR is respected); plain text
+    elsewhere."""
     stream = out if out is not None else sys.stdout
     live = stream.isatty()
     columns = os.environ.get("COLUMNS", "")
-    width = int(columns) if columns.isdecimal() and len(columns) < 5 else None if live else USUAL_WIDTH
-    made = _Console(file=stream, width=width, highlight=False, emoji=False, markup=False, soft_wrap=False)
+    width = (
+        int(columns) if columns.isdecimal() and len(columns) < 5 else None if live else USUAL_WIDTH
+    )
+    made = _Console(
+        file=stream, width=width, highlight=False, emoji=False, markup=False, soft_wrap=False
+    )
     made.width = max(made.width, LEAST_WIDTH)
     return made
 
@@ -38,9 +44,12 @@ class _Console(Console):
 
 
 def show(screen: Console, made: RenderableType, width: int = 0) -> None:
-    """Print `made`, without spaces at the ends of lines. `width`: more columns than the screen has, 0 for its own."""
+    """Print `made`, without spaces at the ends of lines. `width`: more columns than the screen has,
+    0 for its own."""
     found: list[Segment] = []
-    for line in screen.render_lines(made, screen.options.update(width=width or screen.width), pad=False):
+    for line in screen.render_lines(
+        made, screen.options.update(width=width or screen.width), pad=False
+    ):
         kept = list(Segment.simplify(line))
         while kept and not kept[-1].text.strip(" "):
             kept.pop()
@@ -51,8 +60,11 @@ def show(screen: Console, made: RenderableType, width: int = 0) -> None:
 
 
 def clean(text: Any) -> str:
-    """Text of any author on one line, without characters that move a terminal's cursor or reverse the text."""
-    return "".join(" " if char in "\n\t\r" else char if _is_harmless(char) else "\ufffd" for char in str(text))
+    """Text of any author on one line, without characters that move a terminal's cursor or reverse
+    the text."""
+    return "".join(
+        " " if char in "\n\t\r" else char if _is_harmless(char) else "\ufffd" for char in str(text)
+    )
 
 
 def _is_harmless(char: str) -> bool:
@@ -72,5 +84,7 @@ def age(seconds: float) -> str:
     for size, unit, small, part in _UNITS:
         if whole >= 2 * size:
             rest = whole % size // small
-            return f"{whole // size}{unit}" + (f"{rest}{part}" if rest and whole < 10 * size else "")
+            return f"{whole // size}{unit}" + (
+                f"{rest}{part}" if rest and whole < 10 * size else ""
+            )
     return f"{whole}s"

@@ -1,8 +1,9 @@
 """The decision on bare counts: the answers of `scaler plan`, without instances, names or times.
 
-The decision's own function chooses the target; this module adds the sums that the decision gets by counting instances,
-and a property test compares the two. Every in-flight instance counts as admitted with no pod bound, so it can be
-revoked; none is broken, refused or misspelt. Must not add rules of its own."""
+The decision's own function chooses the target; this module adds the sums that the decision gets by
+counting instances, and a property test compares the two. Every in-flight instance counts as
+admitted with no pod bound, so it can be revoked; none is broken, refused or misspelt. Must not add
+rules of its own."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GroupDecision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The part of one group. `reasons`: reason -> instances that stay held for it; `drain`: running instances beyond
-    the wanted number, which are deleted."""
+    """The part of one group. `reasons`: reason -> instances that stay held for it; `drain`: running
+    instances beyond the wanted number, which are deleted."""
 
     target: int
     running: int
@@ -46,7 +47,8 @@ class GroupDecision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TargetRatio(msgspec.Struct, frozen=True):
-    """`index` counts from 0 = the largest ratio, -1 = none: the service rests; `counts` has all groups of the rule."""
+    """`index` counts from 0 = the largest ratio, -1 = none: the service rests; `counts` has all
+    groups of the rule."""
 
     index: int
     counts: dict[str, int]
@@ -71,8 +73,12 @@ def aimed_at(rule: Rule, replicas: int) -> int:
 
 def decide(rule: Rule, case: Case, *, paused: bool = False) -> Decision:
     """The decision for a service with these counts. Groups that no ratio names are ignored."""
-    names, wanted = rule.groups, rule if case.replicas == ALL else rule.limited(case.replicas)
-    live = {name: case.running.get(name, 0) + case.in_flight.get(name, 0) + case.held.get(name, 0) for name in names}
+    names = rule.groups
+    wanted = rule if case.replicas == ALL else rule.limited(case.replicas)
+    live = {
+        name: case.running.get(name, 0) + case.in_flight.get(name, 0) + case.held.get(name, 0)
+        for name in names
+    }
     target = choose_target(wanted.ratios, case.running, live)
     ratio = wanted.ratios[target.index]
     index = target.index + len(rule.ratios) - len(wanted.ratios) if case.replicas else -1
@@ -85,9 +91,11 @@ def decide(rule: Rule, case: Case, *, paused: bool = False) -> Decision:
 
 
 def _share(case: Case, name: str, target: int, rules: tuple[Rule, Rule]) -> GroupDecision:
-    """Fill the group up to its target, or revoke unbound instances above it. `rules`: the rule within the wanted
-    number, and the full rule."""
-    running, in_flight, held = case.running.get(name, 0), case.in_flight.get(name, 0), case.held.get(name, 0)
+    """Fill the group up to its target, or revoke unbound instances above it. `rules`: the rule
+    within the wanted number, and the full rule."""
+    running = case.running.get(name, 0)
+    in_flight = case.in_flight.get(name, 0)
+    held = case.held.get(name, 0)
     wanted, largest = (rule.largest.of(name) for rule in rules)
     admit = max(0, min(target - running - in_flight, held))
     revoke = max(0, min(running + in_flight - target, in_flight))

@@ -1,6 +1,8 @@
-"""`scaler demo`: a scenario in under a minute, without a cluster; or a simulated cluster for own tries.
+"""`scaler demo`: a scenario in under a minute, without a cluster; or a simulated cluster for own
+tries.
 
-Must not: know how the controller or the simulation work; it plays manifests/examples/demo.yaml and shows it."""
+Must not: know how the controller or the simulation work; it plays manifests/examples/demo.yaml and
+shows it."""
 
 from __future__ import annotations
 
@@ -13,12 +15,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from scaler.sim.stories.scenario import Scenario
 
-HELP = """See the scaler at work without a cluster: start, faults, degradation, a typo in the rule, and the climb back.
+HELP = """See the scaler at work without a cluster: start, faults, degradation, a typo in the rule,
+and the climb back.
 
-The real controller runs on a simulated cluster in virtual time, paced for people; --fast does without the pauses.
---interactive keeps a cluster up in real time and prints how to reach it with kubectl; Ctrl-C ends it.
---ui tells the story on the page of `scaler ui`, in a browser, and goes on until Ctrl-C.
--f plays a scenario of one's own, such as `scaler new` writes, instead of the story.
+The real controller runs on a simulated cluster in virtual time, paced for people; --fast does
+without the pauses. --interactive keeps a cluster up in real time and prints how to reach it with
+kubectl; Ctrl-C ends it. --ui tells the story on the page of `scaler ui`, in a browser, and goes on
+until Ctrl-C. -f plays a scenario of one's own, such as `scaler new` writes, instead of the story.
 
 Exit code: 0 the service ended where it should, 1 it did not, 2 usage."""
 
@@ -31,16 +34,30 @@ SPEED = 12.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fast", action="store_true", help="no pauses; also without a terminal")
-    parser.add_argument("--interactive", action="store_true", help="keep the cluster up and serve kubectl")
     parser.add_argument(
-        "-f", "--folder", metavar="DIR", type=Path, help="play DIR/scenario.yaml (scaler new writes it)"
+        "--interactive", action="store_true", help="keep the cluster up and serve kubectl"
     )
-    parser.add_argument("--nodes", metavar="N", type=nodes, help="so many nodes with NPUs instead of the scenario's")
+    parser.add_argument(
+        "-f",
+        "--folder",
+        metavar="DIR",
+        type=Path,
+        help="play DIR/scenario.yaml (scaler new writes it)",
+    )
+    parser.add_argument(
+        "--nodes", metavar="N", type=nodes, help="so many nodes with NPUs instead of the scenario's"
+    )
     parser.add_argument("--ui", action="store_true", help="serve a page that shows it live")
     parser.add_argument(
-        "--port", type=port, default=0, metavar="N", help="of the API or the page (default: a free one)"
+        "--port",
+        type=port,
+        default=0,
+        metavar="N",
+        help="of the API or the page (default: a free one)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="another order of things (default: 0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="another order of things (default: 0)"
+    )
 
 
 def port(text: str) -> int:
@@ -63,7 +80,9 @@ def run(args: argparse.Namespace) -> int:
     from scaler.tools.simulation.scenario_file import ScenarioError, check_inputs, load_scenario  # noqa: PLC0415
 
     try:
-        scenario = load_scenario(args.folder / "scenario.yaml" if args.folder else examples() / "demo.yaml")
+        scenario = load_scenario(
+            args.folder / "scenario.yaml" if args.folder else examples() / "demo.yaml"
+        )
         scenario = scenario if args.nodes is None else _on(args.nodes, scenario)
         check_inputs(scenario)
     except ScenarioError as error:
@@ -93,7 +112,8 @@ def _on(count: int, scenario: Scenario) -> Scenario:
 
 
 def _keep_up(scenario: Scenario, args: argparse.Namespace) -> int:
-    from scaler.tools.simulation.interactive import keep_up  # noqa: PLC0415 - brings an HTTP server along
+    # Brings an HTTP server along.
+    from scaler.tools.simulation.interactive import keep_up  # noqa: PLC0415
 
     try:
         keep_up(scenario, port=args.port, seed=args.seed, out=sys.stdout)

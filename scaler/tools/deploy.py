@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 
 HELP = """deploy a service from a short file: apply, status, delete
 
-The file is that of MindCluster's one-command deployer for OME and AIBrix, unchanged, or with a list of ratios that
-makes the service elastic (docs/howto/deploy-a-service.md). Everything is done with the rights of your kubeconfig.
+The file is that of MindCluster's one-command deployer for OME and AIBrix, unchanged, or with a list
+of ratios that makes the service elastic (docs/howto/deploy-a-service.md). Everything is done with
+the rights of your kubeconfig.
 
-Exit code: 0 done (apply: and available; status: available), 1 not, or refused, or the cluster cannot be read,
-2 usage."""
+Exit code: 0 done (apply: and available; status: available), 1 not, or refused, or the cluster
+cannot be read, 2 usage."""
 
-EXIT_WELL, EXIT_NOT_WELL = 0, 1
+EXIT_WELL = 0
+EXIT_NOT_WELL = 1
 FRAMEWORK = "SERVING_FRAMEWORK"
 """Environment variable: the platform, as in MindCluster's one-command deployer."""
 _DURATION = re.compile(r"(\d{1,6})(s|m|h|)")
@@ -52,9 +54,17 @@ Exit code: 0 all of it is gone (--no-wait: is being deleted), 1 something is lef
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="apply|status|delete")
     apply = _action(actions, "apply", _APPLY)
-    apply.add_argument("-c", "--config", metavar="FILE", required=True, help="the service, `-` for standard input")
-    apply.add_argument("--dry-run", action="store_true", help="say what would be done, with every object or change")
-    apply.add_argument("--force-conflicts", action="store_true", help="take fields that others own, as kubectl does")
+    apply.add_argument(
+        "-c", "--config", metavar="FILE", required=True, help="the service, `-` for standard input"
+    )
+    apply.add_argument(
+        "--dry-run", action="store_true", help="say what would be done, with every object or change"
+    )
+    apply.add_argument(
+        "--force-conflicts",
+        action="store_true",
+        help="take fields that others own, as kubectl does",
+    )
     _waiting(apply, "10m", "available")
     _cluster(apply)
     status = _action(actions, "status", _STATUS)
@@ -68,15 +78,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _action(actions: Any, name: str, words: str) -> argparse.ArgumentParser:
-    made: argparse.ArgumentParser = actions.add_parser(name, help=words.split("\n", 1)[0], description=words)
+    made: argparse.ArgumentParser = actions.add_parser(
+        name, help=words.split("\n", 1)[0], description=words
+    )
     return made
 
 
 def _which(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-n", "--app-name", dest="name", type=named, metavar="NAME", required=True, help="its app_name")
     parser.add_argument(
-        "-ns", "--namespace", type=named, metavar="NAMESPACE", default="default", help="default: default"
-    )  # fmt: skip
+        "-n",
+        "--app-name",
+        dest="name",
+        type=named,
+        metavar="NAME",
+        required=True,
+        help="its app_name",
+    )
+    parser.add_argument(
+        "-ns",
+        "--namespace",
+        type=named,
+        metavar="NAMESPACE",
+        default="default",
+        help="default: default",
+    )
 
 
 def _waiting(parser: argparse.ArgumentParser, default: str, what: str) -> None:
@@ -89,11 +114,18 @@ def _cluster(parser: argparse.ArgumentParser) -> None:
     """The options of a cluster. -k is a file here, as in the one-command deployer."""
     group = parser.add_argument_group("cluster")
     group.add_argument(
-        "-k", "--kubeconfig", metavar="FILE", type=os.path.expanduser,
+        "-k",
+        "--kubeconfig",
+        metavar="FILE",
+        type=os.path.expanduser,
         help="default: $KUBECONFIG, else ~/.kube/config, else this pod",
-    )  # fmt: skip
-    group.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
-    group.add_argument("--insecure-skip-tls-verify", action="store_true", help="believe whoever answers; insecure")
+    )
+    group.add_argument(
+        "--context", metavar="NAME", help="context in the kubeconfig; default: the current one"
+    )
+    group.add_argument(
+        "--insecure-skip-tls-verify", action="store_true", help="believe whoever answers; insecure"
+    )
 
 
 def seconds(text: str) -> float:
@@ -117,7 +149,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _read(path: str) -> Service | None:
     """The service of a file; None when the file is invalid: the errors are printed."""
-    from scaler.tools.deploying.service import ConfigError, read_service  # noqa: PLC0415 - --help stays fast
+    # --help stays fast.
+    from scaler.tools.deploying.service import ConfigError, read_service  # noqa: PLC0415
 
     try:
         text = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
@@ -164,7 +197,9 @@ async def _apply(access: Access, args: argparse.Namespace, service: Service) -> 
     how = rollout.How(force=args.force_conflicts, dry_run=args.dry_run)
     made = await rollout.prepared(access.api, service, how, _tell)
     if args.dry_run:
-        for line in shown.planned(made.rollout, namespace="" if made.namespace is None else service.namespace):
+        for line in shown.planned(
+            made.rollout, namespace="" if made.namespace is None else service.namespace
+        ):
             _tell(line)
         return EXIT_WELL
     for change in made.rollout.changes:
@@ -183,7 +218,8 @@ async def _apply(access: Access, args: argparse.Namespace, service: Service) -> 
         return EXIT_WELL
     more = f"scaler deploy status -n {service.name} -ns {service.namespace}"
     _complain(
-        f"{service.name} is not available after {args.timeout:.0f} s. It stays and may become available later: {more}",
+        f"{service.name} is not available after {args.timeout:.0f} s. It stays and may become"
+        f" available later: {more}",
         *found.waits(),
     )
     return EXIT_NOT_WELL
@@ -206,7 +242,10 @@ async def _status(access: Access, args: argparse.Namespace) -> int:
 async def _nothing(access: Access, args: argparse.Namespace, notes: Iterable[str]) -> int:
     from scaler.tools.deployed.finding import elsewhere  # noqa: PLC0415
 
-    words = f"there is nothing in namespace {args.namespace} that `scaler deploy apply` made for {args.name}"
+    words = (
+        f"there is nothing in namespace {args.namespace} that `scaler deploy apply` made for"
+        f" {args.name}"
+    )
     others = await elsewhere(access.api, args.name)
     _complain(f"{words}; there is in {', '.join(others)} (-ns)" if others else words, *notes)
     return EXIT_NOT_WELL
@@ -214,7 +253,12 @@ async def _nothing(access: Access, args: argparse.Namespace, notes: Iterable[str
 
 async def _delete(access: Access, args: argparse.Namespace) -> int:
     from scaler.tools.deployed.finding import inventory  # noqa: PLC0415
-    from scaler.tools.deployed.removal import kept_namespace, remove, until_gone, why_left  # noqa: PLC0415
+    from scaler.tools.deployed.removal import (
+        kept_namespace,
+        remove,
+        until_gone,
+        why_left,
+    )  # noqa: PLC0415
 
     known = await inventory(access.api, args.name, args.namespace)
     if not known.found:

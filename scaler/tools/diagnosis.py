@@ -1,7 +1,9 @@
-"""Why a service does, or does not, get a global rank table from ClusterD: its conditions, checked one by one. Pure.
+"""Why a service does, or does not, get a global rank table from ClusterD: its conditions, checked
+one by one. Pure.
 
-ClusterD collects the rank tables of one `jobID` in one namespace, and reports nothing when it leaves some out. Must not
-read a cluster (scaler.tools.answers.rank_table does), or know how the result is printed."""
+ClusterD collects the rank tables of one `jobID` in one namespace, and reports nothing when it
+leaves some out. Must not read a cluster (scaler.tools.answers.rank_table does), or know how the
+result is printed."""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ ROLES = {"mindie-ms-controller": "MindIE Controller", "mindie-ms-coordinator": "
 
 
 class Standing(StrEnum):
-    """The result of a condition. NOTE: an instance is missing from the table, but the service gets a table."""
+    """The result of a condition. NOTE: an instance is missing from the table, but the service gets
+    a table."""
 
     OK = "ok"
     NOTE = "note"
@@ -34,7 +37,8 @@ class Standing(StrEnum):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One condition. `about` is its object, `words` say what was found and, unless OK, what to do."""
+    """One condition. `about` is its object, `words` say what was found and, unless OK, what to
+    do."""
 
     standing: Standing
     about: str
@@ -63,7 +67,8 @@ class RolePod(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """The objects of one service. `strays` are rank-table ConfigMaps of its jobID that belong to none of its jobs."""
+    """The objects of one service. `strays` are rank-table ConfigMaps of its jobID that belong to
+    none of its jobs."""
 
     namespace: str
     job_id: str
@@ -81,7 +86,9 @@ def diagnose(evidence: Evidence) -> tuple[Check, ...]:
 
 def _checks(evidence: Evidence) -> Iterator[Check]:
     if not evidence.servers:
-        words = f"no AscendJob of a server has label {JOB_ID_LABEL}={evidence.job_id} in this namespace"
+        words = (
+            f"no AscendJob of a server has label {JOB_ID_LABEL}={evidence.job_id} in this namespace"
+        )
         yield Check(Standing.FAIL, f"namespace {evidence.namespace}", words)
     for name, why in evidence.left_out:
         yield Check(Standing.FAIL, f"job {name}", f"no rank table is made for it: {why}")
@@ -98,13 +105,18 @@ def _checks(evidence: Evidence) -> Iterator[Check]:
 def _server_checks(server: Server, job_id: str) -> Iterator[Check]:
     table_map = server.table_map
     if table_map is None:
-        words = f"ConfigMap {RANK_TABLE_PREFIX}{server.job.name} does not exist; apply it, it is never created for you"
+        words = (
+            f"ConfigMap {RANK_TABLE_PREFIX}{server.job.name} does not exist; apply it, it is never"
+            " created for you"
+        )
         yield Check(Standing.FAIL, f"job {server.job.name}", words)
         return
     yield from _label_checks(table_map, job_id)
     yield from _readable(table_map)
     if server.obstacle is not None:
-        yield Check(Standing.FAIL, table_map.name, f"{server.obstacle.warning}: {server.obstacle.message}")
+        yield Check(
+            Standing.FAIL, table_map.name, f"{server.obstacle.warning}: {server.obstacle.message}"
+        )
     else:
         yield _completed(server, table_map)
 
@@ -126,9 +138,15 @@ def _label_problems(table_map: RankTableMap, job_id: str) -> Iterator[str]:
         yield f"label {JOB_ID_LABEL} {standing}: it counts for another service; set it to {job_id}"
     found_labels = [label for label in GLOBAL_LABELS if label in labels]
     if not found_labels:
-        yield f"has neither label {' nor '.join(GLOBAL_LABELS)}: the whole service is left out; set one"
+        yield (
+            f"has neither label {' nor '.join(GLOBAL_LABELS)}: the whole service is left out;"
+            " set one"
+        )
     elif len(found_labels) > 1:
-        yield f"has both labels {' and '.join(GLOBAL_LABELS)}: the whole service is left out; take one off"
+        yield (
+            f"has both labels {' and '.join(GLOBAL_LABELS)}: the whole service is left out; take"
+            " one off"
+        )
 
 
 def _readable(table_map: RankTableMap) -> Iterator[Check]:
@@ -142,13 +160,22 @@ def _completed(server: Server, table_map: RankTableMap) -> Check:
     if status == Status.COMPLETED.value and server.table.status is Status.COMPLETED:
         return Check(Standing.OK, table_map.name, "completed")
     if server.table.status is Status.COMPLETED:
-        words = "all its pods have their chips, but it is not completed: does the scaler run? see its log"
+        words = (
+            "all its pods have their chips, but it is not completed: does the scaler run? see"
+            " its log"
+        )
         return Check(Standing.FAIL, table_map.name, words)
     waits = "; ".join(waiting_for(server.job, server.members)) or "its pods are not complete"
     if status == Status.COMPLETED.value:
-        return Check(Standing.FAIL, table_map.name, f"says completed, but should not: {waits}; does the scaler run?")
+        return Check(
+            Standing.FAIL,
+            table_map.name,
+            f"says completed, but should not: {waits}; does the scaler run?",
+        )
     return Check(
-        Standing.NOTE, table_map.name, f"not completed, this instance is left out of the global table: {waits}"
+        Standing.NOTE,
+        table_map.name,
+        f"not completed, this instance is left out of the global table: {waits}",
     )
 
 
@@ -167,7 +194,10 @@ def waiting_for(job: Job, members: Sequence[RankTablePod]) -> Iterator[str]:
         elif not member.node:
             yield f"pod {name} is not bound to a node"
         elif not member.devices.configuration:
-            yield f"pod {name} has no device annotation: do Volcano's NPU plugin and the device plugin run?"
+            yield (
+                f"pod {name} has no device annotation: do Volcano's NPU plugin and the device"
+                " plugin run?"
+            )
         elif not member.devices.ip:
             yield f"pod {name} has no address yet"
 
@@ -175,10 +205,14 @@ def waiting_for(job: Job, members: Sequence[RankTablePod]) -> Iterator[str]:
 def _some_completed(evidence: Evidence) -> Check:
     about = f"service {evidence.job_id}"
     done = [
-        server.job.name for server in evidence.servers if server.table_map and server.table_map.status == "completed"
+        server.job.name
+        for server in evidence.servers
+        if server.table_map and server.table_map.status == "completed"
     ]
     if done:
-        return Check(Standing.OK, about, f"{len(done)} of {len(evidence.servers)} rank tables are completed")
+        return Check(
+            Standing.OK, about, f"{len(done)} of {len(evidence.servers)} rank tables are completed"
+        )
     return Check(Standing.FAIL, about, "no rank table is completed; at least one must be")
 
 
@@ -186,7 +220,9 @@ def _reachable(app: str, title: str, pods: Sequence[RolePod]) -> Check:
     ours = [pod for pod in pods if pod.app == app]
     if not ours:
         return Check(
-            Standing.FAIL, title, f"no pod with label app={app} and the service's {JOB_ID_LABEL}; apply its job"
+            Standing.FAIL,
+            title,
+            f"no pod with label app={app} and the service's {JOB_ID_LABEL}; apply its job",
         )
     if any(pod.host_ip and pod.pod_ip for pod in ours):
         return Check(Standing.OK, title, "has its addresses")

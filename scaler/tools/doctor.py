@@ -11,7 +11,8 @@ HELP = """the old name of `scaler why`, with every condition of a global rank ta
 
 Use scaler why NAMESPACE/JOBID.
 
-Exit code: 0 all of ClusterD's conditions are met, 1 one is not or the cluster cannot be read, 2 usage."""
+Exit code: 0 all of ClusterD's conditions are met, 1 one is not or the cluster cannot be read, 2
+usage."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,5 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the new name, then the answer."""
-    sys.stderr.write(f"scaler doctor is called scaler why now: scaler why {'/'.join(filter(None, args.name))}\n")
+    sys.stderr.write(
+        f"scaler doctor is called scaler why now: scaler why {'/'.join(filter(None, args.name))}\n"
+    )
     return why.run(args, always_ranks=True)

@@ -1,4 +1,5 @@
-"""`scaler drain NODE...`: the effect of a drain of nodes. Reads, decides as the controller would, changes nothing."""
+"""`scaler drain NODE...`: the effect of a drain of nodes. Reads, decides as the controller would,
+changes nothing."""
 
 from __future__ import annotations
 
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 
 HELP = """say what a drain of nodes would do to the services, before kubectl drain does it
 
-Which instances end, how far each service falls, what starts elsewhere and where, whether a minimum is lost, and which
-disruption budget refuses what. Decided by the controller's own code from the cluster as it is; nothing is changed.
+Which instances end, how far each service falls, what starts elsewhere and where, whether a minimum
+is lost, and which disruption budget refuses what. Decided by the controller's own code from the
+cluster as it is; nothing is changed.
 
-Exit code: 0 no minimum is lost, 1 one is, even if only until its instances have started elsewhere, or the cluster
-cannot be read, 2 usage."""
+Exit code: 0 no minimum is lost, 1 one is, even if only until its instances have started elsewhere,
+or the cluster cannot be read, 2 usage."""
 
-EXIT_KEPT, EXIT_LOST = 0, 1
+EXIT_KEPT = 0
+EXIT_LOST = 1
 
 
 class Forecast(msgspec.Struct, frozen=True):
@@ -57,7 +60,9 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "text":
         sys.stdout.write("\n".join(text(found)) + "\n")
     else:
-        sys.stdout.write(converted(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n", args.format))
+        sys.stdout.write(
+            converted(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n", args.format)
+        )
     return EXIT_LOST if found.loses_minimum else EXIT_KEPT
 
 
@@ -119,7 +124,9 @@ def _service(fate: Fate) -> Iterator[str]:
     yield f"service {fate.service}: {_standing(fate.now)}"
     if fate.ends:
         yield f"  ends: {', '.join(fate.ends)}"
-        yield f"  then: {_standing(fate.then)}{', THE MINIMUM IS LOST' if fate.loses_minimum else ''}"
+        yield (
+            f"  then: {_standing(fate.then)}{', THE MINIMUM IS LOST' if fate.loses_minimum else ''}"
+        )
     if fate.evicted:
         yield f"  evicted for a minimum: {', '.join(fate.evicted)}"
     for name, nodes in fate.starts.items():
@@ -140,7 +147,11 @@ def _answer(found: Forecast) -> str:
         return "No service loses its minimum."
     back = [fate for fate in found.services if fate.loses_minimum and fate.later.serves]
     lost = f"Services that lose their minimum: {', '.join(found.loses_minimum)}."
-    until = f" Of these, {len(back)} come back when their instances have started elsewhere." if back else ""
+    until = (
+        f" Of these, {len(back)} come back when their instances have started elsewhere."
+        if back
+        else ""
+    )
     return f"{lost}{until}"
 
 

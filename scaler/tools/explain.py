@@ -1,6 +1,8 @@
-"""`scaler explain`: replays recorded worlds through the decision and prints why each instance is in its state.
+"""`scaler explain`: replays recorded worlds through the decision and prints why each instance is in
+its state.
 
-Must not add knowledge of its own: it prints the decision about exactly this world, in the words of decide.explain."""
+Must not add knowledge of its own: it prints the decision about exactly this world, in the words of
+decide.explain."""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ from scaler.tools.output import add_output, converted
 
 HELP = """Say why each instance of a recorded world is where it is.
 
-FILE holds one world as JSON, or one per line, as the controller serves them under /snapshots/world; - is standard
-input. A world is all that the decision about every service depends on: the same world always gives the same answer,
-whatever cluster or day it comes from.
+FILE holds one world as JSON, or one per line, as the controller serves them under /snapshots/world;
+- is standard input. A world is all that the decision about every service depends on: the same world
+always gives the same answer, whatever cluster or day it comes from.
 
 Exit code: 0 answered, 1 a world cannot be read or has no such service, 2 usage."""
 
@@ -32,15 +34,21 @@ FORMAT = World.__struct_defaults__[-1]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--world", metavar="FILE", required=True, help="recorded world(s); - = standard input")
     parser.add_argument(
-        "--service", metavar="NAMESPACE/RULE/JOBID", default="", help="this service only (- = no rule, no jobID)"
+        "--world", metavar="FILE", required=True, help="recorded world(s); - = standard input"
+    )
+    parser.add_argument(
+        "--service",
+        metavar="NAMESPACE/RULE/JOBID",
+        default="",
+        help="this service only (- = no rule, no jobID)",
     )
     add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Explain every world of the file; an invalid one makes the exit code 1 and does not stop the others."""
+    """Explain every world of the file; an invalid one makes the exit code 1 and does not stop the
+    others."""
     shown = "standard input" if args.world == "-" else args.world
     try:
         content = sys.stdin.buffer.read() if args.world == "-" else Path(args.world).read_bytes()
@@ -74,7 +82,9 @@ def _documents(content: bytes) -> Iterator[tuple[str, bytes]]:
     else:
         yield "", content
         return
-    lines = [(number, line) for number, line in enumerate(io.BytesIO(content), start=1) if line.strip()]
+    lines = [
+        (number, line) for number, line in enumerate(io.BytesIO(content), start=1) if line.strip()
+    ]
     yield from ((f":{number}", line) for number, line in lines)
     if not lines:
         yield "", content
@@ -111,15 +121,25 @@ def _answer(world: World, service: str, form: str) -> str:
         known = ", ".join(str(plan.key) for plan in decision.plans[:5]) or "none"
         raise LookupError(f"no service {service} in it; it has {len(decision.plans)}: {known}")
     if form != "text":
-        return ("" if form == "json" else "---\n") + converted(_json(decision, plans if service else None), form)
-    bugs = (f"BUG, please report with this file: {violation}" for violation in violations(world, decision))
-    return "\n".join([*_head(world), *(line for plan in plans for line in _text(plan)), *bugs]) + "\n"
+        return ("" if form == "json" else "---\n") + converted(
+            _json(decision, plans if service else None), form
+        )
+    bugs = (
+        f"BUG, please report with this file: {violation}"
+        for violation in violations(world, decision)
+    )
+    return (
+        "\n".join([*_head(world), *(line for plan in plans for line in _text(plan)), *bugs]) + "\n"
+    )
 
 
 def _json(decision: Decision, only: list[Plan] | None) -> str:
     """The decision and the words about every instance; of one service only its plan."""
     plans = decision.plans if only is None else only
-    spoken = {str(plan.key): {verdict.uid: words(verdict, plan) for verdict in plan.verdicts} for plan in plans}
+    spoken = {
+        str(plan.key): {verdict.uid: words(verdict, plan) for verdict in plan.verdicts}
+        for plan in plans
+    }
     answer = {"decision": decision} if only is None else {"plan": only[0]}
     return msgspec.json.encode({**answer, "words": spoken}).decode() + "\n"
 
@@ -134,12 +154,14 @@ def _text(plan: Plan) -> Iterable[str]:
     yield f"{plan.key}: {target_in_words(plan)}"
     for name, group in plan.groups.items():
         yield (
-            f"  {name}: {group.running} of {group.target} running, {group.in_flight} in flight, {group.held} held; "
-            f"admit {group.admit}, revoke {group.revoke}"
+            f"  {name}: {group.running} of {group.target} running, {group.in_flight} in flight,"
+            f" {group.held} held; admit {group.admit}, revoke {group.revoke}"
         )
     width = max((len(verdict.name) for verdict in plan.verdicts), default=0)
     for verdict in plan.verdicts:
-        yield f"  {verdict.name:<{width}}  {verdict.state} ({verdict.reason}): {words(verdict, plan)}"
+        yield (
+            f"  {verdict.name:<{width}}  {verdict.state} ({verdict.reason}): {words(verdict, plan)}"
+        )
     for note in plan.notes:
         yield f"  warning {note.warning}: {note.message}"
     yield ""

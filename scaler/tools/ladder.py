@@ -27,7 +27,9 @@ _MEANINGS = {
 
 def in_words(rule: Rule, decision: Decision) -> str:
     """Target, counts and a sentence per group."""
-    rows: list[Sequence[str]] = [("group", "target", "running", "in flight", "held", "admit", "revoke")]
+    rows: list[Sequence[str]] = [
+        ("group", "target", "running", "in flight", "held", "admit", "revoke")
+    ]
     for name, group in decision.groups.items():
         rows.append((name, *(str(number) for number in _numbers(group))))
     lines = [_target_line(rule, decision), "", *_aligned(rows), ""]
@@ -44,7 +46,11 @@ def _target_line(rule: Rule, decision: Decision) -> str:
         return "target: none: the service rests"
     ratio = f"ratio {decision.target.index} ({counts_in_words(decision.target.counts)})"
     steps = f"0 is the largest of {len(rule.ratios)}, {len(rule.ratios) - 1} the smallest"
-    standing = "complete: every group runs what it asks for" if decision.complete else f"waits for {_awaited(decision)}"
+    standing = (
+        "complete: every group runs what it asks for"
+        if decision.complete
+        else f"waits for {_awaited(decision)}"
+    )
     return f"target: {ratio}; {steps}\n        {standing}"
 
 
@@ -64,22 +70,30 @@ def _sentence(group: GroupDecision, decision: Decision) -> str:
     if group.drain:
         parts.append(f"drain {group.drain} of those that run, they are more than is wanted")
     for reason, number in group.reasons.items():
-        parts.append(f"hold {number} ({reason}): {_MEANINGS[reason].format(awaited=_awaited(decision))}")
+        parts.append(
+            f"hold {number} ({reason}): {_MEANINGS[reason].format(awaited=_awaited(decision))}"
+        )
     if group.in_flight > group.revoke:
         parts.append(f"wait for {group.in_flight - group.revoke} in flight")
     return "; ".join(parts) or "nothing to do"
 
 
 def table(rule: Rule) -> str:
-    """A row for each state of running instances on the ladder, from none to all, and what this state admits.
+    """A row for each state of running instances on the ladder, from none to all, and what this
+    state admits.
 
-    As many jobs exist as the largest ratio has instances; none is in flight. Cut after MOST_ROWS rows."""
+    As many jobs exist as the largest ratio has instances; none is in flight. Cut after MOST_ROWS
+    rows."""
     names = rule.groups
     found = mixtures(rule)
     most = [rule.largest.of(name) for name in names]
     states = math.prod(number + 1 for number in most)
     rows = [_row(rule, running) for running in itertools.islice(_states(most), MOST_ROWS)]
-    head = [f"{name} runs" for name in names] + ["target", *(f"admit {name}" for name in names), "held back until"]
+    head = [f"{name} runs" for name in names] + [
+        "target",
+        *(f"admit {name}" for name in names),
+        "held back until",
+    ]
     lines = [
         "ratios, the largest first:",
         *(f"  {index}  {counts_in_words(ratio.counts)}" for index, ratio in enumerate(rule.ratios)),
@@ -94,7 +108,13 @@ def table(rule: Rule) -> str:
     if found is not None:
         lines += ["", mixtures_in_words(found)]
     if states > MOST_ROWS:
-        lines += ["", f"cut: {MOST_ROWS} of {states:,} states are shown; ask for one with --running and --held"]
+        lines += [
+            "",
+            (
+                f"cut: {MOST_ROWS} of {states:,} states are shown; ask for one with --running and"
+                " --held"
+            ),
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -107,7 +127,9 @@ def _numbers_mean(rule: Rule) -> list[str]:
         numbers = f"{before + 1} to {total}" if total > before + 1 else str(total)
         numbers = f"{before + 1} and more" if total == totals[-1] else numbers
         least = " (the minimum)" if total == totals[0] else ""
-        rows.append((numbers, f"ratio {index}: {counts_in_words(rule.ratios[index].counts)}{least}"))
+        rows.append(
+            (numbers, f"ratio {index}: {counts_in_words(rule.ratios[index].counts)}{least}")
+        )
     return _aligned(rows)
 
 
@@ -130,11 +152,16 @@ def _waits(waiting: list[str], decision: Decision) -> str:
     if not waiting:
         return ""
     awaited = " and ".join(
-        f"{name} runs {group.target}" for name, group in decision.groups.items() if group.running < group.target
+        f"{name} runs {group.target}"
+        for name, group in decision.groups.items()
+        if group.running < group.target
     )
     return f"{' and '.join(waiting)} until {awaited}"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

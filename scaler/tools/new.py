@@ -10,7 +10,8 @@ import shlex
 import sys
 from pathlib import Path
 
-HELP = """Write a short file that describes a service, and a scenario in which to try it without a cluster.
+HELP = """Write a short file that describes a service, and a scenario in which to try it without a
+cluster.
 
   scaler new 4P2D --platform ome -o my-service
   scaler demo --interactive -f my-service --nodes 12
@@ -98,14 +99,20 @@ until: 18m
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ratio", metavar="4P2D", type=_ratio, help="prefill and decode instances")
-    parser.add_argument("--platform", choices=_SECTIONS, required=True, help="what runs the service")
-    parser.add_argument("-o", "--output", metavar="DIR", type=Path, help="the folder (default: as 4p2d)")
+    parser.add_argument(
+        "--platform", choices=_SECTIONS, required=True, help="what runs the service"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", type=Path, help="the folder (default: as 4p2d)"
+    )
 
 
 def _ratio(text: str) -> tuple[int, int]:
     found = _SHORT.fullmatch(text)
     if found is None or max(map(int, found.groups())) > MOST:
-        raise argparse.ArgumentTypeError(f"{text!r} is no ratio such as 4P2D, with at most {MOST} of each")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no ratio such as 4P2D, with at most {MOST} of each"
+        )
     return int(found[1]), int(found[2])
 
 
@@ -115,17 +122,25 @@ def run(args: argparse.Namespace) -> int:
     short = f"{prefill}P{decode}D"
     groups = ("group0", "group1") if args.platform == "mindie-motor" else ("prefill", "decode")
     words = {
-        "platform": args.platform, "prefill": prefill, "decode": decode, "first": groups[0], "second": groups[1],
-        "ratios": ", ".join(ladder(prefill, decode)), "ratio": short, "nodes": prefill + decode,
+        "platform": args.platform,
+        "prefill": prefill,
+        "decode": decode,
+        "first": groups[0],
+        "second": groups[1],
+        "ratios": ", ".join(ladder(prefill, decode)),
+        "ratio": short,
+        "nodes": prefill + decode,
         "more": 2 * (prefill + decode),
-    }  # fmt: skip
+    }
     folder = args.output or Path(short.lower())
     files = {"service.yaml": _HEAD + _SECTIONS[args.platform], "scenario.yaml": _SCENARIO}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in files:
             if (folder / name).exists():
-                sys.stderr.write(f"scaler new: {folder / name}: is there already; nothing was written\n")
+                sys.stderr.write(
+                    f"scaler new: {folder / name}: is there already; nothing was written\n"
+                )
                 return EXIT_FAILED
         for name, text in files.items():
             with (folder / name).open("x", encoding="utf-8") as file:

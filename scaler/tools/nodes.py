@@ -71,19 +71,28 @@ def times(text: str) -> tuple[int, str]:
 
 
 def parts(text: str) -> Parts:
-    """Amounts of cpu, memory, pods, storage and devices (names with a slash); all other parts are labels."""
+    """Amounts of cpu, memory, pods, storage and devices (names with a slash); all other parts are
+    labels."""
     made = Parts({}, {})
     for part in text.split(","):
         key, equals, value = (word.strip() for word in part.partition("="))
         if not (key and equals):
             raise BadInputError(f"'{part.strip()}' is not KEY=VALUE; write for example {EXAMPLE}")
         if not _NAME.fullmatch(key):
-            raise BadInputError(f"'{key}' is no name of a resource or label; write for example 40x {EXAMPLE}")
+            raise BadInputError(
+                f"'{key}' is no name of a resource or label; write for example 40x {EXAMPLE}"
+            )
         if key in made.amounts or key in made.labels:
             raise BadInputError(f"'{key}' is said twice; write it once")
-        amount = whole_amount(key, value) if _is_resource(key) and parse_quantity(value) is not None else None
+        amount = (
+            whole_amount(key, value)
+            if _is_resource(key) and parse_quantity(value) is not None
+            else None
+        )
         if amount is None and (key in _PLENTY or key.startswith("hugepages-")):
-            raise BadInputError(f"'{value}' in '{part.strip()}' is no quantity; write for example {key}=8")
+            raise BadInputError(
+                f"'{value}' in '{part.strip()}' is no quantity; write for example {key}=8"
+            )
         if amount is not None and value.startswith("-"):
             raise BadInputError(f"'{part.strip()}' is less than nothing; write for example {key}=8")
         if amount is not None:
@@ -91,7 +100,9 @@ def parts(text: str) -> Parts:
         elif not value or _LABEL_VALUE.fullmatch(value):
             made.labels[key] = value
         else:
-            raise BadInputError(f"'{value}' in '{part.strip()}' is neither a quantity nor the value of a label")
+            raise BadInputError(
+                f"'{value}' in '{part.strip()}' is neither a quantity nor the value of a label"
+            )
     return made
 
 
@@ -102,7 +113,9 @@ def _is_resource(key: str) -> bool:
 def need_of(text: str) -> PodRequest:
     """The request of one pod, from its short form."""
     found = parts(text)
-    asked = tuple(sorted((name, amount) for name, amount in ({PODS: 1} | found.amounts).items() if amount))
+    asked = tuple(
+        sorted((name, amount) for name, amount in ({PODS: 1} | found.amounts).items() if amount)
+    )
     return PodRequest(asked, Where(selector=tuple(sorted(found.labels.items()))))
 
 
@@ -117,7 +130,11 @@ def read_nodes(sources: Iterable[str]) -> list[NodeFacts]:
 
 
 def _is_file(source: str) -> bool:
-    return source == "-" or ("=" not in source and not _TIMES.fullmatch(source.strip())) or Path(source).is_file()
+    return (
+        source == "-"
+        or ("=" not in source and not _TIMES.fullmatch(source.strip()))
+        or Path(source).is_file()
+    )
 
 
 def _of_short_form(source: str, first: int) -> Iterator[NodeFacts]:
@@ -140,15 +157,26 @@ def _of_file(file: str) -> list[NodeFacts]:
                 found.append(node_record(msgspec.convert(made, NodeObject, strict=False)).facts)
             except msgspec.ValidationError as error:
                 name = at(made, "metadata").get("name", "without a name")
-                raise BadInputError(f"{file}: Node {name} is not as an API server gives it: {error}") from None
+                raise BadInputError(
+                    f"{file}: Node {name} is not as an API server gives it: {error}"
+                ) from None
     if not found:
-        raise BadInputError(f"{file}: no Node; write them with 'kubectl get nodes -o yaml', or as '40x KEY=VALUE,...'")
+        raise BadInputError(
+            f"{file}: no Node; write them with 'kubectl get nodes -o yaml', or as '40x"
+            " KEY=VALUE,...'"
+        )
     return found
 
 
 def check_labels(nodes: Iterable[NodeFacts], services: Iterable[Asked]) -> None:
     """Raises BadInputError for a label of a node, like `eight`, that pods request as a number."""
-    asked = {name for one in services for needs in one.needs.values() for need, _ in needs for name, _ in need.requests}
+    asked = {
+        name
+        for one in services
+        for needs in one.needs.values()
+        for need, _ in needs
+        for name, _ in need.requests
+    }
     for facts in nodes:
         for key in asked & facts.labels.keys() - facts.allocatable.keys():
             words = f"'{key}={facts.labels[key]}' is no quantity, and pods ask for {key}"
@@ -156,14 +184,17 @@ def check_labels(nodes: Iterable[NodeFacts], services: Iterable[Asked]) -> None:
 
 
 def read_jobs(sources: Iterable[str]) -> JobNeeds:
-    """The requests of the AscendJobs in these files and folders; of several in one group the first counts."""
+    """The requests of the AscendJobs in these files and folders; of several in one group the first
+    counts."""
     found = JobNeeds({}, set())
     for file in (file for source in sources for file in _files(source)):
         for made in _manifests(file):
             labels = at(made, "metadata", "labels")
             key = (str(labels.get(RULE_LABEL, "")), str(labels.get(GROUP_LABEL, "")))
             if made.get("kind") == "AscendJob" and all(key) and key not in found.needs:
-                found.needs[key] = joined(tuple((need, 1) for need in ascend_job_requests(dict(made))))
+                found.needs[key] = joined(
+                    tuple((need, 1) for need in ascend_job_requests(dict(made)))
+                )
                 if found.needs[key] and not is_understood(dict(made)):
                     found.guessed.add(key)
     return found
@@ -178,7 +209,9 @@ def services(rules: Iterable[str], *, needs: Iterable[str], jobs: JobNeeds) -> l
     unknown = by_group.keys() - {"", *(group for _, one in loaded for group in one.rule.groups)}
     if unknown:
         raise BadInputError(f"--needs: no rule names group {', '.join(sorted(unknown))}")
-    totals, seen, found = Counter[tuple[str, str]](), Counter[tuple[str, str]](), []
+    totals = Counter[tuple[str, str]]()
+    seen = Counter[tuple[str, str]]()
+    found = []
     for number, one in loaded:
         totals[one.namespace, one.name] += number
     for one in (one for number, one in loaded for _ in range(number)):
@@ -186,7 +219,10 @@ def services(rules: Iterable[str], *, needs: Iterable[str], jobs: JobNeeds) -> l
         seen[name] += 1
         job_id = f"{one.name}-{seen[name]}" if totals[name] > 1 else one.name
         groups = one.rule.groups
-        asked = {group: jobs.needs.get((one.name, group)) or _usual(one.rule, group, by_group) for group in groups}
+        asked = {
+            group: jobs.needs.get((one.name, group)) or _usual(one.rule, group, by_group)
+            for group in groups
+        }
         guessed = not jobs.guessed.isdisjoint((one.name, group) for group in groups)
         key = ServiceKey(one.namespace, one.name, job_id)
         found.append(Asked(key, one.rule, one.options, asked, guessed=guessed))
@@ -211,7 +247,9 @@ def _files(source: str) -> list[str]:
     path = Path(source)
     if source == "-" or not path.is_dir():
         return [source]
-    return [str(file) for file in sorted(path.rglob("*")) if file.suffix in _SUFFIXES and file.is_file()]
+    return [
+        str(file) for file in sorted(path.rglob("*")) if file.suffix in _SUFFIXES and file.is_file()
+    ]
 
 
 def _manifests(file: str) -> Iterator[Mapping[str, Any]]:
@@ -221,7 +259,9 @@ def _manifests(file: str) -> Iterator[Mapping[str, Any]]:
     except OSError as error:
         raise BadInputError(f"{file}: {error.strerror or error}") from None
     text, fault = decode(data, file)
-    found, broken = objects(text.removeprefix(BOM), file, alone=True) if fault is None else ([], [fault])
+    found, broken = (
+        objects(text.removeprefix(BOM), file, alone=True) if fault is None else ([], [fault])
+    )
     if broken:
         raise BadInputError(render(broken, {file: text}, color=False).rstrip())
     yield from (at(one.root.plain(MAX_DEPTH)) for one in found)

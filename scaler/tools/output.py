@@ -11,11 +11,18 @@ TEXT = ("text", "json", "yaml")
 
 
 def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = TEXT) -> None:
-    """`-o FORMAT`, kept as `args.format`; the first one is the default. `--format` is its old name."""
+    """`-o FORMAT`, kept as `args.format`; the first one is the default. `--format` is its old
+    name."""
     parser.add_argument(
-        "-o", "--output", "--format", dest="format", choices=tuple(formats), default=formats[0], metavar="FORMAT",
+        "-o",
+        "--output",
+        "--format",
+        dest="format",
+        choices=tuple(formats),
+        default=formats[0],
+        metavar="FORMAT",
         help=f"{', '.join(formats)}; default: {formats[0]}",
-    )  # fmt: skip
+    )
 
 
 def written(value: Any, output: str) -> str:

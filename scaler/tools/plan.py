@@ -1,6 +1,8 @@
-"""`scaler plan`: what a rule decides for given counts, without a cluster. Reads files, prints, decides nothing itself.
+"""`scaler plan`: what a rule decides for given counts, without a cluster. Reads files, prints,
+decides nothing itself.
 
-Must not import the cluster side (kubernetes_asyncio, aiohttp): loading it takes longer than the answer."""
+Must not import the cluster side (kubernetes_asyncio, aiohttp): loading it takes longer than the
+answer."""
 
 from __future__ import annotations
 
@@ -18,10 +20,12 @@ from scaler.tools.ladder import in_words, table
 from scaler.tools.output import add_output, converted
 from scaler.tools.rulefile import RuleFileError, load_rule
 
-HELP = """Say what a rule decides for given counts of instances, and why; or what becomes of services on given nodes.
+HELP = """Say what a rule decides for given counts of instances, and why; or what becomes of
+services on given nodes.
 
-RULE is a file with the ConfigMap (YAML) or its bare JSON, or - for standard input. Counts are GROUP=NUMBER,...; a group
-that is not mentioned has none. In-flight instances count as admitted with no pod on a node yet.
+RULE is a file with the ConfigMap (YAML) or its bare JSON, or - for standard input. Counts are
+GROUP=NUMBER,...; a group that is not mentioned has none. In-flight instances count as admitted with
+no pod on a node yet.
 
   scaler plan rule.yaml --running group0=1 --held group0=1,group1=1
   scaler plan rule.yaml --replicas 3 --running group0=2,group1=1     with so many instances wanted
@@ -29,8 +33,9 @@ that is not mentioned has none. In-flight instances count as admitted with no po
   scaler plan rule.yaml --cases cases.jsonl      one {"running": {}, "in_flight": {}, "held": {}} per line
   scaler plan '20x rule.yaml' big.yaml --nodes '40x huawei.com/Ascend910=8,pool=a' --nodes nodes.yaml
 
-With --nodes, every RULE is a service with all jobs of its largest ratio, `20x RULE` twenty of them, earlier ones older.
-They start on empty nodes, each pod with 8 huawei.com/Ascend910 unless --needs or --jobs say otherwise.
+With --nodes, every RULE is a service with all jobs of its largest ratio, `20x RULE` twenty of them,
+earlier ones older. They start on empty nodes, each pod with 8 huawei.com/Ascend910 unless --needs
+or --jobs say otherwise.
 
 Exit code: 0 answered, 1 the rule or a case is bad, 2 usage."""
 
@@ -40,7 +45,10 @@ EXIT_USAGE = 2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "rules", metavar="RULE", nargs="+", help="file with the rule's ConfigMap or its bare JSON; - = standard input"
+        "rules",
+        metavar="RULE",
+        nargs="+",
+        help="file with the rule's ConfigMap or its bare JSON; - = standard input",
     )
     for name, meaning in (
         ("running", "that run"),
@@ -48,18 +56,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("held", "that wait for an admission"),
     ):
         parser.add_argument(
-            f"--{name}", type=_counts, metavar="GROUP=N,...", help=f"instances {meaning} (default: none)"
+            f"--{name}",
+            type=_counts,
+            metavar="GROUP=N,...",
+            help=f"instances {meaning} (default: none)",
         )
     parser.add_argument(
-        "--replicas", type=_number, metavar="N", help="instances wanted in all, as kubectl scale sets it (default: all)"
+        "--replicas",
+        type=_number,
+        metavar="N",
+        help="instances wanted in all, as kubectl scale sets it (default: all)",
     )
-    parser.add_argument("--cases", metavar="FILE", help="answer each JSON line of FILE (- = standard input) with one")
-    parser.add_argument("--table", action="store_true", help="print every state of the ladder and what it admits")
+    parser.add_argument(
+        "--cases",
+        metavar="FILE",
+        help="answer each JSON line of FILE (- = standard input) with one",
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="print every state of the ladder and what it admits"
+    )
     nodes = parser.add_argument_group("several services on the same nodes")
     for name, metavar, meaning in (
-        ("nodes", "NODES", "'40x RESOURCE=N,LABEL=VALUE,...', or a file as 'kubectl get nodes -o yaml' writes it"),
-        ("needs", "[GROUP:]NEEDS", "what each pod (of the group) asks for: RESOURCE=N,... and its node selector"),
-        ("jobs", "FILE", "AscendJobs, or a folder of them: what the instances of their rule and group ask for"),
+        (
+            "nodes",
+            "NODES",
+            "'40x RESOURCE=N,LABEL=VALUE,...', or a file as 'kubectl get nodes -o yaml' writes it",
+        ),
+        (
+            "needs",
+            "[GROUP:]NEEDS",
+            "what each pod (of the group) asks for: RESOURCE=N,... and its node selector",
+        ),
+        (
+            "jobs",
+            "FILE",
+            "AscendJobs, or a folder of them: what the instances of their rule and group ask for",
+        ),
     ):
         nodes.add_argument(f"--{name}", action="append", metavar=metavar, default=[], help=meaning)
     add_output(parser)
@@ -77,7 +109,8 @@ def run(args: argparse.Namespace) -> int:
     except RuleFileError as error:
         sys.stderr.write(str(error))
         return EXIT_BAD_INPUT
-    rule, paused = loaded.rule, loaded.options.paused
+    rule = loaded.rule
+    paused = loaded.options.paused
     if args.cases:
         return _answer_cases(rule, args.cases, paused=paused)
     if args.table:
@@ -96,15 +129,22 @@ def _conflict(args: argparse.Namespace) -> str:
             else ""
         )
     if len(args.rules) > 1 or args.needs or args.jobs:
-        return "several rules, --needs and --jobs are about nodes; say which with --nodes '40x huawei.com/Ascend910=8'"
+        return (
+            "several rules, --needs and --jobs are about nodes; say which with --nodes '40x"
+            " huawei.com/Ascend910=8'"
+        )
     if args.cases and args.table:
         return "--cases and --table are two different questions; ask one at a time"
     if args.replicas is not None and (args.cases or args.table):
         return (
-            '--replicas asks about one number; --table shows what each means, lines of --cases may say {"replicas": N}'
+            "--replicas asks about one number; --table shows what each means, lines of --cases may"
+            ' say {"replicas": N}'
         )
     if counted and (args.cases or args.table):
-        return "--running, --in-flight and --held ask about one state; leave them out with --cases or --table"
+        return (
+            "--running, --in-flight and --held ask about one state; leave them out with --cases or"
+            " --table"
+        )
     if args.table and args.format != "text":
         return "--table is for people and has no JSON form; use --cases for programs"
     if args.cases == "-" == args.rules[0]:
@@ -118,9 +158,13 @@ def _counts(text: str) -> dict[str, int]:
     for part in text.split(",") if text.strip() else ():
         name, equals, number = (word.strip() for word in part.rpartition("="))
         if not name or not equals:
-            raise argparse.ArgumentTypeError(f"'{part}' is not GROUP=NUMBER; write for example group0=1,group1=2")
+            raise argparse.ArgumentTypeError(
+                f"'{part}' is not GROUP=NUMBER; write for example group0=1,group1=2"
+            )
         if name in counts:
-            raise argparse.ArgumentTypeError(f"group '{name}' is counted twice; write each group once")
+            raise argparse.ArgumentTypeError(
+                f"group '{name}' is counted twice; write each group once"
+            )
         counts[name] = _number(number, f" in '{part}'")
     return counts
 
@@ -142,12 +186,15 @@ def _answer(rule: Rule, args: argparse.Namespace, *, paused: bool) -> int:
         return _usage("; ".join(_unknown_words(rule, unknown)))
     decision = decide(rule, case, paused=paused)
     as_text = args.format == "text"
-    sys.stdout.write(in_words(rule, decision) if as_text else converted(_line(decision), args.format))
+    sys.stdout.write(
+        in_words(rule, decision) if as_text else converted(_line(decision), args.format)
+    )
     return 0
 
 
 def _answer_nodes(args: argparse.Namespace) -> int:
-    """The answer about nodes. Its modules are loaded only here: an answer about counts does not need them."""
+    """The answer about nodes. Its modules are loaded only here: an answer about counts does not
+    need them."""
     from scaler.tools import nodes, whatif  # noqa: PLC0415
     from scaler.tools.whatif_text import in_words as in_words_of_nodes  # noqa: PLC0415
 
@@ -164,7 +211,9 @@ def _answer_nodes(args: argparse.Namespace) -> int:
         return EXIT_BAD_INPUT
     answer = whatif.what_if(services, found)
     as_text = args.format == "text"
-    sys.stdout.write(in_words_of_nodes(answer) if as_text else converted(_line(answer), args.format))
+    sys.stdout.write(
+        in_words_of_nodes(answer) if as_text else converted(_line(answer), args.format)
+    )
     return 0
 
 
@@ -174,9 +223,12 @@ def _line(answer: object) -> str:
 
 
 def _answer_cases(rule: Rule, file: str, *, paused: bool) -> int:
-    """One line of output per input line, in order; an invalid line gets an error and makes the exit code 1."""
+    """One line of output per input line, in order; an invalid line gets an error and makes the exit
+    code 1."""
     try:
-        lines: Iterable[bytes] = sys.stdin.buffer if file == "-" else io.BytesIO(Path(file).read_bytes())
+        lines: Iterable[bytes] = (
+            sys.stdin.buffer if file == "-" else io.BytesIO(Path(file).read_bytes())
+        )
     except OSError as error:
         return _usage(f"--cases {file}: {error.strerror or error}")
     failed = 0
@@ -184,18 +236,24 @@ def _answer_cases(rule: Rule, file: str, *, paused: bool) -> int:
         sys.stdout.write(answer)
         failed += bad
     if failed:
-        sys.stderr.write(f"scaler plan: {failed} cases could not be answered; their lines say why\n")
+        sys.stderr.write(
+            f"scaler plan: {failed} cases could not be answered; their lines say why\n"
+        )
     return EXIT_BAD_INPUT if failed else 0
 
 
 def answers(rule: Rule, lines: Iterable[bytes], *, paused: bool) -> Iterator[tuple[str, bool]]:
     """Each answer with its line end, and whether it is an error."""
-    decoder, encoder = msgspec.json.Decoder(Case), msgspec.json.Encoder()
+    decoder = msgspec.json.Decoder(Case)
+    encoder = msgspec.json.Encoder()
     for number, line in enumerate(lines, start=1):
         try:
             case = decoder.decode(line)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            hint = 'write {"running": {"GROUP": N}, "in_flight": {}, "held": {}} with whole numbers from 0'
+            hint = (
+                'write {"running": {"GROUP": N}, "in_flight": {}, "held": {}} with whole numbers'
+                " from 0"
+            )
             yield _complaint(number, str(error), hint), True
             continue
         unknown = unknown_groups(rule, case)
@@ -206,7 +264,10 @@ def answers(rule: Rule, lines: Iterable[bytes], *, paused: bool) -> Iterator[tup
 
 
 def _complaint(line: int, message: str, hint: str) -> str:
-    return msgspec.json.encode({"error": {"line": line, "message": message, "hint": hint}}).decode() + "\n"
+    return (
+        msgspec.json.encode({"error": {"line": line, "message": message, "hint": hint}}).decode()
+        + "\n"
+    )
 
 
 def _unknown_words(rule: Rule, unknown: tuple[str, ...]) -> tuple[str, str]:

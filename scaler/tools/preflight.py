@@ -1,4 +1,5 @@
-"""`scaler preflight`: is this cluster ready for the scaler, and does its scaler work? Reads, changes nothing."""
+"""`scaler preflight`: is this cluster ready for the scaler, and does its scaler work? Reads,
+changes nothing."""
 
 from __future__ import annotations
 
@@ -15,19 +16,30 @@ from scaler.tools.output import add_output, written
 if TYPE_CHECKING:
     from scaler.tools.checks.finding import Check, Finding
 
-HELP = """check a cluster before or after the scaler is installed: what is missing, and what to do about it
+HELP = """check a cluster before or after the scaler is installed: what is missing, and what to do
+about it
 
-One line for each check: Kubernetes, kinds, rights, scheduler, Ascend Operator, admission, fault data, NPU nodes, the
-scaler and its services. Reads with the rights of your kubeconfig and changes nothing; what you may not read is said.
+One line for each check: Kubernetes, kinds, rights, scheduler, Ascend Operator, admission, fault
+data, NPU nodes, the scaler and its services. Reads with the rights of your kubeconfig and changes
+nothing; what you may not read is said.
 
 Exit code: 0 no errors, 1 an error or the cluster cannot be read, 2 usage."""
 
-EXIT_WELL, EXIT_ERRORS = 0, 1
+EXIT_WELL = 0
+EXIT_ERRORS = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-n", "--namespace", type=named, metavar="NAME", help="services of this one only; default: all")
-    parser.add_argument("-v", "--verbose", action="store_true", help="with the details of each check")
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        type=named,
+        metavar="NAME",
+        help="services of this one only; default: all",
+    )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="with the details of each check"
+    )
     add_output(parser)
     add_cluster_arguments(parser)
 
@@ -55,7 +67,8 @@ async def _checked(args: argparse.Namespace) -> list[Check] | None:
 
     try:
         async with opened(args) as access:
-            await ask(access.api, [args.namespace] if args.namespace else [])  # fails fast without an answer
+            # fails fast without an answer
+            await ask(access.api, [args.namespace] if args.namespace else [])
             return judge(await read(access.api, access.clock, args.namespace or ""))
     except* KubeError as group:
         sys.stderr.write(f"scaler preflight: {complaint(group)}\n")
@@ -63,7 +76,8 @@ async def _checked(args: argparse.Namespace) -> list[Check] | None:
 
 
 def text(checks: Sequence[Check], *, verbose: bool = False) -> Iterator[str]:
-    """One line for each check without a problem; for the others each finding and its advice; then the count."""
+    """One line for each check without a problem; for the others each finding and its advice; then
+    the count."""
     for one in checks:
         for finding in one.findings:
             yield from _lines(one.name, finding, verbose=verbose)

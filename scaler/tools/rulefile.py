@@ -1,6 +1,7 @@
 """Finds the only rule in a file: a ConfigMap, alone or among other manifests, or its bare JSON.
 
-Must not check the document: scaler.rules does, and its findings are shown as `scaler lint` shows them."""
+Must not check the document: scaler.rules does, and its findings are shown as `scaler lint` shows
+them."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ STDIN = "<stdin>"
 
 
 class RuleFileError(Exception):
-    """There is no usable rule; the text has place, error and correction, and ends with a line end."""
+    """There is no usable rule; the text has place, error and correction, and ends with a line
+    end."""
 
 
 class LoadedRule(NamedTuple):
@@ -38,7 +40,8 @@ class LoadedRule(NamedTuple):
 
 
 def load_rule(file: str) -> LoadedRule:
-    """The rule in `file` (- = standard input). Raises RuleFileError when there is none or it has errors."""
+    """The rule in `file` (- = standard input). Raises RuleFileError when there is none or it has
+    errors."""
     name = STDIN if file == "-" else file
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
@@ -63,17 +66,29 @@ def _from_manifest(text: str, name: str) -> LoadedRule:
     broken = lost_indentation(text, name) or broken
     if broken:
         raise _error(broken, name, text)
-    holders = [one for one in found if one.kind in ("ConfigMap", "Secret") and is_rule_map(one, wanted=False)]
+    holders = [
+        one
+        for one in found
+        if one.kind in ("ConfigMap", "Secret") and is_rule_map(one, wanted=False)
+    ]
     maps = [read_rule_map(one) for one in holders]
     if len(maps) != 1:
         kinds = Counter(one.kind or "object without a kind" for one in found)
-        none = f"no ConfigMap with elastic_scaling.json, but {counted(kinds)}" if kinds else "no object"
+        none = (
+            f"no ConfigMap with elastic_scaling.json, but {counted(kinds)}"
+            if kinds
+            else "no object"
+        )
         names = ", ".join(one.object.name for one in maps) or none
-        raise RuleFileError(f"{name}: one rule is asked about, this file has {names}; give a file with one\n")
+        raise RuleFileError(
+            f"{name}: one rule is asked about, this file has {names}; give a file with one\n"
+        )
     if maps[0].rule is None:
         raise _error(maps[0].findings, name, text)
     found_in = maps[0].object
-    return LoadedRule(maps[0].rule, _options(maps[0]), found_in.name or "rule", found_in.namespace or "default")
+    return LoadedRule(
+        maps[0].rule, _options(maps[0]), found_in.name or "rule", found_in.namespace or "default"
+    )
 
 
 def _options(found: RuleMap) -> RuleOptions:
@@ -83,5 +98,9 @@ def _options(found: RuleMap) -> RuleOptions:
 
 
 def _error(findings: Sequence[Finding], name: str, text: str) -> RuleFileError:
-    errors = [msgspec.structs.replace(finding, file=name) for finding in findings if finding.level == "error"]
+    errors = [
+        msgspec.structs.replace(finding, file=name)
+        for finding in findings
+        if finding.level == "error"
+    ]
     return RuleFileError(render(errors, {name: text}, color=False))

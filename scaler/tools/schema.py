@@ -1,4 +1,5 @@
-"""`scaler schema`: prints a JSON Schema, for editors and for the check that the checked-in copies are current."""
+"""`scaler schema`: prints a JSON Schema, for editors and for the check that the checked-in copies
+are current."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ SOURCES = {
 
 
 DOCUMENTS = (
-    "rule: the JSON under the ConfigMap key elastic_scaling.json; scenario: a file for scaler simulate; "
-    "service: a short file for scaler deploy"
+    "rule: the JSON under the ConfigMap key elastic_scaling.json; scenario: a file for scaler"
+    " simulate; service: a short file for scaler deploy"
 )
 
 

@@ -1,4 +1,5 @@
-"""The reference page docs/reference/settings.md, in Markdown, from the fields of `Settings`; printed when run."""
+"""The reference page docs/reference/settings.md, in Markdown, from the fields of `Settings`;
+printed when run."""
 
 from __future__ import annotations
 
@@ -37,7 +38,13 @@ def reference() -> str:
 
 
 def _row(name: str, field: FieldInfo) -> str:
-    cells = (f"`{name}`", f"`{flag(name)}`", f"`{PREFIX}{name.upper()}`", unit(field) or "-", default_text(field))
+    cells = (
+        f"`{name}`",
+        f"`{flag(name)}`",
+        f"`{PREFIX}{name.upper()}`",
+        unit(field) or "-",
+        default_text(field),
+    )
     return f"| {' | '.join(cells)} | {field.description} |\n"
 
 

@@ -15,10 +15,11 @@ from scaler.tools.output import add_output, converted
 if TYPE_CHECKING:
     from scaler.sim.stories.scenario import Scenario
 
-HELP = """Play a scenario in virtual time: nodes, manifests as they are, timed faults and edits, expectations.
+HELP = """Play a scenario in virtual time: nodes, manifests as they are, timed faults and edits,
+expectations.
 
-The real controller runs on a simulated cluster; hours pass in moments, and one seed gives one history.
-Files are described in docs/reference/scenario.md; examples are in tests/scenarios/.
+The real controller runs on a simulated cluster; hours pass in moments, and one seed gives one
+history. Files are described in docs/reference/scenario.md; examples are in tests/scenarios/.
 
 Exit code: 0 everything came as expected, 1 something did not, 2 usage or not a scenario."""
 
@@ -29,18 +30,38 @@ EXIT_USAGE = 2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario", metavar="SCENARIO.yaml", type=Path, help="the scenario file")
     add_output(parser)
-    parser.add_argument("--picture", metavar="FILE.svg", type=Path, help="draw instances, target and faults over time")
-    parser.add_argument("--seed", metavar="N", type=int, help="instead of the scenario's: another order of things")
+    parser.add_argument(
+        "--picture",
+        metavar="FILE.svg",
+        type=Path,
+        help="draw instances, target and faults over time",
+    )
+    parser.add_argument(
+        "--seed", metavar="N", type=int, help="instead of the scenario's: another order of things"
+    )
     parser.add_argument(
         "--no-arbitration",
         action="store_true",
         help="the same with every service alone, to see what minimums first is worth",
     )
-    parser.add_argument("--ui", action="store_true", help="show it live in a browser, until Ctrl-C, judging nothing")
-    parser.add_argument("--speed", type=_speed, default=10.0, metavar="N", help="of --ui: seconds in one (default: 10)")
-    parser.add_argument("--port", type=port, default=0, metavar="N", help="of --ui (default: a free one)")
     parser.add_argument(
-        "--record", metavar="DIR", type=Path, help="write the world of every decision for `scaler explain`"
+        "--ui", action="store_true", help="show it live in a browser, until Ctrl-C, judging nothing"
+    )
+    parser.add_argument(
+        "--speed",
+        type=_speed,
+        default=10.0,
+        metavar="N",
+        help="of --ui: seconds in one (default: 10)",
+    )
+    parser.add_argument(
+        "--port", type=port, default=0, metavar="N", help="of --ui (default: a free one)"
+    )
+    parser.add_argument(
+        "--record",
+        metavar="DIR",
+        type=Path,
+        help="write the world of every decision for `scaler explain`",
     )
 
 
@@ -56,7 +77,8 @@ def _speed(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Play the scenario, print the result, check the expectations."""
-    from scaler.tools.simulation.scenario_file import ScenarioError, check_inputs, load_scenario  # noqa: PLC0415 - see _play
+    # See _play.
+    from scaler.tools.simulation.scenario_file import ScenarioError, check_inputs, load_scenario  # noqa: PLC0415
 
     try:
         scenario = load_scenario(args.scenario)

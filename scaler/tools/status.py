@@ -1,4 +1,5 @@
-"""`scaler status`: every service in a table, or one as a tree; once, or live. Reads, prints, changes nothing."""
+"""`scaler status`: every service in a table, or one as a tree; once, or live. Reads, prints,
+changes nothing."""
 
 from __future__ import annotations
 
@@ -15,16 +16,21 @@ if TYPE_CHECKING:
 
 HELP = """show services, the worst first; or one of them with its ladder, instances, pods and nodes
 
-SERVICE is the name of an ElasticService, a jobID or a rule; NAMESPACE/SERVICE names its namespace too. Reads with the
-rights of your kubeconfig and changes nothing; what you may not read is said. Ctrl-C ends -w.
+SERVICE is the name of an ElasticService, a jobID or a rule; NAMESPACE/SERVICE names its namespace
+too. Reads with the rights of your kubeconfig and changes nothing; what you may not read is said.
+Ctrl-C ends -w.
 
 Exit code: 0 shown, 1 the cluster cannot be read or there is no such service, 2 usage."""
 
-EXIT_SHOWN, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+EXIT_SHOWN = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("service", metavar="SERVICE", nargs="?", type=place, help="default: all of them")
+    parser.add_argument(
+        "service", metavar="SERVICE", nargs="?", type=place, help="default: all of them"
+    )
     parser.add_argument("-w", "--watch", action="store_true", help="stay, and show every change")
     add_output(parser, ("table", "wide", "json", "yaml"))
     add_scope_arguments(parser)
@@ -35,9 +41,12 @@ def run(args: argparse.Namespace) -> int:
     """Show the services that `args` name."""
     namespace, args.service = args.service or ("", "")
     if namespace:
-        args.namespace, args.all_namespaces = namespace, False
+        args.namespace = namespace
+        args.all_namespaces = False
     if args.watch and args.format in ("json", "yaml"):
-        sys.stderr.write("scaler status: -w shows tables; for programs: kubectl get elasticservices -w -o json\n")
+        sys.stderr.write(
+            "scaler status: -w shows tables; for programs: kubectl get elasticservices -w -o json\n"
+        )
         return EXIT_USAGE
     return asyncio.run(_show(args))
 

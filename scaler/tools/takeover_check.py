@@ -1,4 +1,5 @@
-"""The check of `scaler takeover`: the cluster is observed and decided as by the controller, but only read.
+"""The check of `scaler takeover`: the cluster is observed and decided as by the controller, but
+only read.
 
     the controller's informers -> its cache -> decide, with an empty memory -> remarks per job
 
@@ -52,7 +53,8 @@ class JobReport(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The whole answer. `operator` is `namespace/name` of an Ascend Operator that has replicas, "" when none has."""
+    """The whole answer. `operator` is `namespace/name` of an Ascend Operator that has replicas, ""
+    when none has."""
 
     safe: bool
     operator: str
@@ -67,7 +69,8 @@ class NotReadableError(Exception):
 
 async def check(api: KubeApi, settings: Settings, clock: Clock) -> Report:
     """The effect of a takeover now. Raises NotReadableError or KubeError."""
-    taking_over = settings.model_copy(update={"mode": Mode.CREATE})  # whatever mode the environment sets
+    # whatever mode the environment sets
+    taking_over = settings.model_copy(update={"mode": Mode.CREATE})
     app = App(api, taking_over, clock)
     await _observe(app)
     objects = await _Objects.read(api, settings.namespaces)
@@ -78,8 +81,11 @@ async def check(api: KubeApi, settings: Settings, clock: Clock) -> Report:
 
 
 async def _observe(app: App) -> None:
-    """List every resource once; then the watches end. The caller may lack the right to fault reports."""
-    tasks = [asyncio.create_task(informer.run()) for informer in (*app.informers.values(), *app.reports)]
+    """List every resource once; then the watches end. The caller may lack the right to fault
+    reports."""
+    tasks = [
+        asyncio.create_task(informer.run()) for informer in (*app.informers.values(), *app.reports)
+    ]
     try:
         async with asyncio.timeout(PATIENCE):
             for informer in app.informers.values():
@@ -90,8 +96,12 @@ async def _observe(app: App) -> None:
                 for reports in app.reports:
                     await reports.synced.wait()
     except TimeoutError:
-        problems = sorted({one.problem for one in app.informers.values() if not one.synced_or_absent.is_set()})
-        raise NotReadableError(f"the cluster could not be read within {PATIENCE:g} s: {'; '.join(problems)}") from None
+        problems = sorted(
+            {one.problem for one in app.informers.values() if not one.synced_or_absent.is_set()}
+        )
+        raise NotReadableError(
+            f"the cluster could not be read within {PATIENCE:g} s: {'; '.join(problems)}"
+        ) from None
     finally:
         for task in tasks:
             task.cancel()
@@ -99,7 +109,8 @@ async def _observe(app: App) -> None:
 
 
 class _Objects:
-    """Pods, PodGroups and Services as the API server returns them: the cache keeps only what decisions need."""
+    """Pods, PodGroups and Services as the API server returns them: the cache keeps only what
+    decisions need."""
 
     def __init__(self, objects: Mapping[Resource, Sequence[Object]]) -> None:
         self._owned: defaultdict[tuple[Resource, str], dict[str, Object]] = defaultdict(dict)
@@ -116,7 +127,9 @@ class _Objects:
         return cls(
             {
                 resource: [
-                    item for scope in namespaces or (None,) for item in await _list(api, resource, scope, selector)
+                    item
+                    for scope in namespaces or (None,)
+                    for item in await _list(api, resource, scope, selector)
                 ]
                 for resource, selector in selectors.items()
             }
@@ -125,7 +138,9 @@ class _Objects:
     def foreign_jobs(self) -> Iterator[Job]:
         """Jobs of which the cache keeps nothing."""
         for (resource, _, _), item in sorted(self._named.items(), key=lambda named: named[0][1:]):
-            labels, annotations = (item["metadata"].get(part) or {} for part in ("labels", "annotations"))
+            labels, annotations = (
+                item["metadata"].get(part) or {} for part in ("labels", "annotations")
+            )
             if resource is ASCEND_JOBS and is_foreign(labels, annotations):
                 yield read_job(item)
 
@@ -140,11 +155,15 @@ class _Objects:
         return Found(pods, self._named.get((POD_GROUPS, where, job.pod_group)), service)
 
 
-async def _list(api: KubeApi, resource: Resource, namespace: str | None, selector: str) -> list[Object]:
+async def _list(
+    api: KubeApi, resource: Resource, namespace: str | None, selector: str
+) -> list[Object]:
     items: list[Object] = []
     token = ""
     while True:
-        page = await api.list(resource, namespace, label_selector=selector, limit=_PAGE, continue_token=token)
+        page = await api.list(
+            resource, namespace, label_selector=selector, limit=_PAGE, continue_token=token
+        )
         items += page.items
         token = page.continue_token
         if not token:
@@ -158,16 +177,29 @@ def _jobs(app: App, now: float, objects: _Objects) -> Iterator[JobReport]:
         for verdict in made.verdicts:
             record = app.cache.job(verdict.uid)
             if record is not None:
-                yield _job(app.state, record, verdict, actions[verdict.uid], (objects.of(record.job), clusterd))
+                yield _job(
+                    app.state,
+                    record,
+                    verdict,
+                    actions[verdict.uid],
+                    (objects.of(record.job), clusterd),
+                )
     yield from (_foreign(job, objects.of(job)) for job in objects.foreign_jobs())
 
 
 def _foreign(job: Job, found: Found) -> JobReport:
-    state, reason = State.FINISHED if job.finished else State.RUNNING if found.pods else State.HELD, Reason.NOT_SERVED
+    state = State.FINISHED if job.finished else State.RUNNING if found.pods else State.HELD
+    reason = Reason.NOT_SERVED
     remarks = foresee(job, found, Verdict(job.uid, job.name, None, state, reason), [])
     counts = {"pods": len(found.pods), "expected": len(job.pods)}
     return JobReport(
-        job.namespace, job.name, "", state.value, reason.value, **counts, remarks=tuple(sorted(set(remarks)))
+        job.namespace,
+        job.name,
+        "",
+        state.value,
+        reason.value,
+        **counts,
+        remarks=tuple(sorted(set(remarks))),
     )
 
 
@@ -187,21 +219,35 @@ def _by_uid(made: Plan) -> defaultdict[str, list[Action]]:
 
 
 def _job(
-    state: ClusterState, record: JobRecord, verdict: Verdict, actions: list[Action], there: tuple[Found, str]
+    state: ClusterState,
+    record: JobRecord,
+    verdict: Verdict,
+    actions: list[Action],
+    there: tuple[Found, str],
 ) -> JobReport:
     found, clusterd = there
     instance = state.instance(record.job.key, record.uid)
-    ours = record.kind == ASCEND_JOBS.kind  # Volcano makes the pods of its own jobs, before and after
+    # Volcano makes the pods of its own jobs, before and after
+    ours = record.kind == ASCEND_JOBS.kind
     remarks = (
-        [*foresee(record.job, found, verdict, actions), *compare(record.job, record.object, found, clusterd)]
+        [
+            *foresee(record.job, found, verdict, actions),
+            *compare(record.job, record.object, found, clusterd),
+        ]
         if ours
         else []
     )
     if instance.name_taken:
-        remarks.append(Remark(Weight.BLOCKS, f"{instance.name_taken} has a name that it needs, and another owner"))
+        remarks.append(
+            Remark(
+                Weight.BLOCKS, f"{instance.name_taken} has a name that it needs, and another owner"
+            )
+        )
     table = state.tables.of(record) if ours else None
     if table is not None:
-        remarks += rank_table_remarks(table.table, table.table_map, table.obstacle.message if table.obstacle else "")
+        remarks += rank_table_remarks(
+            table.table, table.table_map, table.obstacle.message if table.obstacle else ""
+        )
     return JobReport(
         namespace=record.namespace,
         name=record.name,
@@ -216,19 +262,26 @@ def _job(
 
 def _rules(state: ClusterState) -> Iterator[Remark]:
     """Each rule once, with the findings of lint."""
-    for namespace, rule in sorted({(key.namespace, key.rule) for key in state.cache.service_keys() if key.rule}):
+    for namespace, rule in sorted(
+        {(key.namespace, key.rule) for key in state.cache.service_keys() if key.rule}
+    ):
         known = state.rules.in_force(namespace, rule)
         if known.problem is not None:
             weight = Weight.BLOCKS if known.rule is None else Weight.DIFFERS
             yield Remark(weight, f"rule {namespace}/{rule}: {known.problem.message}")
         for finding in known.findings:
-            yield Remark(Weight.DIFFERS, f"rule {namespace}/{rule}: {finding.level} {finding.code}: {finding.message}")
+            yield Remark(
+                Weight.DIFFERS,
+                f"rule {namespace}/{rule}: {finding.level} {finding.code}: {finding.message}",
+            )
 
 
 def _scope(settings: Settings) -> Iterator[Remark]:
     if settings.namespaces:
         names = ", ".join(settings.namespaces)
-        yield Remark(Weight.DIFFERS, f"only looked at: {names}; an Ascend Operator serves every namespace")
+        yield Remark(
+            Weight.DIFFERS, f"only looked at: {names}; an Ascend Operator serves every namespace"
+        )
 
 
 def _safe(remarks: Sequence[Remark]) -> bool:

@@ -1,4 +1,5 @@
-"""`scaler ui`: a live page of the cluster on this machine. Reads with the caller's rights, changes nothing."""
+"""`scaler ui`: a live page of the cluster on this machine. Reads with the caller's rights, changes
+nothing."""
 
 from __future__ import annotations
 
@@ -16,24 +17,36 @@ from scaler.tools.demo import port
 if TYPE_CHECKING:
     from scaler.tools.cluster.access import Access
 
-HELP = """show the cluster in a browser: services, the worst first; one service over time; nodes and who waits for them
+HELP = """show the cluster in a browser: services, the worst first; one service over time; nodes and
+who waits for them
 
-Serves a page on 127.0.0.1 and prints its address, with a token in it. Reads with the rights of your kubeconfig and
-changes nothing: a rule can be edited there to see what it would do, and is applied with kubectl. Ctrl-C ends it.
-From another machine: ssh -L 8001:127.0.0.1:8001 HOST, with --port 8001.
+Serves a page on 127.0.0.1 and prints its address, with a token in it. Reads with the rights of your
+kubeconfig and changes nothing: a rule can be edited there to see what it would do, and is applied
+with kubectl. Ctrl-C ends it. From another machine: ssh -L 8001:127.0.0.1:8001 HOST, with --port
+8001.
 
 Exit code: 0 ended by you, 1 the cluster cannot be read, 2 usage, or the port is taken."""
 
-EXIT_ENDED, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+EXIT_ENDED = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
 LEADERS_EVERY = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=port, default=0, metavar="N", help="on 127.0.0.1 (default: a free one)")
-    parser.add_argument("--open", action="store_true", help="open it in the browser of this machine")
-    parser.add_argument("--prometheus", metavar="URL", default="", help="scrapes the scaler: shows older times")
+    parser.add_argument(
+        "--port", type=port, default=0, metavar="N", help="on 127.0.0.1 (default: a free one)"
+    )
+    parser.add_argument(
+        "--open", action="store_true", help="open it in the browser of this machine"
+    )
+    parser.add_argument(
+        "--prometheus", metavar="URL", default="", help="scrapes the scaler: shows older times"
+    )
     scope = parser.add_argument_group("namespaces").add_mutually_exclusive_group()
-    scope.add_argument("-n", "--namespace", type=named, metavar="NAME", help="default: all that you may read")
+    scope.add_argument(
+        "-n", "--namespace", type=named, metavar="NAME", help="default: all that you may read"
+    )
     scope.add_argument("-A", "--all-namespaces", action="store_true", help="the default")
     add_cluster_arguments(parser)
 
@@ -50,7 +63,10 @@ def run(args: argparse.Namespace) -> int:
         group = ExceptionGroup("", [error])
         cause = first(group)
         if isinstance(cause, OSError):
-            sys.stderr.write(f"scaler ui: port {args.port}: {os.strerror(cause.errno) if cause.errno else cause}\n")
+            sys.stderr.write(
+                f"scaler ui: port {args.port}:"
+                f" {os.strerror(cause.errno) if cause.errno else cause}\n"
+            )
             return EXIT_USAGE
         if not isinstance(cause, KubeError):
             raise
@@ -93,8 +109,13 @@ async def _show(access: Access, args: argparse.Namespace) -> None:
     }
     prometheus = Prometheus(args.prometheus) if args.prometheus else None
     page = server.Page(
-        cluster, access.api, about, only=args.namespace or "", extra=known.as_row, prometheus=prometheus
-    )  # fmt: skip
+        cluster,
+        access.api,
+        about,
+        only=args.namespace or "",
+        extra=known.as_row,
+        prometheus=prometheus,
+    )
     async with server.served(page, new_token(), args.port) as address, asyncio.TaskGroup() as group:
         tell(address, open_it=args.open)
         looking = group.create_task(known.keep_looking())
@@ -128,7 +149,12 @@ class _Leaders:
         now = self._access.clock.server()
         at_work = [one for one in found.found if one.is_at_work(now)]
         blind = next((one.blind_since for one in at_work if one.blind_since), "")
-        said = {"found": len(found.found), "atWork": len(at_work), "blind": blind, "unread": found.unread}
+        said = {
+            "found": len(found.found),
+            "atWork": len(at_work),
+            "blind": blind,
+            "unread": found.unread,
+        }
         self._row = {"scaler": said}
         return found.home(next(iter(self._access.namespaces), ""), now)
 

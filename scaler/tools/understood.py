@@ -1,5 +1,5 @@
-"""Whether a what-if understands what pods say about their nodes and amounts. What it does not understand counts as
-fitting, and people are told. Pure."""
+"""Whether a what-if understands what pods say about their nodes and amounts. What it does not
+understand counts as fitting, and people are told. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ from scaler.workloads.pod_requests import (
 def is_understood(job: Object) -> bool:
     """Whether all is understood that the pods of this AscendJob say."""
     replicas = read_replicas(job)
-    specs = [at(job, "spec", "replicaSpecs", kind, "template", "spec") for kind, number in replicas.items() if number]
+    specs = [
+        at(job, "spec", "replicaSpecs", kind, "template", "spec")
+        for kind, number in replicas.items()
+        if number
+    ]
     return sum(map(placement_size, specs)) <= LONGEST_PLACEMENT and all(map(_is_understood, specs))
 
 
@@ -38,9 +42,14 @@ def _has_amounts(spec: Mapping[str, Any]) -> bool:
         found = msgspec.convert(spec, PodResources)
     except msgspec.ValidationError:
         return False
-    resources = [container.resources for container in (*(found.containers or ()), *(found.init_containers or ()))]
+    resources = [
+        container.resources
+        for container in (*(found.containers or ()), *(found.init_containers or ()))
+    ]
     amounts = [found.overhead or {}, *(one.amounts for one in (*resources, found.resources) if one)]
-    return all(whole_amount(name, value) is not None for some in amounts for name, value in some.items())
+    return all(
+        whole_amount(name, value) is not None for some in amounts for name, value in some.items()
+    )
 
 
 def _has_terms(spec: Mapping[str, Any]) -> bool:
@@ -56,10 +65,17 @@ def _is_read(term: Mapping[str, Any]) -> bool:
 
 
 def _has_other_constraints(spec: Mapping[str, Any]) -> bool:
-    """Whether other fields than requests, selector, node affinity and tolerations decide about nodes."""
+    """Whether other fields than requests, selector, node affinity and tolerations decide about
+    nodes."""
     affinity = at(spec, "affinity")
-    spreads, volumes = (map(at, as_list(spec.get(name))) for name in ("topologySpreadConstraints", "volumes"))
-    ports = (at(port) for one in as_list(spec.get("containers")) for port in as_list(at(one).get("ports")))
+    spreads, volumes = (
+        map(at, as_list(spec.get(name))) for name in ("topologySpreadConstraints", "volumes")
+    )
+    ports = (
+        at(port)
+        for one in as_list(spec.get("containers"))
+        for port in as_list(at(one).get("ports"))
+    )
     return bool(
         any(at(affinity, name).get(REQUIRED) for name in ("podAffinity", "podAntiAffinity"))
         or any(one.get("whenUnsatisfiable") != "ScheduleAnyway" for one in spreads)

@@ -15,25 +15,41 @@ if TYPE_CHECKING:
 
 HELP = """stop the scaler for good, and leave no pod behind its gate
 
-Deletes the webhook configurations and policies of one install, waits until new pods come without the gate, stops the
-scaler, deletes its PodDisruptionBudgets, and releases the pods that are held, or lists the command that releases each.
-Then says what is left and how to delete it. Deletes no pod; what runs goes on. May be interrupted and run again at any
-point.
+Deletes the webhook configurations and policies of one install, waits until new pods come without
+the gate, stops the scaler, deletes its PodDisruptionBudgets, and releases the pods that are held,
+or lists the command that releases each. Then says what is left and how to delete it. Deletes no
+pod; what runs goes on. May be interrupted and run again at any point.
 
-Exit code: 0 nothing is stranded, 1 something is, as said, or the cluster cannot be read, 2 usage."""
+Exit code: 0 nothing is stranded, 1 something is, as said, or the cluster cannot be read, 2
+usage."""
 
-EXIT_DONE, EXIT_LEFT = 0, 1
+EXIT_DONE = 0
+EXIT_LEFT = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     held = parser.add_mutually_exclusive_group(required=True)
-    held.add_argument("--release", action="store_true", help="release all pods that are held; the scheduler chooses")
-    held.add_argument("--list", action="store_true", help="leave them held, and print the command that releases each")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
+    held.add_argument(
+        "--release",
+        action="store_true",
+        help="release all pods that are held; the scheduler chooses",
+    )
+    held.add_argument(
+        "--list",
+        action="store_true",
+        help="leave them held, and print the command that releases each",
+    )
     parser.add_argument(
-        "-n", "--namespace", type=named, default="mind-cluster-scaler-system", metavar="NAME",
+        "--dry-run", action="store_true", help="say what would be done, and change nothing"
+    )
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        type=named,
+        default="mind-cluster-scaler-system",
+        metavar="NAME",
         help="where the scaler is installed; default: mind-cluster-scaler-system",
-    )  # fmt: skip
+    )
     add_cluster_arguments(parser)
 
 
@@ -96,7 +112,10 @@ async def _foretell(api: Asks, args: argparse.Namespace, install: Install, say: 
     for one in install.deployments:
         say(f"would scale Deployment {install.namespace}/{one['metadata']['name']} to 0")
     for one in await budgets(api, install):
-        say(f"would delete PodDisruptionBudget {one['metadata']['namespace']}/{one['metadata']['name']}")
+        say(
+            "would delete PodDisruptionBudget"
+            f" {one['metadata']['namespace']}/{one['metadata']['name']}"
+        )
     held = await held_pods(api, install)
     say(f"would {'release' if args.release else 'list'} {len(held)} pods that are held")
     for pod in held:
@@ -106,7 +125,11 @@ async def _foretell(api: Asks, args: argparse.Namespace, install: Install, say: 
 
 async def _after(api: Asks, install: Install, stranded: list[str], say: Say) -> int:
     """Print what is left to do; returns the exit code."""
-    from scaler.tools.leaving.remains import gates_in_templates, jobs_without_pods, removal  # noqa: PLC0415
+    from scaler.tools.leaving.remains import (
+        gates_in_templates,
+        jobs_without_pods,
+        removal,
+    )  # noqa: PLC0415
 
     for words in stranded:
         say(words)
@@ -114,7 +137,10 @@ async def _after(api: Asks, install: Install, stranded: list[str], say: Say) -> 
     for words in templates:
         say(f"{words} sets the gate in its pod template: take it out, or its next pods stay held")
     if jobs := await jobs_without_pods(api, install):
-        say(f"{len(jobs)} AscendJobs have no pods: {', '.join(jobs[:10])}{', ...' if len(jobs) > 10 else ''}")
+        say(
+            f"{len(jobs)} AscendJobs have no pods:"
+            f" {', '.join(jobs[:10])}{', ...' if len(jobs) > 10 else ''}"
+        )
         say("Ascend Operator makes them where it runs; nobody else does now.")
     say("Pods that run go on. These commands delete what is left of the install:")
     async for line in removal(api, install):

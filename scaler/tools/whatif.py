@@ -1,7 +1,9 @@
-"""The outcome of several services on given nodes: decided by the controller's own function, pass by pass, until nothing
-changes. Every admitted instance is bound if it fits, and runs at once. Prints nothing.
+"""The outcome of several services on given nodes: decided by the controller's own function, pass by
+pass, until nothing changes. Every admitted instance is bound if it fits, and runs at once. Prints
+nothing.
 
-Must not add rules of its own; the simulated scheduler puts each pod on the node where least room is left over."""
+Must not add rules of its own; the simulated scheduler puts each pod on the node where least room is
+left over."""
 
 from __future__ import annotations
 
@@ -18,7 +20,17 @@ from scaler.decide.memory import Memory
 from scaler.decide.node_classes import NodeIndex
 from scaler.decide.nodes import Node, Nodes, PodRequest, PodRequests, accepts, tolerates
 from scaler.decide.placement import Placement
-from scaler.decide.world import Admit, Evict, Instance, Plan, Policy, Revoke, Service, ServiceKey, World
+from scaler.decide.world import (
+    Admit,
+    Evict,
+    Instance,
+    Plan,
+    Policy,
+    Revoke,
+    Service,
+    ServiceKey,
+    World,
+)
 from scaler.informers.records import NodeFacts
 from scaler.rules.rule import ALL, Ratio, Rule, RuleOptions
 from scaler.state.capacity import CapacityIndex
@@ -57,7 +69,8 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class ServiceOutcome(msgspec.Struct, frozen=True):
-    """The result of one service; `ratio` counts from 0 = the largest, -1 = the service does not serve."""
+    """The result of one service; `ratio` counts from 0 = the largest, -1 = the service does not
+    serve."""
 
     service: str
     serves: bool
@@ -74,7 +87,8 @@ class Answer(msgspec.Struct, frozen=True):
     complete: int
     """Services that run their largest ratio, or the one that `replicas` means."""
     guessed: int
-    """Services with pod constraints that are not understood here, such as topology spread: these count as fitting."""
+    """Services with pod constraints that are not understood here, such as topology spread: these
+    count as fitting."""
     services: tuple[ServiceOutcome, ...]
     replicas: int = ALL
     """Instances wanted in all of each service."""
@@ -116,14 +130,19 @@ class _Service:
     def follow(self, made: Plan) -> bool:
         """Carry out the plan; True if it changed anything."""
         self.plan = made
-        admitted = {action.uid for action in made.actions if isinstance(action, Admit)} - self.released
-        revoked = {action.uid for action in made.actions if isinstance(action, Revoke | Evict)} & self.released
+        admitted = {
+            action.uid for action in made.actions if isinstance(action, Admit)
+        } - self.released
+        revoked = {
+            action.uid for action in made.actions if isinstance(action, Revoke | Evict)
+        } & self.released
         self.released = (self.released | admitted) - revoked
         return bool(admitted or revoked)
 
 
 def _instance(asked: Asked, group: str, number: int, age: int) -> Instance:
-    name, needs = f"{group}-{number}", asked.needs[group]
+    name = f"{group}-{number}"
+    needs = asked.needs[group]
     size = sum(count for _, count in needs)
     uid = f"{asked.key}/{name}"
     return Instance(uid, name, group, created=float(age), expected=size, needs=needs, unbound=needs)
@@ -131,12 +150,20 @@ def _instance(asked: Asked, group: str, number: int, age: int) -> Instance:
 
 def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
     """The result of all these services; earlier ones count as older."""
-    found = sorted((_Service(asked, age) for age, asked in enumerate(services, start=1)), key=lambda one: one.asked.key)
+    found = sorted(
+        (_Service(asked, age) for age, asked in enumerate(services, start=1)),
+        key=lambda one: one.asked.key,
+    )
     ground = Ground(_known(nodes, found))
-    memory, cache = Memory(), DecisionCache()
+    memory = Memory()
+    cache = DecisionCache()
     for number in range(1, MOST_PASSES):
         world = World(
-            number * TICK, tuple(one.service() for one in found), ground.nodes(), memory=memory, policy=POLICY
+            number * TICK,
+            tuple(one.service() for one in found),
+            ground.nodes(),
+            memory=memory,
+            policy=POLICY,
         )
         made = decide(world, cache)
         memory = made.memory
@@ -163,11 +190,14 @@ def _known(nodes: Iterable[NodeFacts], services: Iterable[_Service]) -> Nodes:
     index = CapacityIndex()
     for facts in nodes:
         index.node_changed(facts.name, facts)
-    return index.nodes({need for one in services for part in one.asked.needs.values() for need, _ in part})
+    return index.nodes(
+        {need for one in services for part in one.asked.needs.values() for need, _ in part}
+    )
 
 
 class Seated(Protocol):
-    """One service during the passes: uids of its released and of its running instances, and the nodes of these."""
+    """One service during the passes: uids of its released and of its running instances, and the
+    nodes of these."""
 
     @property
     def instances(self) -> Mapping[str, Instance]: ...
@@ -223,7 +253,9 @@ class Ground:
     def _fits(self, node: Node, need: PodRequest) -> bool:
         accepted = accepts(need.where, node.node_class) and tolerates(need.where, node.passing)
         known = {name for name, _ in need.requests} <= set(self._resources)
-        return known and node.schedulable and accepted and all(map(ge, node.free, self._amounts(need)))
+        return (
+            known and node.schedulable and accepted and all(map(ge, node.free, self._amounts(need)))
+        )
 
     def _amounts(self, need: PodRequest) -> tuple[int, ...]:
         asked = dict(need.requests)
@@ -260,14 +292,25 @@ def _share(one: _Service, made: Plan, group: str, board: Placement) -> Share:
     held = [verdict for verdict in verdicts if verdict.uid not in one.released]
     waiting = [verdict for verdict in verdicts if verdict.uid in one.released - one.running]
     said = [f"{verdict.reason.value}: {words(verdict, made)}" for verdict in held]
-    said += [f"{verdict.reason.value}: {_unbound(one.instances[verdict.uid], board)}" for verdict in waiting]
+    said += [
+        f"{verdict.reason.value}: {_unbound(one.instances[verdict.uid], board)}"
+        for verdict in waiting
+    ]
     admitted = len(verdicts) - len(held)
     return Share(
-        admitted, len(held), dict(Counter(verdict.reason.value for verdict in held)), tuple(dict.fromkeys(said))
+        admitted,
+        len(held),
+        dict(Counter(verdict.reason.value for verdict in held)),
+        tuple(dict.fromkeys(said)),
     )
 
 
 def _unbound(instance: Instance, board: Placement) -> str:
-    """Why the scheduler binds no admitted instance: a service that is alone on its nodes is not held."""
+    """Why the scheduler binds no admitted instance: a service that is alone on its nodes is not
+    held."""
     shortage = board.fits(instance.needs)
-    return f"Admitted, but nodes are missing: {shortage}." if shortage else "Admitted; waits for the scheduler."
+    return (
+        f"Admitted, but nodes are missing: {shortage}."
+        if shortage
+        else "Admitted; waits for the scheduler."
+    )

@@ -1,4 +1,5 @@
-"""The answer of a what-if as text for people: a line for each service, and a sentence for each reason.
+"""The answer of a what-if as text for people: a line for each service, and a sentence for each
+reason.
 
 Must not decide anything; tools.whatif does."""
 
@@ -17,11 +18,16 @@ def in_words(answer: Answer) -> str:
     number = len(answer.services)
     closed = f" ({answer.closed:,} cordoned or not Ready)" if answer.closed else ""
     what = f"{_count(answer.nodes, 'node')}{closed}, {_count(number, 'service')}"
-    largest = "the largest ratio" if answer.replicas == ALL else f"the ratio for {_count(answer.replicas, 'instance')}"
+    largest = (
+        "the largest ratio"
+        if answer.replicas == ALL
+        else f"the ratio for {_count(answer.replicas, 'instance')}"
+    )
     lines = [f"{what}: {answer.serving} of {number} serve, {answer.complete} of them at {largest}"]
     if answer.guessed:
         lines.append(
-            f"pods of {_count(answer.guessed, 'service')} say more than is understood here; it counts as fitting"
+            f"pods of {_count(answer.guessed, 'service')} say more than is understood here; it"
+            " counts as fitting"
         )
     for block, alike in itertools.groupby(answer.services, key=_block):
         lines += ["", f"{_names(list(alike))}: {block[0]}", *block[1:]]
@@ -29,7 +35,11 @@ def in_words(answer: Answer) -> str:
 
 
 def _block(one: ServiceOutcome) -> tuple[str, ...]:
-    standing = f"runs ratio {one.ratio} ({counts_in_words(one.counts)})" if one.serves else "does not serve"
+    standing = (
+        f"runs ratio {one.ratio} ({counts_in_words(one.counts)})"
+        if one.serves
+        else "does not serve"
+    )
     return standing, *(line for group, share in one.groups.items() for line in _group(group, share))
 
 
@@ -39,7 +49,8 @@ def _group(group: str, share: Share) -> Iterator[str]:
 
 
 def _names(services: Sequence[ServiceOutcome]) -> str:
-    first, last = services[0].service, services[-1].service
+    first = services[0].service
+    last = services[-1].service
     return first if len(services) == 1 else f"{first} to {last} ({len(services)} services)"
 
 

@@ -1,4 +1,5 @@
-"""`scaler why NAME`: the reason for the state of a job, a pod or a service, on one screen; changes nothing."""
+"""`scaler why NAME`: the reason for the state of a job, a pod or a service, on one screen; changes
+nothing."""
 
 from __future__ import annotations
 
@@ -15,25 +16,32 @@ if TYPE_CHECKING:
 
 HELP = """say why a job, a pod or a service is as it is, and what to do next
 
-NAME is a job (AscendJob, Volcano Job, Deployment, ...), one of its instances, a pod, or a service (its ElasticService,
-jobID or rule); NAMESPACE/NAME names the namespace too. Labels and rule, minimum and room, scheduler, operator,
-admission and rank tables are looked at with the rights of your kubeconfig; nothing is changed.
+NAME is a job (AscendJob, Volcano Job, Deployment, ...), one of its instances, a pod, or a service
+(its ElasticService, jobID or rule); NAMESPACE/NAME names the namespace too. Labels and rule,
+minimum and room, scheduler, operator, admission and rank tables are looked at with the rights of
+your kubeconfig; nothing is changed.
 
-Exit code: 0 all is as it should be, 1 something is in the way, or the cluster cannot be read, or there is no such
-thing, 2 usage."""
+Exit code: 0 all is as it should be, 1 something is in the way, or the cluster cannot be read, or
+there is no such thing, 2 usage."""
 
-EXIT_WELL, EXIT_NOT_WELL = 0, 1
+EXIT_WELL = 0
+EXIT_NOT_WELL = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", type=place, help="NAMESPACE/NAME or NAME of a job, pod or service")
-    parser.add_argument("-n", "--namespace", type=named, metavar="NAME", help="default: that of the context")
+    parser.add_argument(
+        "name", metavar="NAME", type=place, help="NAMESPACE/NAME or NAME of a job, pod or service"
+    )
+    parser.add_argument(
+        "-n", "--namespace", type=named, metavar="NAME", help="default: that of the context"
+    )
     add_output(parser)
     add_cluster_arguments(parser)
 
 
 def run(args: argparse.Namespace, *, always_ranks: bool = False) -> int:
-    """Print the answer. `always_ranks`: all conditions of a global rank table, also if no object seems to need one."""
+    """Print the answer. `always_ranks`: all conditions of a global rank table, also if no object
+    seems to need one."""
     namespace, args.name = args.name
     args.namespace = namespace or args.namespace
     return asyncio.run(_answer(args, always_ranks))

@@ -1,1 +1,2 @@
-"""Translates the objects of each workload kind into the values of the decision, and back. No I/O."""
+"""Translates the objects of each workload kind into the values of the decision, and back. No
+I/O."""

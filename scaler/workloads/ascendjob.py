@@ -1,7 +1,8 @@
-"""AscendJob: a job of any shape as a value for the decision. Its objects are made in workloads.ascendjob_objects.
+"""AscendJob: a job of any shape as a value for the decision. Its objects are made in
+workloads.ascendjob_objects.
 
-Must not raise on any input: `Job.faults` lists why no pods can be made from a job. A field of its run policy without a
-meaning counts as absent: a limit that is no number limits nothing."""
+Must not raise on any input: `Job.faults` lists why no pods can be made from a job. A field of its
+run policy without a meaning counts as absent: a limit that is no number limits nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +15,14 @@ from scaler.clock import seconds_of
 from scaler.decide.lifecycle import CleanPods, Ending, RunPolicy
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
-from scaler.names import GROUP_LABEL, JOB_ID_LABEL, MOVED_RULE, PREFIX, ROUNDS_ANNOTATION, RULE_LABEL
+from scaler.names import (
+    GROUP_LABEL,
+    JOB_ID_LABEL,
+    MOVED_RULE,
+    PREFIX,
+    ROUNDS_ANNOTATION,
+    RULE_LABEL,
+)
 from scaler.rules.jobspec import job_findings, read_replicas
 from scaler.rules.values import as_list, as_text, at
 from scaler.workloads.membership import MOST_FAULTS, Job, labels_of, number_in, said_by_metadata
@@ -24,25 +32,34 @@ _HARDWARE = ("huawei.com/schedule_policy", "sp-block", "scaleout-type")
 EXIT_CODE = "ExitCode"
 """A restartPolicy of replicas, not of pods: pods that a signal ended are created again."""
 NOT_FOR_GOOD = "JobValidFailed"
-"""Reason of a Failed condition that Ascend Operator gives to an unreadable job; here a corrected job may run again."""
+"""Reason of a Failed condition that Ascend Operator gives to an unreadable job; here a corrected
+job may run again."""
 _LONGEST = 10**9
 """Seconds, and restarts: larger numbers mean the same."""
-RETRIES, RETRIES_KEY = ("volcano-system", "vcjob-fault-npu-cm"), "remain-retry-times"
-"""Namespace, name and key of the ConfigMap in which Volcano's NPU plugin counts the retries that each job has left."""
+RETRIES = ("volcano-system", "vcjob-fault-npu-cm")
+RETRIES_KEY = "remain-retry-times"
+"""Namespace, name and key of the ConfigMap in which Volcano's NPU plugin counts the retries that
+each job has left."""
 
 
 def read_job(obj: Object) -> Job:
     """The job, from its own object alone."""
     meta = at(obj, "metadata")
-    labels, moved = at(meta, "labels"), as_text(at(meta, "annotations").get(MOVED_RULE))
+    labels = at(meta, "labels")
+    moved = as_text(at(meta, "annotations").get(MOVED_RULE))
     if moved and RULE_LABEL not in labels:  # admission has moved the name of the rule here
         labels = {RULE_LABEL: moved, **labels}
     name = as_text(meta.get("name"))
     key, label_problem = _service_of(as_text(meta.get("namespace")), labels)
     numbers = read_replicas(obj)
-    final, policy = final_condition(obj), read_run_policy(obj)
+    final = final_condition(obj)
+    policy = read_run_policy(obj)
     members = at(obj, "spec", "runPolicy", "schedulingPolicy").get("minAvailable")
-    restarted = (kind for kind in numbers if at(obj, "spec", "replicaSpecs", kind).get("restartPolicy") == EXIT_CODE)
+    restarted = (
+        kind
+        for kind in numbers
+        if at(obj, "spec", "replicaSpecs", kind).get("restartPolicy") == EXIT_CODE
+    )
     return Job(
         **said_by_metadata(meta),
         key=key,
@@ -50,22 +67,31 @@ def read_job(obj: Object) -> Job:
         finished=final is not None,
         replicas=tuple((f"{name}-{kind.lower()}-", number) for kind, number in numbers.items()),
         policy=policy,
-        members=members if isinstance(members, int) and not isinstance(members, bool) else sum(numbers.values()),
+        members=members
+        if isinstance(members, int) and not isinstance(members, bool)
+        else sum(numbers.values()),
         exit_code_pods=tuple(f"{name}-{kind.lower()}-" for kind in restarted),
         ending=as_text(final.get("message")).rstrip(".") if final is not None else "",
         label_problem=label_problem,
-        faults=tuple(f"{fault.code}: {fault.message}; {fault.hint}" for fault in job_findings(obj)[:MOST_FAULTS]),
+        faults=tuple(
+            f"{fault.code}: {fault.message}; {fault.hint}"
+            for fault in job_findings(obj)[:MOST_FAULTS]
+        ),
         restart_limit=policy.backoff_limit or None,
         refused=refusal(obj),
         names_rule=RULE_LABEL in at(meta, "labels"),
-        hardware=tuple(at(meta, part).get(name) for part in ("annotations", "labels") for name in _HARDWARE),
+        hardware=tuple(
+            at(meta, part).get(name) for part in ("annotations", "labels") for name in _HARDWARE
+        ),
     )
 
 
 def is_foreign(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
     """Whether an AscendJob is not ours: it has none of our labels, and is no server of MindIE."""
     server = APP_LABEL in labels and JOB_ID_LABEL in labels
-    return not (server or MOVED_RULE in annotations or any(label.startswith(PREFIX) for label in labels))
+    return not (
+        server or MOVED_RULE in annotations or any(label.startswith(PREFIX) for label in labels)
+    )
 
 
 def _service_of(namespace: str, labels: Mapping[str, Any]) -> tuple[ServiceKey, Reason | None]:
@@ -80,12 +106,18 @@ def _service_of(namespace: str, labels: Mapping[str, Any]) -> tuple[ServiceKey, 
 def read_run_policy(obj: Object) -> RunPolicy:
     """The run policy; `finished_at` is 0.0 for a job that has not finished."""
     meta, status, spec = (at(obj, part) for part in ("metadata", "status", "spec"))
-    policy, final = at(spec, "runPolicy"), final_condition(obj)
+    policy = at(spec, "runPolicy")
+    final = final_condition(obj)
     rounds, _, uid = as_text(at(meta, "annotations").get(ROUNDS_ANNOTATION)).partition(".")
-    retries = min(number_in(as_text(at(meta, "labels").get("fault-retry-times")), largest=10**18), _LONGEST)
+    retries = min(
+        number_in(as_text(at(meta, "labels").get("fault-retry-times")), largest=10**18), _LONGEST
+    )
     limit = _number(policy.get("backoffLimit"))
-    # Ascend Operator leaves out the completion time of some failures: then the time of the condition counts.
-    finished = (status.get("completionTime"), final.get("lastTransitionTime")) if final is not None else ()
+    # Ascend Operator leaves out the completion time of some failures: then the time of the
+    # condition counts.
+    finished = (
+        (status.get("completionTime"), final.get("lastTransitionTime")) if final is not None else ()
+    )
     return RunPolicy(
         backoff_limit=(retries if limit is None else limit) or 0,
         retries=bool(retries),
@@ -117,7 +149,9 @@ def refusal(obj: Object) -> str:
 
 def _ending(obj: Object, *, for_good: bool) -> Mapping[str, Any] | None:
     for condition in map(at, as_list(at(obj, "status").get("conditions"))):
-        ends = condition.get("type") in ("Succeeded", "Failed") and condition.get("status") == "True"
+        ends = (
+            condition.get("type") in ("Succeeded", "Failed") and condition.get("status") == "True"
+        )
         if ends and (condition.get("reason") != NOT_FOR_GOOD) == for_good:
             return condition
     return None
@@ -128,8 +162,9 @@ def has_failed(obj: Object) -> bool:
 
 
 def _clean(value: object, final: Mapping[str, Any] | None) -> CleanPods:
-    """Unset means Running here, so that a finished job holds no NPUs; but a job that another controller finished,
-    perhaps by mistake, keeps what that one left. For an unknown value as little as possible is deleted."""
+    """Unset means Running here, so that a finished job holds no NPUs; but a job that another
+    controller finished, perhaps by mistake, keeps what that one left. For an unknown value as
+    little as possible is deleted."""
     if value is None or value == "":
         ours = final is None or final.get("reason") in [ending.value for ending in Ending]
         return CleanPods.RUNNING if ours else CleanPods.NONE
@@ -137,7 +172,11 @@ def _clean(value: object, final: Mapping[str, Any] | None) -> CleanPods:
 
 
 def _number(value: object) -> int | None:
-    return min(value, _LONGEST) if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return (
+        min(value, _LONGEST)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        else None
+    )
 
 
 def read_retries(text: str) -> dict[str, int]:
@@ -147,4 +186,8 @@ def read_retries(text: str) -> dict[str, int]:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return {}
     found = {name: at(entry).get("Times") for name, entry in entries.items()}
-    return {name: times for name, times in found.items() if isinstance(times, int) and not isinstance(times, bool)}
+    return {
+        name: times
+        for name, times in found.items()
+        if isinstance(times, int) and not isinstance(times, bool)
+    }

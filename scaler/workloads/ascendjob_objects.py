@@ -1,6 +1,7 @@
 """The objects of one instance as Ascend Operator makes them: PodGroup, Service, pods. Pure.
 
-Only for a job without faults. docs/reference/objects.md lists each intended difference from Ascend Operator."""
+Only for a job without faults. docs/reference/objects.md lists each intended difference from Ascend
+Operator."""
 
 from __future__ import annotations
 
@@ -16,15 +17,21 @@ from scaler.workloads.membership import Job
 from scaler.workloads.pod_requests import amounts_of, amounts_together
 
 OPERATOR_NAME = "ascendjob-controller"
-"""Value of `training.kubeflow.org/operator-name`; Volcano's NPU plugin needs the label to write chip annotations."""
-PORT_NAME, PORT = "ascendjob-port", 2222
+"""Value of `training.kubeflow.org/operator-name`; Volcano's NPU plugin needs the label to write
+chip annotations."""
+PORT_NAME = "ascendjob-port"
+PORT = 2222
 
 
 def pod_group(job: Job, obj: Object) -> Object:
-    """Volcano's gang for the whole instance. ClusterD and the NPU plugin read its labels, owner and minResources."""
+    """Volcano's gang for the whole instance. ClusterD and the NPU plugin read its labels, owner and
+    minResources."""
     policy = at(obj, "spec", "runPolicy", "schedulingPolicy")
-    replicas, left, first = read_replicas(obj), job.members, []
-    for kind, number in replicas.items():  # the specs of the pods that minMember requires, leader first
+    replicas = read_replicas(obj)
+    left = job.members
+    first = []
+    # the specs of the pods that minMember requires, leader first
+    for kind, number in replicas.items():
         first.append((at(_template(obj, kind), "spec"), min(number, left)))
         left = max(0, left - number)
     spec = {
@@ -36,20 +43,29 @@ def pod_group(job: Job, obj: Object) -> Object:
         if as_text(policy.get(source)):
             spec[field] = policy[source]
     meta = obj["metadata"]
-    labels, annotations = dict(at(meta, "labels")), dict(at(meta, "annotations"))
+    labels = dict(at(meta, "labels"))
+    annotations = dict(at(meta, "annotations"))
     if "recover-strategy" in annotations:
         labels["process-recover-enable"] = "on"
-    for name in (LAST_APPLIED, ROUNDS_ANNOTATION):  # kubectl's copy of the manifest, the scaler's rounds
+    # kubectl's copy of the manifest, the scaler's rounds
+    for name in (LAST_APPLIED, ROUNDS_ANNOTATION):
         annotations.pop(name, None)
     metadata = {**_metadata(job, job.pod_group), "labels": labels}
-    return POD_GROUPS.object(metadata | ({"annotations": annotations} if annotations else {}), spec=spec)
+    return POD_GROUPS.object(
+        metadata | ({"annotations": annotations} if annotations else {}), spec=spec
+    )
 
 
 def service(job: Job, obj: Object) -> Object:
-    """The leader's Service: an allocated ClusterIP, one port for each port of its `ascend` container."""
+    """The leader's Service: an allocated ClusterIP, one port for each port of its `ascend`
+    container."""
     labels = _identity_labels(job.name, LEADER, 0)
     ports = [
-        {"name": port.get("name", ""), "port": port.get("containerPort"), "targetPort": port.get("containerPort")}
+        {
+            "name": port.get("name", ""),
+            "port": port.get("containerPort"),
+            "targetPort": port.get("containerPort"),
+        }
         for port in _leader_ports(_ascend(_template(obj, LEADER)))
     ]
     metadata = {**_metadata(job, job.leader), "labels": labels}
@@ -59,18 +75,28 @@ def service(job: Job, obj: Object) -> Object:
 def pods(job: Job, obj: Object, clusterd: str) -> dict[str, Object]:
     """All pods of the instance by name. `clusterd` is the address of ClusterD's gRPC service."""
     replicas = read_replicas(obj)
-    made = [_pod(job, obj, kind, index, clusterd) for kind, number in replicas.items() for index in range(number)]
+    made = [
+        _pod(job, obj, kind, index, clusterd)
+        for kind, number in replicas.items()
+        for index in range(number)
+    ]
     # All pods get the job's scheduler; if any template names a scheduler, no pod is changed.
     if not any(at(_template(obj, kind), "spec").get("schedulerName") for kind in replicas):
         for pod in made:
-            pod["spec"].setdefault("schedulerName", as_text(at(obj, "spec").get("schedulerName")) or "volcano")
+            pod["spec"].setdefault(
+                "schedulerName", as_text(at(obj, "spec").get("schedulerName")) or "volcano"
+            )
     return {pod["metadata"]["name"]: pod for pod in made}
 
 
 def _pod(job: Job, obj: Object, kind: str, index: int, clusterd: str) -> Object:
     template = _template(obj, kind)
     meta = at(template, "metadata")
-    labels = {**at(meta, "labels"), **_identity_labels(job.name, kind, index), "version": str(job.policy.rounds)}
+    labels = {
+        **at(meta, "labels"),
+        **_identity_labels(job.name, kind, index),
+        "version": str(job.policy.rounds),
+    }
     if kind == LEADER:
         labels["training.kubeflow.org/job-role"] = LEADER.lower()
     annotations = {
@@ -79,26 +105,38 @@ def _pod(job: Job, obj: Object, kind: str, index: int, clusterd: str) -> Object:
         POD_GROUP: job.pod_group,
         "volcano.sh/task-spec": kind.lower(),
     }
-    # The policy of the replica overrides that of the template; pods know no ExitCode: they get Never.
+    # The policy of the replica overrides that of the template; pods know no ExitCode: they get
+    # Never.
     policy = as_text(at(obj, "spec", "replicaSpecs", kind).get("restartPolicy")) or "Never"
     spec = {**template["spec"], "restartPolicy": "Never" if policy == EXIT_CODE else policy}
-    spec["containers"] = [_container(container, kind, obj, clusterd) for container in template["spec"]["containers"]]
-    metadata = {**_metadata(job, f"{job.name}-{kind.lower()}-{index}"), "labels": labels, "annotations": annotations}
+    spec["containers"] = [
+        _container(container, kind, obj, clusterd) for container in template["spec"]["containers"]
+    ]
+    metadata = {
+        **_metadata(job, f"{job.name}-{kind.lower()}-{index}"),
+        "labels": labels,
+        "annotations": annotations,
+    }
     if meta.get("finalizers"):
         metadata["finalizers"] = meta["finalizers"]
     return PODS.object(metadata, spec=spec)
 
 
 def _leader_computes(obj: Object) -> bool:
-    """Whether the leader has NPUs: then the leader has rank 0, and the workers' ranks begin at 1."""
+    """Whether the leader has NPUs: then the leader has rank 0, and the workers' ranks begin at
+    1."""
     amounts = amounts_of(_ascend(_template(obj, LEADER)))
-    return any(name.startswith("huawei.com/") and amount not in (0, "0") for name, amount in amounts.items())
+    return any(
+        name.startswith("huawei.com/") and amount not in (0, "0")
+        for name, amount in amounts.items()
+    )
 
 
 def _container(container: Object, kind: str, obj: Object, clusterd: str) -> Object:
     if container.get("name") != CONTAINER:
         return container
-    labels, given = at(obj, "metadata", "labels"), as_list(container.get("env"))
+    labels = at(obj, "metadata", "labels")
+    given = as_list(container.get("env"))
     environment = {
         "MINDX_TASK_ID": as_text(labels.get(JOB_ID_LABEL)),
         "APP_TYPE": as_text(labels.get(APP_LABEL)),
@@ -106,7 +144,9 @@ def _container(container: Object, kind: str, obj: Object, clusterd: str) -> Obje
         "MINDX_SERVER_DOMAIN": clusterd,
     }
     names = [at(variable).get("name") for variable in given]
-    added = [{"name": name, "value": value} for name, value in environment.items() if name not in names]
+    added = [
+        {"name": name, "value": value} for name, value in environment.items() if name not in names
+    ]
     result = {**container, "env": [*given, *added]}
     if kind == LEADER:
         result["ports"] = _leader_ports(container)
@@ -121,16 +161,26 @@ def _leader_ports(container: Mapping[str, Any]) -> list[Object]:
 
 
 def _identity_labels(job: str, kind: str, index: int) -> dict[str, str]:
-    """Each label with the kubeflow prefix and without: Volcano's plugin, ClusterD and people's selectors use both."""
+    """Each label with the kubeflow prefix and without: Volcano's plugin, ClusterD and people's
+    selectors use both."""
     pairs = {"job-name": job, "replica-type": kind.lower(), "replica-index": str(index)}
     prefixed = {f"training.kubeflow.org/{key}": value for key, value in pairs.items()}
-    operator = {"training.kubeflow.org/operator-name": OPERATOR_NAME, "group-name": "mindxdl.gitee.com"}
+    operator = {
+        "training.kubeflow.org/operator-name": OPERATOR_NAME,
+        "group-name": "mindxdl.gitee.com",
+    }
     return {**operator, **pairs, **prefixed}
 
 
 def _metadata(job: Job, name: str) -> dict[str, Any]:
     flags = {"controller": True, "blockOwnerDeletion": True}
-    owner = {"apiVersion": ASCEND_JOBS.api_version, "kind": ASCEND_JOBS.kind, "name": job.name, "uid": job.uid, **flags}
+    owner = {
+        "apiVersion": ASCEND_JOBS.api_version,
+        "kind": ASCEND_JOBS.kind,
+        "name": job.name,
+        "uid": job.uid,
+        **flags,
+    }
     return {"name": name, "namespace": job.namespace, "ownerReferences": [owner]}
 
 

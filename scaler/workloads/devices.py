@@ -1,4 +1,5 @@
-"""The annotations of a pod about its chips, as Volcano's NPU plugin or the device plugin wrote them. Pure."""
+"""The annotations of a pod about its chips, as Volcano's NPU plugin or the device plugin wrote
+them. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ class PodDevices(msgspec.Struct, frozen=True, gc=False):
 
     rank_index: str = ""
     packed: bytes = b""
-    """Its `ip` and `configuration`, made by `pack`: the longest texts of a pod, read only once in its life."""
+    """Its `ip` and `configuration`, made by `pack`: the longest texts of a pod, read only once in
+    its life."""
     real: str = ""
     hardware_type: str = ""
     super_pod: str = ""
@@ -37,19 +39,27 @@ class PodDevices(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def _texts(self) -> tuple[str, str, str]:
-        text = zlib.decompressobj(-zlib.MAX_WBITS, _COMMON).decompress(self.packed) if self.packed else b""
+        text = (
+            zlib.decompressobj(-zlib.MAX_WBITS, _COMMON).decompress(self.packed)
+            if self.packed
+            else b""
+        )
         return text.decode("utf-8", "surrogatepass").partition("\n")
 
     @property
     def chips(self) -> frozenset[str]:
-        """Names of the chips that the container really got, as fault reports call them (`Ascend910-3`)."""
+        """Names of the chips that the container really got, as fault reports call them
+        (`Ascend910-3`)."""
         return frozenset(name for part in self.real.split(",") if (name := part.strip()))
 
 
-_CHIPS = ",".join(f'{{"device_id":"{i}","device_ip":"10.0.","super_device_id":"{i}"}}' for i in range(16))
+_CHIPS = ",".join(
+    f'{{"device_id":"{i}","device_ip":"10.0.","super_device_id":"{i}"}}' for i in range(16)
+)
 _HOST = '"pod_name":"-master-0-worker-0","server_id":"192.168.","host_ip":"10.0."'
 _COMMON = f'192.168.\n{{{_HOST},"devices":[{_CHIPS}]}}'.encode()
-"""A text that most annotations have in common: with it as zlib dictionary, the common part takes no memory."""
+"""A text that most annotations have in common: with it as zlib dictionary, the common part takes no
+memory."""
 
 
 def pack(configuration: str, ip: str = "") -> bytes:
@@ -57,4 +67,6 @@ def pack(configuration: str, ip: str = "") -> bytes:
     if not (configuration or ip):
         return b""
     packer = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=_COMMON)
-    return packer.compress(f"{ip}\n{configuration}".encode("utf-8", "surrogatepass")) + packer.flush()
+    return (
+        packer.compress(f"{ip}\n{configuration}".encode("utf-8", "surrogatepass")) + packer.flush()
+    )

@@ -1,7 +1,9 @@
-"""The workload kinds: for each a function from a pod to its instance, None for a pod of another kind. Never raises.
+"""The workload kinds: for each a function from a pod to its instance, None for a pod of another
+kind. Never raises.
 
-A function reads only the pod: what the objects that made it say arrives as OwnerFacts. A number or text of an
-unexpected shape counts as absent. AscendJobs and Volcano Jobs are not here: they exist before their pods."""
+A function reads only the pod: what the objects that made it say arrives as OwnerFacts. A number or
+text of an unexpected shape counts as absent. AscendJobs and Volcano Jobs are not here: they exist
+before their pods."""
 
 from __future__ import annotations
 
@@ -16,34 +18,48 @@ from scaler.kube.metadata import LONGEST_NAME, Metadata, shared
 from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, POD_GROUP, RULE_LABEL
 from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
 from scaler.rules.values import as_count
-from scaler.workloads.membership import Labels, Membership, OwnerFacts, OwnerName, identity, number_in
+from scaler.workloads.membership import (
+    Labels,
+    Membership,
+    OwnerFacts,
+    OwnerName,
+    identity,
+    number_in,
+)
 
-APPS, AIBRIX, RBG = "apps", "orchestration.aibrix.ai", "workloads.x-k8s.io"
+APPS = "apps"
+AIBRIX = "orchestration.aibrix.ai"
+RBG = "workloads.x-k8s.io"
 """API groups of the objects that make pods."""
 MAKERS = ("Deployment", "LeaderWorkerSet")
 """Kinds whose replicas are instances."""
 LWS = "leaderworkerset.sigs.k8s.io/"
-STORM, ROLE, ROLE_HASH = "storm-service-name", "role-name", "role-template-hash"
+STORM = "storm-service-name"
+ROLE = "role-name"
+ROLE_HASH = "role-template-hash"
 TEMPLATE_HASH = "pod-template-hash"
 _RBG_LABELS = ("group-name", "role-name", "component-name", "component-size")
 ROLE_INDEX = "stormservice.orchestration.aibrix.ai/role-replica-index"
 
 
 def instance_set(pod: Metadata) -> Membership | None:
-    """Infer Operator of MindCluster: each StatefulSet or Deployment of an InstanceSet is one instance. Volcano
-    makes one PodGroup for each of them, so instances never share a PodGroup."""
+    """Infer Operator of MindCluster: each StatefulSet or Deployment of an InstanceSet is one
+    instance. Volcano makes one PodGroup for each of them, so instances never share a PodGroup."""
     if pod.labels.get("infer.huawei.com/ascend-infer-operator") != "true":
         return None
     workload = pod.owner.name if pod.owner.is_a("StatefulSet", APPS) else _deployment_of(pod)
     if not workload:
         return None
     owner = (shared(pod.owner.kind), pod.namespace, pod.owner.name)
-    return Membership(identity("InstanceSet", pod.namespace, workload), workload, described_by=(owner,))
+    return Membership(
+        identity("InstanceSet", pod.namespace, workload), workload, described_by=(owner,)
+    )
 
 
 def leader_worker_set(pod: Metadata) -> Membership | None:
-    """Each group is an instance. Its leader is pod <set>-<group> of StatefulSet <set>, StatefulSet <set>-<group> makes
-    its workers. Names and owners exist from the start; LeaderWorkerSet's webhook may add its labels later."""
+    """Each group is an instance. Its leader is pod <set>-<group> of StatefulSet <set>, StatefulSet
+    <set>-<group> makes its workers. Names and owners exist from the start; LeaderWorkerSet's
+    webhook may add its labels later."""
     lws = pod.labels.get(LWS + "name", "")
     named = pod.name if pod.owner.name == lws else pod.owner.name
     index = named.removeprefix(lws + "-")
@@ -58,45 +74,53 @@ def leader_worker_set(pod: Metadata) -> Membership | None:
         maker=identity("LeaderWorkerSet", pod.namespace, lws),
         revision=revision,
         described_by=(("LeaderWorkerSet", pod.namespace, lws), ("StatefulSet", pod.namespace, lws)),
-        # The PodGroup of LeaderWorkerSet's gang scheduling; without it all leaders share one, all workers another.
+        # The PodGroup of LeaderWorkerSet's gang scheduling; without it all leaders share one, all
+        # workers another.
         shares_pod_group=pod.annotations.get(POD_GROUP) != f"{lws}-{index}-{revision}",
     )
 
 
 def storm_service(pod: Metadata) -> Membership | None:
-    """AIBrix: each replica of a role is an instance: a PodSet if podGroupSize is above 1, else one pod of a RoleSet. In
-    pool mode (one RoleSet) as in replica mode (many), a rule counts the instances of all RoleSets together, because one
-    template gives all of them its labels."""
+    """AIBrix: each replica of a role is an instance: a PodSet if podGroupSize is above 1, else one
+    pod of a RoleSet. In pool mode (one RoleSet) as in replica mode (many), a rule counts the
+    instances of all RoleSets together, because one template gives all of them its labels."""
     storm, role, revision = (pod.labels.get(name, "") for name in (STORM, ROLE, ROLE_HASH))
     maker = identity("StormService", pod.namespace, storm, role) if storm and role else ""
     owner = pod.owner.name
     if pod.owner.is_a("PodSet", AIBRIX):
         return Membership(
-            # Names of PodSets are unique; in a stateful role a PodSet that is made again has the same name.
+            # Names of PodSets are unique; in a stateful role a PodSet that is made again has the
+            # same name.
             instance=identity("PodSet", pod.namespace, owner),
             name=owner,
             maker=maker,
             revision=revision,
             described_by=(("PodSet", pod.namespace, owner),),
-            # AIBrix's gang scheduling makes one PodGroup for a whole RoleSet; Volcano alone makes one for each PodSet.
+            # AIBrix's gang scheduling makes one PodGroup for a whole RoleSet; Volcano alone makes
+            # one for each PodSet.
             shares_pod_group=pod.annotations.get(POD_GROUP, "") == pod.labels.get("roleset-name"),
         )
     if not pod.owner.is_a("RoleSet", AIBRIX):
         return None
-    # In a stateful role a pod has an index, which is reused; a pod of a new revision may exist beside the old one.
+    # In a stateful role a pod has an index, which is reused; a pod of a new revision may exist
+    # beside the old one.
     index = pod.labels.get(ROLE_INDEX, pod.annotations.get(ROLE_INDEX, ""))
-    instance = identity("RoleSet", pod.namespace, owner, role, revision, index) if index else pod.uid
+    instance = (
+        identity("RoleSet", pod.namespace, owner, role, revision, index) if index else pod.uid
+    )
     return _single(pod, instance, mortal=not index, maker=maker, revision=revision)
 
 
 def role_based_group(pod: Metadata) -> Membership | None:
-    """RoleBasedGroup (RBG, v1alpha2): each RoleInstance is an instance. RBG before v1alpha2 makes Deployments,
-    StatefulSets and LeaderWorkerSets, which are found as such. RBG's gang scheduling starts every pod of every role at
-    once or none: no instance can be held, which `holding_impossible` reports."""
+    """RoleBasedGroup (RBG, v1alpha2): each RoleInstance is an instance. RBG before v1alpha2 makes
+    Deployments, StatefulSets and LeaderWorkerSets, which are found as such. RBG's gang scheduling
+    starts every pod of every role at once or none: no instance can be held, which
+    `holding_impossible` reports."""
     if not pod.owner.is_a("RoleInstance", RBG):
         return None
     group, role, component, size = (pod.labels.get(f"rbg.{RBG}/{name}", "") for name in _RBG_LABELS)
-    # Leaders, workers and single pods have the size of the whole instance; other components only their own size.
+    # Leaders, workers and single pods have the size of the whole instance; other components only
+    # their own size.
     knows = component in ("leader", "worker", role)
     return Membership(
         instance=identity("RoleInstance", pod.namespace, pod.owner.name),
@@ -108,12 +132,19 @@ def role_based_group(pod: Metadata) -> Membership | None:
 
 
 def deployment(pod: Metadata) -> Membership | None:
-    """Each pod is an instance, and mortal: the pod that replaces it has another name and is another instance."""
+    """Each pod is an instance, and mortal: the pod that replaces it has another name and is another
+    instance."""
     name = _deployment_of(pod)
     if not name:
         return None
-    maker, revision = identity("Deployment", pod.namespace, name), pod.labels[TEMPLATE_HASH]
-    return _single(pod, maker=maker, revision=revision, described_by=(("ReplicaSet", pod.namespace, pod.owner.name),))
+    maker = identity("Deployment", pod.namespace, name)
+    revision = pod.labels[TEMPLATE_HASH]
+    return _single(
+        pod,
+        maker=maker,
+        revision=revision,
+        described_by=(("ReplicaSet", pod.namespace, pod.owner.name),),
+    )
 
 
 def replica_set(pod: Metadata) -> Membership | None:
@@ -122,11 +153,14 @@ def replica_set(pod: Metadata) -> Membership | None:
 
 
 def stateful_set(pod: Metadata) -> Membership | None:
-    """Each pod is an instance that returns under its name, unless annotations say that several pods form one."""
+    """Each pod is an instance that returns under its name, unless annotations say that several pods
+    form one."""
     if not pod.owner.is_a("StatefulSet", APPS):
         return None
     instance = identity("StatefulSet", pod.namespace, pod.owner.name, pod.name)
-    return _single(pod, instance, mortal=False, described_by=(("StatefulSet", pod.namespace, pod.owner.name),))
+    return _single(
+        pod, instance, mortal=False, described_by=(("StatefulSet", pod.namespace, pod.owner.name),)
+    )
 
 
 KINDS: Mapping[str, Callable[[Metadata], Membership | None]] = {
@@ -138,67 +172,99 @@ KINDS: Mapping[str, Callable[[Metadata], Membership | None]] = {
     "ReplicaSet": replica_set,
     "StatefulSet": stateful_set,
 }
-"""By the kind that status, logs and docs name. Tried in this order, the special before the general: an InstanceSet
-makes StatefulSets. The first that matches counts."""
+"""By the kind that status, logs and docs name. Tried in this order, the special before the general:
+an InstanceSet makes StatefulSets. The first that matches counts."""
 PLAIN = "Pod"
 """The kind of a pod of no other kind: the pod is an instance, which ends with the pod."""
 
 
 def membership_of(pod: Metadata) -> Membership | None:
-    """The instance of a pod; None for a pod that names no rule. Annotations of the pod override its kind."""
+    """The instance of a pod; None for a pod that names no rule. Annotations of the pod override its
+    kind."""
     if RULE_LABEL not in pod.labels:
         return None
     labels = Labels(*(pod.labels.get(name, "") for name in (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)))
-    known = ((kind, found) for kind, of_kind in KINDS.items() if (found := of_kind(pod)) is not None)
+    known = (
+        (kind, found) for kind, of_kind in KINDS.items() if (found := of_kind(pod)) is not None
+    )
     kind, found = next(known, (PLAIN, _single(pod)))
-    size, named = number_in(pod.annotations.get(INSTANCE_SIZE, "")), pod.annotations.get(INSTANCE, "")
+    size = number_in(pod.annotations.get(INSTANCE_SIZE, ""))
+    named = pod.annotations.get(INSTANCE, "")
     noted: dict[str, Any] = {}
     if 0 < len(named) <= LONGEST_NAME:  # name of an instance within its service and group
         instance = identity("pods", pod.namespace, labels.job_id, labels.group, named)
-        noted = {"instance": instance, "name": named, "size": size or 1, "mortal": False, "shares_pod_group": True}
+        noted = {
+            "instance": instance,
+            "name": named,
+            "size": size or 1,
+            "mortal": False,
+            "shares_pod_group": True,
+        }
     elif size and found.size != 1:  # a size alone does not join a pod with others
         noted = {"size": size}
-    key, group = ServiceKey(pod.namespace, labels.rule, labels.job_id), labels.group or None
-    return msgspec.structs.replace(found, kind=kind, key=key, group=group, label_problem=labels.problem, **noted)
+    key = ServiceKey(pod.namespace, labels.rule, labels.job_id)
+    group = labels.group or None
+    return msgspec.structs.replace(
+        found, kind=kind, key=key, group=group, label_problem=labels.problem, **noted
+    )
 
 
 def unknown_owner(pod: Metadata, membership: Membership) -> str:
-    """A sentence about a pod that is an instance by itself although it has an owner, or other annotations; else ""."""
+    """A sentence about a pod that is an instance by itself although it has an owner, or other
+    annotations; else ""."""
     if (length := len(pod.annotations.get(INSTANCE, ""))) > LONGEST_NAME:
         most = f"{length} characters, more than {LONGEST_NAME}"
         return f"annotation {INSTANCE} of pod {pod.name} has {most}: it does not count"
     if membership.kind != PLAIN or not pod.owner.kind or not membership.mortal:
         return ""
     return (
-        f"{pod.owner.kind} {pod.owner.name} ({pod.owner.api_version}) is no kind that is known here, so pod {pod.name} "
-        "counts as an instance of its own; annotations mind-cluster/instance and mind-cluster/instance-size say "
-        "which pods belong together"
+        f"{pod.owner.kind} {pod.owner.name} ({pod.owner.api_version}) is no kind that is known"
+        f" here, so pod {pod.name} counts as an instance of its own; annotations"
+        " mind-cluster/instance and mind-cluster/instance-size say which pods belong together"
     )
 
 
 def holding_impossible(found: Membership, pod_group: str, min_member: int, size: int) -> str:
-    """A sentence about why no instance can be held near a pod of an instance of `size` pods, whose PodGroup needs
-    `min_member`; "" when it can. A PodGroup of several instances starts none of them while any is held."""
+    """A sentence about why no instance can be held near a pod of an instance of `size` pods, whose
+    PodGroup needs `min_member`; "" when it can. A PodGroup of several instances starts none of them
+    while any is held."""
     if found.shares_pod_group or not 0 < size < min_member:
         return ""
     return (
-        f"PodGroup {pod_group} wants {min_member} pods before any of them starts, and {found.name} has {size}: while "
-        "one instance in it is held, none can start; switch the gang scheduling of the whole group off"
+        f"PodGroup {pod_group} wants {min_member} pods before any of them starts, and {found.name}"
+        f" has {size}: while one instance in it is held, none can start; switch the gang scheduling"
+        " of the whole group off"
     )
 
 
 def _single(
-    pod: Metadata, instance: str = "", *, mortal: bool = True, maker: str = "", revision: str = "",
+    pod: Metadata,
+    instance: str = "",
+    *,
+    mortal: bool = True,
+    maker: str = "",
+    revision: str = "",
     described_by: tuple[OwnerName, ...] = (),
-) -> Membership:  # fmt: skip
+) -> Membership:
     """A pod that is the whole instance. Volcano puts all pods of one owner into one PodGroup."""
-    return Membership(instance or pod.uid, pod.name, 1, mortal, maker, revision, described_by, shares_pod_group=True)
+    return Membership(
+        instance or pod.uid,
+        pod.name,
+        1,
+        mortal,
+        maker,
+        revision,
+        described_by,
+        shares_pod_group=True,
+    )
 
 
 def _deployment_of(pod: Metadata) -> str:
     """From the name that Deployments give to their ReplicaSets; "" if it has no Deployment."""
     ending = "-" + pod.labels.get(TEMPLATE_HASH, "")
-    named = pod.owner.is_a("ReplicaSet", APPS) and len(ending) > 1 and pod.owner.name.endswith(ending)
+    named = (
+        pod.owner.is_a("ReplicaSet", APPS) and len(ending) > 1 and pod.owner.name.endswith(ending)
+    )
     return pod.owner.name.removesuffix(ending) if named else ""
 
 
@@ -221,8 +287,10 @@ class OwnerObject(msgspec.Struct, gc=False):
 
 
 def owner_facts(kind: str, obj: OwnerObject) -> OwnerFacts:
-    """The facts of `obj`, an object of this Kubernetes kind; of an unknown kind only its existence."""
-    meta, spec = obj.metadata, obj.spec or _OwnerSpec()
+    """The facts of `obj`, an object of this Kubernetes kind; of an unknown kind only its
+    existence."""
+    meta = obj.metadata
+    spec = obj.spec or _OwnerSpec()
     created = seconds_of(meta.creation_timestamp)
     maker, revision, rank = _revision(kind, meta, created)
     return OwnerFacts(
@@ -240,13 +308,23 @@ def owner_facts(kind: str, obj: OwnerObject) -> OwnerFacts:
 
 def _revision(kind: str, meta: Metadata, created: float) -> tuple[str, str, int]:
     """Maker, revision and rank; empty when the object has no revisions."""
-    namespace, name, labels, owner = meta.namespace, meta.name, meta.labels, meta.owner
+    namespace = meta.namespace
+    name = meta.name
+    labels = meta.labels
+    owner = meta.owner
     if kind == "ReplicaSet" and owner.kind == "Deployment" and owner.name:
-        rank = number_in(meta.annotations.get("deployment.kubernetes.io/revision", ""), largest=10**9)
+        rank = number_in(
+            meta.annotations.get("deployment.kubernetes.io/revision", ""), largest=10**9
+        )
         return identity("Deployment", namespace, owner.name), labels.get(TEMPLATE_HASH, ""), rank
-    # The label of the leaders' StatefulSet changes to the newest revision at once, before any pod is replaced.
+    # The label of the leaders' StatefulSet changes to the newest revision at once, before any pod
+    # is replaced.
     if kind == "StatefulSet" and name and labels.get(LWS + "name") == name:
-        return identity("LeaderWorkerSet", namespace, name), labels.get(LWS + "template-revision-hash", ""), 0
+        return (
+            identity("LeaderWorkerSet", namespace, name),
+            labels.get(LWS + "template-revision-hash", ""),
+            0,
+        )
     # Templates of a role have no numbers: the newest PodSet has the newest template.
     if kind == "PodSet" and labels.get(STORM) and labels.get(ROLE):
         maker = identity("StormService", namespace, labels[STORM], labels[ROLE])
@@ -262,4 +340,8 @@ def _size(kind: str, labels: Mapping[str, str], spec: _OwnerSpec) -> Any:
         return spec.pod_group_size
     # The StatefulSets of a LeaderWorkerSet count groups or workers, not the pods of an instance.
     of_lws = kind == "StatefulSet" and labels.get(LWS + "name")
-    return spec.replicas if kind in ("Deployment", "ReplicaSet", "StatefulSet") and not of_lws else None
+    return (
+        spec.replicas
+        if kind in ("Deployment", "ReplicaSet", "StatefulSet") and not of_lws
+        else None
+    )

@@ -1,4 +1,5 @@
-"""Values: the instance of a pod, a job that is one instance, labels, and facts of owners about instances."""
+"""Values: the instance of a pod, a job that is one instance, labels, and facts of owners about
+instances."""
 
 from __future__ import annotations
 
@@ -21,14 +22,16 @@ MOST_FAULTS = 10
 OwnerName = tuple[str, str, str]
 """Kind, namespace and name of an object that makes pods, or makes the objects that make pods."""
 JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
-"""Kinds of jobs that are instances by themselves, and the start of the apiVersion in an owner reference to them."""
+"""Kinds of jobs that are instances by themselves, and the start of the apiVersion in an owner
+reference to them."""
 
 
 class Membership(msgspec.Struct, frozen=True, gc=False):
     """The instance of a pod, as far as the pod shows: first by its kind, then by its labels."""
 
     instance: str
-    """Identity of the instance within the cluster; the same after its pods were created again, unless it is mortal."""
+    """Identity of the instance within the cluster; the same after its pods were created again,
+    unless it is mortal."""
     name: str
     """Name of the instance for people, and the second key of the order of admission."""
     size: int = 0
@@ -36,12 +39,14 @@ class Membership(msgspec.Struct, frozen=True, gc=False):
     mortal: bool = False
     """The instance ends with its pods: pods that come later are another instance."""
     maker: str = ""
-    """Identity of the object whose revisions replace each other (a Deployment, a LeaderWorkerSet), or ""."""
+    """Identity of the object whose revisions replace each other (a Deployment, a LeaderWorkerSet),
+    or ""."""
     revision: str = ""
     described_by: tuple[OwnerName, ...] = ()
     """The objects with its size, newest revision and age, the most important first."""
     shares_pod_group: bool = False
-    """Without the scaler, its pods share a PodGroup with other instances, or are spread over several PodGroups."""
+    """Without the scaler, its pods share a PodGroup with other instances, or are spread over
+    several PodGroups."""
     kind: str = ""
     key: ServiceKey = ServiceKey("", "", "")
     group: str | None = None
@@ -62,8 +67,9 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     deleting: bool
     finished: bool
     replicas: tuple[tuple[str, int], ...]
-    """The start of the names of its expected pods (`p0-worker-`) and the number of each, leader first; empty when its
-    numbers of replicas are invalid. Not the names themselves: 2 KB of JSON may mean 1,000 pods."""
+    """The start of the names of its expected pods (`p0-worker-`) and the number of each, leader
+    first; empty when its numbers of replicas are invalid. Not the names themselves: 2 KB of JSON
+    may mean 1,000 pods."""
     pod_group: str
     policy: RunPolicy
     members: int = 0
@@ -71,16 +77,19 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     exit_code_pods: tuple[str, ...] = ()
     """The start of the names of pods whose replica type has restartPolicy ExitCode."""
     ending: str = ""
-    """Why the job has finished, in the words of its condition; "" when it has not, or has no such condition."""
+    """Why the job has finished, in the words of its condition; "" when it has not, or has no such
+    condition."""
     restart_limit: int | None = None
     """Restarts after which the controller that makes its pods gives the job up; None = never."""
     restarts: int = 0
     """Restarts used so far, if the job itself has the number."""
     label_problem: Reason | None = None
     mislabelled: str = ""
-    """What is wrong with its labels, and the remedy, when `key` and `group` are those of its admission instead."""
+    """What is wrong with its labels, and the remedy, when `key` and `group` are those of its
+    admission instead."""
     faults: tuple[str, ...] = ()
-    """Everything that prevents its pods, each as `InvalidReplicaSpec: what was found`; empty when nothing does."""
+    """Everything that prevents its pods, each as `InvalidReplicaSpec: what was found`; empty when
+    nothing does."""
     refused: str = ""
     """Why Ascend Operator could not read the job, in its own words; "" when it could."""
     names_rule: bool = False
@@ -90,8 +99,11 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def pods(self) -> tuple[str, ...]:
-        """The names of its expected pods, made on each call; fixed, so creating a pod twice is harmless."""
-        return tuple([f"{start}{index}" for start, number in self.replicas for index in range(number)])
+        """The names of its expected pods, made on each call; fixed, so creating a pod twice is
+        harmless."""
+        return tuple(
+            [f"{start}{index}" for start, number in self.replicas for index in range(number)]
+        )
 
     @property
     def leader(self) -> str:
@@ -144,7 +156,8 @@ class OwnerFacts(Stored, frozen=True, gc=False):
     size: int = 0
     """Pods of one instance; 0 when the object has no such number."""
     wanted: int = 0
-    """Instances that the object should have, if it is a maker itself; 0 when it has no such number."""
+    """Instances that the object should have, if it is a maker itself; 0 when it has no such
+    number."""
     leader_first: bool = False
     """The other pods of an instance are created only when its leader is ready."""
 
@@ -156,22 +169,38 @@ def identity(kind: str, namespace: str, *names: str) -> str:
 
 def number_in(text: str, largest: int = MAX_PODS) -> int:
     """The number of pods in a label or annotation; 0 when it is no usable number."""
-    number = int(text) if len(text) <= len(str(largest)) and text.isdecimal() and text.isascii() else 0
+    number = (
+        int(text) if len(text) <= len(str(largest)) and text.isdecimal() and text.isascii() else 0
+    )
     return number if number <= largest else 0
 
 
 def labels_of(labels: Mapping[str, Any]) -> Labels:
-    rule, group, job_id = (as_text(labels.get(name)) for name in (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL))
+    rule, group, job_id = (
+        as_text(labels.get(name)) for name in (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
+    )
     return _shared(Labels(rule, group, job_id))
 
 
-def as_admitted(found: Membership | Job, then: Labels, *, no_such_rule: bool = False) -> dict[str, Any]:
-    """The labels that count where some are missing: those are taken from the admission. Empty if none is missing, if a
-    value is unknown, or if both rule and group were removed. `no_such_rule`: there never was the rule of the label."""
-    key, group = found.key, found.group
-    lacks = {RULE_LABEL: no_such_rule or not key.rule, JOB_ID_LABEL: not key.job_id, GROUP_LABEL: not group}
-    right = Labels(then.rule if lacks[RULE_LABEL] else key.rule, group or then.group, key.job_id or then.job_id)
-    if not (any(lacks.values()) and right.rule and right.job_id and right.group and (key.rule or group)):
+def as_admitted(
+    found: Membership | Job, then: Labels, *, no_such_rule: bool = False
+) -> dict[str, Any]:
+    """The labels that count where some are missing: those are taken from the admission. Empty if
+    none is missing, if a value is unknown, or if both rule and group were removed. `no_such_rule`:
+    there never was the rule of the label."""
+    key = found.key
+    group = found.group
+    lacks = {
+        RULE_LABEL: no_such_rule or not key.rule,
+        JOB_ID_LABEL: not key.job_id,
+        GROUP_LABEL: not group,
+    }
+    right = Labels(
+        then.rule if lacks[RULE_LABEL] else key.rule, group or then.group, key.job_id or then.job_id
+    )
+    if not (
+        any(lacks.values()) and right.rule and right.job_id and right.group and (key.rule or group)
+    ):
         return {}
     values = {RULE_LABEL: right.rule, JOB_ID_LABEL: right.job_id, GROUP_LABEL: right.group}
     missing = [name for name, lacking in lacks.items() if lacking]

@@ -1,4 +1,5 @@
-"""Pod requests, from pod specs and job templates: amounts as Kubernetes counts them, and allowed nodes. Pure.
+"""Pod requests, from pod specs and job templates: amounts as Kubernetes counts them, and allowed
+nodes. Pure.
 
 Must not raise on any input. Anything that cannot be interpreted counts as fitting."""
 
@@ -22,11 +23,13 @@ from scaler.rules.values import as_count, as_list, as_text, at
 
 MOST = (1 << 63) - 1
 """Kubernetes' own limit of a quantity."""
-MOST_RESOURCES, LONGEST_RESOURCE = 64, 317
+MOST_RESOURCES = 64
+LONGEST_RESOURCE = 317
 """Names of resources in the requests of a pod, and the characters of one: no node has more."""
 LONGEST_QUANTITY = 64
 LONGEST_PLACEMENT = 8 * 1024
-"""Characters of selector, affinity and tolerations, in all templates of a job: beyond that every node is allowed."""
+"""Characters of selector, affinity and tolerations, in all templates of a job: beyond that every
+node is allowed."""
 LONGEST_REMEMBERED = 2048
 """Bytes of the JSON of requests whose result is remembered; ordinary ones have 300."""
 PLACEMENT = ("nodeSelector", "affinity", "tolerations")
@@ -55,7 +58,8 @@ class ContainerResources(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class PodResources(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """The fields of a pod's spec that its requests depend on; the cache decodes only these of every pod."""
+    """The fields of a pod's spec that its requests depend on; the cache decodes only these of every
+    pod."""
 
     containers: list[ContainerResources] | None = None
     init_containers: list[ContainerResources] | None = None
@@ -64,13 +68,21 @@ class PodResources(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 def whole_amounts(amounts: Mapping[str, Any]) -> dict[str, int]:
-    """Quantities by resource as whole numbers, rounded up as Kubernetes does; other values are left out."""
-    return {name: amount for name, value in amounts.items() if (amount := whole_amount(name, value)) is not None}
+    """Quantities by resource as whole numbers, rounded up as Kubernetes does; other values are left
+    out."""
+    return {
+        name: amount
+        for name, value in amounts.items()
+        if (amount := whole_amount(name, value)) is not None
+    }
 
 
 def whole_amount(resource: str, value: Any) -> int | None:
-    """Millicores of cpu, bytes of memory, units of other resources; None when `value` is no quantity."""
-    if not isinstance(value, str | int | float) or (isinstance(value, str) and len(value) > LONGEST_QUANTITY):
+    """Millicores of cpu, bytes of memory, units of other resources; None when `value` is no
+    quantity."""
+    if not isinstance(value, str | int | float) or (
+        isinstance(value, str) and len(value) > LONGEST_QUANTITY
+    ):
         return None
     return _whole(resource == "cpu", value)
 
@@ -82,16 +94,25 @@ def _whole(milli: bool, value: str | float) -> int | None:
         return None
     if number > MOST:
         return MOST
-    return int((number * (1000 if milli else 1)).to_integral_value(ROUND_CEILING)) if number > 0 else 0
+    return (
+        int((number * (1000 if milli else 1)).to_integral_value(ROUND_CEILING)) if number > 0 else 0
+    )
 
 
 def requests_of(pod: PodResources) -> Requests:
-    """The pod's effective requests, by resource name, `pods` included; equal ones are one object. Containers and
-    sidecars run together; an ordinary init container runs beside the sidecars before it."""
-    alone = PodResources(pod.containers, pod.init_containers, pod.overhead, pod.resources)  # without other fields
+    """The pod's effective requests, by resource name, `pods` included; equal ones are one object.
+    Containers and sidecars run together; an ordinary init container runs beside the sidecars before
+    it."""
+    # without other fields
+    alone = PodResources(pod.containers, pod.init_containers, pod.overhead, pod.resources)
     try:
         text = msgspec.json.encode(alone)
-    except (ValueError, TypeError, OverflowError, RecursionError):  # amounts that no API server accepts
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+    ):  # amounts that no API server accepts
         return _effective(pod)
     return _remembered(text) if len(text) <= LONGEST_REMEMBERED else _effective(pod)
 
@@ -132,7 +153,8 @@ def _some(amounts: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def pod_request_of(spec: Any, *, large: bool = False) -> PodRequest:
-    """The request of a pod with this spec (of a pod or a template, in any shape). `large`: every node is allowed."""
+    """The request of a pod with this spec (of a pod or a template, in any shape). `large`: every
+    node is allowed."""
     spec = at(spec)
     try:
         found = msgspec.convert(spec, PodResources)
@@ -145,13 +167,17 @@ def pod_request_of(spec: Any, *, large: bool = False) -> PodRequest:
 def ascend_job_requests(obj: Object) -> tuple[PodRequest, ...]:
     """The request of each pod of an AscendJob, in the order of `Job.pods`."""
     specs = at(obj, "spec", "replicaSpecs")
-    return _for_each_pod((at(specs, kind, "template", "spec"), number) for kind, number in read_replicas(obj).items())
+    return _for_each_pod(
+        (at(specs, kind, "template", "spec"), number) for kind, number in read_replicas(obj).items()
+    )
 
 
 def volcano_job_requests(obj: Object) -> tuple[PodRequest, ...]:
     """The request of each pod of a Volcano Job, in the order of its tasks."""
     tasks = [at(task) for task in as_list(at(obj, "spec").get("tasks"))]
-    return _for_each_pod((at(task, "template", "spec"), as_count(task.get("replicas"))) for task in tasks)
+    return _for_each_pod(
+        (at(task, "template", "spec"), as_count(task.get("replicas"))) for task in tasks
+    )
 
 
 def _for_each_pod(found: Iterable[tuple[Mapping[str, Any], int]]) -> tuple[PodRequest, ...]:
@@ -186,17 +212,24 @@ def amounts_together(specs: Iterable[tuple[Mapping[str, Any], int]]) -> dict[str
 def _where(spec: Mapping[str, Any]) -> Where:
     tolerations = set()
     for one in map(at, as_list(spec.get("tolerations"))):
-        key, operator, value, effect = (as_text(one.get(name)) for name in ("key", "operator", "value", "effect"))
+        key, operator, value, effect = (
+            as_text(one.get(name)) for name in ("key", "operator", "value", "effect")
+        )
         tolerations.add(Toleration(key, operator or "Equal", value, effect))
     named = as_text(spec.get("nodeName"))
-    pairs = {(key, value) for key, value in at(spec, "nodeSelector").items() if isinstance(value, str)}
+    pairs = {
+        (key, value) for key, value in at(spec, "nodeSelector").items() if isinstance(value, str)
+    }
     chosen = sorted(pairs | ({(NODE_NAME, named)} if named else set()))
     terms = _affinity(at(spec, "affinity", "nodeAffinity").get(REQUIRED))
-    return _shared(Where(selector=tuple(chosen), affinity=terms, tolerations=tuple(sorted(tolerations))))
+    return _shared(
+        Where(selector=tuple(chosen), affinity=terms, tolerations=tuple(sorted(tolerations)))
+    )
 
 
 def _affinity(required: Any) -> tuple[tuple[Requirement, ...], ...]:
-    """The terms. A term of which nothing is understood matches every node, and then so do all terms together."""
+    """The terms. A term of which nothing is understood matches every node, and then so do all terms
+    together."""
     terms = at(required).get("nodeSelectorTerms")
     if not isinstance(terms, list):
         return ()
@@ -205,8 +238,8 @@ def _affinity(required: Any) -> tuple[tuple[Requirement, ...], ...]:
 
 
 def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...] | None:
-    """The requirements that are understood; none in an empty term, which matches no node. None where the term says
-    something and nothing of it is understood."""
+    """The requirements that are understood; none in an empty term, which matches no node. None
+    where the term says something and nothing of it is understood."""
     parts = [*as_list(term.get("matchExpressions")), *as_list(term.get("matchFields"))]
     known = sorted(found for part in parts if (found := requirement_of(at(part))) is not None)
     is_empty = not parts and term.keys() <= {"matchExpressions", "matchFields"}
@@ -215,7 +248,9 @@ def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...] | None:
 
 def requirement_of(part: Mapping[str, Any]) -> Requirement | None:
     """One expression of a term; None where it is not understood."""
-    key, operator, values = as_text(part.get("key")), as_text(part.get("operator")), as_list(part.get("values"))
+    key = as_text(part.get("key"))
+    operator = as_text(part.get("operator"))
+    values = as_list(part.get("values"))
     if not (key and operator in OPERATORS and all(isinstance(value, str) for value in values)):
         return None
     return Requirement(key, operator, tuple(sorted(values)))

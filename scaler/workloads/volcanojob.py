@@ -1,6 +1,8 @@
-"""Volcano Job: a job of any shape as a value for the decision; the job is one instance and exists before its pods.
+"""Volcano Job: a job of any shape as a value for the decision; the job is one instance and exists
+before its pods.
 
-Volcano makes its pods; the scaler only releases them. Must not raise: `Job.faults` lists why a job cannot be held."""
+Volcano makes its pods; the scaler only releases them. Must not raise: `Job.faults` lists why a job
+cannot be held."""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.workloads.membership import MOST_FAULTS, Job, labels_of, said_by_metadata
 
 FINAL = ("Completed", "Failed", "Terminated", "Aborted")
-"""Values of status.state.phase. An aborted job can be resumed by command; then it has not finished any more."""
+"""Values of status.state.phase. An aborted job can be resumed by command; then it has not finished
+any more."""
 MAX_RETRY = 3
 """The value that Volcano's webhook writes if spec.maxRetry is absent or 0."""
 _RESTARTS = ("RestartJob", "RestartTask", "RestartPod", "RestartPartition")
@@ -40,7 +43,8 @@ def read_volcano_job(obj: Object) -> Job:
     """The job, from its own object alone."""
     meta, spec, status = (at(obj, part) for part in ("metadata", "spec", "status"))
     state = at(status, "state")
-    namespace, name = as_text(meta.get("namespace")), as_text(meta.get("name"))
+    namespace = as_text(meta.get("namespace"))
+    name = as_text(meta.get("name"))
     tasks = [_task(index, at(task)) for index, task in enumerate(as_list(spec.get("tasks")))]
     few = sum(task.replicas for task in tasks) <= MAX_PODS
     replicas = tuple((f"{name}-{task.name}-", task.replicas) for task in tasks) if few else ()
@@ -54,7 +58,8 @@ def read_volcano_job(obj: Object) -> Job:
         finished=final,
         replicas=replicas,
         policy=RunPolicy(),
-        members=as_count(spec.get("minAvailable"), MAX_PODS) or sum(number for _, number in replicas),
+        members=as_count(spec.get("minAvailable"), MAX_PODS)
+        or sum(number for _, number in replicas),
         ending=as_text(state.get("message")).rstrip(".") if final else "",
         label_problem=labels.problem if RULE_LABEL in written else Reason.NOT_SERVED,
         faults=tuple(itertools.islice(_faults(meta, tasks), MOST_FAULTS)),
@@ -66,38 +71,54 @@ def read_volcano_job(obj: Object) -> Job:
 def _task(index: int, task: Mapping[str, Any]) -> _Task:
     name = as_text(task.get("name"))[:LONGEST_NAME] or f"default{index}"
     policies = [at(policy) for policy in as_list(task.get("policies"))]
-    return _Task(name, as_count(task.get("replicas")), at(task, "template", "metadata", "labels"), policies)
+    return _Task(
+        name, as_count(task.get("replicas")), at(task, "template", "metadata", "labels"), policies
+    )
 
 
 def _faults(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> Iterator[str]:
     pods = sum(task.replicas for task in tasks)
     if pods > MAX_PODS:
-        yield f"InvalidReplicas: its tasks have {pods} pods together; an instance has at most {MAX_PODS}"
+        yield (
+            f"InvalidReplicas: its tasks have {pods} pods together; an instance has at most"
+            f" {MAX_PODS}"
+        )
     first = next((task for task in tasks if RULE_LABEL in task.labels), None)
     if first is None:
         if RULE_LABEL in at(meta, "labels"):
             yield (
-                "LabelsNotOnTasks: the labels are on the job itself, which does not pass them on to its pods; put "
-                f"{', '.join(_LABELS)} into metadata.labels of every task's template"
+                "LabelsNotOnTasks: the labels are on the job itself, which does not pass them on"
+                f" to its pods; put {', '.join(_LABELS)} into metadata.labels of every task's"
+                " template"
             )
         return
     for task, name in itertools.product(tasks, _LABELS):
         if task.labels.get(name) != first.labels.get(name):
             yield (
-                f"TasksDisagree: label {name} is {shown(task.labels.get(name))} in task {task.name} and "
-                f"{shown(first.labels.get(name))} in task {first.name}; write the same into both templates"
+                f"TasksDisagree: label {name} is {shown(task.labels.get(name))} in task {task.name}"
+                f" and {shown(first.labels.get(name))} in task {first.name}; write the same into"
+                " both templates"
             )
 
 
 def _restart_limit(spec: Mapping[str, Any], tasks: Sequence[_Task]) -> int | None:
-    """None when a deleted pod is simply created again. Volcano itself gives up at the maxRetry-th restart."""
+    """None when a deleted pod is simply created again. Volcano itself gives up at the maxRetry-th
+    restart."""
     of_job = [at(policy) for policy in as_list(spec.get("policies"))]
     actions = set()
-    for task in tasks:  # the first policy for a deleted pod counts, policies of the task before those of the job
+    # the first policy for a deleted pod counts, policies of the task before those of the job
+    for task in tasks:
         for policy in (*task.policies, *of_job):
-            if any(event in _DELETION for event in (policy.get("event"), *as_list(policy.get("events")))):
+            if any(
+                event in _DELETION
+                for event in (policy.get("event"), *as_list(policy.get("events")))
+            ):
                 actions.add(as_text(policy.get("action")))
                 break
     if actions & set(_ENDS):
         return 0
-    return (as_count(spec.get("maxRetry"), MAX_PODS) or MAX_RETRY) - 1 if actions & set(_RESTARTS) else None
+    return (
+        (as_count(spec.get("maxRetry"), MAX_PODS) or MAX_RETRY) - 1
+        if actions & set(_RESTARTS)
+        else None
+    )

@@ -1,4 +1,5 @@
-"""What the index of free room costs on 5,000 nodes of 20 kinds with 50,000 pods: events, the nodes after one, memory.
+"""What the index of free room costs on 5,000 nodes of 20 kinds with 50,000 pods: events, the nodes
+after one, memory.
 
 python -m tests.bench.bench_capacity; tests.bench.bench_placement measures what is done with it."""
 
@@ -18,7 +19,9 @@ from scaler.informers.records import NodeFacts
 from scaler.state.capacity import CapacityIndex
 from scaler.workloads.pod_requests import Requests
 
-NODES, KINDS, PODS = 5_000, 20, 50_000
+NODES = 5_000
+KINDS = 20
+PODS = 50_000
 NPU = "huawei.com/Ascend910"
 
 
@@ -31,8 +34,16 @@ NEEDS = [need(kind, npus, 8_000 * npus) for kind in range(KINDS) for npus in (4,
 
 
 def node(number: int) -> NodeFacts:
-    labels = {f"label.example/{i}": f"value-{i}" for i in range(12)} | {"kubernetes.io/hostname": f"node-{number}"}
-    amounts = {NPU: 8, "cpu": 191_000, "memory": (1500 << 30) + number % 7, "pods": 110, "ephemeral-storage": 1 << 40}
+    labels = {f"label.example/{i}": f"value-{i}" for i in range(12)} | {
+        "kubernetes.io/hostname": f"node-{number}"
+    }
+    amounts = {
+        NPU: 8,
+        "cpu": 191_000,
+        "memory": (1500 << 30) + number % 7,
+        "pods": 110,
+        "ephemeral-storage": 1 << 40,
+    }
     labels["accelerator-type"] = f"type-{number % KINDS}"
     return NodeFacts(f"node-{number}", labels, (), amounts, amounts)
 
@@ -45,16 +56,24 @@ def takes(node: str, requests: Requests) -> PodRecord:
 
 
 def load(number: int, chance: random.Random) -> PodRecord:
-    """Nine of ten are small and of all sizes, the tenth is an NPU pod; a tenth of the nodes keeps its NPUs free."""
+    """Nine of ten are small and of all sizes, the tenth is an NPU pod; a tenth of the nodes keeps
+    its NPUs free."""
     name = f"node-{number % NODES}"
     if number < NODES * 9 // 10:
         npus = chance.choice((4, 8, 8))
-        return takes(name, tuple(sorted(((NPU, npus), ("cpu", 8_000 * npus), ("memory", 256 << 30), ("pods", 1)))))
-    return takes(name, (("cpu", chance.randrange(10, 500)), ("memory", chance.randrange(1 << 29)), ("pods", 1)))
+        return takes(
+            name,
+            tuple(sorted(((NPU, npus), ("cpu", 8_000 * npus), ("memory", 256 << 30), ("pods", 1)))),
+        )
+    return takes(
+        name,
+        (("cpu", chance.randrange(10, 500)), ("memory", chance.randrange(1 << 29)), ("pods", 1)),
+    )
 
 
 def filled() -> CapacityIndex:
-    index, chance = CapacityIndex(), random.Random(0)
+    index = CapacityIndex()
+    chance = random.Random(0)
     index.nodes(NEEDS)
     for number in range(NODES):
         facts = node(number)
@@ -76,7 +95,10 @@ def measure() -> dict[str, float]:
         "nodes_after_an_event_ms": _best(lambda: _changed(index, pod)) * 1e3,
         "nodes_at_rest_us": _best(lambda: index.nodes(NEEDS)) * 1e6,
         "tell_apart_anew_ms": _best(lambda: (index.nodes(NEEDS[:1]), index.nodes(NEEDS))) * 500,
-        "beside_an_odd_amount_ms": _best(lambda: _changed(index, takes("node-1", odd.requests), odd)) * 1e3,
+        "beside_an_odd_amount_ms": _best(
+            lambda: _changed(index, takes("node-1", odd.requests), odd)
+        )
+        * 1e3,
         "memory_of_the_index_mb": _memory(),
     }
 
@@ -97,7 +119,8 @@ def _changed(index: CapacityIndex, pod: PodRecord, *more: PodRequest) -> None:
 
 def _memory() -> float:
     """Megabytes of an index, without the facts of nodes and pods that are kept elsewhere anyway."""
-    nodes, chance = [node(number) for number in range(NODES)], random.Random(0)
+    nodes = [node(number) for number in range(NODES)]
+    chance = random.Random(0)
     pods = [load(number, chance) for number in range(PODS)]
     tracemalloc.start()
     index = CapacityIndex()

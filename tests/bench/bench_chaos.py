@@ -15,7 +15,9 @@ SCHEDULES = 60
 
 def main() -> None:
     play(schedule(0))  # imports and caches
-    began, counts, failed = time.process_time(), Counter[str](), 0
+    began = time.process_time()
+    counts = Counter[str]()
+    failed = 0
     for seed in range(SCHEDULES):
         result = play(schedule(seed))
         counts += result.counts
@@ -24,8 +26,9 @@ def main() -> None:
     faults = sum(number for what, number in counts.items() if what.startswith("api fault"))
     events = sum(number for what, number in counts.items() if what.startswith("event"))
     print(
-        f"chaos tests: {SCHEDULES / used:.1f} schedules/s of CPU, {counts['decision'] / used:,.0f} decisions/s; "
-        f"per schedule {events / SCHEDULES:.0f} events and {faults / SCHEDULES:.0f} faults of the API; {failed} failed"
+        f"chaos tests: {SCHEDULES / used:.1f} schedules/s of CPU, {counts['decision'] / used:,.0f}"
+        f" decisions/s; per schedule {events / SCHEDULES:.0f} events and {faults / SCHEDULES:.0f}"
+        f" faults of the API; {failed} failed"
     )
 
 

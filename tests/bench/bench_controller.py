@@ -1,10 +1,11 @@
-"""What the whole controller costs: 1,000 services and 5,000 full nodes that are all unlike; 200 minimums and 800
-scale-ups wait; 200 pods a second change, and now and then nodes become free.
+"""What the whole controller costs: 1,000 services and 5,000 full nodes that are all unlike; 200
+minimums and 800 scale-ups wait; 200 pods a second change, and now and then nodes become free.
 
     python -m tests.bench.bench_controller [SECONDS]
 
-`cpu`: of this process, without what changes the pods; the simulated API server's watches are in it. `write`: real time
-from two free nodes to the first object that is created for a minimum that waited for them."""
+`cpu`: of this process, without what changes the pods; the simulated API server's watches are in it.
+`write`: real time from two free nodes to the first object that is created for a minimum that waited
+for them."""
 
 from __future__ import annotations
 
@@ -26,7 +27,10 @@ from scaler.workloads.ascendjob import read_job
 from scaler.workloads.ascendjob_objects import pod_group, pods, service
 from tests.jobs import NAMESPACE, job, rule_config_map, rule_document
 
-SERVICES, WAITING, NODES, CLASSES = 1000, 200, 5000, 20
+SERVICES = 1000
+WAITING = 200
+NODES = 5000
+CLASSES = 20
 EVENTS_PER_SECOND = 200
 FREED_EVERY = 0.5
 
@@ -39,7 +43,9 @@ class Writes(Interceptor):
 
     async def before(self, request: Request) -> None:
         if request.verb == "create" and request.resource.plural in ("pods", "podgroups"):
-            self.created.append((time.perf_counter(), int(request.body["metadata"]["name"][1:5]) % CLASSES))
+            self.created.append(
+                (time.perf_counter(), int(request.body["metadata"]["name"][1:5]) % CLASSES)
+            )
 
 
 class Stage(NamedTuple):
@@ -50,14 +56,22 @@ class Stage(NamedTuple):
 
 
 def node(number: int) -> Object:
-    room = {"cpu": f"{192_000 + 13 * number}m", "memory": str((1024 << 30) + 4096 * number), "pods": "110"}
+    room = {
+        "cpu": f"{192_000 + 13 * number}m",
+        "memory": str((1024 << 30) + 4096 * number),
+        "pods": "110",
+    }
     room["huawei.com/Ascend910"] = "8"
     labels = {"kubernetes.io/hostname": f"node-{number:04}", "class": f"c{number % CLASSES}"}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": f"node-{number:04}", "labels": labels},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": room, "capacity": room},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "allocatable": room,
+            "capacity": room,
+        },
     }
 
 
@@ -75,7 +89,11 @@ def jobs_of(number: int) -> list[Object]:
 
 def runs(pod: Object, on: int) -> Object:
     spec = {**pod["spec"], "nodeName": f"node-{on:04}"}
-    return {**pod, "spec": spec, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+    return {
+        **pod,
+        "spec": spec,
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
 
 
 def waits(number: int) -> bool:
@@ -86,7 +104,9 @@ def stage(cluster: SimCluster) -> Stage:
     """Four fifths of the services run 1P1D; all other nodes are full of strangers."""
     document = rule_document({"group0": 2, "group1": 2}, {"group0": 1, "group1": 1})
     cluster.apply(map(node, range(NODES)), NAMESPACE)
-    cluster.apply([rule_config_map(document, name=f"rule-{number}") for number in range(SERVICES)], NAMESPACE)
+    cluster.apply(
+        [rule_config_map(document, name=f"rule-{number}") for number in range(SERVICES)], NAMESPACE
+    )
     cluster.apply([made for number in range(SERVICES) for made in jobs_of(number)], NAMESPACE)
     free = {number: list(range(number, NODES, CLASSES)) for number in range(CLASSES)}
     running: list[str] = []
@@ -96,24 +116,34 @@ def stage(cluster: SimCluster) -> Stage:
         if name.endswith("1") or waits(int(name[1:5])):
             continue
         read = read_job(obj)
-        made = [runs(pod, free[int(name[1:5]) % CLASSES].pop()) for pod in pods(read, obj, "").values()]
+        made = [
+            runs(pod, free[int(name[1:5]) % CLASSES].pop()) for pod in pods(read, obj, "").values()
+        ]
         cluster.apply([pod_group(read, obj), service(read, obj), *made], NAMESPACE)
         running += [pod["metadata"]["name"] for pod in made]
         stranger = stranger or made[0]
     strangers = {number: [f"x{on:04}" for on in left] for number, left in free.items()}
     for left in free.values():
-        cluster.apply([{**runs(stranger, on), "metadata": {"name": f"x{on:04}"}} for on in left], NAMESPACE)
+        cluster.apply(
+            [{**runs(stranger, on), "metadata": {"name": f"x{on:04}"}} for on in left], NAMESPACE
+        )
     return Stage(cluster, running, strangers)
 
 
 async def change(on: Stage, name: str, *, ready: bool) -> None:
     patch = {"status": {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}}
-    await on.cluster.patch(PODS, NAMESPACE, name, patch, patch_type=PatchType.MERGE, subresource="status")
+    await on.cluster.patch(
+        PODS, NAMESPACE, name, patch, patch_type=PatchType.MERGE, subresource="status"
+    )
 
 
 async def measure(on: Stage, writes: Writes, seconds: float) -> dict[str, float]:
-    dice, freed = random.Random(1), list[tuple[float, int]]()
-    began, cpu, own, next_free = time.perf_counter(), time.process_time(), 0.0, 0.0
+    dice = random.Random(1)
+    freed = list[tuple[float, int]]()
+    began = time.perf_counter()
+    cpu = time.process_time()
+    own = 0.0
+    next_free = 0.0
     for number in range(int(seconds * EVENTS_PER_SECOND)):
         at = number / EVENTS_PER_SECOND
         started = time.process_time()
@@ -123,10 +153,13 @@ async def measure(on: Stage, writes: Writes, seconds: float) -> dict[str, float]
             kind = len(freed) % CLASSES
             freed.append((time.perf_counter(), kind))
             for _ in range(2):
-                await on.cluster.delete(PODS, NAMESPACE, on.strangers[kind].pop(), grace_period_seconds=0)
+                await on.cluster.delete(
+                    PODS, NAMESPACE, on.strangers[kind].pop(), grace_period_seconds=0
+                )
         own += time.process_time() - started
         await asyncio.sleep(max(0.0, began + at + 1 / EVENTS_PER_SECOND - time.perf_counter()))
-    took, used = time.perf_counter() - began, time.process_time() - cpu
+    took = time.perf_counter() - began
+    used = time.process_time() - cpu
     await asyncio.sleep(1.0)
     delays = []
     for moment, kind in freed:
@@ -145,7 +178,8 @@ async def measure(on: Stage, writes: Writes, seconds: float) -> dict[str, float]
 
 
 async def main(seconds: float) -> None:
-    clock, writes = Clock(time.time()), Writes()
+    clock = Clock(time.time())
+    writes = Writes()
     on = stage(SimCluster(clock, latency=0.0))
     settings = Settings(leader_election=False, http_port=0)
     api = on.cluster.client("scaler", writes)

@@ -1,10 +1,12 @@
-"""How long one decision takes: 1,000 services on 5,000 nodes that are all unlike (odd free amounts), 200 of them with
-a waiting minimum and 800 with scale-ups waiting; and 10,000 services at rest of which one changed.
+"""How long one decision takes: 1,000 services on 5,000 nodes that are all unlike (odd free
+amounts), 200 of them with a waiting minimum and 800 with scale-ups waiting; and 10,000 services at
+rest of which one changed.
 
     python -m tests.bench.bench_decide
 
-Milliseconds of CPU. `event`: a pod of one service changed since the last decision, the cache is kept. `rest`: nothing
-changed. `cold`: without a cache. Also: the answers of `scaler plan --cases`."""
+Milliseconds of CPU. `event`: a pod of one service changed since the last decision, the cache is
+kept. `rest`: nothing changed. `cold`: without a cache. Also: the answers of `scaler plan
+--cases`."""
 
 from __future__ import annotations
 
@@ -24,20 +26,27 @@ from scaler.tools.counts import decide as decide_counts
 from tests.builders import NOW, instance, rule
 from tests.decide.cluster import settle
 
-SERVICES, WAITING, NODES, CLASSES = 1000, 200, 5000, 20
+SERVICES = 1000
+WAITING = 200
+NODES = 5000
+CLASSES = 20
 RESOURCES = ("huawei.com/Ascend910", "cpu", "memory", "pods")
 GIB = 1 << 30
-EVENTS, COLD = 600, 5
+EVENTS = 600
+COLD = 5
 WHOLE = (8, 192_000, 1024 * GIB, 110)
 
 
 @lru_cache
 def request(kind: int, npus: int) -> PodRequest:
-    """A pod that may run on nodes of one class, or on any for a negative number. Equal ones are one object, as the
-    product makes them."""
+    """A pod that may run on nodes of one class, or on any for a negative number. Equal ones are one
+    object, as the product makes them."""
     only = Requirement("accelerator-type", "In", (f"module-{kind}",))
     amounts = (npus, npus * 12_000, npus * 64 * GIB, 1)
-    return PodRequest(tuple(zip(RESOURCES, amounts, strict=True)), Where(affinity=((only,),)) if kind >= 0 else Where())
+    return PodRequest(
+        tuple(zip(RESOURCES, amounts, strict=True)),
+        Where(affinity=((only,),)) if kind >= 0 else Where(),
+    )
 
 
 def unlike(dice: random.Random, empty: float) -> Nodes:
@@ -46,13 +55,19 @@ def unlike(dice: random.Random, empty: float) -> Nodes:
     for number in range(NODES):
         kind = NodeClass((("accelerator-type", f"module-{number % CLASSES}"),))
         npus = 8 if dice.random() < empty else dice.choice((0, 0, 0, 0, 1, 2, 3))
-        free = (npus, npus * 24_000 + 13 * number, npus * 128 * GIB + 4096 * number, 60 + number % 50)
+        free = (
+            npus,
+            npus * 24_000 + 13 * number,
+            npus * 128 * GIB + 4096 * number,
+            60 + number % 50,
+        )
         found.append(Node(f"node-{number:05}", kind, WHOLE, free))
     return Nodes(RESOURCES, tuple(found))
 
 
 def service(number: int, *, waits: bool, anywhere: bool) -> Service:
-    """Four prefill and four decode; a waiting one runs none of them, another all but one of each group."""
+    """Four prefill and four decode; a waiting one runs none of them, another all but one of each
+    group."""
     kind = -1 if anywhere else number % CLASSES
     needs = (((request(kind, 4), 1),), ((request(kind, 8), 2),))
     found: list[Instance] = []
@@ -67,10 +82,16 @@ def service(number: int, *, waits: bool, anywhere: bool) -> Service:
                 created=NOW - 10_000 + number,
                 needs=what,
                 unbound=() if runs else what,
-                seats=tuple((f"node-{(number * 7 + pod) % NODES:05}", what[0][0]) for pod in range(2)) if runs else (),
+                seats=(
+                    tuple((f"node-{(number * 7 + pod) % NODES:05}", what[0][0]) for pod in range(2))
+                    if runs
+                    else ()
+                ),
             )
         )
-    return Service(ServiceKey("default", "rule", f"s{number:05}"), tuple(found), rule("4P4D > 3P3D > 2P1D"))
+    return Service(
+        ServiceKey("default", "rule", f"s{number:05}"), tuple(found), rule("4P4D > 3P3D > 2P1D")
+    )
 
 
 def crowded(*, empty: float, anywhere: int) -> World:
@@ -119,7 +140,9 @@ def changed(world: World, number: int) -> World:
     if not first.bound:
         other = msgspec.structs.replace(first, generation=first.generation + 1)
     after = msgspec.structs.replace(one, instances=(other, *one.instances[1:]))
-    return msgspec.structs.replace(world, services=(*world.services[:at], after, *world.services[at + 1 :]))
+    return msgspec.structs.replace(
+        world, services=(*world.services[:at], after, *world.services[at + 1 :])
+    )
 
 
 def events(world: World, step: int) -> Iterator[float]:
@@ -128,7 +151,9 @@ def events(world: World, step: int) -> Iterator[float]:
     made = decide(world, cache)
     gc.freeze()
     for number in range(EVENTS):
-        world = msgspec.structs.replace(changed(world, number * step), memory=made.memory, now=world.now + 0.005)
+        world = msgspec.structs.replace(
+            changed(world, number * step), memory=made.memory, now=world.now + 0.005
+        )
         start = time.process_time()
         made = decide(world, cache)
         yield (time.process_time() - start) * 1e3
@@ -153,15 +178,22 @@ def cold(world: World) -> Iterator[float]:
 
 def say(name: str, times: Iterator[float]) -> None:
     took = sorted(times)
-    p50, p99 = took[len(took) // 2], took[min(len(took) - 1, len(took) * 99 // 100)]
-    print(f"decide_{name}_ms_p50 {p50:.2f}\ndecide_{name}_ms_p99 {p99:.2f}\ndecide_{name}_ms_worst {took[-1]:.2f}")
+    p50 = took[len(took) // 2]
+    p99 = took[min(len(took) - 1, len(took) * 99 // 100)]
+    print(
+        f"decide_{name}_ms_p50 {p50:.2f}\ndecide_{name}_ms_p99 {p99:.2f}\ndecide_{name}_ms_worst"
+        f" {took[-1]:.2f}"
+    )
 
 
 def cases(number: int) -> float:
     """Seconds to decode, decide and encode so many bare counts."""
-    ladder, decoder = rule("4P2D > 2P1D > 1P1D"), msgspec.json.Decoder(Case)
+    ladder = rule("4P2D > 2P1D > 1P1D")
+    decoder = msgspec.json.Decoder(Case)
     lines = [
-        msgspec.json.encode(Case({"group0": index % 5}, {"group1": index % 2}, {"group0": index % 3, "group1": 1}))
+        msgspec.json.encode(
+            Case({"group0": index % 5}, {"group1": index % 2}, {"group0": index % 3, "group1": 1})
+        )
         for index in range(number)
     ]
     start = time.process_time()

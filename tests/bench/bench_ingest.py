@@ -1,9 +1,11 @@
-"""How fast the cluster is taken in: cold sync of 50,000 pods of 6 KB, and watch events decoded and cached on one core.
+"""How fast the cluster is taken in: cold sync of 50,000 pods of 6 KB, and watch events decoded and
+cached on one core.
 
 python -m tests.bench.bench_ingest
 
-The whole path is measured: HTTP over loopback, decoding, records, cache. The server is another process, on another
-core where there is one. CPU time is the firm figure on a busy machine; wall time includes waiting for the server."""
+The whole path is measured: HTTP over loopback, decoding, records, cache. The server is another
+process, on another core where there is one. CPU time is the firm figure on a busy machine; wall
+time includes waiting for the server."""
 
 from __future__ import annotations
 
@@ -58,11 +60,20 @@ def pod_template() -> bytes:
             "annotations": {"padding": ""},
             "ownerReferences": [owner],
         },
-        "spec": {"nodeName": "node-%d", "containers": [container], "tolerations": [{"operator": "Exists"}] * 5},
+        "spec": {
+            "nodeName": "node-%d",
+            "containers": [container],
+            "tolerations": [{"operator": "Exists"}] * 5,
+        },
         "status": {
             "phase": "Running",
-            "conditions": [{"type": kind, "status": "True"} for kind in ("Initialized", "Ready", "PodScheduled")],
-            "containerStatuses": [{"name": "server", "restartCount": 0, "state": {"running": {}}, "ready": True}],
+            "conditions": [
+                {"type": kind, "status": "True"}
+                for kind in ("Initialized", "Ready", "PodScheduled")
+            ],
+            "containerStatuses": [
+                {"name": "server", "restartCount": 0, "state": {"running": {}}, "ready": True}
+            ],
         },
     }
     pod["metadata"]["annotations"]["padding"] = "x" * (POD_BYTES - len(json.dumps(pod)))  # type: ignore[index]
@@ -79,7 +90,9 @@ def pod_bytes(template: bytes, number: int, version: int) -> bytes:
 def page(template: bytes, first: int, limit: int) -> bytes:
     last = min(first + limit, PODS_IN_CLUSTER)
     more = str(last) if last < PODS_IN_CLUSTER else ""
-    meta = json.dumps({"metadata": {"resourceVersion": str(LISTED_AT), "continue": more}, "kind": "PodList"})
+    meta = json.dumps(
+        {"metadata": {"resourceVersion": str(LISTED_AT), "continue": more}, "kind": "PodList"}
+    )
     items = b",".join(pod_bytes(template, number, number + 1) for number in range(first, last))
     return meta[:-1].encode() + b',"items":[' + items + b"]}"
 
@@ -87,7 +100,9 @@ def page(template: bytes, first: int, limit: int) -> bytes:
 def event_chunks(template: bytes) -> Iterator[bytes]:
     for first in range(0, EVENTS, CHUNK):
         lines = [
-            b'{"type":"MODIFIED","object":' + pod_bytes(template, n % PODS_IN_CLUSTER, LISTED_AT + 1 + n) + b"}\n"
+            b'{"type":"MODIFIED","object":'
+            + pod_bytes(template, n % PODS_IN_CLUSTER, LISTED_AT + 1 + n)
+            + b"}\n"
             for n in range(first, first + CHUNK)
         ]
         yield b"".join(lines)
@@ -121,7 +136,8 @@ async def serve() -> None:
 
 
 async def longest_stall(worst: list[float]) -> None:
-    """Keep in `worst[0]` the longest time (ms) that this task was not given a turn when it was due."""
+    """Keep in `worst[0]` the longest time (ms) that this task was not given a turn when it was
+    due."""
     while True:
         before = time.perf_counter()
         await asyncio.sleep(0.001)
@@ -147,24 +163,39 @@ async def measure(port: int) -> dict[str, float]:
         async with connect(kubeconfig=file.name) as api:
             store: Store[PodRecord] = Store(lambda _old, _new: None)
             informer = Informer(
-                api, PODS, store, record=pod_record, decode=PodObject, namespaces=None, rng=random.Random(1)
+                api,
+                PODS,
+                store,
+                record=pod_record,
+                decode=PodObject,
+                namespaces=None,
+                rng=random.Random(1),
             )
             return await timed(informer, store)
 
 
-async def timed(informer: Informer[PodObject, PodRecord], store: Store[PodRecord]) -> dict[str, float]:
+async def timed(
+    informer: Informer[PodObject, PodRecord], store: Store[PodRecord]
+) -> dict[str, float]:
     gc.collect()
-    base, worst = memory()[0], [0.0]
+    base = memory()[0]
+    worst = [0.0]
     watching = asyncio.create_task(longest_stall(worst))
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    cpu = time.process_time()
     running = asyncio.create_task(informer.run())
     await informer.synced.wait()
-    synced, synced_cpu = time.perf_counter() - wall, time.process_time() - cpu
+    synced = time.perf_counter() - wall
+    synced_cpu = time.process_time() - cpu
     now, peak = memory()
-    stall, wall, cpu = worst[0], time.perf_counter(), time.process_time()
-    while store.version < LISTED_AT + EVENTS:  # noqa: ASYNC110 - an event would be a cost of its own
+    stall = worst[0]
+    wall = time.perf_counter()
+    cpu = time.process_time()
+    # An event would be a cost of its own.
+    while store.version < LISTED_AT + EVENTS:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
-    events, events_cpu = time.perf_counter() - wall, time.process_time() - cpu
+    events = time.perf_counter() - wall
+    events_cpu = time.process_time() - cpu
     for task in (running, watching):
         task.cancel()
     await asyncio.wait({running, watching})

@@ -1,12 +1,14 @@
-"""What the controller keeps of a cluster that is mostly somebody else's, and of objects that are made to hurt.
+"""What the controller keeps of a cluster that is mostly somebody else's, and of objects that are
+made to hurt.
 
     python -m tests.bench.bench_memory [ordinary] [one kind of HOSTILE ...]
 
-The whole controller runs in a process of its own, as in a pod, on a server that can list and little else. There are
-20,000 training jobs of 6.5 KB with their pods, PodGroups and rank tables, 100,000 pods in all, beside 1,000 services
-of ours with ten instances of two pods each. `memory` is the resident set in MiB when everything has been listed,
-decided and reported; `peak` the highest it ever was. Then the same with 100 objects of 1.3 MB of one kind in a cluster
-that is empty else: what they add to it."""
+The whole controller runs in a process of its own, as in a pod, on a server that can list and little
+else. There are 20,000 training jobs of 6.5 KB with their pods, PodGroups and rank tables, 100,000
+pods in all, beside 1,000 services of ours with ten instances of two pods each. `memory` is the
+resident set in MiB when everything has been listed, decided and reported; `peak` the highest it
+ever was. Then the same with 100 objects of 1.3 MB of one kind in a cluster that is empty else: what
+they add to it."""
 
 from __future__ import annotations
 
@@ -37,10 +39,15 @@ from scaler.workloads.ascendjob import read_job
 from scaler.workloads.ascendjob_objects import pod_group, pods, service
 from tests.jobs import job, rule_config_map, rule_document, template
 
-SERVICES, JOBS, PODS_PER_JOB = 1_000, 10, 2
-TRAINING, TRAINING_PODS = 20_000, 4
-NODES, JOB_BYTES = 5_000, 6_500
-HOSTILE_OBJECTS, HOSTILE_BYTES = 100, 1_300_000
+SERVICES = 1_000
+JOBS = 10
+PODS_PER_JOB = 2
+TRAINING = 20_000
+TRAINING_PODS = 4
+NODES = 5_000
+JOB_BYTES = 6_500
+HOSTILE_OBJECTS = 100
+HOSTILE_BYTES = 1_300_000
 SETTLED = 15.0
 """Seconds without a decision or a write: all is reported."""
 TIME = "2026-11-21T07:36:00Z"
@@ -56,7 +63,13 @@ def mib() -> float:
 
 
 def meta(obj: dict[str, Any], uid: str) -> dict[str, Any]:
-    managed = {"manager": "kubectl", "operation": "Update", "apiVersion": "v1", "time": TIME, "fieldsType": "FieldsV1"}
+    managed = {
+        "manager": "kubectl",
+        "operation": "Update",
+        "apiVersion": "v1",
+        "time": TIME,
+        "fieldsType": "FieldsV1",
+    }
     fields: dict[str, Any] = {"f:metadata": {"f:labels": {f"f:label-{i}": {} for i in range(10)}}}
     more = {
         "uid": uid,
@@ -71,7 +84,12 @@ def meta(obj: dict[str, Any], uid: str) -> dict[str, Any]:
 
 def our_job(number: int) -> dict[str, Any]:
     at, index = divmod(number, JOBS)
-    made = job(f"s{at}-{'pd'[index % 2]}{index}", f"group{index % 2}", pods=PODS_PER_JOB, namespace=f"team-{at % 50}")
+    made = job(
+        f"s{at}-{'pd'[index % 2]}{index}",
+        f"group{index % 2}",
+        pods=PODS_PER_JOB,
+        namespace=f"team-{at % 50}",
+    )
     made["metadata"]["labels"] |= {"jobID": f"s{at}", "mind-cluster/scaling-rule": f"rule-{at}"}
     made["metadata"]["annotations"] = {"mind-cluster/scaler-rounds": f"1.job-{number}"}
     return filled(made, f"job-{number}")
@@ -91,11 +109,14 @@ def training_job(number: int) -> dict[str, Any]:
 def filled(made: dict[str, Any], uid: str) -> dict[str, Any]:
     """Up to JOB_BYTES, with variables as real ones have them."""
     meta(made, uid)
-    rooms = [spec["template"]["spec"]["containers"][0] for spec in made["spec"]["replicaSpecs"].values()]
+    rooms = [
+        spec["template"]["spec"]["containers"][0] for spec in made["spec"]["replicaSpecs"].values()
+    ]
     missing = (JOB_BYTES - len(json.dumps(made))) // len(rooms) // 70
     for room in rooms:
         room["env"] = [
-            {"name": f"VARIABLE_{i}", "value": f"value-of-variable-{uid}-{i}"} for i in range(max(0, missing))
+            {"name": f"VARIABLE_{i}", "value": f"value-of-variable-{uid}-{i}"}
+            for i in range(max(0, missing))
         ]
     return made
 
@@ -108,7 +129,11 @@ def pods_of(made: dict[str, Any], first_node: int) -> Made:
         at = (first_node + index) % NODES
         pod["spec"]["nodeName"] = f"node-{at:06}"
         chips = [
-            {"device_id": str(i), "device_ip": f"10.{at % 250}.{index}.{i}", "super_device_id": str(at * 8 + i)}
+            {
+                "device_id": str(i),
+                "device_ip": f"10.{at % 250}.{index}.{i}",
+                "super_device_id": str(at * 8 + i),
+            }
             for i in range(8)
         ]
         told = {
@@ -122,7 +147,11 @@ def pods_of(made: dict[str, Any], first_node: int) -> Made:
             "huawei.com/AscendReal": ",".join(f"Ascend910-{i}" for i in range(8)),
         }
         ready = {"type": "Ready", "status": "True"}
-        pod["status"] = {"phase": "Running", "podIP": f"10.1.{at // 250}.{at % 250}", "conditions": [ready]}
+        pod["status"] = {
+            "phase": "Running",
+            "podIP": f"10.1.{at // 250}.{at % 250}",
+            "conditions": [ready],
+        }
         yield pod
 
 
@@ -137,20 +166,31 @@ def all_pods() -> Made:
 
 
 def config_maps() -> Made:
-    document = rule_document({"group0": 5, "group1": 5}, {"group0": 1, "group1": 1}, pods=PODS_PER_JOB)
+    document = rule_document(
+        {"group0": 5, "group1": 5}, {"group0": 1, "group1": 1}, pods=PODS_PER_JOB
+    )
     for at in range(SERVICES):
         yield meta(rule_config_map(document, f"rule-{at}", f"team-{at % 50}"), f"rule-{at}")
     for number, made in enumerate(ours_and_theirs()):
-        name, namespace = "rings-config-" + made["metadata"]["name"], made["metadata"]["namespace"]
+        name = "rings-config-" + made["metadata"]["name"]
+        namespace = made["metadata"]["namespace"]
         text = json.dumps(
             {
                 "status": "completed",
                 "server_list": [
-                    {"device": [{"device_id": str(i), "device_ip": f"10.9.{i}.{number}"} for i in range(16)]}
+                    {
+                        "device": [
+                            {"device_id": str(i), "device_ip": f"10.9.{i}.{number}"}
+                            for i in range(16)
+                        ]
+                    }
                 ],
             }
         )
-        yield meta({"metadata": {"name": name, "namespace": namespace}, "data": {"hccl.json": text}}, f"cm-{name}")
+        yield meta(
+            {"metadata": {"name": name, "namespace": namespace}, "data": {"hccl.json": text}},
+            f"cm-{name}",
+        )
 
 
 def nodes() -> Made:
@@ -160,7 +200,11 @@ def nodes() -> Made:
             "kubernetes.io/hostname": f"node-{number:06}"
         }
         made: dict[str, Any] = {"metadata": {"name": f"node-{number:06}", "labels": labels}}
-        made["status"] = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": room, "capacity": room}
+        made["status"] = {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "allocatable": room,
+            "capacity": room,
+        }
         meta(made, f"node-{number}")["metadata"]["namespace"] = ""
         yield made
 
@@ -202,7 +246,11 @@ def hostile_job(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def hostile_pod(number: int, part: str) -> dict[str, Any]:
-    labels = {"mind-cluster/scaling-rule": "rule", "jobID": "s", "mind-cluster/group-name": "group0"}
+    labels = {
+        "mind-cluster/scaling-rule": "rule",
+        "jobID": "s",
+        "mind-cluster/group-name": "group0",
+    }
     made: dict[str, Any] = {
         "metadata": {"labels": labels, "annotations": {}},
         "spec": template()["spec"],
@@ -210,7 +258,9 @@ def hostile_pod(number: int, part: str) -> dict[str, Any]:
     }
     if part == "annotations":
         made["metadata"]["annotations"] |= {"mind-cluster/instance": "x" * 200_000 + str(number)}
-        return meta(made, f"h-{number}") | {"metadata": made["metadata"] | {"name": f"hostile-{number}"}}
+        return meta(made, f"h-{number}") | {
+            "metadata": made["metadata"] | {"name": f"hostile-{number}"}
+        }
     if part == "requests":
         amounts: dict[str, Any] = {}
         made["spec"]["containers"][0]["resources"] = {"requests": amounts}
@@ -228,7 +278,11 @@ def _numbers(made: dict[str, Any], number: int, amounts: dict[str, Any]) -> dict
 
 def hostile_volcano_job(number: int) -> dict[str, Any]:
     room: list[Any] = []
-    labels = {"mind-cluster/scaling-rule": "rule", "jobID": "s", "mind-cluster/group-name": "group0"}
+    labels = {
+        "mind-cluster/scaling-rule": "rule",
+        "jobID": "s",
+        "mind-cluster/group-name": "group0",
+    }
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "env": room}]}}
     made = {"metadata": {}, "spec": {"tasks": [{"name": "t", "replicas": 1, "template": pod}]}}
     return hostile(made, number, room)
@@ -244,7 +298,9 @@ def hostile_config_map(number: int, kind: str) -> dict[str, Any]:
     made = hostile({"metadata": {"labels": labels}, "data": data}, number, data)
     if kind == "table":
         made["metadata"]["name"] = f"rings-config-hostile-{number}"
-        made["data"] = {"hccl.json": json.dumps({"status": "completed", "server_list": ["x" * 1000] * 1200})}
+        made["data"] = {
+            "hccl.json": json.dumps({"status": "completed", "server_list": ["x" * 1000] * 1200})
+        }
     return made
 
 
@@ -257,7 +313,10 @@ def labelled(made: dict[str, Any], number: int) -> dict[str, Any]:
 HOSTILE: dict[str, tuple[str, Callable[[int], dict[str, Any]]]] = {
     "ascendjob-ours": ("ascendjobs", hostile_job),
     "ascendjob-foreign": ("ascendjobs", lambda n: hostile_job(n, rule=None, labels={})),
-    "ascendjob-20000-pods": ("ascendjobs", lambda n: meta(job(f"h-{n}", "group0", pods=20_000), f"h-{n}")),
+    "ascendjob-20000-pods": (
+        "ascendjobs",
+        lambda n: meta(job(f"h-{n}", "group0", pods=20_000), f"h-{n}"),
+    ),
     "pod-selector": ("pods", lambda n: hostile_pod(n, "selector")),
     "pod-annotations": ("pods", lambda n: hostile_pod(n, "annotations")),
     "pod-requests": ("pods", lambda n: hostile_pod(n, "requests")),
@@ -267,7 +326,10 @@ HOSTILE: dict[str, tuple[str, Callable[[int], dict[str, Any]]]] = {
     "configmap-own": ("configmaps", lambda n: hostile_config_map(n, "own")),
     "configmap-table": ("configmaps", lambda n: hostile_config_map(n, "table")),
     "podgroup": ("podgroups", lambda n: labelled({"metadata": {}, "spec": {}}, n)),
-    "statefulset": ("statefulsets", lambda n: labelled({"metadata": {}, "spec": {"replicas": 1}}, n)),
+    "statefulset": (
+        "statefulsets",
+        lambda n: labelled({"metadata": {}, "spec": {"replicas": 1}}, n),
+    ),
 }
 
 
@@ -276,7 +338,16 @@ HOSTILE: dict[str, tuple[str, Callable[[int], dict[str, Any]]]] = {
 
 def certificate(folder: Path) -> None:
     """A self-signed one of 127.0.0.1."""
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
     files = ["-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.crt"), "-days", "2"]
     subject = ["-subj", "/CN=ca", "-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run([*command, *files, *subject], check=True, capture_output=True)
@@ -289,7 +360,8 @@ async def serve(what: str, mounted: Path) -> None:
         plural, make = HOSTILE.get(what, ("", hostile_job))
         made = {plural: lambda: map(make, range(HOSTILE_OBJECTS))}
     kept = {
-        plural: [json.dumps(obj, separators=(",", ":")).encode() for obj in make()] for plural, make in made.items()
+        plural: [json.dumps(obj, separators=(",", ":")).encode() for obj in make()]
+        for plural, make in made.items()
     }
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -306,10 +378,16 @@ async def serve(what: str, mounted: Path) -> None:
             return response
         plural = request.path.rpartition("/")[2]
         if "limit" not in request.query:
-            return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
-        found, first, limit = kept.get(plural, []), int(request.query.get("continue", 0)), int(request.query["limit"])
+            return web.json_response(
+                {"kind": "Status", "code": 404, "reason": "NotFound"}, status=404
+            )
+        found = kept.get(plural, [])
+        first = int(request.query.get("continue", 0))
+        limit = int(request.query["limit"])
         more = str(first + limit) if first + limit < len(found) else ""
-        head = json.dumps({"metadata": {"resourceVersion": VERSION, "continue": more}})[:-1].encode()
+        head = json.dumps({"metadata": {"resourceVersion": VERSION, "continue": more}})[
+            :-1
+        ].encode()
         text = head + b',"items":[' + b",".join(found[first : first + limit]) + b"]}"
         return web.Response(body=text, content_type="application/json")
 
@@ -345,7 +423,8 @@ async def control(port: int, mounted: Path) -> None:
     """Run the controller until it has nothing to do; print its memory."""
     os.environ |= {configuration.HOST: "127.0.0.1", configuration.PORT: str(port)}
     configuration.MOUNTED = mounted
-    clock, busy = Clock(), Busy()
+    clock = Clock()
+    busy = Busy()
     configure("json", "error", timestamp=clock.micro_timestamp, stream=sys.stderr)
     async with connect() as api:
         chosen = Settings(leader_election=False, http_port=0, mode=Mode.CREATE)
@@ -356,12 +435,18 @@ async def control(port: int, mounted: Path) -> None:
             await asyncio.sleep(0.01)
         gc.collect()
         gc.freeze()
-        listed, busy.last = mib(), asyncio.get_running_loop().time()
+        listed = mib()
+        busy.last = asyncio.get_running_loop().time()
         while not running.done() and asyncio.get_running_loop().time() - busy.last < SETTLED:  # noqa: ASYNC110
             await asyncio.sleep(0.5)
-        now, peak = mib(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        now = mib()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         gc.collect()
-        print(json.dumps({"before": base, "listed": listed, "memory": now, "collected": mib(), "peak": peak}))
+        print(
+            json.dumps(
+                {"before": base, "listed": listed, "memory": now, "collected": mib(), "peak": peak}
+            )
+        )
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
@@ -372,7 +457,9 @@ async def measure(what: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as mounted:
         certificate(Path(mounted))
         (Path(mounted) / "token").write_text("t")
-        server = await asyncio.create_subprocess_exec(*command, "serve", what, mounted, stdout=asyncio.subprocess.PIPE)
+        server = await asyncio.create_subprocess_exec(
+            *command, "serve", what, mounted, stdout=asyncio.subprocess.PIPE
+        )
         assert server.stdout is not None
         try:
             port = (await server.stdout.readline()).decode().strip()
@@ -391,7 +478,9 @@ async def main(names: list[str]) -> None:
     empty = await measure("empty")
     for what in names or ["ordinary", *HOSTILE]:
         found = await measure(what)
-        shown = {key: value - (0 if what == "ordinary" else empty[key]) for key, value in found.items()}
+        shown = {
+            key: value - (0 if what == "ordinary" else empty[key]) for key, value in found.items()
+        }
         print(what, " ".join(f"{key} {value:.1f}" for key, value in shown.items()), flush=True)
 
 

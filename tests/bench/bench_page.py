@@ -2,10 +2,11 @@
 
     python -m tests.bench.bench_page [SERVICES]
 
-A simulated API server with 1,000 services of ten instances each (10,000 pods, 10,000 nodes) over HTTP, `scaler ui` and
-Chromium, each in its own process. Milliseconds, as a person would see them:
+A simulated API server with 1,000 services of ten instances each (10,000 pods, 10,000 nodes) over
+HTTP, `scaler ui` and Chromium, each in its own process. Milliseconds, as a person would see them:
 
-* `started`: from the start of `scaler ui` until the page has a list, the browser opening as soon as it has the address;
+* `started`: from the start of `scaler ui` until the page has a list, the browser opening as soon as
+  it has the address;
 * `first view`: from opening the page until it has a list, with `scaler ui` up; of each view;
 * `change`: from the write at the API server until the page says it, median and worst."""
 
@@ -24,7 +25,10 @@ from tests.page.browser import ROOT, command, program
 
 CHANGES = 20
 LIST = "() => document.querySelectorAll('.rows .row').length > 5"
-NODES = "() => document.querySelectorAll('.kind').length > 0 && document.querySelectorAll('.line.nodes').length > 5"
+NODES = (
+    "() => document.querySelectorAll('.kind').length > 0 &&"
+    " document.querySelectorAll('.line.nodes').length > 5"
+)
 SERVICE = "() => document.querySelectorAll('.line.instances').length > 5"
 SEEN = """text => new Promise(done => {
   const look = () => { if (document.body.innerText.includes(text)) { done(Date.now()); return true; } };
@@ -32,7 +36,9 @@ SEEN = """text => new Promise(done => {
                  watcher.observe(document.body, {subtree: true, childList: true, characterData: true}); }
 })"""
 
-SEEN_IN_NODES = SEEN.replace("document.body.innerText", "(document.querySelector('.line.nodes')?.innerText || '')")
+SEEN_IN_NODES = SEEN.replace(
+    "document.body.innerText", "(document.querySelector('.line.nodes')?.innerText || '')"
+)
 
 VIEWS = (
     ("list", "", LIST),
@@ -45,9 +51,12 @@ def main(services: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "kubeconfig"
         cluster = subprocess.Popen(
-            [sys.executable, "-m", "tests.page.many_services", str(services), str(config)], cwd=ROOT, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+            [sys.executable, "-m", "tests.page.many_services", str(services), str(config)],
+            cwd=ROOT,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         try:
             assert cluster.stdout is not None
             assert cluster.stdout.readline().strip() == "ready"
@@ -77,7 +86,10 @@ async def measure(services: int, config: Path, cluster: subprocess.Popen[str]) -
                 tell(f"first view: {name}, worst of {len(took)}", max(took))
             await page.bring_to_front()
             await fail_nodes(page, cluster)
-            for name, part in (("list", "#/"), ("service", f"#/service/team-{services // 2:04d}%2Frule%2Fmindie")):
+            for name, part in (
+                ("list", "#/"),
+                ("service", f"#/service/team-{services // 2:04d}%2Frule%2Fmindie"),
+            ):
                 await changes(page, cluster, name, part, services // 2)
             await browser.close()
 
@@ -94,7 +106,9 @@ async def first_views(browser: Any, address: str, part: str, shown: str) -> list
     return took
 
 
-async def changes(page: Any, cluster: subprocess.Popen[str], name: str, part: str, number: int) -> None:
+async def changes(
+    page: Any, cluster: subprocess.Popen[str], name: str, part: str, number: int
+) -> None:
     assert cluster.stdin is not None
     assert cluster.stdout is not None
     await page.evaluate("to => { location.hash = to; }", part)

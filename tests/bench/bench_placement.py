@@ -1,4 +1,5 @@
-"""What trial placement costs on 5,000 nodes that are all unlike, of 20 classes; milliseconds, best of several rounds.
+"""What trial placement costs on 5,000 nodes that are all unlike, of 20 classes; milliseconds, best
+of several rounds.
 
 python -m tests.bench.bench_placement"""
 
@@ -16,7 +17,10 @@ from scaler.decide.node_classes import NodeIndex
 from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, PodRequests, Where
 from scaler.decide.placement import Placement, Reservation
 
-NODES, CLASSES, RESERVATIONS, FAILURES = 5_000, 20, 200, 1_000
+NODES = 5_000
+CLASSES = 20
+RESERVATIONS = 200
+FAILURES = 1_000
 NPU = "huawei.com/Ascend910"
 RESOURCES = (NPU, "cpu", "memory", "pods")
 ROUNDS = 10
@@ -24,16 +28,25 @@ ROUNDS = 10
 
 def request(npus: int, node_class: int | None = None, cpu: int = 8_000) -> PodRequest:
     where = Where() if node_class is None else Where((("type", str(node_class)),))
-    return PodRequest(((NPU, npus), ("cpu", cpu * npus), ("memory", npus << 35), ("pods", 1)), where)
+    return PodRequest(
+        ((NPU, npus), ("cpu", cpu * npus), ("memory", npus << 35), ("pods", 1)), where
+    )
 
 
-REQUESTS = [request(8), request(4), request(2), request(1), *(request(4, number) for number in range(4))]
+REQUESTS = [
+    request(8),
+    request(4),
+    request(2),
+    request(1),
+    *(request(4, number) for number in range(4)),
+]
 MISSING = [(request(8, number, 23_800), 3) for number in range(8)]
 
 
 def unlike(*, full: bool = False) -> Nodes:
     """Odd free amounts. `full`: no node has eight devices."""
-    chance, some = random.Random(0), list[Node]()
+    chance = random.Random(0)
+    some = list[Node]()
     whole = (8, 191_000, 1500 << 30, 110)
     for number in range(NODES):
         npus = chance.choice((0, 1, 2, 3, 4, 6) if full else (0, 0, 2, 4, 8, 8))
@@ -43,7 +56,9 @@ def unlike(*, full: bool = False) -> Nodes:
             chance.randrange(400 << 30, 1500 << 30),
             chance.randrange(30, 110),
         )
-        some.append(Node(f"n{number:04}", NodeClass((("type", str(number % CLASSES)),)), whole, free))
+        some.append(
+            Node(f"n{number:04}", NodeClass((("type", str(number % CLASSES)),)), whole, free)
+        )
     return Nodes(RESOURCES, tuple(some))
 
 
@@ -86,7 +101,8 @@ def cold_and_warm() -> dict[str, float]:
 
 
 def full() -> dict[str, float]:
-    """Everything that fits is reserved; then 1,000 that differ and do not fit, and whether any spoils another."""
+    """Everything that fits is reserved; then 1,000 that differ and do not fit, and whether any
+    spoils another."""
     nodes = NodeIndex(unlike(full=True))
     kept = list[PodRequests]()
 
@@ -112,12 +128,17 @@ def full() -> dict[str, float]:
 
 
 def moving() -> dict[str, float]:
-    """200 flexible pods sit on all nodes of two classes; 100 restricted ones push half of them away. And in vain."""
+    """200 flexible pods sit on all nodes of two classes; 100 restricted ones push half of them
+    away. And in vain."""
     some = [
-        Node(f"n{number:04}", NodeClass((("type", str(number % 2)),)), (8, 191_000, 1 << 40, 110),
-             (8, 191_000 - number, 1 << 40, 110))
+        Node(
+            f"n{number:04}",
+            NodeClass((("type", str(number % 2)),)),
+            (8, 191_000, 1 << 40, 110),
+            (8, 191_000 - number, 1 << 40, 110),
+        )
         for number in range(300)
-    ]  # fmt: skip
+    ]
     nodes = NodeIndex(Nodes(RESOURCES, tuple(some)))
 
     def push() -> None:

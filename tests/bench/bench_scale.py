@@ -1,10 +1,12 @@
-"""Whether an event costs the same among 100,000 pods and among 1,000,000, and what a pod costs in memory.
+"""Whether an event costs the same among 100,000 pods and among 1,000,000, and what a pod costs in
+memory.
 
     python -m tests.bench.bench_scale [SERVICES ...]
 
-Each service has ten AscendJobs of ten pods, all of them running. Watch events go through decoding, cache, state, world
-and decision, as in the controller. `event`: milliseconds of CPU from a pod's JSON to the decision about it, one at a
-time. Bytes are what the process grew by, per pod: by all objects and what is made of them, and by the pods alone."""
+Each service has ten AscendJobs of ten pods, all of them running. Watch events go through decoding,
+cache, state, world and decision, as in the controller. `event`: milliseconds of CPU from a pod's
+JSON to the decision about it, one at a time. Bytes are what the process grew by, per pod: by all
+objects and what is made of them, and by the pods alone."""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ from scaler.workloads.ascendjob import read_job
 from scaler.workloads.ascendjob_objects import pods
 from tests.jobs import job, node, rule_config_map, rule_document
 
-JOBS, PODS_PER_JOB, EVENTS, PODS_PER_NODE = 10, 10, 400, 20
+JOBS = 10
+PODS_PER_JOB = 10
+EVENTS = 400
+PODS_PER_NODE = 20
 DECODER = msgspec.json.Decoder(PodObject)
 
 
@@ -56,7 +61,8 @@ class Cluster:
         self.changes.subscribe(ServiceChanged, self.note)
         self.builder = WorldBuilder(self.state, Policy(), alone=lambda: "")
         self.dirty: set[Any] = set()
-        self.memory, self.decided = Memory(), DecisionCache()
+        self.memory = Memory()
+        self.decided = DecisionCache()
         self.version = 0
 
     def note(self, change: ServiceChanged) -> None:
@@ -80,7 +86,12 @@ class Cluster:
 
 def a_job(service: int, number: int) -> dict[str, Any]:
     group = "group0" if number % 2 else "group1"
-    made = job(f"s{service}-{'pd'[number % 2]}{number}", group, pods=PODS_PER_JOB, uid=f"job-{service}-{number}")
+    made = job(
+        f"s{service}-{'pd'[number % 2]}{number}",
+        group,
+        pods=PODS_PER_JOB,
+        uid=f"job-{service}-{number}",
+    )
     made["metadata"] |= {"resourceVersion": "1", "creationTimestamp": "2026-11-21T07:36:00Z"}
     made["metadata"]["labels"]["jobID"] = f"s{service}"
     return made
@@ -91,7 +102,11 @@ def pod_texts(service: int, number: int) -> list[bytes]:
     made = a_job(service, number)
     found: list[bytes] = []
     for name, pod in pods(read_job(made), made, "").items():
-        pod["metadata"] |= {"uid": f"pod-{name}", "resourceVersion": "%d", "creationTimestamp": "2026-11-21T07:36:00Z"}
+        pod["metadata"] |= {
+            "uid": f"pod-{name}",
+            "resourceVersion": "%d",
+            "creationTimestamp": "2026-11-21T07:36:00Z",
+        }
         at = ((service * JOBS + number) * PODS_PER_JOB + len(found)) // PODS_PER_NODE
         pod["spec"]["nodeName"] = f"node-{at:06}"
         pod["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -102,7 +117,9 @@ def pod_texts(service: int, number: int) -> list[bytes]:
 def measure(services: int) -> None:
     of = Cluster()
     gc.disable()
-    document = rule_document({"group0": 5, "group1": 5}, {"group0": 1, "group1": 1}, pods=PODS_PER_JOB)
+    document = rule_document(
+        {"group0": 5, "group1": 5}, {"group0": 1, "group1": 1}, pods=PODS_PER_JOB
+    )
     rule = rule_config_map(document)
     rule["metadata"] |= {"uid": "rule", "resourceVersion": "1"}
     of.see(of.cache.config_maps, config_map_record(msgspec.convert(rule, ConfigMapObject)))
@@ -127,9 +144,12 @@ def measure(services: int) -> None:
     gc.collect()
     gc.freeze()
     after = resident()
-    dice, took = random.Random(1), []
+    dice = random.Random(1)
+    took = []
     for version in range(2, EVENTS + 2):
-        text = dice.choice(pod_texts(dice.randrange(services), dice.randrange(JOBS))).replace(b"%d", b"%d" % version)
+        text = dice.choice(pod_texts(dice.randrange(services), dice.randrange(JOBS))).replace(
+            b"%d", b"%d" % version
+        )
         if version % 2:
             text = text.replace(b'"status": "True"', b'"status": "False"')
         began = time.process_time()
@@ -138,8 +158,14 @@ def measure(services: int) -> None:
         took.append((time.process_time() - began) * 1e3)
     took.sort()
     name = f"scale_{services}_services_{total}_pods"
-    print(f"{name}_event_ms_p50 {took[EVENTS // 2]:.3f}\n{name}_event_ms_p99 {took[EVENTS * 99 // 100]:.3f}")
-    print(f"{name}_bytes_all {(after - start) / total:.0f}\n{name}_bytes_pods {(with_pods - before_pods) / total:.0f}")
+    print(
+        f"{name}_event_ms_p50 {took[EVENTS // 2]:.3f}\n{name}_event_ms_p99"
+        f" {took[EVENTS * 99 // 100]:.3f}"
+    )
+    print(
+        f"{name}_bytes_all {(after - start) / total:.0f}\n{name}_bytes_pods"
+        f" {(with_pods - before_pods) / total:.0f}"
+    )
 
 
 if __name__ == "__main__":

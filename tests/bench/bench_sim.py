@@ -1,9 +1,10 @@
-"""How many whole scenarios per second the simulation plays: the speed at which schedules can be explored.
+"""How many whole scenarios per second the simulation plays: the speed at which schedules can be
+explored.
 
 python -m tests.bench.bench_sim
 
-One schedule is fifteen minutes of the example service with a fault and a return: cluster, stand-ins, real
-controller."""
+One schedule is fifteen minutes of the example service with a fault and a return: cluster,
+stand-ins, real controller."""
 
 from __future__ import annotations
 
@@ -21,12 +22,15 @@ def main() -> None:
     silence_logs()
     scenario = load_scenario(SCENARIO)
     play(scenario, seed=0)  # imports and caches
-    began, used = time.perf_counter(), time.process_time()
+    began = time.perf_counter()
+    used = time.process_time()
     passes = sum(play(scenario, seed=seed).passes for seed in range(SCHEDULES))
-    wall, cpu = time.perf_counter() - began, time.process_time() - used
+    wall = time.perf_counter() - began
+    cpu = time.process_time() - used
     per_second = SCHEDULES / cpu
     print(
-        f"simulated schedules: {per_second:.1f}/s of CPU ({SCHEDULES / wall:.1f}/s wall), {passes / cpu:,.0f} passes/s"
+        f"simulated schedules: {per_second:.1f}/s of CPU ({SCHEDULES / wall:.1f}/s wall),"
+        f" {passes / cpu:,.0f} passes/s"
     )
     print(f"virtual time: {per_second * scenario.until:,.0f} times as fast as real time")
 

@@ -1,10 +1,12 @@
-"""How soon admission answers: 500 pods per second over TLS, each of 6 KB, on connections that stay open.
+"""How soon admission answers: 500 pods per second over TLS, each of 6 KB, on connections that stay
+open.
 
 python -m tests.bench.bench_webhook
 
-The server is another process. Requests are sent when they are due, whether or not earlier ones are answered, and their
-time counts from when they were due: a server that stalls cannot hide it. By how much the client itself was late is
-shown too; on a busy machine the server's CPU time per answer is the firm figure."""
+The server is another process. Requests are sent when they are due, whether or not earlier ones are
+answered, and their time counts from when they were due: a server that stalls cannot hide it. By how
+much the client itself was late is shown too; on a busy machine the server's CPU time per answer is
+the firm figure."""
 
 from __future__ import annotations
 
@@ -40,14 +42,23 @@ def review(obj: bytes, kind: str) -> bytes:
         "operation": "CREATE",
         "namespace": "serving",
     }
-    request |= {"kind": {"group": "", "version": "v1", "kind": kind}, "userInfo": {"username": "system:admin"}}
-    head = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+    request |= {
+        "kind": {"group": "", "version": "v1", "kind": kind},
+        "userInfo": {"username": "system:admin"},
+    }
+    head = json.dumps(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    )
     return head[:-2].encode() + b',"object":' + obj + b"}}"
 
 
 def held_pod() -> bytes:
     pod = json.loads(pod_bytes(pod_template(), 1, 1))
-    pod["metadata"]["labels"] |= {RULE: "rule", "mind-cluster/group-name": "group0", "jobID": "mindie"}
+    pod["metadata"]["labels"] |= {
+        RULE: "rule",
+        "mind-cluster/group-name": "group0",
+        "jobID": "mindie",
+    }
     del pod["spec"]["nodeName"], pod["status"]
     return review(json.dumps(pod).encode(), "Pod")
 
@@ -78,7 +89,10 @@ async def measure(url: str, authorities: str, path: str) -> tuple[list[float], l
     loop = asyncio.get_running_loop()
     times: list[float] = []
     late: list[float] = []
-    async with aiohttp.ClientSession(url, connector=connector) as session, asyncio.TaskGroup() as tasks:
+    async with (
+        aiohttp.ClientSession(url, connector=connector) as session,
+        asyncio.TaskGroup() as tasks,
+    ):
 
         async def ask(due: float, *, counted: bool) -> None:
             begun = loop.time()
@@ -98,11 +112,13 @@ async def measure(url: str, authorities: str, path: str) -> tuple[list[float], l
 
 def shown(path: str, times: list[float], late: list[float]) -> str:
     cuts = statistics.quantiles(times, n=1000)
-    p50, p99, p999 = cuts[499], cuts[989], cuts[998]
+    p50 = cuts[499]
+    p99 = cuts[989]
+    p999 = cuts[998]
     late99 = statistics.quantiles(late, n=100)[98]
     return (
-        f"{path:18} {len(times) / SECONDS:5.0f}/s  p50 {p50:6.2f} ms  p99 {p99:6.2f} ms  p99.9 {p999:6.2f} ms  "
-        f"max {max(times):7.2f} ms  client late p99 {late99:5.2f} ms"
+        f"{path:18} {len(times) / SECONDS:5.0f}/s  p50 {p50:6.2f} ms  p99 {p99:6.2f} ms  p99.9"
+        f" {p999:6.2f} ms  max {max(times):7.2f} ms  client late p99 {late99:5.2f} ms"
     )
 
 
@@ -123,7 +139,9 @@ async def main() -> None:
         gc.freeze()
         for path in BODIES:
             before = cpu(server.pid)
-            times, late = await measure(f"https://127.0.0.1:{told['port']}", told["authorities"], path)
+            times, late = await measure(
+                f"https://127.0.0.1:{told['port']}", told["authorities"], path
+            )
             used = (cpu(server.pid) - before) / (RATE * (WARM_UP + SECONDS))
             print(f"{shown(path, times, late)}  CPU {used * 1e3:5.2f} ms each", flush=True)
     finally:

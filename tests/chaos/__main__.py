@@ -23,14 +23,29 @@ HARM = ("event: ", "api fault: ", "lingering write", "stale list")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description="Faults in virtual time.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos", description="Faults in virtual time."
+    )
     parser.add_argument("--seeds", "--seed", metavar="A[-B]", default="0-99", help="play these")
-    parser.add_argument("--aimed", choices=HISTORIES, default="random", help="at what: an attack, a race, anything")
-    parser.add_argument("--gated", action="store_const", dest="aimed", const="gated", help="pods that others make")
-    parser.add_argument("--story", choices=("all", *STORIES), action="append", help="services on scarce nodes instead")
-    parser.add_argument("--mode", choices=MODES, default="both", help="of stories: who makes the pods")
+    parser.add_argument(
+        "--aimed", choices=HISTORIES, default="random", help="at what: an attack, a race, anything"
+    )
+    parser.add_argument(
+        "--gated", action="store_const", dest="aimed", const="gated", help="pods that others make"
+    )
+    parser.add_argument(
+        "--story",
+        choices=("all", *STORIES),
+        action="append",
+        help="services on scarce nodes instead",
+    )
+    parser.add_argument(
+        "--mode", choices=MODES, default="both", help="of stories: who makes the pods"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("-v", "--verbose", action="store_true", help="print each schedule and its whole trace")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="print each schedule and its whole trace"
+    )
     args = parser.parse_args()
     first, _, last = args.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
@@ -42,7 +57,9 @@ def _histories(args: argparse.Namespace) -> dict[str, Callable[[int], Played]]:
     if not args.story:
         return {args.aimed: partial(_play, args.aimed, args.verbose)}
     return {
-        f"{story}, {'beside Ascend Operator' if beside else 'own pods'}": partial(play_story, story, beside=beside)
+        f"{story}, {'beside Ascend Operator' if beside else 'own pods'}": partial(
+            play_story, story, beside=beside
+        )
         for beside in MODES[args.mode]
         for story in (STORIES if "all" in args.story else args.story)
     }
@@ -52,7 +69,14 @@ def _play(aimed: str, verbose: bool, seed: int) -> Played:
     made = HISTORIES[aimed](seed)
     one = play(made, keep_trace=verbose, family=aimed)
     if verbose:
-        print(*made.world.services, *made.api_faults, *made.events, *one.trace, f"trace {one.digest}", sep="\n")
+        print(
+            *made.world.services,
+            *made.api_faults,
+            *made.events,
+            *one.trace,
+            f"trace {one.digest}",
+            sep="\n",
+        )
     return one
 
 
@@ -62,7 +86,10 @@ def _many(what: str, history: Callable[[int], Played], seeds: Sequence[int], job
     try:
         for one in _each(partial(_to_its_end, history), seeds, jobs):
             played.append(one)
-            found = [*(f"FAILED {failure}" for failure in one.failures), *(f"known gap: {gap}" for gap in one.gaps)]
+            found = [
+                *(f"FAILED {failure}" for failure in one.failures),
+                *(f"known gap: {gap}" for gap in one.gaps),
+            ]
             for words in found:
                 print(f"{what} seed {one.seed}: {words}", flush=True)
     except KeyboardInterrupt:
@@ -81,7 +108,8 @@ def _each(history: Callable[[int], Played], seeds: Sequence[int], jobs: int) -> 
 
 
 def _begin(interrupt: signal._HANDLER = signal.SIG_IGN) -> None:
-    """Of a process: an interrupt means the first one. Garbage is collected after each history, what is older never."""
+    """Of a process: an interrupt means the first one. Garbage is collected after each history, what
+    is older never."""
     signal.signal(signal.SIGINT, interrupt)
     gc.freeze()
     gc.disable()
@@ -102,8 +130,12 @@ def _sum_up(what: str, played: list[Played]) -> None:
     for counted, number in sorted(counts.items()):
         print(f"{number:10,} {counted}")
     faults = sum(number for counted, number in counts.items() if counted.startswith(HARM))
-    gaps, failed = sum(len(one.gaps) for one in played), sorted(one.seed for one in played if one.failures)
-    print(f"{what}: {len(played)} histories, {faults:,} faults, {gaps} known gaps; failed: {failed or 'none'}")
+    gaps = sum(len(one.gaps) for one in played)
+    failed = sorted(one.seed for one in played if one.failures)
+    print(
+        f"{what}: {len(played)} histories, {faults:,} faults, {gaps} known gaps; failed:"
+        f" {failed or 'none'}"
+    )
 
 
 if __name__ == "__main__":

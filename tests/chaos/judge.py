@@ -1,4 +1,5 @@
-"""What must hold once everything that goes wrong has ended: section 6 of the contract, counted anew from the store.
+"""What must hold once everything that goes wrong has ended: section 6 of the contract, counted anew
+from the store.
 
 Attainable ratios are found by trying them all. Shares nothing with scaler.decide."""
 
@@ -23,7 +24,8 @@ from tests.decide.contract import Counts, covers, limited, target_of
 
 
 class AtRest(msgspec.Struct, frozen=True):
-    """One service: its instances, the ladder that holds, and the nodes of its pool that take pods and have none."""
+    """One service: its instances, the ladder that holds, and the nodes of its pool that take pods
+    and have none."""
 
     service: Service
     instances: Sequence[Instance]
@@ -42,12 +44,15 @@ class AtRest(msgspec.Struct, frozen=True):
         return Counter(one.group for one in self.instances if one.whole)
 
     def attains(self, ratio: Counts) -> bool:
-        """With what is bound where it is, and the cheapest completions on what is free, none where a pod has ended."""
+        """With what is bound where it is, and the cheapest completions on what is free, none where
+        a pod has ended."""
         costs = [
             sorted(one.size - len(one.bound) for one in self.of(group) if not one.ended)[:number]
             for group, number in ratio.items()
         ]
-        enough = all(len(found) == number for found, number in zip(costs, ratio.values(), strict=True))
+        enough = all(
+            len(found) == number for found, number in zip(costs, ratio.values(), strict=True)
+        )
         return enough and sum(map(sum, costs)) <= self.free
 
     @property
@@ -68,7 +73,9 @@ class AtRest(msgspec.Struct, frozen=True):
 class Judge:
     """`operations`: what users wrote last."""
 
-    def __init__(self, cluster: SimCluster, world: World, witness: Witness, operations: Operations) -> None:
+    def __init__(
+        self, cluster: SimCluster, world: World, witness: Witness, operations: Operations
+    ) -> None:
         self._cluster = cluster
         self._world = world
         self._operations = operations
@@ -77,10 +84,12 @@ class Judge:
         self.said: dict[str, dict[str, str]] = {}
         """Service -> instance -> reason, as the status says at rest."""
         self.half_made = False
-        """Whether something broken is left at rest: since when it is so is memory, and ends with the process."""
+        """Whether something broken is left at rest: since when it is so is memory, and ends with
+        the process."""
 
     def at_rest(self) -> list[str]:
-        """Fails what is promised and does not hold; returns what is not promised and does not hold either."""
+        """Fails what is promised and does not hold; returns what is not promised and does not hold
+        either."""
         self._view = view_of(self._cluster)
         if not self._world.gated:
             self._foreign_things()
@@ -92,7 +101,9 @@ class Judge:
         for service in self._world.services:
             own = [one for one in self._view.instances if one.service == service.key]
             ladder = service.counts(self._operations.ladders[service.name])
-            found = self._limited(AtRest(service, own, ladder, self._view.free("pool").count(service.pool)))
+            found = self._limited(
+                AtRest(service, own, ladder, self._view.free("pool").count(service.pool))
+            )
             self._whole_or_nothing(found)
             if service.kind is not None:
                 gaps += self._rolled_out(found)
@@ -102,9 +113,10 @@ class Judge:
         return gaps
 
     def _limited(self, found: AtRest) -> AtRest:
-        """3c: without the ratios larger than the smallest with as many instances as `spec.replicas` asks for. At rest
-        nothing beyond is bound, but for pairs of revisions."""
-        service, ladder = found.service, found.ladder
+        """3c: without the ratios larger than the smallest with as many instances as `spec.replicas`
+        asks for. At rest nothing beyond is bound, but for pairs of revisions."""
+        service = found.service
+        ladder = found.ladder
         about = self._view.elastic_service(service.namespace, service.name)
         replicas = about["spec"].get("replicas", ALL) if about else ALL
         if replicas > sum(ladder[0].values()):
@@ -116,8 +128,9 @@ class Judge:
         return left
 
     def status_agrees(self, plans: Sequence[Plan], had_turn: AbstractSet[str]) -> None:
-        """L2 outside the process: the status said of each instance what a fresh look at the objects says, but for what
-        is memory: `Revoked`, where a fresh look sees an instance that waits, and who had its turn."""
+        """L2 outside the process: the status said of each instance what a fresh look at the objects
+        says, but for what is memory: `Revoked`, where a fresh look sees an instance that waits, and
+        who had its turn."""
         for plan in plans:
             said = self.said.get(str(plan.key), {})
             if plan.key.rule and not agrees(said, plan.verdicts, had_turn):
@@ -125,11 +138,13 @@ class Judge:
                 self._fail(f"L2: status of {plan.key} says {said}, a fresh look {found}")
 
     def has_its_grace_again(self, plan: Plan) -> bool:
-        """Whether nothing is done but to revoke what waits in the place of what the status calls broken, and to heal
-        that: since when it is broken is memory."""
+        """Whether nothing is done but to revoke what waits in the place of what the status calls
+        broken, and to heal that: since when it is broken is memory."""
         said = self.said.get(str(plan.key), {})
         broken = [verdict for verdict in plan.verdicts if said.get(verdict.name) == "Broken"]
-        waiting = [v for v in plan.verdicts if v.group in {one.group for one in broken} and v not in broken]
+        waiting = [
+            v for v in plan.verdicts if v.group in {one.group for one in broken} and v not in broken
+        ]
         may = {(Revoke, v.uid) for v in waiting} | {(Complete, v.uid) for v in broken}
         return bool(plan.actions) and {(type(action), action.uid) for action in plan.actions} <= may
 
@@ -144,8 +159,11 @@ class Judge:
                     self._fail(f"S8: {resource.plural} {objects.name(obj)} outlived its job")
 
     def _whole_or_nothing(self, found: AtRest) -> None:
-        """S2: all of an instance is made, or released where others make it, or none; a broken one waits for a slot."""
-        groups = {objects.owner_uid(g) for g in self._cluster.peek(POD_GROUPS, found.service.namespace)}
+        """S2: all of an instance is made, or released where others make it, or none; a broken one
+        waits for a slot."""
+        groups = {
+            objects.owner_uid(g) for g in self._cluster.peek(POD_GROUPS, found.service.namespace)
+        }
         by_others = found.service.kind is not None
         for one in found.instances:
             pods = len(one.released)
@@ -156,12 +174,17 @@ class Judge:
                 self._fail(f"S2: {one.name} has {pods} pods and a PodGroup that does not fit them")
 
     def _rolled_out(self, found: AtRest) -> list[str]:
-        """3.8 and L1 of pods that others make. During a rollout that cannot end there are no numbers to reach."""
+        """3.8 and L1 of pods that others make. During a rollout that cannot end there are no
+        numbers to reach."""
         if found.rolls:
             self.half_made = True
-            # Of instances none of which has to be held, with nodes for one more of each group, it must end.
+            # Of instances none of which has to be held, with nodes for one more of each group, it
+            # must end.
             replicas = self._operations.specs[found.service.name][0]
-            none_held = all(number <= most for number, most in zip(replicas, found.ladder[0].values(), strict=True))
+            none_held = all(
+                number <= most
+                for number, most in zip(replicas, found.ladder[0].values(), strict=True)
+            )
             if none_held and found.free >= sum(found.service.pods):
                 self._fail(f"3.8: the rollout of {found.service.name} does not end")
             return [f"{found.service.name}: its rollout does not end"]
@@ -171,7 +194,8 @@ class Judge:
         return []
 
     def _may_wait(self, half: Instance, found: AtRest) -> bool:
-        """Whether what is bound of an instance has no slot to be completed in: others fill its group."""
+        """Whether what is bound of an instance has no slot to be completed in: others fill its
+        group."""
         self.half_made = True
         others = sum(len(one.released) == one.size for one in found.of(half.group))
         return bool(half.bound) and others >= found.target[half.group]
@@ -181,28 +205,42 @@ class Judge:
         target = found.target
         for group, number in target.items():
             waiting = sum(bool(one.released) and not one.bound for one in found.of(group))
-            if waiting and not covers(found.whole, target) and waiting + found.whole.get(group, 0) > number:
-                self._fail(f"3.5: {found.service.name} {group} waits with more than {target}: {found}")
+            if (
+                waiting
+                and not covers(found.whole, target)
+                and waiting + found.whole.get(group, 0) > number
+            ):
+                self._fail(
+                    f"3.5: {found.service.name} {group} waits with more than {target}: {found}"
+                )
 
     def _largest_ratio(self, found: AtRest) -> list[str]:
-        """L1: the largest ratio that its jobs and nodes allow, as far as nothing bound has to move for it."""
-        reached, service = self._reached(found), found.service
+        """L1: the largest ratio that its jobs and nodes allow, as far as nothing bound has to move
+        for it."""
+        reached = self._reached(found)
+        service = found.service
         if reached is None:
             return []
         everywhere = found.free + sum(len(one.bound) for one in found.instances)
         possible = (ratio for ratio in found.ladder if covers(found.live, ratio))
-        could = next((ratio for ratio in possible if service.nodes_for(ratio.values()) <= everywhere), {})
+        could = next(
+            (ratio for ratio in possible if service.nodes_for(ratio.values()) <= everywhere), {}
+        )
         if could == reached:
             return []
-        # Below the minimum for want of a decode instance while a prefill instance more than the minimum's runs:
-        beyond, short = (found.whole.get(group, 0) - found.ladder[-1][group] for group in service.groups)
+        # Below the minimum for want of a decode instance while a prefill instance more than the
+        # minimum's runs:
+        beyond, short = (
+            found.whole.get(group, 0) - found.ladder[-1][group] for group in service.groups
+        )
         waits = any(one.released and not one.bound for one in found.of(service.groups[1]))
         if service.mindie and waits and beyond > 0 and short < 0:
             self._fail(f"L1: {service.name} is stuck in spite of MindIE Controller: {found}")
         return [f"{service.name} stays at {reached}, {could} needs bound pods to go: {found}"]
 
     def _reached(self, found: AtRest) -> Counts | None:
-        """The ratio that it runs; None, and a failure, when a larger one was to be had without moving what is bound."""
+        """The ratio that it runs; None, and a failure, when a larger one was to be had without
+        moving what is bound."""
         reached = next((ratio for ratio in found.ladder if covers(found.whole, ratio)), {})
         within = next(filter(found.attains, found.ladder), {})
         if reached == within:
@@ -211,15 +249,21 @@ class Judge:
         return None
 
 
-def agrees(said: Mapping[str, str], verdicts: Sequence[Verdict], had_turn: AbstractSet[str]) -> bool:
-    """Whether the reasons that a status says, by instance, are those of a fresh look, which has forgotten who had its
-    turn (`had_turn`: uids). A held instance that had it is a candidate behind the others (3.3, 3b.5): those of its
-    group may have each other's reasons. What is bound in part is broken when its turn has ended (2, 3b.5), and waits
-    for the scheduler in a fresh look."""
+def agrees(
+    said: Mapping[str, str], verdicts: Sequence[Verdict], had_turn: AbstractSet[str]
+) -> bool:
+    """Whether the reasons that a status says, by instance, are those of a fresh look, which has
+    forgotten who had its turn (`had_turn`: uids). A held instance that had it is a candidate behind
+    the others (3.3, 3b.5): those of its group may have each other's reasons. What is bound in part
+    is broken when its turn has ended (2, 3b.5), and waits for the scheduler in a fresh look."""
     if said.keys() != {verdict.name for verdict in verdicts}:
         return False
     others = [v for v in verdicts if said[v.name] not in (v.reason.value, "Revoked")]
-    others = [v for v in others if not (v.uid in had_turn and (said[v.name], v.state) == ("Broken", State.ADMITTED))]
+    others = [
+        v
+        for v in others
+        if not (v.uid in had_turn and (said[v.name], v.state) == ("Broken", State.ADMITTED))
+    ]
     for other in others:
         held = [v for v in verdicts if v.group == other.group and v.state is State.HELD]
         words = Counter(said[v.name] for v in held if said[v.name] != "Revoked")

@@ -1,6 +1,7 @@
 """What users, machines and other operators do to the world, by the names that schedules use.
 
-A subject is a node, a replica of the scaler, a service, or a job of one. What is not there has nothing done to it."""
+A subject is a node, a replica of the scaler, a service, or a job of one. What is not there has
+nothing done to it."""
 
 from __future__ import annotations
 
@@ -46,11 +47,16 @@ class NothingThereError(Exception):
 
 
 class Operations:
-    """`ladders` has the ladder that the user wrote last, per service; `specs` the instances and the image that the
-    user of a service whose pods others make wrote last; `healthy` is about the healthy service, where there is one."""
+    """`ladders` has the ladder that the user wrote last, per service; `specs` the instances and the
+    image that the user of a service whose pods others make wrote last; `healthy` is about the
+    healthy service, where there is one."""
 
-    def __init__(self, cluster: SimCluster, clock: Clock, planned: World, replicas: list[Replica]) -> None:
-        self.ladders: dict[str, tuple[Ratio, ...]] = {service.name: service.ladder for service in planned.services}
+    def __init__(
+        self, cluster: SimCluster, clock: Clock, planned: World, replicas: list[Replica]
+    ) -> None:
+        self.ladders: dict[str, tuple[Ratio, ...]] = {
+            service.name: service.ladder for service in planned.services
+        }
         self.specs: dict[str, tuple[Ratio, str]] = {
             service.name: (service.jobs, kinds.Spot().image) for service in planned.services
         }
@@ -96,7 +102,13 @@ class Operations:
             await self._end(event, _victims(event, self._instances(service, event.subject)))
         elif event.what == "node under it lost":
             found = self._instances(service, event.subject)
-            pods = [pod for one in found if one.group in DECODE for pod in one.pods if objects.phase(pod) == "Running"]
+            pods = [
+                pod
+                for one in found
+                if one.group in DECODE
+                for pod in one.pods
+                if objects.phase(pod) == "Running"
+            ]
             if not pods:
                 raise NothingThereError
             await self.fate(objects.node_of(pods[0]), NodeFate.NOT_READY)
@@ -139,15 +151,21 @@ class Operations:
                 with contextlib.suppress(KubeError):
                     self._cluster.apply([obj])
             return
-        found = [(kind, obj) for kind in (api.ASCEND_JOBS, api.CONFIG_MAPS, api.PODS)
-                 for obj in self._cluster.peek(kind, hostile.NAMESPACE)]  # fmt: skip
+        found = [
+            (kind, obj)
+            for kind in (api.ASCEND_JOBS, api.CONFIG_MAPS, api.PODS)
+            for obj in self._cluster.peek(kind, hostile.NAMESPACE)
+        ]
         if not found:
             raise NothingThereError
         for number in range(int(event.amount)):
             kind, obj = die.choice(found)
             made: Object = {"annotations": {"touched": str(number)}}
             if event.what != "hostile flood":
-                made = {"labels": hostile.some_labels(die), "annotations": hostile.some_annotations(die)}
+                made = {
+                    "labels": hostile.some_labels(die),
+                    "annotations": hostile.some_annotations(die),
+                }
             with contextlib.suppress(KubeError):
                 await self._merge(kind, hostile.NAMESPACE, objects.name(obj), {"metadata": made})
 
@@ -163,7 +181,8 @@ class Operations:
                 await self._cluster.delete(api.PODS, *key_of(pod), grace_period_seconds=grace)
 
     def _instances(self, service: Service, subject: str) -> list[Instance]:
-        """The one of the job that is the subject, or all of the service; pods that outlive their job count."""
+        """The one of the job that is the subject, or all of the service; pods that outlive their
+        job count."""
         if service.kind is not None:
             return [one for one in view_of(self._cluster).instances if one.service == service.key]
         there = self._cluster.peek(api.PODS, service.namespace)
@@ -175,7 +194,9 @@ class Operations:
         job = world.server_job(service, event.subject)
         if event.what == "name taken":
             self._taken.append((service.namespace, f"{event.subject}-master-0"))
-            await self._cluster.create(api.PODS, service.namespace, world.foreign_pod(*self._taken[-1]))
+            await self._cluster.create(
+                api.PODS, service.namespace, world.foreign_pod(*self._taken[-1])
+            )
         elif event.what == "job applied":
             try:
                 await self._cluster.get(api.ASCEND_JOBS, *place)
@@ -198,15 +219,18 @@ class Operations:
         elif event.what == "updated":
             self.specs[service.name] = ((prefill, decode), f"server:{number}")
         elif event.what == "applied anew" and service.kind is kinds.ASCEND_JOBS:
-            # Ascend Operator takes the pods of the job before for the new one's, and never looks again when they go.
+            # Ascend Operator takes the pods of the job before for the new one's, and never looks
+            # again when they go.
             raise NothingThereError
         elif event.what == "applied anew":
             await apply_pruned(self._cluster, (), self._applied[service.name])
         await self.apply(service)
 
     async def apply(self, service: Service) -> None:
-        """`kubectl apply --prune` of what the user of a service whose pods others make wrote last."""
-        made, before = world.made_by_others(service, *self.specs[service.name]), self._applied.get(service.name, ())
+        """`kubectl apply --prune` of what the user of a service whose pods others make wrote
+        last."""
+        made = world.made_by_others(service, *self.specs[service.name])
+        before = self._applied.get(service.name, ())
         await apply_pruned(self._cluster, made, before)
         self._applied[service.name] = made
 
@@ -223,7 +247,9 @@ class Operations:
             if found is None:
                 raise NothingThereError
             replicas = {"spec": {"replicas": number}}
-            await self._merge(api.ELASTIC_SERVICES, service.namespace, objects.name(found), replicas)
+            await self._merge(
+                api.ELASTIC_SERVICES, service.namespace, objects.name(found), replicas
+            )
         elif event.what == "rule deleted":
             await self._cluster.delete(api.CONFIG_MAPS, service.namespace, service.name)
         elif event.what == "rule broken":
@@ -240,14 +266,17 @@ class Operations:
         self._cluster.apply([world.rule(service, self.ladders[service.name], text, **annotations)])
 
     async def heal(self, lost_nodes: tuple[str, ...]) -> None:
-        """What broke is mended: nodes but the lost ones, labels, rules, names; what others make is applied again."""
+        """What broke is mended: nodes but the lost ones, labels, rules, names; what others make is
+        applied again."""
         for namespace, name in self._taken:
             pods = {objects.name(pod): pod for pod in self._cluster.peek(api.PODS, namespace)}
             if name in pods and not objects.owner_uid(pods[name]):
                 self._cluster.server.delete(api.PODS, namespace, name, grace_period_seconds=0)
         for node in self._world.nodes:
             with contextlib.suppress(NotFoundError):
-                await self.fate(node.name, NodeFate.GONE if node.name in lost_nodes else NodeFate.READY)
+                await self.fate(
+                    node.name, NodeFate.GONE if node.name in lost_nodes else NodeFate.READY
+                )
         if not self._world.gated:
             with contextlib.suppress(NotFoundError):
                 await self._to_cluster("operator goes")
@@ -255,7 +284,8 @@ class Operations:
         for replica in self._replicas:
             replica.ahead = 0.0
         for service in self._world.services:
-            # A rule that is created again inherits its annotations, so it has to be said that it goes on.
+            # A rule that is created again inherits its annotations, so it has to be said that it
+            # goes on.
             self.write_rule(service, paused="false")
             if service.kind is not None:
                 await self.apply(service)
@@ -272,12 +302,19 @@ class Operations:
             for obj in self._cluster.peek(kind, hostile.NAMESPACE):
                 ours = objects.name(obj).endswith(OWN_SUFFIXES)
                 if not ours and (kind == api.ASCEND_JOBS or not objects.owner_uid(obj)):
-                    self._cluster.server.delete(kind, hostile.NAMESPACE, objects.name(obj), grace_period_seconds=0)
+                    self._cluster.server.delete(
+                        kind, hostile.NAMESPACE, objects.name(obj), grace_period_seconds=0
+                    )
 
 
 def _victims(event: Event, found: list[Instance]) -> list[Object]:
     """Instances and pods are chosen by the event's number; only a pod on a node can fail."""
-    pods = [pod for one in found for pod in one.pods if event.what != "pod failed" or objects.node_of(pod)]
+    pods = [
+        pod
+        for one in found
+        for pod in one.pods
+        if event.what != "pod failed" or objects.node_of(pod)
+    ]
     if event.what == "instance killed" and pods:
         with_pods = [one for one in found if one.pods]
         return with_pods[int(event.amount) % len(with_pods)].pods

@@ -1,7 +1,9 @@
-"""Replicas of the controller, each the real `App`, and one client for each process that a replica has.
+"""Replicas of the controller, each the real `App`, and one client for each process that a replica
+has.
 
-A process can die, freeze, get old lists, write too late, and write as the release before does. One that ends by itself
-is a finding, unless it lost its leadership; either way it is started again, as Kubernetes would."""
+A process can die, freeze, get old lists, write too late, and write as the release before does. One
+that ends by itself is a finding, unless it lost its leadership; either way it is started again, as
+Kubernetes would."""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ from tests.chaos.writes import Writes
 
 LATENCY = 0.002
 LINGERING = (api.PODS, api.POD_GROUPS, api.SERVICES, api.ASCEND_JOBS, api.EVENTS, api.LEASES)
-"""Not the scaler's own ConfigMaps: a status that arrives after its successor stays until the next change, by design."""
+"""Not the scaler's own ConfigMaps: a status that arrives after its successor stays until the next
+change, by design."""
 LATE = (0.5, 20.0)
 """Seconds that a lingering write spends in the network."""
 EARLIER = "-earlier"
@@ -41,7 +44,8 @@ TERMINATION = 10.0
 
 
 class Gate(Interceptor):
-    """Faults of the API, behind a process that may be frozen (nothing leaves or arrives) or dead (for ever)."""
+    """Faults of the API, behind a process that may be frozen (nothing leaves or arrives) or dead
+    (for ever)."""
 
     def __init__(self, faults: Interceptor, server: Clock) -> None:
         self.dead = False
@@ -73,21 +77,38 @@ class Gate(Interceptor):
     async def _pass(self) -> None:
         now = asyncio.get_running_loop().time
         # Less takes no time at all, and would for ever.
-        while (left := self.frozen_until - now()) > 1e-6:  # noqa: ASYNC110 - it may be frozen again meanwhile
+        # It may be frozen again meanwhile.
+        while (left := self.frozen_until - now()) > 1e-6:  # noqa: ASYNC110
             await asyncio.sleep(left)
         if self.dead:
             await asyncio.Event().wait()
 
 
 class Life(SimClient):
-    """The client of one process life. `linger` and `stale`: shares of the writes and lists, while the storm lasts."""
+    """The client of one process life. `linger` and `stale`: shares of the writes and lists, while
+    the storm lasts."""
 
     def __init__(
-        self, cluster: SimCluster, name: str, writes: Writes, *, faults: Interceptor, seed: int, linger: float = 0.0,
-        stale: float = 0.0, latency: float = LATENCY,
-    ) -> None:  # fmt: skip
+        self,
+        cluster: SimCluster,
+        name: str,
+        writes: Writes,
+        *,
+        faults: Interceptor,
+        seed: int,
+        linger: float = 0.0,
+        stale: float = 0.0,
+        latency: float = LATENCY,
+    ) -> None:
         self.gate = Gate(faults, cluster.server.clock)
-        super().__init__(cluster.server, name, latency=latency, seed=seed, audit=cluster.audit, interceptor=self.gate)
+        super().__init__(
+            cluster.server,
+            name,
+            latency=latency,
+            seed=seed,
+            audit=cluster.audit,
+            interceptor=self.gate,
+        )
         self.late: list[asyncio.Task[Record]] = []
         self._writes = writes
         self._chance = random.Random(f"life-{seed}-{name}")
@@ -95,9 +116,12 @@ class Life(SimClient):
         self.stale = stale
         self._answers: dict[tuple[Resource, str], Page[Any]] = {}
 
-    async def list(self, resource: Resource, namespace: str | None = None, **options: Any) -> Page[Any]:
-        """See KubeApi.list; now and then with an earlier answer to the same question, as from a server that has fallen
-        behind. What follows a first page is of the version that its token names."""
+    async def list(
+        self, resource: Resource, namespace: str | None = None, **options: Any
+    ) -> Page[Any]:
+        """See KubeApi.list; now and then with an earlier answer to the same question, as from a
+        server that has fallen behind. What follows a first page is of the version that its token
+        names."""
         page: Page[Any] = await super().list(resource, namespace, **options)
         if options.get("continue_token"):
             return page
@@ -128,7 +152,9 @@ class Life(SimClient):
         await asyncio.sleep(self._chance.uniform(*LATE))
         return self._take_effect(request, effect, late=True)
 
-    def _take_effect(self, request: Request, effect: Callable[[], Record], *, late: bool = False) -> Record:
+    def _take_effect(
+        self, request: Request, effect: Callable[[], Record], *, late: bool = False
+    ) -> Record:
         with self._writes.acting(self.name, request, late=late):
             return effect()
 
@@ -136,10 +162,16 @@ class Life(SimClient):
 def earlier(resource: Resource, body: Any) -> Any:
     """`body` as v0.1.0 writes it."""
     if resource == api.CONFIG_MAPS and "data" in body:
-        return body | {"data": {key: value for key, value in body["data"].items() if key != "format"}}
+        return body | {
+            "data": {key: value for key, value in body["data"].items() if key != "format"}
+        }
     if resource == api.ELASTIC_SERVICES and "status" in body:
-        said = {key: value for key, value in body["status"].items() if key not in ("selector", "wanted")}
-        said["conditions"] = [each for each in said["conditions"] if each["type"] != "ScalingLimited"]
+        said = {
+            key: value for key, value in body["status"].items() if key not in ("selector", "wanted")
+        }
+        said["conditions"] = [
+            each for each in said["conditions"] if each["type"] != "ScalingLimited"
+        ]
         return body | {"status": said}
     return body
 
@@ -150,7 +182,9 @@ class EarlierLife(Life):
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
         return await super().create(resource, namespace, earlier(resource, body))
 
-    async def patch(self, resource: Resource, namespace: str | None, name: str, patch: Any, **options: Any) -> Object:
+    async def patch(
+        self, resource: Resource, namespace: str | None, name: str, patch: Any, **options: Any
+    ) -> Object:
         return await super().patch(resource, namespace, name, earlier(resource, patch), **options)
 
 
@@ -158,8 +192,14 @@ class Replica:
     """One pod of the controller's Deployment."""
 
     def __init__(
-        self, slot: int, born: Callable[[str], Life], decisions: Decisions, witness: Witness, made: Schedule, mode: Mode
-    ) -> None:  # fmt: skip
+        self,
+        slot: int,
+        born: Callable[[str], Life],
+        decisions: Decisions,
+        witness: Witness,
+        made: Schedule,
+        mode: Mode,
+    ) -> None:
         self.life: Life | None = None
         self.ahead = 0.0
         """Seconds by which the clock of its machine is; a process reads it when it starts."""
@@ -177,7 +217,8 @@ class Replica:
         self._lives: list[Life] = []
         self._closed = False
         self._leaving = False
-        """Whether a life may still end its writes, and no Lease keeps the next one apart from it."""
+        """Whether a life may still end its writes, and no Lease keeps the next one apart from
+        it."""
 
     def start(self) -> None:
         if self._closed or self._leaving or self._task is not None:
@@ -190,13 +231,18 @@ class Replica:
         loop_time = asyncio.get_running_loop().time()
         clock = life.gate.clock = Clock(self._witness.clock.now() - loop_time + self.ahead)
         seed = self._made.seed + self._number
-        controller = real_controller(seed, leader_election=self._made.election, identity=name, mode=self._mode)
-        self._task = asyncio.create_task(controller(life, clock, partial(self._decisions.judge, name)))
+        controller = real_controller(
+            seed, leader_election=self._made.election, identity=name, mode=self._mode
+        )
+        self._task = asyncio.create_task(
+            controller(life, clock, partial(self._decisions.judge, name))
+        )
         self._tasks.append(self._task)
         self._task.add_done_callback(lambda task: self._ended(task, name))
 
     def crash(self, pause: float) -> None:
-        """The process is gone at once: nothing more is sent, nothing arrives; a new one after `pause` seconds."""
+        """The process is gone at once: nothing more is sent, nothing arrives; a new one after
+        `pause` seconds."""
         if self._task is None or self.life is None:
             return
         self._witness.note(f"{self.life.name} crashes")
@@ -204,8 +250,9 @@ class Replica:
         self._leave(pause)
 
     def stop(self, pause: float) -> None:
-        """SIGTERM: it may finish what is under way. A new life begins after `pause` seconds, overlapping or not;
-        without a Lease only time keeps the two apart: it waits for TERMINATION as well, whoever wants it sooner."""
+        """SIGTERM: it may finish what is under way. A new life begins after `pause` seconds,
+        overlapping or not; without a Lease only time keeps the two apart: it waits for TERMINATION
+        as well, whoever wants it sooner."""
         if self._task is not None and self.life is not None:
             self._witness.note(f"{self.life.name} is stopped")
             self._leaving = not self._made.election
@@ -222,7 +269,8 @@ class Replica:
             self.life.gate.frozen_until = asyncio.get_running_loop().time() + seconds
 
     async def close(self) -> None:
-        """End the last life and everything that is left of earlier ones; what is still under way may be refused."""
+        """End the last life and everything that is left of earlier ones; what is still under way
+        may be refused."""
         self._closed = True
         self._task = None
         for task in self._tasks:
@@ -234,7 +282,8 @@ class Replica:
                     raise answer
 
     def _leave(self, pause: float) -> None:
-        task, self._task = self._task, None
+        task = self._task
+        self._task = None
         if task is not None:
             task.cancel()
         asyncio.get_running_loop().call_later(pause, self._return)

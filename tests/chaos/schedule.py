@@ -1,7 +1,8 @@
-"""One history of trouble from one seed: a world, replicas of the controller, events, and faults of the API.
+"""One history of trouble from one seed: a world, replicas of the controller, events, and faults of
+the API.
 
-First all that may go wrong, with weights; then what is drawn of it. Pure: the same seed gives the same schedule, byte
-for byte. Everything in it ends with the storm."""
+First all that may go wrong, with weights; then what is drawn of it. Pure: the same seed gives the
+same schedule, byte for byte. Everything in it ends with the storm."""
 
 from __future__ import annotations
 
@@ -22,21 +23,46 @@ WATCHED = ("AscendJob", "Pod", "PodGroup", "Service", "ConfigMap", "Node", "Leas
 SCALED = "service scaled"
 NAMES = "abc"
 RESTORE_TAKES = 5.0
-"""Seconds in which no client gets an answer while etcd is restored and the API server starts again."""
+"""Seconds in which no client gets an answer while etcd is restored and the API server starts
+again."""
 GATED_KINDS = (
-    kinds.ASCEND_JOBS, kinds.ASCEND_JOBS, kinds.DEPLOYMENTS, kinds.SURGING, kinds.SURGING, kinds.LEADER_WORKER_SETS,
-    kinds.LEADERS_FIRST, kinds.MIXED, kinds.MIXED, kinds.VOLCANO_JOBS, kinds.STORM_STATEFUL, kinds.STORM_STATELESS,
+    kinds.ASCEND_JOBS,
+    kinds.ASCEND_JOBS,
+    kinds.DEPLOYMENTS,
+    kinds.SURGING,
+    kinds.SURGING,
+    kinds.LEADER_WORKER_SETS,
+    kinds.LEADERS_FIRST,
+    kinds.MIXED,
+    kinds.MIXED,
+    kinds.VOLCANO_JOBS,
+    kinds.STORM_STATEFUL,
+    kinds.STORM_STATELESS,
     kinds.INSTANCE_SETS,
-)  # fmt: skip
+)
 """Not bare pods: what is lost of them is not made again."""
-GATED_WATCHED = ("Pod", "Pod", "PodGroup", "ConfigMap", "Node", "ReplicaSet", "StatefulSet", "LeaderWorkerSet",
-                 "PodSet", "AscendJob", "Job", "Deployment", "Lease")  # fmt: skip
+GATED_WATCHED = (
+    "Pod",
+    "Pod",
+    "PodGroup",
+    "ConfigMap",
+    "Node",
+    "ReplicaSet",
+    "StatefulSet",
+    "LeaderWorkerSet",
+    "PodSet",
+    "AscendJob",
+    "Job",
+    "Deployment",
+    "Lease",
+)
 NUMBERS = (0, 0, 1, 2, 3, 3, 4, 5, 6, ALL, ALL)
 """Of instances that `service scaled` asks for in all."""
 
 
 class Event(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """Something that happens `at` seconds to `subject`; `amount` is a duration in seconds or a number, by `what`."""
+    """Something that happens `at` seconds to `subject`; `amount` is a duration in seconds or a
+    number, by `what`."""
 
     at: float
     what: str
@@ -54,7 +80,8 @@ class Schedule(msgspec.Struct, frozen=True):
     replicas: int = 1
     election: bool = False
     linger: float = 0.0
-    """Share of the writes that reach the server seconds after their client gave up on them or died."""
+    """Share of the writes that reach the server seconds after their client gave up on them or
+    died."""
     stale_lists: float = 0.0
     """Share of the lists that are answered with what the same client was answered before."""
     lost_nodes: tuple[str, ...] = ()
@@ -66,7 +93,8 @@ class Schedule(msgspec.Struct, frozen=True):
     earlier: bool = False
     """Whether the replicas are of the release before at the beginning."""
     one_fault: Rule | None = None
-    """In place of `api_faults`, for all replicas together: its `skip` counts the requests of all of them."""
+    """In place of `api_faults`, for all replicas together: its `skip` counts the requests of all of
+    them."""
 
     def outages(self) -> list[Rule]:
         """Of the API server, one for each restore of etcd."""
@@ -79,8 +107,8 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 class Kind(NamedTuple):
-    """One kind of event, `to` what it happens ("replica", "job", "service", "node", "" for the cluster), and bounds of
-    its amount."""
+    """One kind of event, `to` what it happens ("replica", "job", "service", "node", "" for the
+    cluster), and bounds of its amount."""
 
     what: str
     weight: int
@@ -94,12 +122,21 @@ class Kind(NamedTuple):
                 subject = str(rng.randrange(made.replicas))
                 return Event(at, self.what, subject, round(rng.uniform(self.least, self.most), 2))
             case "job":
-                return Event(at, self.what, rng.choice(rng.choice(made.world.services).job_names()), rng.randrange(3))
+                return Event(
+                    at,
+                    self.what,
+                    rng.choice(rng.choice(made.world.services).job_names()),
+                    rng.randrange(3),
+                )
             case "service":
-                return Event(at, self.what, rng.choice(made.world.services).name, rng.randrange(100))
+                return Event(
+                    at, self.what, rng.choice(made.world.services).name, rng.randrange(100)
+                )
             case "node":
                 return Event(at, self.what, rng.choice(made.world.nodes).name)
-        return Event(at, self.what, "", rng.randint(int(self.least), int(self.most)) if self.most else 0.0)
+        return Event(
+            at, self.what, "", rng.randint(int(self.least), int(self.most)) if self.most else 0.0
+        )
 
 
 def drawn(rng: random.Random, kinds: Sequence[Kind]) -> Kind:
@@ -107,7 +144,8 @@ def drawn(rng: random.Random, kinds: Sequence[Kind]) -> Kind:
 
 
 def events_of(rng: random.Random, kinds: Sequence[Kind], made: Schedule) -> list[Event]:
-    """Up to twenty; troubles come in company, so that two of them often meet within a second or two."""
+    """Up to twenty; troubles come in company, so that two of them often meet within a second or
+    two."""
     events: list[Event] = []
     for _ in range(rng.choice([2, 6, 12, 20])):
         near = events[-1].at + rng.expovariate(1.0) if events and rng.random() < 0.4 else made.storm
@@ -117,37 +155,70 @@ def events_of(rng: random.Random, kinds: Sequence[Kind], made: Schedule) -> list
 
 
 TO_THE_SCALER = (
-    Kind("crash", 4, "replica", 0.0, 10.0), Kind("stop", 2, "replica", 0.0, 10.0),
-    Kind("freeze", 3, "replica", 1.0, 30.0), Kind("lease deleted", 1), Kind("lease emptied", 1),
-    Kind("compaction", 2), Kind("watches cut", 2),
-)  # fmt: skip
+    Kind("crash", 4, "replica", 0.0, 10.0),
+    Kind("stop", 2, "replica", 0.0, 10.0),
+    Kind("freeze", 3, "replica", 1.0, 30.0),
+    Kind("lease deleted", 1),
+    Kind("lease emptied", 1),
+    Kind("compaction", 2),
+    Kind("watches cut", 2),
+)
 TO_NODES = (
-    Kind("node not ready", 2, "node"), Kind("node gone", 2, "node"), Kind("node cordoned", 1, "node"),
+    Kind("node not ready", 2, "node"),
+    Kind("node gone", 2, "node"),
+    Kind("node cordoned", 1, "node"),
     Kind("node back", 3, "node"),
-)  # fmt: skip
+)
 TO_RULES = (
-    Kind("rule edited", 3, "service"), Kind("rule broken", 2, "service"), Kind("rule deleted", 2, "service"),
-    Kind("rule mended", 2, "service"), Kind("rule paused", 1, "service"),
-)  # fmt: skip
+    Kind("rule edited", 3, "service"),
+    Kind("rule broken", 2, "service"),
+    Kind("rule deleted", 2, "service"),
+    Kind("rule mended", 2, "service"),
+    Kind("rule paused", 1, "service"),
+)
 EVENTS = (
-    *TO_THE_SCALER, Kind("pod killed", 3, "job"), Kind("pod failed", 2, "job"), Kind("pod evicted", 2, "job"),
-    Kind("instance killed", 3, "job"), *TO_NODES, Kind("job deleted", 2, "job"), Kind("job applied", 3, "job"),
-    Kind("job applied anew", 2, "job"), Kind("group label changed", 1, "job"), Kind("rule label removed", 1, "job"),
-    Kind("name taken", 1, "job"), *TO_RULES, Kind("operator comes", 1), Kind("operator goes", 1),
-)  # fmt: skip
+    *TO_THE_SCALER,
+    Kind("pod killed", 3, "job"),
+    Kind("pod failed", 2, "job"),
+    Kind("pod evicted", 2, "job"),
+    Kind("instance killed", 3, "job"),
+    *TO_NODES,
+    Kind("job deleted", 2, "job"),
+    Kind("job applied", 3, "job"),
+    Kind("job applied anew", 2, "job"),
+    Kind("group label changed", 1, "job"),
+    Kind("rule label removed", 1, "job"),
+    Kind("name taken", 1, "job"),
+    *TO_RULES,
+    Kind("operator comes", 1),
+    Kind("operator goes", 1),
+)
 """Where the scaler makes the pods."""
 GATED_EVENTS = (
-    *TO_THE_SCALER, Kind("pod killed", 4, "service"), Kind("pod failed", 2, "service"),
-    Kind("pod evicted", 2, "service"), Kind("instance killed", 3, "service"), *TO_NODES, Kind("scaled", 3, "service"),
-    Kind("updated", 5, "service"), Kind("applied", 1, "service"), Kind("applied anew", 1, "service"), *TO_RULES,
-)  # fmt: skip
+    *TO_THE_SCALER,
+    Kind("pod killed", 4, "service"),
+    Kind("pod failed", 2, "service"),
+    Kind("pod evicted", 2, "service"),
+    Kind("instance killed", 3, "service"),
+    *TO_NODES,
+    Kind("scaled", 3, "service"),
+    Kind("updated", 5, "service"),
+    Kind("applied", 1, "service"),
+    Kind("applied anew", 1, "service"),
+    *TO_RULES,
+)
 """Where others make them."""
 ATTACKS = (
-    Kind("hostile rules", 1, "", 1, 2), Kind("hostile numbers", 2, "", 1, 6), Kind("hostile depth", 2, "", 1, 4),
-    Kind("hostile crowd", 2, "", 3, 12), Kind("hostile labels", 3, "", 1, 12), Kind("hostile flood", 2, "", 10, 60),
-    Kind("etcd restored", 1, "", 5, 60), Kind("clock stepped", 1, "replica", 3600, 3600),
+    Kind("hostile rules", 1, "", 1, 2),
+    Kind("hostile numbers", 2, "", 1, 6),
+    Kind("hostile depth", 2, "", 1, 4),
+    Kind("hostile crowd", 2, "", 3, 12),
+    Kind("hostile labels", 3, "", 1, 12),
+    Kind("hostile flood", 2, "", 10, 60),
+    Kind("etcd restored", 1, "", 5, 60),
+    Kind("clock stepped", 1, "replica", 3600, 3600),
     Kind("clock stepped", 1, "replica", -3600, -3600),
-)  # fmt: skip
+)
 
 
 def api_fault(fault: Fault, start: float, lasting: float, **more: Any) -> Rule:
@@ -184,7 +255,8 @@ def random_api_fault(rng: random.Random, made: Schedule) -> Rule:
     start = round(rng.uniform(0, made.storm * 0.8), 1)
     lasting = round(rng.uniform(1, made.storm - start), 1)
     if rng.random() < 0.25:
-        seconds, kind = round(rng.uniform(0.1, 30), 1), rng.choice(GATED_WATCHED if made.world.gated else WATCHED)
+        seconds = round(rng.uniform(0.1, 30), 1)
+        kind = rng.choice(GATED_WATCHED if made.world.gated else WATCHED)
         more: dict[str, Any] = {"seconds": seconds, "kinds": (kind,)}
         return api_fault(Fault.LAG, start, lasting, verbs=("watch",), replica=replica, **more)
     fault, more = rng.choice(_API_FAULTS)
@@ -193,11 +265,13 @@ def random_api_fault(rng: random.Random, made: Schedule) -> Rule:
 
 
 def blind(kind: str, how: str, start: float, lasting: float, replica: int = -1) -> tuple[Rule, ...]:
-    """The watch of one kind ends and is not to be had again (403, hang), or says nothing any more (silent)."""
+    """The watch of one kind ends and is not to be had again (403, hang), or says nothing any more
+    (silent)."""
     on: dict[str, Any] = {"kinds": (kind,), "replica": replica}
     if how == "silent":
         return (api_fault(Fault.SILENT, start, lasting, verbs=("watch",), **on),)
-    fault, both = Fault.REFUSED if how == "403" else Fault.DELAY, ("list", "watch")
+    fault = Fault.REFUSED if how == "403" else Fault.DELAY
+    both = ("list", "watch")
     return (
         api_fault(fault, start, lasting, verbs=both, seconds=30.0, status=403, **on),
         api_fault(Fault.CUT, start, lasting, verbs=("watch",), **on),
@@ -205,7 +279,8 @@ def blind(kind: str, how: str, start: float, lasting: float, replica: int = -1) 
 
 
 def slow_webhook(namespace: str, start: float, lasting: float) -> Rule:
-    """Creating pods in one namespace takes longer than any timeout: the webhook of another tenant does not answer."""
+    """Creating pods in one namespace takes longer than any timeout: the webhook of another tenant
+    does not answer."""
     of_pods: dict[str, Any] = {"verbs": ("create",), "kinds": ("Pod",), "namespaces": (namespace,)}
     return api_fault(Fault.DELAY, start, lasting, seconds=30.0, **of_pods)
 
@@ -213,7 +288,9 @@ def slow_webhook(namespace: str, start: float, lasting: float) -> Rule:
 def retry_later(start: float, lasting: float, verbs: tuple[str, ...] = ()) -> Rule:
     """Everything (or these verbs) is refused with a Retry-After of a minute."""
     kinds = ("Pod", "PodGroup", "Service", "AscendJob", "ConfigMap")
-    return api_fault(Fault.REFUSED, start, lasting, verbs=verbs, kinds=kinds, status=429, retry_after=60.0)
+    return api_fault(
+        Fault.REFUSED, start, lasting, verbs=verbs, kinds=kinds, status=429, retry_after=60.0
+    )
 
 
 def hardship(rng: random.Random, made: Schedule, start: float, lasting: float) -> tuple[Rule, ...]:
@@ -221,10 +298,18 @@ def hardship(rng: random.Random, made: Schedule, start: float, lasting: float) -
         case "slow":
             return (slow_webhook(rng.choice(made.world.services).namespace, start, lasting),)
         case "wait":
-            return (retry_later(start, min(lasting, 20.0), rng.choice([(), WRITES, ("list", "watch")])),)
+            return (
+                retry_later(start, min(lasting, 20.0), rng.choice([(), WRITES, ("list", "watch")])),
+            )
         case _:
             replica = rng.choice([-1, rng.randrange(made.replicas)])
-            return blind(rng.choice(WATCHED[:-1]), rng.choice(["403", "silent", "hang"]), start, lasting, replica)
+            return blind(
+                rng.choice(WATCHED[:-1]),
+                rng.choice(["403", "silent", "hang"]),
+                start,
+                lasting,
+                replica,
+            )
 
 
 # what is drawn
@@ -232,16 +317,21 @@ def hardship(rng: random.Random, made: Schedule, start: float, lasting: float) -
 
 def schedule(seed: int) -> Schedule:
     """What happens of itself, in every second one attacks as well, and in some an autoscaler."""
-    rng = random.Random(f"campaign-{seed}")  # other words here would make other schedules of all known seeds
+    # other words here would make other schedules of all known seeds
+    rng = random.Random(f"campaign-{seed}")
     number = rng.choice([1, 1, 1, 2, 2, 3])
-    shared, apart = number > 1 and rng.random() < 0.4, rng.random() < 0.5
+    shared = number > 1 and rng.random() < 0.4
+    apart = rng.random() < 0.5
     services = tuple(_service(rng, NAMES[i], shared=shared, apart=apart) for i in range(number))
     made = _schedule(rng, seed, World(services, _nodes(rng, services, most=1)), most_lost=2)
-    return scaled(_attacked(made, random.Random(f"attacks-{seed}")), random.Random(f"scaled-{seed}"))
+    return scaled(
+        _attacked(made, random.Random(f"attacks-{seed}")), random.Random(f"scaled-{seed}")
+    )
 
 
 def gated_schedule(seed: int) -> Schedule:
-    """The same for services whose pods others make: a few of different kinds, each on its own nodes."""
+    """The same for services whose pods others make: a few of different kinds, each on its own
+    nodes."""
     rng = random.Random(f"gated-{seed}")
     services = tuple(_gated_service(rng, NAMES[i]) for i in range(rng.choice([1, 1, 2])))
     made = _schedule(rng, seed, World(services, _nodes(rng, services, most=2)), most_lost=1)
@@ -249,7 +339,8 @@ def gated_schedule(seed: int) -> Schedule:
 
 
 def _schedule(rng: random.Random, seed: int, world: World, *, most_lost: int) -> Schedule:
-    storm, replicas = rng.choice([60.0, 120.0, 240.0]), rng.choice([1, 2, 2])
+    storm = rng.choice([60.0, 120.0, 240.0])
+    replicas = rng.choice([1, 2, 2])
     election = replicas > 1 or rng.random() < 0.5
     made = Schedule(seed, world, storm, replicas=replicas, election=election)
     names = [node.name for node in world.nodes if node is not CPU_NODE]
@@ -258,7 +349,9 @@ def _schedule(rng: random.Random, seed: int, world: World, *, most_lost: int) ->
         api_faults=tuple(random_api_fault(rng, made) for _ in range(rng.choice([0, 1, 2, 4, 7]))),
         linger=rng.choice([0.0, 0.0, 0.1]),
         stale_lists=rng.choice([0.0, 0.0, 0.2]),
-        lost_nodes=tuple(rng.sample(names, rng.choice([0, 0, 0, *range(1, most_lost + 1)]) % (len(names) + 1))),
+        lost_nodes=tuple(
+            rng.sample(names, rng.choice([0, 0, 0, *range(1, most_lost + 1)]) % (len(names) + 1))
+        ),
     )
 
 
@@ -268,21 +361,31 @@ def _nodes(rng: random.Random, services: Sequence[Service], *, most: int) -> tup
     for pool in dict.fromkeys(service.pool for service in services):
         inside = [service for service in services if service.pool == pool]
         enough = max(s.nodes_for(s.ladder[-1]) for s in inside)
-        made += nodes(pool, rng.randint(enough, sum(s.nodes_for(s.ladder[0]) for s in inside) + most))
+        made += nodes(
+            pool, rng.randint(enough, sum(s.nodes_for(s.ladder[0]) for s in inside) + most)
+        )
     return tuple(made)
 
 
 def _service(rng: random.Random, name: str, *, shared: bool, apart: bool) -> Service:
     ladder = _ladder(rng, 4, 3, 3)
-    jobs = (max(1, ladder[0][0] + rng.choice([-1, 0, 0, 1])), max(1, ladder[0][1] + rng.choice([-1, 0, 0, 1])))
+    jobs = (
+        max(1, ladder[0][0] + rng.choice([-1, 0, 0, 1])),
+        max(1, ladder[0][1] + rng.choice([-1, 0, 0, 1])),
+    )
     pods = (rng.choice([1, 1, 2]), rng.choice([1, 1, 2, 3]))
     namespace = f"ns-{name}" if apart else "mindie"
-    return Service(name, namespace, "all" if shared else name, ladder, jobs, pods, mindie=rng.random() < 0.7)
+    return Service(
+        name, namespace, "all" if shared else name, ladder, jobs, pods, mindie=rng.random() < 0.7
+    )
 
 
 def _gated_service(rng: random.Random, name: str) -> Service:
     ladder = _ladder(rng, 3, 2, 2)
-    jobs = (max(1, ladder[0][0] + rng.choice([-1, 0, 0, 1])), max(1, ladder[0][1] + rng.choice([0, 0, 1])))
+    jobs = (
+        max(1, ladder[0][0] + rng.choice([-1, 0, 0, 1])),
+        max(1, ladder[0][1] + rng.choice([0, 0, 1])),
+    )
     return gated_service(name, rng.choice(GATED_KINDS), ladder, jobs, quota=rng.random() < 0.3)
 
 
@@ -304,17 +407,21 @@ def _ladder(rng: random.Random, prefill: int, decode: int, steps: int) -> tuple[
 
 
 def _attacked(made: Schedule, rng: random.Random) -> Schedule:
-    """In every second one a hostile tenant, a blind spell or the like, and a healthy service that is left alone."""
+    """In every second one a hostile tenant, a blind spell or the like, and a healthy service that
+    is left alone."""
     if rng.random() < 0.5:
         return made
     storm = made.storm
     events = [
-        drawn(rng, ATTACKS).draw(rng, round(rng.uniform(0, storm), 1), made) for _ in range(rng.choice([0, 1, 3, 6]))
+        drawn(rng, ATTACKS).draw(rng, round(rng.uniform(0, storm), 1), made)
+        for _ in range(rng.choice([0, 1, 3, 6]))
     ]
     faults = [
         one
         for _ in range(rng.choice([0, 1, 2]))
-        for one in hardship(rng, made, round(rng.uniform(0, storm * 0.6), 1), round(rng.uniform(5, storm * 0.4), 1))
+        for one in hardship(
+            rng, made, round(rng.uniform(0, storm * 0.6), 1), round(rng.uniform(5, storm * 0.4), 1)
+        )
     ]
     world = World((*made.world.services, HEALTHY), (*made.world.nodes, *HEALTHY_NODES))
     return made.also(*events, world=world, api_faults=(*made.api_faults, *faults))
@@ -327,5 +434,10 @@ def scaled(made: Schedule, rng: random.Random) -> Schedule:
     names = [service.name for service in made.world.services if service is not HEALTHY]
     times = range(rng.choice([1, 2, 4, 8]))
     return made.also(
-        *(Event(round(rng.uniform(0, made.storm), 1), SCALED, rng.choice(names), rng.choice(NUMBERS)) for _ in times)
+        *(
+            Event(
+                round(rng.uniform(0, made.storm), 1), SCALED, rng.choice(names), rng.choice(NUMBERS)
+            )
+            for _ in times
+        )
     )

@@ -1,4 +1,5 @@
-"""Plays one schedule to its end: the storm, the mending, the rest, and a fresh life that should find nothing to do."""
+"""Plays one schedule to its end: the storm, the mending, the rest, and a fresh life that should
+find nothing to do."""
 
 from __future__ import annotations
 
@@ -46,12 +47,15 @@ FRESH_LIFE = 2.0
 FRESH = 20.0
 """Seconds in which a fresh life has looked at everything."""
 SERVED_BY = 60.0
-"""Seconds from the start, or from the end of a random storm, in which the healthy service has started (`served_by`)."""
+"""Seconds from the start, or from the end of a random storm, in which the healthy service has
+started (`served_by`)."""
 LONGEST_TURN = 0.8
-"""Seconds of CPU. What is promised is an eighth of it; a busy machine is slower, and the stand-ins take their share."""
+"""Seconds of CPU. What is promised is an eighth of it; a busy machine is slower, and the stand-ins
+take their share."""
 STORM_WRITES = (100, 45)
-"""Write attempts in a minute that are never needed: so many, and so many more per instance, which is tried six times
-with about seven writes where all pods are refused. What users order comes on top (tests.chaos.writes.ORDERED)."""
+"""Write attempts in a minute that are never needed: so many, and so many more per instance, which
+is tried six times with about seven writes where all pods are refused. What users order comes on top
+(tests.chaos.writes.ORDERED)."""
 
 
 def play(made: Schedule, *, keep_trace: bool = False, family: str = "random") -> Played:
@@ -66,24 +70,30 @@ def play(made: Schedule, *, keep_trace: bool = False, family: str = "random") ->
 
 
 class Stage:
-    """One schedule under way, in a running loop. Where others make the pods there are their owners, admission and an
-    Ascend Operator too, and the scaler runs in mode auto."""
+    """One schedule under way, in a running loop. Where others make the pods there are their owners,
+    admission and an Ascend Operator too, and the scaler runs in mode auto."""
 
     def __init__(self, made: Schedule, *, keep_trace: bool) -> None:
-        gated, world = made.world.gated, made.world
+        gated = made.world.gated
+        world = made.world
         self._made = made
         self._mode = Mode.AUTO if gated else Mode.CREATE
         on = Rig(*((hold_for_quota, *ADMISSION) if gated else ()), seed=made.seed)
-        self.cluster, self.clock = on.cluster, on.clock
+        self.cluster = on.cluster
+        self.clock = on.clock
         self.witness = Witness(self.clock, keep_trace=keep_trace)
         # How many instances there are at the beginning; of gated pods, each is released by itself.
-        sizes = {one.name: sum(one.jobs) if one.kind is None else one.nodes_for(one.jobs) for one in world.services}
+        sizes = {
+            one.name: sum(one.jobs) if one.kind is None else one.nodes_for(one.jobs)
+            for one in world.services
+        }
         bound = STORM_WRITES[0] + STORM_WRITES[1] * sum(sizes.values())
         self.writes = Writes(self.cluster, self.witness, storm_bound=bound, sizes=sizes)
         self.decisions = Decisions(self.witness, self.writes)
         self.faults: list[Faults] = []
         self.replicas = [
-            Replica(slot, self._born, self.decisions, self.witness, made, self._mode) for slot in range(made.replicas)
+            Replica(slot, self._born, self.decisions, self.witness, made, self._mode)
+            for slot in range(made.replicas)
         ]
         if made.one_fault is not None:
             crash = partial(self.replicas[0].crash, FRESH_LIFE)
@@ -101,7 +111,9 @@ class Stage:
             await self._rest()
             for faults in self.faults:
                 if faults.impatient and self._made.attacked:
-                    self.witness.fail(f"Retry-After: sent again before it had passed: {dict(faults.impatient)}")
+                    self.witness.fail(
+                        f"Retry-After: sent again before it had passed: {dict(faults.impatient)}"
+                    )
             gaps = self.judge.at_rest()
             for replica in self.replicas:
                 await replica.close()
@@ -110,15 +122,24 @@ class Stage:
         counts = self.witness.counts
         for faults in self.faults:
             counts["sent before its Retry-After"] += faults.impatient.total()
-            counts.update({f"api fault: {fault.value}": number for fault, number in faults.counts.items()})
+            counts.update(
+                {f"api fault: {fault.value}": number for fault, number in faults.counts.items()}
+            )
         return Played(
-            self._made.seed, self.witness.failures, gaps, counts, digest=self.witness.digest,
-            trace=self.witness.trace or [], said=self.judge.said,
-        )  # fmt: skip
+            self._made.seed,
+            self.witness.failures,
+            gaps,
+            counts,
+            digest=self.witness.digest,
+            trace=self.witness.trace or [],
+            said=self.judge.said,
+        )
 
     def _furnish(self) -> None:
         made = self._made
-        self.cluster.apply([jobs.QUEUE, *(node_object(spec) for spec in made.world.nodes), world.training_job()])
+        self.cluster.apply(
+            [jobs.QUEUE, *(node_object(spec) for spec in made.world.nodes), world.training_job()]
+        )
         if HEALTHY in made.world.services:
             self.operations.healthy = HealthyTenant(self.cluster, self.witness, by=served_by(made))
         if any(service.kind is kinds.ASCEND_JOBS for service in made.world.services):
@@ -136,17 +157,28 @@ class Stage:
     def _born(self, name: str) -> Life:
         made = self._made
         every = (*made.api_faults, *made.outages())
-        rules = [rule for rule in every if rule.replica < 0 or name.startswith(f"scaler-{rule.replica}.")]
+        rules = [
+            rule for rule in every if rule.replica < 0 or name.startswith(f"scaler-{rule.replica}.")
+        ]
         if made.one_fault is None:
-            self.faults.append(Faults(self.clock, *rules, seed=made.seed + len(self.faults), origin=START))
+            self.faults.append(
+                Faults(self.clock, *rules, seed=made.seed + len(self.faults), origin=START)
+            )
         raging = self.clock.now() < START + made.storm
         return (EarlierLife if name.endswith(EARLIER) else Life)(
-            self.cluster, name, self.writes, faults=self.faults[-1], seed=made.seed,
-            linger=made.linger if raging else 0.0, stale=made.stale_lists if raging else 0.0,
-        )  # fmt: skip
+            self.cluster,
+            name,
+            self.writes,
+            faults=self.faults[-1],
+            seed=made.seed,
+            linger=made.linger if raging else 0.0,
+            stale=made.stale_lists if raging else 0.0,
+        )
 
     def _actors(self) -> list[Actor]:
-        api, clock, made = self.cluster.client, self.clock, self._made
+        api = self.cluster.client
+        clock = self.clock
+        made = self._made
         common = machines(api("machines"), clock, made.seed, gangs=made.gangs)
         if made.world.gated:
             return [Quota(api("quota"), clock), *owners(api("makers"), clock), *common]
@@ -161,7 +193,9 @@ class Stage:
         for event in self._made.events:
             await asyncio.sleep(max(0.0, START + event.at - self.clock.now()))
             done = await self.operations.do(event)
-            self.witness.note(f"{event.what} {event.subject} {event.amount:g}{'' if done else ': not possible'}")
+            self.witness.note(
+                f"{event.what} {event.subject} {event.amount:g}{'' if done else ': not possible'}"
+            )
             self.witness.counts[f"event: {event.what}"] += done
         await asyncio.sleep(max(0.0, START + self._made.storm - self.clock.now()))
 
@@ -185,9 +219,9 @@ class Stage:
             self.witness.fail(f"L2: no rest within {PATIENCE:g} s")
 
     async def _fresh_life(self) -> list[str]:
-        """Path independence: a process that begins with these objects has nothing to do, and agrees with the status but
-        for what a process forgets: what was revoked, and since when something is broken. Where that has its grace again
-        in place of what waits, it is a known gap."""
+        """Path independence: a process that begins with these objects has nothing to do, and agrees
+        with the status but for what a process forgets: what was revoked, and since when something
+        is broken. Where that has its grace again in place of what waits, it is a known gap."""
         plans: list[Plan] = []
 
         def see(_world: World, decision: Decision) -> None:
@@ -201,17 +235,25 @@ class Stage:
         again = {plan.key for plan in plans if self.judge.has_its_grace_again(plan)}
         for plan in plans:
             if plan.actions and plan.key not in again:
-                self.witness.fail(f"path: a fresh life would {[type(a).__name__ for a in plan.actions]} {plan.key}")
+                self.witness.fail(
+                    f"path: a fresh life would {[type(a).__name__ for a in plan.actions]}"
+                    f" {plan.key}"
+                )
         if not self.judge.half_made:
             if self.writes.last_action != before and not again:
                 self.witness.fail("path: a fresh life made or removed something")
-            self.judge.status_agrees([plan for plan in plans if plan.key not in again], self.decisions.had_turn)
-        return [f"what is broken of {key} has its grace again in a fresh life" for key in sorted(map(str, again))]
+            self.judge.status_agrees(
+                [plan for plan in plans if plan.key not in again], self.decisions.had_turn
+            )
+        return [
+            f"what is broken of {key} has its grace again in a fresh life"
+            for key in sorted(map(str, again))
+        ]
 
 
 def served_by(made: Schedule) -> float:
-    """Seconds from the start in which the healthy service has started. Who was told by the last refusal of a random
-    storm to come again later does so when that has passed."""
+    """Seconds from the start in which the healthy service has started. Who was told by the last
+    refusal of a random storm to come again later does so when that has passed."""
     if made.attacked:
         return SERVED_BY
     retries = [one.end + one.retry_after * JITTER for one in made.api_faults if one.retry_after]
@@ -219,9 +261,11 @@ def served_by(made: Schedule) -> float:
 
 
 def _watch_turns(fail: Callable[[str], None]) -> None:
-    """Fails for a turn of the running loop that takes too long, in CPU time: virtual time does not show that."""
+    """Fails for a turn of the running loop that takes too long, in CPU time: virtual time does not
+    show that."""
     loop: Any = asyncio.get_running_loop()
-    select, began = loop.select, time.thread_time()
+    began = time.thread_time()
+    select = loop.select
 
     def turn(timeout: float | None) -> Any:
         nonlocal began
@@ -246,7 +290,8 @@ async def _end(tasks: Sequence[asyncio.Task[None]], witness: Witness) -> None:
 
 @contextmanager
 def _errors_to(fail: Callable[[str], None]) -> Iterator[None]:
-    """What the controller logs as an error is a finding: decisions that failed, reports that failed, missed events."""
+    """What the controller logs as an error is a finding: decisions that failed, reports that
+    failed, missed events."""
     before = structlog.get_config()
 
     def hear(_logger: Any, _method: str, event: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Histories aimed at what random ones rarely meet, attacks among them; the mistakes they are for: test_mutants.py."""
+"""Histories aimed at what random ones rarely meet, attacks among them; the mistakes they are for:
+test_mutants.py."""
 
 from __future__ import annotations
 
@@ -12,7 +13,10 @@ LARGE = ("hostile rules", "hostile crowd", "hostile flood")
 
 
 def _family(name: str) -> object:
-    return pytest.param(name, marks=[pytest.mark.long("hundreds of objects, or large ones")] if name in LARGE else [])
+    return pytest.param(
+        name,
+        marks=[pytest.mark.long("hundreds of objects, or large ones")] if name in LARGE else [],
+    )
 
 
 @pytest.mark.parametrize("family", [_family(name) for name in FAMILIES])

@@ -14,7 +14,9 @@ BATCH = 4
 MANY = range(120)
 
 
-@pytest.mark.parametrize("first", short_and_long(SEEDS[::BATCH], short=1, why="more seeds of the same"))
+@pytest.mark.parametrize(
+    "first", short_and_long(SEEDS[::BATCH], short=1, why="more seeds of the same")
+)
 def test_no_promise_is_broken_whatever_goes_wrong(first: int) -> None:
     for seed in range(first, first + BATCH):
         assert (seed, play(gated_schedule(seed), family="gated").failures) == (seed, [])
@@ -33,6 +35,7 @@ def test_the_schedules_know_every_event_and_every_kind() -> None:
 
 
 def test_a_seed_replays_to_the_same_trace() -> None:
-    first, second = play(gated_schedule(4), keep_trace=True), play(gated_schedule(4))
+    first = play(gated_schedule(4), keep_trace=True)
+    second = play(gated_schedule(4))
     assert len(first.trace) > 100
     assert first.digest == second.digest

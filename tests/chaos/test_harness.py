@@ -41,7 +41,9 @@ def test_an_old_list_answers_the_question_that_was_asked() -> None:
         whole = await life.list(PODS, limit=500)
         cluster.apply(_pods("zero"))
         old = await life.list(PODS, limit=500)
-        told = [[pod["metadata"]["name"] for pod in page.items] for page in (first, rest, whole, old)]
+        told = [
+            [pod["metadata"]["name"] for pod in page.items] for page in (first, rest, whole, old)
+        ]
         assert told == [NAMES[:1], NAMES[1:], NAMES, NAMES]
         assert writes.counts["stale list"] == 1
 
@@ -49,27 +51,38 @@ def test_an_old_list_answers_the_question_that_was_asked() -> None:
 
 
 @pytest.mark.parametrize(("by", "fails_at"), [(60.0, [60, 130]), (300.0, [300, 300])])
-def test_after_a_restore_the_healthy_service_has_its_time_and_that_of_the_storm(by: float, fails_at: list[int]) -> None:
+def test_after_a_restore_the_healthy_service_has_its_time_and_that_of_the_storm(
+    by: float, fails_at: list[int]
+) -> None:
     async def story() -> None:
         cluster, writes = _world()
         healthy = HealthyTenant(cluster, writes.witness, by=by)
         await asyncio.sleep(10)
         healthy.expect(120.0, hurt=120.0)
         await asyncio.sleep(1000)
-        assert [round(float(words.partition(" ")[0])) for words in writes.witness.failures] == fails_at
+        assert [
+            round(float(words.partition(" ")[0])) for words in writes.witness.failures
+        ] == fails_at
 
     run(story())
 
 
 @pytest.mark.parametrize("kind", [POD_GROUPS, SERVICES])
 @pytest.mark.parametrize(("node", "failures"), [("h-0", 1), ("", 0)])
-def test_what_is_taken_away_from_under_a_bound_pod_is_seen(kind: Resource, node: str, failures: int) -> None:
+def test_what_is_taken_away_from_under_a_bound_pod_is_seen(
+    kind: Resource, node: str, failures: int
+) -> None:
     async def story() -> None:
         cluster, writes = _world()
         cluster.apply([world.server_job(HEALTHY, "h-p0")])
         (job,) = cluster.peek(ASCEND_JOBS)
-        owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": "h-p0", "uid": job["metadata"]["uid"],
-                 "controller": True}  # fmt: skip
+        owner = {
+            "apiVersion": job["apiVersion"],
+            "kind": job["kind"],
+            "name": "h-p0",
+            "uid": job["metadata"]["uid"],
+            "controller": True,
+        }
         (pod,) = _pods("h-p0-master-0")
         pod["metadata"]["ownerReferences"] = [owner]
         pod["spec"] |= {"nodeName": node}

@@ -1,6 +1,8 @@
-"""Short histories, each about one thing that random schedules meet too seldom: what it is and what must be seen.
+"""Short histories, each about one thing that random schedules meet too seldom: what it is and what
+must be seen.
 
-For each mistake tests.chaos.mutants names the history that notices it: `pods killed` is `test_pods_killed`."""
+For each mistake tests.chaos.mutants names the history that notices it: `pods killed` is
+`test_pods_killed`."""
 
 from __future__ import annotations
 
@@ -12,7 +14,18 @@ from functools import wraps
 from typing import Any
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, LEASES, NODES, PODS, SERVICES, KubeApi, Page, PatchType, Resource, WatchEvent
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    LEASES,
+    NODES,
+    PODS,
+    SERVICES,
+    KubeApi,
+    Page,
+    PatchType,
+    Resource,
+    WatchEvent,
+)
 from scaler.sim.apiserver.client import Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
@@ -39,15 +52,21 @@ class Behind:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._api, name)
 
-    async def list(self, resource: Resource, namespace: str | None = None, **options: Any) -> Page[Any]:
+    async def list(
+        self, resource: Resource, namespace: str | None = None, **options: Any
+    ) -> Page[Any]:
         page = await self._api.list(resource, namespace, **options)
-        key = (resource, f"{namespace} {options.get('label_selector')} {options.get('field_selector')}")
+        key = (
+            resource,
+            f"{namespace} {options.get('label_selector')} {options.get('field_selector')}",
+        )
         first = self._first.setdefault(key, page)
         return first if self.asleep and resource == PODS else page
 
 
 class Repeating:
-    """A client whose server begins each further watch of pods with the first event that it ever delivered."""
+    """A client whose server begins each further watch of pods with the first event that it ever
+    delivered."""
 
     def __init__(self, api: KubeApi) -> None:
         self._api = api
@@ -78,7 +97,9 @@ class Swap(Faults):
     async def before(self, request: Request) -> None:
         if (request.verb, request.resource) == ("delete", SERVICES) and not self.swapped:
             self.cluster.server.delete(SERVICES, request.namespace, request.name)
-            foreign = manifest(SERVICES, request.name, request.namespace, spec={"ports": [{"port": 80}]})
+            foreign = manifest(
+                SERVICES, request.name, request.namespace, spec={"ports": [{"port": 80}]}
+            )
             self.cluster.apply([foreign])
             self.swapped = True
         await super().before(request)
@@ -100,7 +121,10 @@ class LateWrites(Faults):
         if request.resource == LEASES:
             self._sent = now
         elif request.verb in WRITES and now > self._renewed + self.DEADLINE + 0.01:
-            self.late.append(f"{request.verb} {request.resource.plural} {now - self._renewed:.1f} s after the renewal")
+            self.late.append(
+                f"{request.verb} {request.resource.plural} {now - self._renewed:.1f} s after the"
+                " renewal"
+            )
         await super().before(request)
 
     async def after(self, request: Request) -> None:
@@ -163,7 +187,9 @@ async def test_pods_killed() -> None:
 
 
 async def _pods_killed_unseen(*, compacted: bool) -> None:
-    away = _rule(Fault.REFUSED, "watch", "Pod", status=503, start=START + 10, end=START + 10 + BLIND)
+    away = _rule(
+        Fault.REFUSED, "watch", "Pod", status=503, start=START + 10, end=START + 10 + BLIND
+    )
     cut = _rule(Fault.CUT, "watch", "Pod", start=START + 10, end=START + 10 + BLIND)
     async with rig(*SERVICE, interceptor=_faults(away, cut)) as on:
         await _whole(on)
@@ -198,7 +224,9 @@ async def test_node_lost() -> None:
         await _whole(on)
         await on.settle(10)
         condition = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
-        await on.cluster.patch(NODES, None, NODE, condition, patch_type=PatchType.MERGE, subresource="status")
+        await on.cluster.patch(
+            NODES, None, NODE, condition, patch_type=PatchType.MERGE, subresource="status"
+        )
         await on.settle(1)
         assert on.reason("p0") == "Broken", f"on a lost node p0 is {on.reason('p0')}"
 
@@ -226,12 +254,19 @@ async def test_broken_for_good() -> None:
 
 @history
 async def test_watch_behind() -> None:
-    """The watch of pods is ten seconds behind, and meanwhile there is something to decide again and again."""
-    async with rig(*SERVICE, interceptor=_faults(_rule(Fault.LAG, "watch", "Pod", seconds=10.0))) as on:
+    """The watch of pods is ten seconds behind, and meanwhile there is something to decide again and
+    again."""
+    async with rig(
+        *SERVICE, interceptor=_faults(_rule(Fault.LAG, "watch", "Pod", seconds=10.0))
+    ) as on:
         for number in range(5):
             await on.edit("p0", "/metadata/labels/app", f"mindie-ms-server-{number}")
             await on.settle(1)
-        twice = [write for write, times in Counter(on.writes()).items() if " pods " in write and times > 1]
+        twice = [
+            write
+            for write, times in Counter(on.writes()).items()
+            if " pods " in write and times > 1
+        ]
         assert not twice, f"sent twice: {twice}"
 
 
@@ -255,14 +290,16 @@ async def test_stale_list() -> None:
         await on.settle(5)  # longer, and it would be a restore
         holder[0].asleep = False
         await on.settle(30)
-        wrong = [write for write in on.writes()[before:] if " pods " in write or " podgroups " in write]
+        wrong = [
+            write for write in on.writes()[before:] if " pods " in write or " podgroups " in write
+        ]
         assert not wrong, f"written for the sake of an old list: {wrong}"
 
 
 @history
 async def test_events_repeated() -> None:
-    """A watch that was cut begins with an event of long ago: a pod that is not bound yet. Labels of minimums would
-    make newer events of the same pods, which mend it."""
+    """A watch that was cut begins with an event of long ago: a pod that is not bound yet. Labels of
+    minimums would make newer events of the same pods, which mend it."""
     async with rig(*SERVICE, through=Repeating, disruption_budgets=False) as on:
         await _whole(on)
         on.cluster.cut_all_watches(PODS)
@@ -280,12 +317,17 @@ async def test_pods_never_shown() -> None:
         await on.start("p1")
         on.apply(rule_config_map(rule_document(ONE_AND_ONE)))
         await on.settle(60)
-        assert on.with_pod_group() == {"p0", "p1", "d0"}, f"PodGroups of {on.with_pod_group()} are left"
+        assert on.with_pod_group() == {
+            "p0",
+            "p1",
+            "d0",
+        }, f"PodGroups of {on.with_pod_group()} are left"
 
 
 @history
 async def test_refused_in_part() -> None:
-    """A quota has room for the first pod of an instance only: nothing of it is left at once, nor tried for a while."""
+    """A quota has room for the first pod of an instance only: nothing of it is left at once, nor
+    tried for a while."""
     quota = _rule(Fault.REFUSED, "create", "Pod", status=403, name="p0-worker-0")
     rule = rule_config_map(rule_document(ONE_AND_ONE, pods={"group0": 2, "group1": 1}))
     async with rig(interceptor=_faults(quota)) as on:
@@ -302,7 +344,8 @@ async def test_refused_in_part() -> None:
 async def test_failed_once() -> None:
     """Every creation of a pod fails for three seconds, and then nothing else happens at all."""
     async with rig(
-        *SERVICE, interceptor=_faults(_rule(Fault.REFUSED, "create", "Pod", status=500, end=START + 3))
+        *SERVICE,
+        interceptor=_faults(_rule(Fault.REFUSED, "create", "Pod", status=500, end=START + 3)),
     ) as on:
         await on.settle(60)
         assert on.with_pods() == {"p0", "d0"}, f"after failures {on.with_pods()} have pods"
@@ -312,18 +355,23 @@ async def test_failed_once() -> None:
 async def test_report_failed() -> None:
     """Every write of a status fails for twenty seconds, and then nothing else happens at all."""
     async with rig(
-        *SERVICE, interceptor=_faults(_rule(Fault.REFUSED, "patch", "AscendJob", status=500, end=START + 20))
+        *SERVICE,
+        interceptor=_faults(_rule(Fault.REFUSED, "patch", "AscendJob", status=500, end=START + 20)),
     ) as on:
         await on.settle(120)
         jobs = on.cluster.peek(ASCEND_JOBS, NAMESPACE)
-        reported = {one["metadata"]["name"] for one in jobs if one.get("status", {}).get("conditions")}
+        reported = {
+            one["metadata"]["name"] for one in jobs if one.get("status", {}).get("conditions")
+        }
         assert reported == {"p0", "p1", "d0"}, f"only {reported} have a status"
 
 
 @history
 async def test_request_lost() -> None:
     """The creation of a pod gets lost, and nothing says whether it is there."""
-    async with rig(*SERVICE, interceptor=_faults(_rule(Fault.LOST_REQUEST, "create", "Pod", end=START + 3))) as on:
+    async with rig(
+        *SERVICE, interceptor=_faults(_rule(Fault.LOST_REQUEST, "create", "Pod", end=START + 3))
+    ) as on:
         await on.settle(10)
         reasons = {str(verdict.reason) for _, plan in on.decisions for verdict in plan.verdicts}
         assert "CreateRefused" not in reasons, "a lost request was taken for a refusal"
@@ -331,7 +379,8 @@ async def test_request_lost() -> None:
 
 @history
 async def test_busy() -> None:
-    """A job comes while the creation of pods takes three seconds, and then nothing else happens at all."""
+    """A job comes while the creation of pods takes three seconds, and then nothing else happens at
+    all."""
     slow = _rule(Fault.DELAY, "create", "Pod", seconds=3.0)
     async with rig(rule_config_map(), job("p0"), job("d0"), interceptor=_faults(slow)) as on:
         await asyncio.sleep(1)
@@ -354,7 +403,8 @@ async def test_name_changes_hands() -> None:
 
 @history
 async def test_stopped_process() -> None:
-    """The process stands still (SIGSTOP) while it writes, and goes on when its time to lead is over."""
+    """The process stands still (SIGSTOP) while it writes, and goes on when its time to lead is
+    over."""
     late = LateWrites(_rule(Fault.REFUSED, "create", "Pod", status=429, retry_after=1.0))
     at_once = SimCluster(Clock(START), latency=0.0)  # a request is out before anything can stop it
     with suppress(AssertionError):  # it ends, as it has to
@@ -372,7 +422,11 @@ async def test_lease_held() -> None:
     """Another process holds the Lease, and renewed it a moment ago."""
     clock = Clock(START)
     cluster = SimCluster(clock)
-    spec = {"holderIdentity": "other", "leaseDurationSeconds": 8, "renewTime": clock.micro_timestamp()}
+    spec = {
+        "holderIdentity": "other",
+        "leaseDurationSeconds": 8,
+        "renewTime": clock.micro_timestamp(),
+    }
     cluster.apply([manifest(LEASES, LEASE, "default", spec=spec)])
     async with rig(*SERVICE, cluster=cluster, leader_election=True) as on:
         await on.settle(5)
@@ -389,7 +443,11 @@ async def test_listed_late() -> None:
         slow = _faults(_rule(Fault.DELAY, "list", "Pod", seconds=20.0))
         async with controller(on, name="late", interceptor=slow):
             await on.settle(40)
-        wrong = [write for write in on.writes("late")[before:] if " pods " in write or " podgroups " in write]
+        wrong = [
+            write
+            for write in on.writes("late")[before:]
+            if " pods " in write or " podgroups " in write
+        ]
         assert not wrong, f"written before the pods were known: {wrong}"
 
 

@@ -7,11 +7,18 @@ import pytest
 from scaler.decide.world import Reason, State, Verdict
 from tests.chaos.judge import agrees
 
-FIRST, NEXT, RUNS = Reason.MINIMUM_DOES_NOT_FIT, Reason.WAITING_FOR_RATIO, Reason.RUNNING
+FIRST = Reason.MINIMUM_DOES_NOT_FIT
+NEXT = Reason.WAITING_FOR_RATIO
+RUNS = Reason.RUNNING
 
 
-def _fresh(first: Reason = FIRST, second: Reason = NEXT, state: State = State.HELD) -> list[Verdict]:
-    return [Verdict("u0", "d0", "group1", state, first), Verdict("u1", "d1", "group1", State.HELD, second)]
+def _fresh(
+    first: Reason = FIRST, second: Reason = NEXT, state: State = State.HELD
+) -> list[Verdict]:
+    return [
+        Verdict("u0", "d0", "group1", state, first),
+        Verdict("u1", "d1", "group1", State.HELD, second),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +41,9 @@ def test_held_candidates_change_places_only_when_one_had_its_turn(
 
 
 def test_what_is_held_changes_no_places_with_what_runs() -> None:
-    assert not agrees({"d0": NEXT.value, "d1": RUNS.value}, _fresh(RUNS, NEXT, State.RUNNING), {"u0", "u1"})
+    assert not agrees(
+        {"d0": NEXT.value, "d1": RUNS.value}, _fresh(RUNS, NEXT, State.RUNNING), {"u0", "u1"}
+    )
 
 
 @pytest.mark.parametrize(

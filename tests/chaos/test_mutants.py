@@ -1,4 +1,5 @@
-"""Each mistake that the chaos tests know is noticed by the history that is named for it, and only then."""
+"""Each mistake that the chaos tests know is noticed by the history that is named for it, and only
+then."""
 
 from __future__ import annotations
 
@@ -20,12 +21,16 @@ SEEDS = range(3)
 
 @pytest.mark.parametrize(
     "mutant",
-    short_and_long([one for one in MUTANTS if not one.by.startswith(OF_STORIES)], short=12, why="more mistakes"),
+    short_and_long(
+        [one for one in MUTANTS if not one.by.startswith(OF_STORIES)], short=12, why="more mistakes"
+    ),
     ids=lambda mutant: mutant.mistake,
 )
 def test_a_mistake_is_noticed_by_the_history_that_is_named_for_it(mutant: Mutant) -> None:
     with broken(mutant):
-        assert all(failures_of(mutant.by, seed) for seed in (SEEDS if mutant.by in FAMILIES else SEEDS[:1]))
+        assert all(
+            failures_of(mutant.by, seed) for seed in (SEEDS if mutant.by in FAMILIES else SEEDS[:1])
+        )
 
 
 def test_every_mistake_can_still_be_made() -> None:
@@ -36,7 +41,11 @@ def test_every_mistake_can_still_be_made() -> None:
 
 def test_every_short_history_and_every_family_but_attacks_is_named_for_a_mistake() -> None:
     named = {mutant.by for mutant in MUTANTS}
-    short = {name.removeprefix("test_").replace("_", " ") for name in vars(test_histories) if name.startswith("test_")}
+    short = {
+        name.removeprefix("test_").replace("_", " ")
+        for name in vars(test_histories)
+        if name.startswith("test_")
+    }
     assert short <= named
     assert FAMILIES.keys() - ATTACKS.keys() <= named
 

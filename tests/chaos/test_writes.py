@@ -7,14 +7,20 @@ import pytest
 from scaler.clock import Clock
 from scaler.kube import writer
 from scaler.kube.api import DISRUPTION_BUDGETS, ELASTIC_SERVICES, PODS, EventType, Object, Resource
-from scaler.kube.errors import ConflictError, NotSentError, TooManyRequestsError, UnknownOutcomeError
+from scaler.kube.errors import (
+    ConflictError,
+    NotSentError,
+    TooManyRequestsError,
+    UnknownOutcomeError,
+)
 from scaler.sim.apiserver.client import Request
 from scaler.sim.apiserver.store import Change, Record
 from scaler.sim.cluster import SimCluster
 from tests.chaos.witness import Witness
 from tests.chaos.writes import FOLLOWED, KEEP, ORDERED, TRIES, WINDOW, Writes
 
-BOUND, SIZE = 100, 3
+BOUND = 100
+SIZE = 3
 WRITE = Request("scaler-0.1", "create", PODS, "mindie")
 
 
@@ -28,14 +34,23 @@ class _Time(Clock):
 
 def _order(clock: Clock, before: int, after: int, rule: str = "a") -> Change:
     old, new = (
-        Record({"metadata": {"name": rule, "namespace": "mindie"}, "spec": {"rule": rule, "replicas": number}}, version)
+        Record(
+            {
+                "metadata": {"name": rule, "namespace": "mindie"},
+                "spec": {"rule": rule, "replicas": number},
+            },
+            version,
+        )
         for version, number in enumerate((before, after), start=1)
     )
     return Change(EventType.MODIFIED, ELASTIC_SERVICES, ("mindie", rule), old, new, clock.now())
 
 
-def _sent(orders: list[tuple[int, int]], rule: str = "a", *, by_itself: bool = False, later: float = 0.0) -> int:
-    """Writes that a life may send after these orders, `later` seconds afterwards, until it is a storm."""
+def _sent(
+    orders: list[tuple[int, int]], rule: str = "a", *, by_itself: bool = False, later: float = 0.0
+) -> int:
+    """Writes that a life may send after these orders, `later` seconds afterwards, until it is a
+    storm."""
     clock = _Time()
     writes = Writes(SimCluster(clock), Witness(clock), storm_bound=BOUND, sizes={"a": SIZE})
     for before, after in orders:
@@ -55,7 +70,14 @@ def _sent(orders: list[tuple[int, int]], rule: str = "a", *, by_itself: bool = F
 
 @pytest.mark.parametrize(
     ("orders", "moved"),
-    [([], 0), ([(0, 3)], 3), ([(3, 0), (0, 2)], 5), ([(1_000_000, 0)], 3), ([(1_000_000, 4)], 0), ([(2, 2)], 0)],
+    [
+        ([], 0),
+        ([(0, 3)], 3),
+        ([(3, 0), (0, 2)], 5),
+        ([(1_000_000, 0)], 3),
+        ([(1_000_000, 4)], 0),
+        ([(2, 2)], 0),
+    ],
 )
 def test_who_is_ordered_to_start_and_stop_instances_may_write_for_each_that_moves(
     orders: list[tuple[int, int]], moved: int
@@ -68,7 +90,9 @@ def test_an_order_counts_no_longer_than_its_writes() -> None:
     assert _sent([(0, 3)], later=WINDOW + FOLLOWED + 0.1) == BOUND
 
 
-def test_what_the_scaler_changes_itself_is_no_order_nor_is_what_anybody_writes_about_another_service() -> None:
+def test_what_the_scaler_changes_itself_is_no_order_nor_is_what_anybody_writes_about_another_service() -> (
+    None
+):
     assert _sent([(0, 3)], by_itself=True) == BOUND
     assert _sent([(0, 3)], rule="bad") == BOUND
 
@@ -117,13 +141,17 @@ def test_the_witness_knows_how_often_the_writer_tries() -> None:
     assert TRIES == writer.TRIES
 
 
-def _judged(resource: Resource, verb: str, before: Object | None, after: Object, body: Object) -> list[str]:
+def _judged(
+    resource: Resource, verb: str, before: Object | None, after: Object, body: Object
+) -> list[str]:
     """What the witness finds wrong with one write of a life."""
     clock = _Time()
     writes = Writes(SimCluster(clock), Witness(clock), storm_bound=BOUND)
     old = None if before is None else Record(before, 1)
     kind = EventType.ADDED if old is None else EventType.MODIFIED
-    with writes.acting("scaler-0.1", Request("scaler-0.1", verb, resource, "mindie", "x", body=body)):
+    with writes.acting(
+        "scaler-0.1", Request("scaler-0.1", verb, resource, "mindie", "x", body=body)
+    ):
         writes.see(Change(kind, resource, ("mindie", "x"), old, Record(after, 2), clock.now()))
     return [failure.rsplit(": ", 1)[1] for failure in writes.witness.failures]
 
@@ -142,7 +170,8 @@ def test_the_label_against_evictions_is_the_only_one_that_a_patch_may_bring(
 ) -> None:
     rule = {"mind-cluster/scaling-rule": "a"}
     before, after = (
-        {"metadata": {"uid": "u", "name": "x", "labels": {**rule, **more}}, "spec": {}} for more in ({}, labels)
+        {"metadata": {"uid": "u", "name": "x", "labels": {**rule, **more}}, "spec": {}}
+        for more in ({}, labels)
     )
     assert _judged(PODS, "patch", before, after, {"metadata": {"uid": named}}) == wrong
 
@@ -155,7 +184,9 @@ def test_the_label_against_evictions_is_the_only_one_that_a_patch_may_bring(
         ("mind-cluster-scaler", "app", ["a budget over pods that it did not label"]),
     ],
 )
-def test_a_budget_is_its_own_and_over_what_it_labelled(by: str, over: str, wrong: list[str]) -> None:
+def test_a_budget_is_its_own_and_over_what_it_labelled(
+    by: str, over: str, wrong: list[str]
+) -> None:
     meta = {"name": "x", "labels": {"app.kubernetes.io/managed-by": by}}
     made = {"metadata": meta, "spec": {"selector": {"matchLabels": {over: "true"}}}}
     assert _judged(DISRUPTION_BUDGETS, "create", None, made, made) == wrong

@@ -1,7 +1,7 @@
 """The bare cluster: instances, nodes, and what a status says of them, counted from objects alone.
 
-A view is of all that a store has (`view_of`), or of what the watches of one client delivered. Shares nothing with
-scaler.decide or scaler.workloads. Must not: judge."""
+A view is of all that a store has (`view_of`), or of what the watches of one client delivered.
+Shares nothing with scaler.decide or scaler.workloads. Must not: judge."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
 from functools import cached_property
 
-from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, VOLCANO_JOBS, Object, Resource
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    ELASTIC_SERVICES,
+    NODES,
+    PODS,
+    VOLCANO_JOBS,
+    Object,
+    Resource,
+)
 from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.instances import SHOWING, Members, gathered
@@ -20,7 +28,8 @@ REVISIONS = (
     ("leaderworkerset.sigs.k8s.io/template-revision-hash", "leaderworkerset.sigs.k8s.io/name"),
     ("role-template-hash", "storm-service-name"),
 )
-"""Label of the revision, and that of the owner's name; the name of a ReplicaSet begins with its owner's."""
+"""Label of the revision, and that of the owner's name; the name of a ReplicaSet begins with its
+owner's."""
 
 
 class Instance(Members):
@@ -63,7 +72,9 @@ class Instance(Members):
     @property
     def all_run(self) -> bool:
         """On whatever nodes."""
-        return len(self.alive) == self.size and all(objects.phase(pod) == "Running" for pod in self.alive)
+        return len(self.alive) == self.size and all(
+            objects.phase(pod) == "Running" for pod in self.alive
+        )
 
     @property
     def released(self) -> list[Object]:
@@ -94,7 +105,9 @@ class Instance(Members):
         return self.whole and len(self.staying) == len(self.pods) == self.size
 
     def __str__(self) -> str:
-        return f"{self.name} {len(self.serving)}/{len(self.bound)}/{len(self.released)} of {self.size}"
+        return (
+            f"{self.name} {len(self.serving)}/{len(self.bound)}/{len(self.released)} of {self.size}"
+        )
 
 
 class View:
@@ -123,9 +136,19 @@ class View:
         """Every instance that names a rule, by service and name; jobs without pods too."""
         good = objects.ready_nodes(self.all(NODES))
         found = [
-            Instance(one.service, one.group, one.name, one.size, one.pods, one.job, *_revision(one), good_nodes=good)
+            Instance(
+                one.service,
+                one.group,
+                one.name,
+                one.size,
+                one.pods,
+                one.job,
+                *_revision(one),
+                good_nodes=good,
+            )
             for one in gathered(self.all)
-            if one.job or objects.owner_kind(one.pods[0]) not in (ASCEND_JOBS.kind, VOLCANO_JOBS.kind)
+            if one.job
+            or objects.owner_kind(one.pods[0]) not in (ASCEND_JOBS.kind, VOLCANO_JOBS.kind)
         ]  # pods outlive their job for a moment
         return sorted(found, key=lambda one: (one.service, one.name))
 
@@ -149,11 +172,21 @@ class View:
         return next((one for one in found if one["spec"]["rule"] == rule), None)
 
     def free(
-        self, label: str, *, coming: bool = False, away: bool = False, without: Set[str] = frozenset()
-    ) -> list[str]:  # fmt: skip
-        """Values of this label of the nodes that take pods and have none; `coming` = also where pods end; `away` = also
-        nodes that take none now; `without` = as if instances with these uids had no pods."""
-        pods = (pod for pod in self.all(PODS) if not objects.ended(pod) and objects.owner_uid(pod) not in without)
+        self,
+        label: str,
+        *,
+        coming: bool = False,
+        away: bool = False,
+        without: Set[str] = frozenset(),
+    ) -> list[str]:
+        """Values of this label of the nodes that take pods and have none; `coming` = also where
+        pods end; `away` = also nodes that take none now; `without` = as if instances with these
+        uids had no pods."""
+        pods = (
+            pod
+            for pod in self.all(PODS)
+            if not objects.ended(pod) and objects.owner_uid(pod) not in without
+        )
         taken = {objects.node_of(pod) for pod in pods if not (coming and objects.terminating(pod))}
         return [
             objects.labels_of(node).get(label, "")
@@ -163,7 +196,11 @@ class View:
         ]
 
     def _changed(self) -> None:
-        for name in [name for name in self.__dict__ if isinstance(getattr(type(self), name, None), cached_property)]:
+        for name in [
+            name
+            for name in self.__dict__
+            if isinstance(getattr(type(self), name, None), cached_property)
+        ]:
             del self.__dict__[name]
 
 

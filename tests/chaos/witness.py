@@ -1,7 +1,9 @@
-"""What judgements find wrong, and the trace of all that happened. Each judgement is a class that is given a witness.
+"""What judgements find wrong, and the trace of all that happened. Each judgement is a class that is
+given a witness.
 
-Of commits and requests: tests.chaos.writes; of decisions: tests.chaos.decisions, tests.contention.passes; of a world at
-rest: tests.chaos.judge; of a tenant that is left alone: here."""
+Of commits and requests: tests.chaos.writes; of decisions: tests.chaos.decisions,
+tests.contention.passes; of a world at rest: tests.chaos.judge; of a tenant that is left alone:
+here."""
 
 from __future__ import annotations
 
@@ -61,7 +63,8 @@ PODS_OF_IT = HEALTHY.nodes_for(HEALTHY.ladder[0])
 
 
 class HealthyTenant:
-    """Fails when the healthy service is not served from `by` seconds on, or loses pods of itself."""
+    """Fails when the healthy service is not served from `by` seconds on, or loses pods of
+    itself."""
 
     def __init__(self, cluster: SimCluster, witness: Witness, *, by: float) -> None:
         self._cluster = cluster
@@ -74,8 +77,9 @@ class HealthyTenant:
         cluster.observe(self._see)
 
     def expect(self, within: float, *, hurt: float = 5.0) -> None:
-        """Something happens to it now, and for `hurt` seconds; it must be whole again `within` so many. Not before it
-        is due for the first time: until then anything may be refused again and again."""
+        """Something happens to it now, and for `hurt` seconds; it must be whole again `within` so
+        many. Not before it is due for the first time: until then anything may be refused again and
+        again."""
         self._hurt_until = max(self._hurt_until, self._clock.now() + hurt)
         self._served = False
         self._check_at(max(self._clock.now() + within, self._first_due))
@@ -88,9 +92,12 @@ class HealthyTenant:
     def _check(self, patience: float) -> None:
         self.look()
         if not self._served and self._cluster.peek(DEPLOYMENTS, OPERATOR_NAMESPACE):
-            self._check_at(self._clock.now() + patience)  # until that goes, its pods are the operator's to make
+            # until that goes, its pods are the operator's to make
+            self._check_at(self._clock.now() + patience)
         elif not self._served:
-            self._witness.fail(f"healthy: {HEALTHY.name} is not served though it had {patience:g} s")
+            self._witness.fail(
+                f"healthy: {HEALTHY.name} is not served though it had {patience:g} s"
+            )
 
     def _see(self, change: Change) -> None:
         if change.resource == PODS and change.key[0] == HEALTHY.namespace:
@@ -99,15 +106,20 @@ class HealthyTenant:
     def look(self) -> None:
         """Now: how many of its pods run on good nodes, and not whether it was so before."""
         pods = self._cluster.peek(PODS, HEALTHY.namespace)
-        runs = [pod for pod in pods if objects.phase(pod) == "Running" and not objects.terminating(pod)]
+        runs = [
+            pod for pod in pods if objects.phase(pod) == "Running" and not objects.terminating(pod)
+        ]
         served = len(runs) == PODS_OF_IT
         if self._served and not served and self._clock.now() > self._hurt_until:
-            self._witness.fail(f"healthy: {HEALTHY.name} lost {PODS_OF_IT - len(runs)} pods of itself")
+            self._witness.fail(
+                f"healthy: {HEALTHY.name} lost {PODS_OF_IT - len(runs)} pods of itself"
+            )
         self._served = served
 
 
 class Played(msgspec.Struct, omit_defaults=True):
-    """What is left of one history; `failures` name broken promises, `gaps` what is known not to be promised."""
+    """What is left of one history; `failures` name broken promises, `gaps` what is known not to be
+    promised."""
 
     seed: int
     failures: list[str]

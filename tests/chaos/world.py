@@ -1,4 +1,5 @@
-"""What stands in a world: services with ladders of their own, their nodes, and objects that are not the scaler's."""
+"""What stands in a world: services with ladders of their own, their nodes, and objects that are not
+the scaler's."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ CPU_NODE = NodeSpec("cpu-0", npu=0)
 
 
 class Service(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """`ladder` begins with the largest ratio; `jobs` (instances that its user applies) and `pods` are per group."""
+    """`ladder` begins with the largest ratio; `jobs` (instances that its user applies) and `pods`
+    are per group."""
 
     name: str
     namespace: str
@@ -34,7 +36,8 @@ class Service(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     deadline: int = 0
     """Seconds that its jobs may take (activeDeadlineSeconds), 0 for ever."""
     kind: Kind | None = None
-    """What makes its pods, which the scaler holds; None = AscendJobs whose pods the scaler makes."""
+    """What makes its pods, which the scaler holds; None = AscendJobs whose pods the scaler
+    makes."""
     quota: bool = False
     """A quota system holds its pods too, by a gate of its own, for a moment."""
 
@@ -49,7 +52,9 @@ class Service(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
     def job_names(self) -> list[str]:
         pairs = zip("pd", self.jobs, strict=True)
-        return [f"{self.name}-{letter}{number}" for letter, count in pairs for number in range(count)]
+        return [
+            f"{self.name}-{letter}{number}" for letter, count in pairs for number in range(count)
+        ]
 
     def counts(self, ratios: Iterable[Ratio]) -> list[dict[str, int]]:
         """The same by group."""
@@ -80,11 +85,16 @@ class World(msgspec.Struct, frozen=True):
 
     def service_of(self, subject: str) -> Service:
         """The service of this name, or of a job of this name."""
-        return next(one for one in self.services if subject == one.name or subject.startswith(f"{one.name}-"))
+        return next(
+            one
+            for one in self.services
+            if subject == one.name or subject.startswith(f"{one.name}-")
+        )
 
 
 HEALTHY = Service("h", "healthy", "h", ((2, 1), (1, 1)), jobs=(2, 1), pods=(1, 1), deadline=3500)
-"""Of another tenant, touched by `healthy hurt` alone. Its deadline is beyond any storm, and within a clock's step."""
+"""Of another tenant, touched by `healthy hurt` alone. Its deadline is beyond any storm, and within
+a clock's step."""
 HEALTHY_NODES = nodes("h", 4)
 
 
@@ -107,13 +117,19 @@ def mindie_job(service: Service) -> Object:
     """The AscendJob of MindIE's own controller: no rule, so it is created at once."""
     app = "mindie-ms-controller"
     pod = jobs.template(app=app, npus=0)
-    return jobs.job(f"{service.name}-controller", rule=None, namespace=service.namespace, app=app, pod=pod)
+    return jobs.job(
+        f"{service.name}-controller", rule=None, namespace=service.namespace, app=app, pod=pod
+    )
 
 
 def training_job() -> Object:
     """Not ours to touch."""
     return jobs.job(
-        "train", rule=None, namespace="training", labels={"framework": "pytorch"}, pod=jobs.template(npus=0)
+        "train",
+        rule=None,
+        namespace="training",
+        labels={"framework": "pytorch"},
+        pod=jobs.template(npus=0),
     )
 
 
@@ -125,13 +141,21 @@ def foreign_pod(namespace: str, name: str) -> Object:
 def made_by_others(service: Service, replicas: Ratio, image: str) -> list[Object]:
     """What the user of a service whose pods others make applies for so many instances."""
     assert service.kind is not None
-    return service.kind.objects(Spot(service.name, service.namespace, image, service.pool), replicas)
+    return service.kind.objects(
+        Spot(service.name, service.namespace, image, service.pool), replicas
+    )
 
 
 def rule(
-    service: Service, ladder: tuple[Ratio, ...] | None = None, text: str | None = None, **annotations: str
+    service: Service,
+    ladder: tuple[Ratio, ...] | None = None,
+    text: str | None = None,
+    **annotations: str,
 ) -> Object:
-    """The rule's ConfigMap, with this ladder in place of the service's, or with this text instead of any."""
+    """The rule's ConfigMap, with this ladder in place of the service's, or with this text instead
+    of any."""
     (sizes,) = service.counts([service.pods])
     document = jobs.rule_document(*service.counts(ladder or service.ladder), pods=sizes)
-    return jobs.rule_config_map(document if text is None else text, service.name, service.namespace, **annotations)
+    return jobs.rule_config_map(
+        document if text is None else text, service.name, service.namespace, **annotations
+    )

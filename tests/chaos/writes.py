@@ -1,6 +1,8 @@
-"""Sees every commit in the store and who made it, and every request of a replica, and says which promise it breaks.
+"""Sees every commit in the store and who made it, and every request of a replica, and says which
+promise it breaks.
 
-It knows Kubernetes objects and the contract, and none of the controller's code: no caches, no decision."""
+It knows Kubernetes objects and the contract, and none of the controller's code: no caches, no
+decision."""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from tests.chaos import hostile
 from tests.chaos.view import GATE, gates_of, held
 from tests.chaos.witness import Witness
 
-COST, HELD_COST = "controller.kubernetes.io/pod-deletion-cost", "-1000000000"
+COST = "controller.kubernetes.io/pod-deletion-cost"
+HELD_COST = "-1000000000"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 RULE = "mind-cluster/scaling-rule"
 KEEP = "mind-cluster/keep"
@@ -37,9 +40,11 @@ LEASE = "mind-cluster-scaler"
 WINDOW = 60.0
 """Seconds in which write attempts are counted."""
 ORDERED = 15
-"""Write attempts that an instance needs to come or to go when a user changes spec.replicas; of three pods: 15, 8."""
+"""Write attempts that an instance needs to come or to go when a user changes spec.replicas; of
+three pods: 15, 8."""
 TRIES = 5
-"""How often the writer sends one write that is refused with certainty (429, or not sent), within about two seconds."""
+"""How often the writer sends one write that is refused with certainty (429, or not sent), within
+about two seconds."""
 FOLLOWED = 10.0
 """Seconds in which that is written."""
 
@@ -48,21 +53,29 @@ class Writes:
     """`busiest` = most write attempts of one life in WINDOW seconds."""
 
     def __init__(
-        self, cluster: SimCluster, witness: Witness, *, storm_bound: float = math.inf,
+        self,
+        cluster: SimCluster,
+        witness: Witness,
+        *,
+        storm_bound: float = math.inf,
         sizes: Mapping[str, int] | None = None,
-    ) -> None:  # fmt: skip
-        """`storm_bound`: write attempts in WINDOW that are too many; `sizes`: instances of each rule, by its name."""
+    ) -> None:
+        """`storm_bound`: write attempts in WINDOW that are too many; `sizes`: instances of each
+        rule, by its name."""
         self.busiest = 0
         self.last_write = 0.0
         """When a life last changed anything but the Lease."""
         self.last_action = 0.0
         """When a life last made or removed an object of an instance."""
         self.released: set[str] = set()
-        """uid and name of what is admitted or completed, until it is taken back: its pods may lose our gate (S1)."""
+        """uid and name of what is admitted or completed, until it is taken back: its pods may lose
+        our gate (S1)."""
         self.evicted: set[str] = set()
         """The same of what some decision evicts: its pods may be deleted though bound (3b.4)."""
         self.witness = witness
-        self.fail, self.counts, self._clock = witness.fail, witness.counts, witness.clock
+        self.fail = witness.fail
+        self.counts = witness.counts
+        self._clock = witness.clock
         self._cluster = cluster
         self._storm_bound = storm_bound
         self._stormed: set[str] = set()
@@ -72,7 +85,8 @@ class Writes:
         self._actor: tuple[str, Request, bool] | None = None
         self._attempts: dict[str, deque[float]] = {}
         self._in_vain: Counter[tuple[str, ...]] = Counter()
-        """Life, verb, kind, namespace and name of a write -> how many times in a row it certainly had no effect."""
+        """Life, verb, kind, namespace and name of a write -> how many times in a row it certainly
+        had no effect."""
         self._jobs: dict[str, dict[str, str]] = {}
         """uid -> labels of every AscendJob that ever was."""
         self._ruled: set[str] = set()
@@ -93,8 +107,9 @@ class Writes:
             self._actor = None
 
     def attempted(self, life: str, request: Request) -> None:
-        """A life is about to send a write, whatever becomes of it. What is sent again after it certainly had no effect
-        counts once for each TRIES: so often the writer sends it by itself."""
+        """A life is about to send a write, whatever becomes of it. What is sent again after it
+        certainly had no effect counts once for each TRIES: so often the writer sends it by
+        itself."""
         if request.resource == api.LEASES:
             return
         now = self._clock.now()
@@ -125,20 +140,35 @@ class Writes:
     def see(self, change: Change) -> None:
         if change.resource == api.ASCEND_JOBS:
             metadata = change.after.object["metadata"]
-            self._jobs[metadata["uid"]] = {**self._jobs.get(metadata["uid"], {}), **metadata.get("labels", {})}
-        elif change.resource == api.PODS and RULE in change.after.object["metadata"].get("labels", {}):
+            self._jobs[metadata["uid"]] = {
+                **self._jobs.get(metadata["uid"], {}),
+                **metadata.get("labels", {}),
+            }
+        elif change.resource == api.PODS and RULE in change.after.object["metadata"].get(
+            "labels", {}
+        ):
             pod = change.after.object
             self._ruled.add(pod["metadata"]["uid"])
             self._shared.add(f"podgroup-{objects.owner_uid(pod) or pod['metadata']['uid']}")
-        elif change.resource == api.ELASTIC_SERVICES and change.before is not None and self._actor is None:
+        elif (
+            change.resource == api.ELASTIC_SERVICES
+            and change.before is not None
+            and self._actor is None
+        ):
             size = self._sizes.get(change.after.object["spec"]["rule"], 0)
             pair = (change.before.object, change.after.object)
             was, now = (min(size, obj["spec"].get("replicas", size)) for obj in pair)
             self._orders.extend([(self._clock.now(), abs(was - now))] if was != now else [])
         who = self._actor[0] if self._actor else "-"
-        self.witness.note(f"{change.version} {change.type.value} {change.resource.plural} {'/'.join(change.key)} {who}")
+        self.witness.note(
+            f"{change.version} {change.type.value} {change.resource.plural} {'/'.join(change.key)}"
+            f" {who}"
+        )
         # A namespace that a restore took comes back with the first object in it.
-        if self._actor is not None and not change.resource == api.NAMESPACES != self._actor[1].resource:
+        if (
+            self._actor is not None
+            and not change.resource == api.NAMESPACES != self._actor[1].resource
+        ):
             self._judge(change, *self._actor)
 
     def _judge(self, change: Change, life: str, request: Request, late: bool) -> None:
@@ -166,13 +196,19 @@ class Writes:
             self.fail(f"S8: {what}: {wrong}")
 
     def _keeps(self, change: Change, request: Request) -> bool:
-        """A patch that means this one pod, of an instance of ours, and says only whether evictions are kept from it."""
+        """A patch that means this one pod, of an instance of ours, and says only whether evictions
+        are kept from it."""
         if change.resource != api.PODS or change.before is None or request.verb != "patch":
             return False
         before = change.before.object
-        ours = RULE in before["metadata"].get("labels", {}) or objects.owner_uid(before) in self._jobs
+        ours = (
+            RULE in before["metadata"].get("labels", {}) or objects.owner_uid(before) in self._jobs
+        )
         keep = ("metadata", "labels", KEEP)
-        said = changed(before, change.after.object) in ({keep: (None, "true")}, {keep: ("true", None)})
+        said = changed(before, change.after.object) in (
+            {keep: (None, "true")},
+            {keep: ("true", None)},
+        )
         return said and ours and _names(request.body, before)
 
     def _fence(self, life: str, what: str) -> None:
@@ -183,7 +219,8 @@ class Writes:
             self.fail(f"S7: {what}: after {self._writers[-1]} had written")
 
     def _is_of_others(self, change: Change) -> bool:
-        """A pod that names a rule itself, or a PodGroup of such: it was made by others, or stands in for theirs."""
+        """A pod that names a rule itself, or a PodGroup of such: it was made by others, or stands
+        in for theirs."""
         subject = change.after.object if change.before is None else change.before.object
         if change.resource == api.PODS:
             return RULE in subject["metadata"].get("labels", {})
@@ -192,12 +229,14 @@ class Writes:
         return change.resource == api.POD_GROUPS and (shared or not owners.isdisjoint(self._ruled))
 
     def _of_others(self, change: Change, request: Request, what: str) -> None:
-        """Pods are released or, unbound, deleted; PodGroups are made, and Volcano's keep no room. Nothing else."""
+        """Pods are released or, unbound, deleted; PodGroups are made, and Volcano's keep no room.
+        Nothing else."""
         if change.before is None:
             if change.resource == api.PODS:
                 self.fail(f"S8: {what}: others make its pods")
             return
-        before, after = change.before.object, change.after.object
+        before = change.before.object
+        after = change.after.object
         if request.verb == "patch" and change.resource == api.PODS:
             for wrong in wrong_patch(before, after, request.body):
                 self.fail(f"S8: {what}: {wrong}")
@@ -223,7 +262,10 @@ class Writes:
             self.fail(f"S8: {what}: of no job of ours")
         if change.before is None:
             return
-        gone = change.type is EventType.DELETED or "deletionTimestamp" in change.after.object["metadata"]
+        gone = (
+            change.type is EventType.DELETED
+            or "deletionTimestamp" in change.after.object["metadata"]
+        )
         if not gone:
             self.fail(f"S8: {what}: only created and deleted objects were promised")
         elif change.resource == api.PODS and subject["spec"].get("nodeName"):
@@ -233,9 +275,14 @@ class Writes:
         """The PodGroup or Service of an instance goes when no pod of it is left on a node."""
         uid = objects.owner_uid(change.after.object)
         for pod in self._cluster.peek(api.PODS, change.key[0]):
-            stays = pod["spec"].get("nodeName") and not (objects.terminating(pod) or objects.ended(pod))
+            stays = pod["spec"].get("nodeName") and not (
+                objects.terminating(pod) or objects.ended(pod)
+            )
             if stays and objects.owner_uid(pod) == uid:
-                self.fail(f"S3: {what}: its pod {pod['metadata']['name']} is bound to {pod['spec']['nodeName']}")
+                self.fail(
+                    f"S3: {what}: its pod {pod['metadata']['name']} is bound to"
+                    f" {pod['spec']['nodeName']}"
+                )
 
     def _bound_pod_deleted(self, pod: Object, what: str) -> None:
         if not self.evicted.isdisjoint(_names_of(pod)):
@@ -259,7 +306,9 @@ def _wrong_object(change: Change) -> str:
             ("a job was made or removed", not exists),
             ("more than its status and rounds", more),
         ),
-        api.CONFIG_MAPS: (("a ConfigMap that is not its own", not change.key[1].endswith(OWN_SUFFIXES)),),
+        api.CONFIG_MAPS: (
+            ("a ConfigMap that is not its own", not change.key[1].endswith(OWN_SUFFIXES)),
+        ),
         api.ELASTIC_SERVICES: (
             ("more than its status", exists and more),
             ("an ElasticService that is not its own", not exists and not is_own),
@@ -267,7 +316,10 @@ def _wrong_object(change: Change) -> str:
         api.DISRUPTION_BUDGETS: (
             ("a budget never changes", exists),
             ("a budget that is not its own", not is_own),
-            ("a budget over pods that it did not label", after.get("spec", {}).get("selector") != keeps),
+            (
+                "a budget over pods that it did not label",
+                after.get("spec", {}).get("selector") != keeps,
+            ),
         ),
     }
     judged = promises.get(change.resource, (("not a kind that it may write", True),))
@@ -293,29 +345,44 @@ Changes = dict[tuple[str, ...], tuple[Any, Any]]
 
 
 def changed(before: Object, after: Object) -> Changes:
-    """What became of an object, but for its version; of labels, annotations and the like each one."""
-    old, new = _fields(before), _fields(after)
-    paths = sorted(path for path in old.keys() | new.keys() if path not in VERSION and old.get(path) != new.get(path))
+    """What became of an object, but for its version; of labels, annotations and the like each
+    one."""
+    old = _fields(before)
+    new = _fields(after)
+    paths = sorted(
+        path
+        for path in old.keys() | new.keys()
+        if path not in VERSION and old.get(path) != new.get(path)
+    )
     return {path: (old.get(path), new.get(path)) for path in paths}
 
 
 def _fields(value: Any, *path: str) -> dict[tuple[str, ...], Any]:
     if not isinstance(value, dict) or len(path) == len(ROUNDS):
         return {path: value}
-    return {found: one for key, inner in value.items() for found, one in _fields(inner, *path, key).items()}
+    return {
+        found: one
+        for key, inner in value.items()
+        for found, one in _fields(inner, *path, key).items()
+    }
 
 
 def wrong_patch(before: Object, after: Object, body: Any) -> Iterator[str]:
-    """S8: everything that a patch did to a pod besides taking our gate off, or that it did not mean this pod only."""
+    """S8: everything that a patch did to a pod besides taking our gate off, or that it did not mean
+    this pod only."""
     if not _names(body, before):
         yield "names no uid, or another pod's"
-    gates, left = gates_of(before), gates_of(after)
+    gates = gates_of(before)
+    left = gates_of(after)
     if left not in (gates, [gate for gate in gates if gate != GATE]):
         yield f"gates {gates} became {left}"
     named, cost = (("metadata", "annotations", key) for key in (GROUP_NAME, COST))
     for path, (old, new) in changed(before, after).items():
         allowed = path == named and new is not None and not before["spec"].get("nodeName")
-        allowed |= (path, old, new) == (cost, HELD_COST, None) or path == ("spec", "schedulingGates")
+        allowed |= (path, old, new) == (cost, HELD_COST, None) or path == (
+            "spec",
+            "schedulingGates",
+        )
         if not allowed:
             yield f"{'.'.join(path)}: {old} became {new}"
 
@@ -327,8 +394,8 @@ def _names(body: Any, pod: Object) -> bool:
 
 
 def wrong_group_patch(before: Object, after: Object, *, volcanos: bool) -> Iterator[str]:
-    """S8: everything that a patch did to a PodGroup besides giving it owners that are pods, or, where Volcano made it,
-    letting it keep no room."""
+    """S8: everything that a patch did to a PodGroup besides giving it owners that are pods, or,
+    where Volcano made it, letting it keep no room."""
     found = changed(before, after)
     if volcanos:
         right = after["spec"].get("minResources") == {} and all(path[:2] == ROOM for path in found)

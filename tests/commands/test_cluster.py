@@ -1,4 +1,5 @@
-"""Reading a cluster with the rights of whoever calls: what is seen, what is not, and that it follows changes."""
+"""Reading a cluster with the rights of whoever calls: what is seen, what is not, and that it
+follows changes."""
 
 from __future__ import annotations
 
@@ -67,7 +68,9 @@ async def scale(on: Rig, replicas: int) -> None:
     """Say how many instances are wanted of the service."""
     patch = {"spec": {"replicas": replicas}}
     (made,) = (await on.cluster.list(ELASTIC_SERVICES, NAMESPACE)).items
-    await on.cluster.patch(ELASTIC_SERVICES, NAMESPACE, made["metadata"]["name"], patch, patch_type=PatchType.MERGE)
+    await on.cluster.patch(
+        ELASTIC_SERVICES, NAMESPACE, made["metadata"]["name"], patch, patch_type=PatchType.MERGE
+    )
     await on.settle(2)
 
 
@@ -76,9 +79,13 @@ async def write(on: Rig, *made: Object) -> None:
     for obj in made:
         await on.cluster.create(ELASTIC_SERVICES, NAMESPACE, obj)
         await on.cluster.patch(
-            ELASTIC_SERVICES, NAMESPACE, obj["metadata"]["name"], {"status": obj["status"]},
-            patch_type=PatchType.MERGE, subresource="status",
-        )  # fmt: skip
+            ELASTIC_SERVICES,
+            NAMESPACE,
+            obj["metadata"]["name"],
+            {"status": obj["status"]},
+            patch_type=PatchType.MERGE,
+            subresource="status",
+        )
 
 
 def idle(*objects: Object) -> Rig:
@@ -108,7 +115,9 @@ def test_without_elastic_services_the_same_is_decided_from_what_is_seen() -> Non
                 assert words(cluster) == [(f"{NAMESPACE}/rule/mindie", "", "1+1")]
                 _, plan = on.decisions[-1]
                 _, decision = cluster.decision()
-                assert {v.name: v.state for v in decision.plans[0].verdicts} == {v.name: v.state for v in plan.verdicts}
+                assert {v.name: v.state for v in decision.plans[0].verdicts} == {
+                    v.name: v.state for v in plan.verdicts
+                }
                 assert [gap.resource for gap in cluster.gaps()] == [ELASTIC_SERVICES.full_name]
 
     run(story())
@@ -126,12 +135,15 @@ def test_what_the_scaler_wrote_goes_before_what_is_decided_here() -> None:
     run(story())
 
 
-def test_what_is_decided_here_goes_by_the_number_wanted_from_the_first_look_and_when_it_changes() -> None:
+def test_what_is_decided_here_goes_by_the_number_wanted_from_the_first_look_and_when_it_changes() -> (
+    None
+):
     async def story() -> list[tuple[int, int]]:
         on = idle(RULE, job("p0"), job("p1"), job("d0"))
         await write(on, elastic_service())
         await scale(on, 2)
-        cluster, found = opened(on), []
+        cluster = opened(on)
+        found = []
         async with cluster.watched():
             for number in (0, 7, 2):
                 found.append((cluster.views()[0].replicas, cluster.decision()[1].plans[0].replicas))
@@ -175,7 +187,9 @@ def test_a_change_is_seen_and_a_quiet_cluster_is_not_waited_for_in_vain() -> Non
     run(story())
 
 
-@pytest.mark.parametrize("plural", ["nodes", "pods", "deployments", "events", "customresourcedefinitions"])
+@pytest.mark.parametrize(
+    "plural", ["nodes", "pods", "deployments", "events", "customresourcedefinitions"]
+)
 def test_what_may_not_be_read_is_said_and_the_rest_goes_on(plural: str) -> None:
     async def story() -> None:
         async with rig(RULE, job("p0"), job("d0")) as on:
@@ -190,12 +204,18 @@ def test_what_may_not_be_read_is_said_and_the_rest_goes_on(plural: str) -> None:
 
 def test_nothing_at_all_may_be_read_and_it_still_ends() -> None:
     async def story() -> None:
-        everything = Forbidden(*(resource.plural for resource in (*CLUSTER_WIDE, PODS, ELASTIC_SERVICES)))
+        everything = Forbidden(
+            *(resource.plural for resource in (*CLUSTER_WIDE, PODS, ELASTIC_SERVICES))
+        )
         async with rig(RULE, job("p0")) as on:
             cluster = opened(on, everything, NAMESPACE)
             async with cluster.watched():
                 assert cluster.views() == []
-                assert {gap.resource for gap in cluster.gaps()} >= {"pods", "nodes", ASCEND_JOBS.full_name}
+                assert {gap.resource for gap in cluster.gaps()} >= {
+                    "pods",
+                    "nodes",
+                    ASCEND_JOBS.full_name,
+                }
 
     run(story())
 
@@ -203,7 +223,9 @@ def test_nothing_at_all_may_be_read_and_it_still_ends() -> None:
 CLUSTER_WIDE = (NODES, ASCEND_JOBS, CUSTOM_RESOURCE_DEFINITIONS)
 
 
-@pytest.mark.parametrize("error", [NotSentError("refused"), UnauthorizedError(401, "Unauthorized", "who?")], ids=str)
+@pytest.mark.parametrize(
+    "error", [NotSentError("refused"), UnauthorizedError(401, "Unauthorized", "who?")], ids=str
+)
 def test_a_cluster_that_does_not_answer_is_an_error(error: Exception) -> None:
     async def story() -> None:
         async with rig(RULE) as on:
@@ -217,7 +239,12 @@ def test_a_cluster_that_does_not_answer_is_an_error(error: Exception) -> None:
 
 def lease(name: str, namespace: str, **changes: Any) -> Object:
     labels = {"app.kubernetes.io/managed-by": "mind-cluster-scaler"}
-    spec = {"holderIdentity": "pod-1", "leaseDurationSeconds": 8, "renewTime": "2023-11-14T22:13:20.000000Z", **changes}
+    spec = {
+        "holderIdentity": "pod-1",
+        "leaseDurationSeconds": 8,
+        "renewTime": "2023-11-14T22:13:20.000000Z",
+        **changes,
+    }
     return manifest(LEASES, name, namespace, labels=labels, annotations={GOVERNS: "*"}, spec=spec)
 
 

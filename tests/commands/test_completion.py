@@ -1,4 +1,5 @@
-"""Completion: what each word may become, the same for all shells, and the scripts in those that are installed."""
+"""Completion: what each word may become, the same for all shells, and the scripts in those that are
+installed."""
 
 from __future__ import annotations
 
@@ -64,7 +65,9 @@ def test_a_word_is_completed_from_the_parser_of_its_command(
 
 
 @pytest.mark.parametrize("command", cli.COMMANDS)
-def test_every_command_offers_its_options_with_their_meaning(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_offers_its_options_with_their_meaning(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([cli.COMPLETE, command, "--"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("--help\t")] != []
@@ -84,12 +87,23 @@ def test_kubectl_calls_this_program_under_two_names_and_gets_words_of_its_own(
 @pytest.mark.parametrize(
     ("shell", "asking"),
     [
-        ("bash", 'COMP_WORDS=(scaler status -o ""); COMP_CWORD=3; _scaler_complete; echo "${COMPREPLY[*]}"'),
-        ("zsh", 'words=(scaler status -o ""); CURRENT=4; _describe() { echo ${found%%:*} }; _scaler'),
+        (
+            "bash",
+            (
+                'COMP_WORDS=(scaler status -o ""); COMP_CWORD=3; _scaler_complete; echo'
+                ' "${COMPREPLY[*]}"'
+            ),
+        ),
+        (
+            "zsh",
+            'words=(scaler status -o ""); CURRENT=4; _describe() { echo ${found%%:*} }; _scaler',
+        ),
         ("fish", 'complete -C "scaler status -o " | sort | string join " "'),
     ],
 )
-def test_the_script_works_in_the_shell_where_that_is_installed(shell: str, asking: str, tmp_path: Path) -> None:
+def test_the_script_works_in_the_shell_where_that_is_installed(
+    shell: str, asking: str, tmp_path: Path
+) -> None:
     if shutil.which(shell) is None:
         assert main(["completion", shell]) == 0
         return
@@ -97,32 +111,55 @@ def test_the_script_works_in_the_shell_where_that_is_installed(shell: str, askin
     program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -c "{PATIENT}" "$@"\n')
     program.chmod(0o755)
     script = tmp_path / "script"
-    script.write_text(subprocess.check_output([program, "completion", shell], text=True).replace("compdef ", ": "))
+    script.write_text(
+        subprocess.check_output([program, "completion", shell], text=True).replace("compdef ", ": ")
+    )
     ran = subprocess.run(
-        [shell, "-c", f"source {script}; {asking}"], env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        [shell, "-c", f"source {script}; {asking}"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert sorted(ran.stdout.split()) == ["json", "table", "wide", "yaml"], ran.stderr
 
 
 async def _of_cluster(
     tmp_path: Path, *asked: list[str], kubeconfig_of: str = ""
 ) -> list[subprocess.CompletedProcess[str]]:
-    """Run each command with the kubeconfig of a cluster with a service in each of two namespaces."""
+    """Run each command with the kubeconfig of a cluster with a service in each of two
+    namespaces."""
     cluster = SimCluster(Clock(1e9))
     for namespace in ("chat", "other"):
-        cluster.apply([manifest(ELASTIC_SERVICES, "rule-mindie", namespace, spec={"rule": "rule", "jobID": "mindie"})])
+        cluster.apply(
+            [
+                manifest(
+                    ELASTIC_SERVICES,
+                    "rule-mindie",
+                    namespace,
+                    spec={"rule": "rule", "jobID": "mindie"},
+                )
+            ]
+        )
     async with serve(cluster) as url:
         config = tmp_path / "config"
         config.write_text(kubeconfig(kubeconfig_of or url, "chat"))
         env = {**os.environ, "KUBECONFIG": str(config), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        more = {"cwd": ROOT, "env": env, "capture_output": True, "text": True, "timeout": 60, "check": False}
+        more = {
+            "cwd": ROOT,
+            "env": env,
+            "capture_output": True,
+            "text": True,
+            "timeout": 60,
+            "check": False,
+        }
         return [await asyncio.to_thread(partial(subprocess.run, one, **more)) for one in asked]
 
 
 PATIENT = (
-    "import sys; from scaler.tools.cluster import names; names.PATIENCE = 60; from scaler import cli; "
-    "sys.exit(cli.main(sys.argv[1:]))"
+    "import sys; from scaler.tools.cluster import names; names.PATIENCE = 60; from scaler import"
+    " cli; sys.exit(cli.main(sys.argv[1:]))"
 )
 """On a busy machine a process alone takes longer than anybody waits who completes a word."""
 
@@ -133,18 +170,31 @@ def asks(*words: str) -> list[str]:
 
 async def test_services_and_namespaces_are_completed_from_the_cluster(tmp_path: Path) -> None:
     lines = (
-        ("status", ""), ("why", "other/"), ("status", "-n", "other", "r"), ("status", "-n", ""), ("ui", "-n", "o"),
-        ("status", "--nonsense", ""), ("why", "chat/rule-mindie", ""),
-    )  # fmt: skip
+        ("status", ""),
+        ("why", "other/"),
+        ("status", "-n", "other", "r"),
+        ("status", "-n", ""),
+        ("ui", "-n", "o"),
+        ("status", "--nonsense", ""),
+        ("why", "chat/rule-mindie", ""),
+    )
     ran = await _of_cluster(tmp_path, *(asks(*words) for words in lines))
     assert [one.stderr for one in ran] == [""] * len(lines)
     every = ["rule-mindie", "chat/rule-mindie", "other/rule-mindie"]
     assert [[line.partition("\t")[0] for line in one.stdout.splitlines()[:-1]] for one in ran] == [
-        every, ["other/rule-mindie"], ["rule-mindie"], ["chat", "other"], ["other"], [], [],
-    ]  # fmt: skip
+        every,
+        ["other/rule-mindie"],
+        ["rule-mindie"],
+        ["chat", "other"],
+        ["other"],
+        [],
+        [],
+    ]
 
 
-async def test_where_no_cluster_answers_nothing_is_offered_and_nothing_is_said(tmp_path: Path) -> None:
+async def test_where_no_cluster_answers_nothing_is_offered_and_nothing_is_said(
+    tmp_path: Path,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
         nobody = f"http://127.0.0.1:{silent.getsockname()[1]}"
         began = time.monotonic()
@@ -152,14 +202,19 @@ async def test_where_no_cluster_answers_nothing_is_offered_and_nothing_is_said(t
         (ran,) = await _of_cluster(tmp_path, impatient, kubeconfig_of=nobody)
         took = time.monotonic() - began
     (refused,) = await _of_cluster(tmp_path, asks("why", ""), kubeconfig_of="http://127.0.0.1:1")
-    assert [(one.returncode, one.stdout, one.stderr) for one in (ran, refused)] == [(0, ":4\n", "")] * 2
+    assert [(one.returncode, one.stdout, one.stderr) for one in (ran, refused)] == [
+        (0, ":4\n", "")
+    ] * 2
     assert took < 30
 
 
 @pytest.mark.parametrize(
     ("shell", "asking"),
     [
-        ("bash", 'COMP_WORDS=(scaler status ot); COMP_CWORD=2; _scaler_complete; echo "${COMPREPLY[*]}"'),
+        (
+            "bash",
+            'COMP_WORDS=(scaler status ot); COMP_CWORD=2; _scaler_complete; echo "${COMPREPLY[*]}"',
+        ),
         ("zsh", "words=(scaler status ot); CURRENT=3; _describe() { echo ${found%%:*} }; _scaler"),
         ("fish", 'complete -C "scaler status ot" | string split -f1 \\t'),
     ],

@@ -1,4 +1,5 @@
-"""`scaler deploy` on the simulated API server: what is written, what is not, what is undone, and what is said."""
+"""`scaler deploy` on the simulated API server: what is written, what is not, what is undone, and
+what is said."""
 
 from __future__ import annotations
 
@@ -47,7 +48,11 @@ RULE = manifest(CONFIG_MAPS, "chat-rule", SPACE, data={RULE_KEY: "{}"})
 
 
 def inference(replicas: int = 1, **labels: str) -> Object:
-    engine = {"minReplicas": replicas, "runner": {"image": "sglang:1"}, **({"labels": labels} if labels else {})}
+    engine = {
+        "minReplicas": replicas,
+        "runner": {"image": "sglang:1"},
+        **({"labels": labels} if labels else {}),
+    }
     return manifest(INFERENCE_SERVICES, "chat", SPACE, spec={"engine": engine})
 
 
@@ -59,7 +64,12 @@ def store(image: str = "store:1") -> Object:
 
 
 def entrance(port: int = 9000) -> Object:
-    return manifest(SERVICES, "chat-store", SPACE, spec={"selector": {"app": "chat-store"}, "ports": [{"port": port}]})
+    return manifest(
+        SERVICES,
+        "chat-store",
+        SPACE,
+        spec={"selector": {"app": "chat-store"}, "ports": [{"port": port}]},
+    )
 
 
 def service(*made: Object, name: str = "chat") -> Service:
@@ -69,9 +79,13 @@ def service(*made: Object, name: str = "chat") -> Service:
 class Refuses(Interceptor):
     """The API server lets the dry run of this kind pass, and refuses to do it."""
 
-    def __init__(self, resource: Resource, error: Exception | None = None, *, late: bool = False) -> None:
+    def __init__(
+        self, resource: Resource, error: Exception | None = None, *, late: bool = False
+    ) -> None:
         self.resource = resource
-        self.error = error or status_error(403, "Forbidden", 'admission webhook "no" denied the request: not today')
+        self.error = error or status_error(
+            403, "Forbidden", 'admission webhook "no" denied the request: not today'
+        )
         self.late = late
         self.seen = 0
 
@@ -82,7 +96,11 @@ class Refuses(Interceptor):
                 raise self.error
 
     async def after(self, request: Request) -> None:
-        if (request.verb, request.resource) == ("patch", self.resource) and self.seen == 2 and self.late:
+        if (
+            (request.verb, request.resource) == ("patch", self.resource)
+            and self.seen == 2
+            and self.late
+        ):
             raise self.error
 
 
@@ -93,14 +111,24 @@ class Town:
         self.cluster = SimCluster(Clock(START), strict_namespaces=True)
 
     async def _run(self, act: Any, interceptor: Interceptor | None, **given: Any) -> int:
-        usual = {"name": "chat", "namespace": SPACE, "no_wait": True, "timeout": 30.0, "format": "text"}
+        usual = {
+            "name": "chat",
+            "namespace": SPACE,
+            "no_wait": True,
+            "timeout": 30.0,
+            "format": "text",
+        }
         usual |= {"dry_run": False, "force_conflicts": False}
         access = Access(self.cluster.client("person", interceptor), self.cluster.server.clock, ())
         return int(await deploy.told(act(access, argparse.Namespace(**{**usual, **given}))))
 
-    async def apply(self, what: Service | None = None, interceptor: Interceptor | None = None, **given: Any) -> int:
+    async def apply(
+        self, what: Service | None = None, interceptor: Interceptor | None = None, **given: Any
+    ) -> int:
         wanted = what or service()
-        return await self._run(lambda access, args: deploy._apply(access, args, wanted), interceptor, **given)
+        return await self._run(
+            lambda access, args: deploy._apply(access, args, wanted), interceptor, **given
+        )
 
     async def status(self, interceptor: Interceptor | None = None, **given: Any) -> int:
         return await self._run(deploy._status, interceptor, **given)
@@ -111,10 +139,18 @@ class Town:
     def there(self) -> list[str]:
         """Everything in the namespace that a service is made of."""
         kinds = (CONFIG_MAPS, INFERENCE_SERVICES, DEPLOYMENTS, SERVICES)
-        return [f"{kind.kind} {obj['metadata']['name']}" for kind in kinds for obj in self.cluster.peek(kind, SPACE)]
+        return [
+            f"{kind.kind} {obj['metadata']['name']}"
+            for kind in kinds
+            for obj in self.cluster.peek(kind, SPACE)
+        ]
 
     def state(self) -> list[Object]:
-        return [objects.shown(obj) for kind in (INFERENCE_SERVICES, DEPLOYMENTS, SERVICES) for obj in self._of(kind)]
+        return [
+            objects.shown(obj)
+            for kind in (INFERENCE_SERVICES, DEPLOYMENTS, SERVICES)
+            for obj in self._of(kind)
+        ]
 
     def _of(self, kind: Resource) -> list[Object]:
         return self.cluster.peek(kind, SPACE)
@@ -124,11 +160,17 @@ class Town:
 
     def written(self) -> list[str]:
         """Verb and kind of what this person wrote with success."""
-        found = [f"{line.verb} {line.resource.kind}" for line in self.cluster.writes("person") if not line.error]
+        found = [
+            f"{line.verb} {line.resource.kind}"
+            for line in self.cluster.writes("person")
+            if not line.error
+        ]
         self.cluster.audit.clear()
         return found
 
-    async def pod(self, name: str, labels: dict[str, str], ready: bool = False, **status: Any) -> None:
+    async def pod(
+        self, name: str, labels: dict[str, str], ready: bool = False, **status: Any
+    ) -> None:
         gates = {"schedulingGates": [{"name": GATE}]} if status.pop("gated", False) else {}
         made = manifest(PODS, name, SPACE, labels=labels, spec={**template()["spec"], **gates})
         await self.cluster.create(PODS, SPACE, made)
@@ -136,7 +178,7 @@ class Town:
             status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         await self.cluster.patch(
             PODS, SPACE, name, {"status": status}, patch_type=PatchType.MERGE, subresource="status"
-        )  # fmt: skip
+        )
 
     async def all_ready(self) -> None:
         await self.pod("engine-0", {"ome.io/inferenceservice": "chat"}, ready=True)
@@ -150,7 +192,12 @@ def play(story: Any) -> None:
     run(whole())
 
 
-ALL = ["ConfigMap chat-rule", "InferenceService chat", "Deployment chat-store", "Service chat-store"]
+ALL = [
+    "ConfigMap chat-rule",
+    "InferenceService chat",
+    "Deployment chat-store",
+    "Service chat-store",
+]
 
 
 def test_a_first_apply_makes_the_namespace_and_everything_with_labels_that_say_so(
@@ -163,13 +210,17 @@ def test_a_first_apply_makes_the_namespace_and_everything_with_labels_that_say_s
             assert obj["metadata"]["labels"].items() >= objects.labels_of("chat", SPACE).items()
 
     play(story)
-    assert capsys.readouterr().out.splitlines() == [f"Namespace {SPACE}: created", *(f"{one}: created" for one in ALL)]
+    assert capsys.readouterr().out.splitlines() == [
+        f"Namespace {SPACE}: created",
+        *(f"{one}: created" for one in ALL),
+    ]
 
 
 def test_a_second_apply_of_the_same_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     async def story(town: Town) -> None:
         await town.apply()
-        before, _ = town.cluster.server.store.version, capsys.readouterr()
+        before = town.cluster.server.store.version
+        _ = capsys.readouterr()
         assert await town.apply() == 0
         assert town.cluster.server.store.version == before
 
@@ -177,7 +228,9 @@ def test_a_second_apply_of_the_same_writes_nothing(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.splitlines() == [f"{one}: unchanged" for one in ALL]
 
 
-def test_a_change_is_shown_as_what_differs_and_only_that_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_change_is_shown_as_what_differs_and_only_that_is_written(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def story(town: Town) -> None:
         await town.apply()
         before = {obj["metadata"]["name"]: obj for obj in town._of(DEPLOYMENTS)}
@@ -194,7 +247,9 @@ def test_a_change_is_shown_as_what_differs_and_only_that_is_written(capsys: pyte
     assert "Deployment chat-store: unchanged" in shown
 
 
-def test_a_dry_run_shows_every_object_and_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_shows_every_object_and_writes_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def story(town: Town) -> None:
         before = town.cluster.server.store.version
         assert await town.apply(dry_run=True) == 0
@@ -212,16 +267,32 @@ def test_a_dry_run_shows_every_object_and_writes_nothing(capsys: pytest.CaptureF
     assert "Service chat-store: would be deleted, the file has it no more" in shown
 
 
-def test_what_the_file_has_no_more_is_deleted_and_nothing_of_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_file_has_no_more_is_deleted_and_nothing_of_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def story(town: Town) -> None:
         await town.apply()
         other = store()
         other["metadata"]["name"] = "other-store"
         await town.apply(service(other, name="other"))
-        owned = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "of-ome", "namespace": SPACE, "labels": {
-            **objects.labels_of("chat", SPACE)}, "ownerReferences": [
-                {"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "name": "chat", "uid": "1"}]},
-            "spec": {"ports": [{"port": 1}]}}  # fmt: skip
+        owned = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {
+                "name": "of-ome",
+                "namespace": SPACE,
+                "labels": {**objects.labels_of("chat", SPACE)},
+                "ownerReferences": [
+                    {
+                        "apiVersion": "ome.io/v1beta1",
+                        "kind": "InferenceService",
+                        "name": "chat",
+                        "uid": "1",
+                    }
+                ],
+            },
+            "spec": {"ports": [{"port": 1}]},
+        }
         await town.cluster.create(SERVICES, SPACE, owned)
         assert await town.apply(service(RULE, inference(), store())) == 0
         assert town.there() == [*ALL[:3], "Deployment other-store", "Service of-ome"]
@@ -244,10 +315,15 @@ def test_a_name_that_is_somebody_elses_is_refused_before_anything_is_written(
 
     play(story)
     said = capsys.readouterr().err
-    assert "Deployment chat-store in namespace llm is there already and is not this service's: managed by Helm" in said
+    assert (
+        "Deployment chat-store in namespace llm is there already and is not this service's: managed"
+        " by Helm" in said
+    )
 
 
-def test_a_second_service_with_the_same_rule_is_refused_with_whose_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_service_with_the_same_rule_is_refused_with_whose_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def story(town: Town) -> None:
         await town.apply()
         assert await town.apply(service(RULE, name="other")) == 1
@@ -264,12 +340,22 @@ def test_a_field_of_another_manager_is_refused_with_who_owns_it_until_it_is_take
         await town.apply()
         hand = {**inference(5), "spec": {"engine": {"minReplicas": 5}}}
         await town.cluster.patch(
-            INFERENCE_SERVICES, SPACE, "chat", hand, patch_type=PatchType.APPLY, apply=Apply("somebody", force=True)
-        )  # fmt: skip
+            INFERENCE_SERVICES,
+            SPACE,
+            "chat",
+            hand,
+            patch_type=PatchType.APPLY,
+            apply=Apply("somebody", force=True),
+        )
         before = town.cluster.server.store.version
         assert await town.apply(service(RULE, inference(2), store("store:2"), entrance())) == 1
         assert town.cluster.server.store.version == before
-        assert await town.apply(service(RULE, inference(2), store("store:2"), entrance()), force_conflicts=True) == 0
+        assert (
+            await town.apply(
+                service(RULE, inference(2), store("store:2"), entrance()), force_conflicts=True
+            )
+            == 0
+        )
         assert town._of(INFERENCE_SERVICES)[0]["spec"]["engine"]["minReplicas"] == 2
 
     play(story)
@@ -288,10 +374,15 @@ def test_a_kind_that_is_not_installed_is_named_with_what_to_install_and_nothing_
         assert SPACE not in town.namespaces()
 
     play(story)
-    assert "InferenceService (ome.io/v1beta1) is not installed in this cluster; install OME" in capsys.readouterr().err
+    assert (
+        "InferenceService (ome.io/v1beta1) is not installed in this cluster; install OME"
+        in capsys.readouterr().err
+    )
 
 
-def test_what_a_first_apply_made_before_a_refusal_is_deleted_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_first_apply_made_before_a_refusal_is_deleted_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def story(town: Town) -> None:
         assert await town.apply(interceptor=Refuses(SERVICES)) == 1
         assert town.there() == []
@@ -304,7 +395,9 @@ def test_what_a_first_apply_made_before_a_refusal_is_deleted_again(capsys: pytes
     assert "all is as it was before" in said.err
 
 
-def test_what_a_change_changed_before_a_refusal_is_put_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_change_changed_before_a_refusal_is_put_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def story(town: Town) -> None:
         await town.apply()
         before = town.state()
@@ -329,7 +422,9 @@ def test_a_write_whose_answer_is_lost_is_undone_too() -> None:
     play(story)
 
 
-def test_whoever_interrupts_an_apply_finds_nothing_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_whoever_interrupts_an_apply_finds_nothing_of_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     class Slow(Refuses):
         async def before(self, request: Request) -> None:
             with_us = (request.verb, request.resource) == ("patch", SERVICES)
@@ -351,8 +446,12 @@ def test_whoever_interrupts_an_apply_finds_nothing_of_it(capsys: pytest.CaptureF
     assert "interrupted" in capsys.readouterr().out
 
 
-def test_a_right_that_is_lacking_is_named_and_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
-    words = 'deployments.apps "chat-store" is forbidden: User "eve" cannot patch resource "deployments"'
+def test_a_right_that_is_lacking_is_named_and_nothing_is_written(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = (
+        'deployments.apps "chat-store" is forbidden: User "eve" cannot patch resource "deployments"'
+    )
 
     class NoRight(Interceptor):
         async def before(self, request: Request) -> None:
@@ -365,7 +464,9 @@ def test_a_right_that_is_lacking_is_named_and_nothing_is_written(capsys: pytest.
         assert SPACE not in town.namespaces()
 
     play(story)
-    assert f"Deployment chat-store: you have no right to do that: {words}" in capsys.readouterr().err
+    assert (
+        f"Deployment chat-store: you have no right to do that: {words}" in capsys.readouterr().err
+    )
 
 
 def test_a_cluster_that_does_not_answer_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -377,10 +478,15 @@ def test_a_cluster_that_does_not_answer_is_one_line(capsys: pytest.CaptureFixtur
         assert await town.apply(interceptor=Away()) == 1
 
     play(story)
-    assert capsys.readouterr().err == "scaler deploy: the API server cannot be reached: connection refused\n"
+    assert (
+        capsys.readouterr().err
+        == "scaler deploy: the API server cannot be reached: connection refused\n"
+    )
 
 
-def test_an_object_that_is_being_deleted_is_waited_for_by_the_user(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_object_that_is_being_deleted_is_waited_for_by_the_user(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def story(town: Town) -> None:
         await town.apply()
         await _finalizer(town, ["example.com/hold"])
@@ -388,7 +494,9 @@ def test_an_object_that_is_being_deleted_is_waited_for_by_the_user(capsys: pytes
         assert await town.apply() == 1
 
     play(story)
-    assert "InferenceService chat is being deleted: wait until it is gone" in capsys.readouterr().err
+    assert (
+        "InferenceService chat is being deleted: wait until it is gone" in capsys.readouterr().err
+    )
 
 
 async def _finalizer(town: Town, finalizers: list[str] | None) -> None:
@@ -413,7 +521,10 @@ def test_delete_takes_all_that_was_made_and_leaves_the_rest_and_the_namespace(
         f"{one}: deleted" for one in (ALL[1], ALL[2], ALL[3], ALL[0])
     ]
     assert f"Namespace {SPACE} stays" in said.out
-    assert f"there is nothing in namespace {SPACE} that `scaler deploy apply` made for chat" in said.err
+    assert (
+        f"there is nothing in namespace {SPACE} that `scaler deploy apply` made for chat"
+        in said.err
+    )
 
 
 def test_what_is_left_after_a_delete_is_said_with_why(capsys: pytest.CaptureFixture[str]) -> None:
@@ -425,12 +536,17 @@ def test_what_is_left_after_a_delete_is_said_with_why(capsys: pytest.CaptureFixt
 
     play(story)
     said = capsys.readouterr().err
-    assert f"InferenceService chat is left after 30 s: being deleted since {rfc3339(START)[:10]}" in said
+    assert (
+        f"InferenceService chat is left after 30 s: being deleted since {rfc3339(START)[:10]}"
+        in said
+    )
     assert "waits for example.com/hold" in said
     assert "Pod engine-0 is left after 30 s: its owner has not deleted it yet" in said
 
 
-def test_a_service_that_is_somewhere_else_is_said_to_be_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_service_that_is_somewhere_else_is_said_to_be_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def story(town: Town) -> None:
         await town.apply()
         assert await town.status(namespace="default") == 1
@@ -449,16 +565,25 @@ def test_kinds_that_may_not_be_listed_are_said(capsys: pytest.CaptureFixture[str
     assert "you may not list services" in capsys.readouterr().out
 
 
-def test_apply_waits_until_every_pod_is_ready_and_says_what_it_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_apply_waits_until_every_pod_is_ready_and_says_what_it_waits_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def story(town: Town) -> None:
         doing = asyncio.create_task(town.apply(service(inference(), store()), no_wait=False))
         await asyncio.sleep(5)
         unschedulable = {
-            "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes fit"
-        }  # fmt: skip
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/3 nodes fit",
+        }
         await town.pod("engine-0", {"ome.io/inferenceservice": "chat"}, conditions=[unschedulable])
         pulling = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
-        await town.pod("store-0", {"app": "chat-store"}, containerStatuses=[{"name": "server", "state": pulling}])
+        await town.pod(
+            "store-0",
+            {"app": "chat-store"},
+            containerStatuses=[{"name": "server", "state": pulling}],
+        )
         await asyncio.sleep(5)
         for name in ("engine-0", "store-0"):
             await town.cluster.delete(PODS, SPACE, name, grace_period_seconds=0)
@@ -467,13 +592,18 @@ def test_apply_waits_until_every_pod_is_ready_and_says_what_it_waits_for(capsys:
 
     play(story)
     shown = capsys.readouterr().out
-    assert "waits: InferenceService chat: 0 of 1 pods ready; there are no pods yet; OME makes them" in shown
+    assert (
+        "waits: InferenceService chat: 0 of 1 pods ready; there are no pods yet; OME makes them"
+        in shown
+    )
     assert "1 pod: Unschedulable: 0/3 nodes fit" in shown
     assert "1 pod: ImagePullBackOff: no such image" in shown
     assert shown.splitlines()[-1] == "chat in namespace llm: available"
 
 
-def test_apply_ends_at_its_deadline_with_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_apply_ends_at_its_deadline_with_what_is_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def story(town: Town) -> None:
         assert await town.apply(no_wait=False) == 1
         assert town.there() == ALL
@@ -487,18 +617,33 @@ def test_apply_ends_at_its_deadline_with_what_is_missing(capsys: pytest.CaptureF
 def elastic(available: str, **status: Any) -> Object:
     why = {"reason": "Smaller", "message": "", "lastTransitionTime": rfc3339(START)}
     conditions = [{"type": "Available", "status": available, **why}]
-    made = manifest(ELASTIC_SERVICES, "chat-rule-chat", SPACE, spec={"rule": "chat-rule", "jobID": "chat"})
+    made = manifest(
+        ELASTIC_SERVICES, "chat-rule-chat", SPACE, spec={"rule": "chat-rule", "jobID": "chat"}
+    )
     ratios = [{"group0": 2, "group1": 1}, {"group0": 1, "group1": 1}]
-    return {**made, "status": {"conditions": conditions, "ratios": ratios, "running": "1+1", "target": "1+1", **status}}
+    return {
+        **made,
+        "status": {
+            "conditions": conditions,
+            "ratios": ratios,
+            "running": "1+1",
+            "target": "1+1",
+            **status,
+        },
+    }
 
 
 async def says(town: Town, made: Object) -> None:
     """The scaler writes an ElasticService."""
     await town.cluster.create(ELASTIC_SERVICES, SPACE, made)
     await town.cluster.patch(
-        ELASTIC_SERVICES, SPACE, "chat-rule-chat", {"status": made["status"]}, patch_type=PatchType.MERGE,
+        ELASTIC_SERVICES,
+        SPACE,
+        "chat-rule-chat",
+        {"status": made["status"]},
+        patch_type=PatchType.MERGE,
         subresource="status",
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(("available", "code"), [("True", 0), ("False", 1)])
@@ -507,7 +652,9 @@ def test_an_elastic_service_is_available_when_one_of_its_ratios_runs(
 ) -> None:
     async def story(town: Town) -> None:
         await town.apply(service(RULE, inference(2, **{RULE_LABEL: "chat-rule"})))
-        made = elastic(available, currentRatio={"index": 1, "counts": {}}, message="there is no room for more")
+        made = elastic(
+            available, currentRatio={"index": 1, "counts": {}}, message="there is no room for more"
+        )
         await says(town, made)
         await town.pod("engine-0", {"ome.io/inferenceservice": "chat"}, ready=True)
         await town.pod("engine-1", {"ome.io/inferenceservice": "chat"}, gated=True)
@@ -519,7 +666,9 @@ def test_an_elastic_service_is_available_when_one_of_its_ratios_runs(
     assert f"\nchat in namespace llm: {'available' if code == 0 else 'NOT available'}\n" in shown
     assert "2 group0 + 1 group1, then 1 group0 + 1 group1 (runs)" in shown
     assert "there is no room for more" in shown
-    assert f"InferenceService  chat       1/2    {'runs in part' if code == 0 else 'waits'}\n" in shown
+    assert (
+        f"InferenceService  chat       1/2    {'runs in part' if code == 0 else 'waits'}\n" in shown
+    )
     assert f"1 pod: held by gate {GATE}" in shown
 
 
@@ -532,7 +681,9 @@ def test_what_an_elastic_service_said_before_it_was_made_anew_counts_for_nothing
     play(story)
 
 
-def test_status_works_where_no_scaler_is_installed_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_works_where_no_scaler_is_installed_and_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def story(town: Town) -> None:
         await town.cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, None, ELASTIC_SERVICES.full_name)
         await town.apply()
@@ -557,18 +708,25 @@ def test_status_in_json_has_every_object(capsys: pytest.CaptureFixture[str]) -> 
     found = msgspec.json.decode(capsys.readouterr().out)
     assert found["available"] is True
     assert [(part["kind"], part["ready"], part["wanted"]) for part in found["parts"]] == [
-        ("InferenceService", 1, 1), ("Deployment", 1, 1)
-    ]  # fmt: skip
+        ("InferenceService", 1, 1),
+        ("Deployment", 1, 1),
+    ]
 
 
-def test_without_the_right_to_see_pods_objects_speak_for_themselves(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_the_right_to_see_pods_objects_speak_for_themselves(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def story(town: Town) -> None:
         await town.apply(service(store()))
         assert await town.status(Forbidden("pods")) == 1
         await town.cluster.patch(
-            DEPLOYMENTS, SPACE, "chat-store", {"status": {"readyReplicas": 1}}, patch_type=PatchType.MERGE,
+            DEPLOYMENTS,
+            SPACE,
+            "chat-store",
+            {"status": {"readyReplicas": 1}},
+            patch_type=PatchType.MERGE,
             subresource="status",
-        )  # fmt: skip
+        )
         assert await town.status(Forbidden("pods")) == 0
 
     play(story)
@@ -607,7 +765,9 @@ def test_options_are_those_of_the_one_command_deployer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"), [(None, "No such file"), ("app_name: Not_A_Name\n", "1:")], ids=["no file", "wrong"]
+    ("text", "complaint"),
+    [(None, "No such file"), ("app_name: Not_A_Name\n", "1:")],
+    ids=["no file", "wrong"],
 )
 def test_a_file_that_describes_nothing_is_said_with_its_name(
     text: str | None, complaint: str, tmp_path: Any, capsys: pytest.CaptureFixture[str]
@@ -624,35 +784,91 @@ def test_a_file_that_describes_nothing_is_said_with_its_name(
 # what was applied before, out of managedFields as a real API server keeps them
 
 BEFORE: Object = {
-    "apiVersion": "apps/v1", "kind": "Deployment",
-    "metadata": {"name": "d", "namespace": "n", "labels": {"a": "1", "theirs": "2"}, "managedFields": [
-        {"manager": "scaler-deploy", "operation": "Apply", "fieldsV1": {
-            "f:metadata": {"f:labels": {"f:a": {}}},
-            "f:spec": {"f:template": {"f:spec": {"f:containers": {'k:{"name":"c"}': {
-                ".": {}, "f:name": {}, "f:image": {}, "f:args": {},
-                "f:ports": {'k:{"containerPort":9000,"protocol":"TCP"}': {".": {}, "f:containerPort": {}}},
-            }}}}},
-        }},
-        {"manager": "hand", "operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
-    ]},
-    "spec": {"replicas": 5, "template": {"spec": {"dnsPolicy": "ClusterFirst", "containers": [
-        {"name": "c", "image": "i:1", "args": ["x", "y"], "imagePullPolicy": "Always",
-         "ports": [{"containerPort": 9000, "protocol": "TCP"}, {"containerPort": 1, "protocol": "TCP"}]},
-        {"name": "sidecar", "image": "theirs"},
-    ]}}},
-}  # fmt: skip
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {
+        "name": "d",
+        "namespace": "n",
+        "labels": {"a": "1", "theirs": "2"},
+        "managedFields": [
+            {
+                "manager": "scaler-deploy",
+                "operation": "Apply",
+                "fieldsV1": {
+                    "f:metadata": {"f:labels": {"f:a": {}}},
+                    "f:spec": {
+                        "f:template": {
+                            "f:spec": {
+                                "f:containers": {
+                                    'k:{"name":"c"}': {
+                                        ".": {},
+                                        "f:name": {},
+                                        "f:image": {},
+                                        "f:args": {},
+                                        "f:ports": {
+                                            'k:{"containerPort":9000,"protocol":"TCP"}': {
+                                                ".": {},
+                                                "f:containerPort": {},
+                                            }
+                                        },
+                                    }
+                                }
+                            }
+                        }
+                    },
+                },
+            },
+            {"manager": "hand", "operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+        ],
+    },
+    "spec": {
+        "replicas": 5,
+        "template": {
+            "spec": {
+                "dnsPolicy": "ClusterFirst",
+                "containers": [
+                    {
+                        "name": "c",
+                        "image": "i:1",
+                        "args": ["x", "y"],
+                        "imagePullPolicy": "Always",
+                        "ports": [
+                            {"containerPort": 9000, "protocol": "TCP"},
+                            {"containerPort": 1, "protocol": "TCP"},
+                        ],
+                    },
+                    {"name": "sidecar", "image": "theirs"},
+                ],
+            }
+        },
+    },
+}
 
 
 def test_what_is_put_back_is_what_was_owned_then_and_what_was_taken_since() -> None:
-    now = {"metadata": {"managedFields": [
-        {"manager": "scaler-deploy", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}, "f:paused": {}}}}
-    ]}}  # fmt: skip
-    container = {"name": "c", "image": "i:1", "args": ["x", "y"], "ports": [{"containerPort": 9000}]}
+    now = {
+        "metadata": {
+            "managedFields": [
+                {
+                    "manager": "scaler-deploy",
+                    "operation": "Apply",
+                    "fieldsV1": {"f:spec": {"f:replicas": {}, "f:paused": {}}},
+                }
+            ]
+        }
+    }
+    container = {
+        "name": "c",
+        "image": "i:1",
+        "args": ["x", "y"],
+        "ports": [{"containerPort": 9000}],
+    }
     assert objects.as_before(BEFORE, now) == {
-        "apiVersion": "apps/v1", "kind": "Deployment",
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
         "metadata": {"name": "d", "namespace": "n", "labels": {"a": "1"}},
         "spec": {"replicas": 5, "template": {"spec": {"containers": [container]}}},
-    }  # fmt: skip
+    }
 
 
 def test_what_nobody_kept_cannot_be_put_back() -> None:
@@ -699,7 +915,9 @@ motor_service:
 
 
 @pytest.mark.parametrize(
-    ("file", "pods"), [(OME_FILE, 5), (AIBRIX_FILE, 5), (MOTOR_FILE, 6)], ids=["ome", "aibrix", "mindie"]
+    ("file", "pods"),
+    [(OME_FILE, 5), (AIBRIX_FILE, 5), (MOTOR_FILE, 6)],
+    ids=["ome", "aibrix", "mindie"],
 )
 def test_a_short_file_of_every_platform_is_applied_counted_pruned_and_deleted(
     file: str, pods: int, capsys: pytest.CaptureFixture[str]
@@ -710,7 +928,9 @@ def test_a_short_file_of_every_platform_is_applied_counted_pruned_and_deleted(
         before = town.cluster.server.store.version
         assert await town.apply(made) == 0
         assert town.cluster.server.store.version == before
-        found, _ = await standing(Access(town.cluster, town.cluster.server.clock, ()), "chat", SPACE)
+        found, _ = await standing(
+            Access(town.cluster, town.cluster.server.clock, ()), "chat", SPACE
+        )
         assert sum(part.wanted or 0 for part in found.parts) == pods
         assert len(found.parts) == len(made.objects)
         assert any(part.elastic for part in found.parts)
@@ -740,10 +960,14 @@ def test_pods_that_are_ready_since_before_a_change_do_not_make_it_available(
 ) -> None:
     made = {**made, "metadata": {**made["metadata"], "generation": 2}, "status": status}
     resource = DEPLOYMENTS if made["kind"] == "Deployment" else INFERENCE_SERVICES
-    part = Part(made["kind"], "chat", 1, 1, elastic=True, behind=behind_of(Found(resource, made), 1))
+    part = Part(
+        made["kind"], "chat", 1, 1, elastic=True, behind=behind_of(Found(resource, made), 1)
+    )
     assert part.behind == behind
     found = Standing("chat", SPACE, True, (part,), serves=True)
-    assert list(found.waits()) == ([f"{part.kind} chat: 1 of 1 pods ready; {behind}"] if behind else [])
+    assert list(found.waits()) == (
+        [f"{part.kind} chat: 1 of 1 pods ready; {behind}"] if behind else []
+    )
 
 
 @pytest.mark.parametrize("lacking", [{}, {"name": None}, {"name": 7}])
@@ -754,17 +978,23 @@ def test_a_volume_that_names_no_config_map_needs_none(lacking: Object) -> None:
     play(story)
 
 
-def test_config_maps_that_pods_need_and_nobody_has_made_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_maps_that_pods_need_and_nobody_has_made_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def story(town: Town) -> None:
         assert await town.apply(read_service(MOTOR_FILE), dry_run=True) == 0
         said = capsys.readouterr().out
         assert "until somebody makes the ConfigMaps boot-bash-script, chat-server" in said
         assert "rings-config" not in said.split("the ConfigMaps", 1)[1].split("\n", 1)[0]
         await town.apply(read_service(MOTOR_FILE))
-        found, _ = await standing(Access(town.cluster, town.cluster.server.clock, ()), "chat", SPACE)
+        found, _ = await standing(
+            Access(town.cluster, town.cluster.server.clock, ()), "chat", SPACE
+        )
         assert [note for note in found.notes if "mindie-ms-controller-config" in note]
         town.cluster.apply([manifest(CONFIG_MAPS, "mindie-ms-controller-config", SPACE)])
-        found, _ = await standing(Access(town.cluster, town.cluster.server.clock, ()), "chat", SPACE)
+        found, _ = await standing(
+            Access(town.cluster, town.cluster.server.clock, ()), "chat", SPACE
+        )
         assert not [note for note in found.notes if "mindie-ms-controller-config" in note]
 
     play(story)
@@ -781,7 +1011,12 @@ def test_a_changed_image_of_an_ascend_job_is_said_not_to_reach_pods_that_run(
         for dry_run in (True, False):
             assert await town.apply(changed, dry_run=dry_run) == 0
             said = capsys.readouterr().out
-            assert "keep what they were made with until they are made anew: chat-coordinator, " in said
-            assert "kubectl delete pod -n llm -l training.kubeflow.org/job-name=chat-coordinator" in said
+            assert (
+                "keep what they were made with until they are made anew: chat-coordinator, " in said
+            )
+            assert (
+                "kubectl delete pod -n llm -l training.kubeflow.org/job-name=chat-coordinator"
+                in said
+            )
 
     play(story)

@@ -26,7 +26,12 @@ from tests.rig import START, Rig, rig
 def mindie_pod(role: str) -> Object:
     labels = {"app": f"mindie-ms-{role}", "jobID": "mindie"}
     spec = {"containers": [{"name": "c", "image": "i"}]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": role, "labels": labels}, "spec": spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": role, "labels": labels},
+        "spec": spec,
+    }
 
 
 async def failures(on: Rig) -> list[str]:
@@ -42,7 +47,10 @@ def test_a_service_is_followed_from_its_first_fault_to_health() -> None:
             assert any("rings-config-p0 does not exist" in words for words in await failures(on))
             on.apply(labelled, mindie_pod("controller"), mindie_pod("coordinator"))
             await give_chips(on, by_node)
-            assert [words.split(":")[0] for words in await failures(on)] == ["MindIE Controller", "MindIE Coordinator"]
+            assert [words.split(":")[0] for words in await failures(on)] == [
+                "MindIE Controller",
+                "MindIE Coordinator",
+            ]
             for pod in on.cluster.peek(PODS, NAMESPACE):
                 await on.status(pod, hostIP="1.1.1.1", podIP="2.2.2.2")
             assert await failures(on) == []
@@ -91,22 +99,34 @@ def test_programs_get_json(door: Closed, capsys: pytest.CaptureFixture[str]) -> 
     assert not door.closed
     assert main(["doctor", "mindie/mindie", "--format", "json"]) == 1
     (section,) = json.loads(capsys.readouterr().out)["sections"]
-    assert (section["title"], {check["standing"] for check in section["checks"]}) == ("rank table", {"FAIL"})
+    assert (section["title"], {check["standing"] for check in section["checks"]}) == (
+        "rank table",
+        {"FAIL"},
+    )
 
 
 @pytest.mark.parametrize("service", ["/mindie", "mindie/", "a/b/c", "a b", ""])
-def test_a_service_is_named_by_namespace_and_job_id(service: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_service_is_named_by_namespace_and_job_id(
+    service: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["doctor", service]) == 2
     assert "name" in capsys.readouterr().err.lower()
 
 
-def test_the_old_name_says_what_the_command_is_called_now(door: Closed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_old_name_says_what_the_command_is_called_now(
+    door: Closed, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert not door.closed
     main(["doctor", "mindie/mindie"])
-    assert capsys.readouterr().err == "scaler doctor is called scaler why now: scaler why mindie/mindie\n"
+    assert (
+        capsys.readouterr().err
+        == "scaler doctor is called scaler why now: scaler why mindie/mindie\n"
+    )
 
 
-def test_a_cluster_that_cannot_be_read_is_told(door: Closed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_that_cannot_be_read_is_told(
+    door: Closed, capsys: pytest.CaptureFixture[str]
+) -> None:
     door.closed = True
     assert main(["doctor", "mindie/mindie"]) == 1
     said = capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""`scaler drain NODE`: what it foresees, against what the controller then does, and what it says of budgets."""
+"""`scaler drain NODE`: what it foresees, against what the controller then does, and what it says of
+budgets."""
 
 from __future__ import annotations
 
@@ -29,10 +30,14 @@ async def asked(on: Rig, *names: str, interceptor: Interceptor | None = None) ->
 
 async def drained(on: Rig, name: str) -> None:
     """As `kubectl drain`, whole instances at once: a gang does not run without one of its pods."""
-    await on.cluster.patch(NODES, None, name, {"spec": {"unschedulable": True}}, patch_type=PatchType.MERGE)
+    await on.cluster.patch(
+        NODES, None, name, {"spec": {"unschedulable": True}}, patch_type=PatchType.MERGE
+    )
     for pod in on.cluster.peek(PODS, NAMESPACE):
         if pod["spec"].get("nodeName") == name:
-            await on.cluster.delete(PODS, NAMESPACE, pod["metadata"]["name"], grace_period_seconds=0)
+            await on.cluster.delete(
+                PODS, NAMESPACE, pod["metadata"]["name"], grace_period_seconds=0
+            )
     await on.settle()
 
 
@@ -140,10 +145,16 @@ def test_who_may_not_read_budgets_is_told_so() -> None:
 # what would be evicted, and what refuses it
 
 
-def pod(name: str, *, owner: str = "AscendJob", labels: dict[str, str] | None = None, **more: Any) -> Object:
-    made = manifest(PODS, name, NAMESPACE, labels=labels or {"app": "a"}, spec={"containers": [], **more})
+def pod(
+    name: str, *, owner: str = "AscendJob", labels: dict[str, str] | None = None, **more: Any
+) -> Object:
+    made = manifest(
+        PODS, name, NAMESPACE, labels=labels or {"app": "a"}, spec={"containers": [], **more}
+    )
     if owner:
-        made["metadata"]["ownerReferences"] = [{"kind": owner, "name": "x", "uid": "u", "controller": True}]
+        made["metadata"]["ownerReferences"] = [
+            {"kind": owner, "name": "x", "uid": "u", "controller": True}
+        ]
     return made
 
 
@@ -158,8 +169,12 @@ def test_a_budget_that_allows_too_few_is_named() -> None:
 
 
 def test_what_the_scaler_keeps_for_a_minimum_is_named() -> None:
-    (words,) = judged([pod("a")], [budget("mind-cluster-scaler-minimum", 0, matchLabels={"app": "a"})]).refused
-    assert words.startswith(f"PodDisruptionBudget {NAMESPACE}/mind-cluster-scaler-minimum keeps 1 for a minimum until")
+    (words,) = judged(
+        [pod("a")], [budget("mind-cluster-scaler-minimum", 0, matchLabels={"app": "a"})]
+    ).refused
+    assert words.startswith(
+        f"PodDisruptionBudget {NAMESPACE}/mind-cluster-scaler-minimum keeps 1 for a minimum until"
+    )
 
 
 def test_a_pod_under_two_budgets_cannot_be_evicted_at_all() -> None:
@@ -183,7 +198,11 @@ def test_expressions_of_a_selector_are_understood(expression: Object, covered: b
 
 
 def test_pods_of_daemon_sets_stay_and_those_that_nothing_makes_again_are_named() -> None:
-    made = [pod("a", volumes=[{"name": "v", "emptyDir": {}}]), pod("b", owner="DaemonSet"), pod("c", owner="")]
+    made = [
+        pod("a", volumes=[{"name": "v", "emptyDir": {}}]),
+        pod("b", owner="DaemonSet"),
+        pod("c", owner=""),
+    ]
     found = judged(made, [])
     assert found == Evictions((f"{NAMESPACE}/a", f"{NAMESPACE}/c"), 1, 1, (f"{NAMESPACE}/c",), ())
 
@@ -199,11 +218,14 @@ def answering(monkeypatch: pytest.MonkeyPatch, found: Forecast | None) -> None:
     monkeypatch.setattr(drain, "_asked", answer)
 
 
-NOBODY = Forecast(("n1",), (), Evictions(("mindie/a",), 2, 1, (), ("PodDisruptionBudget x allows 0",)), ())
+NOBODY = Forecast(
+    ("n1",), (), Evictions(("mindie/a",), 2, 1, (), ("PodDisruptionBudget x allows 0",)), ()
+)
 
 
 @pytest.mark.parametrize(
-    ("found", "code"), [(NOBODY, 0), (Forecast(("n1",), ("a",), NOBODY.evictions, ()), 1), (None, 1)]
+    ("found", "code"),
+    [(NOBODY, 0), (Forecast(("n1",), ("a",), NOBODY.evictions, ()), 1), (None, 1)],
 )
 def test_the_exit_code_says_whether_a_minimum_is_lost(
     monkeypatch: pytest.MonkeyPatch, found: Forecast | None, code: int

@@ -23,22 +23,36 @@ def written(folder: Path, content: bytes) -> str:
     return str(folder / "world.json")
 
 
-def test_every_instance_of_the_world_gets_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_instance_of_the_world_gets_its_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["explain", "--world", written(tmp_path, RECORDED)]) == 0
     text = capsys.readouterr().out
-    assert "default/rule/mindie: ratio 1 (1 group0 + 1 group1), waits for group1 (0 of 1 running)" in text
+    assert (
+        "default/rule/mindie: ratio 1 (1 group0 + 1 group1), waits for group1 (0 of 1 running)"
+        in text
+    )
     assert "p1  Held (WaitingForRatio)" in text
     assert "d0  Admitted (WaitingForScheduler)" in text
 
 
-def test_an_indented_world_and_json_lines_are_both_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "--world", written(tmp_path, msgspec.json.format(RECORDED, indent=2))]) == 0
+def test_an_indented_world_and_json_lines_are_both_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(["explain", "--world", written(tmp_path, msgspec.json.format(RECORDED, indent=2))])
+        == 0
+    )
     once = capsys.readouterr().out
-    assert main(["explain", "--world", written(tmp_path, RECORDED + b"\n\n" + RECORDED + b"\n")]) == 0
+    assert (
+        main(["explain", "--world", written(tmp_path, RECORDED + b"\n\n" + RECORDED + b"\n")]) == 0
+    )
     assert capsys.readouterr().out == once * 2
 
 
-def test_json_answer_holds_the_decision_and_the_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_answer_holds_the_decision_and_the_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["explain", "--world", written(tmp_path, RECORDED), "--format", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["decision"]["plans"][0]["actions"] == [{"action": "Admit", "uid": "uid-d0"}]
@@ -52,20 +66,35 @@ def test_one_service_can_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["explain", "--world", file, "--service", "default/rule/other"]) == 0
     text = capsys.readouterr().out
     assert ("default/rule/other: " in text, "default/rule/mindie" in text) == (True, False)
-    assert main(["explain", "--world", file, "--service", "default/rule/other", "--format", "json"]) == 0
+    assert (
+        main(["explain", "--world", file, "--service", "default/rule/other", "--format", "json"])
+        == 0
+    )
     assert json.loads(capsys.readouterr().out)["plan"]["key"]["job_id"] == "other"
 
 
-def test_a_service_that_is_not_in_it_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "--world", written(tmp_path, TWO), "--service", "default/rule/nobody"]) == 1
+def test_a_service_that_is_not_in_it_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(["explain", "--world", written(tmp_path, TWO), "--service", "default/rule/nobody"])
+        == 1
+    )
     told = capsys.readouterr().err
-    assert "no service default/rule/nobody in it; it has 2: default/rule/mindie, default/rule/other" in told
+    assert (
+        "no service default/rule/nobody in it; it has 2: default/rule/mindie, default/rule/other"
+        in told
+    )
 
 
-def test_that_each_service_decides_alone_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_that_each_service_decides_alone_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     alone = world(OTHER, alone="the nodes may not be read")
     assert main(["explain", "--world", written(tmp_path, msgspec.json.encode(alone))]) == 0
-    assert capsys.readouterr().out.startswith("each service decides alone: the nodes may not be read\n")
+    assert capsys.readouterr().out.startswith(
+        "each service decides alone: the nodes may not be read\n"
+    )
 
 
 NO_RATIOS = msgspec.json.encode(world(service(Rule(()), "")))
@@ -73,7 +102,9 @@ OLDER = RECORDED.replace(b'"format":2', b'"format":1')
 TWICE = msgspec.json.encode(world(OTHER, OTHER))
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b"not json", b"[" * 100_000, NO_RATIOS, OLDER, TWICE])
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[1]", b"\xff", b"not json", b"[" * 100_000, NO_RATIOS, OLDER, TWICE]
+)
 def test_what_is_no_world_is_said_and_never_raises(
     tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,7 +112,9 @@ def test_what_is_no_world_is_said_and_never_raises(
     assert "not a recorded world" in capsys.readouterr().err
 
 
-def test_a_bad_line_does_not_hide_the_good_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_line_does_not_hide_the_good_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["explain", "--world", written(tmp_path, b"{}\n" + RECORDED)]) == 1
     output = capsys.readouterr()
     assert "world.json:1: not a recorded world" in output.err

@@ -19,11 +19,16 @@ BOUND = {"spec": {"nodeName": "node-0"}, "status": {"phase": "Running"}}
 WAITING = {"spec": {}, "status": {"phase": "Pending"}}
 ENDED = {"spec": {"nodeName": "node-0"}, "status": {"phase": "Failed"}}
 COMPLETED = RankTable.of(Status.COMPLETED, '{"status":"completed","server_list":[1]}')
-INITIALIZING = RankTable.of(Status.INITIALIZING, '{"status":"initializing"}', "pod p0-master-0: no chips")
+INITIALIZING = RankTable.of(
+    Status.INITIALIZING, '{"status":"initializing"}', "pod p0-master-0: no chips"
+)
 
 
 def seen(
-    *actions: Action, pods: dict[str, Any] | None = None, reason: Reason = Reason.RUNNING, group: str = "group0"
+    *actions: Action,
+    pods: dict[str, Any] | None = None,
+    reason: Reason = Reason.RUNNING,
+    group: str = "group0",
 ) -> list[Remark]:
     obj = job("p0", uid="u")
     obj["metadata"]["labels"]["mind-cluster/group-name"] = group
@@ -49,7 +54,9 @@ def seen(
         (Expire("u"), {}, Weight.BLOCKS, "deleted"),
     ],
 )
-def test_every_action_has_words_and_a_weight(action: Action, pods: dict[str, Any], weight: Weight, words: str) -> None:
+def test_every_action_has_words_and_a_weight(
+    action: Action, pods: dict[str, Any], weight: Weight, words: str
+) -> None:
     (remark,) = seen(action, pods=pods)
     assert (remark.weight, words in remark.text) == (weight, True)
 
@@ -59,8 +66,12 @@ def test_a_job_that_runs_and_needs_nothing_is_not_spoken_of() -> None:
 
 
 @pytest.mark.parametrize("reason", [Reason.GROUP_UNKNOWN, Reason.RULE_MISSING, Reason.RULE_INVALID])
-def test_a_running_job_that_its_rule_does_not_cover_blocks_and_a_waiting_one_does_not(reason: Reason) -> None:
-    assert [remark.weight for remark in seen(pods={"p0-master-0": BOUND}, reason=reason)] == [Weight.BLOCKS]
+def test_a_running_job_that_its_rule_does_not_cover_blocks_and_a_waiting_one_does_not(
+    reason: Reason,
+) -> None:
+    assert [remark.weight for remark in seen(pods={"p0-master-0": BOUND}, reason=reason)] == [
+        Weight.BLOCKS
+    ]
     assert seen(reason=reason) == []
 
 
@@ -72,7 +83,9 @@ def test_a_running_job_without_a_group_blocks_and_the_label_is_named() -> None:
 def test_a_job_that_is_no_inference_server_blocks_until_it_has_finished() -> None:
     obj = job("train", rule=None, uid="u", labels={"framework": "pytorch"})
     verdict = Verdict("u", "train", None, State.RUNNING, Reason.NOT_SERVED)
-    assert [remark.weight for remark in foresee(read_job(obj), Found(), verdict, [])] == [Weight.BLOCKS]
+    assert [remark.weight for remark in foresee(read_job(obj), Found(), verdict, [])] == [
+        Weight.BLOCKS
+    ]
     obj["status"] = {"conditions": [{"type": "Succeeded", "status": "True"}]}
     assert foresee(read_job(obj), Found(), verdict, []) == []
 
@@ -90,7 +103,9 @@ def test_a_completed_rank_table_that_would_be_withdrawn_blocks_and_says_why() ->
 
 @pytest.mark.parametrize("text", ['{"status":"initializing"}', "not JSON", None])
 def test_a_rank_table_that_would_be_completed_is_a_deed(text: str | None) -> None:
-    assert [remark.weight for remark in rank_table_remarks(COMPLETED, rings(text), "")] == [Weight.DOES]
+    assert [remark.weight for remark in rank_table_remarks(COMPLETED, rings(text), "")] == [
+        Weight.DOES
+    ]
 
 
 def test_what_is_wrong_with_a_rank_table_differs() -> None:

@@ -1,4 +1,5 @@
-"""`scaler lint` and `scaler schema` as a user calls them: arguments and files in, output and exit code out."""
+"""`scaler lint` and `scaler schema` as a user calls them: arguments and files in, output and exit
+code out."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def rule(tmp_path: Path) -> Path:
     return tmp_path / "rule.yaml"
 
 
-@pytest.mark.parametrize(("said", "code"), [(config_map(TWO_TO_ONE), 0), (WARNED, 0), (BROKEN, 1), ("", 1)])
+@pytest.mark.parametrize(
+    ("said", "code"), [(config_map(TWO_TO_ONE), 0), (WARNED, 0), (BROKEN, 1), ("", 1)]
+)
 def test_the_exit_code_is_1_for_errors_only(rule: Path, said: str, code: int) -> None:
     rule.write_text(said)
     assert main(["lint", str(rule)]) == code
@@ -50,7 +53,9 @@ def test_a_finding_is_shown_with_place_line_caret_and_hint_and_without_colours(
     ]
 
 
-def test_the_json_form_has_just_the_promised_members(rule: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_form_has_just_the_promised_members(
+    rule: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rule.write_text(BROKEN)
     assert main(["lint", "--format", "json", str(rule)]) == 1
     answer = json.loads(capsys.readouterr().out)
@@ -58,9 +63,10 @@ def test_the_json_form_has_just_the_promised_members(rule: Path, capsys: pytest.
     assert (answer["checked"], answer["left_out"]) == ({"rule": 1}, {})
     assert all(list(found) == MEMBERS for found in answer["findings"])
     assert answer["ok"] is False
-    assert [(found["code"], found["line"], found["column"], found["file"]) for found in answer["findings"]] == [
-        ("CommentInJson", 9, 26, str(rule))
-    ]
+    assert [
+        (found["code"], found["line"], found["column"], found["file"])
+        for found in answer["findings"]
+    ] == [("CommentInJson", 9, 26, str(rule))]
 
 
 def test_a_folder_is_searched_to_the_bottom_and_judged_together(
@@ -72,10 +78,14 @@ def test_a_folder_is_searched_to_the_bottom_and_judged_together(
     (tmp_path / "other.json").write_text('{"ranktable": 1}')
     (tmp_path / "notes.txt").write_text("{")
     assert main(["lint", str(tmp_path), "--format", "json"]) == 1
-    assert [found["code"] for found in json.loads(capsys.readouterr().out)["findings"]] == ["GroupUnknown"]
+    assert [found["code"] for found in json.loads(capsys.readouterr().out)["findings"]] == [
+        "GroupUnknown"
+    ]
 
 
-def test_standard_input_is_read_for_a_dash(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_standard_input_is_read_for_a_dash(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(BROKEN.encode())))
     assert main(["lint", "-"]) == 1
     assert capsys.readouterr().out.startswith("<stdin>:9:26: error:")
@@ -100,7 +110,9 @@ def test_wrong_usage_is_answered_with_2_and_the_way_to_help(
     assert "scaler lint --help" in capsys.readouterr().err
 
 
-def test_a_folder_without_manifests_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_without_manifests_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["lint", str(tmp_path)]) == 2
     assert "no *.yaml, *.yml, *.json below" in capsys.readouterr().err
 
@@ -147,7 +159,11 @@ def test_a_backup_is_never_written_over(rule: Path) -> None:
         main(["lint", "-w", str(rule)])
     rule.write_text(WARNED)
     assert main(["lint", "-w", str(rule)]) == 0
-    assert sorted(file.name for file in rule.parent.iterdir()) == ["rule.yaml", "rule.yaml.bak", "rule.yaml.bak.1"]
+    assert sorted(file.name for file in rule.parent.iterdir()) == [
+        "rule.yaml",
+        "rule.yaml.bak",
+        "rule.yaml.bak.1",
+    ]
 
 
 def test_write_takes_a_folder_and_corrects_jobs_by_the_rule_beside_them(
@@ -163,7 +179,8 @@ def test_write_takes_a_folder_and_corrects_jobs_by_the_rule_beside_them(
 
 def test_a_file_behind_a_link_is_corrected_where_it_is(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
-    there, link = tmp_path / "real" / "rule.yaml", tmp_path / "link.yaml"
+    there = tmp_path / "real" / "rule.yaml"
+    link = tmp_path / "link.yaml"
     there.write_text(BROKEN)
     link.symlink_to(there)
     assert main(["lint", "-w", str(link)]) == 0
@@ -172,7 +189,9 @@ def test_a_file_behind_a_link_is_corrected_where_it_is(tmp_path: Path) -> None:
 
 
 def test_what_was_not_looked_at_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.yaml").write_text(config_map(TWO_TO_ONE) + "---\nkind: Service\n---\nkind: Service\n")
+    (tmp_path / "a.yaml").write_text(
+        config_map(TWO_TO_ONE) + "---\nkind: Service\n---\nkind: Service\n"
+    )
     assert main(["lint", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "not looked at: 2 Services",
@@ -188,7 +207,9 @@ def test_the_schema_of_the_rule_is_printed(capsys: pytest.CaptureFixture[str]) -
 def test_a_mixture_that_no_ratio_names_is_said_and_is_neither_an_error_nor_a_warning(
     rule: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rule.write_text(text({"group0": 4, "group1": 2}, {"group0": 2, "group1": 2}, {"group0": 1, "group1": 1}))
+    rule.write_text(
+        text({"group0": 4, "group1": 2}, {"group0": 2, "group1": 2}, {"group0": 1, "group1": 1})
+    )
     assert main(["lint", str(rule)]) == 0
     printed = capsys.readouterr().out
     assert "info: MixturePossible 5 mixtures" in printed

@@ -1,4 +1,5 @@
-"""`scaler new`: its files are right, are played to their expectations, and nothing is written over."""
+"""`scaler new`: its files are right, are played to their expectations, and nothing is written
+over."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def test_what_is_written_is_played_to_its_expectations(
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize("ratio", ["1P1D", "4P2D", "64P64D", "1P9D"])
-def test_every_ratio_makes_a_right_file_of_about_twenty_lines(platform: str, ratio: str, tmp_path: Path) -> None:
+def test_every_ratio_makes_a_right_file_of_about_twenty_lines(
+    platform: str, ratio: str, tmp_path: Path
+) -> None:
     assert main(["new", ratio, "--platform", platform, "-o", str(tmp_path)]) == 0
     text = (tmp_path / "service.yaml").read_text()
     assert read_service(text).platform == platform
@@ -48,7 +51,14 @@ def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_ladder_falls_to_one_and_one_in_few_steps() -> None:
     assert ladder(4, 2) == ["4P2D", "3P2D", "2P1D", "1P1D"]
-    assert max(len(ladder(prefill, decode)) for prefill in range(1, MOST + 1) for decode in range(1, MOST + 1)) == 6
+    assert (
+        max(
+            len(ladder(prefill, decode))
+            for prefill in range(1, MOST + 1)
+            for decode in range(1, MOST + 1)
+        )
+        == 6
+    )
 
 
 def test_a_short_file_in_a_scenario_means_its_objects(tmp_path: Path) -> None:
@@ -58,19 +68,26 @@ def test_a_short_file_in_a_scenario_means_its_objects(tmp_path: Path) -> None:
     assert read_manifests(config) == list(read_service(config.read_bytes()).objects)
 
 
-def test_a_mistake_in_a_short_file_of_a_scenario_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_in_a_short_file_of_a_scenario_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["new", "1P1D", "--platform", "ome", "-o", str(tmp_path)]) == 0
     service = tmp_path / "service.yaml"
     service.write_text(service.read_text().replace("min_replicas", "min_replica"))
     assert main(["simulate", str(tmp_path / "scenario.yaml")]) == 2
-    assert f"{service}:9:5: inference_service.engine.min_replica: is not known here" in capsys.readouterr().err
+    assert (
+        f"{service}:9:5: inference_service.engine.min_replica: is not known here"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_demo_plays_a_folder_on_as_many_nodes_as_it_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     played: list[Any] = []
-    monkeypatch.setattr("scaler.tools.simulation.interactive.keep_up", lambda scenario, **_: played.append(scenario))
+    monkeypatch.setattr(
+        "scaler.tools.simulation.interactive.keep_up", lambda scenario, **_: played.append(scenario)
+    )
     assert main(["new", "4P2D", "--platform", "aibrix", "-o", str(tmp_path)]) == 0
     assert main(["demo", "--interactive", "-f", str(tmp_path), "--nodes", "12"]) == 0
     assert main(["demo", "--interactive", "-f", str(tmp_path)]) == 0
@@ -85,6 +102,10 @@ def test_hints_name_what_is_there() -> None:
     assert "kubectl apply" not in said
 
 
-def test_a_folder_with_a_space_is_quoted_in_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_a_space_is_quoted_in_the_commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["new", "1P1D", "--platform", "ome", "-o", str(tmp_path / "a b")]) == 0
-    assert f"scaler deploy apply -c '{tmp_path}/a b/service.yaml' --dry-run" in capsys.readouterr().out
+    assert (
+        f"scaler deploy apply -c '{tmp_path}/a b/service.yaml' --dry-run" in capsys.readouterr().out
+    )

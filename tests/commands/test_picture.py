@@ -1,4 +1,5 @@
-"""The picture is well-formed XML whatever the names are, and shows every instance, target and event."""
+"""The picture is well-formed XML whatever the names are, and shows every instance, target and
+event."""
 
 from __future__ import annotations
 
@@ -21,7 +22,12 @@ def timeline(text: str) -> Timeline:
     made.end = 100.0
     view = InstanceView(text, text, Condition.STARTING)
     made.add(text, Sample(0.0, (view,), target={text: 1}))
-    made.add(text, Sample(10.0, (InstanceView(text, text, Condition.RUNNING),), target={text: 1}, complete=True))
+    made.add(
+        text,
+        Sample(
+            10.0, (InstanceView(text, text, Condition.RUNNING),), target={text: 1}, complete=True
+        ),
+    )
     made.say(Moment(50.0, MomentKind.EVENT, text))
     return made
 
@@ -43,7 +49,10 @@ def test_it_shows_steps_target_lanes_and_events() -> None:
     assert classes.count("edge") == 1
     assert classes.count("target") == 2  # the line and its legend
     assert classes.count("event") == 1
-    assert [e.text for e in root.iter(f"{SVG}title")] == ["p0: starting 0 s to 10 s", "p0: running 10 s to 100 s"]
+    assert [e.text for e in root.iter(f"{SVG}title")] == [
+        "p0: starting 0 s to 10 s",
+        "p0: running 10 s to 100 s",
+    ]
 
 
 def test_an_empty_timeline_is_a_picture_too() -> None:
@@ -54,7 +63,11 @@ def test_many_services_are_one_chart_and_a_lane_each() -> None:
     made = Timeline()
     made.end = 100.0
     for number in range(MANY):
-        for at, condition in ((0.0, Condition.EMPTY), (10.0, Condition.WAITING), (20.0, Condition.RUNNING)):
+        for at, condition in (
+            (0.0, Condition.EMPTY),
+            (10.0, Condition.WAITING),
+            (20.0, Condition.RUNNING),
+        ):
             view = InstanceView("p0", "g", condition, () if at < 20 else ("n",))
             made.add(f"chat-{number}/r/j", Sample(at, (view,), smallest={"g": 1 if number else 2}))
     root = ElementTree.fromstring(overview.draw(made, "many"))  # noqa: S314 - our own text
@@ -63,8 +76,10 @@ def test_many_services_are_one_chart_and_a_lane_each() -> None:
     assert classes.count("edge") == 1
     lanes = [str(element.text).partition(": ") for element in root.iter(f"{SVG}title")]
     assert [what for name, _, what in lanes if name == "chat-1/r/j"] == [
-        "empty 0 s to 10 s", "waiting 10 s to 20 s", "smallest 20 s to 100 s"
-    ]  # fmt: skip
+        "empty 0 s to 10 s",
+        "waiting 10 s to 20 s",
+        "smallest 20 s to 100 s",
+    ]
     assert lanes[2][2] == "starting 20 s to 100 s"
 
 
@@ -75,7 +90,10 @@ def test_who_is_gone_has_no_lane_any_more() -> None:
         made.add(f"chat-{number}/r/j", Sample(0.0, (InstanceView("p0", "g", Condition.EMPTY),)))
     made.add("chat-0/r/j", Sample(40.0))
     root = ElementTree.fromstring(overview.draw(made, "many"))  # noqa: S314 - our own text
-    assert next(element.text for element in root.iter(f"{SVG}title")) == "chat-0/r/j: empty 0 s to 40 s"
+    assert (
+        next(element.text for element in root.iter(f"{SVG}title"))
+        == "chat-0/r/j: empty 0 s to 40 s"
+    )
 
 
 def test_events_that_come_too_fast_for_their_marks_share_one() -> None:
@@ -90,8 +108,11 @@ def test_events_that_come_too_fast_for_their_marks_share_one() -> None:
 
 
 def test_a_long_title_goes_on_in_the_next_line() -> None:
-    short, long = parsed(timeline("p0"), "title"), parsed(timeline("p0"), "many words " * 15)
-    titles = [str(element.text) for element in long.iter(f"{SVG}text") if element.get("class") == "title"]
+    short = parsed(timeline("p0"), "title")
+    long = parsed(timeline("p0"), "many words " * 15)
+    titles = [
+        str(element.text) for element in long.iter(f"{SVG}text") if element.get("class") == "title"
+    ]
     assert " ".join(titles) == ("many words " * 15).strip()
     assert max(map(len, titles)) < 100
     assert int(str(long.get("height"))) == int(str(short.get("height"))) + 22
@@ -103,11 +124,25 @@ def test_few_services_are_drawn_instance_by_instance() -> None:
 
 def test_a_load_is_drawn_with_what_can_be_served_who_waits_and_what_is_lost() -> None:
     made = timeline("p0")
-    amounts = dict.fromkeys(("prefill_busy", "decode_busy", "decode_queue", "wait", "decoding", "served"), 0.0)
+    amounts = dict.fromkeys(
+        ("prefill_busy", "decode_busy", "decode_queue", "wait", "decoding", "served"), 0.0
+    )
     made.loads["p0"] = [
-        LoadSample(at=at, end=at + 50, rate=2.0, able=1.0, prefill=1, decode=1, npus=8, prefill_queue=at, lost=at,
-                   arrived=1234.0, **amounts) for at in (0.0, 50.0)
-    ]  # fmt: skip
+        LoadSample(
+            at=at,
+            end=at + 50,
+            rate=2.0,
+            able=1.0,
+            prefill=1,
+            decode=1,
+            npus=8,
+            prefill_queue=at,
+            lost=at,
+            arrived=1234.0,
+            **amounts,
+        )
+        for at in (0.0, 50.0)
+    ]
     for draw_one in (draw, lambda made, title: overview.Overview(made, title).text()):
         root = ElementTree.fromstring(draw_one(made, "title"))  # noqa: S314 - our own text
         words = {str(element.text) for element in root.iter(f"{SVG}text")}
@@ -120,7 +155,11 @@ def test_where_instances_come_and_go_all_day_only_their_number_is_drawn() -> Non
     made = Timeline()
     made.end = 100.0
     for number in range(60):
-        view = InstanceView(f"p{number}", "g", Condition.RUNNING, ("n",) if number % 10 == 0 else ())
+        view = InstanceView(
+            f"p{number}", "g", Condition.RUNNING, ("n",) if number % 10 == 0 else ()
+        )
         made.add("a/r/j", Sample(float(number), (view,)))
     few = ElementTree.fromstring(draw(made, "title"))  # noqa: S314 - our own text
-    assert {str(e.text).partition(":")[0] for e in few.iter(f"{SVG}title")} == {f"p{n}" for n in range(0, 60, 10)}
+    assert {str(e.text).partition(":")[0] for e in few.iter(f"{SVG}title")} == {
+        f"p{n}" for n in range(0, 60, 10)
+    }

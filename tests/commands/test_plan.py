@@ -58,7 +58,9 @@ def standard_input(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
 
 
-def test_json_answer_has_the_documented_shape(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_answer_has_the_documented_shape(
+    rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     counts = ["--running", "group0=1", "--in-flight", "group0=0", "--held", "group0=1,group1=1"]
     assert main(["plan", rule, *counts, "--format", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -76,7 +78,9 @@ def test_json_answer_has_the_documented_shape(rule: str, capsys: pytest.CaptureF
     assert answer["groups"]["group1"]["admit"] == 1
 
 
-def test_text_answer_names_target_verdict_and_reason(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_answer_names_target_verdict_and_reason(
+    rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["plan", rule, "--running", "group0=1", "--held", "group0=3,group1=1"]) == 0
     text = capsys.readouterr().out
     assert "target: ratio 1 (1 group0 + 1 group1)" in text
@@ -85,7 +89,9 @@ def test_text_answer_names_target_verdict_and_reason(rule: str, capsys: pytest.C
     assert "group1: admit 1" in text
 
 
-def test_a_number_of_wanted_instances_limits_what_is_aimed_at(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_number_of_wanted_instances_limits_what_is_aimed_at(
+    rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["plan", rule, "--replicas", "2", "--running", "group0=2,group1=1"]) == 0
     text = capsys.readouterr().out
     assert "target: ratio 1 (1 group0 + 1 group1)" in text
@@ -114,7 +120,19 @@ def test_a_manifest_among_others_is_read_with_its_annotations(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     manifest = MANIFEST.replace("DOCUMENT", BARE).replace("PAUSED", "true")
-    assert main(["plan", written(tmp_path, "rule.yaml", manifest), "--held", "group0=1", "--format", "json"]) == 0
+    assert (
+        main(
+            [
+                "plan",
+                written(tmp_path, "rule.yaml", manifest),
+                "--held",
+                "group0=1",
+                "--format",
+                "json",
+            ]
+        )
+        == 0
+    )
     assert json.loads(capsys.readouterr().out)["groups"]["group0"]["reasons"] == {"Paused": 1}
 
 
@@ -161,7 +179,10 @@ def test_bad_arguments_are_usage_errors_that_say_what_to_write(
         (BARE.replace('"1.0",', '"1.0", # largest first'), "JSON has no"),
         ("kind: ConfigMap\ndata: {other: x}", "no key elastic_scaling.json; it has other"),
         ("kind: ConfigMap\ndata: [", "not YAML"),
-        (MANIFEST.replace("DOCUMENT", BARE) + "---" + MANIFEST.replace("DOCUMENT", BARE), "this file has rule, rule"),
+        (
+            MANIFEST.replace("DOCUMENT", BARE) + "---" + MANIFEST.replace("DOCUMENT", BARE),
+            "this file has rule, rule",
+        ),
         ("\x00", "rule.json"),
     ],
 )
@@ -172,7 +193,9 @@ def test_a_bad_rule_is_told_with_place_and_cure(
     assert says in capsys.readouterr().err
 
 
-def test_a_rule_file_that_cannot_be_read_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rule_file_that_cannot_be_read_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     assert main(["plan", str(tmp_path / "binary")]) == 1
     assert main(["plan", str(tmp_path / "absent")]) == 1
@@ -184,7 +207,14 @@ def test_a_rule_file_that_cannot_be_read_says_so(tmp_path: Path, capsys: pytest.
 def test_cases_are_answered_line_by_line_and_bad_ones_say_why(
     rule: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = ['{"held": {"group0": 1}}', "", '{"held": {"x": 1}}', '{"running": {"group0": -1}}', '{"hold": {}}', "[]"]
+    lines = [
+        '{"held": {"group0": 1}}',
+        "",
+        '{"held": {"x": 1}}',
+        '{"running": {"group0": -1}}',
+        '{"hold": {}}',
+        "[]",
+    ]
     standard_input(monkeypatch, "\n".join(lines) + "\n")
     assert main(["plan", rule, "--cases", "-"]) == 1
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -193,20 +223,33 @@ def test_cases_are_answered_line_by_line_and_bad_ones_say_why(
     assert all(answer["error"]["message"] and answer["error"]["hint"] for answer in answers[1:])
 
 
-def test_good_cases_from_a_file_exit_clean(rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_good_cases_from_a_file_exit_clean(
+    rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     cases = written(tmp_path, "cases.jsonl", '{"running": {"group0": 1}}\n{}\n')
     assert main(["plan", rule, "--cases", cases]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
-def test_the_table_shows_every_state_of_the_ladder(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_shows_every_state_of_the_ladder(
+    rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["plan", rule, "--table"]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if line[:1].isdigit()]
-    assert [row[:2] for row in rows] == [["0", "0"], ["0", "1"], ["1", "0"], ["1", "1"], ["2", "0"], ["2", "1"]]
+    assert [row[:2] for row in rows] == [
+        ["0", "0"],
+        ["0", "1"],
+        ["1", "0"],
+        ["1", "1"],
+        ["2", "0"],
+        ["2", "1"],
+    ]
     assert rows[3][2:6] == ["ratio", "0", "1", "."]
 
 
-def test_a_table_too_long_to_read_says_that_it_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_too_long_to_read_says_that_it_is_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     big = written(tmp_path, "big.json", BARE.replace('"group_num": "2"', '"group_num": "5000"'))
     assert main(["plan", big, "--table"]) == 0
     assert "cut: 200 of 10,002 states are shown" in capsys.readouterr().out
@@ -219,15 +262,18 @@ def test_the_table_names_the_mixtures_that_no_ratio_names(
     big = written(tmp_path, "big.json", BARE.replace('"group_num": "2"', f'"group_num": "{most}"'))
     assert main(["plan", big, "--table"]) == 0
     said_line = (
-        "2 mixtures that no ratio names can run while instances are lost or find no room, such as 3 group0 + 1 group1"
+        "2 mixtures that no ratio names can run while instances are lost or find no room, such as 3"
+        " group0 + 1 group1"
     )
     assert (said_line in capsys.readouterr().out.splitlines()) is said
 
 
-COUNTS = st.dictionaries(st.sampled_from(("group0", "group1", "nobody")), st.integers() | st.floats() | st.text())
-LINES = st.binary() | st.dictionaries(st.sampled_from(("running", "in_flight", "held", "x")), COUNTS).map(
-    lambda case: json.dumps(case).encode()
+COUNTS = st.dictionaries(
+    st.sampled_from(("group0", "group1", "nobody")), st.integers() | st.floats() | st.text()
 )
+LINES = st.binary() | st.dictionaries(
+    st.sampled_from(("running", "in_flight", "held", "x")), COUNTS
+).map(lambda case: json.dumps(case).encode())
 
 
 @settings(max_examples=300, deadline=None)
@@ -240,7 +286,9 @@ def test_whatever_the_lines_hold_each_gets_one_line_of_json(lines: list[bytes]) 
         assert ("error" in json.loads(text)) is complaint
 
 
-def test_a_job_where_a_rule_is_asked_about_is_called_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_where_a_rule_is_asked_about_is_called_a_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "job.yaml").write_text(job())
     assert main(["plan", str(tmp_path / "job.yaml")]) == 1
     assert "no ConfigMap with elastic_scaling.json, but 1 AscendJob" in capsys.readouterr().err

@@ -40,7 +40,9 @@ def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize(("nodes", "serving", "complete"), [(40, 20, 0), (20, 10, 0), (50, 20, 10), (60, 20, 20)])
+@pytest.mark.parametrize(
+    ("nodes", "serving", "complete"), [(40, 20, 0), (20, 10, 0), (50, 20, 10), (60, 20, 20)]
+)
 def test_minimums_come_first_whatever_the_number_of_nodes(
     rule: str, nodes: int, serving: int, complete: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,19 +69,32 @@ def test_json_says_of_each_service_what_runs_and_why_the_rest_is_held(
     assert first["counts"] == {"group0": 2, "group1": 1}
     assert (second["serves"], second["ratio"]) == (False, -1)
     decode = second["groups"]["group1"]
-    assert (decode["admitted"], decode["held"], decode["reasons"]) == (0, 1, {"MinimumDoesNotFit": 1})
+    assert (decode["admitted"], decode["held"], decode["reasons"]) == (
+        0,
+        1,
+        {"MinimumDoesNotFit": 1},
+    )
     assert "needs 2 nodes with 8 free huawei.com/Ascend910" in decode["words"][0]
 
 
-def test_text_tells_of_neighbours_that_end_alike_together(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_tells_of_neighbours_that_end_alike_together(
+    rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["plan", f"20x {rule}", "--nodes", f"20x {NPU}=8"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("20 nodes, 20 services: 10 of 20 serve, 0 of them at the largest ratio\n")
-    assert "default/rule-1 to default/rule-10 (10 services): runs ratio 1 (1 group0 + 1 group1)\n" in text
+    assert text.startswith(
+        "20 nodes, 20 services: 10 of 20 serve, 0 of them at the largest ratio\n"
+    )
+    assert (
+        "default/rule-1 to default/rule-10 (10 services): runs ratio 1 (1 group0 + 1 group1)\n"
+        in text
+    )
     assert "default/rule-11 to default/rule-20 (10 services): does not serve\n" in text
 
 
-def test_several_rules_and_several_kinds_of_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_rules_and_several_kinds_of_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     a, b = (written(tmp_path, f"{name}.json", TWO_P_ONE_D) for name in "ab")
     needs = ["--needs", f"{NPU}=8,pool=small", "--needs", f"group1: {NPU}=16"]
     kinds = ["--nodes", f"3x {NPU}=8,pool=small", "--nodes", f"1x {NPU}=16"]
@@ -88,21 +103,35 @@ def test_several_rules_and_several_kinds_of_nodes(tmp_path: Path, capsys: pytest
     assert "16 free" in second["groups"]["group1"]["words"][0]
 
 
-def test_the_annotations_of_a_rule_play_their_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lowered = written(tmp_path, "a.yaml", yaml.safe_dump(rule_config_map(name="a", service_priority="-5")))
+def test_the_annotations_of_a_rule_play_their_part(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lowered = written(
+        tmp_path, "a.yaml", yaml.safe_dump(rule_config_map(name="a", service_priority="-5"))
+    )
     plain = written(tmp_path, "b.yaml", yaml.safe_dump(rule_config_map(name="b")))
     found = asked(capsys, lowered, plain, "--nodes", f"2x {NPU}=8")["services"]
-    assert [(one["service"], one["serves"]) for one in found] == [("mindie/a", False), ("mindie/b", True)]
+    assert [(one["service"], one["serves"]) for one in found] == [
+        ("mindie/a", False),
+        ("mindie/b", True),
+    ]
 
 
-def test_what_instances_ask_for_may_come_from_their_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_instances_ask_for_may_come_from_their_jobs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rule = written(tmp_path, "rule.yaml", yaml.safe_dump(rule_config_map()))
     (tmp_path / "jobs").mkdir()
-    written(tmp_path / "jobs", "jobs.yaml", yaml.safe_dump_all([job("p0", pods=2), job("d0", pods=3)]))
-    found = asked(capsys, rule, "--nodes", f"6x {NPU}=8", "--jobs", str(tmp_path / "jobs"))["services"]
+    written(
+        tmp_path / "jobs", "jobs.yaml", yaml.safe_dump_all([job("p0", pods=2), job("d0", pods=3)])
+    )
+    found = asked(capsys, rule, "--nodes", f"6x {NPU}=8", "--jobs", str(tmp_path / "jobs"))[
+        "services"
+    ]
     assert found[0]["counts"] == {"group0": 1, "group1": 1}
     assert found[0]["groups"]["group0"]["words"] == [
-        "WaitingForScheduler: Admitted, but nodes are missing: needs 2 nodes with 8 free huawei.com/Ascend910, 1 there."
+        "WaitingForScheduler: Admitted, but nodes are missing: needs 2 nodes with 8 free"
+        " huawei.com/Ascend910, 1 there."
     ]
 
 
@@ -110,12 +139,17 @@ def test_what_is_not_understood_of_pods_counts_as_fitting_and_is_said(
     tmp_path: Path, rule: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     odd = job("p0")
-    odd["spec"]["replicaSpecs"]["Master"]["template"]["spec"]["topologySpreadConstraints"] = [{"topologyKey": "rack"}]
+    odd["spec"]["replicaSpecs"]["Master"]["template"]["spec"]["topologySpreadConstraints"] = [
+        {"topologyKey": "rack"}
+    ]
     file = written(tmp_path, "jobs.yaml", yaml.safe_dump(odd))
     arguments = [f"2x {rule}", "--nodes", f"9x {NPU}=8", "--jobs", file]
     assert (found := asked(capsys, *arguments))["guessed"] == found["serving"] == 2
     assert main(["plan", *arguments]) == 0
-    assert "pods of 2 services say more than is understood here; it counts as fitting" in capsys.readouterr().out
+    assert (
+        "pods of 2 services say more than is understood here; it counts as fitting"
+        in capsys.readouterr().out
+    )
 
 
 def test_the_example_manifests_can_be_asked_about(capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +162,9 @@ def test_the_example_manifests_can_be_asked_about(capsys: pytest.CaptureFixture[
     assert (found["serving"], "accelerator-type=module-910b-8), 0 there" in str(found)) == (0, True)
 
 
-def test_nodes_may_come_from_a_cluster(tmp_path: Path, rule: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nodes_may_come_from_a_cluster(
+    tmp_path: Path, rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     made = [node(f"n{index}") for index in range(4)]
     for one in made:
         one["status"]["allocatable"] = {NPU: "8", "pods": "110"}
@@ -138,13 +174,19 @@ def test_nodes_may_come_from_a_cluster(tmp_path: Path, rule: str, capsys: pytest
     found = asked(capsys, f"2x {rule}", "--nodes", file)
     assert (found["nodes"], found["closed"], found["serving"]) == (4, 1, 1)
     assert main(["plan", f"2x {rule}", "--nodes", file]) == 0
-    assert capsys.readouterr().out.startswith("4 nodes (1 cordoned or not Ready), 2 services: 1 of 2 serve")
+    assert capsys.readouterr().out.startswith(
+        "4 nodes (1 cordoned or not Ready), 2 services: 1 of 2 serve"
+    )
 
 
 def test_a_node_that_no_api_server_would_give_is_named(
     tmp_path: Path, rule: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = written(tmp_path, "nodes.yaml", yaml.safe_dump_all([node("good"), {**node("odd"), "spec": {"taints": "x"}}]))
+    file = written(
+        tmp_path,
+        "nodes.yaml",
+        yaml.safe_dump_all([node("good"), {**node("odd"), "spec": {"taints": "x"}}]),
+    )
     assert main(["plan", rule, "--nodes", file]) == 1
     assert "Node odd is not as an API server gives it" in capsys.readouterr().err
 
@@ -160,15 +202,27 @@ def test_a_node_that_no_api_server_would_give_is_named(
         (["RULE", "--nodes", "2x cpu"], 1, "'cpu' is not KEY=VALUE"),
         (["RULE", "--nodes", "2x cpu=1,cpu=2"], 1, "said twice"),
         (["RULE", "--nodes", f"2x {NPU}=-8"], 1, "less than nothing"),
-        (["RULE", "--nodes", f"2x {NPU}=eight"], 1, f"'{NPU}=eight' is no quantity, and pods ask for {NPU}"),
-        (["RULE", "--nodes", f"2x {NPU}=8 pool=a"], 1, "neither a quantity nor the value of a label"),
+        (
+            ["RULE", "--nodes", f"2x {NPU}=eight"],
+            1,
+            f"'{NPU}=eight' is no quantity, and pods ask for {NPU}",
+        ),
+        (
+            ["RULE", "--nodes", f"2x {NPU}=8 pool=a"],
+            1,
+            "neither a quantity nor the value of a label",
+        ),
         (["RULE", "--nodes", f"2 x {NPU}=8"], 1, f"'2 x {NPU}' is no name of a resource or label"),
         (["RULE", "--nodes", f"0x {NPU}=8"], 1, "write for example 40x"),
         (["RULE", "--nodes", f"1x {NPU}=8", "--needs", "cpu=-1"], 1, "less than nothing"),
         (["RULE", "--nodes", "999999x cpu=1"], 1, "more than 100,000 nodes"),
         (["RULE", "--nodes", "/nowhere/nodes.yaml"], 1, "No such file"),
         (["RULE", "--nodes", "RULE"], 1, "no Node; write them with"),
-        (["RULE", "--nodes", "1x cpu=1", "--needs", "group7: cpu=1"], 1, "no rule names group group7"),
+        (
+            ["RULE", "--nodes", "1x cpu=1", "--needs", "group7: cpu=1"],
+            1,
+            "no rule names group group7",
+        ),
         (["RULE", "--nodes", "1x cpu=1", "--jobs", "/nowhere"], 1, "No such file"),
         (["99999x RULE", "--nodes", "1x cpu=1"], 1, "more than 10,000 services"),
         (["/nowhere/rule", "--nodes", "1x cpu=1"], 1, "No such file"),
@@ -182,10 +236,14 @@ def test_bad_input_says_what_to_write(
 
 
 def test_amounts_and_labels_are_told_apart() -> None:
-    found = parts(f"{NPU}=8,cpu=500m,memory=1Gi,accelerator-type=module-910b-8,kubernetes.io/arch=arm64")
+    found = parts(
+        f"{NPU}=8,cpu=500m,memory=1Gi,accelerator-type=module-910b-8,kubernetes.io/arch=arm64"
+    )
     assert found.amounts == {NPU: 8, "cpu": 500, "memory": 1 << 30}
     assert found.labels == {"accelerator-type": "module-910b-8", "kubernetes.io/arch": "arm64"}
-    assert need_of(f"{NPU}=8,pool=a") == PodRequest(((NPU, 8), (PODS, 1)), Where(selector=(("pool", "a"),)))
+    assert need_of(f"{NPU}=8,pool=a") == PodRequest(
+        ((NPU, 8), (PODS, 1)), Where(selector=(("pool", "a"),))
+    )
 
 
 @settings(max_examples=200, deadline=None)
@@ -203,16 +261,24 @@ LADDERS = ("2P1D > 1P1D", "3P2D > 2P1D > 1P1D", "1P", "2P2D > 1P1D")
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from(LADDERS), st.sampled_from([1, 2, 8])), min_size=1, max_size=4), st.integers(0, 9)
+    st.lists(
+        st.tuples(st.sampled_from(LADDERS), st.sampled_from([1, 2, 8])), min_size=1, max_size=4
+    ),
+    st.integers(0, 9),
 )
-def test_it_ends_and_never_runs_more_than_the_nodes_hold(services: list[tuple[str, int]], nodes: int) -> None:
+def test_it_ends_and_never_runs_more_than_the_nodes_hold(
+    services: list[tuple[str, int]], nodes: int
+) -> None:
     made = []
     for index, (ladder, npus) in enumerate(services):
         found = builders.rule(ladder)
         needs = dict.fromkeys(found.groups, ((PodRequest(((NPU, npus), (PODS, 1))), 2),))
         made.append(Asked(ServiceKey("default", "rule", str(index)), found, RuleOptions(), needs))
     amounts = {NPU: 8, PODS: 110}
-    answer = what_if(made, [NodeFacts(f"n{index}", allocatable=amounts, capacity=amounts) for index in range(nodes)])
+    answer = what_if(
+        made,
+        [NodeFacts(f"n{index}", allocatable=amounts, capacity=amounts) for index in range(nodes)],
+    )
     taken = sum(
         share.counts.get(group, 0) * count * dict(need.requests)[NPU]
         for one, share in zip(made, answer.services, strict=True)
@@ -222,5 +288,6 @@ def test_it_ends_and_never_runs_more_than_the_nodes_hold(services: list[tuple[st
     assert taken <= 8 * nodes
     assert answer.serving == sum(one.serves for one in answer.services)
     assert answer == what_if(
-        made, [NodeFacts(f"n{index}", allocatable=amounts, capacity=amounts) for index in range(nodes)]
+        made,
+        [NodeFacts(f"n{index}", allocatable=amounts, capacity=amounts) for index in range(nodes)],
     )

@@ -1,4 +1,5 @@
-"""`scaler run` before it reaches any cluster: what is wrong is said in one line. Processes, for logging is global."""
+"""`scaler run` before it reaches any cluster: what is wrong is said in one line. Processes, for
+logging is global."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def scaler_run(*flags: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "scaler", "run", *flags]
-    return subprocess.run(command, cwd=ROOT, env={}, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        command, cwd=ROOT, env={}, capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 def test_a_kubeconfig_that_is_not_there_is_one_line_that_names_it(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Scenario files: what is wrong is said with file, line and column, and the schema in the repository is fresh."""
+"""Scenario files: what is wrong is said with file, line and column, and the schema in the
+repository is fresh."""
 
 from __future__ import annotations
 
@@ -47,12 +48,30 @@ def problems(folder: Path, text: str) -> list[str]:
     ("text", "says"),
     [
         ("nodes: [{}]\nuntill: 5m\n", "s.yaml:2:1: untill: unknown key"),
-        ("nodes:\n  - count: 0\n", "s.yaml:2:5: nodes.0.count: Input should be greater than or equal to 1"),
-        ("nodes: [{}]\nuntil: 5x\n", "s.yaml:2:1: until: '5x' is not a duration; write seconds (90) or 90s, 2m30s, 1h"),
-        ("nodes: [{}]\nevents:\n  - at: 1s\n", "s.yaml:3:5: events.0: an event needs exactly one of node, apply,"),
-        ("nodes: [{}]\nexpect: [{after: x, complete: true}]\n", "s.yaml:1:1: scenario: no event is named 'x'"),
-        ("nodes: [{}]\nexpect: [{at: 5}]\n", "s.yaml:2:10: expect.0: nothing is expected; give one of running,"),
-        ("nodes: [{count: 2, name: n}]\n", "s.yaml:1:9: nodes.0: several nodes need {} in their name"),
+        (
+            "nodes:\n  - count: 0\n",
+            "s.yaml:2:5: nodes.0.count: Input should be greater than or equal to 1",
+        ),
+        (
+            "nodes: [{}]\nuntil: 5x\n",
+            "s.yaml:2:1: until: '5x' is not a duration; write seconds (90) or 90s, 2m30s, 1h",
+        ),
+        (
+            "nodes: [{}]\nevents:\n  - at: 1s\n",
+            "s.yaml:3:5: events.0: an event needs exactly one of node, apply,",
+        ),
+        (
+            "nodes: [{}]\nexpect: [{after: x, complete: true}]\n",
+            "s.yaml:1:1: scenario: no event is named 'x'",
+        ),
+        (
+            "nodes: [{}]\nexpect: [{at: 5}]\n",
+            "s.yaml:2:10: expect.0: nothing is expected; give one of running,",
+        ),
+        (
+            "nodes: [{count: 2, name: n}]\n",
+            "s.yaml:1:9: nodes.0: several nodes need {} in their name",
+        ),
         (
             "nodes: [{}]\ncopies: [{manifests: [m], namespace: a, count: 2}]\n",
             "s.yaml:2:10: copies.0: several copies need",
@@ -68,26 +87,44 @@ def problems(folder: Path, text: str) -> list[str]:
         ("nodes: [{}]\nsettings:\n  revok: true\n", "s.yaml:3:3: settings.revok: unknown key"),
         (
             "nodes: [{}]\nsettings: {retry_period: 9}\n",
-            "s.yaml:2:1: settings: 1.2 * retry_period (9 s) < renew_deadline (5 s) < lease_duration (8 s) must hold",
+            (
+                "s.yaml:2:1: settings: 1.2 * retry_period (9 s) < renew_deadline (5 s) <"
+                " lease_duration (8 s) must hold"
+            ),
         ),
-        ("nodes: [{}]\nsettings: {http_port: 80}\n", "s.yaml:2:1: settings: http_port: nothing is served"),
+        (
+            "nodes: [{}]\nsettings: {http_port: 80}\n",
+            "s.yaml:2:1: settings: http_port: nothing is served",
+        ),
         (
             "nodes: [{}]\ncurse:\n  - {of: a/b, never: found}\n",
             "s.yaml:3:15: curse.0.never: Input should be 'bound', 'half-bound',",
         ),
-        ("nodes: [{}]\ncurse: [{of: a/b, never: bound, since: 1}]\n", "s.yaml:2:33: curse.0.since: unknown key"),
+        (
+            "nodes: [{}]\ncurse: [{of: a/b, never: bound, since: 1}]\n",
+            "s.yaml:2:33: curse.0.since: unknown key",
+        ),
         (
             "nodes: [{}]\ncurse: [{of: a/b, never: bound, from: 2m, until: 1m}]\n",
             "s.yaml:2:9: curse.0: it ends (until: 60 s) before it begins (from: 120 s)",
         ),
-        ("nodes: [{}]\ncurse: [{of: a/b, never: bound, from: 1h}]\n", "s.yaml:1:1: scenario: 3600 s is after the end"),
-        ("nodes: [{}]\nevents: [{at: 1, scheduler: off}]\n", "s.yaml:2:18: events.0.scheduler: Input should be"),
+        (
+            "nodes: [{}]\ncurse: [{of: a/b, never: bound, from: 1h}]\n",
+            "s.yaml:1:1: scenario: 3600 s is after the end",
+        ),
+        (
+            "nodes: [{}]\nevents: [{at: 1, scheduler: off}]\n",
+            "s.yaml:2:18: events.0.scheduler: Input should be",
+        ),
         (
             "nodes: [{}]\nexpect: [{serving_at_least: 1, running: {}}]\n",
             "s.yaml:2:10: expect.0: serving_at_least is about all services",
         ),
         ("nodes: [{name: n}, {name: n}]\n", "two nodes are named n"),
-        ("nodes: [{}]\nmanifests: [absent.yaml]\n", "absent.yaml: [Errno 2] No such file or directory"),
+        (
+            "nodes: [{}]\nmanifests: [absent.yaml]\n",
+            "absent.yaml: [Errno 2] No such file or directory",
+        ),
         ("nodes: [\n", "s.yaml:2:1: not YAML:"),
         ("", "s.yaml: scenario: Input should be a valid dictionary"),
     ],
@@ -102,7 +139,12 @@ def test_a_wrong_file_is_told_where_and_what(tmp_path: Path, text: str, says: st
     ("service", "requests", "autoscalers", "says"),
     [
         ("a/b/c", "{}", "[]", "load.0.requests: give either points or day"),
-        ("a/b/c", "{points: [[2m, 1], [1m, 2]]}", "[]", "requests: the times of the points have to rise"),
+        (
+            "a/b/c",
+            "{points: [[2m, 1], [1m, 2]]}",
+            "[]",
+            "requests: the times of the points have to rise",
+        ),
         ("chat", "{points: [[0, 1]]}", "[]", "load.0.service: String should match pattern"),
         (
             "a/-/c",
@@ -124,7 +166,9 @@ def test_a_wrong_file_is_told_where_and_what(tmp_path: Path, text: str, says: st
         ),
     ],
 )
-def test_a_wrong_load_is_told(tmp_path: Path, service: str, requests: str, autoscalers: str, says: str) -> None:
+def test_a_wrong_load_is_told(
+    tmp_path: Path, service: str, requests: str, autoscalers: str, says: str
+) -> None:
     (found,) = problems(tmp_path, LOAD % (service, requests, autoscalers, 1))
     assert says in found
 
@@ -163,9 +207,13 @@ def test_the_schema_accepts_what_the_model_accepts(path: Path) -> None:
     VALIDATOR.validate(yaml.safe_load(path.read_text()))
 
 
-def test_settings_are_the_controllers_own_and_what_is_not_said_is_as_delivered(tmp_path: Path) -> None:
+def test_settings_are_the_controllers_own_and_what_is_not_said_is_as_delivered(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "s.yaml"
-    path.write_text("nodes: [{}]\nascend_operator: true\nsettings: {minimum_timeout: 77, revoke: false}\n")
+    path.write_text(
+        "nodes: [{}]\nascend_operator: true\nsettings: {minimum_timeout: 77, revoke: false}\n"
+    )
     settings = settings_of(load_scenario(path))
     assert (settings.minimum_timeout, settings.revoke) == (77.0, False)
     assert (settings.mode, settings.arbitration, settings.fit_patience) == (Mode.GATES, True, 60.0)
@@ -173,7 +221,11 @@ def test_settings_are_the_controllers_own_and_what_is_not_said_is_as_delivered(t
 
 
 def test_arbitration_is_off_where_either_key_says_so() -> None:
-    said: list[dict[str, object]] = [{}, {"arbitration": False}, {"settings": {"arbitration": False}}]
+    said: list[dict[str, object]] = [
+        {},
+        {"arbitration": False},
+        {"settings": {"arbitration": False}},
+    ]
     scenarios = [Scenario.model_validate({"nodes": [{}], **one}) for one in said]
     assert [settings_of(scenario).arbitration for scenario in scenarios] == [True, False, False]
 
@@ -186,5 +238,7 @@ def test_a_text_to_replace_that_is_nowhere_is_a_mistake(tmp_path: Path) -> None:
 
 
 def test_copies_arrive_one_after_another_in_namespaces_that_sort_like_numbers() -> None:
-    copies = Copies.model_validate({"manifests": ["m"], "namespace": "chat-{}", "first": 9, "count": 2, "every": "10s"})
+    copies = Copies.model_validate(
+        {"manifests": ["m"], "namespace": "chat-{}", "first": 9, "count": 2, "every": "10s"}
+    )
     assert list(copies.arrivals()) == [(0.0, "chat-09"), (10.0, "chat-10")]

@@ -32,7 +32,13 @@ DAY = 86_400.0
 
 def difference(what: What, since: float, until: float = 0.0, instance: str = "p1") -> Difference:
     return Difference(
-        what, instance, "because", "1 group0", "1 group0 + 1 group1", START + since, until and START + until
+        what,
+        instance,
+        "because",
+        "1 group0",
+        "1 group0 + 1 group1",
+        START + since,
+        until and START + until,
     )
 
 
@@ -43,10 +49,18 @@ def a_day() -> Noted:
         What.START: [difference(What.START, 10, 12, "d0")],
     }
     badly = Tally(
-        START, START + DAY, watched=DAY, as_decided=DAY / 2, serving=DAY / 4, could_serve=3600, held_up=7200,
-        counts={What.STARTED: 1, What.START: 1}, seconds={What.STARTED: 60, What.START: 2},
-        open={"evict u": difference(What.EVICT, DAY / 2)}, ended=ended,
-    )  # fmt: skip
+        START,
+        START + DAY,
+        watched=DAY,
+        as_decided=DAY / 2,
+        serving=DAY / 4,
+        could_serve=3600,
+        held_up=7200,
+        counts={What.STARTED: 1, What.START: 1},
+        seconds={What.STARTED: 60, What.START: 2},
+        open={"evict u": difference(What.EVICT, DAY / 2)},
+        ended=ended,
+    )
     return Noted(START + DAY, {"a/rule/well": well, "b/rule/badly": badly})
 
 
@@ -56,17 +70,23 @@ def printed(noted: Noted, after: float = 10.0, only: str = "") -> str:
 
 def test_the_report_counts_and_tells_each_difference_with_its_time_and_reason() -> None:
     lines = printed(a_day()).splitlines()
-    assert lines[0] == "Mode shadow, as of 2026-09-22T14:13:20Z: services watched: 2; nothing was done to them."
+    assert (
+        lines[0]
+        == "Mode shadow, as of 2026-09-22T14:13:20Z: services watched: 2; nothing was done to them."
+    )
     rows = [line.split() for line in lines[2:6]]
     assert rows[0][-1] == "SERVICE"
     assert rows[2] == ["24h", "100.0%", "100.0%", "0s", "0s", "0", "0", "0", "0", "a/rule/well"]
     assert rows[3] == ["24h", "50.0%", "25.0%", "60m", "2h", "1", "0", "1", "1", "b/rule/badly"]
     started = (
-        "  2026-09-21T14:15:00Z to 2026-09-21T14:16:00Z (60s) p1: started, when the decision would have held it: "
-        "because (ran 1 group0, wanted 1 group0 + 1 group1)"
+        "  2026-09-21T14:15:00Z to 2026-09-21T14:16:00Z (60s) p1: started, when the decision would"
+        " have held it: because (ran 1 group0, wanted 1 group0 + 1 group1)"
     )
     assert started in lines
-    assert any(line.startswith("  2026-09-22T02:13:20Z until now (12h) p1: on nodes, and") for line in lines)
+    assert any(
+        line.startswith("  2026-09-22T02:13:20Z until now (12h) p1: on nodes, and")
+        for line in lines
+    )
     assert "  and 1 that were started within 5 s (-o json)" in lines
     assert any(line.startswith("What would have followed") for line in lines)
 
@@ -82,7 +102,9 @@ def test_a_report_that_nobody_writes_any_more_says_so() -> None:
 
 def test_what_a_tenant_may_name_moves_no_cursor() -> None:
     noted = a_day()
-    noted.services["x/\x1b[2J/y"] = Tally(START, START, ended={What.HOLD: [difference(What.HOLD, 0, 9, "\x1b]0;p")]})
+    noted.services["x/\x1b[2J/y"] = Tally(
+        START, START, ended={What.HOLD: [difference(What.HOLD, 0, 9, "\x1b]0;p")]}
+    )
     assert "\x1b" not in printed(noted)
 
 
@@ -91,20 +113,30 @@ def test_so_many_differences_that_an_object_cannot_hold_them_are_left_out_and_th
 ) -> None:
     monkeypatch.setattr(shadow_record, "MAX_BYTES", 500)
     noted = a_day()
-    found = [difference(What.HOLD, number, number + 100, f"p{number * 7919}") for number in range(20)]
+    found = [
+        difference(What.HOLD, number, number + 100, f"p{number * 7919}") for number in range(20)
+    ]
     noted.services["b/rule/badly"].ended[What.HOLD] = found
     kept = decode({"binaryData": {KEY: encode(noted)}})
     assert kept.left_out > 0
     assert kept.services["b/rule/badly"].held_up == 7200
-    assert f"{kept.left_out} more were noted than there was room for; they are in the sums." in printed(kept)
+    assert (
+        f"{kept.left_out} more were noted than there was room for; they are in the sums."
+        in printed(kept)
+    )
 
 
 @pytest.mark.parametrize(
     "value",
-    ["", "!", base64.b64encode(b"x").decode(), base64.b64encode(zlib.compress(b"[]")).decode(),
-     base64.b64encode(zlib.compress(msgspec.json.encode(Noted(0.0, format=2)))).decode()],
+    [
+        "",
+        "!",
+        base64.b64encode(b"x").decode(),
+        base64.b64encode(zlib.compress(b"[]")).decode(),
+        base64.b64encode(zlib.compress(msgspec.json.encode(Noted(0.0, format=2)))).decode(),
+    ],
     ids=["nothing", "no base64", "no zlib", "another shape", "another format"],
-)  # fmt: skip
+)
 def test_what_is_no_report_is_an_error_and_not_a_crash(value: str) -> None:
     with pytest.raises(ValueError, match=r"cannot be read|has format 2"):
         decode({"binaryData": {KEY: value}})

@@ -1,4 +1,5 @@
-"""`scaler simulate` and `scaler demo` as users run them: exit codes, text, JSON, picture, recorded snapshots."""
+"""`scaler simulate` and `scaler demo` as users run them: exit codes, text, JSON, picture, recorded
+snapshots."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def scenario_that_fails(folder: Path) -> Path:
     return path
 
 
-def test_a_scenario_that_does_what_it_expects_exits_0_and_tells_the_story(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scenario_that_does_what_it_expects_exits_0_and_tells_the_story(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["simulate", str(SCENARIO)]) == 0
     said = capsys.readouterr().out
     assert "mindie-server-p1 WaitingForRatio" in said
@@ -34,29 +37,43 @@ def test_a_scenario_that_does_not_exits_1_and_says_what_it_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["simulate", str(scenario_that_fails(tmp_path))]) == 1
-    assert "FAILED within 30 s of the start: running group0=2 group1=1, not complete" in capsys.readouterr().out
+    assert (
+        "FAILED within 30 s of the start: running group0=2 group1=1, not complete"
+        in capsys.readouterr().out
+    )
 
 
-def test_a_file_that_is_no_scenario_exits_2_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_no_scenario_exits_2_and_says_where(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "s.yaml"
     path.write_text("nodes: [{}]\nuntill: 5m\n")
     assert main(["simulate", str(path)]) == 2
     assert f"{path}:2:1: untill: unknown key" in capsys.readouterr().err
 
 
-def test_json_picture_and_snapshots_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    picture, folder = tmp_path / "p.svg", tmp_path / "snapshots"
+def test_json_picture_and_snapshots_are_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "p.svg"
+    folder = tmp_path / "snapshots"
     options = ["--format", "json", "--picture", str(picture), "--record", str(folder)]
     assert main(["simulate", str(SCENARIO), *options]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["ok"] is True
-    assert answer["services"]["mindie/scaling-rule/mindie"][-1]["running"] == {"group0": 2, "group1": 1}
+    assert answer["services"]["mindie/scaling-rule/mindie"][-1]["running"] == {
+        "group0": 2,
+        "group1": 1,
+    }
     assert picture.read_text().startswith("<svg")
     assert main(["explain", "--world", str(max(folder.iterdir()))]) == 0
 
 
-def test_the_same_story_without_arbitration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file, picture = ROOT / "docs" / "scenarios" / "removed.yaml", tmp_path / "picture.svg"
+def test_the_same_story_without_arbitration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = ROOT / "docs" / "scenarios" / "removed.yaml"
+    picture = tmp_path / "picture.svg"
     assert main(["simulate", str(file), "--no-arbitration", "--picture", str(picture)]) == 1
     told = capsys.readouterr().out
     assert told.startswith("Alone: Eight services")
@@ -70,7 +87,9 @@ def test_simulate_needs_no_kubernetes_client_and_no_http() -> None:
         f"assert main(['simulate', {str(SCENARIO)!r}]) == 0; "
         "assert not {'kubernetes_asyncio', 'aiohttp'} & set(sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

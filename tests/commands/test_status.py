@@ -1,4 +1,5 @@
-"""`scaler status`: what it shows of a cluster, in which order, how wide, and of services that nobody decides about."""
+"""`scaler status`: what it shows of a cluster, in which order, how wide, and of services that
+nobody decides about."""
 
 from __future__ import annotations
 
@@ -25,7 +26,14 @@ from scaler.rules.rule import ALL
 from scaler.sim.loop import run
 from scaler.tools.cluster import screen
 from scaler.tools.cluster.access import Access
-from scaler.tools.cluster.detail import InstanceView, ServiceDetail, detail_of, largest_wanted, urgency, wanted
+from scaler.tools.cluster.detail import (
+    InstanceView,
+    ServiceDetail,
+    detail_of,
+    largest_wanted,
+    urgency,
+    wanted,
+)
 from scaler.tools.cluster.tables import Style, overview, tone, tree
 from scaler.tools.cluster.view import ServiceView
 from scaler.tools.console import age, clean, console, show
@@ -77,9 +85,19 @@ def test_services_are_sorted_by_how_badly_they_are_off_and_then_by_how_long() ->
     assert [one.key.job_id for one in sorted(views, key=urgency)] == ["d", "c", "b", "a"]
 
 
-def test_one_line_says_whether_it_is_available_where_it_is_on_its_ladder_since_when_and_why() -> None:
+def test_one_line_says_whether_it_is_available_where_it_is_on_its_ladder_since_when_and_why() -> (
+    None
+):
     lines = drawn(overview([view("c", NOTHING), view("a", COMPLETE)], Style(START))).splitlines()
-    assert lines[0].split() == ["SERVICE", "AVAILABLE", "RATIO", "RUNNING", "TARGET", "SINCE", "WHY"]
+    assert lines[0].split() == [
+        "SERVICE",
+        "AVAILABLE",
+        "RATIO",
+        "RUNNING",
+        "TARGET",
+        "SINCE",
+        "WHY",
+    ]
     assert lines[1].split()[:6] == ["rule-c", "False", "0/2", "1+0", "1+1", "10m"]
     assert "d0: " in lines[1]
     assert lines[-1].split() == ["rule-a", "True", "2/2", "2+1", "2+1", "10m"]
@@ -87,11 +105,17 @@ def test_one_line_says_whether_it_is_available_where_it_is_on_its_ladder_since_w
 
 def limited(name: str, instances: str, replicas: int) -> ServiceView:
     asked = service("2P1D > 1P1D", instances, replicas=replicas)
-    return msgspec.structs.replace(view(name, status_of(report_of(asked), {}, THEN)), replicas=replicas)
+    return msgspec.structs.replace(
+        view(name, status_of(report_of(asked), {}, THEN)), replicas=replicas
+    )
 
 
 def test_how_many_instances_are_wanted_is_a_column_where_it_is_fewer_than_the_rule_allows() -> None:
-    views = [limited("a", "p0 Running, p1 Held, d0 Running", 2), view("c", NOTHING), limited("b", "p0 Held", 0)]
+    views = [
+        limited("a", "p0 Running, p1 Held, d0 Running", 2),
+        view("c", NOTHING),
+        limited("b", "p0 Held", 0),
+    ]
     lines = [line.split() for line in drawn(overview(views, Style(START))).splitlines()]
     assert lines[0][5] == "WANTED"
     shown = {line[0]: line[1:6] for line in lines if line[0].startswith("rule-")}
@@ -111,14 +135,18 @@ def test_a_service_that_rests_is_as_well_off_as_one_that_is_complete() -> None:
 def test_what_is_left_of_a_service_without_jobs_is_no_trouble() -> None:
     gone = status_of(without_jobs(ServiceKey("mindie", "rule", "gone"), 3), {}, THEN)
     assert urgency(view("gone", gone))[0] == 4
-    assert "no job names this rule and this jobID" in drawn(overview([view("gone", gone)], Style(START)))
+    assert "no job names this rule and this jobID" in drawn(
+        overview([view("gone", gone)], Style(START))
+    )
 
 
 @pytest.mark.parametrize(
     ("replicas", "words", "most"),
     [(0, "0", 2), (1, "1", 1), (2, "2", 1), (3, "3", 0), (4, "4", 0), (ALL, "all", 0)],
 )
-def test_the_largest_ratio_wanted_is_the_smallest_with_so_many_instances(replicas: int, words: str, most: int) -> None:
+def test_the_largest_ratio_wanted_is_the_smallest_with_so_many_instances(
+    replicas: int, words: str, most: int
+) -> None:
     found = limited("a", "p0 Running, d0 Running", replicas)
     assert (wanted(found), largest_wanted(found)) == (words, most)
 
@@ -126,20 +154,27 @@ def test_the_largest_ratio_wanted_is_the_smallest_with_so_many_instances(replica
 @pytest.mark.parametrize("width", [80, 120])
 def test_nothing_is_wider_than_the_screen_and_no_line_ends_in_spaces(width: int) -> None:
     chinese = {**NOTHING, "message": "第零组的实例在等待调度器绑定其全部 Pod，" * 8}
-    text = drawn(overview([view("a-service-of-a-long-name" * 3, chinese)], Style(START, namespaces=True)), width)
+    text = drawn(
+        overview([view("a-service-of-a-long-name" * 3, chinese)], Style(START, namespaces=True)),
+        width,
+    )
     assert max(cell_len(line) for line in text.splitlines()) <= width
     assert [line for line in text.splitlines() if line != line.rstrip()] == []
 
 
 def test_on_a_narrow_screen_the_words_stand_below_the_columns() -> None:
-    lines = drawn(overview([view("c", NOTHING), view("a", COMPLETE)], Style(START, narrow=True)), 80).splitlines()
+    lines = drawn(
+        overview([view("c", NOTHING), view("a", COMPLETE)], Style(START, narrow=True)), 80
+    ).splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["SERVICE", "rule-c", "rule-a"]
     assert lines[4].startswith("rule-c: d0: ")
 
 
 def test_a_wide_table_has_each_service_on_one_line() -> None:
     long = {**NOTHING, "message": "words " * 60}
-    text = drawn(overview([view("a" * 60, long)], Style(START, wide=True, namespaces=True)), width=2000)
+    text = drawn(
+        overview([view("a" * 60, long)], Style(START, wide=True, namespaces=True)), width=2000
+    )
     assert len(text.splitlines()) == 2
 
 
@@ -153,9 +188,22 @@ def test_what_strangers_write_cannot_move_the_cursor_or_turn_text_around() -> No
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0, "0s"), (-5, "0s"), (119, "119s"), (600, "10m"), (725, "12m"), (330, "5m30s"), (3 * 3600 + 60, "3h1m"),
-     (30 * 3600, "30h"), (49 * 3600, "2d1h"), (7200, "2h"), (5400, "90m"), (40 * 86400, "40d"), (10**11, "-")],
-)  # fmt: skip
+    [
+        (0, "0s"),
+        (-5, "0s"),
+        (119, "119s"),
+        (600, "10m"),
+        (725, "12m"),
+        (330, "5m30s"),
+        (3 * 3600 + 60, "3h1m"),
+        (30 * 3600, "30h"),
+        (49 * 3600, "2d1h"),
+        (7200, "2h"),
+        (5400, "90m"),
+        (40 * 86400, "40d"),
+        (10**11, "-"),
+    ],
+)
 def test_ages_are_written_as_kubectl_writes_them(seconds: float, words: str) -> None:
     assert age(seconds) == words
 
@@ -208,14 +256,18 @@ def test_a_node_that_is_not_ready_stands_beside_the_pod() -> None:
         async with rig(RULE, job("p0"), job("d0")) as on:
             await on.start("p0", "d0")
             gone = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
-            await on.cluster.patch(NODES, None, "node-0", gone, patch_type=PatchType.MERGE, subresource="status")
+            await on.cluster.patch(
+                NODES, None, "node-0", gone, patch_type=PatchType.MERGE, subresource="status"
+            )
             await on.settle(2)
             return await shown(on, "mindie")
 
     assert "on node-0 (NotReady)" in run(story())
 
 
-def test_without_elastic_services_and_without_a_scaler_both_are_said_and_the_rest_is_shown() -> None:
+def test_without_elastic_services_and_without_a_scaler_both_are_said_and_the_rest_is_shown() -> (
+    None
+):
     async def story() -> str:
         async with rig(RULE, job("p0"), job("d0")) as on:
             await uninstall(on)
@@ -246,7 +298,11 @@ def test_all_services_are_shown_from_their_elastic_services_alone() -> None:
             await on.settle(5)
             async with board(on, asked()) as made:
                 assert "rule-mindie" in drawn(made.render(console(io.StringIO())))
-                return {resource.plural for resource, one in made.cluster.informers.items() if one.counts["lists"]}
+                return {
+                    resource.plural
+                    for resource, one in made.cluster.informers.items()
+                    if one.counts["lists"]
+                }
 
     assert run(story()) == {"elasticservices"}
 
@@ -262,24 +318,40 @@ def test_programs_get_the_whole_status_and_for_one_service_its_instances(output:
 
     (found,) = yaml.safe_load(run(story()))["services"]
     assert (found["jobID"], found["status"]["running"]) == ("mindie", "1+1")
-    assert [pod["name"] for one in found["instances"] for pod in one["pods"]] == ["d0-master-0", "p0-master-0"]
+    assert [pod["name"] for one in found["instances"] for pod in one["pods"]] == [
+        "d0-master-0",
+        "p0-master-0",
+    ]
 
 
-def test_a_service_that_does_not_exist_is_an_error_with_a_near_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_service_that_does_not_exist_is_an_error_with_a_near_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def story() -> None:
-        async with rig(RULE, job("p0"), job("d0")) as on, board(on, asked("mindei"), NAMESPACE) as made:
+        async with (
+            rig(RULE, job("p0"), job("d0")) as on,
+            board(on, asked("mindei"), NAMESPACE) as made,
+        ):
             assert await screen.once(made) == 1
 
     run(story())
-    assert "there is no service 'mindei' in namespace mindie; there are rule-mindie" in capsys.readouterr().err
+    assert (
+        "there is no service 'mindei' in namespace mindie; there are rule-mindie"
+        in capsys.readouterr().err
+    )
 
 
-def test_without_a_terminal_a_watch_prints_each_change_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_a_watch_prints_each_change_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     out = io.StringIO()
     monkeypatch.setattr(screen, "console", lambda: console(out))
 
     async def story() -> None:
-        async with rig(RULE, job("p0"), job("d0")) as on, board(on, asked(watch=True), NAMESPACE) as made:
+        async with (
+            rig(RULE, job("p0"), job("d0")) as on,
+            board(on, asked(watch=True), NAMESPACE) as made,
+        ):
             watching = asyncio.create_task(screen.live(made))
             await asyncio.sleep(5)
             before = out.getvalue()
@@ -297,22 +369,48 @@ def test_without_a_terminal_a_watch_prints_each_change_once(monkeypatch: pytest.
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
-FIELDS = (*COMPLETE, "currentRatio", "targetRatio", "leftOut", "warnings", "alone", "instances", "conditions", "groups")
+FIELDS = (
+    *COMPLETE,
+    "currentRatio",
+    "targetRatio",
+    "leftOut",
+    "warnings",
+    "alone",
+    "instances",
+    "conditions",
+    "groups",
+)
 
 
-PARTS = ("name", "index", "type", "status", "message", "uid", "since", "nodes", "counts", "running", "target")
+PARTS = (
+    "name",
+    "index",
+    "type",
+    "status",
+    "message",
+    "uid",
+    "since",
+    "nodes",
+    "counts",
+    "running",
+    "target",
+)
 LISTS = st.lists(st.dictionaries(st.sampled_from(PARTS), JSON, max_size=4), max_size=3)
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON | LISTS, max_size=6))
 @settings(max_examples=150, deadline=None)
-def test_whatever_stands_in_a_status_is_shown_and_nothing_of_it_ends_the_command(status: dict[str, Any]) -> None:
+def test_whatever_stands_in_a_status_is_shown_and_nothing_of_it_ends_the_command(
+    status: dict[str, Any],
+) -> None:
     found = view("a", status)
     nobody: Any = SimpleNamespace(
         cache=SimpleNamespace(pods_of=lambda _: {}), events={}, last_warnings=lambda _: {}
-    )  # fmt: skip
+    )
     drawn(overview([found], Style(START)))
     assert "mindie/rule-a" in drawn(tree(detail_of(nobody, found), Style(START, wide=True)))

@@ -25,7 +25,8 @@ from tests.test_minimums import nodes, service
 OPERATOR = "mindx-dl/ascend-operator-manager"
 BLOCKS = Remark(Weight.BLOCKS, "pods that have a node are deleted: p0-worker-1")
 DIFFERS = Remark(
-    Weight.DIFFERS, "Pod p0-master-0: spec.containers[ascend].image is mindie:0, the scaler writes mindie:1"
+    Weight.DIFFERS,
+    "Pod p0-master-0: spec.containers[ascend].image is mindie:0, the scaler writes mindie:1",
 )
 CLOCK = Clock(START)
 EXPECTED = Remark(Weight.EXPECTED, "the AscendJob is annotated: its next pods are of round 1")
@@ -52,7 +53,12 @@ def answering(monkeypatch: pytest.MonkeyPatch, found: Report | None) -> None:
 
 @pytest.mark.parametrize(
     ("found", "code"),
-    [(report(a_job("p0")), 0), (report(a_job("p0", DIFFERS)), 0), (report(a_job("p0", BLOCKS)), 1), (None, 1)],
+    [
+        (report(a_job("p0")), 0),
+        (report(a_job("p0", DIFFERS)), 0),
+        (report(a_job("p0", BLOCKS)), 1),
+        (None, 1),
+    ],
     ids=["safe", "differs", "blocked", "not readable"],
 )
 def test_the_exit_code_says_whether_it_is_safe(
@@ -72,14 +78,18 @@ def test_wrong_namespaces_are_a_usage_error(capsys: pytest.CaptureFixture[str]) 
     assert "not a Kubernetes name" in capsys.readouterr().err
 
 
-def test_a_cluster_that_is_not_there_is_one_line_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_that_is_not_there_is_one_line_on_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["takeover", "--check", "--kubeconfig", str(tmp_path / "none")]) == 1
     shown = capsys.readouterr()
     assert (shown.out, shown.err.count("\n")) == ("", 1)
     assert shown.err.startswith("scaler takeover: ")
 
 
-def test_json_holds_the_whole_report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_holds_the_whole_report(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = report(a_job("p0", DIFFERS, EXPECTED), operator=OPERATOR)
     answering(monkeypatch, found)
     main(["takeover", "--check", "--format", "json"])
@@ -121,7 +131,9 @@ def test_what_the_scaler_runs_already_is_safe_and_needs_nothing() -> None:
             await on.start("p0", "d0")
             found = await check(on.cluster.client("check"), Settings.model_validate({}), CLOCK)
             assert (found.safe, found.operator) == (True, "")
-            assert {remark.weight for job in found.jobs for remark in job.remarks} <= {Weight.EXPECTED}
+            assert {remark.weight for job in found.jobs for remark in job.remarks} <= {
+                Weight.EXPECTED
+            }
 
     run(story())
 
@@ -131,8 +143,14 @@ def test_services_are_weighed_against_each_other_as_in_the_first_pass() -> None:
         async with rig(*nodes(3), *service("a"), *service("b")) as on:
             found = await check(on.cluster.client("check"), Settings.model_validate({}), CLOCK)
             told = {(one.name, one.reason) for one in found.jobs if one.name.startswith("b-")}
-            assert told == {("b-p0", "MinimumDoesNotFit"), ("b-d0", "MinimumDoesNotFit"), ("b-p1", "WaitingForRatio")}
-            assert {remark.weight for job in found.jobs for remark in job.remarks} <= {Weight.EXPECTED}
+            assert told == {
+                ("b-p0", "MinimumDoesNotFit"),
+                ("b-d0", "MinimumDoesNotFit"),
+                ("b-p1", "WaitingForRatio"),
+            }
+            assert {remark.weight for job in found.jobs for remark in job.remarks} <= {
+                Weight.EXPECTED
+            }
 
     run(story())
 
@@ -148,12 +166,16 @@ def test_jobs_of_other_namespaces_are_left_out_and_that_is_said() -> None:
     run(story())
 
 
-def test_a_cluster_that_does_not_let_everything_be_read_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_does_not_let_everything_be_read_is_not_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(takeover_check, "PATIENCE", 3.0)
 
     async def story() -> None:
         async with rig(rule_config_map(), job("p0"), job("d0")) as on:
-            refused = Faults(CLOCK, Rule(fault=Fault.REFUSED, status=403, kinds=frozenset({PODS.kind})))
+            refused = Faults(
+                CLOCK, Rule(fault=Fault.REFUSED, status=403, kinds=frozenset({PODS.kind}))
+            )
             with pytest.raises(NotReadableError, match="pods"):
                 await check(on.cluster.client("check", refused), Settings.model_validate({}), CLOCK)
 
@@ -164,8 +186,12 @@ def test_nodes_that_may_not_be_read_are_no_faulty_nodes() -> None:
     async def story() -> Report:
         async with rig(rule_config_map(), job("p0"), job("d0")) as on:
             await on.start("p0", "d0")
-            no_nodes = Faults(CLOCK, Rule(fault=Fault.REFUSED, kinds=frozenset({"Node"}), status=403))
-            return await check(on.cluster.client("check", no_nodes), Settings.model_validate({}), CLOCK)
+            no_nodes = Faults(
+                CLOCK, Rule(fault=Fault.REFUSED, kinds=frozenset({"Node"}), status=403)
+            )
+            return await check(
+                on.cluster.client("check", no_nodes), Settings.model_validate({}), CLOCK
+            )
 
     found = run(story())
     assert (found.safe, {one.state for one in found.jobs}) == (True, {"Running"})
@@ -174,15 +200,23 @@ def test_nodes_that_may_not_be_read_are_no_faulty_nodes() -> None:
 def test_kinds_that_are_not_installed_are_not_waited_for() -> None:
     async def story() -> None:
         async with rig(rule_config_map(), job("p0"), job("d0")) as on:
-            await on.cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, None, f"{POD_SETS.plural}.{POD_SETS.group}")
+            await on.cluster.delete(
+                CUSTOM_RESOURCE_DEFINITIONS, None, f"{POD_SETS.plural}.{POD_SETS.group}"
+            )
             found = await check(on.cluster.client("check"), Settings.model_validate({}), CLOCK)
             assert found.safe
 
     run(story())
 
 
-def test_a_job_of_volcano_is_told_of_and_not_compared_with_pods_that_the_scaler_would_make() -> None:
-    labels = {"mind-cluster/scaling-rule": "rule", "mind-cluster/group-name": "group0", "jobID": "mindie"}
+def test_a_job_of_volcano_is_told_of_and_not_compared_with_pods_that_the_scaler_would_make() -> (
+    None
+):
+    labels = {
+        "mind-cluster/scaling-rule": "rule",
+        "mind-cluster/group-name": "group0",
+        "jobID": "mindie",
+    }
 
     async def story() -> Report:
         async with rig(rule_config_map(), job("d0")) as on:

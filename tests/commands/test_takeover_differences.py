@@ -1,4 +1,5 @@
-"""What differs between objects that exist and those that the scaler would write, and what that means."""
+"""What differs between objects that exist and those that the scaler would write, and what that
+means."""
 
 from __future__ import annotations
 
@@ -63,18 +64,27 @@ def test_what_the_scaler_writes_itself_differs_in_nothing(pods: int) -> None:
     assert remarks(obj, as_written(obj)) == []
 
 
-def test_what_ascend_operator_made_of_six_services_is_only_expected_to_differ(real_data: Path) -> None:
+def test_what_ascend_operator_made_of_six_services_is_only_expected_to_differ(
+    real_data: Path,
+) -> None:
     def listed(file: Path) -> dict[str, Object]:
         return {item["metadata"]["name"]: item for item in json.loads(file.read_text())}
 
     compared = 0
     for folder in sorted((real_data / "ao_objects").iterdir()):
-        there = {kind: listed(folder / f"{kind}.json") for kind in ("ascendjobs", "pods", "podgroups", "services")}
+        there = {
+            kind: listed(folder / f"{kind}.json")
+            for kind in ("ascendjobs", "pods", "podgroups", "services")
+        }
         for obj in there["ascendjobs"].values():
             read = read_job(obj)
             pods = {name: there["pods"][name] for name in read.pods}
             found = Found(pods, there["podgroups"][read.pod_group], there["services"][read.pods[0]])
-            assert [remark for remark in compare(read, obj, found, CLUSTERD) if remark.weight != "expected"] == []
+            assert [
+                remark
+                for remark in compare(read, obj, found, CLUSTERD)
+                if remark.weight != "expected"
+            ] == []
             compared += len(pods)
     assert compared == 33
 
@@ -82,11 +92,17 @@ def test_what_ascend_operator_made_of_six_services_is_only_expected_to_differ(re
 @pytest.mark.parametrize(
     "change",
     [
-        lambda pod: pod["spec"].update(nodeName="node-0", tolerations=[{"operator": "Exists"}], priority=0),
+        lambda pod: pod["spec"].update(
+            nodeName="node-0", tolerations=[{"operator": "Exists"}], priority=0
+        ),
         lambda pod: pod["metadata"]["annotations"].update({"huawei.com/AscendReal": "Ascend910-0"}),
         lambda pod: pod.update(status={"phase": "Running"}),
-        lambda pod: pod["spec"].update(volumes=[{"name": "kube-api-access-x2x4x", "projected": {}}]),
-        lambda pod: pod["spec"]["containers"][0]["resources"].update(limits={"huawei.com/Ascend910": 8}),
+        lambda pod: pod["spec"].update(
+            volumes=[{"name": "kube-api-access-x2x4x", "projected": {}}]
+        ),
+        lambda pod: pod["spec"]["containers"][0]["resources"].update(
+            limits={"huawei.com/Ascend910": 8}
+        ),
         lambda pod: env(pod).insert(0, {"name": "APP_TYPE", "value": "hidden by the later one"}),
     ],
     ids=["bound", "chips", "status", "token", "number for text", "variable given twice"],
@@ -106,7 +122,9 @@ def test_a_pod_of_another_owner_or_of_none_blocks() -> None:
 
 
 def test_a_pod_in_another_gang_blocks() -> None:
-    (remark,) = changed(lambda pod: pod["metadata"]["annotations"].update({"scheduling.k8s.io/group-name": "other"}))
+    (remark,) = changed(
+        lambda pod: pod["metadata"]["annotations"].update({"scheduling.k8s.io/group-name": "other"})
+    )
     assert (remark.weight, "another gang" in remark.text) == (Weight.BLOCKS, True)
 
 
@@ -125,7 +143,8 @@ def test_wanted_differences_are_expected(change: Callable[[Object], Any]) -> Non
 def test_a_template_that_was_edited_since_differs_with_both_values_and_blocks_nothing() -> None:
     (remark,) = changed(lambda pod: pod["spec"]["containers"][0].update(image="mindie:0"))
     assert remark == Remark(
-        Weight.DIFFERS, f"Pod {POD}: spec.containers[ascend].image is mindie:0, the scaler writes mindie:1"
+        Weight.DIFFERS,
+        f"Pod {POD}: spec.containers[ascend].image is mindie:0, the scaler writes mindie:1",
     )
 
 

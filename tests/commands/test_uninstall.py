@@ -1,4 +1,5 @@
-"""`scaler uninstall`: the steps on a simulated cluster, broken off, repeated, refused, and beside another install."""
+"""`scaler uninstall`: the steps on a simulated cluster, broken off, repeated, refused, and beside
+another install."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ NAME = "mind-cluster-scaler"
 
 
 class Place:
-    """A cluster with an install that does what one does: it ends when its Deployment is scaled to 0."""
+    """A cluster with an install that does what one does: it ends when its Deployment is scaled to
+    0."""
 
     def __init__(self, *, stubborn: bool = False) -> None:
         self.cluster = SimCluster(Clock(START), admission=(self._admission,))
@@ -57,51 +59,86 @@ class Place:
 
     def _admission(self, review: Review) -> Object:
         """The gate, as long as some webhook configuration of some install is there."""
-        return hold_pods(review) if review.resource == PODS and self.cluster.peek(MUTATING_WEBHOOKS) else review.object
+        return (
+            hold_pods(review)
+            if review.resource == PODS and self.cluster.peek(MUTATING_WEBHOOKS)
+            else review.object
+        )
 
     def install(self, home: str = HOME, name: str = NAME, governs: tuple[str, ...] = ()) -> None:
         service = {"service": {"name": name, "namespace": home}}
         app = {"app.kubernetes.io/name": NAME}
         spec = {
-            "replicas": 2, "selector": {"matchLabels": app},
-            "template": {"metadata": {"labels": app}, "spec": {"serviceAccountName": name, "containers": [
-                {"name": "scaler", "image": "scaler"}]}},
-        }  # fmt: skip
+            "replicas": 2,
+            "selector": {"matchLabels": app},
+            "template": {
+                "metadata": {"labels": app},
+                "spec": {
+                    "serviceAccountName": name,
+                    "containers": [{"name": "scaler", "image": "scaler"}],
+                },
+            },
+        }
         lease = {
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
             "metadata": {"name": name, "namespace": home, **marks(governs)},
-            "spec": {"holderIdentity": "leader", "leaseDurationSeconds": 8, "renewTime": "2023-11-14T22:13:20.000000Z"},
-        }  # fmt: skip
-        hook = {"name": "pods.scaler.svc", "clientConfig": service, "rules": [{"resources": ["pods"]}],
-                "objectSelector": {"matchExpressions": [{"key": "mind-cluster/scaling-rule"}]}}  # fmt: skip
-        pod = manifest(PODS, "scaler-0", home, labels=app, spec={"containers": [{"name": "c", "image": "i"}]})
+            "spec": {
+                "holderIdentity": "leader",
+                "leaseDurationSeconds": 8,
+                "renewTime": "2023-11-14T22:13:20.000000Z",
+            },
+        }
+        hook = {
+            "name": "pods.scaler.svc",
+            "clientConfig": service,
+            "rules": [{"resources": ["pods"]}],
+            "objectSelector": {"matchExpressions": [{"key": "mind-cluster/scaling-rule"}]},
+        }
+        pod = manifest(
+            PODS, "scaler-0", home, labels=app, spec={"containers": [{"name": "c", "image": "i"}]}
+        )
         self.cluster.apply(
             [
                 manifest(NAMESPACES, home, "", labels={INSTALL_LABEL: "true"}),
-                manifest(DEPLOYMENTS, name, home, labels=app, spec=spec), lease, pod,
+                manifest(DEPLOYMENTS, name, home, labels=app, spec=spec),
+                lease,
+                pod,
                 manifest(MUTATING_WEBHOOKS, name, "") | {"webhooks": [hook]},
                 manifest(VALIDATING_WEBHOOKS, name, "") | {"webhooks": [hook]},
             ]
-        )  # fmt: skip
+        )
 
     def opted_in(self, *namespaces: str) -> None:
-        self.cluster.apply(manifest(NAMESPACES, one, "", labels={NAMESPACE_LABEL: "enabled"}) for one in namespaces)
+        self.cluster.apply(
+            manifest(NAMESPACES, one, "", labels={NAMESPACE_LABEL: "enabled"}) for one in namespaces
+        )
 
     async def ends_when_scaled(self, home: str = HOME, name: str = NAME) -> None:
         """The process: renews its Lease each second, and gives it back when its pod is gone."""
-        while self.stubborn or (await self.cluster.get(DEPLOYMENTS, home, name))["spec"]["replicas"]:
+        while (
+            self.stubborn or (await self.cluster.get(DEPLOYMENTS, home, name))["spec"]["replicas"]
+        ):
             await self.cluster.patch(
-                LEASES, home, name, {"spec": {"renewTime": self.stamp()}}, patch_type=PatchType.MERGE
-            )  # fmt: skip
+                LEASES,
+                home,
+                name,
+                {"spec": {"renewTime": self.stamp()}},
+                patch_type=PatchType.MERGE,
+            )
             await asyncio.sleep(1)
-        await self.cluster.patch(LEASES, home, name, {"spec": {"holderIdentity": ""}}, patch_type=PatchType.MERGE)
+        await self.cluster.patch(
+            LEASES, home, name, {"spec": {"holderIdentity": ""}}, patch_type=PatchType.MERGE
+        )
         await self.cluster.delete(PODS, home, "scaler-0", grace_period_seconds=0)
 
     def stamp(self) -> str:
         return f"2023-11-14T22:13:20.{int(self.cluster.server.clock.now() - START):06d}Z"
 
     async def leave(self, *, api: Any = None, **options: Any) -> int:
-        args = argparse.Namespace(**{"release": True, "dry_run": False, "namespace": HOME, **options})
+        args = argparse.Namespace(
+            **{"release": True, "dry_run": False, "namespace": HOME, **options}
+        )
         return await leave(api or self.cluster.client("user"), args, self.said.append)
 
     def gated(self) -> set[str]:
@@ -142,7 +179,11 @@ def a_pod(name: str) -> Object:
 def test_all_that_is_held_is_released_and_nothing_that_runs_is_touched() -> None:
     async def story() -> None:
         async with installed(running("p0"), held("p1", "group0"), held("d1", "group1")) as place:
-            (before,) = [pod for pod in place.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == "p0"]
+            (before,) = [
+                pod
+                for pod in place.cluster.peek(PODS, NAMESPACE)
+                if pod["metadata"]["name"] == "p0"
+            ]
             assert await place.leave() == 0
             assert place.gated() == set()
             assert before in place.cluster.peek(PODS, NAMESPACE)
@@ -200,8 +241,12 @@ def test_a_listed_command_is_one_that_a_shell_takes_apart_as_it_was_meant() -> N
             return next(line for line in place.said if " patch pod " in line)
 
     words = run(story()).strip().replace("kubectl", "printf '%s\\n'", 1)
-    found = subprocess.run(["/bin/sh", "-c", words], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert found[-1] == '{"spec":{"schedulingGates":[{"$patch":"delete","name":"mind-cluster/hold"}]}}'
+    found = subprocess.run(
+        ["/bin/sh", "-c", words], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert (
+        found[-1] == '{"spec":{"schedulingGates":[{"$patch":"delete","name":"mind-cluster/hold"}]}}'
+    )
 
 
 def test_a_dry_run_changes_nothing_and_says_what_would_be_done() -> None:
@@ -218,7 +263,12 @@ def test_a_dry_run_changes_nothing_and_says_what_would_be_done() -> None:
 
 def test_a_foreign_gate_stays_and_the_deletion_cost_of_held_pods_goes() -> None:
     async def story() -> None:
-        both = held("p1", "group0", gates=("other/gate", GATE), annotations={DELETION_COST: HELD_COST, "a": "b"})
+        both = held(
+            "p1",
+            "group0",
+            gates=("other/gate", GATE),
+            annotations={DELETION_COST: HELD_COST, "a": "b"},
+        )
         async with installed(both) as place:
             await place.leave()
             (pod,) = place.cluster.peek(PODS, NAMESPACE)
@@ -274,10 +324,14 @@ def test_what_is_left_of_an_install_whose_namespace_has_gone_is_released() -> No
 def test_the_budgets_that_refuse_evictions_go_and_those_of_others_stay() -> None:
     async def story() -> None:
         async with installed() as place:
-            place.cluster.apply([manifest(DISRUPTION_BUDGETS, name, NAMESPACE) for name in (BUDGET, "theirs")])
+            place.cluster.apply(
+                [manifest(DISRUPTION_BUDGETS, name, NAMESPACE) for name in (BUDGET, "theirs")]
+            )
             assert await place.leave() == 0
             assert f"deleted PodDisruptionBudget {NAMESPACE}/{BUDGET}" in place.said
-            assert [one["metadata"]["name"] for one in place.cluster.peek(DISRUPTION_BUDGETS)] == ["theirs"]
+            assert [one["metadata"]["name"] for one in place.cluster.peek(DISRUPTION_BUDGETS)] == [
+                "theirs"
+            ]
 
     run(story())
 
@@ -295,7 +349,9 @@ def test_only_its_own_namespaces_and_objects_are_touched_beside_another_install(
         assert await place.leave() == 0
         await process
         assert place.gated() == {"team-a/p1"}
-        assert [one["metadata"]["name"] for one in place.cluster.peek(MUTATING_WEBHOOKS)] == [f"{NAME}-team-a"]
+        assert [one["metadata"]["name"] for one in place.cluster.peek(MUTATING_WEBHOOKS)] == [
+            f"{NAME}-team-a"
+        ]
         assert not [line for line in place.said if "delete crd" in line]
 
     run(story())
@@ -318,7 +374,9 @@ def test_a_tenants_lease_keeps_no_namespace_from_being_released() -> None:
     async def story() -> None:
         async with installed(held("p1", "group0")) as place:
             metadata = {"name": "fake", "namespace": "tenant", **marks((NAMESPACE,))}
-            place.cluster.apply([{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}])
+            place.cluster.apply(
+                [{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}]
+            )
             assert await place.leave() == 0
             assert place.gated() == set()
 
@@ -355,9 +413,17 @@ def test_the_guard_of_the_gate_asks_for_a_right_of_its_own() -> None:
         async with installed(held("p1", "group0")) as place:
             api = answering(place, ("release", "gates"))
             assert await place.leave(api=api, dry_run=True) == 0
-            guard = {"spec": {"validations": [{"expression": "authorizer.group('mind-cluster').resource('gates')"}]}}
+            guard = {
+                "spec": {
+                    "validations": [
+                        {"expression": "authorizer.group('mind-cluster').resource('gates')"}
+                    ]
+                }
+            }
 
-            async def listing(resource: Resource, namespace: str | None = None, **query: Any) -> Any:
+            async def listing(
+                resource: Resource, namespace: str | None = None, **query: Any
+            ) -> Any:
                 if resource.plural == "validatingadmissionpolicies":
                     return Page([guard], "1")
                 return await place.cluster.client("user").list(resource, namespace, **query)
@@ -393,7 +459,8 @@ def test_a_lease_that_nobody_renews_is_in_nobodys_way() -> None:
 
 
 def answering(place: Place, *lacking: tuple[str, str]) -> Any:
-    """A client whose API server answers reviews of access: all but `lacking` (verb, resource) is allowed."""
+    """A client whose API server answers reviews of access: all but `lacking` (verb, resource) is
+    allowed."""
     client = place.cluster.client("user")
 
     class Answering:
@@ -421,7 +488,9 @@ def answering(place: Place, *lacking: tuple[str, str]) -> Any:
         (("patch", "deployments"), f"you may not patch deployments.apps {NAME} in {HOME}"),
     ],
 )
-def test_a_right_that_is_missing_is_named_before_anything_is_changed(lacking: tuple[str, str], words: str) -> None:
+def test_a_right_that_is_missing_is_named_before_anything_is_changed(
+    lacking: tuple[str, str], words: str
+) -> None:
     async def story() -> None:
         async with installed(held("p1", "group0")) as place:
             assert await place.leave(api=answering(place, lacking)) == 1
@@ -456,19 +525,29 @@ def test_a_pod_that_may_not_be_released_is_named_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize("resource", TEMPLATES, ids=lambda resource: resource.kind)
-def test_a_template_with_the_gate_is_named_for_its_next_pods_would_be_held(resource: Resource) -> None:
+def test_a_template_with_the_gate_is_named_for_its_next_pods_would_be_held(
+    resource: Resource,
+) -> None:
     async def story() -> None:
         spec = {
             "selector": {"matchLabels": {"a": "b"}},
-            "template": {"metadata": {"labels": {"a": "b"}},
-                         "spec": {"containers": [{"name": "c", "image": "i"}], "schedulingGates": [{"name": GATE}]}},
-        }  # fmt: skip
+            "template": {
+                "metadata": {"labels": {"a": "b"}},
+                "spec": {
+                    "containers": [{"name": "c", "image": "i"}],
+                    "schedulingGates": [{"name": GATE}],
+                },
+            },
+        }
         async with installed() as place:
             if resource.kind == "RoleBasedGroup":  # which nothing simulates
                 place.cluster.apply([workload_definition(resource)])
             place.cluster.apply([manifest(resource, "engine", NAMESPACE, spec=spec)])
             assert await place.leave() == 1
-            assert f"{resource.kind} {NAMESPACE}/engine sets the gate in its pod template" in "\n".join(place.said)
+            assert (
+                f"{resource.kind} {NAMESPACE}/engine sets the gate in its pod template"
+                in "\n".join(place.said)
+            )
 
     run(story())
 
@@ -491,7 +570,10 @@ def test_a_namespace_that_refuses_the_trial_pod_is_named_and_holds_nothing_up() 
     async def story() -> None:
         async with installed(held("p1", "group0")) as place:
             assert await place.leave(api=place.cluster.client("user", Quota())) == 0
-            assert any(f"new pods in {NAMESPACE} get the gate could not be tried" in line for line in place.said)
+            assert any(
+                f"new pods in {NAMESPACE} get the gate could not be tried" in line
+                for line in place.said
+            )
 
     run(story())
 
@@ -509,7 +591,9 @@ def test_what_helm_installed_helm_takes_away() -> None:
     run(story())
 
 
-def test_without_a_choice_between_releasing_and_listing_it_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_choice_between_releasing_and_listing_it_is_a_usage_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["uninstall"]) == 2
     assert "--release" in capsys.readouterr().err
 

@@ -15,7 +15,10 @@ SERVICE = "ns/rule/id"
 
 
 def sample(at: float, running: int, **more: Any) -> Sample:
-    views = tuple(InstanceView(f"p{n}", "g", Condition.RUNNING if n < running else Condition.EMPTY) for n in range(3))
+    views = tuple(
+        InstanceView(f"p{n}", "g", Condition.RUNNING if n < running else Condition.EMPTY)
+        for n in range(3)
+    )
     return Sample(at, views, **more)
 
 
@@ -24,7 +27,8 @@ def timeline() -> Timeline:
 
     A pod is evicted at 60 s, two are revoked at 80 s."""
     made = Timeline()
-    made.passes, made.end = 5, 100.0
+    made.passes = 5
+    made.end = 100.0
     more = {"target": {"g": 2}, "reasons": {"p2": "NotInRatio"}}
     made.add(SERVICE, sample(0, 0, **more))
     made.add(SERVICE, sample(10, 2, complete=True, **more))
@@ -35,8 +39,13 @@ def timeline() -> Timeline:
 
 
 def verdicts(*expect: dict[str, Any], made: Timeline | None = None) -> list[tuple[bool, str]]:
-    events = [{"at": 50, "mark": "without a name"}, {"at": 60, "name": "fault", "node": {"becomes": "ready"}}]
-    scenario = Scenario.model_validate({"nodes": [{}], "events": events, "expect": list(expect), "until": 100})
+    events = [
+        {"at": 50, "mark": "without a name"},
+        {"at": 60, "name": "fault", "node": {"becomes": "ready"}},
+    ]
+    scenario = Scenario.model_validate(
+        {"nodes": [{}], "events": events, "expect": list(expect), "until": 100}
+    )
     return [(verdict.ok, verdict.found) for verdict in judge(scenario, made or timeline())]
 
 
@@ -45,7 +54,12 @@ def verdicts(*expect: dict[str, Any], made: Timeline | None = None) -> list[tupl
     [
         {"at": 10, "running": {"g": 2}},
         {"at": 9.9, "running": {"g": 0}, "complete": False},
-        {"running": {"g": 2}, "target": {"g": 2}, "complete": True, "reasons": {"p2": "NotInRatio"}},
+        {
+            "running": {"g": 2},
+            "target": {"g": 2},
+            "complete": True,
+            "reasons": {"p2": "NotInRatio"},
+        },
         {"within": 10, "running": {"g": 2}},
         {"within": 20, "after": "fault", "running": {"g": 2}},
         {"never_for": 20, "after": "fault", "running": {"g": 1}},
@@ -70,7 +84,10 @@ def test_what_holds_is_ok(expectation: dict[str, Any]) -> None:
         ({"within": 19, "after": "fault", "running": {"g": 2}}, "at 79 s: running g=1"),
         ({"never_for": 15, "running": {"g": 1}}, "held for 20 s from 60 s on"),
         ({"never_for": 0, "running": {"g": 2}}, "held for 50 s from 10 s on"),
-        ({"running": {"g": 1}, "target": {"g": 1}, "complete": False}, "running g=2, target g=2, complete"),
+        (
+            {"running": {"g": 1}, "target": {"g": 1}, "complete": False},
+            "running g=2, target g=2, complete",
+        ),
         ({"pods_deleted": 0}, "1 pods deleted"),
         ({"revocations_at_most": 1, "evictions_at_most": 0}, "2 revocations, 1 pods evicted"),
         ({"service": "other/*", "complete": True}, "no such service; there are: ns/rule/id"),
@@ -78,7 +95,9 @@ def test_what_holds_is_ok(expectation: dict[str, Any]) -> None:
         ({"service": "other", "complete": True}, "no such service; there are: ns/rule/id"),
     ],
 )
-def test_what_does_not_hold_is_told_with_what_was_found(expectation: dict[str, Any], found: str) -> None:
+def test_what_does_not_hold_is_told_with_what_was_found(
+    expectation: dict[str, Any], found: str
+) -> None:
     assert verdicts(expectation)[0] == (False, found)
 
 
@@ -94,8 +113,12 @@ def test_a_broken_invariant_or_a_dead_controller_fails_every_scenario() -> None:
 def two_services() -> Timeline:
     """Smallest ratio: one. The first serves from 10 s on, the second from 20 s to 60 s."""
     made = Timeline()
-    made.passes, made.end = 1, 100.0
-    for service, steps in (("a/rule/id", [(0, 0), (10, 1)]), ("b/rule/id", [(0, 0), (20, 2), (60, 0)])):
+    made.passes = 1
+    made.end = 100.0
+    for service, steps in (
+        ("a/rule/id", [(0, 0), (10, 1)]),
+        ("b/rule/id", [(0, 0), (20, 2), (60, 0)]),
+    ):
         for at, running in steps:
             made.add(service, sample(at, running, smallest={"g": 1}))
     return made
@@ -128,11 +151,21 @@ def test_services_that_serve_are_counted_over_all(expectation: dict[str, Any], o
 
 
 def of_load(at: float, lost: float, queue: float) -> LoadSample:
-    amounts = dict.fromkeys(("rate", "able", "prefill_busy", "decode_busy", "decoding", "arrived", "served"), 0.0)
+    amounts = dict.fromkeys(
+        ("rate", "able", "prefill_busy", "decode_busy", "decoding", "arrived", "served"), 0.0
+    )
     return LoadSample(
-        at=at, end=at + 10, lost=lost, prefill_queue=queue, decode_queue=1.0, wait=0.0, prefill=1, decode=1, npus=8,
+        at=at,
+        end=at + 10,
+        lost=lost,
+        prefill_queue=queue,
+        decode_queue=1.0,
+        wait=0.0,
+        prefill=1,
+        decode=1,
+        npus=8,
         **amounts,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,7 +180,9 @@ def of_load(at: float, lost: float, queue: float) -> LoadSample:
         ({"service": "other/r/j", "queue_at_most": 5}, "no such load; there are: ns/rule/id"),
     ],
 )
-def test_requests_lost_and_waiting_are_counted_in_their_time(expectation: dict[str, Any], found: str) -> None:
+def test_requests_lost_and_waiting_are_counted_in_their_time(
+    expectation: dict[str, Any], found: str
+) -> None:
     made = timeline()
     made.loads[SERVICE] = [of_load(40, 0, 5), of_load(50, 10, 2), of_load(60, 30, 3)]
     assert verdicts(expectation, made=made)[0] == (not found, found)

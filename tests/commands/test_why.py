@@ -1,4 +1,5 @@
-"""`scaler why`: for each thing that may be in the way, the answer names it, says what to do, and exits with 1."""
+"""`scaler why`: for each thing that may be in the way, the answer names it, says what to do, and
+exits with 1."""
 
 from __future__ import annotations
 
@@ -11,7 +12,16 @@ from typing import Any, cast
 import pytest
 
 from scaler.decide.world import ServiceKey
-from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, LEASES, NODES, POD_GROUPS, PODS, PatchType, Resource
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    ELASTIC_SERVICES,
+    LEASES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    PatchType,
+    Resource,
+)
 from scaler.kube.errors import status_error
 from scaler.names import GATE
 from scaler.rules.rule import ALL
@@ -35,10 +45,16 @@ from tests.sim.manifests import deployment, template
 from tests.workloads.pods import SAMPLES, Sample
 
 GOOD = {"mind-cluster/scaling-rule": "r", "jobID": "m"}
-LABELS = {"mind-cluster/scaling-rule": "rule", "mind-cluster/group-name": "group0", "jobID": "mindie"}
+LABELS = {
+    "mind-cluster/scaling-rule": "rule",
+    "mind-cluster/group-name": "group0",
+    "jobID": "mindie",
+}
 
 
-async def asked(on: Rig, name: str, interceptor: Interceptor | None = None, *, always: bool = False) -> Answer:
+async def asked(
+    on: Rig, name: str, interceptor: Interceptor | None = None, *, always: bool = False
+) -> Answer:
     access = Access(on.cluster.client("caller", interceptor), on.clock, (NAMESPACE,))
     found = await ask_why(access, name, always_ranks=always)
     assert found is not None, name
@@ -89,7 +105,9 @@ def test_a_job_and_its_pod_have_the_same_answer(name: str) -> None:
     assert answer.head[0].startswith("p1 is Admitted, WaitingForScheduler")
 
 
-@pytest.mark.parametrize("sample", [one for one in SAMPLES if one.kind in OF_INSTANCES], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "sample", [one for one in SAMPLES if one.kind in OF_INSTANCES], ids=lambda one: one.name
+)
 def test_an_object_that_makes_instances_is_answered_about_all_of_them(sample: Sample) -> None:
     made = sample.make(sample.object)
     for pod in itertools.chain(*made):
@@ -105,12 +123,23 @@ def test_an_object_that_makes_instances_is_answered_about_all_of_them(sample: Sa
         ({}, "no label mind-cluster/scaling-rule"),
         ({**LABELS, "mind-cluster/group-name": ""}, "label mind-cluster/group-name is empty"),
         ({**GOOD, "mind-cluster/group_name": "g"}, "did you mean mind-cluster/group-name?"),
-        ({"mind-cluster/scaling-rule": "r", "mind-cluster/group-name": "g", "jobId": "m"}, "did you mean jobID?"),
-        ({"mind-cluster/scaling_rule": "r", "mind-cluster/group-name": "g", "jobID": "m"}, "scaling_rule means"),
-        ({"scaling-rule": "r", "mind-cluster/group-name": "g", "jobID": "m"}, "label scaling-rule means nothing"),
+        (
+            {"mind-cluster/scaling-rule": "r", "mind-cluster/group-name": "g", "jobId": "m"},
+            "did you mean jobID?",
+        ),
+        (
+            {"mind-cluster/scaling_rule": "r", "mind-cluster/group-name": "g", "jobID": "m"},
+            "scaling_rule means",
+        ),
+        (
+            {"scaling-rule": "r", "mind-cluster/group-name": "g", "jobID": "m"},
+            "label scaling-rule means nothing",
+        ),
     ],
-)  # fmt: skip
-def test_a_label_that_is_missing_is_named_with_what_it_was_spelt_as(labels: dict[str, str], words: str) -> None:
+)
+def test_a_label_that_is_missing_is_named_with_what_it_was_spelt_as(
+    labels: dict[str, str], words: str
+) -> None:
     (failed,) = [check for check in key_checks(labels, "job") if check.standing is Standing.FAIL]
     assert words in failed.words
 
@@ -121,12 +150,16 @@ def test_labels_that_are_right_have_nothing_to_say_against_them() -> None:
 
 def test_a_group_that_the_rule_does_not_have_comes_with_the_near_one() -> None:
     answer = answered(RULE, job("p0", "gruop0"), job("d0"), name="p0")
-    assert any("gruop0" in words and "group0" in words for words in failures(answer, "labels and rule"))
+    assert any(
+        "gruop0" in words and "group0" in words for words in failures(answer, "labels and rule")
+    )
     assert answer.well is False
 
 
 def test_a_rule_that_does_not_exist_comes_with_the_near_one() -> None:
-    answer = answered(rule_config_map(name="scaling-rule"), job("p0", rule="scaling-rul"), name="p0")
+    answer = answered(
+        rule_config_map(name="scaling-rule"), job("p0", rule="scaling-rul"), name="p0"
+    )
     assert any("did you mean scaling-rule?" in words for words in failures(answer))
     assert any("get configmap scaling-rul " in line for line in answer.next)
 
@@ -139,7 +172,9 @@ def test_the_app_label_as_the_documentation_prints_it_is_found() -> None:
 def test_a_job_of_another_tenant_is_told_that_it_is_no_part_of_any_service() -> None:
     answer = answered(RULE, deployment("web"), job("d0"), name="web")
     (words,) = failures(answer)
-    assert words.startswith("Deployment web: no label mind-cluster/scaling-rule: it is no part of any service")
+    assert words.startswith(
+        "Deployment web: no label mind-cluster/scaling-rule: it is no part of any service"
+    )
     assert words.endswith("labels stand in the template of the pods)")
 
 
@@ -151,7 +186,13 @@ def test_a_job_id_with_a_typo_is_noted_and_numbers_are_not_typos() -> None:
 
     typo = answered(RULE, job("p0"), job("d0"), labelled("p1", "mindei"), name="p1")
     assert "mindei has 1 and mindie has 2 instances of the same rule: a typo?" in text(typo)
-    meant = answered(RULE, labelled("p0", "chat-7"), labelled("d0", "chat-7"), labelled("p1", "chat-8"), name="p1")
+    meant = answered(
+        RULE,
+        labelled("p0", "chat-7"),
+        labelled("d0", "chat-7"),
+        labelled("p1", "chat-8"),
+        name="p1",
+    )
     assert "a typo?" not in text(meant)
 
 
@@ -175,14 +216,23 @@ def chat(name: str, job_id: str) -> Any:
 
 
 SET_BY_HPA = {
-    "manager": "kube-controller-manager", "time": "2023-11-14T22:00:00Z", "subresource": "scale",
+    "manager": "kube-controller-manager",
+    "time": "2023-11-14T22:00:00Z",
+    "subresource": "scale",
     "fieldsV1": {"f:spec": {"f:replicas": {}}},
-}  # fmt: skip
-OF_THE_SCALER = {"manager": "mind-cluster-scaler", "fieldsV1": {"f:spec": {"f:rule": {}, "f:jobID": {}}}}
+}
+OF_THE_SCALER = {
+    "manager": "mind-cluster-scaler",
+    "fieldsV1": {"f:spec": {"f:rule": {}, "f:jobID": {}}},
+}
 
 
 def autoscaler(name: str, target: str, **status: Any) -> Any:
-    ref = {"apiVersion": "scaler.mind-cluster.io/v1alpha1", "kind": "ElasticService", "name": target}
+    ref = {
+        "apiVersion": "scaler.mind-cluster.io/v1alpha1",
+        "kind": "ElasticService",
+        "name": target,
+    }
     owner = {"kind": "ScaledObject", "name": "chat"}
     return {
         "metadata": {"name": name, "ownerReferences": [owner]},
@@ -196,7 +246,9 @@ async def scaled(on: Rig, replicas: int) -> None:
     await scale(on, replicas)
 
 
-def test_a_job_that_is_not_wanted_is_well_and_the_answer_says_who_set_the_number_and_how_to_undo_it() -> None:
+def test_a_job_that_is_not_wanted_is_well_and_the_answer_says_who_set_the_number_and_how_to_undo_it() -> (
+    None
+):
     async def story() -> Answer:
         async with rig(RULE, job("p0"), job("p1"), job("d0")) as on:
             await scaled(on, 2)
@@ -204,7 +256,9 @@ def test_a_job_that_is_not_wanted_is_well_and_the_answer_says_who_set_the_number
 
     answer = run(story())
     assert (answer.well, failures(answer)) == (True, [])
-    assert answer.head[0].startswith("p1 is Held, ScaledDown: Not wanted now: 2 instances are to run")
+    assert answer.head[0].startswith(
+        "p1 is Held, ScaledDown: Not wanted now: 2 instances are to run"
+    )
     shown = text(answer)
     assert "2 instances are wanted; works up to 1 group0 + 1 group1" in " ".join(shown.split())
     assert answer.next == (
@@ -249,8 +303,12 @@ def limited(replicas: int) -> Subject:
 class Api:
     """An API server with one ElasticService and these autoscalers."""
 
-    def __init__(self, managed: list[Any], autoscalers: list[Any], error: Exception | None = None) -> None:
-        self.managed, self.autoscalers, self.error = managed, autoscalers, error
+    def __init__(
+        self, managed: list[Any], autoscalers: list[Any], error: Exception | None = None
+    ) -> None:
+        self.managed = managed
+        self.autoscalers = autoscalers
+        self.error = error
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Any:
         assert (resource, namespace, name) == (ELASTIC_SERVICES, "mindie", "rule-m")
@@ -271,15 +329,19 @@ def scale_words(api: Any, replicas: int = 1) -> list[str]:
 
 def test_who_set_the_number_and_the_autoscaler_that_will_set_it_again_are_named() -> None:
     inactive = {"type": "ScalingActive", "status": "False", "message": "no metrics"}
-    there = [autoscaler("keda-hpa-chat", "rule-m", conditions=[inactive]), autoscaler("other", "rule-n")]
+    there = [
+        autoscaler("keda-hpa-chat", "rule-m", conditions=[inactive]),
+        autoscaler("other", "rule-n"),
+    ]
     assert scale_words(Api([OF_THE_SCALER, SET_BY_HPA], there)) == [
         (
             "esvc/rule-m: spec.replicas is 1: what follows; "
             "set by an autoscaler (kube-controller-manager) (2023-11-14T22:00:00Z)"
         ),
         (
-            "HorizontalPodAutoscaler keda-hpa-chat: scales it, made for ScaledObject chat: 2 to 6 instances, 2 now; "
-            "it sets the number again: change its bounds, or delete it first; ScalingActive is False: no metrics"
+            "HorizontalPodAutoscaler keda-hpa-chat: scales it, made for ScaledObject chat: 2 to 6"
+            " instances, 2 now; it sets the number again: change its bounds, or delete it first;"
+            " ScalingActive is False: no metrics"
         ),
     ]
 
@@ -302,14 +364,21 @@ def test_room_is_counted_and_who_has_it_or_will_have_it_is_named() -> None:
             on.apply(chat("p0", "chat-7"), chat("d0", "chat-7"))
             await on.settle(2)
             await on.start("p0", node_name="a-0")
-            await on.cluster.patch(NODES, None, "a-3", {"spec": {"unschedulable": True}}, patch_type=PatchType.MERGE)
+            await on.cluster.patch(
+                NODES, None, "a-3", {"spec": {"unschedulable": True}}, patch_type=PatchType.MERGE
+            )
             on.apply(chat("p8", "chat-8"), chat("d8", "chat-8"))
             await on.settle(5)
             return await asked(on, "chat-8")
 
     answer = run(story())
-    (words,) = [words for words in failures(answer, "minimum and room") if words.startswith("nodes")]
-    assert "needs 2 nodes with 8 free huawei.com/Ascend910 (accelerator-type=a), 2 there, 1 reserved by chat-7" in words
+    (words,) = [
+        words for words in failures(answer, "minimum and room") if words.startswith("nodes")
+    ]
+    assert (
+        "needs 2 nodes with 8 free huawei.com/Ascend910 (accelerator-type=a), 2 there, 1 reserved"
+        " by chat-7" in words
+    )
     assert "of 4 such nodes: 1 used by chat-7, 1 away: a-3 (cordoned)" in words
     assert any("add or mend nodes" in line for line in answer.next)
 
@@ -323,13 +392,23 @@ def test_pods_that_no_node_takes_at_all_are_said_so() -> None:
 def test_what_the_scheduler_says_of_a_gang_is_repeated() -> None:
     async def story() -> Answer:
         async with rig(RULE, job("p0"), job("d0")) as on:
-            (name,) = [group["metadata"]["name"] for group in on.cluster.peek(POD_GROUPS, NAMESPACE)][:1]
-            said = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": "0/3 nodes"}
+            (name,) = [
+                group["metadata"]["name"] for group in on.cluster.peek(POD_GROUPS, NAMESPACE)
+            ][:1]
+            said = {
+                "type": "Unschedulable",
+                "status": "True",
+                "reason": "NotEnoughResources",
+                "message": "0/3 nodes",
+            }
             patch = {"status": {"phase": "Pending", "conditions": [said]}}
             await on.cluster.patch(POD_GROUPS, NAMESPACE, name, patch, patch_type=PatchType.MERGE)
             return await asked(on, "mindie")
 
-    assert any("phase Pending: NotEnoughResources: 0/3 nodes" in words for words in failures(run(story()), "scheduler"))
+    assert any(
+        "phase Pending: NotEnoughResources: 0/3 nodes" in words
+        for words in failures(run(story()), "scheduler")
+    )
 
 
 def test_a_container_that_cannot_start_and_a_node_that_is_away_are_named() -> None:
@@ -338,9 +417,13 @@ def test_a_container_that_cannot_start_and_a_node_that_is_away_are_named() -> No
             await on.start("p0", "d0")
             waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
             (pod,) = on.pods_of("d0")
-            await on.status(pod, phase="Pending", containerStatuses=[{"name": "ascend", "state": waiting}])
+            await on.status(
+                pod, phase="Pending", containerStatuses=[{"name": "ascend", "state": waiting}]
+            )
             away = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
-            await on.cluster.patch(NODES, None, "node-0", away, patch_type=PatchType.MERGE, subresource="status")
+            await on.cluster.patch(
+                NODES, None, "node-0", away, patch_type=PatchType.MERGE, subresource="status"
+            )
             await on.settle(5)
             return await asked(on, "d0-master-0")
 
@@ -352,9 +435,15 @@ def test_a_gate_of_somebody_else_is_named() -> None:
     async def story() -> Answer:
         async with rig(RULE, job("p0"), job("d0")) as on:
             pod = template(labels=LABELS)
-            made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "alone", **pod["metadata"]}}
+            made = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "alone", **pod["metadata"]},
+            }
             gates = [{"name": "example.com/quota"}]
-            await on.cluster.create(PODS, NAMESPACE, {**made, "spec": {**pod["spec"], "schedulingGates": gates}})
+            await on.cluster.create(
+                PODS, NAMESPACE, {**made, "spec": {**pod["spec"], "schedulingGates": gates}}
+            )
             await on.settle(2)
             return await asked(on, "alone")
 
@@ -380,14 +469,19 @@ def test_rank_tables_are_looked_at_with_the_rest_and_jobs_are_not_left_out_in_si
     stranger = job("p9", app="web")
     answer = answered(RULE, server(), rings(), stranger, name="mindie")
     assert any("rings-config-p0: " in words for words in failures(answer, "rank table"))
-    assert any("job p9: no rank table is made for it: its label app is web" in words for words in failures(answer))
+    assert any(
+        "job p9: no rank table is made for it: its label app is web" in words
+        for words in failures(answer)
+    )
 
 
 def test_what_may_not_be_read_is_said_and_the_rest_is_answered() -> None:
     async def story() -> Answer:
         async with rig(RULE, job("p0"), job("d0")) as on:
             await on.settle(2)
-            return await asked(on, "mindie", Forbidden("podgroups", "nodes", "configmaps", "events", "namespaces"))
+            return await asked(
+                on, "mindie", Forbidden("podgroups", "nodes", "configmaps", "events", "namespaces")
+            )
 
     answer = run(story())
     assert "configmaps" in " ".join(answer.notes)
@@ -400,11 +494,15 @@ def test_an_answer_fits_the_screen(width: int) -> None:
     assert max(len(line) for line in shown.splitlines()) <= width
 
 
-def test_what_is_not_there_is_none_and_comes_with_near_names(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_there_is_none_and_comes_with_near_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def story() -> Answer | None:
         async with rig(RULE, job("prefill-0", "group0"), job("d0")) as on:
             await asyncio.sleep(1)
-            return await ask_why(Access(on.cluster, on.clock, (NAMESPACE,)), "prefil-0", always_ranks=False)
+            return await ask_why(
+                Access(on.cluster, on.clock, (NAMESPACE,)), "prefil-0", always_ranks=False
+            )
 
     assert run(story()) is None
     assert (
@@ -417,7 +515,13 @@ def test_what_a_scaler_wrote_that_is_not_at_work_any_more_does_not_count() -> No
     async def story() -> Answer:
         on = idle(RULE, job("p0"), job("d0"))
         (p0,) = [one for one in on.cluster.peek(ASCEND_JOBS) if one["metadata"]["name"] == "p0"]
-        old = {"name": "p0", "uid": p0["metadata"]["uid"], "state": "Running", "reason": "Running", "message": "Runs."}
+        old = {
+            "name": "p0",
+            "uid": p0["metadata"]["uid"],
+            "state": "Running",
+            "reason": "Running",
+            "message": "Runs.",
+        }
         await write(on, elastic_service(instances=[old]))
         await on.cluster.create(LEASES, "default", lease("mind-cluster-scaler", "default"))
         assert (await asked(on, "p0")).head == ("p0 is Running: Runs.",)

@@ -1,4 +1,5 @@
-"""Whatever is asked of a command that it cannot do: words on standard error, the exit code, no traceback."""
+"""Whatever is asked of a command that it cannot do: words on standard error, the exit code, no
+traceback."""
 
 from __future__ import annotations
 
@@ -28,9 +29,14 @@ AWAY = {
     "users": [{"name": "u", "user": {}}],
 }
 FILES = {
-    "bad": b"not: [yaml", "binary": b"\xff\xfe\x00", "empty": b"", "list": b"[1, 2]", "number": b"7",
-    "away": json.dumps(AWAY).encode(), "nowhere": json.dumps({**AWAY, "current-context": "gone"}).encode(),
-}  # fmt: skip
+    "bad": b"not: [yaml",
+    "binary": b"\xff\xfe\x00",
+    "empty": b"",
+    "list": b"[1, 2]",
+    "number": b"7",
+    "away": json.dumps(AWAY).encode(),
+    "nowhere": json.dumps({**AWAY, "current-context": "gone"}).encode(),
+}
 CLUSTER = [
     ("preflight",),
     ("status",),
@@ -139,12 +145,19 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
     return caught.err
 
 
-@pytest.mark.parametrize(("code", "line"), TABLE, ids=[line or "nothing at all" for _, line in TABLE])
+@pytest.mark.parametrize(
+    ("code", "line"), TABLE, ids=[line or "nothing at all" for _, line in TABLE]
+)
 def test_wrong_input_ends_with_its_exit_code_and_words(
     code: int, line: str, files: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["" if part == "''" else part.replace("+", " ") for part in line.replace("'a b'", "a+b").split()]
-    assert main([part.format(**files) if part.count("{") == 1 else part for part in arguments]) == code
+    arguments = [
+        "" if part == "''" else part.replace("+", " ")
+        for part in line.replace("'a b'", "a+b").split()
+    ]
+    assert (
+        main([part.format(**files) if part.count("{") == 1 else part for part in arguments]) == code
+    )
     caught = capsys.readouterr()
     assert "Traceback" not in caught.out + caught.err
     assert cli.DEBUG not in caught.err, "an error that nobody has foreseen"
@@ -154,7 +167,10 @@ def test_wrong_input_ends_with_its_exit_code_and_words(
 @pytest.mark.parametrize("command", CLUSTER, ids=" ".join)
 @pytest.mark.parametrize("kubeconfig", KUBECONFIGS)
 def test_a_cluster_that_cannot_be_reached_is_said(
-    command: tuple[str, ...], kubeconfig: str, files: dict[str, str], capsys: pytest.CaptureFixture[str]
+    command: tuple[str, ...],
+    kubeconfig: str,
+    files: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main([*command, "--kubeconfig", files[kubeconfig]]) == 1
     *_, last = said(capsys).splitlines()
@@ -169,7 +185,9 @@ def test_without_any_kubeconfig_the_place_where_it_is_looked_for_is_named(
     assert ".kube/config" in said(capsys)
 
 
-def test_a_server_that_speaks_no_http_is_said(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_speaks_no_http_is_said(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         config = json.loads(FILES["away"])
         config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{server.getsockname()[1]}"
@@ -207,12 +225,18 @@ def test_a_reader_that_has_gone_while_tasks_run_is_no_error_of_ours(
 
 def started(*arguments: str, stdout: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "scaler", *arguments], cwd=ROOT, text=True, stderr=subprocess.PIPE, stdout=stdout,
+        [sys.executable, "-m", "scaler", *arguments],
+        cwd=ROOT,
+        text=True,
+        stderr=subprocess.PIPE,
+        stdout=stdout,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )  # fmt: skip
+    )
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("completion", "bash"), ("schema", "rule"), ("lint", RULE)])
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("completion", "bash"), ("schema", "rule"), ("lint", RULE)]
+)
 def test_a_reader_that_has_gone_ends_a_command_quietly(arguments: tuple[str, ...]) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -1,1 +1,2 @@
-"""What the scaler relies on in a cluster, as cases that every implementation of KubeApi has to pass."""
+"""What the scaler relies on in a cluster, as cases that every implementation of KubeApi has to
+pass."""

@@ -1,4 +1,5 @@
-"""Server-side apply as the scaler uses it, for the status of an ElasticService, and as `scaler deploy` does."""
+"""Server-side apply as the scaler uses it, for the status of an ElasticService, and as `scaler
+deploy` does."""
 
 from __future__ import annotations
 
@@ -7,12 +8,19 @@ from scaler.kube.errors import BadRequestError, ConflictError, InvalidError, Not
 from tests.conformance.harness import Cluster, case, refused
 from tests.jobs import manifest
 
-THEN, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
+THEN = "2026-01-01T00:00:00Z"
+LATER = "2026-01-01T00:10:00Z"
 SPEC = {"rule": "rule", "jobID": "chat"}
 
 
 def condition(kind: str, status: str = "True", since: str = THEN) -> Object:
-    return {"type": kind, "status": status, "reason": "Said", "message": "", "lastTransitionTime": since}
+    return {
+        "type": kind,
+        "status": status,
+        "reason": "Said",
+        "message": "",
+        "lastTransitionTime": since,
+    }
 
 
 async def _made(cluster: Cluster) -> Object:
@@ -22,14 +30,24 @@ async def _made(cluster: Cluster) -> Object:
 async def _applied(cluster: Cluster, **status: object) -> Object:
     body = {**manifest(ELASTIC_SERVICES, "e"), "status": status}
     return await cluster.kube.patch(
-        ELASTIC_SERVICES, cluster.namespace, "e", body, patch_type=PatchType.APPLY, subresource="status"
+        ELASTIC_SERVICES,
+        cluster.namespace,
+        "e",
+        body,
+        patch_type=PatchType.APPLY,
+        subresource="status",
     )
 
 
 async def _patched(cluster: Cluster, **status: object) -> Object:
     """As somebody else does it."""
     return await cluster.kube.patch(
-        ELASTIC_SERVICES, cluster.namespace, "e", {"status": status}, patch_type=PatchType.MERGE, subresource="status"
+        ELASTIC_SERVICES,
+        cluster.namespace,
+        "e",
+        {"status": status},
+        patch_type=PatchType.MERGE,
+        subresource="status",
     )
 
 
@@ -38,7 +56,10 @@ async def status_of_an_elastic_service_is_applied(cluster: Cluster) -> None:
     made = await _made(cluster)
     applied = await _applied(cluster, running="1+1", conditions=[condition("Available")])
     assert applied["status"] == {"running": "1+1", "conditions": [condition("Available")]}
-    assert (applied["spec"], applied["metadata"]["generation"]) == ({**SPEC, "replicas": 1_000_000}, 1)
+    assert (applied["spec"], applied["metadata"]["generation"]) == (
+        {**SPEC, "replicas": 1_000_000},
+        1,
+    )
     assert applied["metadata"]["resourceVersion"] != made["metadata"]["resourceVersion"]
 
 
@@ -53,7 +74,12 @@ async def what_is_applied_again_changes_nothing(cluster: Cluster) -> None:
 @case
 async def what_is_applied_no_more_goes(cluster: Cluster) -> None:
     await _made(cluster)
-    await _applied(cluster, running="1+1", currentRatio={"index": 0, "counts": {"p": 2, "d": 1}}, message="words")
+    await _applied(
+        cluster,
+        running="1+1",
+        currentRatio={"index": 0, "counts": {"p": 2, "d": 1}},
+        message="words",
+    )
     smaller = await _applied(cluster, running="1+0", currentRatio={"index": 1, "counts": {"p": 1}})
     assert smaller["status"] == {"running": "1+0", "currentRatio": {"index": 1, "counts": {"p": 1}}}
     assert (await _applied(cluster, running="0+0"))["status"] == {"running": "0+0"}
@@ -64,14 +90,19 @@ async def what_another_wrote_stays_unless_it_is_applied(cluster: Cluster) -> Non
     await _made(cluster)
     await _applied(cluster, running="1+1")
     await _patched(cluster, message="theirs", running="9+9")
-    assert (await _applied(cluster, running="1+0"))["status"] == {"running": "1+0", "message": "theirs"}
+    assert (await _applied(cluster, running="1+0"))["status"] == {
+        "running": "1+0",
+        "message": "theirs",
+    }
 
 
 @case
 async def atomic_lists_are_applied_whole_and_conditions_by_type(cluster: Cluster) -> None:
     await _made(cluster)
     both = [condition("Available"), condition("Complete")]
-    await _applied(cluster, instances=[{"name": "a", "reason": "x"}, {"name": "b"}], conditions=both)
+    await _applied(
+        cluster, instances=[{"name": "a", "reason": "x"}, {"name": "b"}], conditions=both
+    )
     await _patched(cluster, conditions=[*both, condition("Theirs")])
     changed = condition("Available", "False", LATER)
     status = (await _applied(cluster, instances=[{"name": "b"}], conditions=[changed]))["status"]
@@ -93,7 +124,12 @@ async def what_is_applied_must_fit(cluster: Cluster) -> None:
     await refused(InvalidError, _applied(cluster, replicas=-1))
     body = {"status": {"running": "1"}}
     nameless = cluster.kube.patch(
-        ELASTIC_SERVICES, cluster.namespace, "e", body, patch_type=PatchType.APPLY, subresource="status"
+        ELASTIC_SERVICES,
+        cluster.namespace,
+        "e",
+        body,
+        patch_type=PatchType.APPLY,
+        subresource="status",
     )
     await refused(BadRequestError, nameless)
 
@@ -101,7 +137,9 @@ async def what_is_applied_must_fit(cluster: Cluster) -> None:
 @case
 async def apply_makes_what_is_not_there(cluster: Cluster) -> None:
     body = cluster.config_map("a", key="1")
-    made = await cluster.kube.patch(CONFIG_MAPS, cluster.namespace, "a", body, patch_type=PatchType.APPLY)
+    made = await cluster.kube.patch(
+        CONFIG_MAPS, cluster.namespace, "a", body, patch_type=PatchType.APPLY
+    )
     assert made["data"] == {"key": "1"}
 
 
@@ -115,12 +153,13 @@ async def _tuned(cluster: Cluster, how: Apply, key: str) -> Object:
     body = cluster.config_map("a", key=key)
     return await cluster.kube.patch(
         CONFIG_MAPS, cluster.namespace, "a", body, patch_type=PatchType.APPLY, apply=how
-    )  # fmt: skip
+    )
 
 
 @case
 async def a_dry_run_says_what_would_be_and_changes_nothing(cluster: Cluster) -> None:
-    dry, wet = Apply("one", force=False, dry_run=True), Apply("one", force=False)
+    dry = Apply("one", force=False, dry_run=True)
+    wet = Apply("one", force=False)
     assert (await _tuned(cluster, dry, key="1"))["data"] == {"key": "1"}
     await refused(NotFoundError, cluster.kube.get(CONFIG_MAPS, cluster.namespace, "a"))
     before = await _tuned(cluster, wet, key="1")
@@ -129,10 +168,16 @@ async def a_dry_run_says_what_would_be_and_changes_nothing(cluster: Cluster) -> 
 
 
 @case
-async def what_another_manager_applied_is_a_conflict_unless_forced_or_the_same(cluster: Cluster) -> None:
+async def what_another_manager_applied_is_a_conflict_unless_forced_or_the_same(
+    cluster: Cluster,
+) -> None:
     await _tuned(cluster, Apply("one", force=False), key="1")
     assert (await _tuned(cluster, Apply("two", force=False), key="1"))["data"] == {"key": "1"}
-    await refused(ConflictError, _tuned(cluster, Apply("three", force=False), key="3"), r'"one"[^$]*\.data\.key')
+    await refused(
+        ConflictError,
+        _tuned(cluster, Apply("three", force=False), key="3"),
+        r'"one"[^$]*\.data\.key',
+    )
     assert (await _tuned(cluster, Apply("three", force=True), key="3"))["data"] == {"key": "3"}
 
 

@@ -1,4 +1,5 @@
-"""Custom resources: what a definition brings, prunes and refuses; AscendJob and PodGroup as the scaler uses them."""
+"""Custom resources: what a definition brings, prunes and refuses; AscendJob and PodGroup as the
+scaler uses them."""
 
 from __future__ import annotations
 
@@ -20,20 +21,30 @@ async def definition_makes_its_resource_served(cluster: Cluster) -> None:
     group = f"{cluster.namespace}.example.org"
     things = Resource(group, "v1", "things", "Thing")
     await refused(NotFoundError, cluster.create(things, manifest(things, "t")))
-    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}}}
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}},
+    }
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     spec = {
-        "group": group, "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"}, "versions": [version]
-    }  # fmt: skip
+        "group": group,
+        "scope": "Namespaced",
+        "names": {"plural": "things", "kind": "Thing"},
+        "versions": [version],
+    }
     await cluster.kube.create(
-        CUSTOM_RESOURCE_DEFINITIONS, None, manifest(CUSTOM_RESOURCE_DEFINITIONS, f"things.{group}", spec=spec)
+        CUSTOM_RESOURCE_DEFINITIONS,
+        None,
+        manifest(CUSTOM_RESOURCE_DEFINITIONS, f"things.{group}", spec=spec),
     )
     cluster.made.append((CUSTOM_RESOURCE_DEFINITIONS, f"things.{group}"))
     made: list[Object] = []
 
     async def served() -> bool:
         try:
-            made.append(await cluster.create(things, manifest(things, "t", spec={"size": 1, "odd": 2})))
+            made.append(
+                await cluster.create(things, manifest(things, "t", spec={"size": 1, "odd": 2}))
+            )
         except NotFoundError:
             return False
         return True
@@ -60,15 +71,19 @@ async def job_status_has_a_subresource(cluster: Cluster) -> None:
     made = await cluster.create(ASCEND_JOBS, {**job, "status": status})
     assert "status" not in made
     changed = await cluster.kube.replace(
-        ASCEND_JOBS, cluster.namespace, "j",
+        ASCEND_JOBS,
+        cluster.namespace,
+        "j",
         {**made, "status": status, "metadata": {**made["metadata"], "labels": {"a": "b"}}},
         subresource="status",
-    )  # fmt: skip
+    )
     assert changed["status"]["conditions"] == conditions
     assert "labels" not in changed["metadata"]
     assert changed["metadata"]["generation"] == 1
     spec = {"spec": {"schedulerName": "volcano"}, "status": {"conditions": []}}
-    patched = await cluster.kube.patch(ASCEND_JOBS, cluster.namespace, "j", spec, patch_type=PatchType.MERGE)
+    patched = await cluster.kube.patch(
+        ASCEND_JOBS, cluster.namespace, "j", spec, patch_type=PatchType.MERGE
+    )
     assert (patched["metadata"]["generation"], patched["status"]["conditions"]) == (2, conditions)
 
 
@@ -80,7 +95,9 @@ async def pod_group_status_is_part_of_the_object(cluster: Cluster) -> None:
         POD_GROUPS, cluster.namespace, "g", patch, patch_type=PatchType.MERGE, subresource="status"
     )
     await refused(NotFoundError, patching)
-    patched = await cluster.kube.patch(POD_GROUPS, cluster.namespace, "g", patch, patch_type=PatchType.MERGE)
+    patched = await cluster.kube.patch(
+        POD_GROUPS, cluster.namespace, "g", patch, patch_type=PatchType.MERGE
+    )
     assert patched["status"] == {"phase": "Inqueue"}
     assert patched["metadata"]["generation"] == made["metadata"]["generation"] + 1
 
@@ -89,7 +106,9 @@ async def pod_group_status_is_part_of_the_object(cluster: Cluster) -> None:
 async def custom_object_must_fit_its_schema(cluster: Cluster) -> None:
     job = cluster.job("j")
     await refused(InvalidError, cluster.create(ASCEND_JOBS, {**job, "spec": {}}), "replicaSpecs")
-    wrong: Object = {"replicaSpecs": {"Master": {"replicas": "one", "template": {"spec": {"containers": []}}}}}
+    wrong: Object = {
+        "replicaSpecs": {"Master": {"replicas": "one", "template": {"spec": {"containers": []}}}}
+    }
     await refused(InvalidError, cluster.create(ASCEND_JOBS, {**job, "spec": wrong}), "replicas")
     nulls = {**job, "spec": {**job["spec"], "schedulerName": None}}
     assert "schedulerName" not in (await cluster.create(ASCEND_JOBS, nulls))["spec"]
@@ -100,6 +119,8 @@ async def custom_object_must_fit_its_schema(cluster: Cluster) -> None:
 @case
 async def custom_object_is_replaced_with_its_version_only(cluster: Cluster) -> None:
     made = await cluster.create(ASCEND_JOBS, cluster.job("j"))
-    await refused(KubeError, cluster.kube.replace(ASCEND_JOBS, cluster.namespace, "j", cluster.job("j")))
+    await refused(
+        KubeError, cluster.kube.replace(ASCEND_JOBS, cluster.namespace, "j", cluster.job("j"))
+    )
     again = await cluster.kube.replace(ASCEND_JOBS, cluster.namespace, "j", made)
     assert again == made

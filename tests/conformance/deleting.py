@@ -34,12 +34,16 @@ async def deleted_object_is_gone(cluster: Cluster) -> None:
 @case
 async def uid_and_version_of_a_delete_are_preconditions(cluster: Cluster) -> None:
     made = await cluster.create(CONFIG_MAPS, cluster.config_map("a"))
-    changed = await cluster.kube.replace(CONFIG_MAPS, cluster.namespace, "a", {**made, "data": {"key": "1"}})
+    changed = await cluster.kube.replace(
+        CONFIG_MAPS, cluster.namespace, "a", {**made, "data": {"key": "1"}}
+    )
     version = made["metadata"]["resourceVersion"]
     await refused(ConflictError, _delete(cluster, CONFIG_MAPS, "a", uid=NO_SUCH_UID))
     await refused(ConflictError, _delete(cluster, CONFIG_MAPS, "a", resource_version=version))
     metadata = changed["metadata"]
-    await _delete(cluster, CONFIG_MAPS, "a", uid=metadata["uid"], resource_version=metadata["resourceVersion"])
+    await _delete(
+        cluster, CONFIG_MAPS, "a", uid=metadata["uid"], resource_version=metadata["resourceVersion"]
+    )
     assert await _gone(cluster, CONFIG_MAPS, "a")
 
 
@@ -53,10 +57,14 @@ async def finalizer_keeps_an_object_until_it_is_taken_off(cluster: Cluster) -> N
     assert marked["metadata"]["deletionTimestamp"].endswith("Z")
     assert int(marked["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
     added = {"metadata": {"finalizers": ["example.org/ours", "example.org/more"]}}
-    patching = cluster.kube.patch(CONFIG_MAPS, cluster.namespace, "a", added, patch_type=PatchType.MERGE)
+    patching = cluster.kube.patch(
+        CONFIG_MAPS, cluster.namespace, "a", added, patch_type=PatchType.MERGE
+    )
     await refused(InvalidError, patching, "no new finalizers")
     taken_off = {"metadata": {"finalizers": None}}
-    await cluster.kube.patch(CONFIG_MAPS, cluster.namespace, "a", taken_off, patch_type=PatchType.MERGE)
+    await cluster.kube.patch(
+        CONFIG_MAPS, cluster.namespace, "a", taken_off, patch_type=PatchType.MERGE
+    )
     assert await _gone(cluster, CONFIG_MAPS, "a")
 
 
@@ -88,7 +96,9 @@ async def finished_pod_is_gone_at_once(cluster: Cluster) -> None:
     await cluster.create(PODS, cluster.pod("p"))
     await cluster.bind("p", await cluster.node())
     failed = {"status": {"phase": "Failed"}}
-    await cluster.kube.patch(PODS, cluster.namespace, "p", failed, patch_type=PatchType.MERGE, subresource="status")
+    await cluster.kube.patch(
+        PODS, cluster.namespace, "p", failed, patch_type=PatchType.MERGE, subresource="status"
+    )
     await _delete(cluster, PODS, "p")
     assert await _gone(cluster, PODS, "p")
 
@@ -97,9 +107,13 @@ async def _family(cluster: Cluster, *, blocking: bool = False) -> Object:
     """A job that owns two pods and a ConfigMap."""
     job = await cluster.create(ASCEND_JOBS, cluster.job("j"))
     owner = {
-        "apiVersion": job["apiVersion"], "kind": job["kind"], "name": "j", "uid": job["metadata"]["uid"],
-        "controller": True, "blockOwnerDeletion": blocking,
-    }  # fmt: skip
+        "apiVersion": job["apiVersion"],
+        "kind": job["kind"],
+        "name": "j",
+        "uid": job["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": blocking,
+    }
     for resource, body in (
         (PODS, cluster.pod("p0")),
         (PODS, cluster.pod("p1")),
@@ -140,13 +154,16 @@ async def owner_deleted_in_the_foreground_goes_last(cluster: Cluster) -> None:
     assert not await _gone(cluster, ASCEND_JOBS, "j")
     free = {"metadata": {"finalizers": None}}
     await cluster.kube.patch(PODS, cluster.namespace, "p0", free, patch_type=PatchType.MERGE)
-    await eventually(lambda: _gone(cluster, ASCEND_JOBS, "j"), "the owner goes when nothing blocks it")
+    await eventually(
+        lambda: _gone(cluster, ASCEND_JOBS, "j"), "the owner goes when nothing blocks it"
+    )
 
 
 @case
 async def orphans_stay(cluster: Cluster) -> None:
     await _family(cluster)
-    await asyncio.sleep(2)  # a real collector makes orphans of what its watches have shown, and collects the rest
+    # a real collector makes orphans of what its watches have shown, and collects the rest
+    await asyncio.sleep(2)
     await _delete(cluster, ASCEND_JOBS, "j", propagation_policy="Orphan")
     await eventually(lambda: _gone(cluster, ASCEND_JOBS, "j"), "the owner goes")
     for name in ("p0", "p1"):

@@ -1,4 +1,5 @@
-"""What a case gets: a KubeApi, a namespace of its own, small builders; how it is judged. Knows no implementation."""
+"""What a case gets: a KubeApi, a namespace of its own, small builders; how it is judged. Knows no
+implementation."""
 
 from __future__ import annotations
 
@@ -28,17 +29,21 @@ PATIENCE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Cluster:
-    """One implementation under test. `compact` forgets its history, None where that is out of reach."""
+    """One implementation under test. `compact` forgets its history, None where that is out of
+    reach."""
 
     kube: KubeApi
     namespace: str
     compact: Callable[[], Any] | None = None
     minor: int = 35
-    """Which Kubernetes 1.x it is; the simulated cluster is near to 1.35. A case says where the versions differ."""
+    """Which Kubernetes 1.x it is; the simulated cluster is near to 1.35. A case says where the
+    versions differ."""
     made: list[tuple[Resource, str]] = field(default_factory=list)
 
     def pod(self, name: str, **spec: Any) -> Object:
-        return manifest(api.PODS, name, spec={"containers": [{"name": "c", "image": "image:1"}], **spec})
+        return manifest(
+            api.PODS, name, spec={"containers": [{"name": "c", "image": "image:1"}], **spec}
+        )
 
     def config_map(self, name: str, labels: dict[str, str] | None = None, **data: str) -> Object:
         return manifest(api.CONFIG_MAPS, name, labels=labels, data=data)
@@ -49,7 +54,9 @@ class Cluster:
         return manifest(api.ASCEND_JOBS, name, spec={"replicaSpecs": {"Master": replica}})
 
     async def create(self, resource: Resource, body: Object) -> Object:
-        return await self.kube.create(resource, self.namespace if resource.namespaced else None, body)
+        return await self.kube.create(
+            resource, self.namespace if resource.namespaced else None, body
+        )
 
     async def get(self, resource: Resource, name: str) -> Object:
         return await self.kube.get(resource, self.namespace, name)
@@ -62,7 +69,11 @@ class Cluster:
         return name
 
     async def bind(self, pod: str, node: str) -> None:
-        binding = {"metadata": {"name": pod}, "target": {"kind": "Node", "name": node}, "apiVersion": "v1"}
+        binding = {
+            "metadata": {"name": pod},
+            "target": {"kind": "Node", "name": node},
+            "apiVersion": "v1",
+        }
         await self.kube.create(BINDINGS, self.namespace, {**binding, "kind": "Binding"})
 
     def forget_history(self) -> None:
@@ -73,11 +84,15 @@ class Cluster:
     async def version(self, resource: Resource) -> str:
         return (await self.kube.list(resource, self.namespace)).resource_version
 
-    async def events(self, resource: Resource, version: str, count: int, **how: Any) -> list[WatchEvent[Object]]:
+    async def events(
+        self, resource: Resource, version: str, count: int, **how: Any
+    ) -> list[WatchEvent[Object]]:
         """The first events after `version`, bookmarks left out."""
         found: list[WatchEvent[Object]] = []
         async with aclosing(
-            self.kube.watch(resource, self.namespace, resource_version=version, timeout_seconds=10, **how)
+            self.kube.watch(
+                resource, self.namespace, resource_version=version, timeout_seconds=10, **how
+            )
         ) as stream:
             async for event in stream:
                 if event.type is not EventType.BOOKMARK:
@@ -108,11 +123,14 @@ async def eventually(condition: Callable[[], Awaitable[bool]], what: str) -> Non
     pytest.fail(f"did not happen: {what}")
 
 
-async def judge_real(case: Case, kube: KubeApi, compact: Callable[[], None] | None, minor: int = 35) -> bool:
+async def judge_real(
+    case: Case, kube: KubeApi, compact: Callable[[], None] | None, minor: int = 35
+) -> bool:
     """One case against an API server, of Kubernetes 1.`minor`, that has a controller manager."""
 
     async def in_quiet(cluster: Cluster) -> None:
-        """A real controller manager puts a ConfigMap into every new namespace, which must not come in between."""
+        """A real controller manager puts a ConfigMap into every new namespace, which must not come
+        in between."""
 
         async def arrived() -> bool:
             return bool((await kube.list(api.CONFIG_MAPS, cluster.namespace)).items)
@@ -123,7 +141,9 @@ async def judge_real(case: Case, kube: KubeApi, compact: Callable[[], None] | No
     return await judge(in_quiet, kube, compact, minor)
 
 
-async def judge(case: Case, kube: KubeApi, compact: Callable[[], None] | None, minor: int = 35) -> bool:
+async def judge(
+    case: Case, kube: KubeApi, compact: Callable[[], None] | None, minor: int = 35
+) -> bool:
     cluster = Cluster(kube, f"case-{os.getpid()}-{next(_NUMBERS)}", compact, minor)
     await kube.create(api.NAMESPACES, None, manifest(api.NAMESPACES, cluster.namespace))
     try:

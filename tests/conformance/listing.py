@@ -28,12 +28,27 @@ async def _names(cluster: Cluster, **how: Any) -> list[str]:
 
 @case
 async def labels_select(cluster: Cluster) -> None:
-    for name, labels in (("a", {"x": "1"}), ("b", {"x": "2", "y": ""}), ("c", {"y": "1"}), ("d", None)):
+    for name, labels in (
+        ("a", {"x": "1"}),
+        ("b", {"x": "2", "y": ""}),
+        ("c", {"y": "1"}),
+        ("d", None),
+    ):
         await cluster.create(CONFIG_MAPS, cluster.config_map(name, labels))
     for selector, wanted in (
-        ("x=1", "a"), ("x==2", "b"), ("x!=1", "bcd"), ("x", "ab"), ("!x", "cd"), ("x in (1,2)", "ab"),
-        ("x notin (1)", "bcd"), ("x,y", "b"), ("y=", "b"), ("x in (1, 2),y notin (1)", "ab"), ("z", ""), ("", "abcd"),
-    ):  # fmt: skip
+        ("x=1", "a"),
+        ("x==2", "b"),
+        ("x!=1", "bcd"),
+        ("x", "ab"),
+        ("!x", "cd"),
+        ("x in (1,2)", "ab"),
+        ("x notin (1)", "bcd"),
+        ("x,y", "b"),
+        ("y=", "b"),
+        ("x in (1, 2),y notin (1)", "ab"),
+        ("z", ""),
+        ("", "abcd"),
+    ):
         assert "".join(await _names(cluster, label_selector=selector)) == wanted, selector
     await refused(BadRequestError, _names(cluster, label_selector="x in"))
 
@@ -51,11 +66,15 @@ async def fields_select(cluster: Cluster) -> None:
             assert "".join(item["metadata"]["name"] for item in page.items) == names, selector
 
     await select(EVENTS, {"involvedObject.name=a,involvedObject.kind=Pod": "a.1"})
-    await select(PODS, {"metadata.name=a": "a", "status.phase=Pending": "ab", "status.phase!=Pending": ""})
+    await select(
+        PODS, {"metadata.name=a": "a", "status.phase=Pending": "ab", "status.phase!=Pending": ""}
+    )
     node = await cluster.node()
     await cluster.bind("b", node)  # from now on it may run at any moment
     await select(PODS, {f"spec.nodeName={node}": "b", "spec.nodeName=": "a"})
-    await refused(BadRequestError, cluster.kube.list(PODS, cluster.namespace, field_selector="spec.unknown=a"))
+    await refused(
+        BadRequestError, cluster.kube.list(PODS, cluster.namespace, field_selector="spec.unknown=a")
+    )
 
 
 @case
@@ -77,10 +96,16 @@ async def all_namespaces_can_be_listed(cluster: Cluster) -> None:
 
 
 async def _rest(kube: KubeApi, namespace: str, token: str) -> tuple[list[str], set[str]]:
-    names, versions = [], set()
+    names = []
+    versions = set()
     while token:
         page = await kube.list(
-            CONFIG_MAPS, namespace, limit=2, continue_token=token, label_selector="paged", decode=_Named
+            CONFIG_MAPS,
+            namespace,
+            limit=2,
+            continue_token=token,
+            label_selector="paged",
+            decode=_Named,
         )
         names += [item.metadata.name for item in page.items]
         versions.add(page.resource_version)
@@ -110,17 +135,24 @@ async def page_of_a_forgotten_version_has_expired(cluster: Cluster) -> None:
     cluster.forget_history()
     await refused(
         ExpiredError,
-        cluster.kube.list(CONFIG_MAPS, cluster.namespace, limit=1, continue_token=page.continue_token),
+        cluster.kube.list(
+            CONFIG_MAPS, cluster.namespace, limit=1, continue_token=page.continue_token
+        ),
     )
 
 
 @case
 async def page_of_nonsense_is_a_bad_request(cluster: Cluster) -> None:
     for token in ("nonsense", "bm9uc2Vuc2U="):
-        await refused(BadRequestError, cluster.kube.list(CONFIG_MAPS, cluster.namespace, continue_token=token))
+        await refused(
+            BadRequestError, cluster.kube.list(CONFIG_MAPS, cluster.namespace, continue_token=token)
+        )
 
 
 @case
 async def version_of_the_future_is_no_answer(cluster: Cluster) -> None:
     future = str(int(await cluster.version(CONFIG_MAPS)) + 1_000_000)
-    await refused(UnknownOutcomeError, cluster.kube.list(CONFIG_MAPS, cluster.namespace, resource_version=future))
+    await refused(
+        UnknownOutcomeError,
+        cluster.kube.list(CONFIG_MAPS, cluster.namespace, resource_version=future),
+    )

@@ -27,7 +27,9 @@ async def created_object_gets_uid_version_and_time(cluster: Cluster) -> None:
 @case
 async def taken_name_is_refused(cluster: Cluster) -> None:
     await cluster.create(CONFIG_MAPS, cluster.config_map("a"))
-    await refused(AlreadyExistsError, cluster.create(CONFIG_MAPS, cluster.config_map("a", other="value")))
+    await refused(
+        AlreadyExistsError, cluster.create(CONFIG_MAPS, cluster.config_map("a", other="value"))
+    )
 
 
 @case
@@ -60,7 +62,10 @@ async def what_is_not_there_is_not_found(cluster: Cluster) -> None:
     await refused(NotFoundError, cluster.get(CONFIG_MAPS, "a"))
     patch = cluster.kube.replace(CONFIG_MAPS, cluster.namespace, "a", cluster.config_map("a"))
     await refused(NotFoundError, patch)
-    await refused(NotFoundError, cluster.kube.list(Resource("example.org", "v1", "things", "Thing"), cluster.namespace))
+    await refused(
+        NotFoundError,
+        cluster.kube.list(Resource("example.org", "v1", "things", "Thing"), cluster.namespace),
+    )
 
 
 @case
@@ -74,7 +79,9 @@ async def body_of_another_name_or_kind_is_refused(cluster: Cluster) -> None:
 @case
 async def every_change_raises_the_version(cluster: Cluster) -> None:
     made = await cluster.create(CONFIG_MAPS, cluster.config_map("a"))
-    changed = await cluster.kube.replace(CONFIG_MAPS, cluster.namespace, "a", {**made, "data": {"key": "value"}})
+    changed = await cluster.kube.replace(
+        CONFIG_MAPS, cluster.namespace, "a", {**made, "data": {"key": "value"}}
+    )
     assert int(changed["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
     assert changed["metadata"]["uid"] == made["metadata"]["uid"]
 
@@ -97,7 +104,9 @@ async def replacing_an_old_version_conflicts(cluster: Cluster) -> None:
 @case
 async def replacing_without_a_version_is_up_to_the_kind(cluster: Cluster) -> None:
     await cluster.create(CONFIG_MAPS, cluster.config_map("a"))
-    changed = await cluster.kube.replace(CONFIG_MAPS, cluster.namespace, "a", cluster.config_map("a", key="value"))
+    changed = await cluster.kube.replace(
+        CONFIG_MAPS, cluster.namespace, "a", cluster.config_map("a", key="value")
+    )
     assert changed["data"] == {"key": "value"}
     await cluster.create(LEASES, manifest(LEASES, "lease", spec={"holderIdentity": "a"}))
     lease = manifest(LEASES, "lease", spec={"holderIdentity": "b"})
@@ -109,13 +118,19 @@ async def replacing_another_uid_conflicts(cluster: Cluster) -> None:
     made = await cluster.create(CONFIG_MAPS, cluster.config_map("a"))
     metadata = {**made["metadata"], "uid": "00000000-0000-4000-8000-000000000000"}
     del metadata["resourceVersion"]
-    other = cluster.kube.replace(CONFIG_MAPS, cluster.namespace, "a", {**made, "metadata": metadata})
+    other = cluster.kube.replace(
+        CONFIG_MAPS, cluster.namespace, "a", {**made, "metadata": metadata}
+    )
     await refused(ConflictError, other)
 
 
 @case
 async def lease_is_renewed_by_one_holder_at_a_time(cluster: Cluster) -> None:
-    spec = {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2026-11-21T07:36:00.000000Z"}
+    spec = {
+        "holderIdentity": "a",
+        "leaseDurationSeconds": 15,
+        "renewTime": "2026-11-21T07:36:00.000000Z",
+    }
     lease = await cluster.create(LEASES, manifest(LEASES, "leader", spec=spec))
     mine = {**lease, "spec": {**spec, "renewTime": "2026-11-21T07:36:02.000000Z"}}
     theirs = {**lease, "spec": {**spec, "holderIdentity": "b"}}
@@ -134,9 +149,15 @@ async def lease_is_put_where_there_is_none(cluster: Cluster) -> None:
 @case
 async def event_must_be_about_its_own_namespace(cluster: Cluster) -> None:
     about = {"kind": "Pod", "name": "p", "namespace": cluster.namespace, "apiVersion": "v1"}
-    event = manifest(EVENTS, "p.1", involvedObject=about, reason="Held", message="waits", type="Normal", count=1)
+    event = manifest(
+        EVENTS, "p.1", involvedObject=about, reason="Held", message="waits", type="Normal", count=1
+    )
     assert (await cluster.create(EVENTS, event))["reason"] == "Held"
-    elsewhere = {**event, "metadata": {"name": "p.2"}, "involvedObject": {**about, "namespace": "elsewhere"}}
+    elsewhere = {
+        **event,
+        "metadata": {"name": "p.2"},
+        "involvedObject": {**about, "namespace": "elsewhere"},
+    }
     await refused(InvalidError, cluster.create(EVENTS, elsewhere))
 
 

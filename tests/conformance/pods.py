@@ -32,18 +32,32 @@ async def new_pod_is_pending(cluster: Cluster) -> None:
 async def gated_pod_says_so(cluster: Cluster) -> None:
     made = await cluster.create(PODS, cluster.pod("p", schedulingGates=_GATES))
     (condition,) = made["status"]["conditions"]
-    assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "SchedulingGated")
+    assert (condition["type"], condition["status"], condition["reason"]) == (
+        "PodScheduled",
+        "False",
+        "SchedulingGated",
+    )
 
 
 @case
 async def gates_can_only_be_taken_away(cluster: Cluster) -> None:
     await cluster.create(PODS, cluster.pod("p", schedulingGates=_GATES))
     more = [*_GATES, {"name": "late/gate"}]
-    await refused(InvalidError, _merge(cluster, {"spec": {"schedulingGates": more}}), "only deletion is allowed")
-    assert (await _merge(cluster, {"spec": {"schedulingGates": _GATES[1:]}}))["spec"]["schedulingGates"] == _GATES[1:]
+    await refused(
+        InvalidError,
+        _merge(cluster, {"spec": {"schedulingGates": more}}),
+        "only deletion is allowed",
+    )
+    assert (await _merge(cluster, {"spec": {"schedulingGates": _GATES[1:]}}))["spec"][
+        "schedulingGates"
+    ] == _GATES[1:]
     free = await _merge(cluster, {"spec": {"schedulingGates": None}})
     assert "schedulingGates" not in free["spec"]
-    await refused(InvalidError, _merge(cluster, {"spec": {"schedulingGates": _GATES}}), "only deletion is allowed")
+    await refused(
+        InvalidError,
+        _merge(cluster, {"spec": {"schedulingGates": _GATES}}),
+        "only deletion is allowed",
+    )
 
 
 @case
@@ -85,7 +99,9 @@ async def most_of_a_pod_cannot_change(cluster: Cluster) -> None:
     ):
         await refused(InvalidError, _merge(cluster, {"spec": spec}))
     toleration = {"key": "a", "operator": "Exists", "effect": "NoSchedule"}
-    changed = await _merge(cluster, {"spec": {"tolerations": [toleration], "activeDeadlineSeconds": 60}})
+    changed = await _merge(
+        cluster, {"spec": {"tolerations": [toleration], "activeDeadlineSeconds": 60}}
+    )
     assert toleration in changed["spec"]["tolerations"]
     assert changed["metadata"].get("generation") == _generation(cluster, 2)
 
@@ -100,7 +116,11 @@ async def status_changes_through_its_subresource_only(cluster: Cluster) -> None:
     assert running["metadata"].get("generation") == made["metadata"].get("generation")
     spec = {**running["spec"], "activeDeadlineSeconds": 5}
     replaced = await cluster.kube.replace(
-        PODS, cluster.namespace, "p", {**running, "spec": spec, "status": {"phase": "Failed"}}, subresource="status"
+        PODS,
+        cluster.namespace,
+        "p",
+        {**running, "spec": spec, "status": {"phase": "Failed"}},
+        subresource="status",
     )
     assert replaced["status"]["phase"] == "Failed"
     assert "activeDeadlineSeconds" not in replaced["spec"]

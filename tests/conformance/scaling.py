@@ -1,11 +1,18 @@
-"""The `scale` subresource of a custom resource: what kubectl scale and autoscalers use on an ElasticService."""
+"""The `scale` subresource of a custom resource: what kubectl scale and autoscalers use on an
+ElasticService."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, Object, PatchType
-from scaler.kube.errors import BadRequestError, ConflictError, InvalidError, KubeError, NotFoundError
+from scaler.kube.errors import (
+    BadRequestError,
+    ConflictError,
+    InvalidError,
+    KubeError,
+    NotFoundError,
+)
 from tests.conformance.applying import SPEC
 from tests.conformance.harness import Cluster, case, refused
 from tests.jobs import manifest
@@ -23,7 +30,9 @@ async def _scaled(cluster: Cluster, patch: Any, patch_type: PatchType = PatchTyp
 
 
 async def _put(cluster: Cluster, scale: Object) -> Object:
-    return await cluster.kube.replace(ELASTIC_SERVICES, cluster.namespace, "e", scale, subresource="scale")
+    return await cluster.kube.replace(
+        ELASTIC_SERVICES, cluster.namespace, "e", scale, subresource="scale"
+    )
 
 
 def _to(replicas: Any) -> Object:
@@ -33,7 +42,9 @@ def _to(replicas: Any) -> Object:
 @case
 async def what_is_absent_has_its_default(cluster: Cluster) -> None:
     assert (await _made(cluster))["spec"] == {**SPEC, "replicas": 1_000_000}
-    gone = await cluster.kube.patch(ELASTIC_SERVICES, cluster.namespace, "e", _to(None), patch_type=PatchType.MERGE)
+    gone = await cluster.kube.patch(
+        ELASTIC_SERVICES, cluster.namespace, "e", _to(None), patch_type=PatchType.MERGE
+    )
     assert gone["spec"]["replicas"] == 1_000_000
     assert (await _scaled(cluster, {}))["spec"] == {"replicas": 1_000_000}
 
@@ -44,11 +55,22 @@ async def scale_shows_what_the_definition_names(cluster: Cluster) -> None:
     empty = await _scaled(cluster, {})
     assert (empty["apiVersion"], empty["kind"]) == ("autoscaling/v1", "Scale")
     assert (empty["spec"], empty["status"]) == ({"replicas": 3}, {"replicas": 0})
-    assert set(empty["metadata"]) == {"name", "namespace", "uid", "resourceVersion", "creationTimestamp"}
+    assert set(empty["metadata"]) == {
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+    }
     assert empty["metadata"]["uid"] == made["metadata"]["uid"]
     status = {"replicas": 2, "selector": "jobID=chat"}
     await cluster.kube.patch(
-        ELASTIC_SERVICES, cluster.namespace, "e", {"status": status}, patch_type=PatchType.MERGE, subresource="status"
+        ELASTIC_SERVICES,
+        cluster.namespace,
+        "e",
+        {"status": status},
+        patch_type=PatchType.MERGE,
+        subresource="status",
     )
     assert (await _scaled(cluster, {}))["status"] == status
 
@@ -58,7 +80,9 @@ async def scale_is_patched(cluster: Cluster) -> None:
     made = await _made(cluster)
     scaled = await _scaled(cluster, _to(2) | {"status": {"replicas": 9}})
     assert (scaled["spec"], scaled["status"]) == ({"replicas": 2}, {"replicas": 0})
-    await _scaled(cluster, [{"op": "replace", "path": "/spec/replicas", "value": 0}], PatchType.JSON)
+    await _scaled(
+        cluster, [{"op": "replace", "path": "/spec/replicas", "value": 0}], PatchType.JSON
+    )
     after = await cluster.get(ELASTIC_SERVICES, "e")
     assert after["spec"] == {**SPEC, "replicas": 0}
     assert after["metadata"]["generation"] == made["metadata"]["generation"] + 2
@@ -93,7 +117,10 @@ async def scale_must_be_a_number_that_fits(cluster: Cluster) -> None:
     await refused(KubeError, _scaled(cluster, _to("3")))
     scale = await _scaled(cluster, {})
     await refused(BadRequestError, _put(cluster, {**scale, "kind": "ElasticService"}))
-    await refused(BadRequestError, _put(cluster, {**scale, "metadata": {**scale["metadata"], "name": "other"}}))
+    await refused(
+        BadRequestError,
+        _put(cluster, {**scale, "metadata": {**scale["metadata"], "name": "other"}}),
+    )
     assert (await cluster.get(ELASTIC_SERVICES, "e"))["spec"]["replicas"] == 1_000_000
 
 

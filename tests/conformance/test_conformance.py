@@ -1,7 +1,8 @@
 """Every implementation of KubeApi passes every case: one list of those that the suite judges.
 
-`simulated` is SimCluster in virtual time, `http` the real client against the HTTP facade of a SimCluster over loopback,
-`real` the real client against the API server that the kubeconfig in $CONFORMANCE_KUBECONFIG names, if it names one."""
+`simulated` is SimCluster in virtual time, `http` the real client against the HTTP facade of a
+SimCluster over loopback, `real` the real client against the API server that the kubeconfig in
+$CONFORMANCE_KUBECONFIG names, if it names one."""
 
 from __future__ import annotations
 
@@ -24,7 +25,17 @@ from scaler.sim.apiserver.facade import kubeconfig, serve
 from scaler.sim.apiserver.list_watch import Watch
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from tests.conformance import applying, custom, deleting, listing, objects, patching, pods, scaling, watching
+from tests.conformance import (
+    applying,
+    custom,
+    deleting,
+    listing,
+    objects,
+    patching,
+    pods,
+    scaling,
+    watching,
+)
 from tests.conformance.harness import CASES, Case, judge, judge_real
 
 _MODULES = (applying, custom, deleting, listing, objects, patching, pods, scaling, watching)
@@ -67,7 +78,8 @@ def http(case: Case) -> bool:
                 async with connect(kubeconfig=file.name) as kube:
                     return await judge(case, kube, sim.compact)
 
-    Watch.bookmark_seconds, usual = 0.3, Watch.bookmark_seconds
+    usual = Watch.bookmark_seconds
+    Watch.bookmark_seconds = 0.3
     try:
         return asyncio.run(main())
     finally:
@@ -75,7 +87,8 @@ def http(case: Case) -> bool:
 
 
 def real(case: Case) -> bool:
-    """Against a real API server with its controller manager, whose history cannot be compacted from here."""
+    """Against a real API server with its controller manager, whose history cannot be compacted from
+    here."""
 
     async def main() -> bool:
         async with connect(kubeconfig=os.environ[_REAL]) as kube:

@@ -15,7 +15,9 @@ async def watch_shows_what_happened_after_its_version_in_order(cluster: Cluster)
     await cluster.create(CONFIG_MAPS, cluster.config_map("before", {"w": ""}))
     version = await cluster.version(CONFIG_MAPS)
     made = await cluster.create(CONFIG_MAPS, cluster.config_map("a", {"w": ""}))
-    changed = await cluster.kube.replace(CONFIG_MAPS, cluster.namespace, "a", {**made, "data": {"key": "value"}})
+    changed = await cluster.kube.replace(
+        CONFIG_MAPS, cluster.namespace, "a", {**made, "data": {"key": "value"}}
+    )
     await cluster.kube.delete(CONFIG_MAPS, cluster.namespace, "a")
     added, modified, deleted = await cluster.events(CONFIG_MAPS, version, 3, label_selector="w")
     assert (added.type, added.object) == (EventType.ADDED, made)
@@ -23,7 +25,12 @@ async def watch_shows_what_happened_after_its_version_in_order(cluster: Cluster)
     assert deleted.type is EventType.DELETED
     assert deleted.object is not None
     assert deleted.object["data"] == {"key": "value"}
-    assert int(version) < int(added.resource_version) < int(modified.resource_version) < int(deleted.resource_version)
+    assert (
+        int(version)
+        < int(added.resource_version)
+        < int(modified.resource_version)
+        < int(deleted.resource_version)
+    )
 
 
 @case
@@ -33,7 +40,10 @@ async def watch_shows_what_happens_while_it_is_open(cluster: Cluster) -> None:
     await asyncio.sleep(0.05)
     for name in "ab":
         await cluster.create(CONFIG_MAPS, cluster.config_map(name))
-    assert [event.object["metadata"]["name"] for event in await watching if event.object] == ["a", "b"]
+    assert [event.object["metadata"]["name"] for event in await watching if event.object] == [
+        "a",
+        "b",
+    ]
 
 
 @case
@@ -52,7 +62,9 @@ async def object_enters_and_leaves_a_selector(cluster: Cluster) -> None:
     await cluster.create(CONFIG_MAPS, cluster.config_map("a", {"side": "left"}))
     for side in ("right", "right", "left"):
         patch = {"metadata": {"labels": {"side": side}}, "data": {"key": side}}
-        await cluster.kube.patch(CONFIG_MAPS, cluster.namespace, "a", patch, patch_type=PatchType.MERGE)
+        await cluster.kube.patch(
+            CONFIG_MAPS, cluster.namespace, "a", patch, patch_type=PatchType.MERGE
+        )
     await cluster.kube.delete(CONFIG_MAPS, cluster.namespace, "a")
     left = await cluster.events(CONFIG_MAPS, version, 4, label_selector="side=left")
     assert [event.type for event in left] == ["ADDED", "DELETED", "ADDED", "DELETED"]
@@ -69,7 +81,9 @@ async def one_object_can_be_watched(cluster: Cluster) -> None:
         body = {"metadata": {"labels": {name: "x"}}}
         if name not in {item["metadata"]["name"] for item in (await _items(cluster))}:
             await cluster.create(CONFIG_MAPS, cluster.config_map(name))
-        await cluster.kube.patch(CONFIG_MAPS, cluster.namespace, name, body, patch_type=PatchType.MERGE)
+        await cluster.kube.patch(
+            CONFIG_MAPS, cluster.namespace, name, body, patch_type=PatchType.MERGE
+        )
     events = await cluster.events(CONFIG_MAPS, version, 2, field_selector="metadata.name=b")
     assert [(event.type, event.object["metadata"]["name"]) for event in events if event.object] == [
         ("ADDED", "b"),
@@ -92,7 +106,9 @@ async def watch_from_a_forgotten_version_has_expired(cluster: Cluster) -> None:
 @case
 async def watch_ends_by_itself_when_its_time_is_up(cluster: Cluster) -> None:
     version = await cluster.version(CONFIG_MAPS)
-    watch = cluster.kube.watch(CONFIG_MAPS, cluster.namespace, resource_version=version, timeout_seconds=1)
+    watch = cluster.kube.watch(
+        CONFIG_MAPS, cluster.namespace, resource_version=version, timeout_seconds=1
+    )
     async with asyncio.timeout(10), aclosing(watch) as stream:
         events = [event async for event in stream]
     assert all(event.type is EventType.BOOKMARK for event in events)
@@ -102,7 +118,9 @@ async def watch_ends_by_itself_when_its_time_is_up(cluster: Cluster) -> None:
 async def bookmark_tells_a_version_to_go_on_from(cluster: Cluster) -> None:
     """Of a watch during which something happened: others got none from real API servers."""
     version = await cluster.version(CONFIG_MAPS)
-    watch = cluster.kube.watch(CONFIG_MAPS, cluster.namespace, resource_version=version, timeout_seconds=130)
+    watch = cluster.kube.watch(
+        CONFIG_MAPS, cluster.namespace, resource_version=version, timeout_seconds=130
+    )
     await cluster.create(CONFIG_MAPS, cluster.config_map("a"))
     async with asyncio.timeout(130), aclosing(watch) as stream:
         async for event in stream:

@@ -1,8 +1,9 @@
-"""Judges decisions about services that compete, pass by pass, by what could be seen: S9, S10, L1 and L5
-(tests.chaos.decisions judges S1, S3 and S11). And once a story has ended, what was not as promised (`unkept`): how many
-serve, L1, L2, L4, L5 and S2.
+"""Judges decisions about services that compete, pass by pass, by what could be seen: S9, S10, L1
+and L5 (tests.chaos.decisions judges S1, S3 and S11). And once a story has ended, what was not as
+promised (`unkept`): how many serve, L1, L2, L4, L5 and S2.
 
-A matching of pods to nodes of its own; it shares nothing with scaler.decide but the words in which decisions come."""
+A matching of pods to nodes of its own; it shares nothing with scaler.decide but the words in which
+decisions come."""
 
 from __future__ import annotations
 
@@ -23,8 +24,15 @@ from tests.rig import START
 
 SETTLED = 1.0
 """Seconds for which what is seen may contradict S10: a loss is seen and answered within it."""
-ABLE = frozenset({Reason.MINIMUM_DOES_NOT_FIT, Reason.MINIMUM_TOO_LARGE, Reason.WAITING_FOR_CAPACITY, Reason.REVOKED,
-                  Reason.WAITING_FOR_RATIO})  # fmt: skip
+ABLE = frozenset(
+    {
+        Reason.MINIMUM_DOES_NOT_FIT,
+        Reason.MINIMUM_TOO_LARGE,
+        Reason.WAITING_FOR_CAPACITY,
+        Reason.REVOKED,
+        Reason.WAITING_FOR_RATIO,
+    }
+)
 """Why an instance is held that could start if there were room."""
 QUIET = 300.0
 """Seconds at the end in which nothing may happen any more."""
@@ -35,8 +43,9 @@ TURN = 30.0
 
 
 class ServicesView(View):
-    """The cluster as far as services on scarce nodes are concerned, fed what the controller's own watches deliver:
-    a decision is judged by what could be known. Every pod fills a node, so "fits" is a matching of pods to nodes."""
+    """The cluster as far as services on scarce nodes are concerned, fed what the controller's own
+    watches deliver: a decision is judged by what could be known. Every pod fills a node, so "fits"
+    is a matching of pods to nodes."""
 
     def __init__(self, services: Iterable[Service]) -> None:
         super().__init__()
@@ -67,18 +76,32 @@ class ServicesView(View):
 
     def serves(self, key: str) -> bool:
         minimum = self.services[key].minimum
-        return all(sum(one.all_run for one in self.of(key, group)) >= number for group, number in minimum.items())
+        return all(
+            sum(one.all_run for one in self.of(key, group)) >= number
+            for group, number in minimum.items()
+        )
 
     @cached_property
     def waiting(self) -> list[str]:
-        """Services whose smallest ratio is not all bound and could be: its rule and its jobs exist."""
-        ruled = {key: service.minimum for key, service in self.services.items() if service.name in self.rules}
-        could = [key for key, least in ruled.items() if all(len(self.of(key, g)) >= n for g, n in least.items())]
+        """Services whose smallest ratio is not all bound and could be: its rule and its jobs
+        exist."""
+        ruled = {
+            key: service.minimum
+            for key, service in self.services.items()
+            if service.name in self.rules
+        }
+        could = [
+            key
+            for key, least in ruled.items()
+            if all(len(self.of(key, g)) >= n for g, n in least.items())
+        ]
         return [key for key in could if self.missing(key)]
 
     def missing(self, key: str) -> list[str]:
-        """Kind of node for each pod that the smallest ratio still needs; of each group the nearest instances."""
-        service, count = self.services[key], 0
+        """Kind of node for each pod that the smallest ratio still needs; of each group the nearest
+        instances."""
+        service = self.services[key]
+        count = 0
         for group, number in service.minimum.items():
             count += sum(sorted(one.unbound for one in self.of(key, group))[:number])
         return [service.kind] * count
@@ -96,12 +119,20 @@ class ServicesView(View):
         return {one.uid for one in self.all_of(key) if one.in_hands}
 
     def in_part(self, key: str) -> list[str]:
-        """Kind of node for each pod that waits for the scheduler while another one of its instance is bound."""
-        return [self.services[key].kind for one in self.all_of(key) if one.seated for _ in one.in_hands]
+        """Kind of node for each pod that waits for the scheduler while another one of its instance
+        is bound."""
+        return [
+            self.services[key].kind for one in self.all_of(key) if one.seated for _ in one.in_hands
+        ]
 
     def ends(self, key: str) -> bool:
         """Some of its pods are terminating."""
-        return any(objects.terminating(pod) for one in self.all_of(key) for pod in one.pods if not objects.ended(pod))
+        return any(
+            objects.terminating(pod)
+            for one in self.all_of(key)
+            for pod in one.pods
+            if not objects.ended(pod)
+        )
 
     # Nodes
 
@@ -109,7 +140,9 @@ class ServicesView(View):
     def node_kinds(self) -> set[str]:
         return {objects.labels_of(node).get(KIND, "") for node in self.all(NODES)}
 
-    def room(self, *, coming: bool = False, away: bool = False, without: Set[str] = frozenset()) -> list[str]:
+    def room(
+        self, *, coming: bool = False, away: bool = False, without: Set[str] = frozenset()
+    ) -> list[str]:
         """Kinds of the nodes that are free; see `View.free`."""
         return self.free(KIND, coming=coming, away=away, without=without)
 
@@ -118,22 +151,33 @@ class ServicesView(View):
         return fit([kind for each in needed for kind in each], self.room())
 
     def has_neighbour(self, key: str) -> bool:
-        """Another service could ever use some of its nodes; who is alone is admitted whether it fits or not."""
+        """Another service could ever use some of its nodes; who is alone is admitted whether it
+        fits or not."""
         present = {one.service for one in self.instances if not objects.terminating(one.job)}
         neighbours = [self.services[other] for other in present & self.services.keys() - {key}]
         others = {other.kind for other in neighbours if other.name in self.rules}
         own = self.services[key].kind
-        return any(own in ("", kind) and other in ("", kind) for other in others for kind in self.node_kinds)
+        return any(
+            own in ("", kind) and other in ("", kind)
+            for other in others
+            for kind in self.node_kinds
+        )
 
 
 class Passes:
-    """`judge` looks in every pass, before what was decided is acted on; `view` is what the controller has seen.
-    `given_up`, `patience`: as in a story. `lag`: seconds by which watches may be late."""
+    """`judge` looks in every pass, before what was decided is acted on; `view` is what the
+    controller has seen. `given_up`, `patience`: as in a story. `lag`: seconds by which watches may
+    be late."""
 
     def __init__(
-        self, writes: Writes, services: Iterable[Service], *, given_up: Set[str] = frozenset(), lag: float = 0.0,
+        self,
+        writes: Writes,
+        services: Iterable[Service],
+        *,
+        given_up: Set[str] = frozenset(),
+        lag: float = 0.0,
         patience: float = PATIENCE,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.view = ServicesView(services)
         self.witness = writes.witness
         self._fail = self.witness.fail
@@ -153,7 +197,9 @@ class Passes:
         """When something was evicted for a service."""
 
     def judge(self, decision: Decision) -> None:
-        plans = {str(plan.key): plan for plan in decision.plans if str(plan.key) in self.view.services}
+        plans = {
+            str(plan.key): plan for plan in decision.plans if str(plan.key) in self.view.services
+        }
         self._plans = plans
         self._take_note(plans)
         reserved = self._reserved(plans)
@@ -164,11 +210,13 @@ class Passes:
         self.check_who_is_held_up()
 
     def _take_note(self, plans: Mapping[str, Plan]) -> None:
-        now, view = self._clock.now(), self.view
+        now = self._clock.now()
+        view = self.view
         halves = [one for key in plans for one in view.all_of(key) if one.in_hands and one.seated]
         self._part_since = {one.uid: self._part_since.get(one.uid, now) for one in halves}
         for plan in plans.values():
-            admitted, revoked = _uids(plan, Admit), _uids(plan, Revoke)
+            admitted = _uids(plan, Admit)
+            revoked = _uids(plan, Revoke)
             self.admitted += [(now, uid) for uid in sorted(admitted)]
             self._going = (self._going | revoked) - admitted
             for action in plan.actions:
@@ -178,19 +226,23 @@ class Passes:
     # S9 and S10
 
     def _in_hands(self, key: str, plan: Plan) -> set[str]:
-        """Its instances that the scheduler may bind once this plan has taken effect. What is bound in part and has had
-        its turn is none of them: it keeps what it has, and no more is kept for it."""
+        """Its instances that the scheduler may bind once this plan has taken effect. What is bound
+        in part and has had its turn is none of them: it keeps what it has, and no more is kept for
+        it."""
         own = {one.uid: one for one in self.view.all_of(key)}
         seen = self.view.released(key)
         self._going -= own.keys() - seen
         over = {verdict.uid for verdict in plan.verdicts if verdict.state is State.BROKEN}
-        over |= {one for one in seen if self._clock.now() - self._part_since.get(one, math.inf) >= TURN}
+        over |= {
+            one for one in seen if self._clock.now() - self._part_since.get(one, math.inf) >= TURN
+        }
         over = {one for one in seen & over if own[one].seated}
         return (seen - self._going - over) | _uids(plan, Admit)
 
     def _reserved(self, plans: Mapping[str, Plan]) -> list[str]:
-        """Services for whose minimum room is kept: it is on its way to a node, or waits for what becomes free. While
-        writes for a service are under way its new jobs are not decided about."""
+        """Services for whose minimum room is kept: it is on its way to a node, or waits for what
+        becomes free. While writes for a service are under way its new jobs are not decided
+        about."""
         reserved = []
         for key in self.view.waiting:
             plan = plans.get(key)
@@ -199,39 +251,55 @@ class Passes:
             waits = {verdict.reason for verdict in plan.verdicts if verdict.state is State.HELD}
             waits &= {Reason.WAITING_FOR_ROOM, Reason.WAITING_FOR_SCHEDULER}
             known = {verdict.uid for verdict in plan.verdicts}
-            if known >= {one.uid for one in self.view.all_of(key)} and (waits or self._in_hands(key, plan)):
+            if known >= {one.uid for one in self.view.all_of(key)} and (
+                waits or self._in_hands(key, plan)
+            ):
                 reserved.append(key)
         return reserved
 
     def _check_scale_up(self, key: str, plans: Mapping[str, Plan], reserved: Sequence[str]) -> None:
-        """Wherever the scheduler puts a scale-up that is admitted, and what it has, every reservation still fits."""
+        """Wherever the scheduler puts a scale-up that is admitted, and what it has, every
+        reservation still fits."""
         own = self.view.services[key].kind
         minimums = self._missing(reserved)
         hands = {other: self._in_hands(other, plan) for other, plan in plans.items()}
         others = [other for other in hands if other not in reserved]
         scale_ups = [kind for other in others for kind in self._kinds(other, hands[other])]
-        flexible = [kind for other in hands for kind in self._kinds(other, hands[other]) if not kind]
-        free, soon = self.view.room(), self.view.room(coming=True, away=True, without=self._writes.evicted)
+        flexible = [
+            kind for other in hands for kind in self._kinds(other, hands[other]) if not kind
+        ]
+        free = self.view.room()
+        soon = self.view.room(coming=True, away=True, without=self._writes.evicted)
         kinds = {kind for kind in (set(soon) if not own else {own}) if kind in minimums}
         picky = [*minimums, *scale_ups]
         # At the worst, what may go anywhere goes to nodes of this kind.
-        spoilt = [kind for kind in kinds if picky.count(kind) + min(len(flexible), free.count(kind)) > soon.count(kind)]
+        spoilt = [
+            kind
+            for kind in kinds
+            if picky.count(kind) + min(len(flexible), free.count(kind)) > soon.count(kind)
+        ]
         if minimums and (spoilt or not fit(picky, soon)):
             self._fail(
-                f"S9: {key} scales up, {_list(minimums)} are reserved on {_list(soon)}, {len(flexible)} may go anywhere"
+                f"S9: {key} scales up, {_list(minimums)} are reserved on {_list(soon)},"
+                f" {len(flexible)} may go anywhere"
             )
 
     def _kinds(self, key: str, uids: Set[str]) -> list[str]:
-        return [self.view.services[key].kind] * sum(one.unbound for one in self.view.all_of(key) if one.uid in uids)
+        return [self.view.services[key].kind] * sum(
+            one.unbound for one in self.view.all_of(key) if one.uid in uids
+        )
 
     def _check_minimums(self, plans: Mapping[str, Plan], reserved: Sequence[str]) -> None:
-        """Minimums in the scheduler's hands fit all together; who waits would not fit beside them."""
+        """Minimums in the scheduler's hands fit all together; who waits would not fit beside
+        them."""
         parts = [self.view.in_part(key) for key in plans if key not in reserved]
         hands = [key for key in reserved if self._in_hands(key, plans[key])]
         needed = self._missing(hands)
         room = self.view.room(coming=True, away=True)
         if self.witness.since("S10", wrong=not fit(needed, room)) > self._settled:
-            self._fail(f"S10: minimums of {hands} do not fit together: {_list(needed)} on {_list(room)}")
+            self._fail(
+                f"S10: minimums of {hands} do not fit together: {_list(needed)} on {_list(room)}"
+            )
         self._check_release(plans, hands, reserved)
         kept = [self.view.missing(key) for key in reserved]
         for key in self.view.services:
@@ -239,23 +307,36 @@ class Passes:
             wrong = waits and self.view.fits([*parts, *kept, self.view.missing(key)])
             if self.witness.since(f"L1 {key}", wrong=wrong) > self._settled:
                 beside = _list(kind for each in kept for kind in each)
-                self._fail(f"L1: {key} is held though it fits beside {beside} on {_list(self.view.room())}")
+                self._fail(
+                    f"L1: {key} is held though it fits beside {beside} on {_list(self.view.room())}"
+                )
 
     def _missing(self, keys: Iterable[str]) -> list[str]:
         return [kind for key in keys for kind in self.view.missing(key)]
 
-    def _check_release(self, plans: Mapping[str, Plan], hands: Sequence[str], reserved: Sequence[str]) -> None:
-        """A minimum goes to the scheduler on room that is free beside all that the scheduler has, beside all that is
-        reserved, and, where all nodes are alike, whole."""
+    def _check_release(
+        self, plans: Mapping[str, Plan], hands: Sequence[str], reserved: Sequence[str]
+    ) -> None:
+        """A minimum goes to the scheduler on room that is free beside all that the scheduler has,
+        beside all that is reserved, and, where all nodes are alike, whole."""
         fresh = [key for key in hands if _uids(plans[key], Admit)]
-        held = [kind for key, plan in plans.items() for kind in self._kinds(key, self._in_hands(key, plan))]
+        held = [
+            kind
+            for key, plan in plans.items()
+            for kind in self._kinds(key, self._in_hands(key, plan))
+        ]
         if fresh and not self.view.fits([held]):
             free = _list(self.view.room())
-            self._fail(f"S10: the minimums of {fresh} are released, but {_list(held)} does not fit on {free}")
-        soon, kept = self.view.room(coming=True, away=True, without=self._writes.evicted), self._missing(reserved)
+            self._fail(
+                f"S10: the minimums of {fresh} are released, but {_list(held)} does not fit on"
+                f" {free}"
+            )
+        soon = self.view.room(coming=True, away=True, without=self._writes.evicted)
+        kept = self._missing(reserved)
         if fresh and not fit(kept, soon):
             self._fail(
-                f"S10: the minimums of {fresh} are released into {_list(soon)}, where {_list(kept)} are reserved"
+                f"S10: the minimums of {fresh} are released into {_list(soon)}, where {_list(kept)}"
+                " are reserved"
             )
         for key in fresh if len(self.view.node_kinds) == 1 else ():
             if Reason.CREATE_REFUSED not in _reasons(plans[key]):
@@ -266,23 +347,37 @@ class Passes:
         for group, least in self.view.services[key].minimum.items():
             there = [one for one in self.view.of(key, group) if one.uid in out or one.seated]
             if len(there) < least:
-                self._fail(f"S10: of the minimum of {key} only {len(there)} of {least} in {group} are released")
+                self._fail(
+                    f"S10: of the minimum of {key} only {len(there)} of {least} in {group} are"
+                    " released"
+                )
 
     def _could_start(self, key: str, plan: Plan) -> bool:
         """Its minimum waits, and for nothing but room."""
-        held = [verdict.reason for verdict in plan.verdicts if verdict.reason not in (Reason.RUNNING, Reason.STARTING)]
-        return key in self.view.waiting and not self.view.ends(key) and set(held) <= ABLE and bool(held)
+        held = [
+            verdict.reason
+            for verdict in plan.verdicts
+            if verdict.reason not in (Reason.RUNNING, Reason.STARTING)
+        ]
+        return (
+            key in self.view.waiting
+            and not self.view.ends(key)
+            and set(held) <= ABLE
+            and bool(held)
+        )
 
     # L5
 
     def check_who_is_held_up(self) -> None:
-        """What makes no progress keeps no other service for long from free nodes. Checked once more at the end."""
+        """What makes no progress keeps no other service for long from free nodes. Checked once more
+        at the end."""
         for key in self.view.services.keys() - self._given_up:
             wrong = key in self.view.waiting and self.view.fits([self.view.missing(key)])
             since = self.witness.since(f"L5 {key}", wrong=wrong)
             if since > self._patience:
                 why = sorted(_reasons(self._plans[key])) if key in self._plans else []
-                needed, free = _list(self.view.missing(key)), _list(self.view.room())
+                needed = _list(self.view.missing(key))
+                free = _list(self.view.room())
                 self._fail(f"L5: {key} is held up though {needed} fits on {free}: {', '.join(why)}")
                 self.witness.since(f"L5 {key}", wrong=False)
 
@@ -295,7 +390,10 @@ def fit(needed: Sequence[str], free: Sequence[str]) -> bool:
 
 def _list(kinds: Iterable[str]) -> str:
     """`3x module-910b-8, 2x any`."""
-    return ", ".join(f"{times}x {kind or 'any'}" for kind, times in sorted(Counter(kinds).items())) or "nothing"
+    return (
+        ", ".join(f"{times}x {kind or 'any'}" for kind, times in sorted(Counter(kinds).items()))
+        or "nothing"
+    )
 
 
 def _uids(plan: Plan, kind: type[Admit | Revoke | Evict]) -> set[str]:
@@ -313,8 +411,8 @@ def unkept(story: Story, timeline: Timeline, passes: Passes) -> Iterator[str]:
     count = len(serving(timeline))
     halves = 0  # services that hold nodes to no use
     if any(one.priority for one in story.services):
-        # Where a higher one comes while a lower one is being bound, the bind may race the decision to take its room:
-        # that is not promised away.
+        # Where a higher one comes while a lower one is being bound, the bind may race the decision
+        # to take its room: that is not promised away.
         view = passes.view
         halves = sum(any(one.seated for one in view.all_of(key)) for key in view.waiting)
     if story.serving is not None and not story.serving - halves // 2 <= count <= story.serving:
@@ -322,12 +420,20 @@ def unkept(story: Story, timeline: Timeline, passes: Passes) -> Iterator[str]:
     early = len(serving(timeline, AT_WORK - 1))
     if story.before is not None and early != story.before:
         yield f"{early} serve before the first fault, not {story.before}"
-    yield from (f"{key} does not run its largest ratio" for key in story.whole if not timeline.last(key).complete)
-    yield from (f"L5: {key} does not serve" for key in story.serves if not timeline.last(key).serves)
+    yield from (
+        f"{key} does not run its largest ratio"
+        for key in story.whole
+        if not timeline.last(key).complete
+    )
+    yield from (
+        f"L5: {key} does not serve" for key in story.serves if not timeline.last(key).serves
+    )
     if story.rests:
         # Without what is said of the story itself, at its end:
         own = (MomentKind.WARNING, "the curse of")
-        last = max(moment.at for moment in timeline.moments if (moment.kind, moment.text[:12]) != own)
+        last = max(
+            moment.at for moment in timeline.moments if (moment.kind, moment.text[:12]) != own
+        )
         if last > timeline.end - QUIET:
             yield f"L4: it does not come to rest, {last:.1f} s"
         yield from _left_over(passes.view, story)
@@ -335,7 +441,9 @@ def unkept(story: Story, timeline: Timeline, passes: Passes) -> Iterator[str]:
     yield from _endless(passes, story)
     for service, samples in timeline.samples.items():
         end = samples[-1]
-        if passes.view.all_of(service) and {view.name for view in end.instances} != set(end.reasons):
+        if passes.view.all_of(service) and {view.name for view in end.instances} != set(
+            end.reasons
+        ):
             yield f"L2: {service} has instances without a reason"
 
 
@@ -361,7 +469,11 @@ def _could_preempt(view: ServicesView, story: Story) -> Iterator[str]:
         room = view.room()
         for other in view.services.values() if policy != Preempt.NEVER.value else ():
             equal = policy == Preempt.EQUAL_OR_HIGHER.value and other.worth == own.worth
-            if other is not own and (other.worth < own.worth or equal) and other.annotations.get("preemptable") is None:
+            if (
+                other is not own
+                and (other.worth < own.worth or equal)
+                and other.annotations.get("preemptable") is None
+            ):
                 room += [other.kind] * view.beyond_minimum(other.key)
         if fit(view.missing(key), room):
             yield f"L1: {key} waits though it may evict: {view.missing(key)} on {room}"

@@ -15,7 +15,8 @@ from tests import jobs
 from tests.chaos.world import OPTED_IN
 
 KIND = "accelerator-type"
-A, B = "module-910b-8", "module-a3-16"
+A = "module-910b-8"
+B = "module-a3-16"
 GROUPS = {"p": "group0", "d": "group1"}
 USUAL = {"group0": 1, "group1": 2}
 """As MindIE's deployer has it: decode is scheduled before prefill, whose service it may be."""
@@ -24,7 +25,8 @@ RULE = "rule"
 
 
 class Service(msgspec.Struct, frozen=True):
-    """`ladder` from the largest ratio down, as (prefill, decode); every instance of `pods` pods of eight NPUs each."""
+    """`ladder` from the largest ratio down, as (prefill, decode); every instance of `pods` pods of
+    eight NPUs each."""
 
     name: str
     ladder: tuple[tuple[int, int], ...] = ((2, 1), (1, 1))
@@ -60,18 +62,28 @@ class Service(msgspec.Struct, frozen=True):
         numbers = zip(GROUPS, self.jobs or self.ladder[0], strict=True)
         return [
             jobs.manifest(NAMESPACES, self.name, labels=OPTED_IN if self.beside else {}),
-            *(jobs.manifest(PRIORITY_CLASSES, name, value=value) for name, value in priorities.items()),
+            *(
+                jobs.manifest(PRIORITY_CLASSES, name, value=value)
+                for name, value in priorities.items()
+            ),
             jobs.rule_config_map(document, RULE, self.name, **self.annotations),
             *(self._job(letter, n) for letter, number in numbers for n in range(number)),
         ]
 
     def _job(self, letter: str, number: int) -> Object:
         group = GROUPS[letter]
-        pod = jobs.template(schedulerName=self.scheduler, nodeSelector={KIND: self.kind} if self.kind else {})
+        pod = jobs.template(
+            schedulerName=self.scheduler, nodeSelector={KIND: self.kind} if self.kind else {}
+        )
         job = jobs.job(
-            f"{self.name}-{letter}{number}", group, pods=self.pods, rule=RULE, namespace=self.name, job_id=self.name,
+            f"{self.name}-{letter}{number}",
+            group,
+            pods=self.pods,
+            rule=RULE,
+            namespace=self.name,
+            job_id=self.name,
             pod=pod,
-        )  # fmt: skip
+        )
         priority_class = f"service-{self.priority}" if self.priority else group
         job["spec"]["schedulerName"] = self.scheduler
         job["spec"]["runPolicy"] = {"schedulingPolicy": {"priorityClass": priority_class}}
@@ -81,7 +93,10 @@ class Service(msgspec.Struct, frozen=True):
 def training(count: int, first: int = 0) -> list[Object]:
     """Pods of another tenant, bound by the default scheduler."""
     spec = jobs.template(schedulerName="default-scheduler")["spec"]
-    return [jobs.manifest(PODS, f"train-{n}", "training", spec=spec) for n in range(first, first + count)]
+    return [
+        jobs.manifest(PODS, f"train-{n}", "training", spec=spec)
+        for n in range(first, first + count)
+    ]
 
 
 def written(folder: Path, name: str, manifests: Sequence[Object]) -> Path:
@@ -103,4 +118,8 @@ def chat_services(count: int, **more: Any) -> list[Service]:
 def serving(timeline: Timeline, when: float | None = None) -> set[str]:
     """The namespaces of services that run their smallest ratio or more."""
     at = timeline.end if when is None else when
-    return {service.partition("/")[0] for service in timeline.samples if timeline.at_time(service, at).serves}
+    return {
+        service.partition("/")[0]
+        for service in timeline.samples
+        if timeline.at_time(service, at).serves
+    }

@@ -1,4 +1,5 @@
-"""Plays one story with one seed, or any scenario with services that compete for nodes, and judges every pass."""
+"""Plays one story with one seed, or any scenario with services that compete for nodes, and judges
+every pass."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ AFTERWARDS = 1500.0
 
 
 class Delays(msgspec.Struct, frozen=True):
-    """Seconds. `lag` is by how much events may be late, `own` for the controller, `others` for the stand-ins."""
+    """Seconds. `lag` is by how much events may be late, `own` for the controller, `others` for the
+    stand-ins."""
 
     latency: float = 0.002
     own_lag: float = 0.0
@@ -62,7 +64,8 @@ def delays_of(seed: int) -> Delays:
     if not seed:
         return CALM
     rng = dice("weather", seed)
-    start, stop = rng.choice([4.0, 8.0, 20.0]), rng.choice([0.5, 1.0, 5.0])
+    start = rng.choice([4.0, 8.0, 20.0])
+    stop = rng.choice([0.5, 1.0, 5.0])
     timing = {
         "start": (start, start * rng.uniform(1.0, 4.0)),
         "stop": (stop, stop * rng.uniform(1.0, 6.0)),
@@ -75,10 +78,16 @@ def delays_of(seed: int) -> Delays:
 
 
 class Late(Interceptor):
-    """Events of watches come up to `lag` seconds after they happened, in their order, and go into `view` then."""
+    """Events of watches come up to `lag` seconds after they happened, in their order, and go into
+    `view` then."""
 
-    def __init__(self, cluster: SimCluster, lag: float, rng: random.Random, view: View | None = None) -> None:
-        self._cluster, self._lag, self._rng, self._view = cluster, lag, rng, view
+    def __init__(
+        self, cluster: SimCluster, lag: float, rng: random.Random, view: View | None = None
+    ) -> None:
+        self._cluster = cluster
+        self._lag = lag
+        self._rng = rng
+        self._view = view
 
     async def after(self, request: Request) -> None:
         if request.verb == "list" and self._view is not None:
@@ -87,25 +96,37 @@ class Late(Interceptor):
 
     async def deliver(self, request: Request, event: SeenEvent) -> bool:
         if event.record is not None and self._lag:
-            late = event.moment + self._rng.uniform(0.0, self._lag) - self._cluster.server.clock.now()
+            late = (
+                event.moment + self._rng.uniform(0.0, self._lag) - self._cluster.server.clock.now()
+            )
             await asyncio.sleep(max(0.0, late))
         if event.record is not None and self._view is not None:
-            self._view.take(request.resource, event.record.object, gone=event.type is EventType.DELETED)
+            self._view.take(
+                request.resource, event.record.object, gone=event.type is EventType.DELETED
+            )
         return True
 
 
 def watched(
-    what: Scenario, services: Iterable[Service], *, seed: int = 0, given_up: Set[str] = frozenset(),
-    delays: Delays = CALM, patience: float = PATIENCE, closely: bool = False,
-) -> tuple[Timeline, Passes]:  # fmt: skip
-    """Play it, every pass and every write judged. `given_up`: keys of services that make no progress, and may be held
-    up themselves; `patience`: seconds for which they may hold up others; `closely`: each decision is made twice."""
+    what: Scenario,
+    services: Iterable[Service],
+    *,
+    seed: int = 0,
+    given_up: Set[str] = frozenset(),
+    delays: Delays = CALM,
+    patience: float = PATIENCE,
+    closely: bool = False,
+) -> tuple[Timeline, Passes]:
+    """Play it, every pass and every write judged. `given_up`: keys of services that make no
+    progress, and may be held up themselves; `patience`: seconds for which they may hold up others;
+    `closely`: each decision is made twice."""
     silence_logs()
     timeline = Timeline(None)
 
     async def main() -> Passes:
         on = Rig(*ADMISSION, seed=seed)
-        cluster, clock = on.cluster, on.clock
+        cluster = on.cluster
+        clock = on.clock
         cluster.interceptor = Late(cluster, delays.others_lag, dice("late", seed))
         witness = Witness(clock, most=5)
         writes = Writes(cluster, witness)
@@ -127,7 +148,13 @@ def watched(
             await real(api, clock, both)
 
         await World(
-            cluster, clock, what, controller=controller, timeline=timeline, seed=seed, controller_api=api
+            cluster,
+            clock,
+            what,
+            controller=controller,
+            timeline=timeline,
+            seed=seed,
+            controller_api=api,
         ).play()
         passes.check_who_is_held_up()
         return passes
@@ -142,20 +169,35 @@ def play(name: str, seed: int, *, beside: bool = False, arbitration: bool = True
         story = STORIES[name](StoryMaker(dice(name, seed), Path(folder), beside))
         delays = delays_of(seed)
         story.events.sort(key=lambda event: float(event["at"]))
-        what = Scenario.model_validate({
-            "nodes": story.nodes, "events": story.events, "until": round(story.last_event + AFTERWARDS),
-            "timing": delays.timing, "arbitration": arbitration, "ascend_operator": beside,
-            "settings": story.settings, "curse": story.curses,
-        })  # fmt: skip
+        what = Scenario.model_validate(
+            {
+                "nodes": story.nodes,
+                "events": story.events,
+                "until": round(story.last_event + AFTERWARDS),
+                "timing": delays.timing,
+                "arbitration": arbitration,
+                "ascend_operator": beside,
+                "settings": story.settings,
+                "curse": story.curses,
+            }
+        )
         timeline, passes = watched(
-            what, story.services, seed=seed, given_up=story.given_up, delays=delays, patience=story.patience,
+            what,
+            story.services,
+            seed=seed,
+            given_up=story.given_up,
+            delays=delays,
+            patience=story.patience,
             closely=not beside,
-        )  # fmt: skip
+        )
     wrong = [*failures(timeline), *passes.witness.failures, *unkept(story, timeline, passes)]
-    serve, evictions = len(serving(timeline)), sum(map(len, passes.evictions.values()))
+    serve = len(serving(timeline))
+    evictions = sum(map(len, passes.evictions.values()))
     text = "\n".join(f"{one.at:.6f} {one.service} {one.text}" for one in timeline.moments)
     return Played(
-        seed, wrong, counts={f"end with {serve} serving": 1, "evictions": evictions},
+        seed,
+        wrong,
+        counts={f"end with {serve} serving": 1, "evictions": evictions},
         admissions=max(Counter(uid for _, uid in passes.admitted).values(), default=0),
         digest=hashlib.blake2b(text.encode(), digest_size=8).hexdigest(),
-    )  # fmt: skip
+    )

@@ -1,7 +1,9 @@
-"""Stories of services on scarce nodes, and how many of them serve in the end if the contract is kept.
+"""Stories of services on scarce nodes, and how many of them serve in the end if the contract is
+kept.
 
-Each story is made of a seed: who comes when, how many there are, which nodes fail for how long. What is promised is
-what section 3b promises, no more: where scale-ups may be bound before a minimum comes, `serving` is None."""
+Each story is made of a seed: who comes when, how many there are, which nodes fail for how long.
+What is promised is what section 3b promises, no more: where scale-ups may be bound before a minimum
+comes, `serving` is None."""
 
 from __future__ import annotations
 
@@ -19,11 +21,13 @@ from scaler.sim.actors.faulty_api import Never
 from tests.contention.services import A, B, Service, chat_services, nodes, training, written
 
 ALL_THERE = 2.0
-"""Seconds within which services come that are applied together: none runs before, so none scales up before."""
+"""Seconds within which services come that are applied together: none runs before, so none scales up
+before."""
 PRIORITIES = (0, 5, 9)
 COME_FIRST = ("Namespace", "PriorityClass")
 PATIENCE = 360.0
-"""Seconds for which a minimum may wait beside nodes that are free for it, while another waits for room to come."""
+"""Seconds for which a minimum may wait beside nodes that are free for it, while another waits for
+room to come."""
 AT_WORK = 150.0
 """From when on faults happen: even the slowest pods run by then."""
 
@@ -73,7 +77,8 @@ def node_event(at: float, becomes: str, *names: str) -> dict[str, Any]:
 
 
 class StoryMaker(msgspec.Struct):
-    """What a story is made with: its dice, a folder for manifests, and whether Ascend Operator makes the pods."""
+    """What a story is made with: its dice, a folder for manifests, and whether Ascend Operator
+    makes the pods."""
 
     rng: random.Random
     folder: Path
@@ -86,7 +91,9 @@ class StoryMaker(msgspec.Struct):
         """Half of the time all have one priority, else each any of three."""
         if self.rng.random() < 0.5:
             return list(services)
-        return [msgspec.structs.replace(one, priority=self.rng.choice(PRIORITIES)) for one in services]
+        return [
+            msgspec.structs.replace(one, priority=self.rng.choice(PRIORITIES)) for one in services
+        ]
 
     def settings(self) -> dict[str, Any]:
         """Whatever may be evicted for a minimum."""
@@ -105,7 +112,10 @@ class StoryMaker(msgspec.Struct):
         bursts = [merged[first : first + size] for first in range(0, len(merged), size)]
         times = sorted(self.rng.uniform(0.0, ALL_THERE) for _ in bursts)
         parts = zip(times, bursts, strict=True)
-        return [self.apply(at + time, f"{services[0].name}-{n}", burst) for n, (time, burst) in enumerate(parts)]
+        return [
+            self.apply(at + time, f"{services[0].name}-{n}", burst)
+            for n, (time, burst) in enumerate(parts)
+        ]
 
     def merged(self, services: Sequence[Service]) -> list[Object]:
         """Namespaces and priorities first, then everything else shuffled."""
@@ -115,7 +125,9 @@ class StoryMaker(msgspec.Struct):
             self.rng.shuffle(rest)
         return [*(thing for thing in things if thing["kind"] in COME_FIRST), *rest]
 
-    def one_by_one(self, services: Sequence[Service], gap: float, at: float = 0.0) -> list[dict[str, Any]]:
+    def one_by_one(
+        self, services: Sequence[Service], gap: float, at: float = 0.0
+    ) -> list[dict[str, Any]]:
         """Whole services, with random gaps of `gap` seconds in the mean."""
         events = []
         for service in services:
@@ -132,12 +144,14 @@ def _twenty(make: StoryMaker, *, on: int) -> Story:
 
 
 def failover(make: StoryMaker) -> Story:
-    """The scaler dies and starts, its watches break and its requests fail while it sorts out who serves."""
+    """The scaler dies and starts, its watches break and its requests fail while it sorts out who
+    serves."""
     story = _twenty(make, on=20)
     troubles: list[dict[str, Any]] = [
-        {"controller": "restart"}, {"api_fault": {"kind": "watches-cut"}},
+        {"controller": "restart"},
+        {"api_fault": {"kind": "watches-cut"}},
         {"api_fault": {"kind": "errors", "share": 0.5, "lasting": 5}},
-    ]  # fmt: skip
+    ]
     latest = make.rng.choice([4.0, 4.0, 30.0])
     for _ in range(make.rng.randint(1, 4)):
         story.events.append(event(make.rng.uniform(0.05, latest), **make.rng.choice(troubles)))
@@ -147,18 +161,28 @@ def failover(make: StoryMaker) -> Story:
 def arrivals(make: StoryMaker) -> Story:
     """One after the other: those that come first may scale up before the last are there."""
     services = make.ranked(make.chat_services(20))
-    gap, count, settings = make.rng.choice([0.3, 1.0, 3.0, 10.0]), make.rng.randint(16, 44), make.settings()
-    evicts = settings["preempt"] == Preempt.EQUAL_OR_HIGHER.value and not any(one.priority for one in services)
+    gap = make.rng.choice([0.3, 1.0, 3.0, 10.0])
+    count = make.rng.randint(16, 44)
+    settings = make.settings()
+    evicts = settings["preempt"] == Preempt.EQUAL_OR_HIGHER.value and not any(
+        one.priority for one in services
+    )
     serving = min(20, count // 2) if evicts else None
-    return Story(services, [nodes(count)], make.one_by_one(services, gap), serving=serving, settings=settings)
+    return Story(
+        services, [nodes(count)], make.one_by_one(services, gap), serving=serving, settings=settings
+    )
 
 
 def preempting(make: StoryMaker) -> Story:
-    """Those that come first have scaled up on all nodes; later ones are worth more, as much, or less."""
-    rng, settings = make.rng, make.settings()
-    early, late = make.ranked(make.chat_services(rng.randint(2, 4), ladder=((4, 2), (2, 1), (1, 1)))), []
+    """Those that come first have scaled up on all nodes; later ones are worth more, as much, or
+    less."""
+    rng = make.rng
+    settings = make.settings()
+    early = make.ranked(make.chat_services(rng.randint(2, 4), ladder=((4, 2), (2, 1), (1, 1))))
+    late = []
     for number in range(rng.randint(1, 4)):
-        pods, rank = rng.choice([1, 1, 2]), rng.choice(PRIORITIES)
+        pods = rng.choice([1, 1, 2])
+        rank = rng.choice(PRIORITIES)
         late.append(make.service(f"late-{number}", ladder=((1, 1),), pods=pods, priority=rank))
     if rng.random() < 0.3:
         early[0] = msgspec.structs.replace(early[0], annotations={"preemptable": "false"})
@@ -180,22 +204,32 @@ def job_by_job(make: StoryMaker) -> Story:
 
 def rack_lost(make: StoryMaker) -> Story:
     """Up to twelve of 23 nodes go and come back, after seconds or after their pods were evicted."""
-    services, rng = make.chat_services(10), make.rng
-    lost, back = rng.uniform(AT_WORK, AT_WORK + 30), rng.choice([3.0, 20.0, 120.0, 400.0])
+    services = make.chat_services(10)
+    rng = make.rng
+    lost = rng.uniform(AT_WORK, AT_WORK + 30)
+    back = rng.choice([3.0, 20.0, 120.0, 400.0])
     names = [f"npu-{n}" for n in rng.sample(range(23), rng.randint(1, 12))]
     fate = rng.choice(["not-ready", "not-ready", "cordoned"])
     events = make.together(services)
-    events += [node_event(lost, fate, *names), node_event(lost + back * rng.uniform(0.5, 1.5), "ready", *names)]
+    events += [
+        node_event(lost, fate, *names),
+        node_event(lost + back * rng.uniform(0.5, 1.5), "ready", *names),
+    ]
     return Story(services, [nodes(23)], events, serving=10, before=10)
 
 
 def flapping(make: StoryMaker) -> Story:
     """Nodes stop answering and come back, again and again, some faster than it is noticed."""
-    services, rng = make.chat_services(8), make.rng
+    services = make.chat_services(8)
+    rng = make.rng
     events = make.together(services)
     for _ in range(rng.randint(5, 20)):
-        name, at = f"npu-{rng.randrange(20)}", rng.uniform(AT_WORK, AT_WORK + 200)
-        events += [node_event(at, "not-ready", name), node_event(at + rng.choice([0.2, 2.0, 20.0]), "ready", name)]
+        name = f"npu-{rng.randrange(20)}"
+        at = rng.uniform(AT_WORK, AT_WORK + 200)
+        events += [
+            node_event(at, "not-ready", name),
+            node_event(at + rng.choice([0.2, 2.0, 20.0]), "ready", name),
+        ]
     events.append(node_event(AT_WORK + 230, "ready"))
     return Story(services, [nodes(20)], events, serving=8, before=8)
 
@@ -215,9 +249,11 @@ def mixed_hardware(make: StoryMaker) -> Story:
 
 
 def sizes(make: StoryMaker) -> Story:
-    """The oldest needs eight of twenty nodes, eight others two each, and one never fits; the oldest is removed."""
+    """The oldest needs eight of twenty nodes, eight others two each, and one never fits; the oldest
+    is removed."""
     large = make.service("large", ladder=((1, 1),), pods=4)
-    huge, small = make.service("huge", ladder=((1, 1),), pods=16), make.chat_services(8)
+    huge = make.service("huge", ladder=((1, 1),), pods=16)
+    small = make.chat_services(8)
     first = make.apply(0.0, large.name, large.manifests())
     over = event(make.rng.uniform(AT_WORK, AT_WORK + 100), delete_file=first["apply"])
     events = [first, *make.together([huge, *small], at=1.5), over]
@@ -233,49 +269,79 @@ def any_sizes(make: StoryMaker) -> Story:
         for n in range(rng.randint(3, 8))
     ]
     services = make.ranked(services)
-    return Story(services, [nodes(rng.randint(4, 24))], make.together(services), settings=make.settings())
+    return Story(
+        services, [nodes(rng.randint(4, 24))], make.together(services), settings=make.settings()
+    )
 
 
 def _never_starts(make: StoryMaker, *, how: str) -> Story:
-    """One service is in no other's way: it fits nowhere (huge), has no decode job and never gets one (half), or names a
-    scheduler that does not exist (stuck)."""
-    count, stuck = make.rng.randint(2, 5 if how == "huge" else 4), how == "stuck"
+    """One service is in no other's way: it fits nowhere (huge), has no decode job and never gets
+    one (half), or names a scheduler that does not exist (stuck)."""
+    count = make.rng.randint(2, 5 if how == "huge" else 4)
+    stuck = how == "stuck"
     odd: dict[str, dict[str, Any]] = {
-        "huge": {"pods": 2 * count}, "half": {"jobs": (1, 0)}, "stuck": {"scheduler": "nobody"}
-    }  # fmt: skip
+        "huge": {"pods": 2 * count},
+        "half": {"jobs": (1, 0)},
+        "stuck": {"scheduler": "nobody"},
+    }
     first, *small = make.chat_services(count)
     never = make.service(f"a-{how}", **odd[how])
     if stuck:
         events = make.together([never, first, *small])
     else:  # who is alone is admitted whatever is wrong with it
-        events = [make.apply(0.0, first.name, first.manifests()), *make.together([never, *small], at=1.0)]
+        events = [
+            make.apply(0.0, first.name, first.manifests()),
+            *make.together([never, *small], at=1.0),
+        ]
     return Story(
-        [never, first, *small], [nodes(3 * count)], events, serving=count, whole={one.key for one in (first, *small)},
-        given_up={never.key} if stuck else frozenset(), rests=not stuck,
-    )  # fmt: skip
+        [never, first, *small],
+        [nodes(3 * count)],
+        events,
+        serving=count,
+        whole={one.key for one in (first, *small)},
+        given_up={never.key} if stuck else frozenset(),
+        rests=not stuck,
+    )
 
 
 def removed(make: StoryMaker) -> Story:
     """Who waited gets the nodes of who goes."""
     rng = make.rng
     services = make.chat_services(rng.randint(3, 8))
-    count, gone = rng.randint(2, 2 * len(services)), rng.sample(services, rng.randint(1, len(services) - 1))
-    at, events = AT_WORK, make.together(services)
+    count = rng.randint(2, 2 * len(services))
+    gone = rng.sample(services, rng.randint(1, len(services) - 1))
+    at = AT_WORK
+    events = make.together(services)
     for service in gone:
-        file = written(make.folder, service.name, [one for one in service.manifests() if one["kind"] == "AscendJob"])
+        file = written(
+            make.folder,
+            service.name,
+            [one for one in service.manifests() if one["kind"] == "AscendJob"],
+        )
         events.append(event(at, delete_file=str(file)))
         at += rng.choice([0.01, 1.0, 30.0])
     left = len(services) - len(gone)
-    return Story(services, [nodes(count)], events, serving=min(left, count // 2), before=min(len(services), count // 2))
+    return Story(
+        services,
+        [nodes(count)],
+        events,
+        serving=min(left, count // 2),
+        before=min(len(services), count // 2),
+    )
 
 
 def shared_with_training(make: StoryMaker) -> Story:
-    """Waves of foreign pods come and go; each may leave an odd node, on which a service scales up."""
-    rng, waves = make.rng, make.rng.randint(1, 3)
+    """Waves of foreign pods come and go; each may leave an odd node, on which a service scales
+    up."""
+    rng = make.rng
+    waves = make.rng.randint(1, 3)
     services = make.chat_services(8)
-    count, events, first = 16 + 2 * waves, [], 0
+    count = 16 + 2 * waves
+    events = []
+    first = 0
     for wave in range(waves):
-        size, come = rng.randint(2, 14), 0.0 if not wave else rng.uniform(5.0, 200.0)
+        size = rng.randint(2, 14)
+        come = 0.0 if not wave else rng.uniform(5.0, 200.0)
         came = make.apply(come, f"wave-{wave}", training(size, first))
         events += [came, event(come + rng.uniform(20.0, 200.0), delete_file=came["apply"])]
         first += size
@@ -283,36 +349,58 @@ def shared_with_training(make: StoryMaker) -> Story:
     return Story(services, [nodes(count)], events, serving=8)
 
 
-ONE, DECODE, ALL = "a-cursed-p0", "a-cursed-d0", "*"
-"""What is cursed: one prefill instance, for which there is another; the only decode instance; all of them."""
+ONE = "a-cursed-p0"
+DECODE = "a-cursed-d0"
+ALL = "*"
+"""What is cursed: one prefill instance, for which there is another; the only decode instance; all
+of them."""
 
 
 def _cursed(make: StoryMaker, *, never: Never) -> Story:
-    """Something of one service makes no progress, from the beginning or from a moment on, for a while or for ever."""
+    """Something of one service makes no progress, from the beginning or from a moment on, for a
+    while or for ever."""
     rng = make.rng
     if never is Never.MADE and not make.beside:
         never = Never.CREATED  # where the scaler makes the pods itself they are refused
-    pods, what = 2 if never is Never.HALF_BOUND else rng.choice([1, 1, 2]), rng.choice([ONE, DECODE, ALL])
+    pods = 2 if never is Never.HALF_BOUND else rng.choice([1, 1, 2])
+    what = rng.choice([ONE, DECODE, ALL])
     lasting = rng.choice([None, None, 40.0, 200.0])
-    cursed, ample, count = make.service("a-cursed", pods=pods), rng.random() < 0.5, rng.randint(2, 6)
-    ladder = ((2, 1), (1, 1)) if ample else ((1, 1),)  # scale-ups may be bound before a minimum gets its turn
+    cursed = make.service("a-cursed", pods=pods)
+    ample = rng.random() < 0.5
+    count = rng.randint(2, 6)
+    # scale-ups may be bound before a minimum gets its turn
+    ladder = ((2, 1), (1, 1)) if ample else ((1, 1),)
     *small, cursed = make.ranked([*make.chat_services(count, ladder=ladder), cursed])
     own_minimum = 2 * pods if lasting else 0
     room = 3 * count + 4 * pods if ample else 2 * count + _held(never, what, pods) + own_minimum
-    curse = {"of": f"{cursed.name}/{what}", "never": never.value, **({"until": lasting} if lasting else {})}
+    curse = {
+        "of": f"{cursed.name}/{what}",
+        "never": never.value,
+        **({"until": lasting} if lasting else {}),
+    }
     settings = {**make.settings(), "start_timeout": 200}
     own = {cursed.key} if ample and (what == ONE or lasting) else set()
     patience = WORTH_MORE if any(one.worth < cursed.worth for one in small) else HELD_UP
     return Story(
-        [cursed, *small], [nodes(room)], make.together([cursed, *small]), rests=False, settings=settings,
-        given_up={cursed.key}, whole={one.key for one in small} if ample else frozenset(),
-        serves={one.key for one in small} | own, curses=[curse], patience=patience, admissions=3,
-    )  # fmt: skip
+        [cursed, *small],
+        [nodes(room)],
+        make.together([cursed, *small]),
+        rests=False,
+        settings=settings,
+        given_up={cursed.key},
+        whole={one.key for one in small} if ample else frozenset(),
+        serves={one.key for one in small} | own,
+        curses=[curse],
+        patience=patience,
+        admissions=3,
+    )
 
 
-HELD_UP, WORTH_MORE = 2 * 30.0 + 20.0, 2 * 300.0 + 20.0
-"""Seconds for which one service whose pods are never bound may hold up others: two turns, with different instances, and
-time for the rest. While nothing is bound a turn lasts longer for those that are worth less."""
+HELD_UP = 2 * 30.0 + 20.0
+WORTH_MORE = 2 * 300.0 + 20.0
+"""Seconds for which one service whose pods are never bound may hold up others: two turns, with
+different instances, and time for the rest. While nothing is bound a turn lasts longer for those
+that are worth less."""
 
 
 def _held(never: Never, what: str, pods: int) -> int:
@@ -322,36 +410,56 @@ def _held(never: Never, what: str, pods: int) -> int:
 
 
 def never_ending(make: StoryMaker) -> Story:
-    """A service is removed, its pods stay, and a large one waits for them; a small one needs only what is free."""
-    rng, lasting = make.rng, make.rng.choice([None, 60.0])
-    old, calm = make.service("old", ladder=((1, 1),), pods=2), make.service("calm", ladder=((1, 1),))
-    large, small = make.service("a-large", ladder=((1, 1),), pods=3), make.service("small", ladder=((1, 1),))
+    """A service is removed, its pods stay, and a large one waits for them; a small one needs only
+    what is free."""
+    rng = make.rng
+    lasting = make.rng.choice([None, 60.0])
+    old = make.service("old", ladder=((1, 1),), pods=2)
+    calm = make.service("calm", ladder=((1, 1),))
+    large = make.service("a-large", ladder=((1, 1),), pods=3)
+    small = make.service("small", ladder=((1, 1),))
     over = AT_WORK + 10.0
-    curse = {"of": "old/*", "never": Never.ENDING.value, **({"until": over + lasting} if lasting else {})}
+    curse = {
+        "of": "old/*",
+        "never": Never.ENDING.value,
+        **({"until": over + lasting} if lasting else {}),
+    }
     first = make.apply(0.0, old.name, old.manifests())
-    jobs = written(make.folder, "old-jobs", [one for one in old.manifests() if one["kind"] == "AscendJob"])
+    jobs = written(
+        make.folder, "old-jobs", [one for one in old.manifests() if one["kind"] == "AscendJob"]
+    )
     events = [
-        first, make.apply(1.0, calm.name, calm.manifests()), make.apply(3.0, large.name, large.manifests()),
+        first,
+        make.apply(1.0, calm.name, calm.manifests()),
+        make.apply(3.0, large.name, large.manifests()),
         event(over, delete_file=str(jobs)),
         make.apply(over + rng.uniform(1.0, 200.0), small.name, small.manifests()),
-    ]  # fmt: skip
+    ]
     serves = {calm.key, large.key if lasting else small.key}
     room = [nodes(2 + 4 + rng.randint(2, 3))]
-    return Story([old, calm, large, small], room, events, serves=serves, curses=[curse], patience=ABSENT)
+    return Story(
+        [old, calm, large, small], room, events, serves=serves, curses=[curse], patience=ABSENT
+    )
 
 
 ABSENT = 300.0 + 30.0 + 60.0
-"""Seconds for which room that is to come may be waited for: `due_back`, grace period, and time for the rest."""
+"""Seconds for which room that is to come may be waited for: `due_back`, grace period, and time for
+the rest."""
 
 
 def node_gone(make: StoryMaker) -> Story:
-    """A large service loses a node for ever and waits for it; a small one needs only what is free."""
+    """A large service loses a node for ever and waits for it; a small one needs only what is
+    free."""
     rng = make.rng
-    large, small = make.service("a-large", ladder=((1, 1),), pods=4), make.service("small", ladder=((1, 1),))
-    fate, lost = rng.choice(["not-ready", "cordoned"]), AT_WORK + rng.uniform(0.0, 30.0)
+    large = make.service("a-large", ladder=((1, 1),), pods=4)
+    small = make.service("small", ladder=((1, 1),))
+    fate = rng.choice(["not-ready", "cordoned"])
+    lost = AT_WORK + rng.uniform(0.0, 30.0)
     events = [
         make.apply(0.0, large.name, large.manifests()),
-        event(lost, node={"of_job": f"{large.name}/{large.name}-p0", "at_most": 1, "becomes": fate}),
+        event(
+            lost, node={"of_job": f"{large.name}/{large.name}-p0", "at_most": 1, "becomes": fate}
+        ),
         make.apply(lost + rng.uniform(1.0, 200.0), small.name, small.manifests()),
     ]
     if fate == "cordoned":  # its pods run on, until one of them is deleted
@@ -362,31 +470,55 @@ def node_gone(make: StoryMaker) -> Story:
 
 def scheduler_away(make: StoryMaker) -> Story:
     """The scheduler holds no sessions for minutes while services come."""
-    services, rng = make.ranked(make.chat_services(10)), make.rng
-    count, away = rng.choice([12, 20, 30]), rng.choice([20.0, 100.0, 700.0])
+    services = make.ranked(make.chat_services(10))
+    rng = make.rng
+    count = rng.choice([12, 20, 30])
+    away = rng.choice([20.0, 100.0, 700.0])
     begin = rng.choice([0.0, 3.0])
     events = make.together(services)
     events += [event(begin, scheduler="stopped"), event(begin + away, scheduler="running")]
     return Story(
-        services, [nodes(count)], events, serving=min(10, count // 2), settings=make.settings(),
+        services,
+        [nodes(count)],
+        events,
+        serving=min(10, count // 2),
+        settings=make.settings(),
         patience=away + PATIENCE,
-    )  # fmt: skip
+    )
 
 
 _CURSES = {
-    "unbound": Never.BOUND, "half-bound": Never.HALF_BOUND, "not-enqueued": Never.ENQUEUED, "refused": Never.CREATED,
-    "never-running": Never.RUNNING, "not-made": Never.MADE,
-}  # fmt: skip
+    "unbound": Never.BOUND,
+    "half-bound": Never.HALF_BOUND,
+    "not-enqueued": Never.ENQUEUED,
+    "refused": Never.CREATED,
+    "never-running": Never.RUNNING,
+    "not-made": Never.MADE,
+}
 STORIES: Mapping[str, Callable[[StoryMaker], Story]] = {
-    "on-forty": partial(_twenty, on=40), "on-twenty": partial(_twenty, on=20),
-    "never-fits": partial(_never_starts, how="huge"), "never-bound": partial(_never_starts, how="stuck"),
+    "on-forty": partial(_twenty, on=40),
+    "on-twenty": partial(_twenty, on=20),
+    "never-fits": partial(_never_starts, how="huge"),
+    "never-bound": partial(_never_starts, how="stuck"),
     "incomplete": partial(_never_starts, how="half"),
     **{name: partial(_cursed, never=never) for name, never in _CURSES.items()},
     **{
         made.__name__.replace("_", "-"): made
         for made in (
-            failover, arrivals, job_by_job, rack_lost, flapping, mixed_hardware, sizes, any_sizes, removed,
-            shared_with_training, preempting, never_ending, node_gone, scheduler_away,
+            failover,
+            arrivals,
+            job_by_job,
+            rack_lost,
+            flapping,
+            mixed_hardware,
+            sizes,
+            any_sizes,
+            removed,
+            shared_with_training,
+            preempting,
+            never_ending,
+            node_gone,
+            scheduler_away,
         )
     },
-}  # fmt: skip
+}

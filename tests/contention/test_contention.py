@@ -1,4 +1,5 @@
-"""A few seeds of every story; hundreds with `make contention`. And what the witness says of bad behaviour."""
+"""A few seeds of every story; hundreds with `make contention`. And what the witness says of bad
+behaviour."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ BOTH = pytest.mark.parametrize("beside", [pytest.param(False, id="own pods"), BE
 SHORT = {"half-bound", "preempting", "rack-lost", "unbound"}
 """Stories that `make test` plays, each about another kind of trouble."""
 TOLD = [
-    pytest.param(story, marks=[] if story in SHORT else [pytest.mark.long("more stories of many services")])
+    pytest.param(
+        story, marks=[] if story in SHORT else [pytest.mark.long("more stories of many services")]
+    )
     for story in OTHERS
 ]
 
@@ -39,7 +42,9 @@ TOLD = [
 @BOTH
 @pytest.mark.parametrize("story", MEASURED)
 @pytest.mark.long("several seeds of twenty services")
-def test_the_measured_loads_end_as_promised_with_every_seed_each_in_its_own_history(story: str, beside: bool) -> None:
+def test_the_measured_loads_end_as_promised_with_every_seed_each_in_its_own_history(
+    story: str, beside: bool
+) -> None:
     outcomes = [play(story, seed, beside=beside) for seed in range(101, 103 if beside else 105)]
     assert [(one.seed, one.failures) for one in outcomes if one.failures] == []
     assert len({one.digest for one in outcomes}) == len(outcomes)
@@ -55,7 +60,8 @@ def test_every_story_ends_as_promised(story: str, beside: bool) -> None:
 @pytest.mark.parametrize(
     ("story", "seed", "beside"),
     [
-        ("sizes", 8, True),  # an older minimum took what was left of one of which a part was bound already
+        # an older minimum took what was left of one of which a part was bound already
+        ("sizes", 8, True),
     ],
 )
 def test_what_was_found_once_stays_mended(story: str, seed: int, beside: bool) -> None:
@@ -70,7 +76,9 @@ def test_without_arbitration_the_same_judge_finds_fault() -> None:
 
 @pytest.mark.parametrize(
     "mutant",
-    short_and_long([one for one in MUTANTS if one.by.startswith("story ")], short=2, why="more mistakes"),
+    short_and_long(
+        [one for one in MUTANTS if one.by.startswith("story ")], short=2, why="more mistakes"
+    ),
     ids=lambda mutant: mutant.mistake,
 )
 def test_a_broken_controller_is_noticed(mutant: Mutant) -> None:
@@ -78,9 +86,15 @@ def test_a_broken_controller_is_noticed(mutant: Mutant) -> None:
         assert failures_of(mutant.by)
 
 
-def test_a_seed_decides_who_comes_when_how_long_things_take_and_how_late_all_hear_of_it(tmp_path: Path) -> None:
+def test_a_seed_decides_who_comes_when_how_long_things_take_and_how_late_all_hear_of_it(
+    tmp_path: Path,
+) -> None:
     delays = [delays_of(seed) for seed in range(1, 30)]
-    for drawn in ({s.latency for s in delays}, {s.own_lag for s in delays}, {s.others_lag for s in delays}):
+    for drawn in (
+        {s.latency for s in delays},
+        {s.own_lag for s in delays},
+        {s.others_lag for s in delays},
+    ):
         assert len(drawn) == 4
     assert len({str(one.timing) for one in delays}) == len(delays)
 
@@ -108,10 +122,17 @@ def test_the_witness_tells_a_controller_that(deed: Callable[[Object], tuple[str,
         (service,) = chat_services(1)
         writes = Writes(cluster, Witness(clock))
         job = next(one for one in service.manifests() if one["kind"] == ASCEND_JOBS.kind)
-        cluster.apply([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}, job, *training(1)])
+        cluster.apply(
+            [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}, job, *training(1)]
+        )
         (made,) = cluster.peek(ASCEND_JOBS)
-        owner = {"apiVersion": made["apiVersion"], "kind": made["kind"], "name": made["metadata"]["name"],
-                 "uid": made["metadata"]["uid"], "controller": True}  # fmt: skip
+        owner = {
+            "apiVersion": made["apiVersion"],
+            "kind": made["kind"],
+            "name": made["metadata"]["name"],
+            "uid": made["metadata"]["uid"],
+            "controller": True,
+        }
         pod = training(1)[0]
         pod["metadata"] = {"name": "p", "namespace": service.name, "ownerReferences": [owner]}
         pod["spec"]["nodeName"] = "n"

@@ -1,8 +1,10 @@
-"""Measures many services on a real API server and prints the figures: `python -m tests.control_plane.bench_contention`.
+"""Measures many services on a real API server and prints the figures: `python -m
+tests.control_plane.bench_contention`.
 
-Scaling up: so many services come at once to room for all of them; from the moment at which a service runs its minimum
-to the creation of its second prefill instance. Sharing: twenty services on forty and on twenty nodes; how many serve.
-Volcano schedules where VOLCANO_BIN_DIR is set, else kube-scheduler. Must not: assert anything."""
+Scaling up: so many services come at once to room for all of them; from the moment at which a
+service runs its minimum to the creation of its second prefill instance. Sharing: twenty services on
+forty and on twenty nodes; how many serve. Volcano schedules where VOLCANO_BIN_DIR is set, else
+kube-scheduler. Must not: assert anything."""
 
 from __future__ import annotations
 
@@ -55,20 +57,31 @@ class _Times:
 
     def scale_up(self, namespace: str) -> float | None:
         """Seconds from the minimum to the pod beyond it; None when it has not come to that."""
-        prefills = sorted(at for (place, name), at in self.seen.items() if place == namespace and "-p" in name)
-        decode = [at for (place, name), at in self.ran.items() if place == namespace and "-d" in name]
-        first = [at for (place, name), at in self.ran.items() if place == namespace and "-p" in name]
+        prefills = sorted(
+            at for (place, name), at in self.seen.items() if place == namespace and "-p" in name
+        )
+        decode = [
+            at for (place, name), at in self.ran.items() if place == namespace and "-d" in name
+        ]
+        first = [
+            at for (place, name), at in self.ran.items() if place == namespace and "-p" in name
+        ]
         if len(prefills) < 2 or not decode or not first:
             return None
         return prefills[1] - max(min(decode), min(first))
 
 
-async def scale_ups(plane: ControlPlane, way: Way, folder: Path, services: int, *, arbitration: bool) -> None:
+async def scale_ups(
+    plane: ControlPlane, way: Way, folder: Path, services: int, *, arbitration: bool
+) -> None:
     """All at once, three nodes for each."""
-    kubeconfig, word = install(plane), "with" if arbitration else "without"
+    kubeconfig = install(plane)
+    word = "with" if arbitration else "without"
     flags = (*way.flags, *(() if arbitration else ("--no-arbitration",)))
     async with (
-        shared(plane, way, _WHOLE * services, services=services, name=f"{word}-arbitration") as stage,
+        shared(
+            plane, way, _WHOLE * services, services=services, name=f"{word}-arbitration"
+        ) as stage,
         scaler(folder, kubeconfig, name=f"scaler-{word}", flags=flags) as process,
     ):
         times = _Times(stage.api)
@@ -81,10 +94,12 @@ async def scale_ups(plane: ControlPlane, way: Way, folder: Path, services: int, 
             await until(lambda: _is(stage, {"2P1D": services}), "all run 2P1D", seconds=_LONG)
         whole = asyncio.get_running_loop().time() - started
         following.cancel()
-        found = [seconds for name in stage.namespaces if (seconds := times.scale_up(name)) is not None]
+        found = [
+            seconds for name in stage.namespaces if (seconds := times.scale_up(name)) is not None
+        ]
         print(
-            f"| {services} services, {word} arbitration | {_spread(found)} | {applied:.1f} | {whole:.1f} | "
-            f"{stage.tally()} | {_done(process)} |",
+            f"| {services} services, {word} arbitration | {_spread(found)} | {applied:.1f} |"
+            f" {whole:.1f} | {stage.tally()} | {_done(process)} |",
             flush=True,
         )
 
@@ -100,10 +115,13 @@ async def _is(stage: SharedStage, tally: dict[str, int]) -> bool:
     return stage.tally() == tally
 
 
-async def sharing(plane: ControlPlane, way: Way, folder: Path, run: tuple[int, bool, str], calm: float) -> None:
+async def sharing(
+    plane: ControlPlane, way: Way, folder: Path, run: tuple[int, bool, str], calm: float
+) -> None:
     """Twenty services on fewer nodes than they would like."""
     nodes, at_once, preempt = run
-    kubeconfig, how = install(plane), "at once" if at_once else "one by one"
+    kubeconfig = install(plane)
+    how = "at once" if at_once else "one by one"
     name = f"{'once' if at_once else 'turns'}-{nodes}-{preempt}"
     async with (
         shared(plane, way, nodes, name=name) as stage,
@@ -116,7 +134,8 @@ async def sharing(plane: ControlPlane, way: Way, folder: Path, run: tuple[int, b
         seconds = await _at_rest(stage, calm)
         serving = len(stage.serving())
         print(
-            f"| {nodes} | {how} | {preempt} | {serving} | {stage.tally()} | {seconds:.0f} | {_done(process)} |",
+            f"| {nodes} | {how} | {preempt} | {serving} | {stage.tally()} | {seconds:.0f} |"
+            f" {_done(process)} |",
             flush=True,
         )
 
@@ -137,20 +156,32 @@ async def _at_rest(stage: SharedStage, calm: float) -> float:
         await asyncio.sleep(0.2)
         now = (stage.tally(), stage.nodes_by_instance())
         if now != before:
-            before, changed = now, loop.time()
+            before = now
+            changed = loop.time()
     return changed - began
 
 
 def _done(process: ScalerProcess) -> str:
     """What the scaler did, by its own log."""
     lines = process.lines("reconciled")
-    counts = {word: sum(len(line.get(word, ())) for line in lines) for word in ("admit", "revoke", "evict")}
-    return ", ".join(f"{number} {word}" for word, number in counts.items()) + f", {len(process.errors())} errors"
+    counts = {
+        word: sum(len(line.get(word, ())) for line in lines)
+        for word in ("admit", "revoke", "evict")
+    }
+    return (
+        ", ".join(f"{number} {word}" for word, number in counts.items())
+        + f", {len(process.errors())} errors"
+    )
 
 
-async def measure(plane: ControlPlane, way: Way, folder: Path, arguments: argparse.Namespace) -> None:
+async def measure(
+    plane: ControlPlane, way: Way, folder: Path, arguments: argparse.Namespace
+) -> None:
     if arguments.services:
-        print("\n| from the minimum to the second prefill (s) | p50 | p90 | max | applied | whole | comes to | did |")
+        print(
+            "\n| from the minimum to the second prefill (s) | p50 | p90 | max | applied | whole |"
+            " comes to | did |"
+        )
         print("|---|---|---|---|---|---|---|---|")
         for arbitration in (True, False):
             await scale_ups(plane, way, folder, arguments.services, arbitration=arbitration)
@@ -165,10 +196,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure many services on a real API server.")
     parser.add_argument("--services", type=int, default=80, help="that scale up; 0 leaves this out")
     parser.add_argument("--sharing", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--calm", type=float, default=15.0, help="seconds without a change that count as rest")
+    parser.add_argument(
+        "--calm", type=float, default=15.0, help="seconds without a change that count as rest"
+    )
     arguments = parser.parse_args()
     way = CREATED if VOLCANO.there else CREATED_WITHOUT_GANGS
-    options = PlaneOptions(crds=kinds_definitions(), scheduler=not VOLCANO.there, volcano=VOLCANO.there)
+    options = PlaneOptions(
+        crds=kinds_definitions(), scheduler=not VOLCANO.there, volcano=VOLCANO.there
+    )
     with temporary("bench-contention", VERSIONS[0], options) as plane:
         machine = f"Python {platform.python_version()}, {os.cpu_count()} CPUs"
         scheduler = "volcano" if VOLCANO.there else "kube-scheduler"

@@ -1,9 +1,10 @@
-"""Floods the webhook and the metrics of a leader on a real API server, and prints how it kept its Lease meanwhile.
+"""Floods the webhook and the metrics of a leader on a real API server, and prints how it kept its
+Lease meanwhile.
 
 python -m tests.control_plane.bench_flood --flood bodies --connections 1000 --addresses 1
 
-The flood comes from a process of its own, from 127.0.0.2 on (`--addresses 0`: from 127.0.0.1, as API server and kubelet
-do). Must not: assert."""
+The flood comes from a process of its own, from 127.0.0.2 on (`--addresses 0`: from 127.0.0.1, as
+API server and kubelet do). Must not: assert."""
 
 from __future__ import annotations
 
@@ -91,7 +92,10 @@ async def _rules(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     text = json.dumps({"version": 1, "elastic_scaling_list": [{"group_list": [group]}] * 11_000})
     body = request(rule_config_map(text))
     while not reader.at_eof():
-        writer.write(b"POST /validate/rules HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        writer.write(
+            b"POST /validate/rules HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
+            + body
+        )
         await reader.read(2**16)
 
 
@@ -109,14 +113,22 @@ def _gets(path: str) -> Talk:
 
 
 FLOODS: dict[str, Talk] = {
-    "bodies": _bodies, "slow": _slow, "chunked": _chunked, "header": _header, "small": _small, "rules": _rules,
-    "handshakes": _handshakes, "metrics": _gets("/metrics"), "snapshots": _gets("/snapshots/world"),
-}  # fmt: skip
+    "bodies": _bodies,
+    "slow": _slow,
+    "chunked": _chunked,
+    "header": _header,
+    "small": _small,
+    "rules": _rules,
+    "handshakes": _handshakes,
+    "metrics": _gets("/metrics"),
+    "snapshots": _gets("/snapshots/world"),
+}
 
 
 def flood(kind: str, port: int, connections: int, addresses: int) -> None:
     """For ever; the body of the flooding process."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # asyncio complains of every connection that is closed on it
+    # asyncio complains of every connection that is closed on it
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -126,7 +138,9 @@ def flood(kind: str, port: int, connections: int, addresses: int) -> None:
         local = f"127.0.0.{2 + number % addresses}" if addresses else "127.0.0.1"
         while True:
             with suppress(OSError, ssl.SSLError, asyncio.IncompleteReadError):
-                reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls, local_addr=(local, 0))
+                reader, writer = await asyncio.open_connection(
+                    "127.0.0.1", port, ssl=tls, local_addr=(local, 0)
+                )
                 try:
                     await FLOODS[kind](reader, writer)
                 finally:
@@ -174,7 +188,8 @@ class Watched:
             began = time.monotonic()
             await make(self.api, "flooded", f"p{number}", "group0")
             name = f"flooded-p{number}"
-            while not await released(self.api, name):  # noqa: ASYNC110 - asked as often as that is the measure
+            # Asked as often as that is the measure.
+            while not await released(self.api, name):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             self.releases.append(time.monotonic() - began)
             await self.api.delete(PODS, PLACE, name, grace_period_seconds=0)
@@ -209,16 +224,19 @@ class Watched:
         gaps = [b - a for a, b in zip(self.renewals, self.renewals[1:], strict=False)]
         failed = sum(probe > 90 for probe in self.probes)
         return (
-            f"renewals {len(gaps)}, longest gap {max(gaps, default=99):.2f} s, holders {sorted(self.holders)}; "
-            f"releases {_row(self.releases)}; held {_row(self.held)}, not held {self.not_held}; "
-            f"/healthz {_row(self.probes)}, failed {failed}"
+            f"renewals {len(gaps)}, longest gap {max(gaps, default=99):.2f} s, holders"
+            f" {sorted(self.holders)}; releases {_row(self.releases)}; held {_row(self.held)}, not"
+            f" held {self.not_held}; /healthz {_row(self.probes)}, failed {failed}"
         )
 
 
 def _row(seconds: list[float]) -> str:
     if not seconds:
         return "none"
-    return f"{len(seconds)} (median {statistics.median(seconds) * 1e3:.0f} ms, worst {max(seconds) * 1e3:.0f} ms)"
+    return (
+        f"{len(seconds)} (median {statistics.median(seconds) * 1e3:.0f} ms, worst"
+        f" {max(seconds) * 1e3:.0f} ms)"
+    )
 
 
 async def watched(api: KubeApi, url: str, seconds: float) -> Watched:
@@ -245,7 +263,11 @@ async def main() -> None:
             target = process.port if chosen.flood in ("metrics", "snapshots") else port
             with flooding(chosen.flood, target, chosen.connections, chosen.addresses):
                 await asyncio.sleep(3)
-                print(f"{chosen}:", (await watched(api, process.url(""), chosen.seconds)).show(), flush=True)
+                print(
+                    f"{chosen}:",
+                    (await watched(api, process.url(""), chosen.seconds)).show(),
+                    flush=True,
+                )
             print("ended:", process.lines("ended"), "memory:", _memory(process.pid), flush=True)
 
 
@@ -264,8 +286,11 @@ def flooding(kind: str, port: int, connections: int, addresses: int) -> Iterator
 
 
 @asynccontextmanager
-async def flooded(plane: ControlPlane, folder: Path) -> AsyncIterator[tuple[KubeApi, ScalerProcess, int]]:
-    """A leader, the port of its webhook, which holds pods of the namespace `held`, and something to decide."""
+async def flooded(
+    plane: ControlPlane, folder: Path
+) -> AsyncIterator[tuple[KubeApi, ScalerProcess, int]]:
+    """A leader, the port of its webhook, which holds pods of the namespace `held`, and something to
+    decide."""
     (port,) = free_ports(1)
     rendered = plane.kubectl("kustomize", kustomization(folder, "admission-webhook"))
     plane.kubectl("apply", "-f", "-", text=configurations(rendered, port))
@@ -275,10 +300,19 @@ async def flooded(plane: ControlPlane, folder: Path) -> AsyncIterator[tuple[Kube
         for place, labels in ((PLACE, {}), ("held", HELD)):
             metadata = {"name": place, "labels": labels}
             with suppress(AlreadyExistsError):
-                await api.create(NAMESPACES, None, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+                await api.create(
+                    NAMESPACES,
+                    None,
+                    {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata},
+                )
         group = {"group_name": "group0", "group_num": "1", "server_num_per_group": "1"}
         document = json.dumps({"version": "1.0", "elastic_scaling_list": [{"group_list": [group]}]})
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "flooded"}, "data": {RULE_KEY: document}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "flooded"},
+            "data": {RULE_KEY: document},
+        }
         with suppress(AlreadyExistsError):
             await api.create(CONFIG_MAPS, PLACE, body)
         with suppress(AlreadyExistsError):
@@ -289,7 +323,9 @@ async def flooded(plane: ControlPlane, folder: Path) -> AsyncIterator[tuple[Kube
 
 async def _held(plane: ControlPlane) -> bool:
     words = ("create", "-f", "-", "-n", "held", "--dry-run=server", "-o", "json")
-    return GATE in gates(json.loads(await asyncio.to_thread(plane.kubectl, *words, text=json.dumps(pod("probe")))))
+    return GATE in gates(
+        json.loads(await asyncio.to_thread(plane.kubectl, *words, text=json.dumps(pod("probe"))))
+    )
 
 
 def _memory(pid: int) -> str:

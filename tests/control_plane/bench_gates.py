@@ -1,6 +1,8 @@
-"""Measures releasing on a real API server and prints what docs/reference/performance.md quotes; `make bench-reaction`.
+"""Measures releasing on a real API server and prints what docs/reference/performance.md quotes;
+`make bench-reaction`.
 
-This process plays the maker of pods, scheduler and kubelet. Must not: assert anything about speed."""
+This process plays the maker of pods, scheduler and kubelet. Must not: assert anything about
+speed."""
 
 from __future__ import annotations
 
@@ -27,10 +29,16 @@ from tests.control_plane.timed_scaler import Note
 
 async def make(api: KubeApi, service: str, name: str, group: str) -> None:
     """A held pod that is an instance by itself."""
-    labels = {"mind-cluster/scaling-rule": service, "mind-cluster/group-name": group, "jobID": service}
+    labels = {
+        "mind-cluster/scaling-rule": service,
+        "mind-cluster/group-name": group,
+        "jobID": service,
+    }
     spec = {"containers": [{"name": "main", "image": "none"}], "schedulingGates": [{"name": GATE}]}
     metadata = {"name": f"{service}-{name}", "labels": labels}
-    await api.create(PODS, PLACE, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    await api.create(
+        PODS, PLACE, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    )
 
 
 async def released(api: KubeApi, name: str) -> bool:
@@ -38,13 +46,19 @@ async def released(api: KubeApi, name: str) -> bool:
 
 
 async def climbs(plane: ControlPlane, api: KubeApi, folder: Path, count: int) -> list[Climb]:
-    """A service that loses its decode instance, has its second prefill instance taken back, and climbs again.
+    """A service that loses its decode instance, has its second prefill instance taken back, and
+    climbs again.
 
     Every pod has a name of its own."""
     service = f"gates{time.monotonic_ns() % 10**6}"
     p0 = f"{service}-p0"
     kubelet = Kubelet(api)
-    body: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": service}, **rule(2, 1)}
+    body: Object = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": service},
+        **rule(2, 1),
+    }
     async with timed(plane, folder) as notes:
         await api.create(CONFIG_MAPS, PLACE, body)
         await make(api, service, "p0", "group0")
@@ -58,7 +72,8 @@ async def climbs(plane: ControlPlane, api: KubeApi, folder: Path, count: int) ->
 
 
 async def _climb(api: KubeApi, kubelet: Kubelet, service: str, number: int) -> None:
-    prefill, decode = f"{service}-p{number}", f"{service}-d{number}"
+    prefill = f"{service}-p{number}"
+    decode = f"{service}-d{number}"
     await make(api, service, f"d{number}", "group1")
     await make(api, service, f"p{number}", "group0")
     await until(lambda: released(api, decode), f"{decode} is released")
@@ -70,17 +85,20 @@ async def _climb(api: KubeApi, kubelet: Kubelet, service: str, number: int) -> N
 
 
 def _climbs(notes: Sequence[Note], service: str, number: int) -> list[Climb]:
-    """The release of the prefill instance of this number, seen from the last change of the decode instance before."""
+    """The release of the prefill instance of this number, seen from the last change of the decode
+    instance before."""
     found: list[Climb] = []
     event = sent = 0.0
-    prefill, decode = f"{service}-p{number}", f"{service}-d{number}"
+    prefill = f"{service}-p{number}"
+    decode = f"{service}-d{number}"
     for note in notes:
         if note.what == "event" and note.name == decode and not sent:
             event = note.at
         elif note.verb == "patch" and note.name == prefill and note.what == "send":
             sent = note.at
         elif note.verb == "patch" and note.name == prefill and sent:
-            total, api = note.at - event, note.at - sent
+            total = note.at - event
+            api = note.at - sent
             found.append(Climb(total * 1e3, api * 1e3, (total - api) * 1e3, 0.0))
             sent = 0.0
     return found
@@ -91,7 +109,12 @@ async def at_once(plane: ControlPlane, api: KubeApi, folder: Path, count: int) -
     service = "wide"
     entry = {"group_name": "group0", "group_num": str(count), "server_num_per_group": "1"}
     document = json.dumps({"version": "1.0", "elastic_scaling_list": [{"group_list": [entry]}]})
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": service}, "data": {RULE_KEY: document}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": service},
+        "data": {RULE_KEY: document},
+    }
     await api.create(CONFIG_MAPS, PLACE, body)
     slots = asyncio.Semaphore(PARALLEL)
 
@@ -109,7 +132,13 @@ async def at_once(plane: ControlPlane, api: KubeApi, folder: Path, count: int) -
         await until(all_released, f"{count} pods are released", seconds=300)
     mine = [note for note in notes if note.verb == "patch" and note.resource == "pods"]
     lasted = max(note.at for note in mine) - min(note.at for note in mine)
-    trips = sorted(b.at - a.at for a in mine if a.what == "send" for b in mine if b.number == a.number and b is not a)
+    trips = sorted(
+        b.at - a.at
+        for a in mine
+        if a.what == "send"
+        for b in mine
+        if b.number == a.number and b is not a
+    )
     print(
         f"\n{count} pods released at once: {lasted:.2f} s = {count / lasted:.0f} pods/s; "
         f"one request, with {PARALLEL} under way: median {trips[len(trips) // 2] * 1e3:.1f} ms"
@@ -119,7 +148,9 @@ async def at_once(plane: ControlPlane, api: KubeApi, folder: Path, count: int) -
 async def measure(plane: ControlPlane, folder: Path, arguments: argparse.Namespace) -> None:
     install(plane)
     async with plane.client() as api:
-        await api.create(NAMESPACES, None, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLACE}})
+        await api.create(
+            NAMESPACES, None, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLACE}}
+        )
         await add_node(api, NodeSpec("bench", cpu=10_000, memory="100Ti", pods=10_000))
         found = await climbs(plane, api, folder, arguments.climbs)
         shares: dict[str, Callable[[Climb], float]] = {
@@ -134,12 +165,19 @@ async def measure(plane: ControlPlane, folder: Path, arguments: argparse.Namespa
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure releasing held pods on a real API server.")
+    parser = argparse.ArgumentParser(
+        description="Measure releasing held pods on a real API server."
+    )
     parser.add_argument("--climbs", type=int, default=200)
     parser.add_argument("--pods", type=int, default=1000)
     arguments = parser.parse_args()
-    with temporary("bench-gates", VERSIONS[0], PlaneOptions(crds=definitions(), audit=True)) as plane:
-        print(f"Kubernetes {plane.binaries.version}, Python {platform.python_version()}, {os.cpu_count()} CPUs")
+    with temporary(
+        "bench-gates", VERSIONS[0], PlaneOptions(crds=definitions(), audit=True)
+    ) as plane:
+        print(
+            f"Kubernetes {plane.binaries.version}, Python {platform.python_version()},"
+            f" {os.cpu_count()} CPUs"
+        )
         asyncio.run(measure(plane, plane.folder, arguments))
 
 

@@ -1,7 +1,9 @@
-"""Measures the scaler on a real API server and prints what docs/reference/performance.md quotes; `make bench-reaction`.
+"""Measures the scaler on a real API server and prints what docs/reference/performance.md quotes;
+`make bench-reaction`.
 
-The scaler runs as a process of its own with a stopwatch at the seam (timed_scaler.py); this process plays scheduler and
-kubelet by writing bindings and pod statuses, so that nothing else takes time. Must not: assert anything about speed."""
+The scaler runs as a process of its own with a stopwatch at the seam (timed_scaler.py); this process
+plays scheduler and kubelet by writing bindings and pod statuses, so that nothing else takes time.
+Must not: assert anything about speed."""
 
 from __future__ import annotations
 
@@ -20,7 +22,17 @@ from pathlib import Path
 
 import msgspec
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, LEASES, NAMESPACES, NODES, PODS, KubeApi, Object, PatchType
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    KubeApi,
+    Object,
+    PatchType,
+)
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.names import RULE_KEY
 from scaler.sim.actors.nodes import NodeSpec, add_node
@@ -29,7 +41,14 @@ from scaler.sim.apiserver.kinds import BINDINGS
 from tests.control_plane.build import VERSIONS
 from tests.control_plane.plane import ControlPlane, PlaneOptions, temporary
 from tests.control_plane.programs import Program
-from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, USER, ScalerProcess, install
+from tests.control_plane.scaler_process import (
+    ACCOUNT,
+    LEASE,
+    NAMESPACE,
+    USER,
+    ScalerProcess,
+    install,
+)
 from tests.control_plane.stage import until
 from tests.control_plane.timed_scaler import Note
 
@@ -50,7 +69,10 @@ def rule(prefills: int, pods: int) -> Object:
             ]
         }
 
-    document = {"version": "1.0", "elastic_scaling_list": [ratio(count) for count in range(prefills, 0, -1)]}
+    document = {
+        "version": "1.0",
+        "elastic_scaling_list": [ratio(count) for count in range(prefills, 0, -1)],
+    }
     return {"data": {RULE_KEY: json.dumps(document)}}
 
 
@@ -105,7 +127,9 @@ class Kubelet:
             await until(lambda n=name: self._is_gone(n), f"pod {name} is gone")  # type: ignore[misc]
 
     async def lose(self, names: Iterable[str]) -> None:
-        await asyncio.gather(*(self._api.delete(PODS, PLACE, name, grace_period_seconds=0) for name in names))
+        await asyncio.gather(
+            *(self._api.delete(PODS, PLACE, name, grace_period_seconds=0) for name in names)
+        )
 
     async def _is_gone(self, name: str) -> bool:
         return not await self._exists(name)
@@ -117,13 +141,20 @@ class Kubelet:
             return False
 
     async def _bind(self, name: str) -> None:
-        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"name": "bench"}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name},
+            "target": {"name": "bench"},
+        }
         body["target"] = {"apiVersion": "v1", "kind": "Node", "name": "bench"}
         await self._api.create(BINDINGS, PLACE, body)
 
     async def _start(self, name: str) -> None:
         patch = {"status": {"phase": "Running"}}
-        await self._api.patch(PODS, PLACE, name, patch, patch_type=PatchType.MERGE, subresource="status")
+        await self._api.patch(
+            PODS, PLACE, name, patch, patch_type=PatchType.MERGE, subresource="status"
+        )
 
 
 def pods_of(job_name: str, pods: int) -> list[str]:
@@ -135,8 +166,16 @@ async def timed(plane: ControlPlane, folder: Path) -> AsyncIterator[list[Note]]:
     """The scaler under the stopwatch; the list holds its notes when the block has ended."""
     output = folder / f"notes-{time.monotonic_ns()}.json"
     kubeconfig = plane.grant(NAMESPACE, ACCOUNT)
-    command = [sys.executable, "-m", "tests.control_plane.timed_scaler", str(kubeconfig), str(output)]
-    process = Program("timed", command, folder, environment={**os.environ, "PYTHONPATH": str(_ROOT)})
+    command = [
+        sys.executable,
+        "-m",
+        "tests.control_plane.timed_scaler",
+        str(kubeconfig),
+        str(output),
+    ]
+    process = Program(
+        "timed", command, folder, environment={**os.environ, "PYTHONPATH": str(_ROOT)}
+    )
     notes: list[Note] = []
     process.start()
     try:
@@ -147,7 +186,8 @@ async def timed(plane: ControlPlane, folder: Path) -> AsyncIterator[list[Note]]:
 
 
 class Climb(msgspec.Struct, frozen=True):
-    """One reaction, in milliseconds: from the watch event to the last pod's acceptance, and whose time it was."""
+    """One reaction, in milliseconds: from the watch event to the last pod's acceptance, and whose
+    time it was."""
 
     total: float
     api: float
@@ -155,8 +195,11 @@ class Climb(msgspec.Struct, frozen=True):
     queue: float
 
 
-async def climbs(plane: ControlPlane, api: KubeApi, folder: Path, *, pods: int, count: int) -> list[Climb]:
-    """A service that loses its decode instance, has its second prefill instance taken back, and climbs again."""
+async def climbs(
+    plane: ControlPlane, api: KubeApi, folder: Path, *, pods: int, count: int
+) -> list[Climb]:
+    """A service that loses its decode instance, has its second prefill instance taken back, and
+    climbs again."""
     service = f"climb{pods}x{time.monotonic_ns() % 10**6}"
     kubelet = Kubelet(api)
     p0, p1, d0 = (pods_of(f"{service}-{name}", pods) for name in ("p0", "p1", "d0"))
@@ -180,14 +223,19 @@ async def delete_service(api: KubeApi, service: str) -> None:
 
 
 def _climbs(notes: Sequence[Note], name: str, trigger: str, pods: int) -> list[Climb]:
-    """Each burst of creations for the instance `name`, seen from the last change of the pod `trigger` before it."""
+    """Each burst of creations for the instance `name`, seen from the last change of the pod
+    `trigger` before it."""
     found: list[Climb] = []
     burst: list[Note] = []
     event = 0.0
     for note in notes:
         if note.what == "event" and note.verb == "MODIFIED" and note.name == trigger and not burst:
             event = note.at
-        if note.verb == "create" and note.name.startswith(name) and note.resource in ("pods", "podgroups"):
+        if (
+            note.verb == "create"
+            and note.name.startswith(name)
+            and note.resource in ("pods", "podgroups")
+        ):
             burst.append(note)
         accepted = [n for n in burst if n.what == "answer" and n.resource == "pods"]
         if len(accepted) == pods:
@@ -197,7 +245,8 @@ def _climbs(notes: Sequence[Note], name: str, trigger: str, pods: int) -> list[C
 
 
 def _climb(event: float, burst: Sequence[Note]) -> Climb:
-    """The API server's share is the critical path: the PodGroup, where one is made, then the slowest of the pods."""
+    """The API server's share is the critical path: the PodGroup, where one is made, then the
+    slowest of the pods."""
     groups = {n.what: n.at for n in burst if n.resource == "podgroups"}
     sends = [n.at for n in burst if n.resource == "pods" and n.what == "send"]
     end = max(n.at for n in burst if n.resource == "pods" and n.what == "answer")
@@ -223,15 +272,25 @@ async def fill(api: KubeApi, count: int) -> None:
     async def one(number: int) -> None:
         name = f"other-{number}"
         spec = {"containers": [{"name": "main", "image": "none"}], "schedulerName": "nobody"}
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": padding}, "spec": spec}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": padding},
+            "spec": spec,
+        }
         async with slots:
             await api.create(PODS, "default", body)
 
     await asyncio.gather(*(one(number) for number in range(count)))
 
 
-async def reaction(plane: ControlPlane, api: KubeApi, folder: Path, others: int, count: int) -> None:
-    print(f"\n### Reaction, {others} other pods, {count} climbs (ms)\n\n| | p50 | p99 | max |\n|---|---|---|---|")
+async def reaction(
+    plane: ControlPlane, api: KubeApi, folder: Path, others: int, count: int
+) -> None:
+    print(
+        f"\n### Reaction, {others} other pods, {count} climbs (ms)\n\n| | p50 | p99 | max"
+        " |\n|---|---|---|---|"
+    )
     for pods in (1, 4):
         found = await climbs(plane, api, folder, pods=pods, count=count)
         shares: dict[str, Callable[[Climb], float]] = {
@@ -241,11 +300,16 @@ async def reaction(plane: ControlPlane, api: KubeApi, folder: Path, others: int,
             "... between first and last request of one batch": lambda climb: climb.queue,
         }
         for name, share in shares.items():
-            print(row(f"{pods} pod(s), {len(found)} climbs: {name}", [share(climb) for climb in found]))
+            print(
+                row(
+                    f"{pods} pod(s), {len(found)} climbs: {name}", [share(climb) for climb in found]
+                )
+            )
 
 
 async def burst(plane: ControlPlane, api: KubeApi, folder: Path, services: int) -> None:
-    """All services are there before the scaler starts; what it then creates is their smallest ratio, two pods each."""
+    """All services are there before the scaler starts; what it then creates is their smallest
+    ratio, two pods each."""
     names = [f"burst{number}" for number in range(services)]
     slots = asyncio.Semaphore(16)
 
@@ -258,7 +322,10 @@ async def burst(plane: ControlPlane, api: KubeApi, folder: Path, services: int) 
         await until(lambda: _count(api, "burst", 2 * services), f"{2 * services} pods", seconds=300)
     pods = [note for note in notes if note.resource == "pods" and note.verb == "create"]
     lasted = max(n.at for n in pods) - min(n.at for n in notes if n.verb == "create")
-    print(f"\n{services} services at once: {2 * services} pods in {lasted:.2f} s = {2 * services / lasted:.0f} pods/s")
+    print(
+        f"\n{services} services at once: {2 * services} pods in {lasted:.2f} s ="
+        f" {2 * services / lasted:.0f} pods/s"
+    )
     for name in names:
         await delete_service(api, name)
 
@@ -279,7 +346,10 @@ async def wide(plane: ControlPlane, api: KubeApi, folder: Path, pods: int) -> No
     group = [n.at for n in mine if n.resource == "podgroups"]
     spent = max(n.at for n in mine if n.resource == "pods") - min(group)
     trip = group[1] - group[0]
-    print(f"\n{pods} pods of one instance: {spent * 1e3:.0f} ms; one write alone took {trip * 1e3:.1f} ms")
+    print(
+        f"\n{pods} pods of one instance: {spent * 1e3:.0f} ms; one write alone took"
+        f" {trip * 1e3:.1f} ms"
+    )
     await delete_service(api, service)
 
 
@@ -289,9 +359,11 @@ async def at_rest(plane: ControlPlane, folder: Path, others: int, seconds: float
     try:
         await process.ready(120)
         await asyncio.sleep(12)
-        before, cpu = len(plane.audit_events(USER)), _cpu(process.pid)
+        before = len(plane.audit_events(USER))
+        cpu = _cpu(process.pid)
         await asyncio.sleep(seconds)
-        used, memory = _cpu(process.pid) - cpu, _memory(process.pid)
+        used = _cpu(process.pid) - cpu
+        memory = _memory(process.pid)
         asked = plane.audit_events(USER)[before:]
     finally:
         await asyncio.to_thread(process.stop, signal.SIGTERM)
@@ -309,11 +381,15 @@ def _cpu(pid: int) -> float:
 
 
 def _memory(pid: int) -> float:
-    line = next(x for x in Path(f"/proc/{pid}/status").read_text().splitlines() if x.startswith("VmRSS"))
+    line = next(
+        x for x in Path(f"/proc/{pid}/status").read_text().splitlines() if x.startswith("VmRSS")
+    )
     return int(line.split()[1]) / 1024
 
 
-async def failover(plane: ControlPlane, api: KubeApi, folder: Path, number: signal.Signals, times: int) -> None:
+async def failover(
+    plane: ControlPlane, api: KubeApi, folder: Path, number: signal.Signals, times: int
+) -> None:
     """From the signal to the moment at which the other replica holds the Lease."""
     lasted: list[float] = []
     kubeconfig = plane.grant(NAMESPACE, ACCOUNT)
@@ -324,7 +400,8 @@ async def failover(plane: ControlPlane, api: KubeApi, folder: Path, number: sign
         await asyncio.sleep(2)
         started = time.monotonic()
         leader.signal(number)
-        while not await _holds(api, standby.name):  # noqa: ASYNC110 - a watch would be one more thing to wait for
+        # A watch would be one more thing to wait for.
+        while not await _holds(api, standby.name):  # noqa: ASYNC110
             await asyncio.sleep(0.002)
         lasted.append(time.monotonic() - started)
         leader.stop()
@@ -351,7 +428,9 @@ async def _holds(api: KubeApi, name: str) -> bool:
 async def measure(plane: ControlPlane, folder: Path, arguments: argparse.Namespace) -> None:
     install(plane)
     async with plane.client() as api:
-        await api.create(NAMESPACES, None, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLACE}})
+        await api.create(
+            NAMESPACES, None, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLACE}}
+        )
         await add_node(api, NodeSpec("bench", cpu=10_000, memory="100Ti", pods=10_000))
         await api.get(NODES, None, "bench")
         await reaction(plane, api, folder, 0, arguments.climbs)
@@ -371,8 +450,13 @@ def main() -> None:
     parser.add_argument("--others", type=int, default=10_000)
     parser.add_argument("--failovers", type=int, default=5)
     arguments = parser.parse_args()
-    with temporary("bench-reaction", VERSIONS[0], PlaneOptions(crds=definitions(), audit=True)) as plane:
-        print(f"Kubernetes {plane.binaries.version}, Python {platform.python_version()}, {os.cpu_count()} CPUs")
+    with temporary(
+        "bench-reaction", VERSIONS[0], PlaneOptions(crds=definitions(), audit=True)
+    ) as plane:
+        print(
+            f"Kubernetes {plane.binaries.version}, Python {platform.python_version()},"
+            f" {os.cpu_count()} CPUs"
+        )
         asyncio.run(measure(plane, plane.folder, arguments))
 
 

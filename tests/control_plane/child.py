@@ -1,7 +1,9 @@
-"""Runs a program that dies with its parent: `python child.py PARENT PROGRAM ARGUMENTS...`, then exec.
+"""Runs a program that dies with its parent: `python child.py PARENT PROGRAM ARGUMENTS...`, then
+exec.
 
-A signal handler or `finally` in the parent does not run on SIGKILL; the kernel's parent-death signal does. Executed as
-a script, because a fork of a process with threads may not run Python before exec. Must not: import the project."""
+A signal handler or `finally` in the parent does not run on SIGKILL; the kernel's parent-death
+signal does. Executed as a script, because a fork of a process with threads may not run Python
+before exec. Must not: import the project."""
 
 import ctypes
 import os

@@ -1,7 +1,8 @@
-"""A real control plane kept up for people: fake NPU nodes, the definitions, the scaler; `make dev-cluster`.
+"""A real control plane kept up for people: fake NPU nodes, the definitions, the scaler; `make
+dev-cluster`.
 
-docs/tutorial-dev-cluster.md walks through it. Ends with Ctrl-C and leaves nothing behind. Must not: do anything that
-the tests of the control plane do not do as well."""
+docs/tutorial-dev-cluster.md walks through it. Ends with Ctrl-C and leaves nothing behind. Must not:
+do anything that the tests of the control plane do not do as well."""
 
 from __future__ import annotations
 
@@ -40,16 +41,23 @@ Ctrl-C ends everything and leaves nothing behind.
 
 async def _keep_up(plane: ControlPlane, nodes: int) -> None:
     kubeconfig = install(plane)
-    async with staged(plane, npu_nodes=nodes, detection=2.0) as stage, scaler(plane.folder, kubeconfig) as process:
+    async with (
+        staged(plane, npu_nodes=nodes, detection=2.0) as stage,
+        scaler(plane.folder, kubeconfig) as process,
+    ):
         await add_node(stage.api, NodeSpec("cpu-0", npu=0))
         patience = asyncio.create_task(MindIEController(stage.api, Clock(), patience=20.0).run())
         print(
             _WELCOME.format(
-                version=plane.binaries.version, nodes=nodes, kubeconfig=plane.admin, example=EXAMPLE,
-                folder=plane.folder, metrics=process.url("/metrics"),
+                version=plane.binaries.version,
+                nodes=nodes,
+                kubeconfig=plane.admin,
+                example=EXAMPLE,
+                folder=plane.folder,
+                metrics=process.url("/metrics"),
             ),
             flush=True,
-        )  # fmt: skip
+        )
         signalled = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, signalled.set)
@@ -59,13 +67,19 @@ async def _keep_up(plane: ControlPlane, nodes: int) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Keep a control plane with fake NPU nodes and the scaler up.")
+    parser = argparse.ArgumentParser(
+        description="Keep a control plane with fake NPU nodes and the scaler up."
+    )
     parser.add_argument("--nodes", type=int, default=3, help="with eight NPUs each (default: 3)")
     parser.add_argument("--kubernetes", choices=VERSIONS, default=VERSIONS[0])
     arguments = parser.parse_args()
     try:
-        options = PlaneOptions(crds=definitions(), pod_start=3.0)  # long enough to watch a pod start
-        with suppress(KeyboardInterrupt), temporary("dev-cluster", arguments.kubernetes, options) as plane:
+        # long enough to watch a pod start
+        options = PlaneOptions(crds=definitions(), pod_start=3.0)
+        with (
+            suppress(KeyboardInterrupt),
+            temporary("dev-cluster", arguments.kubernetes, options) as plane,
+        ):
             asyncio.run(_keep_up(plane, arguments.nodes))
     except (BuildError, ControlPlaneError) as error:
         sys.stderr.write(f"{error}\n")

@@ -1,8 +1,9 @@
 """The kubelets of a control plane: those of the simulation, in a process of their own.
 
-`python -m tests.control_plane.kubelets KUBECONFIG START STOP`: seconds from bound to Running and Ready, and from a
-deletion to the end. Every Node object that is Ready is such a machine. They renew no leases; the node controller is
-told to wait for none. Must not: bring back a node that is not Ready."""
+`python -m tests.control_plane.kubelets KUBECONFIG START STOP`: seconds from bound to Running and
+Ready, and from a deletion to the end. Every Node object that is Ready is such a machine. They renew
+no leases; the node controller is told to wait for none. Must not: bring back a node that is not
+Ready."""
 
 from __future__ import annotations
 

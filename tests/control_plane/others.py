@@ -1,8 +1,9 @@
-"""Controllers of others that a test's control plane may have: LeaderWorkerSet's manager, Volcano, Ascend Operator.
+"""Controllers of others that a test's control plane may have: LeaderWorkerSet's manager, Volcano,
+Ascend Operator.
 
-The first is built (build.py). Nothing of the others is built or kept here: a folder that an environment variable names
-holds the programs and, in `crds`, all definitions of the same release. Without it nothing of them is run. Must not:
-know of the scaler."""
+The first is built (build.py). Nothing of the others is built or kept here: a folder that an
+environment variable names holds the programs and, in `crds`, all definitions of the same release.
+Without it nothing of them is run. Must not: know of the scaler."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from tests.control_plane.build import LWS, ensure
 from tests.control_plane.programs import Program, answers_ok, certify, free_ports
 
 QUEUE = "default"
-"""Made by Volcano's scheduler, opened by its controller manager; nothing is scheduled in a queue that is not open."""
+"""Made by Volcano's scheduler, opened by its controller manager; nothing is scheduled in a queue
+that is not open."""
 _CONFIGURATION = """
 actions: "enqueue, allocate, backfill"
 tiers:
@@ -34,7 +36,8 @@ tiers:
   - {name: nodeorder}
   - {name: binpack, enableNodeOrder: false}
 """
-"""Actions and plugins as MindCluster installs them, without its own plugin, which is not to be had here."""
+"""Actions and plugins as MindCluster installs them, without its own plugin, which is not to be had
+here."""
 LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
 """Label of every pod of a LeaderWorkerSet; its manager looks at no other pods."""
 _HOST = "127.0.0.1"
@@ -59,11 +62,17 @@ class Given(NamedTuple):
 
     def source(self) -> str:
         """Where its programs come from, for people."""
-        return f"from {self.path('')}" if self.there else f"not run, {self.variable} names no folder with its programs"
+        return (
+            f"from {self.path('')}"
+            if self.there
+            else f"not run, {self.variable} names no folder with its programs"
+        )
 
 
 VOLCANO = Given("Volcano", "VOLCANO_BIN_DIR", ".volcano.sh")
-ASCEND_OPERATOR = Given("Ascend Operator", "ASCEND_OPERATOR_BIN_DIR", "ascendjobs.mindxdl.gitee.com")
+ASCEND_OPERATOR = Given(
+    "Ascend Operator", "ASCEND_OPERATOR_BIN_DIR", "ascendjobs.mindxdl.gitee.com"
+)
 GIVEN = {"volcano": VOLCANO, "ascend_operator": ASCEND_OPERATOR}
 """By the option of the plane."""
 
@@ -74,9 +83,11 @@ def volcano_programs(folder: Path, kubeconfig: Path) -> list[Program]:
     configuration.write_text(_CONFIGURATION)
     common = (f"--kubeconfig={kubeconfig}", "--leader-elect=false")
     scheduling = (
-        f"--scheduler-conf={configuration}", "--schedule-period=1s", "--percentage-nodes-to-find=100",
+        f"--scheduler-conf={configuration}",
+        "--schedule-period=1s",
+        "--percentage-nodes-to-find=100",
         "--cache-dumper=false",
-    )  # fmt: skip
+    )
     return [
         Program(name, [VOLCANO.path(name), *common, *flags], folder)
         for name, flags in (("vc-controller-manager", ()), ("vc-scheduler", scheduling))
@@ -84,17 +95,23 @@ def volcano_programs(folder: Path, kubeconfig: Path) -> list[Program]:
 
 
 def ascend_operator_program(folder: Path, kubeconfig: Path) -> Program:
-    """To be started. Gangs, and requests to the API server as often as in its own manifest; no port is opened."""
+    """To be started. Gangs, and requests to the API server as often as in its own manifest; no port
+    is opened."""
     name = "ascend-operator"
     flags = ("--enableGangScheduling=true", "--kubeApiQps=800", "--kubeApiBurst=800")
     log = folder / name / "operator.log"  # it changes the rights of the folder that its log is in
-    command = [str(ASCEND_OPERATOR.path(name)), f"--kubeconfig={kubeconfig}", f"--logFile={log}", *flags]
+    command = [
+        str(ASCEND_OPERATOR.path(name)),
+        f"--kubeconfig={kubeconfig}",
+        f"--logFile={log}",
+        *flags,
+    ]
     return Program(name, command, folder)
 
 
 class LwsManager(Program):
-    """LeaderWorkerSet's manager, with its gang provider Volcano. It serves its admission webhooks on loopback;
-    `webhooks` point there and are to be created when it `serves`, not before."""
+    """LeaderWorkerSet's manager, with its gang provider Volcano. It serves its admission webhooks
+    on loopback; `webhooks` point there and are to be created when it `serves`, not before."""
 
     def __init__(self, folder: Path, kubeconfig: Path) -> None:
         port, self._health = free_ports(2)
@@ -112,21 +129,29 @@ class LwsManager(Program):
             "gangSchedulingManagement": {"schedulerProvider": "volcano"},
         }
         configuration.write_text(json.dumps(settings))
-        command = [f"{ensure(LWS)}/lws-manager", f"--config={configuration}", f"--kubeconfig={kubeconfig}"]
+        command = [
+            f"{ensure(LWS)}/lws-manager",
+            f"--config={configuration}",
+            f"--kubeconfig={kubeconfig}",
+        ]
         super().__init__("lws-manager", command, folder)
 
     def serves(self) -> bool:
-        """Readiness alone says nothing about its webhooks: it registers them later, that of pods last."""
+        """Readiness alone says nothing about its webhooks: it registers them later, that of pods
+        last."""
         ready = answers_ok(f"http://{_HOST}:{self._health}/readyz")
         return ready and "/validate--v1-pod" in self.log.read_text(errors="replace")
 
 
 def _webhooks(port: int, authority: bytes) -> Object:
-    """The configurations of its own installation: with an address instead of a Service, and for no pods of others."""
+    """The configurations of its own installation: with an address instead of a Service, and for no
+    pods of others."""
     found = list(yaml.safe_load_all((ensure(LWS) / "lws-webhooks.yaml").read_text("utf-8")))
     for webhook in (webhook for configuration in found for webhook in configuration["webhooks"]):
         url = f"https://{_HOST}:{port}{webhook['clientConfig']['service']['path']}"
         webhook["clientConfig"] = {"url": url, "caBundle": base64.b64encode(authority).decode()}
         if webhook["rules"][0]["resources"] == ["pods"]:
-            webhook["objectSelector"] = {"matchExpressions": [{"key": LWS_NAME, "operator": "Exists"}]}
+            webhook["objectSelector"] = {
+                "matchExpressions": [{"key": LWS_NAME, "operator": "Exists"}]
+            }
     return {"apiVersion": "v1", "kind": "List", "items": found}

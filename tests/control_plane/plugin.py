@@ -1,11 +1,13 @@
-"""pytest and the real control plane: options, the `plane` fixture, the logs of a failure, and what ran against what.
+"""pytest and the real control plane: options, the `plane` fixture, the logs of a failure, and what
+ran against what.
 
-These tests run in real time, on machines that others use too: one that fails is run once more, on a fresh plane,
-and the last lines count how often that was needed. A test that fails twice has failed.
-A test that takes `plane` runs against the default Kubernetes version; a test or module marked `every_kubernetes` runs
-against all of them, one marked `kubernetes_from(36)` against the oldest from 1.36 on. `plane_options` of a test are put
-over those of its module; tests of a module with the same options and version share a plane. Those whose plane has
-Volcano or Ascend Operator are left out where its programs are not. Nothing is left out without a line about it."""
+These tests run in real time, on machines that others use too: one that fails is run once more, on a
+fresh plane, and the last lines count how often that was needed. A test that fails twice has failed.
+A test that takes `plane` runs against the default Kubernetes version; a test or module marked
+`every_kubernetes` runs against all of them, one marked `kubernetes_from(36)` against the oldest
+from 1.36 on. `plane_options` of a test are put over those of its module; tests of a module with the
+same options and version share a plane. Those whose plane has Volcano or Ascend Operator are left
+out where its programs are not. Nothing is left out without a line about it."""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ from tests.parts import KUBERNETES
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """The control plane of some tests of a module, before it is started. A fixture is kept for the same one only."""
+    """The control plane of some tests of a module, before it is started. A fixture is kept for the
+    same one only."""
 
     version: str
     options: dict[str, Any]
@@ -43,15 +46,23 @@ _PLANNED: dict[str, list[Planned]] = {}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("control plane")
-    group.addoption("--no-control-plane", action="store_true", help="leave out the tests that need its programs")
+    group.addoption(
+        "--no-control-plane", action="store_true", help="leave out the tests that need its programs"
+    )
     words = f"only this version (may be given again; default: {', '.join(VERSIONS)})"
     group.addoption("--kubernetes", action="append", choices=VERSIONS, help=words)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "every_kubernetes: run against every Kubernetes version, not only the default")
-    config.addinivalue_line("markers", "kubernetes_from(minor): run against the oldest version that is as new as this")
-    config.addinivalue_line("markers", "plane_options(**options): PlaneOptions of the control plane")
+    config.addinivalue_line(
+        "markers", "every_kubernetes: run against every Kubernetes version, not only the default"
+    )
+    config.addinivalue_line(
+        "markers", "kubernetes_from(minor): run against the oldest version that is as new as this"
+    )
+    config.addinivalue_line(
+        "markers", "plane_options(**options): PlaneOptions of the control plane"
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -62,7 +73,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marks = {mark.name: mark for mark in metafunc.definition.iter_markers()}
     if "kubernetes_from" in marks:
         minors = {int(version.split(".")[1]): version for version in chosen}
-        chosen = tuple(minors[minor] for minor in sorted(minors) if minor >= marks["kubernetes_from"].args[0])[:1]
+        chosen = tuple(
+            minors[minor] for minor in sorted(minors) if minor >= marks["kubernetes_from"].args[0]
+        )[:1]
     elif "every_kubernetes" not in marks:
         chosen = chosen[:1]
     planned = [_planned(metafunc.definition, version) for version in chosen]
@@ -86,18 +99,25 @@ def _chosen(config: pytest.Config) -> tuple[str, ...]:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect on demand, and for want of Volcano or Ascend Operator; keep the tests of one plane in one worker."""
+    """Deselect on demand, and for want of Volcano or Ascend Operator; keep the tests of one plane
+    in one worker."""
     without = config.getoption("--no-control-plane")
     absent = [option for option, given in GIVEN.items() if not given.there]
 
     def left_out(item: pytest.Item) -> bool:
-        return _needs_plane(item) if without else any(_plane_options(item).get(option) for option in absent)
+        return (
+            _needs_plane(item)
+            if without
+            else any(_plane_options(item).get(option) for option in absent)
+        )
 
     config.hook.pytest_deselected(items=list(filter(left_out, items)))
     items[:] = filterfalse(left_out, items)
     for item in filter(_needs_plane, items):
         planned = _planned_of(item)
-        item.user_properties.append((KUBERNETES, planned.version if planned else _chosen(config)[0]))
+        item.user_properties.append(
+            (KUBERNETES, planned.version if planned else _chosen(config)[0])
+        )
         item.add_marker(pytest.mark.flaky(reruns=1))
         if planned:
             item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{planned.number}"))
@@ -113,7 +133,8 @@ def _plane_options(node: pytest.Item | pytest.Collector) -> dict[str, Any]:
 
 
 def _planned_of(item: pytest.Item) -> Planned | None:
-    """None where it takes no shared plane, or none of the chosen versions fits (pytest skips it)."""
+    """None where it takes no shared plane, or none of the chosen versions fits (pytest skips
+    it)."""
     call = getattr(item, "callspec", None)
     planned = call.params.get("plane") if call else None
     return planned if isinstance(planned, Planned) else None
@@ -121,7 +142,8 @@ def _planned_of(item: pytest.Item) -> Planned | None:
 
 @pytest.fixture(scope="session")
 def programs_needed() -> None:
-    """Taken by everything that runs the control plane's programs; `--no-control-plane` leaves it out."""
+    """Taken by everything that runs the control plane's programs; `--no-control-plane` leaves it
+    out."""
 
 
 @pytest.fixture(scope="module")
@@ -130,26 +152,35 @@ def plane(
 ) -> Iterator[ControlPlane]:
     """A fresh control plane for the module."""
     options = PlaneOptions(**{"crds": definitions(), **request.param.options})
-    with ControlPlane(tmp_path_factory.mktemp("plane"), binaries(request.param.version), options) as started:
+    with ControlPlane(
+        tmp_path_factory.mktemp("plane"), binaries(request.param.version), options
+    ) as started:
         yield started
 
 
 @pytest.fixture
-def fresh_plane(pytestconfig: pytest.Config, tmp_path: Path, programs_needed: None) -> Iterator[FreshPlane]:
+def fresh_plane(
+    pytestconfig: pytest.Config, tmp_path: Path, programs_needed: None
+) -> Iterator[FreshPlane]:
     """For tests that need a control plane of their own."""
     programs, numbers = binaries(_chosen(pytestconfig)[0]), count()
     with ExitStack() as stack:
-        yield lambda options: stack.enter_context(ControlPlane(tmp_path / f"plane-{next(numbers)}", programs, options))
+        yield lambda options: stack.enter_context(
+            ControlPlane(tmp_path / f"plane-{next(numbers)}", programs, options)
+        )
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
         for plane in ControlPlane.running:
             tails = "\n".join(program.tail() for program in plane.programs.values())
             report.sections.append(("the control plane's logs", tails))
-        # It may have left anything behind: it is run again on a fresh plane, and so is the rest of its tests.
+        # It may have left anything behind: it is run again on a fresh plane, and so is the rest of
+        # its tests.
         if planned := _planned_of(item):
             fresh = replace(planned)
             for other in item.session.items:
@@ -171,11 +202,15 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             if (KUBERNETES, version) in getattr(report, "user_properties", ())
         )
         found = ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
-        terminalreporter.write_line(f"control plane: Kubernetes {version}: {found or 'no test was selected'}")
+        terminalreporter.write_line(
+            f"control plane: Kubernetes {version}: {found or 'no test was selected'}"
+        )
     for report in terminalreporter.stats.get("rerun", []):
         crash = getattr(report.longrepr, "reprcrash", None)
         why = " ".join(crash.message.split())[:200] if crash else ""
-        terminalreporter.write_line(f"control plane: failed once and was run again: {report.nodeid}: {why}")
+        terminalreporter.write_line(
+            f"control plane: failed once and was run again: {report.nodeid}: {why}"
+        )
     for given in GIVEN.values():
         terminalreporter.write_line(f"control plane: {given.name}: {given.source()}")
     folder = given_folder()

@@ -1,6 +1,8 @@
-"""One child process each: started, watched until it answers, ended. What it says goes to a log in the test's folder.
+"""One child process each: started, watched until it answers, ended. What it says goes to a log in
+the test's folder.
 
-No child outlives its parent, however that ends (child.py). Must not: know what the programs are for."""
+No child outlives its parent, however that ends (child.py). Must not: know what the programs are
+for."""
 
 from __future__ import annotations
 
@@ -25,14 +27,19 @@ _TAIL = 12  # lines of each log in an error
 
 
 class ControlPlaneError(Exception):
-    """The control plane cannot do its work; `str()` says what happened, with the end of the logs."""
+    """The control plane cannot do its work; `str()` says what happened, with the end of the
+    logs."""
 
 
 class Program:
     """A program and its log. `command[0]` is the path of the executable."""
 
     def __init__(
-        self, name: str, command: Sequence[str | Path], folder: Path, environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
@@ -54,19 +61,25 @@ class Program:
     def start(self) -> None:
         """Raises ControlPlaneError when there is no such program."""
         if not os.access(self._command[0], os.X_OK):
-            raise ControlPlaneError(f"{self.name}: {self._command[0]} is not there or not executable")
+            raise ControlPlaneError(
+                f"{self.name}: {self._command[0]} is not there or not executable"
+            )
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", _CHILD, str(os.getpid()), *self._command],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=self._environment,
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=self._environment,
+            )
 
     def signal(self, number: Signals) -> None:
         if self._process is not None:
             self._process.send_signal(number)
 
     def stop(self, number: Signals = SIGKILL) -> int | None:
-        """Ask, wait, insist; its exit code. SIGKILL by default: a test's cluster holds nothing worth waiting for."""
+        """Ask, wait, insist; its exit code. SIGKILL by default: a test's cluster holds nothing
+        worth waiting for."""
         if self._process is None:
             return None
         self.signal(number)
@@ -85,7 +98,9 @@ class Program:
             if self.exit_code is not None:
                 raise ControlPlaneError(f"{self.name} exited with {self.exit_code}\n{self.tail()}")
             if time.monotonic() > deadline:
-                raise ControlPlaneError(f"{self.name} does not answer after {timeout:g} s\n{self.tail()}")
+                raise ControlPlaneError(
+                    f"{self.name} does not answer after {timeout:g} s\n{self.tail()}"
+                )
             time.sleep(0.05)
 
     def said(self) -> list[str]:
@@ -106,7 +121,8 @@ def free_ports(count: int) -> list[int]:
 
 
 def certify(folder: Path) -> bytes:
-    """Key and self-signed certificate of a server on loopback, `tls.key` and `tls.crt`; the certificate as PEM."""
+    """Key and self-signed certificate of a server on loopback, `tls.key` and `tls.crt`; the
+    certificate as PEM."""
     keys = certificates.advance(None, "127.0.0.1", time.time())
     assert keys is not None
     folder.mkdir(mode=0o700)
@@ -116,12 +132,16 @@ def certify(folder: Path) -> bytes:
 
 
 def fetch(url: str, body: Any = None, *, authority: Path | None = None, token: str = "") -> bytes:
-    """What GET, or POST of a body as JSON, is answered with by a server of this machine. `authority` is the CA of an
-    https URL. Raises OSError, also for a refusal."""
+    """What GET, or POST of a body as JSON, is answered with by a server of this machine.
+    `authority` is the CA of an https URL. Raises OSError, also for a refusal."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Authorization": f"Bearer {token}"} if token else {})  # noqa: S310
+    request = urllib.request.Request(
+        url, data, {"Authorization": f"Bearer {token}"} if token else {}
+    )  # noqa: S310
     tls = ssl.create_default_context(cafile=str(authority)) if authority else None
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls))
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls)
+    )
     with opener.open(request, timeout=10) as response:
         found: bytes = response.read()
     return found

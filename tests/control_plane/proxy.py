@@ -1,7 +1,7 @@
 """A bad network, and bad middlemen, between one client and the API server.
 
-Plain HTTP in front, TLS behind, so that faults may depend on the request: `http://127.0.0.1:{port}` stands in for the
-server's address in a kubeconfig. Must not: change what it lets pass."""
+Plain HTTP in front, TLS behind, so that faults may depend on the request: `http://127.0.0.1:{port}`
+stands in for the server's address in a kubeconfig. Must not: change what it lets pass."""
 
 from __future__ import annotations
 
@@ -20,11 +20,19 @@ _HEAD = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (\S+) HTTP/1\.1\r\n")
 
 def status(code: int, reason: str, **headers: str) -> Answer:
     """A refusal as an API server words it; `headers` as for `reply`."""
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+    }
     return reply(code, body, **headers)
 
 
-BAD_GATEWAY = reply(502, b"<html><body><h1>502 Bad Gateway</h1></body></html>", content_type="text/html")
+BAD_GATEWAY = reply(
+    502, b"<html><body><h1>502 Bad Gateway</h1></body></html>", content_type="text/html"
+)
 LOST = "lost"
 """The request gets through; of the answer nothing does, the connection is reset."""
 Fault = Answer | str | None
@@ -33,7 +41,8 @@ Judge = Callable[[str, str], Fault]
 
 
 class Proxy:
-    """`judge` decides about each request; the switches hold for everything until they are set back."""
+    """`judge` decides about each request; the switches hold for everything until they are set
+    back."""
 
     def __init__(self, port: int, authority: Path) -> None:
         self.port = 0
@@ -59,15 +68,19 @@ class Proxy:
         return len(self._connections)
 
     def freeze(self) -> int:
-        """Let every connection that is open go half-open for good: what the server says never arrives; how many."""
+        """Let every connection that is open go half-open for good: what the server says never
+        arrives; how many."""
         for connection in self._connections:
             connection.deaf = True
         return len(self._connections)
 
     def heal(self) -> None:
-        """Let everything pass again. Connections that lost something stay broken, as in life: they are reset."""
+        """Let everything pass again. Connections that lost something stay broken, as in life: they
+        are reset."""
         self.judge = lambda _method, _path: None
-        self.delay, self.refuse, self.silent = 0.0, False, False
+        self.delay = 0.0
+        self.refuse = False
+        self.silent = False
         self.cut()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -79,7 +92,9 @@ class Proxy:
         assert task is not None
         self._connections[connection] = task
         with suppress(OSError, asyncio.CancelledError):
-            await connection.run(await asyncio.open_connection("127.0.0.1", self._upstream, ssl=self._tls))
+            await connection.run(
+                await asyncio.open_connection("127.0.0.1", self._upstream, ssl=self._tls)
+            )
         del self._connections[connection]
         _drop(writer)
 
@@ -104,7 +119,9 @@ class _Connection:
         self.deaf = False
 
     async def run(self, server: Stream) -> None:
-        pumps = [asyncio.create_task(pump(server)) for pump in (self._pass_requests, self._pass_answers)]
+        pumps = [
+            asyncio.create_task(pump(server)) for pump in (self._pass_requests, self._pass_answers)
+        ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -135,7 +152,8 @@ class _Connection:
             await self.client[1].drain()
 
     async def _gate(self, closed: Callable[[], bool]) -> None:
-        while closed():  # noqa: ASYNC110 - switches are plain attributes, so that a test reads like one
+        # Switches are plain attributes, so that a test reads like one.
+        while closed():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 

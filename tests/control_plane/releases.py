@@ -1,7 +1,8 @@
-"""Earlier releases, out of the history of this repository: what an upgrade comes from and a rollback goes to.
+"""Earlier releases, out of the history of this repository: what an upgrade comes from and a
+rollback goes to.
 
-A release is added here when it is made. Where its commit is not there (a shallow clone, an archive) tests that need it
-are skipped with a line that says so."""
+A release is added here when it is made. Where its commit is not there (a shallow clone, an archive)
+tests that need it are skipped with a line that says so."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ ONE_BACK = list(RELEASES)[-1]
 
 
 def tree(release: str) -> Path:
-    """Its files, outside this tree; unpacked once. pytest skips the test where the history does not have it."""
+    """Its files, outside this tree; unpacked once. pytest skips the test where the history does not
+    have it."""
     commit = RELEASES[release]
     folder = cache_folder().parent / "releases" / f"{release}-{commit[:12]}"
     with made_once(folder) as fresh:
@@ -36,5 +38,9 @@ def tree(release: str) -> Path:
 
 def environment(root: Path) -> dict[str, str]:
     """For a process that takes `scaler` from this tree, whatever its working directory."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("SCALER_", "KUBERNETES_"))}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("SCALER_", "KUBERNETES_"))
+    }
     return {**kept, "PYTHONPATH": str(root), "PYTHONSAFEPATH": "1"}

@@ -27,10 +27,14 @@ ALONE = ("--no-leader-election",)
 
 
 def install(
-    plane: ControlPlane, variant: str = "cluster-wide", *, root: Path = ROOT, flags: Sequence[str] = ()
+    plane: ControlPlane,
+    variant: str = "cluster-wide",
+    *,
+    root: Path = ROOT,
+    flags: Sequence[str] = (),
 ) -> Path:
-    """Apply a variant of the manifests as a user would; the kubeconfig of the scaler's service account. `root`: the
-    tree of another release; `flags`: of kubectl.
+    """Apply a variant of the manifests as a user would; the kubeconfig of the scaler's service
+    account. `root`: the tree of another release; `flags`: of kubectl.
 
     The Deployment is accepted and scaled to nothing: the tests run the replicas themselves."""
     plane.kubectl("apply", *flags, "-k", str(root / "manifests" / variant))
@@ -39,15 +43,39 @@ def install(
 
 
 class ScalerProcess(Program):
-    """One replica. `flags` are those of `scaler run`, `module` what has it ("scaler shadow", too), `root` its tree."""
+    """One replica. `flags` are those of `scaler run`, `module` what has it ("scaler shadow", too),
+    `root` its tree."""
 
     def __init__(
-        self, name: str, folder: Path, kubeconfig: Path, flags: Sequence[str] = LEASE, *, module: str = "scaler",
+        self,
+        name: str,
+        folder: Path,
+        kubeconfig: Path,
+        flags: Sequence[str] = LEASE,
+        *,
+        module: str = "scaler",
         root: Path = ROOT,
-    ) -> None:  # fmt: skip
+    ) -> None:
         (self.port,) = free_ports(1)
-        command = [sys.executable, "-m", *module.split(), "run", "--kubeconfig", str(kubeconfig), "--mode", "create"]
-        command += ["--http-host", "127.0.0.1", "--http-port", str(self.port), "--identity", name, *flags]
+        command = [
+            sys.executable,
+            "-m",
+            *module.split(),
+            "run",
+            "--kubeconfig",
+            str(kubeconfig),
+            "--mode",
+            "create",
+        ]
+        command += [
+            "--http-host",
+            "127.0.0.1",
+            "--http-port",
+            str(self.port),
+            "--identity",
+            name,
+            *flags,
+        ]
         super().__init__(name, command, folder, environment=environment(root))
 
     def url(self, path: str) -> str:
@@ -59,20 +87,31 @@ class ScalerProcess(Program):
 
     def lines(self, event: str = "") -> list[dict[str, Any]]:
         """What it logged (of one kind), oldest first."""
-        entries = [json.loads(line) for line in self.said() if line.startswith("{") and line.endswith("}")]
+        entries = [
+            json.loads(line) for line in self.said() if line.startswith("{") and line.endswith("}")
+        ]
         return [entry for entry in entries if event in ("", entry.get("event"))]
 
     def errors(self) -> list[str]:
-        """Everything that it logged as an error, and what is no log line at all (a traceback of the interpreter)."""
+        """Everything that it logged as an error, and what is no log line at all (a traceback of the
+        interpreter)."""
         odd = [line for line in self.said() if not line.startswith("{")]
-        return odd + [json.dumps(line) for line in self.lines() if line.get("level") in {"error", "critical"}]
+        return odd + [
+            json.dumps(line) for line in self.lines() if line.get("level") in {"error", "critical"}
+        ]
 
 
 @asynccontextmanager
 async def scaler(
-    folder: Path, kubeconfig: Path, *, name: str = "scaler", flags: Sequence[str] = LEASE, module: str = "scaler"
+    folder: Path,
+    kubeconfig: Path,
+    *,
+    name: str = "scaler",
+    flags: Sequence[str] = LEASE,
+    module: str = "scaler",
 ) -> AsyncIterator[ScalerProcess]:
-    """A replica that is ready, until the block ends; SIGTERM ends it, so that its Lease is free at once."""
+    """A replica that is ready, until the block ends; SIGTERM ends it, so that its Lease is free at
+    once."""
     process = ScalerProcess(name, folder, kubeconfig, flags, module=module)
     try:
         process.start()
@@ -83,7 +122,8 @@ async def scaler(
 
 
 async def leads(stage: Stage, name: str) -> bool:
-    """Whether the replica of this name holds the Lease. Raises NotFoundError while there is none."""
+    """Whether the replica of this name holds the Lease. Raises NotFoundError while there is
+    none."""
     lease = await stage.api.get(LEASES, NAMESPACE, ACCOUNT)
     return bool(lease["spec"].get("holderIdentity") == name)
 

@@ -1,8 +1,10 @@
-"""Services on the nodes of a real API server, and the controllers around them: real where the plane has them.
+"""Services on the nodes of a real API server, and the controllers around them: real where the plane
+has them.
 
-Either copies of one example that share the nodes (`shared`), or one service of a platform (`played`). Kubernetes'
-own controllers and LeaderWorkerSet's manager are always real; Volcano and Ascend Operator are where the plane has them,
-else stand-ins, like OME, AIBrix and Infer Operator. Every pod fills a node. Must not: judge, or know a platform."""
+Either copies of one example that share the nodes (`shared`), or one service of a platform
+(`played`). Kubernetes' own controllers and LeaderWorkerSet's manager are always real; Volcano and
+Ascend Operator are where the plane has them, else stand-ins, like OME, AIBrix and Infer Operator.
+Every pod fills a node. Must not: judge, or know a platform."""
 
 from __future__ import annotations
 
@@ -17,7 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, POD_GROUPS, PODS, KubeApi, Object
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    POD_GROUPS,
+    PODS,
+    KubeApi,
+    Object,
+)
 from scaler.kube.errors import AlreadyExistsError
 from scaler.names import RULE_KEY, RULE_LABEL
 from scaler.sim.actors import objects
@@ -38,7 +49,8 @@ from tests.control_plane.witness import Witness, watched
 from tests.stand_ins import deployment
 
 SERVICES = 20
-PREFILL, DECODE = "group0", "group1"
+PREFILL = "group0"
+DECODE = "group1"
 LONG = 150.0
 """Seconds for all of them: ten times what an idle machine needs."""
 _FILES = ("00-rule", "20-prefill-p0", "21-prefill-p1", "30-decode-d0")
@@ -55,8 +67,8 @@ class Way:
 
     name: str
     beside_operator: bool = False
-    """Ascend Operator makes the pods of AscendJobs, the policies of manifests/admission-policy gate them and the scaler
-    releases them; else the scaler makes them."""
+    """Ascend Operator makes the pods of AscendJobs, the policies of manifests/admission-policy gate
+    them and the scaler releases them; else the scaler makes them."""
     gangs: bool = True
     """Volcano binds them; else kube-scheduler, one by one."""
 
@@ -94,7 +106,8 @@ class Platform:
 
 
 class _Queue(StandIn):
-    """Lets every PodGroup into the queue at once: kube-scheduler knows none, and Ascend Operator waits for it."""
+    """Lets every PodGroup into the queue at once: kube-scheduler knows none, and Ascend Operator
+    waits for it."""
 
     def __init__(self, api: KubeApi) -> None:
         super().__init__(api, POD_GROUPS)
@@ -102,14 +115,22 @@ class _Queue(StandIn):
     async def _round(self) -> None:
         for group in self.mirror.all(POD_GROUPS):
             if objects.status(group).get("phase") in (None, "", "Pending"):
-                await self.attempt(merge(self.api, POD_GROUPS, group, {"status": {"phase": "Inqueue"}}))
+                await self.attempt(
+                    merge(self.api, POD_GROUPS, group, {"status": {"phase": "Inqueue"}})
+                )
 
 
 class ServicesStage(Stage):
-    """A stage that knows its services by a watch of its own. `witness` watches them while the scaler is at work."""
+    """A stage that knows its services by a watch of its own. `witness` watches them while the
+    scaler is at work."""
 
     def __init__(
-        self, plane: ControlPlane, api: KubeApi, way: Way, namespaces: list[str], owners: Iterable[OwnerOf] = ()
+        self,
+        plane: ControlPlane,
+        api: KubeApi,
+        way: Way,
+        namespaces: list[str],
+        owners: Iterable[OwnerOf] = (),
     ) -> None:
         super().__init__(api)
         self.plane = plane
@@ -121,7 +142,8 @@ class ServicesStage(Stage):
 
     def actors(self) -> Iterator[Any]:
         """To be run beside the scaler: every controller that is not real here."""
-        clock, real = Clock(), self.plane.options
+        clock = Clock()
+        real = self.plane.options
         yield self._mirror
         yield FaultActor(self.api, clock, detection=0.5)
         if self.way.gangs and not real.volcano:
@@ -131,7 +153,9 @@ class ServicesStage(Stage):
             yield _Queue(self.api)
         if self.way.beside_operator and not real.ascend_operator:
             yield AscendOperator(self.api, clock)
-        yield from (owner(self.api) for owner in self._owners if not (real.volcano and owner is VolcanoJobs))
+        yield from (
+            owner(self.api) for owner in self._owners if not (real.volcano and owner is VolcanoJobs)
+        )
 
     async def prepare(self, nodes: int) -> None:
         """Everything but the services. Namespaces that a test before has deleted are gone first."""
@@ -140,7 +164,11 @@ class ServicesStage(Stage):
             going = filter(objects.terminating, (await self.api.list(NAMESPACES)).items)
             return {objects.name(namespace) for namespace in going}
 
-        await until(terminating, f"none of {self.namespaces} is going away", fits=set(self.namespaces).isdisjoint)
+        await until(
+            terminating,
+            f"none of {self.namespaces} is going away",
+            fits=set(self.namespaces).isdisjoint,
+        )
         for namespace in self.namespaces:
             await ensure_namespace(self.api, namespace)
         await self.add_npu_nodes(nodes)
@@ -154,7 +182,9 @@ class ServicesStage(Stage):
     async def _place_operator(self) -> None:
         """The policies in force in these namespaces, and an operator with replicas."""
         policies = MANIFESTS / "admission-policy"
-        self.plane.kubectl("apply", "-f", policies / "pods.yaml", "-f", policies / "ascendjobs.yaml")
+        self.plane.kubectl(
+            "apply", "-f", policies / "pods.yaml", "-f", policies / "ascendjobs.yaml"
+        )
         await ensure_namespace(self.api, OPERATOR_NAMESPACE)
         self.plane.kubectl("label", "--overwrite", "namespace", *self.namespaces, *_OPT_IN)
         with suppress(AlreadyExistsError):
@@ -166,21 +196,35 @@ class ServicesStage(Stage):
         job = copied(read_manifests(EXAMPLE / "20-prefill-p0.yaml"), self.namespaces[-1])[-1]
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": job["metadata"]}
         pod["spec"] = job["spec"]["replicaSpecs"]["Master"]["template"]["spec"]
-        create = partial(self.plane.kubectl, "create", "-f", "-", "--dry-run=server", "--output", "json")
+        create = partial(
+            self.plane.kubectl, "create", "-f", "-", "--dry-run=server", "--output", "json"
+        )
         try:
-            moved, gated = [json.loads(await asyncio.to_thread(create, text=json.dumps(body))) for body in (job, pod)]
+            moved, gated = [
+                json.loads(await asyncio.to_thread(create, text=json.dumps(body)))
+                for body in (job, pod)
+            ]
         except ControlPlaneError:
             return False
         return RULE_LABEL not in objects.labels_of(moved) and objects.gated(gated)
 
     def services(self) -> Mapping[str, list[InstanceView]]:
         found = census(self._mirror.all)
-        return {service: views for service, views in found.items() if service.partition("/")[0] in self.namespaces}
+        return {
+            service: views
+            for service, views in found.items()
+            if service.partition("/")[0] in self.namespaces
+        }
 
     def nodes_by_instance(self) -> dict[str, tuple[str, ...]]:
         """Of the instances that have nodes, by service and name."""
         found = self.services().items()
-        return {f"{service} {view.name}": view.nodes for service, views in found for view in views if view.nodes}
+        return {
+            f"{service} {view.name}": view.nodes
+            for service, views in found
+            for view in views
+            if view.nodes
+        }
 
     async def clear(self) -> None:
         async def pods() -> list[str]:
@@ -196,7 +240,9 @@ class SharedStage(ServicesStage):
 
     async def arrive(self, changes: Mapping[str, Change] | None = None) -> None:
         """All services at once. `changes`: what is different in the files of a namespace."""
-        await asyncio.gather(*(self.join(name, (changes or {}).get(name)) for name in self.namespaces))
+        await asyncio.gather(
+            *(self.join(name, (changes or {}).get(name)) for name in self.namespaces)
+        )
 
     async def join(self, namespace: str, change: Change | None = None) -> None:
         """One service; `change` is made to every object first."""
@@ -208,7 +254,9 @@ class SharedStage(ServicesStage):
 
     async def leave(self, namespace: str) -> None:
         for job in (await self.api.list(ASCEND_JOBS, namespace)).items:
-            await self.api.delete(ASCEND_JOBS, namespace, objects.name(job), propagation_policy="Background")
+            await self.api.delete(
+                ASCEND_JOBS, namespace, objects.name(job), propagation_policy="Background"
+            )
 
     async def clear(self) -> None:
         for namespace in self.namespaces:
@@ -216,21 +264,31 @@ class SharedStage(ServicesStage):
         await super().clear()
 
     def tally(self) -> dict[str, int]:
-        """How many services run 2P1D, 1P1D, ...; `+ 1` = one more holds a node or may be given one."""
+        """How many services run 2P1D, 1P1D, ...; `+ 1` = one more holds a node or may be given
+        one."""
         found = Counter[str]()
         for views in self.services().values():
             counts = running(views)
             more = sum(view.condition not in (Condition.EMPTY, Condition.RUNNING) for view in views)
-            found[f"{counts.get(PREFILL, 0)}P{counts.get(DECODE, 0)}D" + (f" + {more}" if more else "")] += 1
+            found[
+                f"{counts.get(PREFILL, 0)}P{counts.get(DECODE, 0)}D"
+                + (f" + {more}" if more else "")
+            ] += 1
         return dict(found)
 
     def serving(self) -> list[str]:
         """Namespaces of the services that run their minimum."""
-        return [name for name in self.namespaces if all(map(self.runs_of(name).get, (PREFILL, DECODE)))]
+        return [
+            name for name in self.namespaces if all(map(self.runs_of(name).get, (PREFILL, DECODE)))
+        ]
 
     def runs_of(self, namespace: str) -> dict[str, int]:
         """Running instances of a service, by group."""
-        found = (views for service, views in self.services().items() if service.partition("/")[0] == namespace)
+        found = (
+            views
+            for service, views in self.services().items()
+            if service.partition("/")[0] == namespace
+        )
         return running(next(found, []))
 
 
@@ -246,14 +304,23 @@ class PlatformStage(ServicesStage):
 
     async def runs_both(self, prefill: int, decode: int) -> None:
         """Wait until exactly so many run."""
-        await self.runs(self.platform.service, **{self.platform.prefill: prefill, self.platform.decode: decode})
+        await self.runs(
+            self.platform.service, **{self.platform.prefill: prefill, self.platform.decode: decode}
+        )
 
     async def lose(self, group: str) -> str:
-        """A node under a running instance of this group stops answering, and Volcano ends its pods; the node's name."""
-        views = [view for view in await self.views() if view.group == group and view.condition is Condition.RUNNING]
+        """A node under a running instance of this group stops answering, and Volcano ends its pods;
+        the node's name."""
+        views = [
+            view
+            for view in await self.views()
+            if view.group == group and view.condition is Condition.RUNNING
+        ]
         name = views[0].nodes[0]
         await self.node(name, NodeFate.NOT_READY)
-        await until(self.empty_nodes, f"{name} has no pods", self.views, fits=lambda empty: name in empty)
+        await until(
+            self.empty_nodes, f"{name} has no pods", self.views, fits=lambda empty: name in empty
+        )
         return name
 
     async def edit_rule(self, *ratios: tuple[int, int]) -> None:
@@ -262,14 +329,21 @@ class PlatformStage(ServicesStage):
         document = json.loads(rule["data"][RULE_KEY])
         like = document["elastic_scaling_list"][0]["group_list"]
         document["elastic_scaling_list"] = [
-            {"group_list": [{**group, "group_num": str(count)} for group, count in zip(like, ratio, strict=True)]}
+            {
+                "group_list": [
+                    {**group, "group_num": str(count)}
+                    for group, count in zip(like, ratio, strict=True)
+                ]
+            }
             for ratio in ratios
         ]
         await merge(self.api, CONFIG_MAPS, rule, {"data": {RULE_KEY: json.dumps(document)}})
 
     def kubectl(self, verb: str, *flags: str) -> None:
         """`apply` or `delete` the service's files."""
-        self.plane.kubectl(verb, *flags, *(word for path in self.platform.files for word in ("-f", path)))
+        self.plane.kubectl(
+            verb, *flags, *(word for path in self.platform.files for word in ("-f", path))
+        )
 
     async def clear(self) -> None:
         self.kubectl("delete", "--wait=false", "--ignore-not-found")
@@ -289,7 +363,8 @@ async def prepared(stage: ServicesStage, nodes: int) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def governed(stage: ServicesStage, folder: Path) -> AsyncIterator[ScalerProcess]:
-    """The scaler at work as users run it, and the witness watching; the scaler must log no error."""
+    """The scaler at work as users run it, and the witness watching; the scaler must log no
+    error."""
     kubeconfig = install(stage.plane)
     async with (
         watched(Witness(stage.api)) as stage.witness,
@@ -314,7 +389,9 @@ async def shared(
 
 
 @asynccontextmanager
-async def played(plane: ControlPlane, platform: Platform, folder: Path) -> AsyncIterator[PlatformStage]:
+async def played(
+    plane: ControlPlane, platform: Platform, folder: Path
+) -> AsyncIterator[PlatformStage]:
     """Room for the smallest ratio of a platform's service, governed."""
     async with plane.client() as api:
         stage = PlatformStage(plane, api, platform)
@@ -331,4 +408,6 @@ def ascend_jobs(nodes: int, *files: Path, by_operator: bool = True) -> Platform:
         stage.plane.kubectl("apply" if prefills == 3 else "delete", "-f", "-", text=json.dumps(job))
 
     way = GATED if by_operator else CREATED
-    return Platform("mindie", "mindie", files, nodes, scale, way=way, prefill=PREFILL, decode=DECODE)
+    return Platform(
+        "mindie", "mindie", files, nodes, scale, way=way, prefill=PREFILL, decode=DECODE
+    )

@@ -1,7 +1,8 @@
-"""What the tests of the scaler do on a real API server: nodes, stand-ins, a service's manifests, and looking at it.
+"""What the tests of the scaler do on a real API server: nodes, stand-ins, a service's manifests,
+and looking at it.
 
-The stand-ins are those of the simulation, which speak nothing but KubeApi; kubelets are a process of the control
-plane. Must not: judge."""
+The stand-ins are those of the simulation, which speak nothing but KubeApi; kubelets are a process
+of the control plane. Must not: judge."""
 
 from __future__ import annotations
 
@@ -29,14 +30,19 @@ EXAMPLES = MANIFESTS / "examples"
 EXAMPLE = EXAMPLES / "2p1d"
 SERVICE = "mindie/scaling-rule/mindie"
 PATIENCE = 60.0
-"""Seconds until something that should take one or two must have happened: test machines are busy."""
+"""Seconds until something that should take one or two must have happened: test machines are
+busy."""
 _NPU_LABELS = {"accelerator": "huawei-Ascend910", "accelerator-type": "module-910b-8"}
 T = TypeVar("T")
 
 
 def kinds_definitions() -> list[Object]:
     """Of every kind but LeaderWorkerSet, whose own one comes with its manager."""
-    others = [crd for crd in workload_definitions() if objects.name(crd) != "leaderworkersets.leaderworkerset.x-k8s.io"]
+    others = [
+        crd
+        for crd in workload_definitions()
+        if objects.name(crd) != "leaderworkersets.leaderworkerset.x-k8s.io"
+    ]
     return [*definitions(), *others]
 
 
@@ -61,8 +67,11 @@ class Stage:
         await change_node(self.api, self._specs[name], fate)
 
     async def nodes_are_open(self) -> bool:
-        """Whether every node takes pods: a new one is tainted until the control plane has seen it ready."""
-        return not any(objects.spec(node).get("taints") for node in (await self.api.list(NODES)).items)
+        """Whether every node takes pods: a new one is tainted until the control plane has seen it
+        ready."""
+        return not any(
+            objects.spec(node).get("taints") for node in (await self.api.list(NODES)).items
+        )
 
     async def remove_node(self, name: str) -> None:
         await self.api.delete(NODES, None, name)
@@ -72,7 +81,9 @@ class Stage:
         used = {objects.node_of(pod) for pod in (await self.api.list(PODS)).items}
         return [name for name in self._specs if name not in used]
 
-    async def apply(self, path: Path = EXAMPLE, *, change: Callable[[Object], Object] = lambda obj: obj) -> None:
+    async def apply(
+        self, path: Path = EXAMPLE, *, change: Callable[[Object], Object] = lambda obj: obj
+    ) -> None:
         """Apply a file or a folder; `change` is applied to every object first."""
         for obj in read_manifests(path):
             await apply(self.api, change(obj))
@@ -87,10 +98,16 @@ class Stage:
 
     async def runs(self, service: str = SERVICE, **groups: int) -> None:
         """Wait until exactly so many instances of each group run."""
-        await until(lambda: self.views(service), f"{service} runs {groups}", fits=lambda seen: running(seen) == groups)
+        await until(
+            lambda: self.views(service),
+            f"{service} runs {groups}",
+            fits=lambda seen: running(seen) == groups,
+        )
 
     async def pods(self, namespace: str) -> list[str]:
-        return [str(pod["metadata"]["name"]) for pod in (await self.api.list(PODS, namespace)).items]
+        return [
+            str(pod["metadata"]["name"]) for pod in (await self.api.list(PODS, namespace)).items
+        ]
 
     async def node_of(self, job: str) -> str:
         """Where an instance of one pod runs."""
@@ -109,10 +126,15 @@ class Stage:
 
 
 async def until(
-    read: Callable[[], Awaitable[T]], what: str, show: Callable[[], Awaitable[Any]] | None = None,
-    seconds: float = PATIENCE, *, fits: Callable[[T], object] = bool,
-) -> T:  # fmt: skip
-    """Wait until what is read fits, and give it. AssertionError that says what did not come, and what is there instead.
+    read: Callable[[], Awaitable[T]],
+    what: str,
+    show: Callable[[], Awaitable[Any]] | None = None,
+    seconds: float = PATIENCE,
+    *,
+    fits: Callable[[T], object] = bool,
+) -> T:
+    """Wait until what is read fits, and give it. AssertionError that says what did not come, and
+    what is there instead.
 
     An API server that cannot answer now, after a restart for example, is read again."""
     loop = asyncio.get_running_loop()
@@ -124,7 +146,9 @@ async def until(
             if fits(found):
                 return found
         if loop.time() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what}; there is {await show() if show else found}")
+            raise AssertionError(
+                f"not within {seconds:g} s: {what}; there is {await show() if show else found}"
+            )
         await asyncio.sleep(0.1)
 
 
@@ -143,7 +167,9 @@ async def playing(api: KubeApi, actors: Iterable[Any]) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def staged(plane: ControlPlane, *, npu_nodes: int = 0, detection: float = 0.5) -> AsyncIterator[Stage]:
+async def staged(
+    plane: ControlPlane, *, npu_nodes: int = 0, detection: float = 0.5
+) -> AsyncIterator[Stage]:
     """A cluster with a gang scheduler and a fault actor for as long as the block lasts."""
     async with plane.client() as api:
         actors = (GangScheduler(api, period=0.2), FaultActor(api, Clock(), detection=detection))

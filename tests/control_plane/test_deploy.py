@@ -1,4 +1,5 @@
-"""`scaler deploy`, as a user types it, on a real API server: apply, undo, put back, prune, delete."""
+"""`scaler deploy`, as a user types it, on a real API server: apply, undo, put back, prune,
+delete."""
 
 from __future__ import annotations
 
@@ -54,20 +55,31 @@ motor_service:
   decode: {{replicas: 1, pod_num: 1}}
 """
 _POLICY: dict[str, Any] = {
-    "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicy",
     "metadata": {"name": "no-new-services"},
     "spec": {
-        "matchConstraints": {"resourceRules": [
-            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["services"]}
-        ]},
-        "validations": [{"expression": "has(request.dryRun) && request.dryRun", "message": "not today"}],
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "operations": ["CREATE", "UPDATE"],
+                    "resources": ["services"],
+                }
+            ]
+        },
+        "validations": [
+            {"expression": "has(request.dryRun) && request.dryRun", "message": "not today"}
+        ],
     },
-}  # fmt: skip
+}
 _BINDING = {
-    "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicyBinding",
     "metadata": {"name": "no-new-services"},
     "spec": {"policyName": "no-new-services", "validationActions": ["Deny"]},
-}  # fmt: skip
+}
 
 
 def ome(namespace: str, engines: int = 1, store: str = "store:1", port: int = 9000) -> str:
@@ -81,22 +93,39 @@ class Person:
         self.plane = plane
         self._folder = folder
 
-    def deploy(self, *words: str, code: int = 0, file: str = "", kubeconfig: Path | None = None) -> str:
+    def deploy(
+        self, *words: str, code: int = 0, file: str = "", kubeconfig: Path | None = None
+    ) -> str:
         """What one command prints, errors last."""
         path = self._folder / "service.yaml"
         path.write_text(file)
         given = ("-c", str(path)) if file else ()
         ran = subprocess.run(
-            [sys.executable, "-m", "scaler", "deploy", *words, *given, "-k", str(kubeconfig or self.plane.admin)],
-            cwd=_ROOT, capture_output=True, text=True, timeout=150, check=False,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "scaler",
+                "deploy",
+                *words,
+                *given,
+                "-k",
+                str(kubeconfig or self.plane.admin),
+            ],
+            cwd=_ROOT,
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
         assert ran.returncode == code, ran.stdout + ran.stderr
         return ran.stdout + ran.stderr
 
     def objects(self, namespace: str) -> list[dict[str, Any]]:
         """All that a service of OME is made of."""
         kinds = "inferenceservices,deployments,services"
-        found = json.loads(self.plane.kubectl("get", kinds, "--namespace", namespace, "--output=json"))
+        found = json.loads(
+            self.plane.kubectl("get", kinds, "--namespace", namespace, "--output=json")
+        )
         return sorted(found["items"], key=lambda one: str(one["kind"]))
 
     def names(self, namespace: str) -> list[str]:
@@ -120,7 +149,9 @@ def _specs(person: Person, namespace: str) -> list[Any]:
 
 @LONG
 @pytest.mark.every_kubernetes
-def test_the_same_file_twice_changes_nothing_and_another_one_shows_what_it_changes(person: Person) -> None:
+def test_the_same_file_twice_changes_nothing_and_another_one_shows_what_it_changes(
+    person: Person,
+) -> None:
     person.deploy("apply", "--no-wait", file=ome("twice"))
     before = _versions(person, "twice")
     again = person.deploy("apply", "--no-wait", file=ome("twice"))
@@ -137,7 +168,9 @@ def test_the_same_file_twice_changes_nothing_and_another_one_shows_what_it_chang
 @LONG
 def test_what_is_refused_midway_is_undone_and_a_change_leaves_what_ran(person: Person) -> None:
     person.deploy("apply", "--no-wait", file=ome("kept"))
-    person.plane.kubectl("scale", "deployment", "chat-mf-store", "--replicas=3", "--namespace", "kept")
+    person.plane.kubectl(
+        "scale", "deployment", "chat-mf-store", "--replicas=3", "--namespace", "kept"
+    )
     before = _specs(person, "kept")
     person.plane.kubectl("apply", "-f", "-", text=yaml.safe_dump_all([_POLICY, _BINDING]))
     try:
@@ -159,7 +192,9 @@ def _until_in_force(person: Person) -> None:
     """A policy holds a moment after it was made."""
     for _ in range(60):
         try:
-            person.plane.kubectl("create", "service", "clusterip", "probe", "--tcp=1", "--namespace", "default")
+            person.plane.kubectl(
+                "create", "service", "clusterip", "probe", "--tcp=1", "--namespace", "default"
+            )
         except ControlPlaneError:
             return
         person.plane.kubectl("delete", "service", "probe", "--namespace", "default")
@@ -170,7 +205,9 @@ def _until_in_force(person: Person) -> None:
 @pytest.mark.every_kubernetes
 def test_prune_and_delete_take_only_what_was_made_for_the_service(person: Person) -> None:
     person.deploy("apply", "--no-wait", file=ome("own"))
-    person.plane.kubectl("create", "service", "clusterip", "theirs", "--tcp=1", "--namespace", "own")
+    person.plane.kubectl(
+        "create", "service", "clusterip", "theirs", "--tcp=1", "--namespace", "own"
+    )
     pruned = person.deploy("apply", "--no-wait", file=_AGGREGATED.format(namespace="own"))
     assert "Deployment chat-mf-store: deleted, the file has it no more" in pruned
     said = person.deploy("delete", "-n", "chat", "-ns", "own")
@@ -184,23 +221,40 @@ def test_prune_and_delete_take_only_what_was_made_for_the_service(person: Person
 @pytest.mark.every_kubernetes
 def test_what_is_not_ones_own_is_refused_and_nothing_is_written(person: Person) -> None:
     person.plane.kubectl("create", "namespace", "taken")
-    person.plane.kubectl("create", "service", "clusterip", "chat-mf-store", "--tcp=1", "--namespace", "taken")
+    person.plane.kubectl(
+        "create", "service", "clusterip", "chat-mf-store", "--tcp=1", "--namespace", "taken"
+    )
     said = person.deploy("apply", "--no-wait", file=ome("taken"), code=1)
-    assert "Service chat-mf-store in namespace taken is there already and is not this service's: written by" in said
+    assert (
+        "Service chat-mf-store in namespace taken is there already and is not this service's:"
+        " written by" in said
+    )
     assert person.names("taken") == ["Service chat-mf-store"]
     person.deploy("apply", "--no-wait", file=ome("hands"))
-    person.plane.kubectl("scale", "deployment", "chat-mf-store", "--replicas=3", "--namespace", "hands")
+    person.plane.kubectl(
+        "scale", "deployment", "chat-mf-store", "--replicas=3", "--namespace", "hands"
+    )
     said = person.deploy("apply", "--no-wait", file=ome("hands"), code=1)
     assert "  .spec.replicas: kubectl" in said
     person.deploy("apply", "--no-wait", "--force-conflicts", file=ome("hands"))
-    assert [one["spec"]["replicas"] for one in person.objects("hands") if one["kind"] == "Deployment"] == [1]
+    assert [
+        one["spec"]["replicas"] for one in person.objects("hands") if one["kind"] == "Deployment"
+    ] == [1]
 
 
 @LONG
 def test_a_right_that_is_lacking_is_named(person: Person) -> None:
     kubectl = person.plane.kubectl
     kubectl("create", "namespace", "tenant")
-    kubectl("create", "rolebinding", "edits", "--clusterrole=edit", "--serviceaccount=tenant:default", "-n", "tenant")
+    kubectl(
+        "create",
+        "rolebinding",
+        "edits",
+        "--clusterrole=edit",
+        "--serviceaccount=tenant:default",
+        "-n",
+        "tenant",
+    )
     tenant = person.plane.grant("tenant", "default")
     said = person.deploy("apply", "--no-wait", file=ome("tenant"), code=1, kubeconfig=tenant)
     assert "InferenceService chat: you have no right to do that" in said
@@ -219,14 +273,22 @@ async def test_a_service_of_mindie_is_deployed_waited_for_shrunk_and_deleted(
     kubeconfig = install(plane)
     async with staged(plane, npu_nodes=3) as stage, scaler(tmp_path, kubeconfig):
         await add_node(stage.api, NodeSpec("cpu-0", npu=0))
-        said = await deploy("apply", "--timeout", "90s", file=_MOTOR.format(ratios="2P1D, 1P1D", prefill=2))
+        said = await deploy(
+            "apply", "--timeout", "90s", file=_MOTOR.format(ratios="2P1D, 1P1D", prefill=2)
+        )
         assert said.endswith("mindie in namespace mindie: available\n")
-        again = await deploy("apply", "--timeout", "60s", file=_MOTOR.format(ratios="2P1D, 1P1D", prefill=2))
-        assert set(re.findall(r": (created|changed|unchanged)$", again, re.MULTILINE)) == {"unchanged"}
+        again = await deploy(
+            "apply", "--timeout", "60s", file=_MOTOR.format(ratios="2P1D, 1P1D", prefill=2)
+        )
+        assert set(re.findall(r": (created|changed|unchanged)$", again, re.MULTILINE)) == {
+            "unchanged"
+        }
         await stage.runs(group0=2, group1=1)
         shown = await deploy("status", "-n", "mindie", "-ns", "mindie")
         assert "2 group0 + 1 group1 (runs), then 1 group0 + 1 group1" in shown
-        said = await deploy("apply", "--timeout", "60s", file=_MOTOR.format(ratios="1P1D", prefill=1))
+        said = await deploy(
+            "apply", "--timeout", "60s", file=_MOTOR.format(ratios="1P1D", prefill=1)
+        )
         assert "AscendJob mindie-server-p1: deleted, the file has it no more" in said
         await stage.runs(group0=1, group1=1)
         said = await deploy("delete", "-n", "mindie", "-ns", "mindie")

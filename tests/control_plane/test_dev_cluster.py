@@ -23,7 +23,10 @@ def test_a_person_can_play_with_the_product(programs_needed: None, tmp_path: Pat
     log = tmp_path / "dev-cluster.log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.control_plane.dev_cluster"], cwd=_ROOT, stdout=output, stderr=output
+            [sys.executable, "-m", "tests.control_plane.dev_cluster"],
+            cwd=_ROOT,
+            stdout=output,
+            stderr=output,
         )
     try:
         kubeconfig = Path(_wait_for(log, r"KUBECONFIG=(\S+)"))
@@ -44,7 +47,12 @@ def test_a_person_can_play_with_the_product(programs_needed: None, tmp_path: Pat
 def _kubectl(kubeconfig: Path, *arguments: str) -> str:
     command = [kubectl_path(), "--kubeconfig", str(kubeconfig), *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=90, env={**os.environ, "NO_PROXY": "127.0.0.1"}
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=90,
+        env={**os.environ, "NO_PROXY": "127.0.0.1"},
     ).stdout
 
 

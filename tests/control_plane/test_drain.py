@@ -1,4 +1,5 @@
-"""`scaler drain` beside `kubectl drain` on a real API server: it foresees what comes, and what budgets refuse."""
+"""`scaler drain` beside `kubectl drain` on a real API server: it foresees what comes, and what
+budgets refuse."""
 
 from __future__ import annotations
 
@@ -28,10 +29,26 @@ Json = dict[str, Any]
 
 async def foreseen(plane: ControlPlane, *nodes: str) -> tuple[int, Json]:
     """The exit code of `scaler drain`, and its answer."""
-    command = [sys.executable, "-m", "scaler", "drain", "--kubeconfig", str(plane.admin), "-o", "json", *nodes]
+    command = [
+        sys.executable,
+        "-m",
+        "scaler",
+        "drain",
+        "--kubeconfig",
+        str(plane.admin),
+        "-o",
+        "json",
+        *nodes,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
     done = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, timeout=120, check=False, env=environment
+        subprocess.run,
+        command,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=environment,
     )
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
@@ -41,7 +58,9 @@ def budget(name: str, job: str, **amount: Any) -> str:
     chosen = {"matchLabels": {"training.kubeflow.org/job-name": job}}
     meta = {"name": name, "namespace": "mindie"}
     spec = {"selector": chosen, **amount}
-    return json.dumps({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec})
+    return json.dumps(
+        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec}
+    )
 
 
 async def drains(plane: ControlPlane, node: str, seconds: int) -> str:
@@ -60,14 +79,20 @@ async def allows(plane: ControlPlane, name: str, seen: str) -> bool:
 
 
 async def test_a_drain_brings_about_what_was_foreseen(plane: ControlPlane, tmp_path: Path) -> None:
-    flags = (*LEASE, "--no-disruption-budgets")  # otherwise the only decode instance would stay where it is
+    # otherwise the only decode instance would stay where it is
+    flags = (*LEASE, "--no-disruption-budgets")
     async with staged(plane, npu_nodes=4) as stage, scaler(tmp_path, install(plane), flags=flags):
         await stage.apply()
         await stage.runs(group0=2, group1=1)
         node = await stage.node_of(DECODE)
         code, found = await foreseen(plane, node)
         (fate,) = found["services"]
-        assert (code, fate["ends"], fate["then"]["ratio"], fate["later"]["ratio"]) == (1, [DECODE], -1, 0)
+        assert (code, fate["ends"], fate["then"]["ratio"], fate["later"]["ratio"]) == (
+            1,
+            [DECODE],
+            -1,
+            0,
+        )
         assert await drains(plane, node, 60) == ""
         await until(lambda: elsewhere(stage, node), "the decode instance runs elsewhere")
         await stage.runs(group0=2, group1=1)
@@ -78,7 +103,9 @@ async def test_a_drain_brings_about_what_was_foreseen(plane: ControlPlane, tmp_p
 
 
 async def elsewhere(stage: Stage, node: str) -> bool:
-    return [view.nodes for view in await stage.views() if view.name == DECODE and view.nodes != (node,)] != []
+    return [
+        view.nodes for view in await stage.views() if view.name == DECODE and view.nodes != (node,)
+    ] != []
 
 
 async def refused_by_budgets(plane: ControlPlane, node: str) -> None:
@@ -108,11 +135,19 @@ async def test_a_drain_takes_the_surplus_moves_the_label_and_leaves_the_minimum(
     async with staged(plane, npu_nodes=4) as stage, scaler(tmp_path, install(plane)) as process:
         await stage.apply()
         await stage.runs(group0=2, group1=1)
-        await until(lambda: kept(stage), "the minimum is kept", fits=lambda jobs: len(jobs) == 2 and DECODE in jobs)
+        await until(
+            lambda: kept(stage),
+            "the minimum is kept",
+            fits=lambda jobs: len(jobs) == 2 and DECODE in jobs,
+        )
         (first,) = await kept(stage) - {DECODE}
-        second = {"mindie-server-p0": "mindie-server-p1", "mindie-server-p1": "mindie-server-p0"}[first]
+        second = {"mindie-server-p0": "mindie-server-p1", "mindie-server-p1": "mindie-server-p0"}[
+            first
+        ]
         assert await drains(plane, await stage.node_of(first), 60) == ""
-        await until(lambda: kept(stage), "the label has moved", fits=lambda jobs: jobs == {second, DECODE})
+        await until(
+            lambda: kept(stage), "the label has moved", fits=lambda jobs: jobs == {second, DECODE}
+        )
         await stage.runs(group0=2, group1=1)
         assert await drains(plane, await stage.node_of(first), 60) == ""
         await stage.runs(group0=1, group1=1)
@@ -120,7 +155,9 @@ async def test_a_drain_takes_the_surplus_moves_the_label_and_leaves_the_minimum(
             assert "disruption budget" in await drains(plane, await stage.node_of(job), 8)
         await stage.runs(group0=1, group1=1)
         plane.kubectl("drain", await stage.node_of(DECODE), "--disable-eviction", "--timeout=60s")
-        await until(lambda: kept(stage), "what does not serve is not kept", fits=lambda jobs: not jobs)
+        await until(
+            lambda: kept(stage), "what does not serve is not kept", fits=lambda jobs: not jobs
+        )
         assert process.errors() == []
         plane.kubectl("delete", "namespace", "mindie")
         await stage.clear()

@@ -1,8 +1,9 @@
-"""The scenarios of the simulation and the services of MindIE Motor on a real API server, run by the real binary.
+"""The scenarios of the simulation and the services of MindIE Motor on a real API server, run by the
+real binary.
 
-Time is compressed: every duration of the scenario, of the stand-ins and of the scaler's own patience is divided by one
-factor. The controller manager looks after nodes and garbage; kubelets, scheduler, fault actor and MindIE Controller are
-the simulation's."""
+Time is compressed: every duration of the scenario, of the stand-ins and of the scaler's own
+patience is divided by one factor. The controller manager looks after nodes and garbage; kubelets,
+scheduler, fault actor and MindIE Controller are the simulation's."""
 
 from __future__ import annotations
 
@@ -36,26 +37,48 @@ from scaler.tools.simulation.verdicts import judge
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.proxy import Fault, Proxy, proxied, status
-from tests.control_plane.scaler_process import ACCOUNT, ALONE, LEASE, NAMESPACE, ScalerProcess, install, scaler
+from tests.control_plane.scaler_process import (
+    ACCOUNT,
+    ALONE,
+    LEASE,
+    NAMESPACE,
+    ScalerProcess,
+    install,
+    scaler,
+)
 from tests.control_plane.stage import staged
 from tests.control_plane.witness import Witness, watched
 from tests.simulation.test_motor import SERVICES
 
 LONG = pytest.mark.long("stories in real time, a minute each", first=True)
 _OTHERS = {
-    "aibrix", "beside-ascend-operator", "deployment-and-leaderworkerset", "infer-operator", "ome-deployment",
-    "ome-leaderworkerset", "scaled-down-and-up-beside-ascend-operator",
-    "scaled-down-and-up-deployment-and-leaderworkerset", "volcano-jobs",
-}  # fmt: skip
-"""Whose pods others make: test_kinds.py and test_beside.py tell those stories with the real makers."""
+    "aibrix",
+    "beside-ascend-operator",
+    "deployment-and-leaderworkerset",
+    "infer-operator",
+    "ome-deployment",
+    "ome-leaderworkerset",
+    "scaled-down-and-up-beside-ascend-operator",
+    "scaled-down-and-up-deployment-and-leaderworkerset",
+    "volcano-jobs",
+}
+"""Whose pods others make: test_kinds.py and test_beside.py tell those stories with the real
+makers."""
 _CROWDS = {"no-preemption-among-equals", "preemption-among-equals", "preemption-by-priority"}
-"""Those of several services that are told here; test_minimums.py and test_one_never_runs.py tell others. What a curse
-withholds is the simulation's to withhold."""
+"""Those of several services that are told here; test_minimums.py and test_one_never_runs.py tell
+others. What a curse withholds is the simulation's to withhold."""
 _TIMES = ("at", "until", "within", "never_for", "lasting", "every")
 DIVIDED = (
-    "broken_grace", "stable_after", "start_timeout", "minimum_timeout", "backoff", "backoff_max",
-    "due_back", "fit_patience", "trade_after",
-)  # fmt: skip
+    "broken_grace",
+    "stable_after",
+    "start_timeout",
+    "minimum_timeout",
+    "backoff",
+    "backoff_max",
+    "due_back",
+    "fit_patience",
+    "trade_after",
+)
 """Settings that are divided as the times of a scenario are."""
 
 
@@ -74,14 +97,21 @@ def compressed(scenario: Scenario, factor: float) -> Scenario:
     """The same story, faster."""
     document = scenario.model_dump(mode="json", exclude_unset=True)
     timing = scenario.timing.model_dump(mode="json")
-    faster = {"timing": {key: _divided(value, factor) for key, value in timing.items()}, "until": scenario.until}
-    return Scenario.model_validate(_hurried({**document, **faster}, factor) | {"timing": faster["timing"]})
+    faster = {
+        "timing": {key: _divided(value, factor) for key, value in timing.items()},
+        "until": scenario.until,
+    }
+    return Scenario.model_validate(
+        _hurried({**document, **faster}, factor) | {"timing": faster["timing"]}
+    )
 
 
 def _hurried(value: Any, factor: float) -> Any:
     if isinstance(value, dict):
         return {
-            key: _divided(item, factor) if key in _TIMES and item is not None else _hurried(item, factor)
+            key: _divided(item, factor)
+            if key in _TIMES and item is not None
+            else _hurried(item, factor)
             for key, item in value.items()
         }
     return [_hurried(item, factor) for item in value] if isinstance(value, list) else value
@@ -93,28 +123,42 @@ def _divided(value: Any, factor: float) -> Any:
 
 def plane_options(scenario: Scenario) -> PlaneOptions:
     """For an already compressed scenario."""
-    start, stop = scenario.timing.start, scenario.timing.stop
+    start = scenario.timing.start
+    stop = scenario.timing.stop
     return PlaneOptions(crds=definitions(), pod_start=sum(start) / 2, pod_stop=sum(stop) / 2)
 
 
 def flags(settings: Settings, factor: float) -> list[str]:
-    """The scaler's settings that are about the service's time, not the API server's, and those of the scenario."""
+    """The scaler's settings that are about the service's time, not the API server's, and those of
+    the scenario."""
     given = {name: getattr(settings, name) for name in sorted(settings.model_fields_set)}
     shorter = {name: round(getattr(settings, name) / factor, 3) for name in DIVIDED}
     return [f"--{name.replace('_', '-')}={value}" for name, value in (given | shorter).items()]
 
 
-async def play_really(plane: ControlPlane, scenario: Scenario, folder: Path, factor: float) -> Timeline:
-    """Run a compressed scenario to its end; AssertionError when the outside witness saw a promise broken."""
+async def play_really(
+    plane: ControlPlane, scenario: Scenario, folder: Path, factor: float
+) -> Timeline:
+    """Run a compressed scenario to its end; AssertionError when the outside witness saw a promise
+    broken."""
     install(plane)
     timeline = Timeline(None)
-    async with plane.client() as api, proxied(plane.port, plane.authority) as proxy, watched(Witness(api)):
+    async with (
+        plane.client() as api,
+        proxied(plane.port, plane.authority) as proxy,
+        watched(Witness(api)),
+    ):
         kubeconfig = plane.grant(NAMESPACE, ACCOUNT, server=proxy.url)
         runner = _Runner(folder, kubeconfig, [*ALONE, *LEASE, *flags(scenario.settings, factor)])
         world = _RealWorld(
-            api, Clock(), scenario, controller=runner, timeline=timeline, seed=scenario.seed,
+            api,
+            Clock(),
+            scenario,
+            controller=runner,
+            timeline=timeline,
+            seed=scenario.seed,
             controller_api=_ProxyFaults(api, proxy),
-        )  # fmt: skip
+        )
         world.runner = runner
         await world.play()
     return timeline
@@ -146,13 +190,16 @@ class _RealWorld(World):
     runner: _Runner
 
     async def _start(self) -> None:
-        """Time zero is when the scaler is ready: how long Python takes to start is not the scenario's matter."""
+        """Time zero is when the scaler is ready: how long Python takes to start is not the
+        scenario's matter."""
         await super()._start()
         await (await self.runner.first).ready()
         self._recorder.start()
 
     def _actors(self) -> Any:
-        timing, api, clock = self._scenario.timing, self._api, self._clock
+        timing = self._scenario.timing
+        api = self._api
+        clock = self._clock
         return [
             self._recorder,
             _StatusReader(api, self._recorder, self._timeline),
@@ -174,7 +221,9 @@ class _ProxyFaults(FaultyApi):
         until = asyncio.get_running_loop().time() + lasting
 
         def judge(_method: str, _path: str) -> Fault:
-            failing = asyncio.get_running_loop().time() < until and self._random_faults.random() < share
+            failing = (
+                asyncio.get_running_loop().time() < until and self._random_faults.random() < share
+            )
             return status(500, "InternalError") if failing else None
 
         self._proxy.judge = judge
@@ -184,7 +233,8 @@ class _ProxyFaults(FaultyApi):
 
 
 class _StatusReader(StandIn):
-    """What the scaler says about itself, from the ElasticServices: target, completeness and reasons."""
+    """What the scaler says about itself, from the ElasticServices: target, completeness and
+    reasons."""
 
     def __init__(self, api: KubeApi, recorder: Recorder, timeline: Timeline) -> None:
         super().__init__(api, ELASTIC_SERVICES)
@@ -194,14 +244,17 @@ class _StatusReader(StandIn):
     async def _round(self) -> None:
         for found in self.mirror.all(ELASTIC_SERVICES):
             if "status" in found:
-                spec, said = found["spec"], found["status"]
+                spec = found["spec"]
+                said = found["status"]
                 name = f"{found['metadata']['namespace']}/{spec['rule']}/{spec['jobID']}"
                 last = self._timeline.last(name)
                 sample = replace(
                     last,
                     target=said.get("targetRatio", {"counts": {}})["counts"],
                     complete=said["reason"] == "Complete",
-                    reasons={instance["name"]: instance["reason"] for instance in said["instances"]},
+                    reasons={
+                        instance["name"]: instance["reason"] for instance in said["instances"]
+                    },
                 )
                 if sample != last:
                     self._timeline.passes += 1
@@ -209,11 +262,19 @@ class _StatusReader(StandIn):
 
 
 @pytest.mark.parametrize("path", [*_FIRST, *_LONG], ids=lambda path: path.stem)
-def test_the_scenario_does_in_reality_what_it_expects(path: Path, fresh_plane: FreshPlane, tmp_path: Path) -> None:
+def test_the_scenario_does_in_reality_what_it_expects(
+    path: Path, fresh_plane: FreshPlane, tmp_path: Path
+) -> None:
     factor = _FACTORS.get(path.stem, 8.0)
     scenario = compressed(load_scenario(path), factor)
-    timeline = asyncio.run(play_really(fresh_plane(plane_options(scenario)), scenario, tmp_path, factor))
-    wrong = [f"{verdict.expected}, but {verdict.found}" for verdict in judge(scenario, timeline) if not verdict.ok]
+    timeline = asyncio.run(
+        play_really(fresh_plane(plane_options(scenario)), scenario, tmp_path, factor)
+    )
+    wrong = [
+        f"{verdict.expected}, but {verdict.found}"
+        for verdict in judge(scenario, timeline)
+        if not verdict.ok
+    ]
     assert not wrong, "\n".join([*wrong, *_story(timeline)])
 
 
@@ -224,7 +285,9 @@ def test_a_service_of_mindie_motor_starts_loses_a_node_degrades_and_climbs(
 ) -> None:
     nodes, prefills, decodes = SERVICES[name]
     plane = fresh_plane(PlaneOptions(crds=definitions()))
-    asyncio.run(_lose_and_regain(plane, tmp_path, real_data / "motor" / name, nodes, (prefills, decodes)))
+    asyncio.run(
+        _lose_and_regain(plane, tmp_path, real_data / "motor" / name, nodes, (prefills, decodes))
+    )
 
 
 async def _lose_and_regain(
@@ -232,7 +295,11 @@ async def _lose_and_regain(
 ) -> None:
     kubeconfig = install(plane)
     a3 = manifests.name.startswith("A3")
-    async with staged(plane) as stage, watched(Witness(stage.api)), scaler(folder, kubeconfig) as process:
+    async with (
+        staged(plane) as stage,
+        watched(Witness(stage.api)),
+        scaler(folder, kubeconfig) as process,
+    ):
         await stage.add_npu_nodes(nodes, a3=a3)
         await add_node(stage.api, NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
         for part in ("configmaps", "deployment"):
@@ -252,7 +319,9 @@ def _say_that_they_run(plane: ControlPlane, count: int) -> None:
     jobs = plane.kubectl("get", "ascendjobs", "--namespace", "mindie", "--output", "name").split()
     servers = [job for job in jobs if "mindie-server-" in job]
     assert len(servers) == count
-    plane.kubectl("wait", "--for=condition=Running", "--timeout=30s", "--namespace", "mindie", *servers)
+    plane.kubectl(
+        "wait", "--for=condition=Running", "--timeout=30s", "--namespace", "mindie", *servers
+    )
 
 
 def _story(timeline: Timeline) -> list[str]:
@@ -260,6 +329,8 @@ def _story(timeline: Timeline) -> list[str]:
     lines = [(moment.at, f"{moment.service} {moment.text}") for moment in timeline.moments]
     for samples in timeline.samples.values():
         for sample in samples:
-            views = " ".join(f"{view.name}={view.condition}@{','.join(view.nodes)}" for view in sample.instances)
+            views = " ".join(
+                f"{view.name}={view.condition}@{','.join(view.nodes)}" for view in sample.instances
+            )
             lines.append((sample.at, f"{views} target {sample.target} {sample.reasons}"))
     return [f"{at:7.2f} {text}" for at, text in sorted(lines)]

@@ -1,6 +1,8 @@
-"""What goes wrong between the scaler and a real API server, and to the scaler itself: it recovers and keeps its word.
+"""What goes wrong between the scaler and a real API server, and to the scaler itself: it recovers
+and keeps its word.
 
-An independent watch (witness.py) checks the promises all the while; each test ends with a service that runs whole."""
+An independent watch (witness.py) checks the promises all the while; each test ends with a service
+that runs whole."""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ async def _stage(plane: ControlPlane, *, npu_nodes: int = 3) -> AsyncIterator[St
 async def _emptied(plane: ControlPlane, stage: Stage) -> bool:
     """Everything of the last test is deleted, and what it owned is collected."""
     try:
-        plane.kubectl("delete", "ascendjobs,pods", "--all", "--all-namespaces", "--force", "--grace-period=0")
+        plane.kubectl(
+            "delete", "ascendjobs,pods", "--all", "--all-namespaces", "--force", "--grace-period=0"
+        )
         plane.kubectl("delete", "nodes", "--all")
     except ControlPlaneError:
         return False
@@ -63,7 +67,8 @@ async def _emptied(plane: ControlPlane, stage: Stage) -> bool:
 
 
 async def _loses_and_regains_a_node(stage: Stage) -> None:
-    """One node of three goes and returns: the service degrades to what two nodes hold, and climbs back."""
+    """One node of three goes and returns: the service degrades to what two nodes hold, and climbs
+    back."""
     node = await stage.node_of("mindie-server-p0")
     await stage.node(node, NodeFate.NOT_READY)
     await stage.runs(group0=1, group1=1)
@@ -105,7 +110,9 @@ BAD_NETWORKS: dict[str, Callable[[Proxy], None]] = {
     "half is answered with 429": _answering(status(429, "TooManyRequests", Retry_After="1")),
     "half is answered with 500": _answering(status(500, "InternalError")),
     "half is answered with a page of HTML": _answering(BAD_GATEWAY),
-    "half is answered with 200 and HTML": _answering(reply(200, b"<html>log in</html>", content_type="text/html")),
+    "half is answered with 200 and HTML": _answering(
+        reply(200, b"<html>log in</html>", content_type="text/html")
+    ),
 }
 
 
@@ -117,7 +124,9 @@ async def test_a_service_starts_and_recovers_over_a_bad_network(
     install(plane)
     async with proxied(plane.port, plane.authority) as proxy, _stage(plane) as stage:
         kubeconfig = plane.grant(NAMESPACE, ACCOUNT, server=proxy.url)
-        async with scaler(tmp_path, kubeconfig, flags=[*ALONE, "--request-timeout", "2"]) as process:
+        async with scaler(
+            tmp_path, kubeconfig, flags=[*ALONE, "--request-timeout", "2"]
+        ) as process:
             BAD_NETWORKS[network](proxy)
             await stage.apply()
             await asyncio.sleep(4)
@@ -134,7 +143,9 @@ async def test_a_service_starts_and_recovers_over_a_bad_network(
 
 
 @LONG
-async def test_connections_that_break_all_the_time_delay_and_nothing_more(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_connections_that_break_all_the_time_delay_and_nothing_more(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     install(plane)
     async with proxied(plane.port, plane.authority) as proxy, _stage(plane) as stage:
         kubeconfig = plane.grant(NAMESPACE, ACCOUNT, server=proxy.url)
@@ -165,7 +176,9 @@ async def test_half_open_watches_are_given_up(plane: ControlPlane, tmp_path: Pat
             await stage.node(await stage.node_of("mindie-server-p0"), NodeFate.GONE)
             await stage.add_npu_nodes(1)
             # The scaler hears nothing for 90 s, then takes the watch for dead.
-            await until(lambda: _whole(stage), "the service runs whole again", stage.views, seconds=150)
+            await until(
+                lambda: _whole(stage), "the service runs whole again", stage.views, seconds=150
+            )
 
 
 async def _whole(stage: Stage) -> bool:
@@ -222,9 +235,16 @@ async def test_a_leader_whose_loop_stands_still_keeps_its_lease_for_a_while_and_
     kubeconfig = install(plane)
     async with _stage(plane) as stage:
         stalling = scaler(
-            tmp_path, kubeconfig, name="stalling", flags=QUICK, module="tests.control_plane.stalling_scaler"
+            tmp_path,
+            kubeconfig,
+            name="stalling",
+            flags=QUICK,
+            module="tests.control_plane.stalling_scaler",
         )
-        async with stalling as first, scaler(tmp_path, kubeconfig, name="other", flags=QUICK) as second:
+        async with (
+            stalling as first,
+            scaler(tmp_path, kubeconfig, name="other", flags=QUICK) as second,
+        ):
             await until(lambda: leads(stage, "stalling"), "the first replica leads")
             await stage.apply()
             await stage.runs(group0=2, group1=1)
@@ -237,7 +257,11 @@ async def test_a_leader_whose_loop_stands_still_keeps_its_lease_for_a_while_and_
             assert await leads(stage, "stalling")
 
             first.signal(signal.SIGALRM)
-            await until(lambda: leads(stage, "other"), "the second replica leads", seconds=stalling_scaler.LONG)
+            await until(
+                lambda: leads(stage, "other"),
+                "the second replica leads",
+                seconds=stalling_scaler.LONG,
+            )
             await _loses_and_regains_a_node(stage)
             await until(lambda: ended(first), "the first replica ends itself")
             assert first.exit_code != 0
@@ -283,7 +307,9 @@ async def _answers(stage: Stage) -> bool:
 
 
 @LONG
-async def test_definitions_may_come_later_than_the_scaler(fresh_plane: FreshPlane, tmp_path: Path) -> None:
+async def test_definitions_may_come_later_than_the_scaler(
+    fresh_plane: FreshPlane, tmp_path: Path
+) -> None:
     plane = fresh_plane(PlaneOptions())
     kubeconfig = install(plane)
     process = ScalerProcess("early", tmp_path, kubeconfig, ALONE)
@@ -291,7 +317,9 @@ async def test_definitions_may_come_later_than_the_scaler(fresh_plane: FreshPlan
     try:
         await until(lambda: _waits_for_kinds(process), "it says what it waits for")
         assert process.exit_code is None
-        plane.install([one for one in definitions() if ELASTIC_SERVICES.full_name != one["metadata"]["name"]])
+        plane.install(
+            [one for one in definitions() if ELASTIC_SERVICES.full_name != one["metadata"]["name"]]
+        )
         await process.ready()
         async with staged(plane, npu_nodes=3) as stage, watched(Witness(stage.api)):
             await stage.apply()
@@ -306,9 +334,12 @@ async def _waits_for_kinds(process: ScalerProcess) -> bool:
 
 
 @LONG
-async def test_a_token_that_is_replaced_on_disk_is_taken_up(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_a_token_that_is_replaced_on_disk_is_taken_up(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     install(plane)
-    token, kubeconfig = tmp_path / "token", tmp_path / "kubeconfig"
+    token = tmp_path / "token"
+    kubeconfig = tmp_path / "kubeconfig"
     document = json.loads(plane.admin.read_text())
     document["users"][0]["user"] = {"tokenFile": str(token)}
     kubeconfig.write_text(json.dumps(document))
@@ -319,7 +350,8 @@ async def test_a_token_that_is_replaced_on_disk_is_taken_up(plane: ControlPlane,
         await stage.apply()
         await stage.runs(group0=2, group1=1)
         token.write_text(plane.kubectl("create", "token", ACCOUNT, "--namespace", NAMESPACE))
-        plane.kubectl("delete", "secret", "bound", "--namespace", NAMESPACE)  # the old token ends with it
+        # the old token ends with it
+        plane.kubectl("delete", "secret", "bound", "--namespace", NAMESPACE)
         await asyncio.sleep(11)  # for so long the API server remembers that a token was good
         await _loses_and_regains_a_node(stage)
         assert process.errors() == []

@@ -1,4 +1,5 @@
-"""A leader whose ports are flooded keeps its Lease, decides, and answers probes; bench_flood.py has the numbers."""
+"""A leader whose ports are flooded keeps its Lease, decides, and answers probes; bench_flood.py has
+the numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ async def test_under_every_flood_a_leader_stays_the_leader_decides_and_is_alive(
 ) -> None:
     async with flooded(plane, tmp_path) as (api, process, port):
         for kind, connections in FLOODS.values():
-            with flooding(kind, process.port if kind == "metrics" else port, connections, addresses=1):
+            with flooding(
+                kind, process.port if kind == "metrics" else port, connections, addresses=1
+            ):
                 seen = await watched(api, process.url(""), 12)
             assert seen.holders == {"scaler"}, kind
             assert len(seen.renewals) > 3, kind

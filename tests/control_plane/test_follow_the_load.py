@@ -1,4 +1,5 @@
-"""manifests/follow-the-load on a real API server, and its arithmetic with Prometheus' own program."""
+"""manifests/follow-the-load on a real API server, and its arithmetic with Prometheus' own
+program."""
 
 from __future__ import annotations
 
@@ -49,12 +50,16 @@ def test_a_real_api_server_accepts_every_field(plane: ControlPlane, name: str) -
     for namespace in {obj["metadata"].get("namespace", "default") for obj in known(name)}:
         if f"namespace/{namespace}" not in existing.split():
             plane.kubectl("create", "namespace", namespace)
-    applied = plane.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", text=document(known(name)))
+    applied = plane.kubectl(
+        "apply", "--dry-run=server", "--validate=strict", "-f", "-", text=document(known(name))
+    )
     assert applied.count("(server dry run)") == len(known(name))
 
 
 @pytest.mark.plane_options(audit=True)
-def test_the_account_of_the_clock_may_do_what_its_jobs_ask_for_and_nothing_else(plane: ControlPlane) -> None:
+def test_the_account_of_the_clock_may_do_what_its_jobs_ask_for_and_nothing_else(
+    plane: ControlPlane,
+) -> None:
     plane.kubectl("create", "namespace", "mindie")
     other = {**CHAT, "metadata": {"name": "other-1", "namespace": "mindie"}}
     plane.kubectl("create", "-f", "-", text=document([CHAT, other, *known("night.yaml")]))
@@ -91,30 +96,54 @@ def groups(name: str) -> list[dict[str, Any]]:
 VLLM = 'namespace="mindie", model_name="chat"'
 
 
-def series(running: int, waiting: int, cache: float, slow: int, gateway: int) -> list[dict[str, str]]:
-    """An hour of constant load; of 100 requests a minute `slow` wait more than 2 s for their first token."""
+def series(
+    running: int, waiting: int, cache: float, slow: int, gateway: int
+) -> list[dict[str, str]]:
+    """An hour of constant load; of 100 requests a minute `slow` wait more than 2 s for their first
+    token."""
     bucket = f"vllm:time_to_first_token_seconds_bucket{{{VLLM}"
     return [
-        {"series": f'vllm:num_requests_running{{{VLLM}, role="decode"}}', "values": f"{running}x60"},
-        {"series": f'vllm:num_requests_waiting{{{VLLM}, role="prefill"}}', "values": f"{waiting}x60"},
-        {"series": f'vllm:kv_cache_usage_perc{{{VLLM}, role="decode", instance_id="1"}}', "values": f"{cache / 2}x60"},
-        {"series": f'vllm:kv_cache_usage_perc{{{VLLM}, role="decode", instance_id="2"}}', "values": f"{cache / 2}x60"},
-        {"series": f'vllm:kv_cache_usage_perc{{{VLLM}, role="prefill", instance_id="0"}}', "values": "0.9x60"},
+        {
+            "series": f'vllm:num_requests_running{{{VLLM}, role="decode"}}',
+            "values": f"{running}x60",
+        },
+        {
+            "series": f'vllm:num_requests_waiting{{{VLLM}, role="prefill"}}',
+            "values": f"{waiting}x60",
+        },
+        {
+            "series": f'vllm:kv_cache_usage_perc{{{VLLM}, role="decode", instance_id="1"}}',
+            "values": f"{cache / 2}x60",
+        },
+        {
+            "series": f'vllm:kv_cache_usage_perc{{{VLLM}, role="decode", instance_id="2"}}',
+            "values": f"{cache / 2}x60",
+        },
+        {
+            "series": f'vllm:kv_cache_usage_perc{{{VLLM}, role="prefill", instance_id="0"}}',
+            "values": "0.9x60",
+        },
         {"series": f'{bucket}, le="1.0"}}', "values": f"0+{100 - slow}x60"},
         {"series": f'{bucket}, le="2.5"}}', "values": f"0+{100 - slow}x60"},
         {"series": f'{bucket}, le="5.0"}}', "values": "0+100x60"},
         {"series": f'{bucket}, le="+Inf"}}', "values": "0+100x60"},
-        {"series": 'nginx_ingress_controller_requests{ingress="chat"}', "values": f"0+{gateway}x60"},
+        {
+            "series": 'nginx_ingress_controller_requests{ingress="chat"}',
+            "values": f"0+{gateway}x60",
+        },
     ]
 
 
 @pytest.mark.long("Prometheus has to be built")
-def test_the_recording_rules_want_as_many_instances_as_the_page_says(tmp_path: Path, programs_needed: None) -> None:
+def test_the_recording_rules_want_as_many_instances_as_the_page_says(
+    tmp_path: Path, programs_needed: None
+) -> None:
     every = [group for name in files() for group in groups(name)]
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": every}))
     promtool("check", "rules", "--lint=all", "--lint-fatal", "rules.yaml", folder=tmp_path)
     cases = [
-        # running, waiting, cache of decode in all, slow of 100, requests at the gateway -> chat, batch, or none
+        # running, waiting, cache of decode in all, slow of 100, requests at the gateway -> chat,
+        # batch, or none
         (20, 12, 0.5, 0, 1, 2, 10, 2),
         (20, 13, 0.5, 0, 1, 4, 8, 4),
         (60, 5, 0.5, 0, 1, 6, 6, 6),
@@ -122,13 +151,18 @@ def test_the_recording_rules_want_as_many_instances_as_the_page_says(tmp_path: P
         (20, 0, 0.5, 6, 1, 6, 6, 6),
         (0, 0, 0.0, 0, 0, 2, 10, 0),
     ]
-    chat, batch = '{namespace="mindie", service="chat-1"}', '{namespace="batch", service="batch-1"}'
+    chat = '{namespace="mindie", service="chat-1"}'
+    batch = '{namespace="batch", service="batch-1"}'
     tests = [
         {
             "interval": "1m",
             "input_series": series(*case[:5]),
             "promql_expr_test": [
-                {"expr": f"{name}{labels}", "eval_time": "50m", "exp_samples": [{"labels": name + labels, "value": n}]}
+                {
+                    "expr": f"{name}{labels}",
+                    "eval_time": "50m",
+                    "exp_samples": [{"labels": name + labels, "value": n}],
+                }
                 for name, labels, n in (
                     ("service:instances_wanted", chat, case[5]),
                     ("service:instances_wanted", batch, case[6]),
@@ -138,7 +172,9 @@ def test_the_recording_rules_want_as_many_instances_as_the_page_says(tmp_path: P
         }
         for case in cases
     ]
-    (tmp_path / "tests.yaml").write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": tests}))
+    (tmp_path / "tests.yaml").write_text(
+        yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": tests})
+    )
     promtool("test", "rules", "tests.yaml", folder=tmp_path)
 
 
@@ -146,7 +182,11 @@ def test_the_recording_rules_want_as_many_instances_as_the_page_says(tmp_path: P
 def test_every_query_of_the_page_is_one(tmp_path: Path, programs_needed: None) -> None:
     queries = re.findall(r"`((?:sum|histogram_quantile)\([^`]+)`", PAGE)
     assert len(queries) >= 8
-    filled = [query.replace("SELECTOR", 'namespace="mindie"').replace("\\|", "|") for query in queries]
+    filled = [
+        query.replace("SELECTOR", 'namespace="mindie"').replace("\\|", "|") for query in queries
+    ]
     rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(filled)]
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "page", "rules": rules}]}))
+    (tmp_path / "rules.yaml").write_text(
+        yaml.safe_dump({"groups": [{"name": "page", "rules": rules}]})
+    )
     promtool("check", "rules", "--lint=all", "--lint-fatal", "rules.yaml", folder=tmp_path)

@@ -1,4 +1,5 @@
-"""manifests/helm with Helm's own programs, 3 and 4: the same objects as kustomize, and releases that cost no pod."""
+"""manifests/helm with Helm's own programs, 3 and 4: the same objects as kustomize, and releases
+that cost no pod."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ class Helm:
         if self.kubeconfig:
             environment["KUBECONFIG"] = str(self.kubeconfig)
         command = [str(ensure(HELM) / f"helm-{self.major}"), *(str(word) for word in arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180, env=environment)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=180, env=environment
+        )
         if done.returncode:
             raise ControlPlaneError(f"helm {' '.join(command[1:])}: {done.stderr}{done.stdout}")
         return done.stdout
@@ -69,7 +72,9 @@ class Helm:
         """Every object that it makes of the chart."""
         path = self.home / "values.json"
         path.write_text(json.dumps(values))
-        text = self.run("template", "release", CHART, "--kube-version", version, "--values", path, *flags)
+        text = self.run(
+            "template", "release", CHART, "--kube-version", version, "--values", path, *flags
+        )
         return [obj for obj in yaml.safe_load_all(text) if obj]
 
 
@@ -82,10 +87,14 @@ def helm(request: pytest.FixtureRequest, tmp_path: Path, programs_needed: None) 
     return Helm(request.param, tmp_path)
 
 
-LABELS = {"app.kubernetes.io/managed-by": "Helm", "helm.sh/chart": f"mind-cluster-scaler-{program.__version__}"}
+LABELS = {
+    "app.kubernetes.io/managed-by": "Helm",
+    "helm.sh/chart": f"mind-cluster-scaler-{program.__version__}",
+}
 """Wanted difference: by what each object was made."""
 PART_OF = "app.kubernetes.io/part-of"
-"""Wanted difference: monitoring, a kustomization of its own, is not labelled as a part of the variant beside it."""
+"""Wanted difference: monitoring, a kustomization of its own, is not labelled as a part of the
+variant beside it."""
 KEPT = {"helm.sh/resource-policy": "keep"}
 """Wanted difference: uninstalling leaves the definition, and with it every ElasticService."""
 Key = tuple[str, str, str]
@@ -116,9 +125,12 @@ def ordered(obj: Object) -> Object:
 
 
 def lines(obj: Object) -> list[str]:
-    """Wanted difference: kustomize puts empty lines into folded expressions, which mean nothing there."""
+    """Wanted difference: kustomize puts empty lines into folded expressions, which mean nothing
+    there."""
     text = json.dumps(obj, indent=1, sort_keys=True)
-    return (text.replace("\\n\\n", "\\n") if obj["kind"] == "MutatingAdmissionPolicy" else text).splitlines()
+    return (
+        text.replace("\\n\\n", "\\n") if obj["kind"] == "MutatingAdmissionPolicy" else text
+    ).splitlines()
 
 
 def compared(of_chart: Iterable[Object], of_kustomize: Iterable[Object]) -> None:
@@ -130,14 +142,20 @@ def compared(of_chart: Iterable[Object], of_kustomize: Iterable[Object]) -> None
         obj["metadata"]["labels"] = labels
     chart = [bare(obj) for obj in of_chart]
     assert len({key(obj) for obj in chart}) == len(chart)
-    ours, others = ({key(obj): lines(obj) for obj in found} for found in (chart, map(ordered, theirs)))
+    ours, others = (
+        {key(obj): lines(obj) for obj in found} for found in (chart, map(ordered, theirs))
+    )
     assert sorted(ours) == sorted(others)
     for name, ones in ours.items():
-        assert "\n".join(difflib.unified_diff(others[name], ones, "kustomize", str(name), lineterm="")) == ""
+        assert (
+            "\n".join(difflib.unified_diff(others[name], ones, "kustomize", str(name), lineterm=""))
+            == ""
+        )
 
 
 def kustomized(folder: Path, variant: str, *components: str, more: str = "") -> tuple[Object, ...]:
-    """A variant with these components, and monitoring, which is a resource, where it is among them."""
+    """A variant with these components, and monitoring, which is a resource, where it is among
+    them."""
     folder.mkdir()
     manifests = os.path.relpath(MANIFESTS, folder.resolve())
     resources = [variant, *(name for name in components if name == "monitoring")]
@@ -157,23 +175,33 @@ COMPONENTS: dict[tuple[str, ...], tuple[str, Object]] = {
     ("admission-webhook",): ("1.35.3", {"admission": {"by": "auto"}}),
     ("admission-webhook", "admission-webhook-1.27"): ("1.27.0", {"admission": {"by": "auto"}}),
     ("admission-webhook", "admission-webhook-cert-manager"): (
-        "1.28.15", {"admission": {"by": "webhook", "certificates": "cert-manager"}},
+        "1.28.15",
+        {"admission": {"by": "webhook", "certificates": "cert-manager"}},
     ),
     ("admission-policy",): ("1.36.3", {"admission": {"by": "auto"}}),
     ("admission-policy", "admission-webhook"): ("1.36.0", {"admission": {"by": "both"}}),
     ("gate-guard", "account-guard", "network-policy", "monitoring"): (
         "1.30.0",
-        {"gateGuard": True, "accountGuard": True, "networkPolicy": {"enabled": True}, "monitoring": {"enabled": True}},
+        {
+            "gateGuard": True,
+            "accountGuard": True,
+            "networkPolicy": {"enabled": True},
+            "monitoring": {"enabled": True},
+        },
     ),
     ("admission-policy", "gate-guard", "account-guard", "network-policy", "monitoring"): (
         "1.36.3-gke.1200",
         {
-            "admission": {"by": "policies"}, "gateGuard": True, "accountGuard": True,
-            "networkPolicy": {"enabled": True}, "monitoring": {"enabled": True},
+            "admission": {"by": "policies"},
+            "gateGuard": True,
+            "accountGuard": True,
+            "networkPolicy": {"enabled": True},
+            "monitoring": {"enabled": True},
         },
     ),
-}  # fmt: skip
-"""Components of the kustomizations -> a version of Kubernetes and the values that stand for them there."""
+}
+"""Components of the kustomizations -> a version of Kubernetes and the values that stand for them
+there."""
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -187,9 +215,12 @@ def test_chart_and_kustomize_make_the_same_of_every_variant_with_every_component
 
 def test_an_install_beside_others_is_the_same(helm: Helm, tmp_path: Path) -> None:
     values = {
-        "namespace": "team-b-scaler", "nameSuffix": "-team-b", "namespaces": ["team-b"], "faultData": False,
+        "namespace": "team-b-scaler",
+        "nameSuffix": "-team-b",
+        "namespaces": ["team-b"],
+        "faultData": False,
         "admission": {"by": "webhook"},
-    }  # fmt: skip
+    }
     compared(helm.template(values), second_install(tmp_path, "team-b", "admission-webhook"))
 
 
@@ -197,10 +228,18 @@ def test_the_image_can_be_named_by_tag_and_by_digest(helm: Helm, tmp_path: Path)
     digest = "sha256:" + "0" * 64
     for name, image, entry in (
         ("tag", {"repository": "r.example:5000/scaler", "tag": "2.0.0"}, "newTag: 2.0.0"),
-        ("digest", {"repository": "r.example:5000/scaler", "tag": "2.0.0", "digest": digest}, f"digest: '{digest}'"),
+        (
+            "digest",
+            {"repository": "r.example:5000/scaler", "tag": "2.0.0", "digest": digest},
+            f"digest: '{digest}'",
+        ),
     ):
-        more = f"images: [{{name: mind-cluster-scaler, newName: 'r.example:5000/scaler', {entry}}}]\n"
-        compared(helm.template({"image": image}), kustomized(tmp_path / name, "cluster-wide", more=more))
+        more = (
+            f"images: [{{name: mind-cluster-scaler, newName: 'r.example:5000/scaler', {entry}}}]\n"
+        )
+        compared(
+            helm.template({"image": image}), kustomized(tmp_path / name, "cluster-wide", more=more)
+        )
 
 
 VERSIONS = [f"1.{minor}.0" for minor in range(27, 37)]
@@ -211,9 +250,16 @@ def test_on_every_version_pods_are_held_by_what_it_has(helm: Helm, version: str)
     minor = int(version.split(".")[1])
     made = helm.template({"admission": {"by": "auto"}}, version)
     policies = [obj for obj in made if obj["kind"] == "MutatingAdmissionPolicy"]
-    hooks = [hook for obj in made if obj["kind"].endswith("WebhookConfiguration") for hook in obj["webhooks"]]
+    hooks = [
+        hook
+        for obj in made
+        if obj["kind"].endswith("WebhookConfiguration")
+        for hook in obj["webhooks"]
+    ]
     assert (len(policies), len(hooks)) == ((2, 0) if minor >= 36 else (0, 5))
-    assert len([hook for hook in hooks if "matchConditions" in hook]) == (1 if 28 <= minor < 36 else 0)
+    assert len([hook for hook in hooks if "matchConditions" in hook]) == (
+        1 if 28 <= minor < 36 else 0
+    )
 
 
 @pytest.mark.parametrize("major", MAJORS)
@@ -221,13 +267,23 @@ def test_nothing_of_an_install_of_another_name_and_place_keeps_the_old_ones(
     major: int, tmp_path: Path, programs_needed: None
 ) -> None:
     values = {
-        "namespace": "elsewhere", "nameSuffix": "-x", "namespaces": ["a", "b"], "admission": {"by": "both"},
-        "accountGuard": True, "gateGuard": True, "networkPolicy": {"enabled": True}, "monitoring": {"enabled": True},
-    }  # fmt: skip
+        "namespace": "elsewhere",
+        "nameSuffix": "-x",
+        "namespaces": ["a", "b"],
+        "admission": {"by": "both"},
+        "accountGuard": True,
+        "gateGuard": True,
+        "networkPolicy": {"enabled": True},
+        "monitoring": {"enabled": True},
+    }
     made = Helm(major, tmp_path).template(values, "1.36.0")
     text = yaml.safe_dump_all([obj for obj in made if obj["kind"] != "CustomResourceDefinition"])
     assert NAMESPACE not in text
-    names = {obj["metadata"]["name"] for obj in made if obj["kind"] not in ("CustomResourceDefinition", "Namespace")}
+    names = {
+        obj["metadata"]["name"]
+        for obj in made
+        if obj["kind"] not in ("CustomResourceDefinition", "Namespace")
+    }
     assert {name for name in names if not name.endswith("-x")} == set()
     roles = {(kind, name) for kind, _, name in map(key, made) if kind.endswith("Role")}
     bound = {
@@ -237,11 +293,18 @@ def test_nothing_of_an_install_of_another_name_and_place_keeps_the_old_ones(
     }
     assert bound <= roles
     policies = {name for kind, _, name in map(key, made) if kind.endswith("AdmissionPolicy")}
-    assert {obj["spec"]["policyName"] for obj in made if obj["kind"].endswith("AdmissionPolicyBinding")} == policies
+    assert {
+        obj["spec"]["policyName"] for obj in made if obj["kind"].endswith("AdmissionPolicyBinding")
+    } == policies
     (guard,) = (
-        obj for obj in made if key(obj)[2] == "mind-cluster-scaler-account-x" and "matchConditions" in obj["spec"]
+        obj
+        for obj in made
+        if key(obj)[2] == "mind-cluster-scaler-account-x" and "matchConditions" in obj["spec"]
     )
-    assert "system:serviceaccount:elsewhere:mind-cluster-scaler-x'" in guard["spec"]["matchConditions"][0]["expression"]
+    assert (
+        "system:serviceaccount:elsewhere:mind-cluster-scaler-x'"
+        in guard["spec"]["matchConditions"][0]["expression"]
+    )
 
 
 def test_lint_finds_nothing(helm: Helm) -> None:
@@ -258,7 +321,10 @@ def test_lint_finds_nothing(helm: Helm) -> None:
         ({"resources": {"limits": {"memory": "much"}}}, "/resources/limits/memory"),
         ({"admission": None}, "admission"),
         ({"mode": "shadow"}, "/mode"),
-        ({"admission": {"by": "policies"}}, "policies need Kubernetes 1.36 or newer, and this is v1.29.0"),
+        (
+            {"admission": {"by": "policies"}},
+            "policies need Kubernetes 1.36 or newer, and this is v1.29.0",
+        ),
         ({"gateGuard": True}, "gateGuard needs Kubernetes 1.30 or newer"),
         ({"namespace": "kube-system"}, "the scaler needs one of its own"),
         ({"namespaces": [NAMESPACE]}, "which is the scaler's own"),
@@ -272,16 +338,27 @@ def test_a_wrong_value_is_named(helm: Helm, values: Object, said: str) -> None:
 
 
 def test_numbers_and_switches_reach_the_settings_as_they_were_written(helm: Helm) -> None:
-    settings = {"max_service_priority": 1_000_000_000, "start_timeout": 86_400, "revoke": False, "log_level": "debug"}
-    (deployed,) = (obj for obj in helm.template({"settings": settings}) if obj["kind"] == "Deployment")
+    settings = {
+        "max_service_priority": 1_000_000_000,
+        "start_timeout": 86_400,
+        "revoke": False,
+        "log_level": "debug",
+    }
+    (deployed,) = (
+        obj for obj in helm.template({"settings": settings}) if obj["kind"] == "Deployment"
+    )
     given = variables(deployed)
     assert {name: given[f"{PREFIX}{name.upper()}"] for name in settings} == {
-        "max_service_priority": "1000000000", "start_timeout": "86400", "revoke": "false", "log_level": "debug",
-    }  # fmt: skip
+        "max_service_priority": "1000000000",
+        "start_timeout": "86400",
+        "revoke": "false",
+        "log_level": "debug",
+    }
 
 
-# On a real API server. The kubelets are stand-ins, which run nothing: the replicas are processes beside it, with
-# the arguments of the Deployment as it is at that moment and a token of its account.
+# On a real API server. The kubelets are stand-ins, which run nothing: the replicas are processes
+# beside it, with the arguments of the Deployment as it is at that moment and a token of its
+# account.
 
 RELEASE = ("mind-cluster-scaler", str(CHART), "--namespace", "kube-system")
 NAMED = RELEASE[:1] + RELEASE[2:]
@@ -319,7 +396,9 @@ class Rollout:
     """The replicas, one after the other: a new one is ready before the old one is asked to end."""
 
     def __init__(self, plane: ControlPlane, stage: Stage, folder: Path) -> None:
-        self._plane, self._stage, self._folder = plane, stage, folder
+        self._plane = plane
+        self._stage = stage
+        self._folder = folder
         self._running: list[tuple[ScalerProcess, AsyncExitStack]] = []
         self._count = 0
 
@@ -329,7 +408,9 @@ class Rollout:
         kubeconfig = self._plane.grant(NAMESPACE, "mind-cluster-scaler")
         stack = AsyncExitStack()
         name = f"replica-{self._count}"
-        process = await stack.enter_async_context(scaler(self._folder, kubeconfig, name=name, flags=flags(self._plane)))
+        process = await stack.enter_async_context(
+            scaler(self._folder, kubeconfig, name=name, flags=flags(self._plane))
+        )
         await self.end()
         self._running.append((process, stack))
         await until(lambda: leads(self._stage, name), f"{name} leads")
@@ -359,7 +440,9 @@ async def uids(stage: Stage) -> dict[str, str]:
 
 async def services(stage: Stage) -> list[str]:
     """The jobs, and what is said of the services."""
-    jobs, told = [(await stage.api.list(kind, "mindie")).items for kind in (ASCEND_JOBS, ELASTIC_SERVICES)]
+    jobs, told = [
+        (await stage.api.list(kind, "mindie")).items for kind in (ASCEND_JOBS, ELASTIC_SERVICES)
+    ]
     assert jobs
     assert told
     return sorted(obj["metadata"]["uid"] for obj in (*jobs, *told))
@@ -368,7 +451,8 @@ async def services(stage: Stage) -> list[str]:
 async def empty(stage: Stage, plane: ControlPlane) -> None:
     """Leave no service and no node to the next test."""
     plane.kubectl("delete", "ascendjobs", "--all", "--namespace", "mindie", "--wait=false")
-    plane.kubectl("delete", "pods", "--all", "--namespace", "mindie", "--force")  # also of the node that is lost
+    # also of the node that is lost
+    plane.kubectl("delete", "pods", "--all", "--namespace", "mindie", "--force")
     await asyncio.to_thread(plane.kubectl, "delete", "namespace", "mindie", "--timeout=60s")
     await stage.clear()
 
@@ -398,7 +482,8 @@ async def test_install_upgrade_rollback_and_uninstall_touch_no_pod_of_a_service(
         await stage.runs(group0=1, group1=1)
         await replicas.end()
         told = await services(stage)
-        kept = {name: uid for name, uid in before.items() if "-p1-" not in name}  # that one's node is lost
+        # that one's node is lost
+        kept = {name: uid for name, uid in before.items() if "-p1-" not in name}
         await clean.aside("uninstall", *NAMED, "--wait")
         assert kept.items() <= (await uids(stage)).items()
         assert await services(stage) == told
@@ -427,10 +512,14 @@ async def test_a_release_takes_over_what_kustomize_installed_when_it_is_told_to_
         await stage.apply()
         await stage.runs(group0=2, group1=1)
         before = await uids(stage)
-        with pytest.raises(ControlPlaneError, match="exists and cannot be imported into the current release"):
+        with pytest.raises(
+            ControlPlaneError, match="exists and cannot be imported into the current release"
+        ):
             await clean.aside("install", *RELEASE)
         force = ("--force-conflicts",) if clean.major >= 4 else ()
-        await clean.aside("install", *RELEASE, *WAIT, "--take-ownership", *force, "--set", "replicas=3")
+        await clean.aside(
+            "install", *RELEASE, *WAIT, "--take-ownership", *force, "--set", "replicas=3"
+        )
         await replicas.roll()
         assert await uids(stage) == before
         await clean.aside("upgrade", *RELEASE, *WAIT, "--set", "replicas=2")
@@ -443,7 +532,8 @@ def test_an_upgrade_leaves_what_api_servers_trust(clean: Helm, plane: ControlPla
     clean.run("install", *RELEASE, "--set", "admission.by=webhook")
     authority = base64.b64encode(plane.authority.read_bytes()).decode()
     patch = [
-        {"op": "add", "path": f"/webhooks/{number}/clientConfig/caBundle", "value": authority} for number in (0, 1)
+        {"op": "add", "path": f"/webhooks/{number}/clientConfig/caBundle", "value": authority}
+        for number in (0, 1)
     ]
     kind = "mutatingwebhookconfiguration"
     plane.kubectl("patch", kind, "mind-cluster-scaler", "--type=json", "--patch", json.dumps(patch))
@@ -452,17 +542,28 @@ def test_an_upgrade_leaves_what_api_servers_trust(clean: Helm, plane: ControlPla
         ("rollback", RELEASE[0], "1", *RELEASE[2:]),
     ):
         clean.run(*change)
-        hooks: list[Any] = json.loads(plane.kubectl("get", kind, "mind-cluster-scaler", "--output=json"))["webhooks"]
+        hooks: list[Any] = json.loads(
+            plane.kubectl("get", kind, "mind-cluster-scaler", "--output=json")
+        )["webhooks"]
         assert [hook["clientConfig"].get("caBundle") for hook in hooks] == [authority, authority]
 
 
 @pytest.mark.every_kubernetes
-def test_all_that_a_version_knows_is_accepted_and_goes_again(clean: Helm, plane: ControlPlane) -> None:
+def test_all_that_a_version_knows_is_accepted_and_goes_again(
+    clean: Helm, plane: ControlPlane
+) -> None:
     guards = ("--set", "gateGuard=true,accountGuard=true") if plane.minor >= 30 else ()
-    notes = clean.run("install", *RELEASE, "--set", "admission.by=auto,networkPolicy.enabled=true", *guards)
+    notes = clean.run(
+        "install", *RELEASE, "--set", "admission.by=auto,networkPolicy.enabled=true", *guards
+    )
     way = "policies" if plane.minor >= 36 else "webhook"
     assert f"(admission: {way})" in notes
-    first = "scaler preflight", "scaler deploy apply -c", "scaler uninstall --release -n", "helm uninstall"
+    first = (
+        "scaler preflight",
+        "scaler deploy apply -c",
+        "scaler uninstall --release -n",
+        "helm uninstall",
+    )
     assert [notes.find(words) for words in first] == sorted(notes.index(words) for words in first)
     assert left(plane)
     clean.run("uninstall", *NAMED, "--wait")
@@ -470,7 +571,9 @@ def test_all_that_a_version_knows_is_accepted_and_goes_again(clean: Helm, plane:
     assert DEFINITION in plane.kubectl("get", "crd", DEFINITION, "--output=name")
 
 
-def test_what_this_cluster_lacks_is_named_before_anything_is_made(clean: Helm, plane: ControlPlane) -> None:
+def test_what_this_cluster_lacks_is_named_before_anything_is_made(
+    clean: Helm, plane: ControlPlane
+) -> None:
     for values, said in (
         ("namespaces={nowhere}", "kubectl create namespace nowhere"),
         ("namespaces={default}", "there is no namespace mindx-dl"),
@@ -482,7 +585,9 @@ def test_what_this_cluster_lacks_is_named_before_anything_is_made(clean: Helm, p
     assert left(plane) == []
 
 
-def test_in_the_namespace_of_the_release_the_notes_say_which_label_is_missing(clean: Helm, plane: ControlPlane) -> None:
+def test_in_the_namespace_of_the_release_the_notes_say_which_label_is_missing(
+    clean: Helm, plane: ControlPlane
+) -> None:
     own = (RELEASE[0], str(CHART), "--namespace", NAMESPACE, "--create-namespace")
     label = f"kubectl label namespace {NAMESPACE} mind-cluster/install=true"
     try:

@@ -1,4 +1,5 @@
-"""Several installs in one real cluster: side by side over other namespaces, and never two over the same."""
+"""Several installs in one real cluster: side by side over other namespaces, and never two over the
+same."""
 
 from __future__ import annotations
 
@@ -16,20 +17,25 @@ from tests.control_plane.scaler_process import LEASE, NAMESPACE, ScalerProcess, 
 from tests.control_plane.stage import until
 from tests.jobs import job, rule_config_map
 
-pytestmark = [pytest.mark.plane_options(crds=[*definitions()]), pytest.mark.long("several scalers in real time")]
+pytestmark = [
+    pytest.mark.plane_options(crds=[*definitions()]),
+    pytest.mark.long("several scalers in real time"),
+]
 
 _MANIFESTS = Path(__file__).parents[2] / "manifests"
 
 
 def _second(plane: ControlPlane, folder: Path, team: str) -> tuple[Path, tuple[str, ...]]:
-    """Apply manifests/second-install under this name; the kubeconfig of its account, and its flags."""
+    """Apply manifests/second-install under this name; the kubeconfig of its account, and its
+    flags."""
     shutil.copytree(_MANIFESTS, folder / team)
     for path in (folder / team / "second-install").rglob("kustomization.yaml"):
         more = "  - ../../gate-guard\n  - ../../admission-webhook\n  - ../../create"
         path.write_text(path.read_text().replace("team-a", team).replace("  - ../../create", more))
     plane.kubectl("create", "namespace", team)
     plane.kubectl("apply", "-k", str(folder / team / "second-install"))
-    account, home = f"mind-cluster-scaler-{team}", f"{team}-scaler"
+    account = f"mind-cluster-scaler-{team}"
+    home = f"{team}-scaler"
     plane.kubectl("scale", "deployment", account, "--replicas=0", "--namespace", home)
     flags = ("--lease-namespace", home, "--namespaces", team, "--install", account)
     return plane.grant(home, account), flags
@@ -40,18 +46,26 @@ async def test_of_two_installs_without_the_label_the_second_is_refused_and_one_w
 ) -> None:
     for name in ("plain-b", "plain-a"):
         plane.kubectl("create", "namespace", name)
-    async with scaler(tmp_path, plane.admin, name="one", flags=("--lease-namespace", "plain-b")) as one:
+    async with scaler(
+        tmp_path, plane.admin, name="one", flags=("--lease-namespace", "plain-b")
+    ) as one:
         await until(lambda: asyncio.sleep(0, bool(one.lines("mode changed"))), "the first decides")
         two = ScalerProcess("two", tmp_path, plane.admin, ("--lease-namespace", "plain-a"))
         two.start()
         await until(lambda: asyncio.sleep(0, two.exit_code is not None), "the second ends")
         assert two.exit_code == 2
-        assert "another install governs all namespaces as well: Lease plain-b/" in two.lines("ended")[0]["error"]
+        assert (
+            "another install governs all namespaces as well: Lease plain-b/"
+            in two.lines("ended")[0]["error"]
+        )
         assert one.exit_code is None
         labelled = install(plane)
         async with scaler(tmp_path, labelled, name="three") as three:
             await until(lambda: asyncio.sleep(0, one.exit_code is not None), "the first gives way")
-            assert f"Lease {NAMESPACE}/mind-cluster-scaler, held by three" in one.lines("ended")[0]["error"]
+            assert (
+                f"Lease {NAMESPACE}/mind-cluster-scaler, held by three"
+                in one.lines("ended")[0]["error"]
+            )
             assert three.errors() == []
 
 
@@ -77,7 +91,9 @@ async def test_two_installs_of_two_names_serve_two_namespaces_side_by_side_and_a
             ):
 
                 async def are_there(kind=kind, namespace=namespace, names=names) -> bool:  # type: ignore[no-untyped-def]
-                    found = {obj["metadata"]["name"] for obj in (await api.list(kind, namespace)).items}
+                    found = {
+                        obj["metadata"]["name"] for obj in (await api.list(kind, namespace)).items
+                    }
                     return bool(names <= found)
 
                 await until(are_there, f"{names} are in {namespace}")
@@ -86,11 +102,14 @@ async def test_two_installs_of_two_names_serve_two_namespaces_side_by_side_and_a
         await until(lambda: asyncio.sleep(0, third.exit_code is not None), "the third ends")
         assert third.exit_code == 2
         (line,) = third.lines("ended")
-        assert line["error"].startswith("OverlapError: another install governs team-a as well: Lease team-a-scaler/")
+        assert line["error"].startswith(
+            "OverlapError: another install governs team-a as well: Lease team-a-scaler/"
+        )
         assert "exception" not in line
         (lease,) = (await api.list(LEASES, NAMESPACE)).items
         assert "holderIdentity" not in lease["spec"]
         for process in (first, second):
             assert process.errors() == []
             refused = [line for line in process.lines() if "403 Forbidden" in json.dumps(line)]
-            assert {line["event"] for line in refused} <= {"watch interrupted", "no fault data"}  # of MindCluster
+            # of MindCluster
+            assert {line["event"] for line in refused} <= {"watch interrupted", "no fault data"}

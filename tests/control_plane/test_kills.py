@@ -1,9 +1,11 @@
-"""kill -9 at random moments of a real control plane run: no pod twice, none lost, no bound pod deleted.
+"""kill -9 at random moments of a real control plane run: no pod twice, none lost, no bound pod
+deleted.
 
     KILLS=500 .venv/bin/python -m pytest -s tests/control_plane/test_kills.py
 
-Replicas of `scaler run` are killed from the first moment of their lives on, while instances and nodes are lost and come
-back. The API server's own audit log and a watch are judged. Must not: read what the scaler says."""
+Replicas of `scaler run` are killed from the first moment of their lives on, while instances and
+nodes are lost and come back. The API server's own audit log and a watch are judged. Must not: read
+what the scaler says."""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ from tests.control_plane.witness import Witness, watched
 SERVICES = (
     world.Service("a", "ns-a", "a", ((2, 1), (1, 1)), jobs=(2, 1), pods=(1, 1), mindie=False),
     world.Service("b", "ns-b", "b", ((2, 2), (1, 1)), jobs=(2, 2), pods=(2, 1), mindie=False),
-    world.Service("c", "ns-c", "c", ((3, 1), (2, 1), (1, 1)), jobs=(3, 1), pods=(1, 2), mindie=False),
+    world.Service(
+        "c", "ns-c", "c", ((3, 1), (2, 1), (1, 1)), jobs=(3, 1), pods=(1, 2), mindie=False
+    ),
 )
 KILLS = int(os.environ.get("KILLS", "20"))
 QUICK = (*LEASE, "--lease-duration", "4", "--renew-deadline", "3", "--retry-period", "0.3")
@@ -47,10 +51,13 @@ CHECK_EVERY = 25
 LIFE = 5.0
 """Seconds that a life lasts at most: starting takes about one of them."""
 REST = 180.0
-"""Seconds in which every service must run whole when the kills pause: a second or two on a machine at leisure."""
+"""Seconds in which every service must run whole when the kills pause: a second or two on a machine
+at leisure."""
 _DELETIONS = {
-    "level": "Request", "verbs": ["delete", "deletecollection"], "resources": [{"group": "", "resources": ["pods"]}],
-}  # fmt: skip
+    "level": "Request",
+    "verbs": ["delete", "deletecollection"],
+    "resources": [{"group": "", "resources": ["pods"]}],
+}
 OPTIONS = PlaneOptions(crds=definitions(), audit=True, audit_rules=(_DELETIONS, {"level": "None"}))
 """Of a plane that records every deletion of a pod, with its preconditions."""
 
@@ -87,10 +94,14 @@ class Ledger:
             name = objects.labels_of(pod).get(GROUP_LABEL) or world.group_of(owner)
             size = service.pods[world.GROUPS.index(name)]
             if len(own) > size:
-                self.broken.append(f"twice: {owner} has {sorted(map(objects.name, own.values()))}, its size is {size}")
+                self.broken.append(
+                    f"twice: {owner} has {sorted(map(objects.name, own.values()))}, its size is"
+                    f" {size}"
+                )
 
     def deletions(self, audit: Iterable[dict[str, Any]]) -> Counter[str]:
-        """What the scaler deleted, as the API server recorded its requests; a bound pod is a broken promise."""
+        """What the scaler deleted, as the API server recorded its requests; a bound pod is a broken
+        promise."""
         found: Counter[str] = Counter()
         for entry in audit:
             if entry["responseStatus"]["code"] >= 300:
@@ -99,16 +110,22 @@ class Ledger:
             pod = self.seen.get(uid)
             found["pods taken back by the scaler"] += 1
             if pod is None:
-                self.broken.append(f"S3: deleted {entry['objectRef']['name']} without naming a known uid ({uid!r})")
+                self.broken.append(
+                    f"S3: deleted {entry['objectRef']['name']} without naming a known uid ({uid!r})"
+                )
             elif objects.node_of(pod):
-                self.broken.append(f"S3: deleted {objects.name(pod)}, bound to {objects.node_of(pod)}")
+                self.broken.append(
+                    f"S3: deleted {objects.name(pod)}, bound to {objects.node_of(pod)}"
+                )
         return found
 
 
 class Killing:
     """One run. `counts` of what was done."""
 
-    def __init__(self, plane: ControlPlane, stage: Stage, folder: Path, die: random.Random, replicas: int) -> None:
+    def __init__(
+        self, plane: ControlPlane, stage: Stage, folder: Path, die: random.Random, replicas: int
+    ) -> None:
         self.counts: Counter[str] = Counter()
         self._kubeconfig = install(plane)
         self._stage = stage
@@ -124,7 +141,9 @@ class Killing:
         for service in SERVICES:
             await ensure_namespace(self._stage.api, service.namespace)
             for number in range(service.nodes_for(service.ladder[0])):
-                await self._stage.add_node(NodeSpec(f"{service.pool}-{number}", labels={"pool": service.pool}))
+                await self._stage.add_node(
+                    NodeSpec(f"{service.pool}-{number}", labels={"pool": service.pool})
+                )
             jobs = [world.server_job(service, name) for name in service.job_names()]
             # Without trade nothing that is bound may ever be deleted by the scaler.
             for obj in (world.rule(service, trade="off"), *jobs):
@@ -137,7 +156,9 @@ class Killing:
         await asyncio.sleep(self._die.uniform(0.0, LIFE))
         self._fill_up()
         victim = self._running.pop(self._die.randrange(len(self._running)))
-        self.counts["killed before it was synced" if not victim.lines("caches synced") else "killed at work"] += 1
+        self.counts[
+            "killed before it was synced" if not victim.lines("caches synced") else "killed at work"
+        ] += 1
         victim.stop()
         victim.log.unlink()
         self.counts["kills"] += 1
@@ -149,7 +170,8 @@ class Killing:
         self._fill_up()
         for service in SERVICES:
             wanted = dict(zip(world.GROUPS, service.ladder[0], strict=True))
-            runs, show = partial(self._runs, service.key, wanted), partial(self._show, service.key)
+            runs = partial(self._runs, service.key, wanted)
+            show = partial(self._show, service.key)
             await until(runs, f"{service.key} runs {wanted}", show, REST)
         self._fill_up()
         errors = [error for process in self._running for error in process.errors()]
@@ -175,20 +197,33 @@ class Killing:
             self._running.remove(process)
         while len(self._running) < self._replicas:
             self._born += 1
-            process = ScalerProcess(f"victim-{self._born}", self._folder, self._kubeconfig, self._flags)
+            process = ScalerProcess(
+                f"victim-{self._born}", self._folder, self._kubeconfig, self._flags
+            )
             process.start()
             self._running.append(process)
 
     def _nodes(self) -> list[str]:
-        return [f"{one.pool}-{number}" for one in SERVICES for number in range(one.nodes_for(one.ladder[0]))]
+        return [
+            f"{one.pool}-{number}"
+            for one in SERVICES
+            for number in range(one.nodes_for(one.ladder[0]))
+        ]
 
     async def _shake(self) -> None:
-        """Lose some pods, now and then a node, so that there always is something to climb back to."""
+        """Lose some pods, now and then a node, so that there always is something to climb back
+        to."""
         spaces = {service.namespace for service in SERVICES}
-        pods = [pod for pod in (await self._stage.api.list(PODS)).items if objects.namespace(pod) in spaces]
+        pods = [
+            pod
+            for pod in (await self._stage.api.list(PODS)).items
+            if objects.namespace(pod) in spaces
+        ]
         for pod in self._die.sample(pods, k=min(len(pods), self._die.randint(0, 4))):
             with suppress(NotFoundError):
-                await self._stage.api.delete(PODS, objects.namespace(pod), objects.name(pod), grace_period_seconds=0)
+                await self._stage.api.delete(
+                    PODS, objects.namespace(pod), objects.name(pod), grace_period_seconds=0
+                )
                 self.counts["pods lost"] += 1
         if self._die.random() < 0.5:
             fate = self._die.choice([NodeFate.NOT_READY, NodeFate.READY, NodeFate.READY])
@@ -213,12 +248,18 @@ async def test_what_is_killed_at_any_moment_makes_no_pod_twice_and_loses_none(
                 await killing.kill_one()
                 if number % CHECK_EVERY == 0 or number == KILLS:
                     await killing.at_rest()
-                    print(f"{time.strftime('%H:%M:%S')} {dict(killing.counts)}, broken: {ledger.broken}", flush=True)
+                    print(
+                        f"{time.strftime('%H:%M:%S')} {dict(killing.counts)}, broken:"
+                        f" {ledger.broken}",
+                        flush=True,
+                    )
         finally:
             await killing.stop()
 
         async def caught_up() -> bool:
-            return all(objects.uid(pod) in ledger.seen for pod in (await stage.api.list(PODS)).items)
+            return all(
+                objects.uid(pod) in ledger.seen for pod in (await stage.api.list(PODS)).items
+            )
 
         await until(caught_up, "the watch has caught up")
         assert not watching.done(), watching

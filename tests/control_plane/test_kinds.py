@@ -1,10 +1,12 @@
-"""One story for every kind of workload whose pods others make, on real controllers where they can be had.
+"""One story for every kind of workload whose pods others make, on real controllers where they can
+be had.
 
-A service starts at its smallest ratio, climbs, is scaled, gets another rule, loses nodes, degrades, recovers and is
-deleted. The scaler decides by taking its gate off; the gates stand in the pod templates, or policies set
-them (beside Ascend Operator). With the real Volcano, its scheduler binds the pods, and its controller manager makes
-PodGroups for those that name none, and the pods of Volcano Jobs; left out, with a line at the end, where
-VOLCANO_BIN_DIR is not set (docs/howto/test-against-a-real-control-plane.md)."""
+A service starts at its smallest ratio, climbs, is scaled, gets another rule, loses nodes, degrades,
+recovers and is deleted. The scaler decides by taking its gate off; the gates stand in the pod
+templates, or policies set them (beside Ascend Operator). With the real Volcano, its scheduler binds
+the pods, and its controller manager makes PodGroups for those that name none, and the pods of
+Volcano Jobs; left out, with a line at the end, where VOLCANO_BIN_DIR is not set
+(docs/howto/test-against-a-real-control-plane.md)."""
 
 from __future__ import annotations
 
@@ -81,8 +83,20 @@ PLATFORMS = {
     folder: Platform(folder, job_id, (EXAMPLES / folder,), minimum, scale, (owner,))
     for folder, job_id, minimum, owner, scale in (
         ("ome-deployment", "qwen", 2, Ome, _set("isvc", "qwen", "/spec/engine/minReplicas")),
-        ("ome-leaderworkerset", "deepseek", 3, Ome, _set("isvc", "deepseek", "/spec/engine/minReplicas")),
-        ("aibrix", "qwen", 3, StormServices, _set("stormservice", "qwen", "/spec/template/spec/roles/0/replicas")),
+        (
+            "ome-leaderworkerset",
+            "deepseek",
+            3,
+            Ome,
+            _set("isvc", "deepseek", "/spec/engine/minReplicas"),
+        ),
+        (
+            "aibrix",
+            "qwen",
+            3,
+            StormServices,
+            _set("stormservice", "qwen", "/spec/template/spec/roles/0/replicas"),
+        ),
         ("volcano-jobs", "qwen", 3, VolcanoJobs, _one_job_more_or_less),
         (
             "infer-operator",
@@ -95,23 +109,32 @@ PLATFORMS = {
 }
 
 
-WITH_VOLCANO: dict[str, Platform] = {**PLATFORMS, "ascend-jobs": ascend_jobs(2, EXAMPLE, by_operator=False)}
+WITH_VOLCANO: dict[str, Platform] = {
+    **PLATFORMS,
+    "ascend-jobs": ascend_jobs(2, EXAMPLE, by_operator=False),
+}
 
 
 @pytest.mark.parametrize("name", PLATFORMS)
-async def test_a_service_climbs_degrades_and_recovers(name: str, plane: ControlPlane, tmp_path: Path) -> None:
+async def test_a_service_climbs_degrades_and_recovers(
+    name: str, plane: ControlPlane, tmp_path: Path
+) -> None:
     await _climb_degrade_and_recover(plane, PLATFORMS[name], tmp_path)
 
 
 @pytest.mark.kubernetes_from(36)
 @pytest.mark.plane_options(lws=False)
-async def test_a_service_beside_ascend_operator_does_too(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_a_service_beside_ascend_operator_does_too(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     await _climb_degrade_and_recover(plane, ascend_jobs(2, EXAMPLE), tmp_path)
 
 
 @pytest.mark.parametrize("name", WITH_VOLCANO)
 @pytest.mark.plane_options(volcano=True)
-async def test_with_the_real_volcano_it_does_too(name: str, plane: ControlPlane, tmp_path: Path) -> None:
+async def test_with_the_real_volcano_it_does_too(
+    name: str, plane: ControlPlane, tmp_path: Path
+) -> None:
     await _climb_degrade_and_recover(plane, WITH_VOLCANO[name], tmp_path)
 
 
@@ -132,12 +155,15 @@ async def _climb_degrade_and_recover(plane: ControlPlane, platform: Platform, fo
 
 
 async def _scale_and_edit_the_rule(stage: PlatformStage) -> None:
-    """A third prefill instance waits, although there is room, until the rule has one. Scaled down it goes first."""
+    """A third prefill instance waits, although there is room, until the rule has one. Scaled down
+    it goes first."""
     running = stage.nodes_by_instance()
     stage.platform.scale(stage, 3)
     await says(stage, stage.platform.prefill, "NotInRatio")
     stage.platform.scale(stage, 2)
-    await until(lambda: has(stage, 2, stage.platform.prefill), "the third instance is gone", stage.views)
+    await until(
+        lambda: has(stage, 2, stage.platform.prefill), "the third instance is gone", stage.views
+    )
     assert stage.nodes_by_instance() == running
     stage.platform.scale(stage, 3)
     await says(stage, stage.platform.prefill, "NotInRatio")
@@ -171,8 +197,8 @@ def _change_omes_leader_worker_set(stage: PlatformStage) -> None:
 
 
 def _change_a_leader_worker_set(stage: PlatformStage) -> None:
-    """With one unavailable group more than is held, as Kubernetes 1.35 wants it, and without OME's surge, with which it
-    would not end (docs/reference/kinds.md)."""
+    """With one unavailable group more than is held, as Kubernetes 1.35 wants it, and without OME's
+    surge, with which it would not end (docs/reference/kinds.md)."""
     marked = {"metadata": {"labels": _REVISION}}
     strategy = {"rollingUpdateConfiguration": {"maxSurge": 0, "maxUnavailable": 2}}
     templates = {"leaderTemplate": marked, "workerTemplate": marked}
@@ -182,10 +208,17 @@ def _change_a_leader_worker_set(stage: PlatformStage) -> None:
 
 _REVISION = {"example/revision": "2"}
 ROLLOUTS = {
-    # name: (platform, component, its instances, whether one of them is held, how its template is changed)
+    # name: (platform, component, its instances, whether one of them is held, how its template is
+    # changed)
     "a-deployment": ("ome-deployment", "engine", 3, True, _change_a_deployment),
     "a-leader-worker-set": ("ome-leaderworkerset", "decoder", 2, True, _change_a_leader_worker_set),
-    "a-leader-worker-set-with-surge": ("ome-leaderworkerset", "decoder", 1, False, _change_omes_leader_worker_set),
+    "a-leader-worker-set-with-surge": (
+        "ome-leaderworkerset",
+        "decoder",
+        1,
+        False,
+        _change_omes_leader_worker_set,
+    ),
 }
 
 
@@ -196,19 +229,33 @@ async def test_a_rolling_update_ends(case: str, plane: ControlPlane, tmp_path: P
         await stage.add_npu_nodes(4)
         stage.kubectl("apply")
         await stage.runs_both(2, 1)
-        patch(stage, "isvc", stage.platform.job_id, {"spec": {component: {"minReplicas": instances}}})
+        patch(
+            stage, "isvc", stage.platform.job_id, {"spec": {component: {"minReplicas": instances}}}
+        )
         group = {"engine": "prefill", "decoder": "decode"}[component]
-        await until(lambda: has(stage, instances, group), f"there are {instances} instances", stage.views)
+        await until(
+            lambda: has(stage, instances, group), f"there are {instances} instances", stage.views
+        )
         stage.witness.pairs = True
         change(stage)
-        await until(lambda: _is_updated(stage, component), "every pod is of the new revision", stage.views)
+        await until(
+            lambda: _is_updated(stage, component), "every pod is of the new revision", stage.views
+        )
         await stage.runs_both(2, 1)
-        await until(lambda: has(stage, instances, group), "nothing is left of the surge", stage.views)
-        await until(lambda: _holds_one(stage, group, held), f"one is held: {held}", lambda: reasons(stage))
+        await until(
+            lambda: has(stage, instances, group), "nothing is left of the surge", stage.views
+        )
+        await until(
+            lambda: _holds_one(stage, group, held), f"one is held: {held}", lambda: reasons(stage)
+        )
 
 
 async def _is_updated(stage: PlatformStage, component: str) -> bool:
-    pods = (await stage.api.list(PODS, stage.platform.namespace, label_selector=f"component={component}")).items
+    pods = (
+        await stage.api.list(
+            PODS, stage.platform.namespace, label_selector=f"component={component}"
+        )
+    ).items
     return bool(pods) and all(objects.labels_of(pod).items() >= _REVISION.items() for pod in pods)
 
 
@@ -230,8 +277,12 @@ async def test_a_typo_in_a_label_of_what_runs_is_named_and_starts_no_spare(
         await says(stage, stage.platform.prefill, "NotInRatio")
         bound = await _bound(stage)
         pod = next(pod for pod, group in sorted(bound.items()) if group == stage.platform.prefill)
-        stage.plane.kubectl("label", "pod", pod, "--namespace", stage.platform.namespace, "--overwrite", typo)
-        await until(lambda: _is_told(stage, typo), f"the label of {pod} is named", lambda: reasons(stage))
+        stage.plane.kubectl(
+            "label", "pod", pod, "--namespace", stage.platform.namespace, "--overwrite", typo
+        )
+        await until(
+            lambda: _is_told(stage, typo), f"the label of {pod} is named", lambda: reasons(stage)
+        )
         await asyncio.sleep(5)
         assert (await _bound(stage)).keys() == bound.keys()
 
@@ -239,10 +290,20 @@ async def test_a_typo_in_a_label_of_what_runs_is_named_and_starts_no_spare(
 async def _bound(stage: PlatformStage) -> dict[str, str]:
     """Groups of the pods that have a node, by name."""
     pods = (await stage.api.list(PODS, stage.platform.namespace)).items
-    return {objects.name(pod): objects.labels_of(pod).get(GROUP_LABEL, "") for pod in pods if objects.node_of(pod)}
+    return {
+        objects.name(pod): objects.labels_of(pod).get(GROUP_LABEL, "")
+        for pod in pods
+        if objects.node_of(pod)
+    }
 
 
 async def _is_told(stage: PlatformStage, typo: str) -> bool:
     label = typo.partition("=")[0].rstrip("-")
-    said = [one for one in await stage.said(stage.platform.namespace) if f"write {label}=" in one["message"]]
-    return bool(said) and all(one["state"] == "Running" and "delete" not in one["message"] for one in said)
+    said = [
+        one
+        for one in await stage.said(stage.platform.namespace)
+        if f"write {label}=" in one["message"]
+    ]
+    return bool(said) and all(
+        one["state"] == "Running" and "delete" not in one["message"] for one in said
+    )

@@ -29,19 +29,44 @@ async def test_a_user_applies_edits_reads_and_deletes(
     async with staged(plane, npu_nodes=2) as stage, scaler(tmp_path, kubeconfig):
         await kubectl("apply", "-f", str(EXAMPLE))
         await stage.runs(group0=1, group1=1)
-        await kubectl("wait", *_HERE, "--for=condition=Running", "ascendjob/mindie-server-d0", "--timeout=30s")
+        await kubectl(
+            "wait", *_HERE, "--for=condition=Running", "ascendjob/mindie-server-d0", "--timeout=30s"
+        )
 
-        # Two nodes hold 1P1D; the second prefill instance waits for a third, and everything says so.
-        await until(lambda: _status_says(plane, "WaitingForScheduler"), "the status says what p1 waits for")
+        # Two nodes hold 1P1D; the second prefill instance waits for a third, and everything says
+        # so.
+        await until(
+            lambda: _status_says(plane, "WaitingForScheduler"), "the status says what p1 waits for"
+        )
         lines = (await kubectl("get", "esvc", "--all-namespaces")).splitlines()
         assert lines[0].split() == [
-            "NAMESPACE", "NAME", "RUNNING", "TARGET", "WANTED", "AVAILABLE", "REASON", "SINCE",
-        ]  # fmt: skip
-        assert re.search(r"^mindie +scaling-rule-mindie +1\+1 +2\+1 +all +True +WaitingForScheduler +\d+\w+$", lines[1])
+            "NAMESPACE",
+            "NAME",
+            "RUNNING",
+            "TARGET",
+            "WANTED",
+            "AVAILABLE",
+            "REASON",
+            "SINCE",
+        ]
+        assert re.search(
+            r"^mindie +scaling-rule-mindie +1\+1 +2\+1 +all +True +WaitingForScheduler +\d+\w+$",
+            lines[1],
+        )
         assert max(map(len, lines)) <= 120
-        assert "mindie-server-p1: Admitted; waits for" in await kubectl("get", *_HERE, "esvc", "--output", "wide")
-        await kubectl("wait", *_HERE, "--for=condition=Available", "esvc/scaling-rule-mindie", "--timeout=30s")
-        await kubectl("wait", *_HERE, "--for=condition=Complete=False", "esvc/scaling-rule-mindie", "--timeout=30s")
+        assert "mindie-server-p1: Admitted; waits for" in await kubectl(
+            "get", *_HERE, "esvc", "--output", "wide"
+        )
+        await kubectl(
+            "wait", *_HERE, "--for=condition=Available", "esvc/scaling-rule-mindie", "--timeout=30s"
+        )
+        await kubectl(
+            "wait",
+            *_HERE,
+            "--for=condition=Complete=False",
+            "esvc/scaling-rule-mindie",
+            "--timeout=30s",
+        )
         columns = await kubectl("get", *_HERE, "ascendjobs")
         assert re.search(r"^mindie-server-d0 +Running ", columns, re.MULTILINE)
         assert re.search(r"^mindie-server-p1 +Created ", columns, re.MULTILINE)
@@ -49,9 +74,13 @@ async def test_a_user_applies_edits_reads_and_deletes(
         assert re.search(r"Normal +WaitingForScheduler .*mind-cluster-scaler", described)
 
         # A smaller rule, written in an editor, completes the service and takes nothing that runs.
-        monkeypatch.setenv("KUBE_EDITOR", str(_editor(tmp_path, r"s/group_num\(.*\)2/group_num\11/")))
+        monkeypatch.setenv(
+            "KUBE_EDITOR", str(_editor(tmp_path, r"s/group_num\(.*\)2/group_num\11/"))
+        )
         assert "edited" in await kubectl("edit", *_HERE, "configmap", "scaling-rule")
-        await kubectl("wait", *_HERE, "--for=condition=Complete", "esvc/scaling-rule-mindie", "--timeout=30s")
+        await kubectl(
+            "wait", *_HERE, "--for=condition=Complete", "esvc/scaling-rule-mindie", "--timeout=30s"
+        )
         assert await stage.running() == {"group0": 1, "group1": 1}
 
         # A typo is told where users look, and the last valid rule stays in force.
@@ -62,9 +91,10 @@ async def test_a_user_applies_edits_reads_and_deletes(
 
         # What happened to the service is told in order.
         await until(
-            lambda: _story(plane), "the story is told",
+            lambda: _story(plane),
+            "the story is told",
             fits=lambda told: told == ["Available", "RuleChanged", "RuleInvalid"],
-        )  # fmt: skip
+        )
 
         # A deleted job takes its pods with it.
         await kubectl("delete", *_HERE, "ascendjob", "mindie-server-p0")

@@ -1,4 +1,5 @@
-"""The real controllers of Deployments, ReplicaSets and StatefulSets judge their stand-ins: one story, told to both.
+"""The real controllers of Deployments, ReplicaSets and StatefulSets judge their stand-ins: one
+story, told to both.
 
 All pods are held, so that nothing depends on how fast anything starts."""
 
@@ -57,7 +58,9 @@ class Told:
         return Counter(pod["spec"]["containers"][0]["image"] for pod in await self.pods())
 
     async def images_by_name(self) -> dict[str, str]:
-        return {objects.name(pod): pod["spec"]["containers"][0]["image"] for pod in await self.pods()}
+        return {
+            objects.name(pod): pod["spec"]["containers"][0]["image"] for pod in await self.pods()
+        }
 
 
 def held() -> Object:
@@ -82,7 +85,9 @@ async def an_update_with_one_replica(told: Told) -> Counter[str]:
 
 
 async def a_recreation(told: Told) -> Counter[str]:
-    await told.create(DEPLOYMENTS, deployment(replicas=2, pod=held(), strategy={"type": "Recreate"}))
+    await told.create(
+        DEPLOYMENTS, deployment(replicas=2, pod=held(), strategy={"type": "Recreate"})
+    )
     await told.change(DEPLOYMENTS, "web", newer())
     return await told.images()
 
@@ -133,9 +138,16 @@ async def a_smaller_set(told: Told) -> dict[str, str]:
 
 Story = Callable[[Told], Awaitable[Any]]
 STORIES: tuple[Story, ...] = (
-    an_update_of_held_pods, an_update_with_one_replica, a_recreation, a_resized_update, the_cheapest_goes_first,
-    one_after_the_other, an_update_of_a_held_set, an_update_to_a_partition, a_smaller_set,
-)  # fmt: skip
+    an_update_of_held_pods,
+    an_update_with_one_replica,
+    a_recreation,
+    a_resized_update,
+    the_cheapest_goes_first,
+    one_after_the_other,
+    an_update_of_a_held_set,
+    an_update_to_a_partition,
+    a_smaller_set,
+)
 
 
 async def outcomes(api: KubeApi) -> dict[str, Any]:
@@ -173,4 +185,8 @@ def test_the_stories_are_not_all_alike() -> None:
     told = run(simulated())
     assert told["an_update_of_held_pods"] == {"server:1": 3, "server:2": 2}
     assert told["a_recreation"] == {"server:2": 2}
-    assert told["an_update_to_a_partition"] == {"db-2": "server:1", "db-3": "server:2", "db-4": "server:2"}
+    assert told["an_update_to_a_partition"] == {
+        "db-2": "server:1",
+        "db-3": "server:2",
+        "db-4": "server:2",
+    }

@@ -1,6 +1,8 @@
-"""Twenty services that need two nodes each to serve, on forty and on twenty nodes of a real API server: minimums first.
+"""Twenty services that need two nodes each to serve, on forty and on twenty nodes of a real API
+server: minimums first.
 
-Not before every minimum that fits runs does a service get more, whoever makes the pods and whoever binds them."""
+Not before every minimum that fits runs does a service get more, whoever makes the pods and whoever
+binds them."""
 
 from __future__ import annotations
 
@@ -37,28 +39,41 @@ WITH_VOLCANO = pytest.mark.plane_options(scheduler=False, volcano=True)
 
 async def all_serve(way: Way, plane: ControlPlane, folder: Path) -> None:
     """The nodes of one that leaves go to scale-ups."""
-    await _play(way, plane, folder, 2 * SERVICES, {"1P1D": SERVICES}, {"1P1D": SERVICES - 3, "2P1D": 2})
+    await _play(
+        way, plane, folder, 2 * SERVICES, {"1P1D": SERVICES}, {"1P1D": SERVICES - 3, "2P1D": 2}
+    )
 
 
 async def half_serve(way: Way, plane: ControlPlane, folder: Path) -> None:
     """The nodes of one that leaves go to a service that waits."""
     half = SERVICES // 2
-    await _play(way, plane, folder, SERVICES, {"1P1D": half, "0P0D": half}, {"1P1D": half, "0P0D": half - 1})
+    await _play(
+        way, plane, folder, SERVICES, {"1P1D": half, "0P0D": half}, {"1P1D": half, "0P0D": half - 1}
+    )
 
 
 async def comes_to(stage: SharedStage, tally: dict[str, int]) -> None:
-    """Wait until they run exactly this, and no other instance holds a node or waits for the scheduler."""
+    """Wait until they run exactly this, and no other instance holds a node or waits for the
+    scheduler."""
 
     async def now() -> tuple[dict[str, int], Mapping[str, list[InstanceView]]]:
         return stage.tally(), stage.services()
 
-    await until(now, f"the services run {tally}", seconds=LONG, fits=lambda found: found[0] == tally)
+    await until(
+        now, f"the services run {tally}", seconds=LONG, fits=lambda found: found[0] == tally
+    )
 
 
 async def _play(
-    way: Way, plane: ControlPlane, folder: Path, nodes: int, first: dict[str, int], then: dict[str, int]
+    way: Way,
+    plane: ControlPlane,
+    folder: Path,
+    nodes: int,
+    first: dict[str, int],
+    then: dict[str, int],
 ) -> None:
-    """They come to `first`, and to `then` when one of those that serve is deleted; who sits stays where it is."""
+    """They come to `first`, and to `then` when one of those that serve is deleted; who sits stays
+    where it is."""
     async with shared(plane, way, nodes) as stage, governed(stage, folder):
         await stage.arrive()
         await comes_to(stage, first)
@@ -66,7 +81,9 @@ async def _play(
         leaving = stage.serving()[0]
         await stage.leave(leaving)
         await comes_to(stage, then)
-        stayed = {name: nodes for name, nodes in before.items() if not name.startswith(f"{leaving}/")}
+        stayed = {
+            name: nodes for name, nodes in before.items() if not name.startswith(f"{leaving}/")
+        }
         assert stayed.items() <= stage.nodes_by_instance().items()
 
 
@@ -90,7 +107,9 @@ async def test_all_serve_beside_ascend_operator_too(plane: ControlPlane, tmp_pat
 
 
 @pytest.mark.kubernetes_from(36)
-async def test_half_of_them_serve_beside_ascend_operator_too(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_half_of_them_serve_beside_ascend_operator_too(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     await half_serve(GATED, plane, tmp_path)
 
 
@@ -100,17 +119,23 @@ async def test_all_serve_with_the_real_volcano_too(plane: ControlPlane, tmp_path
 
 
 @WITH_VOLCANO
-async def test_half_of_them_serve_with_the_real_volcano_too(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_half_of_them_serve_with_the_real_volcano_too(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     await half_serve(CREATED, plane, tmp_path)
 
 
 @WITH_VOLCANO
 @pytest.mark.kubernetes_from(36)
-async def test_all_serve_with_volcano_beside_ascend_operator_too(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_all_serve_with_volcano_beside_ascend_operator_too(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     await all_serve(GATED, plane, tmp_path)
 
 
 @WITH_VOLCANO
 @pytest.mark.kubernetes_from(36)
-async def test_half_of_them_serve_with_volcano_beside_ascend_operator_too(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_half_of_them_serve_with_volcano_beside_ascend_operator_too(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     await half_serve(GATED, plane, tmp_path)

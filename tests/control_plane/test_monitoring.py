@@ -1,4 +1,5 @@
-"""manifests/monitoring with Prometheus' own programs: the rules alone, then scraping a scaler at work."""
+"""manifests/monitoring with Prometheus' own programs: the rules alone, then scraping a scaler at
+work."""
 
 from __future__ import annotations
 
@@ -36,17 +37,26 @@ from tests.report.test_monitoring import ALERTS, DASHBOARD, QUERIES, RUNBOOKS
 pytestmark = [pytest.mark.long("Prometheus has to be built")]
 
 ROOT = Path(__file__).parents[2]
-SPEC: dict[str, Any] = yaml.safe_load((ROOT / "manifests/monitoring/alerts.yaml").read_text())["spec"]
+SPEC: dict[str, Any] = yaml.safe_load((ROOT / "manifests/monitoring/alerts.yaml").read_text())[
+    "spec"
+]
 SERVICE = ServiceKey("mindie", "scaling-rule", "mindie")
 WITHOUT_ANSWER = (
-    "outcome!=", "scaler_reports_dropped", "scaler_objects_refused", "scaler_turned_away", "scaler_webhook_",
-)  # fmt: skip
-"""Parts of queries that find nothing as long as nothing of the kind has happened: there are no such labels before."""
+    "outcome!=",
+    "scaler_reports_dropped",
+    "scaler_objects_refused",
+    "scaler_turned_away",
+    "scaler_webhook_",
+)
+"""Parts of queries that find nothing as long as nothing of the kind has happened: there are no such
+labels before."""
 
 
 def promtool(*arguments: str | Path, given: str = "", folder: Path | None = None) -> None:
     program = ensure(PROMETHEUS) / "promtool"
-    done = subprocess.run([program, *arguments], input=given, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [program, *arguments], input=given, cwd=folder, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -55,23 +65,35 @@ def test_promtool_finds_nothing_wrong_with_the_rules(tmp_path: Path, programs_ne
     promtool("check", "rules", "--lint=all", "--lint-fatal", tmp_path / "rules.yaml")
 
 
-def test_every_alert_fires_when_it_should_and_not_before(tmp_path: Path, programs_needed: None) -> None:
-    bare = [{**group, "rules": [without_words(rule) for rule in group["rules"]]} for group in SPEC["groups"]]
+def test_every_alert_fires_when_it_should_and_not_before(
+    tmp_path: Path, programs_needed: None
+) -> None:
+    bare = [
+        {**group, "rules": [without_words(rule) for rule in group["rules"]]}
+        for group in SPEC["groups"]
+    ]
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": bare}))
     (tmp_path / "alerts.yaml").write_bytes(Path(__file__).with_name("alerts.yaml").read_bytes())
     promtool("test", "rules", "alerts.yaml", folder=tmp_path)
 
 
-TYPES = {"stat": "Stat", "table": "Table", "timeseries": "TimeSeries", "state-timeline": "StateTimeline"}
+TYPES = {
+    "stat": "Stat",
+    "table": "Table",
+    "timeseries": "TimeSeries",
+    "state-timeline": "StateTimeline",
+}
 """Kind of panel -> how Grafana's types call it."""
 
 
 def typed(dashboard: dict[str, Any]) -> str:
-    """The dashboard as a program of TypeScript. Enumerations are taken for the words that they stand for in JSON."""
+    """The dashboard as a program of TypeScript. Enumerations are taken for the words that they
+    stand for in JSON."""
     folder = "./node_modules/@grafana/schema/dist/esm/raw/composable"
     lines = ["import type { Dashboard } from '@grafana/schema';"]
     lines += [
-        f"import type * as {name} from '{folder}/{name.lower()}/panelcfg/x/{name}PanelCfg_types.gen';"
+        f"import type * as {name} from"
+        f" '{folder}/{name.lower()}/panelcfg/x/{name}PanelCfg_types.gen';"
         for name in TYPES.values()
     ]
     words = "{ [K in keyof T]: Words<T[K]> }"
@@ -81,14 +103,17 @@ def typed(dashboard: dict[str, Any]) -> str:
     )
     lines.append(f"export const dashboard: Words<Dashboard> = {json.dumps(dashboard)};")
     for panel in dashboard["panels"]:
-        name, custom = TYPES.get(panel["type"]), panel.get("fieldConfig", {}).get("defaults", {}).get("custom")
+        name = TYPES.get(panel["type"])
+        custom = panel.get("fieldConfig", {}).get("defaults", {}).get("custom")
         if name:
             lines.append(
-                f"export const options{panel['id']}: Words<Partial<{name}.Options>> = {json.dumps(panel['options'])};"
+                f"export const options{panel['id']}: Words<Partial<{name}.Options>> ="
+                f" {json.dumps(panel['options'])};"
             )
         if custom:
             lines.append(
-                f"export const custom{panel['id']}: Words<Partial<{name}.FieldConfig>> = {json.dumps(custom)};"
+                f"export const custom{panel['id']}: Words<Partial<{name}.FieldConfig>> ="
+                f" {json.dumps(custom)};"
             )
     return "\n".join(lines)
 
@@ -96,11 +121,22 @@ def typed(dashboard: dict[str, Any]) -> str:
 def complaints(folder: Path, dashboard: dict[str, Any]) -> str:
     """What the compiler says."""
     (folder / "dashboard.ts").write_text(typed(dashboard))
-    flags = ["--strict", "--noEmit", "--skipLibCheck", "--module", "esnext", "--moduleResolution", "bundler"]
+    flags = [
+        "--strict",
+        "--noEmit",
+        "--skipLibCheck",
+        "--module",
+        "esnext",
+        "--moduleResolution",
+        "bundler",
+    ]
     done = subprocess.run(
         [folder / "node_modules/.bin/tsc", *flags, "dashboard.ts"],
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.stdout
 
 
@@ -121,11 +157,15 @@ def without_words(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 def runbook_commands(**names: str) -> Iterator[list[str]]:
-    """What a runbook has one type, with these names in it; logs and figures of a kubelet are not to be had here."""
+    """What a runbook has one type, with these names in it; logs and figures of a kubelet are not to
+    be had here."""
     for line in re.findall(r"^\$ kubectl (.*)$", RUNBOOKS, re.MULTILINE):
         words = shlex.split(line.split(" | ")[0])
         if words[0] not in ("logs", "top"):
-            yield [re.sub(r"\b(" + "|".join(names) + r")\b", lambda found: names[found[1]], word) for word in words]
+            yield [
+                re.sub(r"\b(" + "|".join(names) + r")\b", lambda found: names[found[1]], word)
+                for word in words
+            ]
 
 
 def hurried(rule: dict[str, Any]) -> dict[str, Any]:
@@ -135,17 +175,26 @@ def hurried(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 class Prometheus(Program):
-    """Scrapes one replica every second, as the ServiceMonitor has it done, with the alerts of the manifests."""
+    """Scrapes one replica every second, as the ServiceMonitor has it done, with the alerts of the
+    manifests."""
 
     def __init__(self, folder: Path, process: ScalerProcess) -> None:
         (self._port,) = free_ports(1)
-        groups = [{**group, "rules": [hurried(rule) for rule in group["rules"]]} for group in SPEC["groups"]]
+        groups = [
+            {**group, "rules": [hurried(rule) for rule in group["rules"]]}
+            for group in SPEC["groups"]
+        ]
         (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
-        target = {"targets": [f"127.0.0.1:{process.port}"], "labels": {"namespace": NAMESPACE, "pod": "scaler-0"}}
+        target = {
+            "targets": [f"127.0.0.1:{process.port}"],
+            "labels": {"namespace": NAMESPACE, "pod": "scaler-0"},
+        }
         configuration = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": ["rules.yaml"],
-            "scrape_configs": [{"job_name": "scaler", "honor_labels": True, "static_configs": [target]}],
+            "scrape_configs": [
+                {"job_name": "scaler", "honor_labels": True, "static_configs": [target]}
+            ],
         }
         (folder / "prometheus.yaml").write_text(yaml.safe_dump(configuration))
         flags = [f"--config.file={folder}/prometheus.yaml", f"--storage.tsdb.path={folder}/tsdb"]
@@ -176,7 +225,11 @@ class Prometheus(Program):
     async def firing(self) -> dict[str, dict[str, Any]]:
         """The alerts that fire now, by name."""
         data = await asyncio.to_thread(self.ask, "alerts")
-        return {alert["labels"]["alertname"]: alert for alert in data["alerts"] if alert["state"] == "firing"}
+        return {
+            alert["labels"]["alertname"]: alert
+            for alert in data["alerts"]
+            if alert["state"] == "firing"
+        }
 
 
 @asynccontextmanager
@@ -202,11 +255,15 @@ async def past_on_the_page(kubeconfig: Path, url: str, log: Path) -> dict[str, A
         async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as session:
 
             async def past() -> dict[str, Any]:
-                async with session.get(f"{where}/api/past", params={"service": str(SERVICE)}) as answer:
+                async with session.get(
+                    f"{where}/api/past", params={"service": str(SERVICE)}
+                ) as answer:
                     return dict(await answer.json())
 
             return await until(
-                past, "the page knows the past", fits=lambda found: running_of(found["totals"])[-1:] == [2]
+                past,
+                "the page knows the past",
+                fits=lambda found: running_of(found["totals"])[-1:] == [2],
             )
     finally:
         await asyncio.to_thread(running.__exit__, None, None, None)
@@ -227,29 +284,35 @@ async def test_a_service_that_loses_nodes_is_seen_in_every_query_and_its_alerts_
         await stage.apply()
         await stage.runs(group0=2, group1=1)
         await until(
-            lambda: prometheus.found("scaler_service_complete == 1"), "Prometheus sees a complete service",
+            lambda: prometheus.found("scaler_service_complete == 1"),
+            "Prometheus sees a complete service",
             show=lambda: prometheus.found('{__name__=~"scaler_service_.*"}'),
-        )  # fmt: skip
+        )
         await until(prometheus.firing, "no alert fires", fits=lambda fired: not fired)
         monkeypatch.setattr(history, "STEP", 2)  # a minute is too long here
         known = history.Prometheus(prometheus.url)
         await until(
-            lambda: known.past(SERVICE, time.time()), "the past knows all three long enough to ask at any moment",
+            lambda: known.past(SERVICE, time.time()),
+            "the past knows all three long enough to ask at any moment",
             fits=lambda found: running_of(found.totals).count(3) > 2,
-        )  # fmt: skip
+        )
         empty = {query for query in QUERIES if not await prometheus.found(query)}
 
         lost = await stage.node_of("mindie-server-d0")
         await stage.node(lost, NodeFate.NOT_READY)
         fired = await until(
-            prometheus.firing, "alerts fire", fits={"ScalerServiceNotAvailable", "ScalerNPUsHeldIdle"}.issubset
+            prometheus.firing,
+            "alerts fire",
+            fits={"ScalerServiceNotAvailable", "ScalerNPUsHeldIdle"}.issubset,
         )
         summary = fired["ScalerServiceNotAvailable"]["annotations"]["summary"]
         assert summary == "Service mindie/scaling-rule/mindie is not available"
         assert fired["ScalerServiceNotAvailable"]["labels"]["namespace"] == "mindie"
         assert fired["ScalerNPUsHeldIdle"]["labels"]["namespace"] == NAMESPACE
         empty &= {query for query in QUERIES if not await prometheus.found(query)}
-        assert {query for query in empty if not any(part in query for part in WITHOUT_ANSWER)} == set()
+        assert {
+            query for query in empty if not any(part in query for part in WITHOUT_ANSWER)
+        } == set()
 
         shown = await past_on_the_page(kubeconfig, prometheus.url, tmp_path / "page.log")
         assert shown["problem"] == ""
@@ -268,12 +331,18 @@ async def test_a_service_that_loses_nodes_is_seen_in_every_query_and_its_alerts_
 
         await stage.node(lost, NodeFate.READY)
         await stage.runs(group0=2, group1=1)
-        await until(prometheus.firing, "they end", fits=lambda fired: "ScalerServiceNotAvailable" not in fired)
+        await until(
+            prometheus.firing,
+            "they end",
+            fits=lambda fired: "ScalerServiceNotAvailable" not in fired,
+        )
         restored = "scaler_room_to_restored_seconds_count == 1"
         await until(lambda: prometheus.found(restored), "what was restored is measured")
 
         rules = await asyncio.to_thread(prometheus.ask, "rules")
-        health = {rule["name"]: rule["health"] for group in rules["groups"] for rule in group["rules"]}
+        health = {
+            rule["name"]: rule["health"] for group in rules["groups"] for rule in group["rules"]
+        }
         assert health == dict.fromkeys(ALERTS, "ok")
         await asyncio.to_thread(process.stop)
         await until(prometheus.firing, "nobody leads", fits=lambda fired: "ScalerAbsent" in fired)

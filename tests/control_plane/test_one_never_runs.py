@@ -1,9 +1,11 @@
-"""Four services on the nodes of a real API server, one of which has a job that never runs: what that costs the others.
+"""Four services on the nodes of a real API server, one of which has a job that never runs: what
+that costs the others.
 
-2P1D down to 1P1D each, and every instance fills a node. The scaler runs as users run it, with its usual limits, and
-the witness watches. The job has a typo that makes its operator refuse it, asks for nodes that do not exist, or for what
-only the scheduler can judge. The real Volcano and Ascend Operator are left out, with a line at the end, where
-VOLCANO_BIN_DIR and ASCEND_OPERATOR_BIN_DIR are not set."""
+2P1D down to 1P1D each, and every instance fills a node. The scaler runs as users run it, with its
+usual limits, and the witness watches. The job has a typo that makes its operator refuse it, asks
+for nodes that do not exist, or for what only the scheduler can judge. The real Volcano and Ascend
+Operator are left out, with a line at the end, where VOLCANO_BIN_DIR and ASCEND_OPERATOR_BIN_DIR are
+not set."""
 
 from __future__ import annotations
 
@@ -52,7 +54,8 @@ _WHOLE = {PREFILL: 2, DECODE: 1}
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with one job, and what the scaler is to say of it: reason, and some of its words."""
+    """What is wrong with one job, and what the scaler is to say of it: reason, and some of its
+    words."""
 
     name: str
     change: Change
@@ -61,8 +64,8 @@ class Fault:
     words_of_operator: str = ""
     """Where Ascend Operator makes the pods."""
     edited: bool = False
-    """It is mended by an edit where the scaler makes the pods; else, as always where the operator does, the job is
-    deleted and created again."""
+    """It is mended by an edit where the scaler makes the pods; else, as always where the operator
+    does, the job is deleted and created again."""
 
 
 def _template(job: Object) -> Object:
@@ -80,8 +83,13 @@ def _ask_for_no_node(job: Object) -> None:
 
 def _stand_beside_nobody(job: Object) -> None:
     """Schedulers honour it; what the scaler does not understand counts as fitting."""
-    nobody = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "nobody"}}}
-    _template(job)["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [nobody]}}
+    nobody = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "nobody"}},
+    }
+    _template(job)["affinity"] = {
+        "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [nobody]}
+    }
 
 
 def _of_decode(change: Any) -> Change:
@@ -118,8 +126,8 @@ class Found:
     said: dict[str, tuple[str, str]]
     """Of the spoilt service's instances, at the end."""
     revoked: dict[str, list[str]]
-    """By namespace: what the scaler revoked or evicted of it once all its jobs were there. While they come, the first
-    service of all is alone, and then it is not."""
+    """By namespace: what the scaler revoked or evicted of it once all its jobs were there. While
+    they come, the first service of all is alone, and then it is not."""
 
 
 async def keeps_room_for_a_turn_only(way: Way, plane: ControlPlane, folder: Path) -> Found:
@@ -129,11 +137,17 @@ async def keeps_room_for_a_turn_only(way: Way, plane: ControlPlane, folder: Path
 
 
 async def one_never_runs(
-    way: Way, fault: Fault, plane: ControlPlane, folder: Path, *, nodes: int = ROOM, within: float = TURN - 5.0
+    way: Way,
+    fault: Fault,
+    plane: ControlPlane,
+    folder: Path,
+    *,
+    nodes: int = ROOM,
+    within: float = TURN - 5.0,
 ) -> Found:
-    """The first of the services has the fault. The others come to all that their rule has as if there were no fault,
-    nothing of theirs is revoked or evicted, and what is said of the job says what is wrong with it. Where there is room
-    it comes to all as well once it is mended."""
+    """The first of the services has the fault. The others come to all that their rule has as if
+    there were no fault, nothing of theirs is revoked or evicted, and what is said of the job says
+    what is wrong with it. Where there is room it comes to all as well once it is mended."""
     name = f"{fault.name}-{way.name}-{nodes}"
     room = shared(plane, way, nodes, services=SERVICES, name=name)
     async with room as stage, governed(stage, folder) as process:
@@ -147,20 +161,35 @@ async def one_never_runs(
             return all(name in found.whole for name in others)
 
         try:
-            await until(all_whole, f"{others} run all", lambda: _show(stage, found, process), within + _MARGIN)
-            await until(lambda: _says(stage, spoilt, fault, way), f"{_SPOILT} says why", lambda: _said(stage, spoilt))
+            await until(
+                all_whole,
+                f"{others} run all",
+                lambda: _show(stage, found, process),
+                within + _MARGIN,
+            )
+            await until(
+                lambda: _says(stage, spoilt, fault, way),
+                f"{_SPOILT} says why",
+                lambda: _said(stage, spoilt),
+            )
             before = stage.nodes_by_instance()
             await asyncio.sleep(3.0)
         finally:
             found.said = await _said(stage, spoilt)
             found.revoked = _revoked(process)
-        assert max(found.whole[name] for name in others) < within, await _show(stage, found, process)
+        assert max(found.whole[name] for name in others) < within, await _show(
+            stage, found, process
+        )
         assert found.revoked.keys() <= {spoilt}, await _show(stage, found, process)
         assert spoilt not in found.served
         assert _others(before, spoilt) == _others(stage.nodes_by_instance(), spoilt)
         if nodes >= ROOM:
             await _mend(stage, spoilt, deleted=way.beside_operator or not fault.edited)
-            await until(lambda: _is_whole(stage, spoilt), f"{spoilt} runs all", lambda: _show(stage, found, process))
+            await until(
+                lambda: _is_whole(stage, spoilt),
+                f"{spoilt} runs all",
+                lambda: _show(stage, found, process),
+            )
             assert _others(before, spoilt) == _others(stage.nodes_by_instance(), spoilt)
         return found
 
@@ -174,7 +203,10 @@ async def _mend(stage: SharedStage, spoilt: str, *, deleted: bool) -> None:
 
 
 async def _gone(stage: SharedStage, namespace: str) -> bool:
-    found = [*(await stage.api.list(ASCEND_JOBS, namespace)).items, *(await stage.api.list(PODS, namespace)).items]
+    found = [
+        *(await stage.api.list(ASCEND_JOBS, namespace)).items,
+        *(await stage.api.list(PODS, namespace)).items,
+    ]
     return not any(objects.name(obj).startswith(_SPOILT) for obj in found)
 
 
@@ -194,7 +226,8 @@ def _note(stage: SharedStage, found: Found, now: float) -> None:
 async def _says(stage: SharedStage, spoilt: str, fault: Fault, way: Way) -> bool:
     reason, words = (await _said(stage, spoilt)).get(_SPOILT, ("", ""))
     if way.beside_operator and fault.words_of_operator:
-        contradicts = "nothing needs to be deleted" in words  # what the operator has failed is failed for good
+        # what the operator has failed is failed for good
+        contradicts = "nothing needs to be deleted" in words
         return reason == fault.reason and fault.words_of_operator in words and not contradicts
     return reason == fault.reason and fault.words in words
 
@@ -226,13 +259,19 @@ async def _show(stage: SharedStage, found: Found, process: ScalerProcess) -> str
 def _story(process: ScalerProcess) -> Iterator[str]:
     """The scaler's passes, for the one who has to find out why."""
     for line in process.lines("reconciled"):
-        doing = {key: line[key] for key in ("admit", "revoke", "evict", "refused", "failed") if key in line}
+        doing = {
+            key: line[key]
+            for key in ("admit", "revoke", "evict", "refused", "failed")
+            if key in line
+        }
         counts = " ".join(f"{key} {line[key]}" for key in ("running", "in_flight", "held"))
         yield f"{line['timestamp']} {line['service']} {doing} {counts}"
 
 
 @EACH
-async def test_the_others_are_served_as_if_it_were_not_there(fault: Fault, plane: ControlPlane, tmp_path: Path) -> None:
+async def test_the_others_are_served_as_if_it_were_not_there(
+    fault: Fault, plane: ControlPlane, tmp_path: Path
+) -> None:
     await one_never_runs(CREATED_WITHOUT_GANGS, fault, plane, tmp_path)
 
 
@@ -251,7 +290,9 @@ async def test_the_others_are_served_beside_ascend_operator_too(
 
 
 @pytest.mark.kubernetes_from(36)
-async def test_the_operator_s_words_are_said_where_gangs_are_bound_too(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_the_operator_s_words_are_said_where_gangs_are_bound_too(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     await one_never_runs(GATED, MISTYPED, plane, tmp_path)
 
 

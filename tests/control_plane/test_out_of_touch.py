@@ -1,4 +1,5 @@
-"""Replicas that do not see what they decide on: by refused or silent watches, and because etcd was restored.
+"""Replicas that do not see what they decide on: by refused or silent watches, and because etcd was
+restored.
 
 Leaders and standbys are processes of their own; what they did is judged at the API server."""
 
@@ -19,7 +20,16 @@ from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.programs import answers_ok
 from tests.control_plane.proxy import Proxy, proxied, status
-from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, ended, install, leads, scaler
+from tests.control_plane.scaler_process import (
+    ACCOUNT,
+    LEASE,
+    NAMESPACE,
+    ScalerProcess,
+    ended,
+    install,
+    leads,
+    scaler,
+)
 from tests.control_plane.stage import Stage, staged, until
 
 LONG = pytest.mark.long("a minute or two in real time")
@@ -59,7 +69,10 @@ async def test_a_leader_makes_room_for_a_replica_that_sees_when_its_watches(
         async with scaler(tmp_path, behind_proxy, name="first", flags=flags) as first:
             await until(lambda: leads(stage, "first"), "the first replica leads")
             BLINDNESS[how](proxy)
-            await until(lambda: _said(first, "out of touch"), "the first replica says that it is out of touch")
+            await until(
+                lambda: _said(first, "out of touch"),
+                "the first replica says that it is out of touch",
+            )
             assert not answers_ok(first.url("/readyz"))
             assert answers_ok(first.url("/healthz"))
             await stage.apply()
@@ -67,7 +80,9 @@ async def test_a_leader_makes_room_for_a_replica_that_sees_when_its_watches(
             assert await leads(stage, "first")  # nobody else is there
             assert await stage.pods("mindie") == []
             async with scaler(tmp_path, kubeconfig, name="second", flags=flags) as second:
-                await until(lambda: leads(stage, "second"), "the second replica leads", seconds=2 * MINUTE)
+                await until(
+                    lambda: leads(stage, "second"), "the second replica leads", seconds=2 * MINUTE
+                )
                 await stage.runs(group0=2, group1=1)
                 await until(lambda: ended(first), "the first replica ends itself")
                 assert "second sees" in first.tail()
@@ -111,7 +126,9 @@ async def test_replicas_find_their_way_back_within_a_minute_after_a_restore_of_e
         async with staged(plane) as stage:
             leading = second if leader == "dies" else first
             for replica in {leading, second}:
-                await until(partial(_sees, replica), f"{replica.name} has seen that the cluster went back")
+                await until(
+                    partial(_sees, replica), f"{replica.name} has seen that the cluster went back"
+                )
             await until(lambda: leads(stage, leading.name), f"{leading.name} leads", seconds=MINUTE)
             assert time.monotonic() - restored < MINUTE
             assert await _uids(stage) == before  # nothing was deleted, nothing made twice
@@ -130,7 +147,10 @@ async def _loses_an_instance(stage: Stage, before: dict[str, str]) -> None:
     await stage.api.delete(PODS, "mindie", lost, grace_period_seconds=0)
     await until(lambda: _is_made_anew(stage, lost, gone), "the lost instance is back", stage.views)
     assert {name: uid for name, uid in (await _uids(stage)).items() if name != lost} == others
-    await until(lambda: _tells_of(stage, "mindie-server-p1"), "the status tells of what the backup brought back")
+    await until(
+        lambda: _tells_of(stage, "mindie-server-p1"),
+        "the status tells of what the backup brought back",
+    )
 
 
 async def _tells_of(stage: Stage, job: str) -> bool:
@@ -138,20 +158,33 @@ async def _tells_of(stage: Stage, job: str) -> bool:
 
 
 async def _is_made_anew(stage: Stage, pod: str, before: str) -> bool:
-    return (await _uids(stage)).get(pod, before) != before and await stage.running() == {"group0": 2, "group1": 1}
+    return (await _uids(stage)).get(pod, before) != before and await stage.running() == {
+        "group0": 2,
+        "group1": 1,
+    }
 
 
 async def _uids(stage: Stage) -> dict[str, str]:
     pods = (await stage.api.list(PODS, "mindie")).items
-    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods if "-server-" in pod["metadata"]["name"]}
+    return {
+        pod["metadata"]["name"]: pod["metadata"]["uid"]
+        for pod in pods
+        if "-server-" in pod["metadata"]["name"]
+    }
 
 
 async def _changes_much(plane: ControlPlane, stage: Stage) -> bool:
     """What the backup knows nothing of: an instance less, and a few hundred versions."""
     await stage.api.list(PODS, "mindie")
-    plane.kubectl("delete", "ascendjob", "mindie-server-p1", "--namespace", "mindie", "--ignore-not-found")
+    plane.kubectl(
+        "delete", "ascendjob", "mindie-server-p1", "--namespace", "mindie", "--ignore-not-found"
+    )
     for number in range(300):
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": f"noise-{number}-"}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"generateName": f"noise-{number}-"},
+        }
         await stage.api.create(CONFIG_MAPS, "default", body)
     return True
 

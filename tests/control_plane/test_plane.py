@@ -54,16 +54,25 @@ async def test_a_pod_on_a_fake_node_runs_and_goes(plane: ControlPlane) -> None:
         assert (await api.list(PODS, "default")).items == []
 
 
-def test_a_port_in_use_is_one_error_with_the_end_of_the_log(tmp_path: Path, programs_needed: None) -> None:
+def test_a_port_in_use_is_one_error_with_the_end_of_the_log(
+    tmp_path: Path, programs_needed: None
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         options = PlaneOptions(ports={"kube-apiserver": taken.getsockname()[1]})
         started = ControlPlane(tmp_path, binaries(VERSIONS[0]), options)
-        with pytest.raises(ControlPlaneError, match=r"kube-apiserver exited(.|\n)*address already in use"), started:
+        with (
+            pytest.raises(
+                ControlPlaneError, match=r"kube-apiserver exited(.|\n)*address already in use"
+            ),
+            started,
+        ):
             pass
     assert [program.exit_code is None for program in started.programs.values()] == [False, False]
 
 
-def test_a_missing_program_is_named_and_nothing_keeps_running(tmp_path: Path, programs_needed: None) -> None:
+def test_a_missing_program_is_named_and_nothing_keeps_running(
+    tmp_path: Path, programs_needed: None
+) -> None:
     programs = binaries(VERSIONS[0]).programs | {"kube-apiserver": tmp_path / "kube-apiserver"}
     lacking = Binaries(VERSIONS[0], programs)
     started = ControlPlane(tmp_path / "plane", lacking)
@@ -85,7 +94,9 @@ def test_children_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         "p = Program('child', ['/bin/sleep', '600'], pathlib.Path(sys.argv[1])); p.start(); "
         "print(p.pid, flush=True); time.sleep(600)"
     )
-    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
         os.kill(parent.pid, signal.SIGKILL)

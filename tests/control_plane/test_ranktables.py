@@ -28,7 +28,11 @@ JOBS = ("mindie-server-d0", "mindie-server-p0", "mindie-server-p1")
 @asynccontextmanager
 async def _machines(plane: ControlPlane) -> AsyncIterator[Stage]:
     """Three NPU nodes and one for MindIE's own pods; what gives out chips, and ClusterD."""
-    async with staged(plane, npu_nodes=3) as stage, plane.client() as api, asyncio.TaskGroup() as actors:
+    async with (
+        staged(plane, npu_nodes=3) as stage,
+        plane.client() as api,
+        asyncio.TaskGroup() as actors,
+    ):
         await add_node(api, NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
         tasks = [actors.create_task(actor.run()) for actor in (DevicePlugin(api), ClusterD(api))]
         try:
@@ -62,7 +66,9 @@ async def _withdrawn(stage: Stage, job: str) -> None:
     await until(reached, f"the table of {job} is withdrawn", lambda: _table(stage, job))
 
 
-async def test_tables_follow_a_lost_node_and_faulty_chips(fresh_plane: FreshPlane, tmp_path: Path) -> None:
+async def test_tables_follow_a_lost_node_and_faulty_chips(
+    fresh_plane: FreshPlane, tmp_path: Path
+) -> None:
     plane = fresh_plane(PlaneOptions(crds=definitions()))
     async with _machines(plane) as stage, scaler(tmp_path, install(plane), flags=ALONE) as process:
         await stage.apply()
@@ -70,7 +76,11 @@ async def test_tables_follow_a_lost_node_and_faulty_chips(fresh_plane: FreshPlan
         await _complete(stage)
         _, first = await _table(stage, "mindie-server-p0")
 
-        await until(lambda: _published(stage), "ClusterD publishes a global rank table", lambda: _diagnosis(stage))
+        await until(
+            lambda: _published(stage),
+            "ClusterD publishes a global rank table",
+            lambda: _diagnosis(stage),
+        )
         node = await stage.node_of("mindie-server-p0")
         await stage.node(node, NodeFate.NOT_READY)
         await _withdrawn(stage, "mindie-server-p0")
@@ -86,8 +96,17 @@ async def test_tables_follow_a_lost_node_and_faulty_chips(fresh_plane: FreshPlan
         await stage.runs(group0=2, group1=1)
         await _complete(stage)
 
-        await until(lambda: _published(stage), "ClusterD publishes a global rank table", lambda: _diagnosis(stage))
-        assert await asyncio.to_thread(main, ["doctor", "mindie/mindie", "--kubeconfig", str(plane.admin)]) == 0
+        await until(
+            lambda: _published(stage),
+            "ClusterD publishes a global rank table",
+            lambda: _diagnosis(stage),
+        )
+        assert (
+            await asyncio.to_thread(
+                main, ["doctor", "mindie/mindie", "--kubeconfig", str(plane.admin)]
+            )
+            == 0
+        )
         assert process.errors() == []
 
 

@@ -1,7 +1,8 @@
 """The scaler lives with the rights of manifests/: all of them are enough, and none is too many.
 
-One story makes it need each of them once: answers are lost, a write meets a conflict, a job is refused, an admission is
-taken back, a service is deleted, a replica stands by. The API server's audit log says what was asked."""
+One story makes it need each of them once: answers are lost, a write meets a conflict, a job is
+refused, an admission is taken back, a service is deleted, a replica stands by. The API server's
+audit log says what was asked."""
 
 from __future__ import annotations
 
@@ -53,17 +54,26 @@ _OPTED_IN = "mind-cluster/scaling=enabled"
 _CONTAINER = {"name": "ascend", "image": "none", "imagePullPolicy": "Sometimes"}  # no such policy
 _ODD_LABELS = {"app": "mindie-ms-server", "jobID": "odd", "framework": "pytorch"}
 _OTHERS = ("group0", "group1")
-"""A pod for each group of the rule: half a service would be held, because the example's has nodes in common with it."""
+"""A pod for each group of the rule: half a service would be held, because the example's has nodes
+in common with it."""
 _ODD_JOB: Object = {
     "apiVersion": ASCEND_JOBS.api_version,
     "kind": ASCEND_JOBS.kind,
     "metadata": {"name": "odd-policy", "namespace": "odd", "labels": _ODD_LABELS},
-    "spec": {"replicaSpecs": {"Master": {"replicas": 1, "template": {"spec": {"containers": [_CONTAINER]}}}}},
+    "spec": {
+        "replicaSpecs": {
+            "Master": {"replicas": 1, "template": {"spec": {"containers": [_CONTAINER]}}}
+        }
+    },
 }
 
 
 def _others_pod(group: str) -> Object:
-    labels = {"mind-cluster/scaling-rule": "scaling-rule", "mind-cluster/group-name": group, "jobID": "others"}
+    labels = {
+        "mind-cluster/scaling-rule": "scaling-rule",
+        "mind-cluster/group-name": group,
+        "jobID": "others",
+    }
     return {
         "apiVersion": PODS.api_version,
         "kind": PODS.kind,
@@ -95,30 +105,42 @@ def story(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> list
 
 def test_nothing_is_refused_for_want_of_a_right(story: list[dict[str, Any]]) -> None:
     refused = [event for event in story if event["responseStatus"].get("code") == 403]
-    assert [(event["verb"], event["requestURI"], event["responseStatus"].get("message")) for event in refused] == []
+    assert [
+        (event["verb"], event["requestURI"], event["responseStatus"].get("message"))
+        for event in refused
+    ] == []
 
 
 def test_every_right_is_needed(plane: ControlPlane, story: list[dict[str, Any]]) -> None:
     unseen = {
-        Right("mindxdl.gitee.com", "ascendjobs/finalizers", "update"),  # asked by an admission plugin, see below
+        # asked by an admission plugin, see below
+        Right("mindxdl.gitee.com", "ascendjobs/finalizers", "update"),
         Right("mind-cluster", "gates", "release"),  # asked by the gate guard
         Right("", "configmaps", "list", at_home=True),  # those of every namespace are listed
         Right("", "configmaps", "watch", at_home=True),
-        Right("coordination.k8s.io", "leases", "list"),  # in the namespaces of installs: there is only our own
+        # in the namespaces of installs: there is only our own
+        Right("coordination.k8s.io", "leases", "list"),
         Right("", "configmaps", "get"),  # rank tables, see test_ranktables.py
         Right("", "configmaps", "patch"),
         Right("", "configmaps", "delete"),  # for replicas of v0.2.0
         Right("mindxdl.gitee.com", "ascendjobs", "delete"),  # a finished job whose time is over
-        Right("apiextensions.k8s.io", "customresourcedefinitions", "list"),  # of kinds that are not installed
+        # of kinds that are not installed
+        Right("apiextensions.k8s.io", "customresourcedefinitions", "list"),
         Right("apiextensions.k8s.io", "customresourcedefinitions", "watch"),
     }
     assert _granted(plane) - _used(story) == unseen
 
 
-def test_without_the_right_to_finalizers_owner_references_are_refused(plane: ControlPlane, tmp_path: Path) -> None:
+def test_without_the_right_to_finalizers_owner_references_are_refused(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     kubeconfig = install(plane)
-    role = json.loads(plane.kubectl("get", "clusterrole", "mind-cluster-scaler-create", "--output", "json"))
-    role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["ascendjobs/finalizers"]]
+    role = json.loads(
+        plane.kubectl("get", "clusterrole", "mind-cluster-scaler-create", "--output", "json")
+    )
+    role["rules"] = [
+        rule for rule in role["rules"] if rule["resources"] != ["ascendjobs/finalizers"]
+    ]
     plane.kubectl("replace", "-f", "-", text=json.dumps(role))
     try:
         refusal = asyncio.run(_refusal(plane, kubeconfig, tmp_path))
@@ -132,22 +154,34 @@ def test_with_its_token_and_the_account_guard_nobody_writes_what_is_not_its_busi
 ) -> None:
     if plane.minor < _GUARDED_FROM:
         pytest.skip("ValidatingAdmissionPolicy is served from Kubernetes 1.30 on")
-    token, named = install(plane), ("mind-cluster/scaling-rule=x",)
+    token = install(plane)
+    named = ("mind-cluster/scaling-rule=x",)
     refused = "ValidatingAdmissionPolicy 'mind-cluster-scaler-account'"
     plane.kubectl("apply", "-f", str(_GUARD))
     for namespace in ("other", "enabled"):
         plane.kubectl("create", "namespace", namespace)
         for name, labels in (("plain", ()), ("ours", named)):
-            plane.kubectl("run", name, "--image=none", "--namespace", namespace, *(f"--labels={one}" for one in labels))
+            plane.kubectl(
+                "run",
+                name,
+                "--image=none",
+                "--namespace",
+                namespace,
+                *(f"--labels={one}" for one in labels),
+            )
         plane.kubectl("create", "configmap", "theirs", "--namespace", namespace)
     theirs = {**_ODD_JOB, "metadata": {"name": "theirs", "namespace": "other"}}
     plane.kubectl("create", "-f", "-", text=json.dumps(theirs))
     plane.kubectl("label", "namespace", "enabled", _OPTED_IN)
     somebodys = tmp_path / "somebodys.json"
-    somebodys.write_text(json.dumps(manifest(ELASTIC_SERVICES, "evil", spec={"rule": "a", "jobID": "b"})))
+    somebodys.write_text(
+        json.dumps(manifest(ELASTIC_SERVICES, "evil", spec={"rule": "a", "jobID": "b"}))
+    )
     resting = tmp_path / "resting.json"
     spec = {"rule": "a", "jobID": "b", "replicas": 0}
-    made_by_us = manifest(ELASTIC_SERVICES, "rests", labels={MANAGED_BY_LABEL: MANAGED_BY}, spec=spec)
+    made_by_us = manifest(
+        ELASTIC_SERVICES, "rests", labels={MANAGED_BY_LABEL: MANAGED_BY}, spec=spec
+    )
     resting.write_text(json.dumps(made_by_us))
     image = '{"spec":{"containers":[{"name":"%s","image":"evil"}]}}'
     for request in (
@@ -164,22 +198,47 @@ def test_with_its_token_and_the_account_guard_nobody_writes_what_is_not_its_busi
         ("create", "-n", "enabled", "-f", str(somebodys)),
         ("create", "-n", "enabled", "-f", str(resting)),
         ("create", "service", "clusterip", "evil", "--tcp=80", "-n", "enabled"),
-        ("create", "poddisruptionbudget", "evil", "--selector=a=b", "--min-available=1", "-n", "enabled"),
+        (
+            "create",
+            "poddisruptionbudget",
+            "evil",
+            "--selector=a=b",
+            "--min-available=1",
+            "-n",
+            "enabled",
+        ),
     ):
         with pytest.raises(ControlPlaneError, match=refused):
             plane.kubectl(*request, kubeconfig=token)
     with pytest.raises(ForbiddenError, match=refused):  # kubectl would read the status before
         asyncio.run(_fail(plane, token, "other", "theirs"))
-    plane.kubectl("patch", "pod", "ours", "-n", "enabled", "-p", '{"metadata":{"labels":{"a":"b"}}}', kubeconfig=token)
+    plane.kubectl(
+        "patch",
+        "pod",
+        "ours",
+        "-n",
+        "enabled",
+        "-p",
+        '{"metadata":{"labels":{"a":"b"}}}',
+        kubeconfig=token,
+    )
     plane.kubectl("delete", "pod", "ours", "-n", "enabled", kubeconfig=token)
 
 
 async def _fail(plane: ControlPlane, kubeconfig: Path, namespace: str, job: str) -> None:
     """Say that a job has failed."""
-    failed = {"conditions": [{"type": "Failed", "status": "True", "reason": "Forged"}], "replicaStatuses": {}}
+    failed = {
+        "conditions": [{"type": "Failed", "status": "True", "reason": "Forged"}],
+        "replicaStatuses": {},
+    }
     async with plane.client(kubeconfig) as api:
         await api.patch(
-            ASCEND_JOBS, namespace, job, {"status": failed}, patch_type=PatchType.MERGE, subresource="status"
+            ASCEND_JOBS,
+            namespace,
+            job,
+            {"status": failed},
+            patch_type=PatchType.MERGE,
+            subresource="status",
         )
 
 
@@ -192,8 +251,13 @@ def test_an_install_that_only_releases_is_refused_nothing_and_may_make_no_pod(
     before = len(plane.audit_events(USER))
     asyncio.run(_release(plane, token, tmp_path))
     after = plane.audit_events(USER)[before:]
-    assert [event["requestURI"] for event in after if event["responseStatus"].get("code") == 403] == []
-    assert _used(after) <= {*_granted(plane), *(right._replace(at_home=True) for right in _granted(plane))}
+    assert [
+        event["requestURI"] for event in after if event["responseStatus"].get("code") == 403
+    ] == []
+    assert _used(after) <= {
+        *_granted(plane),
+        *(right._replace(at_home=True) for right in _granted(plane)),
+    }
     for request in (
         ("run", "evil", "--image=none", "-n", "default"),
         ("delete", "ascendjobs.mindxdl.gitee.com", "theirs", "-n", "default"),
@@ -212,14 +276,21 @@ async def _release(plane: ControlPlane, kubeconfig: Path, folder: Path) -> None:
         for group in _OTHERS:
             await stage.api.create(PODS, "mindie", _others_pod(group))
         for group in _OTHERS:
-            await until(partial(_is_released, stage, f"others-{group}"), "what somebody else created is released")
+            await until(
+                partial(_is_released, stage, f"others-{group}"),
+                "what somebody else created is released",
+            )
         await until(lambda: _status_is_told(stage), "the status is told")
         await asyncio.sleep(3)
 
 
 async def _status_is_told(stage: Stage) -> bool:
-    names = {found["metadata"]["name"] for found in (await stage.api.list(CONFIG_MAPS, NAMESPACE)).items}
-    statuses = [found.get("status") for found in (await stage.api.list(ELASTIC_SERVICES, "mindie")).items]
+    names = {
+        found["metadata"]["name"] for found in (await stage.api.list(CONFIG_MAPS, NAMESPACE)).items
+    }
+    statuses = [
+        found.get("status") for found in (await stage.api.list(ELASTIC_SERVICES, "mindie")).items
+    ]
     return "mindie.scaling-rule-scaler-last-valid" in names and any(statuses)
 
 
@@ -263,13 +334,24 @@ async def _live(stage: Stage, plane: ControlPlane) -> None:
     """The life of a service, with what may come between."""
     await stage.apply(change=_opted_in)
     await stage.runs(group0=1, group1=1)
-    await until(lambda: _not(_is_gone(stage, DISRUPTION_BUDGETS, BUDGET)), "evictions are kept from the minimum")
-    plane.kubectl("annotate", "configmap", "scaling-rule", "--namespace", "mindie", "mind-cluster/trade=off")
-    await until(lambda: _has_pods(stage, "mindie-server-p1"), "p1 is admitted and waits for a node", stage.views)
+    await until(
+        lambda: _not(_is_gone(stage, DISRUPTION_BUDGETS, BUDGET)),
+        "evictions are kept from the minimum",
+    )
+    plane.kubectl(
+        "annotate", "configmap", "scaling-rule", "--namespace", "mindie", "mind-cluster/trade=off"
+    )
+    await until(
+        lambda: _has_pods(stage, "mindie-server-p1"),
+        "p1 is admitted and waits for a node",
+        stage.views,
+    )
 
     lost = await stage.node_of("mindie-server-d0")
     await stage.node(lost, NodeFate.NOT_READY)
-    await until(lambda: _not(_has_pods(stage, "mindie-server-p1")), "p1 is taken back for d0", stage.views)
+    await until(
+        lambda: _not(_has_pods(stage, "mindie-server-p1")), "p1 is taken back for d0", stage.views
+    )
     await stage.node(lost, NodeFate.READY)
     await stage.runs(group0=1, group1=1)
     await until(lambda: _events_were_counted(plane), "an event is told again", stage.views)
@@ -277,7 +359,10 @@ async def _live(stage: Stage, plane: ControlPlane) -> None:
     for group in _OTHERS:
         await stage.api.create(PODS, "mindie", _others_pod(group))
     for group in _OTHERS:
-        await until(partial(_is_released, stage, f"others-{group}"), "what somebody else created is released")
+        await until(
+            partial(_is_released, stage, f"others-{group}"),
+            "what somebody else created is released",
+        )
     for group in _OTHERS:
         with suppress(NotFoundError):  # the second one is half a service by now, and taken back
             await stage.api.delete(PODS, "mindie", f"others-{group}")
@@ -285,13 +370,21 @@ async def _live(stage: Stage, plane: ControlPlane) -> None:
     plane.kubectl("create", "namespace", "odd")
     plane.kubectl("label", "namespace", "odd", _OPTED_IN)
     await stage.api.create(ASCEND_JOBS, "odd", _ODD_JOB)
-    await until(lambda: _is_refused(stage, "odd-policy", "odd"), "a job with an unheard-of pull policy is refused")
+    await until(
+        lambda: _is_refused(stage, "odd-policy", "odd"),
+        "a job with an unheard-of pull policy is refused",
+    )
 
     plane.kubectl("delete", "ascendjobs", "--all", "--namespace", "mindie", "--wait=false")
     await until(lambda: _is_gone(stage, DISRUPTION_BUDGETS, BUDGET), "so does the budget")
-    await until(lambda: _is_gone(stage, ELASTIC_SERVICES, "scaling-rule-mindie"), "the status goes with the service")
+    await until(
+        lambda: _is_gone(stage, ELASTIC_SERVICES, "scaling-rule-mindie"),
+        "the status goes with the service",
+    )
     kept = "mindie.scaling-rule-scaler-last-valid"
-    await until(lambda: _is_gone(stage, CONFIG_MAPS, kept, NAMESPACE), "the last valid rule goes, too")
+    await until(
+        lambda: _is_gone(stage, CONFIG_MAPS, kept, NAMESPACE), "the last valid rule goes, too"
+    )
 
 
 class _Once:
@@ -330,7 +423,10 @@ async def _not(condition: Any) -> bool:
 
 
 async def _events_were_counted(plane: ControlPlane) -> bool:
-    return any(event["verb"] == "patch" and _resource(event) == "events" for event in plane.audit_events(USER))
+    return any(
+        event["verb"] == "patch" and _resource(event) == "events"
+        for event in plane.audit_events(USER)
+    )
 
 
 async def _is_gone(stage: Stage, resource: Resource, name: str, namespace: str = "mindie") -> bool:
@@ -342,10 +438,15 @@ async def _is_gone(stage: Stage, resource: Resource, name: str, namespace: str =
 
 
 def _granted(plane: ControlPlane) -> set[Right]:
-    """What manifests/cluster-wide gives the scaler: what is added to Kubernetes' own roles is for others."""
-    text = plane.kubectl("get", "clusterroles,roles", "--all-namespaces", "--output", "json", "--selector", _PART_OF)
+    """What manifests/cluster-wide gives the scaler: what is added to Kubernetes' own roles is for
+    others."""
+    text = plane.kubectl(
+        "get", "clusterroles,roles", "--all-namespaces", "--output", "json", "--selector", _PART_OF
+    )
     roles = [
-        role for role in json.loads(text)["items"] if "aggregate-to-" not in json.dumps(role["metadata"]["labels"])
+        role
+        for role in json.loads(text)["items"]
+        if "aggregate-to-" not in json.dumps(role["metadata"]["labels"])
     ]
     rules = [(role, rule) for role in roles for rule in role["rules"]]
     return {
@@ -363,7 +464,12 @@ _PART_OF = "app.kubernetes.io/part-of=mind-cluster-scaler"
 def _used(events: list[dict[str, Any]]) -> set[Right]:
     asked = [event for event in events if "objectRef" in event]
     return {
-        Right(ref.get("apiGroup", ""), _resource(event), event["verb"], ref.get("namespace") == NAMESPACE)
+        Right(
+            ref.get("apiGroup", ""),
+            _resource(event),
+            event["verb"],
+            ref.get("namespace") == NAMESPACE,
+        )
         for event in asked
         for ref in [event["objectRef"]]
     }

@@ -1,8 +1,9 @@
-"""Random histories of operations end the same way on the simulated cluster and on a real API server, step by step.
+"""Random histories of operations end the same way on the simulated cluster and on a real API
+server, step by step.
 
-Compared is what a controller may rely on: the kind of refusal, or metadata, data, gates and phase of the answer.
-Versions and uids are each cluster's own, so steps name them as `now`, `old` or `other`. What is empty may be left
-out."""
+Compared is what a controller may rely on: the kind of refusal, or metadata, data, gates and phase
+of the answer. Versions and uids are each cluster's own, so steps name them as `now`, `old` or
+`other`. What is empty may be left out."""
 
 from __future__ import annotations
 
@@ -15,7 +16,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NAMESPACES, PODS, KubeApi, Object, PatchType, Resource
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    NAMESPACES,
+    PODS,
+    KubeApi,
+    Object,
+    PatchType,
+    Resource,
+)
 from scaler.kube.errors import KubeError
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
@@ -35,7 +45,9 @@ _SPECS: dict[str, Object] = {
         }
     },
     "ascendjobs": {
-        "spec": {"replicaSpecs": {"Master": {"replicas": 1, "template": {"spec": {"containers": []}}}}},
+        "spec": {
+            "replicaSpecs": {"Master": {"replicas": 1, "template": {"spec": {"containers": []}}}}
+        },
     },
 }
 _METADATA: tuple[Object, ...] = (
@@ -59,21 +71,28 @@ _BODIES: dict[str, tuple[Object, ...]] = {
     ),
     "ascendjobs": ({}, {"spec": {"replicaSpecs": {"Master": {"replicas": 2}}}}),
 }
-"""Only fields that the kind has: what it does not know of a built-in kind an API server drops, the simulation keeps."""
+"""Only fields that the kind has: what it does not know of a built-in kind an API server drops, the
+simulation keeps."""
 _JSON_PATCHES: tuple[Any, ...] = (
     [{"op": "add", "path": "/metadata/labels", "value": {"c": "3"}}],
     [{"op": "remove", "path": "/metadata/labels"}],
-    [{"op": "test", "path": "/data/key", "value": "first"}, {"op": "replace", "path": "/data/key", "value": "third"}],
+    [
+        {"op": "test", "path": "/data/key", "value": "first"},
+        {"op": "replace", "path": "/data/key", "value": "third"},
+    ],
     [{"op": "remove", "path": "/spec/schedulingGates/0"}],
 )
 
 
 def _step(resource: str) -> st.SearchStrategy[dict[str, Any]]:
-    """One operation. A custom resource knows no strategic patch, and is told so before or after it is looked for."""
+    """One operation. A custom resource knows no strategic patch, and is told so before or after it
+    is looked for."""
     verbs = ["create", "create", "merge", "strategic", "json", "replace", "delete", "get"]
     return st.fixed_dictionaries(
         {
-            "verb": st.sampled_from([verb for verb in verbs if (resource, verb) != ("ascendjobs", "strategic")]),
+            "verb": st.sampled_from(
+                [verb for verb in verbs if (resource, verb) != ("ascendjobs", "strategic")]
+            ),
             "resource": st.just(resource),
             "name": st.sampled_from(("a", "b")),
             "uid": st.sampled_from(("none", "none", "now", "other")),
@@ -114,9 +133,11 @@ class _Player:
         return _essence(answer)
 
     async def _do(self, step: dict[str, Any], resource: Resource) -> Object | None:
-        name, place = step["name"], (resource, self._namespace, step["name"])
+        name = step["name"]
+        place = (resource, self._namespace, step["name"])
         conditions = {"uid": self._uid(step), "resourceVersion": self._version(step)}
-        # Of several things that are wrong with a request each server names the one that it looks at first.
+        # Of several things that are wrong with a request each server names the one that it looks at
+        # first.
         renaming = step["metadata"].get("name")
         given = {key: value for key, value in conditions.items() if value and not renaming}
         match step["verb"]:
@@ -136,9 +157,11 @@ class _Player:
             case "delete":
                 grace = step["grace"]
                 await self._api.delete(
-                    *place, uid=conditions["uid"], resource_version=conditions["resourceVersion"],
+                    *place,
+                    uid=conditions["uid"],
+                    resource_version=conditions["resourceVersion"],
                     grace_period_seconds=grace,
-                )  # fmt: skip
+                )
                 return None
             case "json":
                 return await self._api.patch(*place, step["operations"], patch_type=PatchType.JSON)
@@ -154,26 +177,31 @@ class _Player:
 
     def _version(self, step: dict[str, Any]) -> str:
         seen = self._seen.get((step["resource"], step["name"])) or [{"resourceVersion": ""}]
-        now, old = seen[-1]["resourceVersion"], seen[0]["resourceVersion"]
+        now = seen[-1]["resourceVersion"]
+        old = seen[0]["resourceVersion"]
         return str({"none": "", "now": now, "old": old, "other": "1"}[step["version"]])
 
 
 def _without_nulls(metadata: Object) -> Object:
     """Null takes away in a patch only; in an object it is the empty text, which nobody writes."""
     return {
-        key: {label: value for label, value in part.items() if value is not None} if isinstance(part, dict) else part
+        key: {label: value for label, value in part.items() if value is not None}
+        if isinstance(part, dict)
+        else part
         for key, part in metadata.items()
         if part is not None
     }
 
 
 def _essence(obj: Object) -> Object:
-    """What must be the same everywhere. Pods are counted since Kubernetes 1.33, so their generation is left out."""
+    """What must be the same everywhere. Pods are counted since Kubernetes 1.33, so their generation
+    is left out."""
     metadata = obj["metadata"]
     kept = {key: metadata.get(key) for key in ("name", "labels", "annotations", "finalizers")}
     if obj["kind"] != PODS.kind:
         kept["generation"] = metadata.get("generation")
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    spec = obj.get("spec") or {}
+    status = obj.get("status") or {}
     return {
         "metadata": {key: value for key, value in kept.items() if value},
         "terminating": "deletionTimestamp" in metadata,
@@ -185,9 +213,16 @@ def _essence(obj: Object) -> Object:
     }
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(_steps)
-def test_every_step_of_a_history_ends_the_same_way(plane: ControlPlane, steps: list[dict[str, Any]]) -> None:
+def test_every_step_of_a_history_ends_the_same_way(
+    plane: ControlPlane, steps: list[dict[str, Any]]
+) -> None:
     namespace = f"history-{next(_numbers)}"
 
     async def simulated() -> list[Any]:
@@ -198,5 +233,9 @@ def test_every_step_of_a_history_ends_the_same_way(plane: ControlPlane, steps: l
             return await _Player(api, namespace).play(steps)
 
     pairs = zip(steps, run(simulated()), asyncio.run(real()), strict=True)
-    differing = [(step, {"simulated": ours, "real": theirs}) for step, ours, theirs in pairs if ours != theirs]
+    differing = [
+        (step, {"simulated": ours, "real": theirs})
+        for step, ours, theirs in pairs
+        if ours != theirs
+    ]
     assert differing[:1] == []

@@ -1,5 +1,6 @@
-"""A shadow beside an operator on a real API server: with the rights of manifests/shadow it reads, notes, and writes
-nothing else; the audit log says so. Beside an install that acts, neither minds the other."""
+"""A shadow beside an operator on a real API server: with the rights of manifests/shadow it reads,
+notes, and writes nothing else; the audit log says so. Beside an install that acts, neither minds
+the other."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ pytestmark = [pytest.mark.plane_options(audit=True), pytest.mark.long("services 
 
 ACCOUNT = "mind-cluster-scaler-shadow"
 USER = f"system:serviceaccount:{USUAL}:{ACCOUNT}"
-FLAGS, SHADOW = ("--lease-namespace", USUAL), "scaler shadow"
+FLAGS = ("--lease-namespace", USUAL)
+SHADOW = "scaler shadow"
 READING = {"get", "list", "watch"}
 _ROOT = Path(__file__).parents[2]
 
@@ -49,12 +51,16 @@ def shadowed(plane: ControlPlane) -> Path:
 
 @asynccontextmanager
 async def operated(plane: ControlPlane) -> AsyncIterator[Stage]:
-    """Ascend Operator's stand-in makes pods; three nodes, and the documented example is not applied yet."""
+    """Ascend Operator's stand-in makes pods; three nodes, and the documented example is not applied
+    yet."""
     async with staged(plane, npu_nodes=3) as stage, plane.client() as api:
         await add_node(api, NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
         await stage.api.create(NAMESPACES, None, {"metadata": {"name": OPERATORS}})
         await stage.api.create(DEPLOYMENTS, OPERATORS, deployment())
-        actors = [asyncio.create_task(a.run()) for a in (DeployedOperator(api, Clock()), DevicePlugin(api))]
+        actors = [
+            asyncio.create_task(a.run())
+            for a in (DeployedOperator(api, Clock()), DevicePlugin(api))
+        ]
         try:
             yield stage
             assert [actor for actor in actors if actor.done()] == []
@@ -66,10 +72,24 @@ async def operated(plane: ControlPlane) -> AsyncIterator[Stage]:
 
 def reported(plane: ControlPlane) -> dict[str, Any]:
     """`scaler shadow report -o json`, as an administrator types it."""
-    command = [sys.executable, "-m", "scaler", "shadow", "report", "-o", "json", "--kubeconfig", str(plane.admin)]
+    command = [
+        sys.executable,
+        "-m",
+        "scaler",
+        "shadow",
+        "report",
+        "-o",
+        "json",
+        "--kubeconfig",
+        str(plane.admin),
+    ]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(_ROOT)}
-    )  # fmt: skip
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+    )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -79,7 +99,10 @@ async def test_it_notes_what_it_would_do_and_the_audit_log_has_no_other_write_of
     plane: ControlPlane, tmp_path: Path
 ) -> None:
     kubeconfig = shadowed(plane)
-    async with operated(plane) as stage, scaler(tmp_path, kubeconfig, flags=FLAGS, module=SHADOW) as process:
+    async with (
+        operated(plane) as stage,
+        scaler(tmp_path, kubeconfig, flags=FLAGS, module=SHADOW) as process,
+    ):
         await stage.apply()
         await stage.runs(group0=2, group1=1)
         lost = await stage.node_of("mindie-server-d0")
@@ -90,14 +113,21 @@ async def test_it_notes_what_it_would_do_and_the_audit_log_has_no_other_write_of
         await until(lambda: _is_noted(stage), "the notes are written", stage.views)
         found = await asyncio.to_thread(reported, plane)
         assert process.errors() == []
-        statuses, events = (await stage.api.list(ELASTIC_SERVICES)).items, (await stage.api.list(EVENTS)).items
+        statuses = (await stage.api.list(ELASTIC_SERVICES)).items
+        events = (await stage.api.list(EVENTS)).items
     assert statuses == []
-    assert [event for event in events if event.get("source", {}).get("component") == "mind-cluster-scaler"] == []
+    assert [
+        event
+        for event in events
+        if event.get("source", {}).get("component") == "mind-cluster-scaler"
+    ] == []
     (service,) = found["services"]
     assert service["service"] == "mindie/scaling-rule/mindie"
     assert service["serving"] > 0
     asked = plane.audit_events(USER)
-    assert [event["requestURI"] for event in asked if event["responseStatus"].get("code") == 403] == []
+    assert [
+        event["requestURI"] for event in asked if event["responseStatus"].get("code") == 403
+    ] == []
     written = {_where(event) for event in asked if event["verb"] not in READING}
     assert written == {(USUAL, "leases"), (USUAL, "configmaps")}
     for request in (
@@ -113,8 +143,10 @@ async def test_it_notes_what_it_would_do_and_the_audit_log_has_no_other_write_of
 async def test_an_install_that_acts_and_a_shadow_beside_it_do_not_mind_each_other_and_it_goes_without_a_trace(
     fresh_plane: FreshPlane, tmp_path: Path
 ) -> None:
-    plane = fresh_plane(PlaneOptions(crds=definitions()))  # nodes and pods of the test above are in the other one
-    acting, watching = install(plane), shadowed(plane)
+    # nodes and pods of the test above are in the other one
+    plane = fresh_plane(PlaneOptions(crds=definitions()))
+    acting = install(plane)
+    watching = shadowed(plane)
     async with staged(plane, npu_nodes=3) as stage:
         await add_node(stage.api, NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
         async with (

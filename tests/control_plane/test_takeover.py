@@ -1,7 +1,8 @@
-"""A live service moves from Ascend Operator to the scaler and back on a real API server; no pod notices.
+"""A live service moves from Ascend Operator to the scaler and back on a real API server; no pod
+notices.
 
-The operator is the simulation's stand-in, stopped and started by `kubectl scale` as a user would. The scaler and the
-check are the programs themselves, with the rights of manifests/cluster-wide."""
+The operator is the simulation's stand-in, stopped and started by `kubectl scale` as a user would.
+The scaler and the check are the programs themselves, with the rights of manifests/cluster-wide."""
 
 from __future__ import annotations
 
@@ -17,7 +18,15 @@ from typing import Any
 import pytest
 
 from scaler.clock import Clock
-from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, ELASTIC_SERVICES, NAMESPACES, POD_GROUPS, PODS, SERVICES
+from scaler.kube.api import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    ELASTIC_SERVICES,
+    NAMESPACES,
+    POD_GROUPS,
+    PODS,
+    SERVICES,
+)
 from scaler.names import KEEP_LABEL, RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.sim.actors import objects
 from scaler.sim.actors.devices import DevicePlugin
@@ -30,7 +39,8 @@ from tests.stand_ins import DEPLOYMENT, DeployedOperator, deployment
 
 pytestmark = pytest.mark.plane_options(audit=True)
 
-DECODE, PREFILL = "mindie-server-d0", "mindie-server-p0"
+DECODE = "mindie-server-d0"
+PREFILL = "mindie-server-p0"
 _ROOT = Path(__file__).parents[2]
 
 
@@ -41,11 +51,18 @@ async def _operated(plane: ControlPlane) -> AsyncIterator[Stage]:
         await add_node(api, NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
         await stage.api.create(NAMESPACES, None, {"metadata": {"name": NAMESPACE}})
         await stage.api.create(DEPLOYMENTS, NAMESPACE, deployment())
-        actors = [asyncio.create_task(a.run()) for a in (DeployedOperator(api, Clock()), DevicePlugin(api))]
+        actors = [
+            asyncio.create_task(a.run())
+            for a in (DeployedOperator(api, Clock()), DevicePlugin(api))
+        ]
         try:
             await stage.apply()
             await stage.runs(group0=2, group1=1)
-            await until(lambda: _whole(stage), "every pod runs and every rank table is completed", stage.views)
+            await until(
+                lambda: _whole(stage),
+                "every pod runs and every rank table is completed",
+                stage.views,
+            )
             yield stage
             assert [actor for actor in actors if actor.done()] == []
         finally:
@@ -64,7 +81,10 @@ async def _whole(stage: Stage) -> bool:
 async def _tables(stage: Stage) -> dict[str, tuple[str, str]]:
     """Of each rank table: status and the ConfigMap's resourceVersion."""
     return {
-        objects.name(found): (json.loads(found["data"][RANK_TABLE_KEY])["status"], found["metadata"]["resourceVersion"])
+        objects.name(found): (
+            json.loads(found["data"][RANK_TABLE_KEY])["status"],
+            found["metadata"]["resourceVersion"],
+        )
         for found in (await stage.api.list(CONFIG_MAPS, "mindie")).items
         if objects.name(found).startswith(RANK_TABLE_PREFIX)
     }
@@ -79,12 +99,16 @@ async def _uids(stage: Stage) -> dict[str, str]:
 
 
 def _scale_operator(plane: ControlPlane, replicas: int) -> None:
-    plane.kubectl("scale", "deployment", DEPLOYMENT, f"--replicas={replicas}", "--namespace", NAMESPACE)
+    plane.kubectl(
+        "scale", "deployment", DEPLOYMENT, f"--replicas={replicas}", "--namespace", NAMESPACE
+    )
 
 
 async def _loses_its_node_and_regains_it(stage: Stage, job: str) -> None:
-    """Until the pod has been deleted, made anew (which the operator does only when there is room), and runs again."""
-    pod, node = f"pods {job}-master-0", await stage.node_of(job)
+    """Until the pod has been deleted, made anew (which the operator does only when there is room),
+    and runs again."""
+    node = await stage.node_of(job)
+    pod = f"pods {job}-master-0"
     before = (await _uids(stage))[pod]
     await stage.node(node, NodeFate.NOT_READY)
     await until(lambda: _is_gone(stage, pod, before), f"{pod} is deleted")
@@ -101,14 +125,21 @@ async def _check(kubeconfig: Path) -> tuple[int, dict[str, Any]]:
     """Exit code and answer of `scaler takeover --check`."""
     words = ["takeover", "--check", "--format", "json", "--kubeconfig", str(kubeconfig)]
     ran = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-m", "scaler", *words], cwd=_ROOT, capture_output=True, text=True, timeout=120
+        subprocess.run,
+        [sys.executable, "-m", "scaler", *words],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     return ran.returncode, json.loads(ran.stdout)
 
 
 async def _acts(stage: Stage) -> bool:
     """The scaler has written its first status."""
-    return any("status" in found for found in (await stage.api.list(ELASTIC_SERVICES, "mindie")).items)
+    return any(
+        "status" in found for found in (await stage.api.list(ELASTIC_SERVICES, "mindie")).items
+    )
 
 
 async def _kept(stage: Stage) -> set[str]:
@@ -129,13 +160,20 @@ def _writes(plane: ControlPlane) -> set[str]:
 
 
 @pytest.mark.long("there and back in real time")
-async def test_a_service_moves_to_the_scaler_and_back_and_every_pod_stays(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_a_service_moves_to_the_scaler_and_back_and_every_pod_stays(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     kubeconfig = install(plane)
     async with _operated(plane) as stage:
         made_by_the_operator = await _uids(stage)
         code, report = await _check(kubeconfig)
         assert (code, report["operator"]) == (0, f"{NAMESPACE}/{DEPLOYMENT}")
-        told = [remark for job in report["jobs"] for remark in job["remarks"] if remark["weight"] != "expected"]
+        told = [
+            remark
+            for job in report["jobs"]
+            for remark in job["remarks"]
+            if remark["weight"] != "expected"
+        ]
         assert (told, len(report["jobs"])) == ([], 5)
 
         async with scaler(tmp_path, kubeconfig):  # beside the operator: it stands back
@@ -149,16 +187,24 @@ async def test_a_service_moves_to_the_scaler_and_back_and_every_pod_stays(plane:
             tables = await _tables(stage)
             _scale_operator(plane, 0)
             await until(lambda: _acts(stage), "the scaler acts")
-            await until(lambda: _kept(stage), "the minimum is kept", fits=lambda names: len(names) == 2)
+            await until(
+                lambda: _kept(stage), "the minimum is kept", fits=lambda names: len(names) == 2
+            )
             await asyncio.sleep(2)
             kept = {f"patch pods {name} 200" for name in await _kept(stage)}
-            assert (await _uids(stage), _writes(plane), await _tables(stage)) == (beside, kept, tables)
+            assert (await _uids(stage), _writes(plane), await _tables(stage)) == (
+                beside,
+                kept,
+                tables,
+            )
 
             await _loses_its_node_and_regains_it(stage, DECODE)
             made = {write for write in _writes(plane) if not write.startswith("patch pods ")}
             assert made == {f"create pods {DECODE}-master-0 201"}
             made_by_the_scaler = await _uids(stage)
-            assert {name for name in beside if made_by_the_scaler[name] != beside[name]} == {f"pods {DECODE}-master-0"}
+            assert {name for name in beside if made_by_the_scaler[name] != beside[name]} == {
+                f"pods {DECODE}-master-0"
+            }
 
         assert (await _check(kubeconfig))[0] == 0
         _scale_operator(plane, 1)

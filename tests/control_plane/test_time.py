@@ -24,13 +24,21 @@ TTL = 90
 
 
 async def finished(stage: Stage, name: str, ago: float) -> None:
-    """A job that finished so many seconds ago, as the API server counts, which is on this machine."""
+    """A job that finished so many seconds ago, as the API server counts, which is on this
+    machine."""
     await ensure_namespace(stage.api, NAMESPACE)
     made = job(name)
     made["spec"]["runPolicy"] = {"ttlSecondsAfterFinished": TTL}
-    await stage.api.create(ASCEND_JOBS, NAMESPACE, {**made, "metadata": {**made["metadata"], "namespace": NAMESPACE}})
+    await stage.api.create(
+        ASCEND_JOBS, NAMESPACE, {**made, "metadata": {**made["metadata"], "namespace": NAMESPACE}}
+    )
     at = rfc3339(time.time() - ago)
-    ended: dict[str, Any] = {"type": "Succeeded", "status": "True", "reason": "JobSucceeded", "message": "done"}
+    ended: dict[str, Any] = {
+        "type": "Succeeded",
+        "status": "True",
+        "reason": "JobSucceeded",
+        "message": "done",
+    }
     status = {
         "replicaStatuses": {},
         "conditions": [{**ended, "lastTransitionTime": at, "lastUpdateTime": at}],
@@ -39,7 +47,7 @@ async def finished(stage: Stage, name: str, ago: float) -> None:
     patch = {"status": status}
     await stage.api.patch(
         ASCEND_JOBS, NAMESPACE, name, patch, patch_type=PatchType.MERGE, subresource="status"
-    )  # fmt: skip
+    )
 
 
 async def is_gone(stage: Stage, name: str) -> bool:

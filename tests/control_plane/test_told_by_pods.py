@@ -1,4 +1,5 @@
-"""What real controllers write on pods tells the same instances as the pods that the unit tests are made with."""
+"""What real controllers write on pods tells the same instances as the pods that the unit tests are
+made with."""
 
 from __future__ import annotations
 
@@ -28,7 +29,10 @@ from tests.control_plane.plane import ControlPlane
 from tests.control_plane.stage import until
 from tests.workloads.pods import LABELS, NAMESPACE, SAMPLES, facts
 
-pytestmark = [pytest.mark.plane_options(lws=True), pytest.mark.long("LeaderWorkerSet's manager has to be built")]
+pytestmark = [
+    pytest.mark.plane_options(lws=True),
+    pytest.mark.long("LeaderWorkerSet's manager has to be built"),
+]
 
 MADE_BY: dict[str, Resource] = {
     "Deployment": DEPLOYMENTS,
@@ -75,7 +79,9 @@ async def make(api: KubeApi, kind: str) -> None:
 
 async def told(api: KubeApi, kind: str) -> list[Membership]:
     found = (await api.list(PODS, NAMESPACE, label_selector=f"app={kind.lower()}")).items
-    return [membership for pod in found if (membership := membership_of(_complete(pod))) is not None]
+    return [
+        membership for pod in found if (membership := membership_of(_complete(pod))) is not None
+    ]
 
 
 def _complete(pod: Object) -> Any:
@@ -84,13 +90,17 @@ def _complete(pod: Object) -> Any:
 
 
 @pytest.mark.parametrize("kind", MADE_BY)
-async def test_real_pods_tell_the_instances_that_the_samples_tell(kind: str, plane: ControlPlane) -> None:
+async def test_real_pods_tell_the_instances_that_the_samples_tell(
+    kind: str, plane: ControlPlane
+) -> None:
     sample = next(sample for sample in SAMPLES if sample.name == kind)
     expected = [membership_of(facts(pod)) for pod in itertools.chain(*sample.make(sample.object))]
     async with plane.client() as api:
         await make(api, kind)
         found = await told(api, kind)
-    assert sorted(map(_essence, found)) == sorted(_essence(one) for one in expected if one is not None)
+    assert sorted(map(_essence, found)) == sorted(
+        _essence(one) for one in expected if one is not None
+    )
     assert len({one.instance for one in found}) == len(sample.make(sample.object))
     assert all(one.key.rule == LABELS["mind-cluster/scaling-rule"] for one in found)
     # The manager of LeaderWorkerSets runs with gang scheduling here, which the samples have not.
@@ -112,7 +122,9 @@ def _essence(membership: Membership) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize(("kind", "teller"), [("Deployment", REPLICA_SETS), ("LeaderWorkerSet", STATEFUL_SETS)])
+@pytest.mark.parametrize(
+    ("kind", "teller"), [("Deployment", REPLICA_SETS), ("LeaderWorkerSet", STATEFUL_SETS)]
+)
 async def test_the_maker_tells_of_a_new_revision_while_pods_of_the_old_one_wait(
     kind: str, teller: Resource, plane: ControlPlane
 ) -> None:
@@ -129,7 +141,9 @@ async def test_the_maker_tells_of_a_new_revision_while_pods_of_the_old_one_wait(
         async def edited() -> bool:
             return (await newest(api, teller, maker)).revision not in ("", old)
 
-        await until(edited, "the newest revision is another one", lambda: newest(api, teller, maker))
+        await until(
+            edited, "the newest revision is another one", lambda: newest(api, teller, maker)
+        )
         assert old in {one.revision for one in await told(api, kind)}
 
 

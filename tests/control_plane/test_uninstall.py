@@ -1,4 +1,5 @@
-"""`scaler uninstall` as a user runs it, on a real API server: what runs goes on, and nothing stays behind the gate."""
+"""`scaler uninstall` as a user runs it, on a real API server: what runs goes on, and nothing stays
+behind the gate."""
 
 from __future__ import annotations
 
@@ -14,31 +15,74 @@ from signal import SIGTERM
 
 import pytest
 
-from scaler.kube.api import ASCEND_JOBS, DEPLOYMENTS, ELASTIC_SERVICES, PODS, KubeApi, Object, PatchType
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    DEPLOYMENTS,
+    ELASTIC_SERVICES,
+    PODS,
+    KubeApi,
+    Object,
+    PatchType,
+)
 from scaler.names import GATE, NAMESPACE_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.volcano import PodGroups
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, install, scaler
-from tests.control_plane.stage import EXAMPLE, MANIFESTS, Stage, kinds_definitions, playing, staged, until
+from tests.control_plane.scaler_process import (
+    ACCOUNT,
+    LEASE,
+    NAMESPACE,
+    ScalerProcess,
+    install,
+    scaler,
+)
+from tests.control_plane.stage import (
+    EXAMPLE,
+    MANIFESTS,
+    Stage,
+    kinds_definitions,
+    playing,
+    staged,
+    until,
+)
 
-pytestmark = [pytest.mark.plane_options(crds=kinds_definitions()), pytest.mark.long("services in real time")]
+pytestmark = [
+    pytest.mark.plane_options(crds=kinds_definitions()),
+    pytest.mark.long("services in real time"),
+]
 
 RULE = EXAMPLE / "00-rule.yaml"
 _ROOT = Path(__file__).parents[2]
 
 
-def uninstall(plane: ControlPlane, *words: str, kubeconfig: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "scaler", "uninstall", "--kubeconfig", str(kubeconfig or plane.admin), *words]
+def uninstall(
+    plane: ControlPlane, *words: str, kubeconfig: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "scaler",
+        "uninstall",
+        "--kubeconfig",
+        str(kubeconfig or plane.admin),
+        *words,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, env=environment
+    )
 
 
 @asynccontextmanager
-async def governed(plane: ControlPlane, folder: Path, kubeconfig: Path, mode: str) -> AsyncIterator[None]:
+async def governed(
+    plane: ControlPlane, folder: Path, kubeconfig: Path, mode: str
+) -> AsyncIterator[None]:
     """A scaler that ends when its Deployment is scaled to 0, as its pods would."""
     plane.kubectl("scale", "deployment", ACCOUNT, "--replicas=2", "--namespace", NAMESPACE)
-    async with plane.client() as api, scaler(folder, kubeconfig, flags=(*LEASE, "--mode", mode)) as process:
+    async with (
+        plane.client() as api,
+        scaler(folder, kubeconfig, flags=(*LEASE, "--mode", mode)) as process,
+    ):
         ending = asyncio.create_task(_end(api, process))
         yield
         ending.cancel()
@@ -54,19 +98,33 @@ async def _end(api: KubeApi, process: ScalerProcess) -> None:
 
 
 def engine(name: str, group: str, replicas: int) -> Object:
-    labels = {"mind-cluster/scaling-rule": "scaling-rule", "mind-cluster/group-name": group, "jobID": "mindie"}
+    labels = {
+        "mind-cluster/scaling-rule": "scaling-rule",
+        "mind-cluster/group-name": group,
+        "jobID": "mindie",
+    }
     container = {
-        "name": "server", "image": "server", "resources": {"requests": {"huawei.com/Ascend910": "8"},
-                                                          "limits": {"huawei.com/Ascend910": "8"}},
-    }  # fmt: skip
+        "name": "server",
+        "image": "server",
+        "resources": {
+            "requests": {"huawei.com/Ascend910": "8"},
+            "limits": {"huawei.com/Ascend910": "8"},
+        },
+    }
     template = {
         "metadata": {"labels": {**labels, "app": name}},
         "spec": {"schedulerName": "volcano", "containers": [container]},
-    }  # fmt: skip
+    }
     return {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "mindie"},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template},
-    }  # fmt: skip
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "mindie"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": template,
+        },
+    }
 
 
 async def pods_of(stage: Stage) -> list[Object]:
@@ -74,7 +132,9 @@ async def pods_of(stage: Stage) -> list[Object]:
 
 
 async def bound(stage: Stage) -> dict[str, str]:
-    return {objects.uid(pod): objects.name(pod) for pod in await pods_of(stage) if objects.node_of(pod)}
+    return {
+        objects.uid(pod): objects.name(pod) for pod in await pods_of(stage) if objects.node_of(pod)
+    }
 
 
 async def held(stage: Stage) -> set[str]:
@@ -82,7 +142,8 @@ async def held(stage: Stage) -> set[str]:
 
 
 async def served(plane: ControlPlane, stage: Stage) -> dict[str, str]:
-    """2P1D of Deployments in a namespace whose pods are held, and one prefill too many: what runs, by uid."""
+    """2P1D of Deployments in a namespace whose pods are held, and one prefill too many: what runs,
+    by uid."""
     plane.kubectl("create", "namespace", "mindie")
     plane.kubectl("label", "namespace", "mindie", f"{NAMESPACE_LABEL}=enabled")
     plane.kubectl("apply", "-f", MANIFESTS / "admission-policy" / "pods.yaml")
@@ -99,13 +160,22 @@ async def served(plane: ControlPlane, stage: Stage) -> dict[str, str]:
 
 
 async def _is_gated(plane: ControlPlane) -> bool:
-    words = ("run", "probe", "--image=none", "--labels=mind-cluster/scaling-rule=scaling-rule", "--dry-run=server")
-    said = await asyncio.to_thread(plane.kubectl, *words, "-n", "mindie", "-o", "jsonpath={.spec.schedulingGates}")
+    words = (
+        "run",
+        "probe",
+        "--image=none",
+        "--labels=mind-cluster/scaling-rule=scaling-rule",
+        "--dry-run=server",
+    )
+    said = await asyncio.to_thread(
+        plane.kubectl, *words, "-n", "mindie", "-o", "jsonpath={.spec.schedulingGates}"
+    )
     return GATE in said
 
 
 def run_each(plane: ControlPlane, said: str, verb: str) -> list[str]:
-    """Run every kubectl command with this verb that was printed, as printed; those that were run."""
+    """Run every kubectl command with this verb that was printed, as printed; those that were
+    run."""
     lines = [line.strip() for line in said.splitlines()]
     found = [line for line in lines if line.startswith("kubectl ") and f" {verb} " in line]
     for line in found:
@@ -137,7 +207,11 @@ async def test_what_is_held_is_released_what_runs_is_not_touched_and_nothing_is_
         assert run_each(plane, again.stdout, "delete")
         left = "clusterroles,clusterrolebindings,crds,namespaces,mutatingadmissionpolicies,validatingadmissionpolicies"
         there = plane.kubectl("get", left, "-o", "name").split()
-        gone = [name for name in there if "mind-cluster-scaler" in name and not name.startswith("namespace/")]
+        gone = [
+            name
+            for name in there
+            if "mind-cluster-scaler" in name and not name.startswith("namespace/")
+        ]
         assert gone == []
         assert await bound(stage) == before
         plane.kubectl("delete", "namespace", "mindie")
@@ -176,7 +250,9 @@ async def test_who_lacks_a_right_is_told_which_and_nothing_is_changed(plane: Con
     assert plane.kubectl("get", "deployment", ACCOUNT, "-n", NAMESPACE, "-o", "name").strip()
 
 
-async def test_pods_of_ascend_jobs_stay_and_go_with_their_job(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_pods_of_ascend_jobs_stay_and_go_with_their_job(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     kubeconfig = install(plane)
     async with staged(plane, npu_nodes=2) as stage, governed(plane, tmp_path, kubeconfig, "create"):
         await stage.apply()
@@ -184,7 +260,7 @@ async def test_pods_of_ascend_jobs_stay_and_go_with_their_job(plane: ControlPlan
         wanted = {"spec": {"replicas": 2}}
         await stage.api.patch(
             ELASTIC_SERVICES, "mindie", "scaling-rule-mindie", wanted, patch_type=PatchType.MERGE
-        )  # fmt: skip
+        )
         await until(lambda: _lacks(stage, "mindie-server-p1"), "the second prefill has no pods")
         before = await bound(stage)
         done = await asyncio.to_thread(uninstall, plane, "--release")
@@ -194,11 +270,15 @@ async def test_pods_of_ascend_jobs_stay_and_go_with_their_job(plane: ControlPlan
         run_each(plane, done.stdout, "delete")
         assert await bound(stage) == before
         (job,) = [
-            one for one in (await stage.api.list(ASCEND_JOBS, "mindie")).items if objects.name(one).endswith("d0")
+            one
+            for one in (await stage.api.list(ASCEND_JOBS, "mindie")).items
+            if objects.name(one).endswith("d0")
         ]
         assert "finalizers" not in job["metadata"]
         await stage.api.delete(ASCEND_JOBS, "mindie", objects.name(job))
-        await until(lambda: _lacks(stage, objects.name(job)), "the garbage collector takes its pods")
+        await until(
+            lambda: _lacks(stage, objects.name(job)), "the garbage collector takes its pods"
+        )
         plane.kubectl("delete", "namespace", "mindie")
         await stage.clear()
 

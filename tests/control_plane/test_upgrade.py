@@ -1,8 +1,10 @@
-"""From the release before to this one and back, in the middle of a fault: what one of them alone would have done.
+"""From the release before to this one and back, in the middle of a fault: what one of them alone
+would have done.
 
-A service loses its decode node, later a prefill node. Each time, while it is being mended, the other release is applied
-and its replicas take the place of those that run, one by one, as a Deployment does it: for a while two releases stand
-beside each other. What was made and deleted, and what is there in the end, is compared with each release alone."""
+A service loses its decode node, later a prefill node. Each time, while it is being mended, the
+other release is applied and its replicas take the place of those that run, one by one, as a
+Deployment does it: for a while two releases stand beside each other. What was made and deleted, and
+what is there in the end, is compared with each release alone."""
 
 from __future__ import annotations
 
@@ -34,7 +36,15 @@ from scaler.sim.stories.manifests import copied
 from tests.control_plane.plane import ControlPlane, PlaneOptions, kubectl_path
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.releases import ONE_BACK, ROOT, tree
-from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, USER, ScalerProcess, install, leads
+from tests.control_plane.scaler_process import (
+    ACCOUNT,
+    LEASE,
+    NAMESPACE,
+    USER,
+    ScalerProcess,
+    install,
+    leads,
+)
 from tests.control_plane.stage import SERVICE, Stage, staged, until
 from tests.control_plane.witness import Witness, watched
 
@@ -44,9 +54,7 @@ BYSTANDER = "bystander"
 """Namespace of a service that loses nothing."""
 OTHER = f"{BYSTANDER}/scaling-rule/mindie"
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_KINDS = (
-    "ascendjobs,pods,podgroups.scheduling.volcano.sh,services,configmaps,elasticservices,leases.coordination.k8s.io"
-)
+_KINDS = "ascendjobs,pods,podgroups.scheduling.volcano.sh,services,configmaps,elasticservices,leases.coordination.k8s.io"
 _NOT_COMPARED = {"kubectl.kubernetes.io/last-applied-configuration"}
 _LEFT = {"format"}
 """Keys of our ConfigMaps that stay after a rollback and mean nothing to what was rolled back to."""
@@ -97,9 +105,12 @@ class Pods:
         deleted: Counter[str] = Counter()
         for event in self._plane.audit_events(USER):
             about = event["objectRef"]
-            if (event["verb"], about["resource"]) == ("delete", "pods") and event["responseStatus"]["code"] < 300:
+            if (event["verb"], about["resource"]) == ("delete", "pods") and event["responseStatus"][
+                "code"
+            ] < 300:
                 deleted[self._groups[about["namespace"], about["name"]]] += 1
-        before, self._told = self._told, (Counter(self.made), deleted)
+        before = self._told
+        self._told = (Counter(self.made), deleted)
         return dict(self.made - before[0]), dict(deleted - before[1])
 
 
@@ -119,8 +130,8 @@ class Replicas:
         self._folder = folder
 
     async def roll(self, release: Release) -> None:
-        """Apply the release, definition first. Each replica ends when one more of the new ones is ready, and the leader
-        last: it decides beside them until then."""
+        """Apply the release, definition first. Each replica ends when one more of the new ones is
+        ready, and the leader last: it decides beside them until then."""
         definition = release.root / "manifests" / "base" / "elasticservices.yaml"
         self._plane.kubectl("apply", *release.flags, "-f", definition)
         kubeconfig = install(self._plane, root=release.root, flags=release.flags)
@@ -145,13 +156,16 @@ class Replicas:
             await asyncio.to_thread(process.stop, SIGTERM)
 
 
-OPTIONS = PlaneOptions(crds=[crd for crd in definitions() if "elasticservices" not in objects.name(crd)], audit=True)
+OPTIONS = PlaneOptions(
+    crds=[crd for crd in definitions() if "elasticservices" not in objects.name(crd)], audit=True
+)
 """The definition of ElasticService comes with the releases."""
 
 
 async def _told(plane: ControlPlane, folder: Path, *releases: Release) -> list[Chapter]:
-    """The story: a start under the first of three releases, a fault in which it is replaced by the second, and another
-    in which that is replaced by the third. A release that follows itself is left alone."""
+    """The story: a start under the first of three releases, a fault in which it is replaced by the
+    second, and another in which that is replaced by the third. A release that follows itself is
+    left alone."""
     async with AsyncExitStack() as around:
         stage = await around.enter_async_context(staged(plane, npu_nodes=6))
         pods = Pods(stage, plane)
@@ -165,8 +179,13 @@ async def _told(plane: ControlPlane, folder: Path, *releases: Release) -> list[C
         await stage.apply(change=lambda obj: copied([obj], BYSTANDER)[0])
         await _whole(stage, SERVICE, OTHER)
         chapters = [_chapter(plane, pods)]
-        for lost, before, after in (("d0", releases[0], releases[1]), ("p0", releases[1], releases[2])):
-            await _loses_a_node(stage, lost, partial(replicas.roll, after) if before != after else None)
+        for lost, before, after in (
+            ("d0", releases[0], releases[1]),
+            ("p0", releases[1], releases[2]),
+        ):
+            await _loses_a_node(
+                stage, lost, partial(replicas.roll, after) if before != after else None
+            )
             chapters.append(_chapter(plane, pods))
         assert not watching.done()
         watching.cancel()
@@ -174,11 +193,18 @@ async def _told(plane: ControlPlane, folder: Path, *releases: Release) -> list[C
     return chapters
 
 
-async def _loses_a_node(stage: Stage, job: str, meanwhile: Callable[[], Awaitable[None]] | None) -> None:
+async def _loses_a_node(
+    stage: Stage, job: str, meanwhile: Callable[[], Awaitable[None]] | None
+) -> None:
     """Until the instance is lost for good; then the node returns, and the service climbs back."""
-    node, lost = await stage.node_of(f"mindie-server-{job}"), await _pod_of(stage, job)
+    node = await stage.node_of(f"mindie-server-{job}")
+    lost = await _pod_of(stage, job)
     await stage.node(node, NodeFate.NOT_READY)
-    await until(lambda: _reasons(stage), "the scaler has seen the fault", fits=lambda said: len(set(said)) == 2)
+    await until(
+        lambda: _reasons(stage),
+        "the scaler has seen the fault",
+        fits=lambda said: len(set(said)) == 2,
+    )
     if meanwhile is not None:
         await meanwhile()
     await stage.runs(group0=1, group1=1)
@@ -191,7 +217,11 @@ async def _whole(stage: Stage, *services: str) -> None:
     """They run their largest ratio, and their objects say so."""
     for service in services:
         await stage.runs(service, group0=2, group1=1)
-    await until(lambda: _reasons(stage), "both are complete", fits=lambda said: said == ["Complete"] * len(services))
+    await until(
+        lambda: _reasons(stage),
+        "both are complete",
+        fits=lambda said: said == ["Complete"] * len(services),
+    )
 
 
 async def _pod_of(stage: Stage, job: str) -> str:
@@ -204,7 +234,11 @@ async def _pod_of(stage: Stage, job: str) -> str:
 
 async def _reasons(stage: Stage) -> list[str]:
     found = (await stage.api.list(ELASTIC_SERVICES)).items
-    return [str(objects.status(each).get("reason")) for each in found if each["spec"]["jobID"] == "mindie"]
+    return [
+        str(objects.status(each).get("reason"))
+        for each in found
+        if each["spec"]["jobID"] == "mindie"
+    ]
 
 
 def _chapter(plane: ControlPlane, pods: Pods) -> Chapter:
@@ -214,19 +248,32 @@ def _chapter(plane: ControlPlane, pods: Pods) -> Chapter:
 
 
 def _what_is_written(obj: Object) -> tuple[str, dict[str, Any]]:
-    """Kind, namespace and name, and what somebody could find there later; uids are those of this cluster."""
-    meta, kind = obj["metadata"], obj["kind"]
-    notes = {key: value for key, value in (meta.get("annotations") or {}).items() if key not in _NOT_COMPARED}
+    """Kind, namespace and name, and what somebody could find there later; uids are those of this
+    cluster."""
+    meta = obj["metadata"]
+    kind = obj["kind"]
+    notes = {
+        key: value
+        for key, value in (meta.get("annotations") or {}).items()
+        if key not in _NOT_COMPARED
+    }
     if kind == "Lease":
         notes["spec"] = sorted(obj["spec"])
     if kind == "ElasticService":
-        notes |= {"spec": obj["spec"], "status": sorted(obj["status"]), "reason": obj["status"]["reason"]}
+        notes |= {
+            "spec": obj["spec"],
+            "status": sorted(obj["status"]),
+            "reason": obj["status"]["reason"],
+        }
     if kind == "ConfigMap":
         notes["keys"] = sorted((obj.get("data") or {}).keys() - _LEFT)
     name = f"{kind} {meta['namespace']}/{meta['name']}"
-    # Which instances of a minimum have the label is up to uids; a rollback leaves it (docs/howto/upgrade.md).
+    # Which instances of a minimum have the label is up to uids; a rollback leaves it
+    # (docs/howto/upgrade.md).
     labels = {key: value for key, value in (meta.get("labels") or {}).items() if key != KEEP_LABEL}
-    return _UID.sub("UID", name), json.loads(_UID.sub("UID", json.dumps(notes | {"labels": labels})))
+    return _UID.sub("UID", name), json.loads(
+        _UID.sub("UID", json.dumps(notes | {"labels": labels}))
+    )
 
 
 @pytest.mark.long("a fault in real time, under two releases", first=True)
@@ -234,7 +281,10 @@ def _what_is_written(obj: Object) -> tuple[str, dict[str, Any]]:
 async def test_a_fault_under_two_releases_comes_out_as_under_each_alone(
     fresh_plane: FreshPlane, tmp_path: Path, flags: str
 ) -> None:
-    before, this = (Release(name, root, WAYS[flags]) for name, root in ((ONE_BACK, tree(ONE_BACK)), ("this", ROOT)))
+    before, this = (
+        Release(name, root, WAYS[flags])
+        for name, root in ((ONE_BACK, tree(ONE_BACK)), ("this", ROOT))
+    )
     old, new, mixed = [
         await _told(fresh_plane(OPTIONS), Path(mkdtemp(dir=tmp_path)), *releases)
         for releases in ((before, before, before), (this, this, this), (before, this, before))
@@ -249,7 +299,10 @@ def _folder(at: Path, root: Path, tag: str) -> None:
     """What a user has there: the manifests of a release, and a folder with the image."""
     shutil.copytree(root / "manifests", at / "manifests")
     (at / "deploy").mkdir()
-    kustomization = {"resources": ["../manifests/cluster-wide"], "images": [{"name": ACCOUNT, "newTag": tag}]}
+    kustomization = {
+        "resources": ["../manifests/cluster-wide"],
+        "images": [{"name": ACCOUNT, "newTag": tag}],
+    }
     (at / "deploy" / "kustomization.yaml").write_text(json.dumps(kustomization))
 
 
@@ -260,7 +313,10 @@ def _commands(page: Path) -> list[list[str]]:
         for block in re.findall(r"^```console\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
         for line in block.splitlines()
     ]
-    found += [f"$ {words}" for words in re.findall(r"^\| \w+ `[^`]+` \| `(kubectl [^`]+)` \|", text, re.MULTILINE)]
+    found += [
+        f"$ {words}"
+        for words in re.findall(r"^\| \w+ `[^`]+` \| `(kubectl [^`]+)` \|", text, re.MULTILINE)
+    ]
     return [shlex.split(line.removeprefix("$ "), comments=True) for line in found]
 
 
@@ -273,7 +329,9 @@ async def test_every_command_of_the_page_runs_and_ends_at_the_release_before(
 
     def run(*words: str) -> None:
         command = [kubectl_path(), "--kubeconfig", str(plane.admin), *words]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+        )
         assert done.returncode <= (words[0] == "diff"), (words, done.stderr)
 
     async with staged(plane) as stage:

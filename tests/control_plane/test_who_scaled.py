@@ -1,4 +1,5 @@
-"""Who has set how many instances are wanted: as a real API server keeps it, and as `scaler why` says it."""
+"""Who has set how many instances are wanted: as a real API server keeps it, and as `scaler why`
+says it."""
 
 from __future__ import annotations
 
@@ -27,16 +28,35 @@ spec:
 
 def why(plane: ControlPlane) -> str:
     """The answer of the command on one line."""
-    command = [sys.executable, "-m", "scaler", "why", "mindie/rule-mindie", "--kubeconfig", str(plane.admin)]
-    return " ".join(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split())
+    command = [
+        sys.executable,
+        "-m",
+        "scaler",
+        "why",
+        "mindie/rule-mindie",
+        "--kubeconfig",
+        str(plane.admin),
+    ]
+    return " ".join(
+        subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=False
+        ).stdout.split()
+    )
 
 
-def test_whoever_scales_a_service_is_named_with_the_autoscaler_that_will_do_so_again(plane: ControlPlane) -> None:
+def test_whoever_scales_a_service_is_named_with_the_autoscaler_that_will_do_so_again(
+    plane: ControlPlane,
+) -> None:
     if "elasticservices" not in plane.kubectl("get", "crds", "-o", "name"):
-        plane.install(list(yaml.safe_load_all((ROOT / "manifests/base/elasticservices.yaml").read_text())))
-    plane.kubectl("apply", "-f", "-", text="{apiVersion: v1, kind: Namespace, metadata: {name: mindie}}")
+        plane.install(
+            list(yaml.safe_load_all((ROOT / "manifests/base/elasticservices.yaml").read_text()))
+        )
+    plane.kubectl(
+        "apply", "-f", "-", text="{apiVersion: v1, kind: Namespace, metadata: {name: mindie}}"
+    )
     plane.kubectl("delete", "-n", "mindie", "esvc,hpa", "--all")  # of a run before this one
-    meta, spec = {"name": "rule-mindie", "namespace": "mindie"}, {"rule": "rule", "jobID": "mindie"}
+    meta = {"name": "rule-mindie", "namespace": "mindie"}
+    spec = {"rule": "rule", "jobID": "mindie"}
     kind = {"apiVersion": "scaler.mind-cluster.io/v1alpha1", "kind": "ElasticService"}
     service = {**kind, "metadata": meta, "spec": spec}
     made = [rule_config_map(), job("p0"), job("p1"), job("d0"), service]

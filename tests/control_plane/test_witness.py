@@ -17,7 +17,9 @@ from tests.jobs import manifest
 
 def test_an_admission_above_the_target_is_noticed() -> None:
     (broken,) = run(_told(["mindie-server-p0", "mindie-server-p1"]))
-    assert broken.startswith("S1: mindie/scaling-rule/mindie mindie-server-p1 is admitted as number 2 of group0")
+    assert broken.startswith(
+        "S1: mindie/scaling-rule/mindie mindie-server-p1 is admitted as number 2 of group0"
+    )
 
 
 def test_the_smallest_ratio_may_be_admitted() -> None:
@@ -57,7 +59,9 @@ def test_an_instance_whose_node_comes_back_is_not_admitted_by_that() -> None:
 def test_what_was_ordered_away_may_go_and_nothing_else() -> None:
     assert run(_ordered(2, "mindie-server-p1")) == []
     found = run(_ordered(3, "mindie-server-p1"))
-    assert any(said.startswith("mindie-server-p1-master-0 was deleted, {'group0': 1") for said in found)
+    assert any(
+        said.startswith("mindie-server-p1-master-0 was deleted, {'group0': 1") for said in found
+    )
     assert "1 pods of group0 were drained, ordered were 0" in found
 
 
@@ -78,11 +82,15 @@ async def _ordered(replicas: int, *deleted: str) -> list[str]:
         job = await sim.get(ASCEND_JOBS, "mindie", name)
         await sim.create(PODS, "mindie", _pod(job, node=f"npu-{number}"))
         await _patch(sim, f"{name}-master-0", {"phase": "Running"})
-    orders = Orders(sim, "mindie/scaling-rule/mindie", {"group0": 1, "group1": 1}, ((3, 1), (2, 1), (1, 1)))
+    orders = Orders(
+        sim, "mindie/scaling-rule/mindie", {"group0": 1, "group1": 1}, ((3, 1), (2, 1), (1, 1))
+    )
     watching = asyncio.create_task(orders.run())
     await asyncio.sleep(60)
     wanted = {"spec": {"replicas": replicas}}
-    await sim.patch(ELASTIC_SERVICES, "mindie", "chat", wanted, patch_type=PatchType.MERGE, subresource="scale")
+    await sim.patch(
+        ELASTIC_SERVICES, "mindie", "chat", wanted, patch_type=PatchType.MERGE, subresource="scale"
+    )
     for name in deleted:
         await asyncio.sleep(1)
         await sim.delete(PODS, "mindie", f"{name}-master-0", grace_period_seconds=0)
@@ -92,11 +100,14 @@ async def _ordered(replicas: int, *deleted: str) -> list[str]:
 
 
 async def _patch(sim: SimCluster, pod: str, status: Object) -> None:
-    await sim.patch(PODS, "mindie", pod, {"status": status}, patch_type=PatchType.MERGE, subresource="status")
+    await sim.patch(
+        PODS, "mindie", pod, {"status": status}, patch_type=PatchType.MERGE, subresource="status"
+    )
 
 
 async def _told(jobs: list[str], end: str = "") -> list[str]:
-    """What the witness says when pods of these jobs are created, one after the other, and come to this end."""
+    """What the witness says when pods of these jobs are created, one after the other, and come to
+    this end."""
     sim = SimCluster(Clock(1.7e9))
     witness = Witness(sim)
     watching = asyncio.create_task(witness.run())
@@ -116,10 +127,21 @@ async def _told(jobs: list[str], end: str = "") -> list[str]:
 
 def _pod(job: Object, *, node: str) -> Object:
     metadata = job["metadata"]
-    owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": metadata["name"], "uid": metadata["uid"]}
+    owner = {
+        "apiVersion": job["apiVersion"],
+        "kind": job["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": f"{metadata['name']}-master-0", "ownerReferences": [{**owner, "controller": True}]},
-        "spec": {"containers": [{"name": "ascend", "image": "none"}], **({"nodeName": node} if node else {})},
+        "metadata": {
+            "name": f"{metadata['name']}-master-0",
+            "ownerReferences": [{**owner, "controller": True}],
+        },
+        "spec": {
+            "containers": [{"name": "ascend", "image": "none"}],
+            **({"nodeName": node} if node else {}),
+        },
     }

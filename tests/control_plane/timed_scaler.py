@@ -1,7 +1,8 @@
-"""The scaler as `scaler run` builds it, with a stopwatch at the seam: `python -m tests.control_plane.timed_scaler`.
+"""The scaler as `scaler run` builds it, with a stopwatch at the seam: `python -m
+tests.control_plane.timed_scaler`.
 
-Every watch event and every write is noted with the loop's time as it passes through KubeApi; SIGTERM ends the run and
-writes the notes. Must not: change anything that passes."""
+Every watch event and every write is noted with the loop's time as it passes through KubeApi;
+SIGTERM ends the run and writes the notes. Must not: change anything that passes."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from scaler.settings import Settings
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True):
-    """`what` is event, send or answer; `at` is seconds of the loop's clock; `number` pairs a send with its answer."""
+    """`what` is event, send or answer; `at` is seconds of the loop's clock; `number` pairs a send
+    with its answer."""
 
     at: float
     what: str
@@ -45,14 +47,20 @@ class Stopwatch:
         call = getattr(self._api, name)
         return partial(self._timed, name, call) if name in ("create", "patch") else call
 
-    async def watch(self, resource: Resource, *place: str | None, **how: Any) -> AsyncGenerator[WatchEvent[Any], None]:
+    async def watch(
+        self, resource: Resource, *place: str | None, **how: Any
+    ) -> AsyncGenerator[WatchEvent[Any], None]:
         async for event in self._api.watch(resource, *place, **how):
-            metadata = getattr(event.object, "metadata", None) or (event.object or {}).get("metadata", {})
+            metadata = getattr(event.object, "metadata", None) or (event.object or {}).get(
+                "metadata", {}
+            )
             name = metadata.get("name", "") if isinstance(metadata, dict) else metadata.name
             self._note("event", event.type.value, resource, name)
             yield event
 
-    async def _timed(self, verb: str, call: Any, resource: Resource, place: str | None, *what: Any, **how: Any) -> Any:
+    async def _timed(
+        self, verb: str, call: Any, resource: Resource, place: str | None, *what: Any, **how: Any
+    ) -> Any:
         name = what[0]["metadata"]["name"] if verb == "create" else what[0]
         number = len(self.notes)
         self._note("send", verb, resource, name, number)

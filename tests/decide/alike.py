@@ -1,10 +1,11 @@
 """One state of a small world for all that are alike.
 
-Nodes of one class and size are interchangeable: one order of them stands for all. Times are ages, and all time limits
-are multiples of `QUANTUM`. What matters of an age is how many quanta it is; ages beyond the longest limit that they are
-compared with are all alike. Binds and returns of nodes come "after" or "before" the clocks that are compared with them:
-only there an age lies a little beside the limits, and the little is renumbered 1, 2, 3 each time. Everything else
-happens as if it took no time. What nothing hangs on any more is forgotten."""
+Nodes of one class and size are interchangeable: one order of them stands for all. Times are ages,
+and all time limits are multiples of `QUANTUM`. What matters of an age is how many quanta it is;
+ages beyond the longest limit that they are compared with are all alike. Binds and returns of nodes
+come "after" or "before" the clocks that are compared with them: only there an age lies a little
+beside the limits, and the little is renumbered 1, 2, 3 each time. Everything else happens as if it
+took no time. What nothing hangs on any more is forgotten."""
 
 from __future__ import annotations
 
@@ -21,20 +22,34 @@ from tests.decide.small_worlds import JUST_NOW, LONG_AGO, Inst, Shape, State, ke
 QUANTUM = 30
 CAPS: dict[type, dict[str, int]] = {
     InstanceMemory: {
-        "broken_since": 30, "bound_since": 120, "restarted_at": 30, "refused_until": 0, "turn_since": 150,
+        "broken_since": 30,
+        "bound_since": 120,
+        "restarted_at": 30,
+        "refused_until": 0,
+        "turn_since": 150,
         "backoff_until": 0,
     },
     ServiceMemory: {
-        "turn_since": 150, "ended_at": LONG_AGO, "backoff_until": 0, "short_since": 60, "held_since": 3600,
+        "turn_since": 150,
+        "ended_at": LONG_AGO,
+        "backoff_until": 0,
+        "short_since": 60,
+        "held_since": 3600,
         "probe_since": 30,
     },
     Memory: {"last_bind": LONG_AGO},
-}  # fmt: skip
+}
 """Every time that is remembered, and the age beyond which it is the same."""
 
 for _type, _caps in CAPS.items():
-    _floats = {field.name for field in msgspec.structs.fields(_type) if field.type is float or field.type == "float"}
-    assert _floats == set(_caps), f"the ages of {_type.__name__} are not those of the contract's code: {_floats}"
+    _floats = {
+        field.name
+        for field in msgspec.structs.fields(_type)
+        if field.type is float or field.type == "float"
+    }
+    assert _floats == set(_caps), (
+        f"the ages of {_type.__name__} are not those of the contract's code: {_floats}"
+    )
 
 MOST_FAILURES = 3
 """From then on the pause is the longest."""
@@ -51,7 +66,9 @@ def aged(s: State, by: int) -> State:
 
 def representative(of: Shape, s: State) -> State:
     """The one state that stands for all that are alike."""
-    bound = {str(key(team)): sum(s.insts[n].bound for n in of.of(team)) for team in range(len(of.teams))}
+    bound = {
+        str(key(team)): sum(s.insts[n].bound for n in of.of(team)) for team in range(len(of.teams))
+    }
     s = _in_order(of, s._replace(insts=tuple(_remembered(of, inst) for inst in s.insts)))
     s = _binds(s._replace(memory=_forgotten(s.memory, bound)))
     sharp = {"turn_since", "last_bind"}
@@ -60,7 +77,9 @@ def representative(of: Shape, s: State) -> State:
     if back and any(one.backoff_until for one in _clocks(s.memory)):
         sharp |= {"node", "backoff_until"}
     else:
-        s = s._replace(nodes=tuple((state, LONG_AGO if state == "R" else age) for state, age in s.nodes))
+        s = s._replace(
+            nodes=tuple((state, LONG_AGO if state == "R" else age) for state, age in s.nodes)
+        )
     small = set[float]()
 
     def look(name: str, age: float) -> float:
@@ -70,8 +89,14 @@ def representative(of: Shape, s: State) -> State:
     s = _with_ages(s, look)
     before = sorted((age for age in small if age < 0), reverse=True)
     after = sorted(age for age in small if age > 0)
-    new = {0: 0} | {age: -number for number, age in enumerate(before, 1)} | {age: n for n, age in enumerate(after, 1)}
-    return _with_ages(s, lambda name, age: age - _small(age) + (new[_small(age)] if name in sharp else 0))
+    new = (
+        {0: 0}
+        | {age: -number for number, age in enumerate(before, 1)}
+        | {age: n for n, age in enumerate(after, 1)}
+    )
+    return _with_ages(
+        s, lambda name, age: age - _small(age) + (new[_small(age)] if name in sharp else 0)
+    )
 
 
 def _small(age: float) -> float:
@@ -85,10 +110,12 @@ def _clocks(memory: Memory) -> Iterator[ServiceMemory | InstanceMemory]:
 
 
 def _forgotten(memory: Memory, bound: Mapping[str, int]) -> Memory:
-    """Words; of when turns ended all but the order; how many pods were bound where no progress would end anything."""
+    """Words; of when turns ended all but the order; how many pods were bound where no progress
+    would end anything."""
     ended = sorted({one.ended_at for one in memory.services.values() if one.ended_at}, reverse=True)
     order = {time: NOW - QUANTUM * place for place, time in enumerate(ended, 1)}
-    services, long = {}, CAPS[ServiceMemory]["held_since"]
+    services = {}
+    long = CAPS[ServiceMemory]["held_since"]
     for name, one in sorted(memory.services.items()):
         instances = {
             uid: msgspec.structs.replace(each, revoked="", preempted_for="", **_failures(each))
@@ -98,9 +125,13 @@ def _forgotten(memory: Memory, bound: Mapping[str, int]) -> Memory:
         services[name] = msgspec.structs.replace(
             one,
             instances=instances,
-            bound=one.bound if waits or any(i.turn_over for i in one.instances.values()) else bound.get(name, 0),
+            bound=one.bound
+            if waits or any(i.turn_over for i in one.instances.values())
+            else bound.get(name, 0),
             ended_at=order.get(one.ended_at, 0.0),
-            held_since=NOW - (long if long <= NOW - one.held_since else 0) if one.held_since else 0.0,
+            held_since=NOW - (long if long <= NOW - one.held_since else 0)
+            if one.held_since
+            else 0.0,
             **_failures(one),
         )
     return msgspec.structs.replace(memory, services=services)
@@ -109,7 +140,11 @@ def _forgotten(memory: Memory, bound: Mapping[str, int]) -> Memory:
 def _failures(one: ServiceMemory | InstanceMemory) -> dict[str, int]:
     """How long the pause is, and whether any turn has ended since the last bind."""
     counted = min(one.counted, MOST_FAILURES)
-    ended = max(counted + 1, min(one.failures, MOST_FAILURES)) if one.failures > one.counted else counted
+    ended = (
+        max(counted + 1, min(one.failures, MOST_FAILURES))
+        if one.failures > one.counted
+        else counted
+    )
     return {"failures": ended, "counted": counted}
 
 
@@ -119,12 +154,17 @@ def _binds(s: State) -> State:
     fresh = s.last_bind < known
     clocks = [NOW - one.turn_since for one in _clocks(s.memory) if one.turn_since]
     ended = any(one.failures > one.counted for one in _clocks(s.memory))
-    waited = any(getattr(one, "turns", Turns.NONE) is Turns.SINCE_LAST_BIND for one in _clocks(s.memory))
+    waited = any(
+        getattr(one, "turns", Turns.NONE) is Turns.SINCE_LAST_BIND for one in _clocks(s.memory)
+    )
     if not clocks and not (fresh and (ended or waited)):
-        return s._replace(last_bind=LONG_AGO, memory=msgspec.structs.replace(s.memory, last_bind=0.0))
+        return s._replace(
+            last_bind=LONG_AGO, memory=msgspec.structs.replace(s.memory, last_bind=0.0)
+        )
     if s.last_bind == JUST_NOW:
         return _binds(aged(s, 1))
-    seen, remembered = _rank(s.last_bind, clocks), _rank(known, clocks)
+    seen = _rank(s.last_bind, clocks)
+    remembered = _rank(known, clocks)
     if fresh and seen == remembered:
         return s
     last = NOW - remembered if remembered < LONG_AGO else 0.0
@@ -137,7 +177,8 @@ def _rank(age: float, clocks: list[float]) -> int:
 
 
 def _with_ages(s: State, change: Change) -> State:
-    """The state with other ages: `change` gets the name of each, "" of what is never compared with a bind."""
+    """The state with other ages: `change` gets the name of each, "" of what is never compared with
+    a bind."""
 
     def changed(name: str, age: float, cap: int) -> int:
         return cap if age >= cap else min(int(change(name, age)), cap)
@@ -156,10 +197,12 @@ def _with_ages(s: State, change: Change) -> State:
         services[name] = msgspec.structs.replace(remembered(one), instances=instances)
     return s._replace(
         nodes=tuple(
-            (state, changed("node", age, LONG_AGO) if state == "R" else changed("", age, 90)) for state, age in s.nodes
+            (state, changed("node", age, LONG_AGO) if state == "R" else changed("", age, 90))
+            for state, age in s.nodes
         ),
         insts=tuple(
-            inst._replace(ending=changed("", inst.ending, 90), newest=changed("", inst.newest, 30)) for inst in s.insts
+            inst._replace(ending=changed("", inst.ending, 90), newest=changed("", inst.newest, 30))
+            for inst in s.insts
         ),
         memory=msgspec.structs.replace(remembered(s.memory), services=services),
         last_bind=changed("last_bind", s.last_bind, LONG_AGO),
@@ -181,7 +224,10 @@ def _in_order(of: Shape, s: State) -> State:
     if order == list(range(len(order))):
         return s
     nodes = [state for _, state in sorted(zip(order, s.nodes, strict=True))]
-    insts = tuple(inst.having((phase, order[at] if at >= 0 else at) for phase, at in inst.pods) for inst in s.insts)
+    insts = tuple(
+        inst.having((phase, order[at] if at >= 0 else at) for phase, at in inst.pods)
+        for inst in s.insts
+    )
     return s._replace(nodes=tuple(nodes), insts=insts)
 
 

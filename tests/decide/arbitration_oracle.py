@@ -1,8 +1,9 @@
-"""A second opinion on one decision about several services on whole nodes, nothing remembered: section 3b of the
-contract read sentence by sentence, slow and straight, with no code of the decision.
+"""A second opinion on one decision about several services on whole nodes, nothing remembered:
+section 3b of the contract read sentence by sentence, slow and straight, with no code of the
+decision.
 
-What time brings is not here: turns, backoff, probes, waiting for own running surplus. Pods take a whole node each, we
-make them, and no restarts are counted."""
+What time brings is not here: turns, backoff, probes, waiting for own running surplus. Pods take a
+whole node each, we make them, and no restarts are counted."""
 
 from __future__ import annotations
 
@@ -31,8 +32,9 @@ class Opinion(NamedTuple):
     revoke: frozenset[int]
     evict: frozenset[int]
     unsure: bool = False
-    """Instances of different nodes, and reservations on room that is not free: the decision may say "it could be
-    spoilt" of more than can be, and hold back or revoke what is not needed for a minimum."""
+    """Instances of different nodes, and reservations on room that is not free: the decision may say
+    "it could be spoilt" of more than can be, and hold back or revoke what is not needed for a
+    minimum."""
 
 
 def judge(of: Shape, s: State) -> Opinion:
@@ -46,7 +48,9 @@ class _Judge(Facts):
         used = {place for inst in s.insts for _, place in inst.pods}
         self.free = frozenset(n for n, units in self.room().items() if units)
         self.ends = frozenset(self.to_come())
-        away = (n for n, (state, age) in enumerate(s.nodes) if state in "XC" and age < POLICY.due_back)
+        away = (
+            n for n, (state, age) in enumerate(s.nodes) if state in "XC" and age < POLICY.due_back
+        )
         self.away = frozenset(away) - used
         self.reserved: Needs = []
         self.admit: list[int] = []
@@ -71,13 +75,18 @@ class _Judge(Facts):
         return [(job, (1, one.nodes & room))] * (one.pods - self.insts[job].bound)
 
     def fit(self, more: Needs) -> bool:
-        return packs(dict.fromkeys(range(len(self.of.nodes)), 1), [pod for _, pod in [*self.reserved, *more]])
+        return packs(
+            dict.fromkeys(range(len(self.of.nodes)), 1), [pod for _, pod in [*self.reserved, *more]]
+        )
 
     # 3b.1: the minimum
 
     def lacks(self, team: int) -> dict[str, int]:
         """The smallest ratio less what is bound and has a slot."""
-        return {g: max(0, n - len(self.among(self.members(team, g), *BOUND))) for g, n in self.smallest(team).items()}
+        return {
+            g: max(0, n - len(self.among(self.members(team, g), *BOUND)))
+            for g, n in self.smallest(team).items()
+        }
 
     def fixed(self, team: int) -> list[int]:
         """Of the minimum, what is bound in part: its unbound pods are missing too."""
@@ -92,7 +101,11 @@ class _Judge(Facts):
         """Those in hands before those held; what is terminating last, while its room is to come."""
         mine = self.members(team, name)
         ending = self.among(mine, "ending")
-        hopeful = [n for n in ending if {place for _, place in self.insts[n].pods if place >= 0} <= self.ends]
+        hopeful = [
+            n
+            for n in ending
+            if {place for _, place in self.insts[n].pods if place >= 0} <= self.ends
+        ]
         return [*self.among(mine, "hands"), *self.among(mine, "held"), *hopeful]
 
     def choices(self, team: int) -> Iterator[tuple[int, ...]]:
@@ -104,7 +117,10 @@ class _Judge(Facts):
         there = frozenset(n for n, (state, _) in enumerate(self.nodes) if state != "G")
         for choice in choices((self.members(team, g), n) for g, n in self.smallest(team).items()):
             jobs = [self.jobs[one] for one in choice]
-            if packs(dict.fromkeys(there, 1), [(1, job.nodes & there) for job in jobs for _ in range(job.pods)]):
+            if packs(
+                dict.fromkeys(there, 1),
+                [(1, job.nodes & there) for job in jobs for _ in range(job.pods)],
+            ):
                 return False
         return True
 
@@ -114,24 +130,38 @@ class _Judge(Facts):
     # 3b.2: their order
 
     def order(self, team: int) -> tuple[object, ...]:
-        return (-self.of.teams[team].priority, not self.among(self.of.of(team), *UP), self.of.of(team).start)
+        return (
+            -self.of.teams[team].priority,
+            not self.among(self.of.of(team), *UP),
+            self.of.of(team).start,
+        )
 
     # 3b.4: victims, the cheapest first
 
     def surplus(self, team: int, *, running: bool, helps: int) -> list[int]:
-        """Bound beyond the minimum, newest first, on nodes that are ready; those that leave a node that something could
-        use which is missing of the team that it is for."""
+        """Bound beyond the minimum, newest first, on nodes that are ready; those that leave a node
+        that something could use which is missing of the team that it is for."""
         missing = self.fixed(helps) + [
-            n for g, number in self.lacks(helps).items() if number for n in self.candidates(helps, g)
+            n
+            for g, number in self.lacks(helps).items()
+            if number
+            for n in self.candidates(helps, g)
         ]
         useful = frozenset().union(*(self.jobs[n].nodes for n in missing))
         found = []
         for g, least in self.smallest(team).items():
-            mine = [n for n in reversed(self.members(team, g)) if n not in self.nominated and self.on_ready_nodes(n)]
+            mine = [
+                n
+                for n in reversed(self.members(team, g))
+                if n not in self.nominated and self.on_ready_nodes(n)
+            ]
             runs = self.among(mine, "running")
-            rest = [*self.among(mine, "part"), *self.among(mine, "starting", "broken")]  # what is of no use goes first
+            # what is of no use goes first
+            rest = [*self.among(mine, "part"), *self.among(mine, "starting", "broken")]
             most = max(0, len(runs) + (0 if running else len(rest)) - least)
-            found += [n for n in (runs if running else rest) if self.nodes_left([n]) & useful][:most]
+            found += [n for n in (runs if running else rest) if self.nodes_left([n]) & useful][
+                :most
+            ]
         return found
 
     def victims_elsewhere(self, team: int) -> list[int]:
@@ -176,7 +206,12 @@ class _Judge(Facts):
                         fewer = [each for each in left if each != one]
                         if self.placed(team, choice, room, fewer):
                             left = fewer
-                    return choice, self.all_needs(team, choice, room | self.nodes_left(left)), name, left
+                    return (
+                        choice,
+                        self.all_needs(team, choice, room | self.nodes_left(left)),
+                        name,
+                        left,
+                    )
         return None
 
     def all_needs(self, team: int, choice: Sequence[int], room: frozenset[int]) -> Needs:
@@ -184,13 +219,17 @@ class _Judge(Facts):
         parts = [n for n in self.fixed(team) if n not in self.kept]
         return [need for n in [*parts, *choice] for need in self.needs(n, room)]
 
-    def placed(self, team: int, choice: Sequence[int], room: frozenset[int], victims: list[int]) -> bool:
+    def placed(
+        self, team: int, choice: Sequence[int], room: frozenset[int], victims: list[int]
+    ) -> bool:
         return self.fit(self.all_needs(team, choice, room | self.nodes_left(victims)))
 
     # in order
 
     def judge(self) -> Opinion:
-        self.bound_in_part = [n for n, inst in enumerate(self.insts) if inst.bound and inst.count("u")]
+        self.bound_in_part = [
+            n for n, inst in enumerate(self.insts) if inst.bound and inst.count("u")
+        ]
         self.kept: list[int] = []
         for n in self.bound_in_part:
             if self.fit(self.needs(n, self.free)):
@@ -202,7 +241,9 @@ class _Judge(Facts):
         for team in sorted(filter(self.misses, self.teams), key=self.order):
             self.minimum(team)
         self.scale_ups_in_hands()
-        hands = [n for n in self.among(range(len(self.jobs)), "hands") if n not in self.revoke] + self.kept
+        hands = [
+            n for n in self.among(range(len(self.jobs)), "hands") if n not in self.revoke
+        ] + self.kept
         self.release(hands)
         self.scale_ups_held(hands)
         unsure = len({self.jobs[n].nodes for n, _ in self.reserved}) > 1 and any(
@@ -263,7 +304,9 @@ class _Judge(Facts):
     # 3b.7: scale-ups
 
     def in_order(self) -> list[int]:
-        return sorted(self.teams, key=lambda team: (-self.of.teams[team].priority, self.of.of(team).start))
+        return sorted(
+            self.teams, key=lambda team: (-self.of.teams[team].priority, self.of.of(team).start)
+        )
 
     def scale_ups_in_hands(self) -> None:
         beyond = self.too_many(self.largest)
@@ -283,7 +326,12 @@ class _Judge(Facts):
                 elif fits:
                     self.reserved += needs
                     hands.append(n)
-                elif n in late or self.misses(team) or self.shares(team) or self.another_fits(team, n):
+                elif (
+                    n in late
+                    or self.misses(team)
+                    or self.shares(team)
+                    or self.another_fits(team, n)
+                ):
                     self.revoke.append(n)
 
     def too_many(self, ratio: Callable[[int], Counts]) -> set[int]:
@@ -291,7 +339,11 @@ class _Judge(Facts):
         found: set[int] = set()
         for team in self.teams:
             for g, most in ratio(team).items():
-                left = [n for n in self.among(reversed(self.members(team, g)), *UP) if n not in self.revoke]
+                left = [
+                    n
+                    for n in self.among(reversed(self.members(team, g)), *UP)
+                    if n not in self.revoke
+                ]
                 hands = [n for n in self.among(left, "hands") if n not in self.chosen]
                 found |= set(hands[: max(0, len(left) - most)])
         return found
@@ -303,8 +355,14 @@ class _Judge(Facts):
 
     def crowded(self, team: int) -> bool:
         """What is revoked now of those it shares nodes with may be bound before that is done."""
-        near = [n for n in self.revoke if self.jobs[n].team == team or self.share(team, self.jobs[n].team)]
-        return bool(near) and not self.fit([need for n in near for need in self.needs(n, self.free)])
+        near = [
+            n
+            for n in self.revoke
+            if self.jobs[n].team == team or self.share(team, self.jobs[n].team)
+        ]
+        return bool(near) and not self.fit(
+            [need for n in near for need in self.needs(n, self.free)]
+        )
 
     def scale_ups_held(self, hands: list[int]) -> None:
         for team in self.in_order():
@@ -333,7 +391,8 @@ class _Judge(Facts):
     # 3b.6: release
 
     def release(self, hands: list[int]) -> None:
-        """Beside everything still in hands, what is revoked now included: first the most restricted."""
+        """Beside everything still in hands, what is revoked now included: first the most
+        restricted."""
         ready = [choice for team, choice in self.granted if not self.crowded(team)]
         held = (n for choice in ready for n in self.among(choice, "held"))
         first = not hands
@@ -345,7 +404,8 @@ class _Judge(Facts):
             first = False
 
     def can_spoil(self, movers: Needs) -> bool:
-        """Whether the scheduler can put some of these so that what is reserved for the others fits no more."""
+        """Whether the scheduler can put some of these so that what is reserved for the others fits
+        no more."""
         room = self.free.union(*(nodes for _, (_, nodes) in self.reserved))
         return can_spoil(room_of(dict.fromkeys(room, 1)), tuple(movers), tuple(self.reserved))
 

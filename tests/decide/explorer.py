@@ -1,16 +1,18 @@
-"""Visits every state of small worlds that the real decision can lead them into, in every order of events.
+"""Visits every state of small worlds that the real decision can lead them into, in every order of
+events.
 
     python -m tests.decide.explorer chosen [PART OF A NAME]      named worlds
     python -m tests.decide.explorer random SECONDS SEED          small random ones
 
-A world of too many states is visited once more with a prompt controller: nothing else moves while there is something
-for it to do. That is a part of the histories only, and is said.
+A world of too many states is visited once more with a prompt controller: nothing else moves while
+there is something for it to do. That is a part of the histories only, and is said.
 
-Moves: the controller decides and all of that takes effect (or, once for each `stale`, on a state that is no longer so),
-and whatever `tests.decide.moves` allows. Time passes only when nothing else can move, to the next moment
-that the decision names. Checked in every state: the invariants of one decision (`violations`, and `promises.broken`);
-that deciding again comes to rest; that nothing changes before the moment named. Checked where the world comes to rest,
-or to turns without an end: what section 6 calls liveness (`promises.wrong`)."""
+Moves: the controller decides and all of that takes effect (or, once for each `stale`, on a state
+that is no longer so), and whatever `tests.decide.moves` allows. Time passes only when nothing else
+can move, to the next moment that the decision names. Checked in every state: the invariants of one
+decision (`violations`, and `promises.broken`); that deciding again comes to rest; that nothing
+changes before the moment named. Checked where the world comes to rest, or to turns without an end:
+what section 6 calls liveness (`promises.wrong`)."""
 
 from __future__ import annotations
 
@@ -47,14 +49,23 @@ class Edge(NamedTuple):
 
 
 class Explorer:
-    """`most` states and so many `seconds` of CPU, not more; `cached`: a decision cache is asked as well; `prompt`: the
-    controller decides as soon as there is something to do, before anything else moves."""
+    """`most` states and so many `seconds` of CPU, not more; `cached`: a decision cache is asked as
+    well; `prompt`: the controller decides as soon as there is something to do, before anything else
+    moves."""
 
     def __init__(
-        self, of: Shape, *, most: int = 20_000, seconds: float = 60.0, cached: bool = False, prompt: bool = False
+        self,
+        of: Shape,
+        *,
+        most: int = 20_000,
+        seconds: float = 60.0,
+        cached: bool = False,
+        prompt: bool = False,
     ) -> None:
-        self.of, self.prompt = of, prompt
-        self.most, self.seconds = most, seconds
+        self.of = of
+        self.prompt = prompt
+        self.most = most
+        self.seconds = seconds
         self.cache = DecisionCache() if cached else None
         self.states: list[State] = []
         self.whole = False
@@ -113,7 +124,8 @@ class Explorer:
     # steps
 
     def _steps(self, number: int) -> Iterator[Edge]:
-        """What leads on from here without an event; what events lead to is added to the states only."""
+        """What leads on from here without an event; what events lead to is added to the states
+        only."""
         s = self.states[number]
         can_move = s.hand is not None
         if s.hand is not None:
@@ -122,7 +134,8 @@ class Explorer:
         else:
             made = self.decision(s)
             self._check(number, s, made)
-            after, done = self._one_of(act(self.of, s, made)), actions(made)
+            after = self._one_of(act(self.of, s, made))
+            done = actions(made)
             if self._key(after) != self._key(s):
                 can_move = True
                 label = ("decide", *(f"{kind} {self.of.job_name(job)}" for kind, job in done))
@@ -168,7 +181,11 @@ class Explorer:
         passes = 0
         for _ in range(8):
             made = self.decision(s)
-            if any(self.of.jobs[job].curse == "refuse" for kind, job in actions(made) if kind == "Admit"):
+            if any(
+                self.of.jobs[job].curse == "refuse"
+                for kind, job in actions(made)
+                if kind == "Admit"
+            ):
                 return  # the API server's answer is an event
             passes += bool(actions(made))
             after = self._one_of(act(self.of, s, made))
@@ -193,20 +210,28 @@ class Explorer:
     # what must hold where nothing leads out any more
 
     def _check_ends(self) -> None:
-        component, components = strongly_connected([[edge.to for edge in edges] for edges in self._edges])
+        component, components = strongly_connected(
+            [[edge.to for edge in edges] for edges in self._edges]
+        )
         for number, states in enumerate(components):
             edges = [edge for at in states for edge in self._edges[at]]
             inner = [edge for edge in edges if component[edge.to] == number]
             if inner:
                 self._check_cycle(states, inner, ends=len(inner) == len(edges))
             if len(inner) == len(edges):
-                for what in promises.wrong(self.of, [self.states[at] for at in states], self.decision):
+                for what in promises.wrong(
+                    self.of, [self.states[at] for at in states], self.decision
+                ):
                     self._bad(what, states[0])
 
     def _check_cycle(self, states: list[int], inner: list[Edge], *, ends: bool) -> None:
         """L4: no endless cycle but the turns of what is never bound."""
-        inside, at_once = set(states), list[Iterable[int]]()
-        fast = {at: [to for to, seconds, _ in self._edges[at] if to in inside and not seconds] for at in states}
+        inside = set(states)
+        at_once = list[Iterable[int]]()
+        fast = {
+            at: [to for to, seconds, _ in self._edges[at] if to in inside and not seconds]
+            for at in states
+        }
         deque(left(states, fast.__getitem__, at_once.append), maxlen=0)
         if at_once:
             self._bad("L4: a cycle that takes no time", states[0])
@@ -217,7 +242,10 @@ class Explorer:
         cursed = {job.team for job in self.of.jobs if job.curse}
         moved = {self.of.jobs[job].team for edge in inner for _, job in edge.done}
         if moved - cursed:
-            self._bad("L4: a service of which nothing is cursed is admitted and revoked for ever", states[0])
+            self._bad(
+                "L4: a service of which nothing is cursed is admitted and revoked for ever",
+                states[0],
+            )
         if not ends:
             self._bad("L4: time passes for ever though there is a way on", states[0])
 
@@ -225,7 +253,8 @@ class Explorer:
 
     def trace(self, what: str) -> str:
         """The way to where this was seen first."""
-        at, way = self.found[what][0], list[str]()
+        at = self.found[what][0]
+        way = list[str]()
         last = self.states[at]
         while at >= 0:
             parent, label = self._parents[at]
@@ -233,16 +262,22 @@ class Explorer:
             at = parent
         made = self.decision(last)
         verdicts = [
-            f"      {p.key.job_id}.{v.name} {v.state} {v.reason} {v.about}" for p in made.plans for v in p.verdicts
+            f"      {p.key.job_id}.{v.name} {v.state} {v.reason} {v.about}"
+            for p in made.plans
+            for v in p.verdicts
         ]
         then = f"    then: {[f'{kind} {self.of.job_name(job)}' for kind, job in actions(made)]}"
-        return "\n".join([f"{what}, on this way:", *way[-60:], then, *verdicts, f"    memory: {last.memory}"])
+        return "\n".join(
+            [f"{what}, on this way:", *way[-60:], then, *verdicts, f"    memory: {last.memory}"]
+        )
 
 
 def actions(made: Decision) -> tuple[tuple[str, int], ...]:
     """What a decision does, to which jobs."""
     return tuple(
-        (type(action).__name__, int(action.uid.removeprefix("job-"))) for plan in made.plans for action in plan.actions
+        (type(action).__name__, int(action.uid.removeprefix("job-")))
+        for plan in made.plans
+        for action in plan.actions
     )
 
 
@@ -253,8 +288,18 @@ def explore(shapes: Iterable[Shape]) -> int:
         explored = Explorer(of).run()
         if not (explored.whole or explored.found):
             explored = Explorer(of, prompt=True).run()
-        how = "" if explored.whole and not explored.prompt else " prompt" if explored.whole else " NOT ALL"
-        print(f"{of.name:<52} {len(explored.states):>7} states{how}{'' if explored.found else '  ok'}", flush=True)
+        how = (
+            ""
+            if explored.whole and not explored.prompt
+            else " prompt"
+            if explored.whole
+            else " NOT ALL"
+        )
+        print(
+            f"{of.name:<52} {len(explored.states):>7}"
+            f" states{how}{'' if explored.found else '  ok'}",
+            flush=True,
+        )
         for what, where in explored.found.items():
             print(f"    BAD {len(where)} times: {explored.trace(what)}", flush=True)
         wrong += bool(explored.found)
@@ -270,7 +315,9 @@ def main(arguments: list[str]) -> int:
             return explore(of for of in chosen() if " ".join(part) in of.name)
         case ["random", seconds, seed]:
             until = time.monotonic() + float(seconds)
-            return explore(itertools.takewhile(lambda _: time.monotonic() < until, endless(int(seed))))
+            return explore(
+                itertools.takewhile(lambda _: time.monotonic() < until, endless(int(seed)))
+            )
     raise SystemExit(__doc__)
 
 

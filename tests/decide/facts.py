@@ -1,7 +1,8 @@
-"""What is so in a small world: what runs, what has a slot, what is missing, what may be spared, by the contract.
+"""What is so in a small world: what runs, what has a slot, what is missing, what may be spared, by
+the contract.
 
-Of what the controller remembers only three things are read: since when an instance is broken, whether its turn is over,
-and whether it had one."""
+Of what the controller remembers only three things are read: since when an instance is broken,
+whether its turn is over, and whether it had one."""
 
 from __future__ import annotations
 
@@ -24,18 +25,26 @@ def is_up(inst: Inst) -> bool:
 
 def choices(pools: Iterable[tuple[Iterable[int], int]]) -> Iterator[tuple[int, ...]]:
     """Every choice of so many of each pool."""
-    for choice in itertools.product(*(itertools.combinations(pool, number) for pool, number in pools)):
+    for choice in itertools.product(
+        *(itertools.combinations(pool, number) for pool, number in pools)
+    ):
         yield tuple(number for part in choice for number in part)
 
 
 class Facts:
-    """`memory` is what was remembered after looking at this state; by default what the state itself remembers."""
+    """`memory` is what was remembered after looking at this state; by default what the state itself
+    remembers."""
 
     def __init__(self, of: Shape, s: State, memory: Memory | None = None) -> None:
-        self.of, self.s = of, s
-        self.jobs, self.insts, self.nodes = of.jobs, s.insts, s.nodes
+        self.of = of
+        self.s = s
+        self.jobs = of.jobs
+        self.insts = s.insts
+        self.nodes = s.nodes
         self.memory = s.memory if memory is None else memory
-        self.teams = [team for team in range(len(of.teams)) if any(s.insts[n].there for n in of.of(team))]
+        self.teams = [
+            team for team in range(len(of.teams)) if any(s.insts[n].there for n in of.of(team))
+        ]
         """Services that exist."""
 
     def room(self) -> Counter[int]:
@@ -46,11 +55,16 @@ class Facts:
         return self.memory.services.get(str(key(team)), ServiceMemory())
 
     def remembered(self, number: int) -> InstanceMemory:
-        return self.remembered_of(self.jobs[number].team).instances.get(uid(number), InstanceMemory())
+        return self.remembered_of(self.jobs[number].team).instances.get(
+            uid(number), InstanceMemory()
+        )
 
     def runs(self, number: int) -> bool:
         """All of its pods run, on nodes that are ready."""
-        return all(phase == "r" and self.nodes[place][0] not in "XG" for phase, place in self.insts[number].pods)
+        return all(
+            phase == "r" and self.nodes[place][0] not in "XG"
+            for phase, place in self.insts[number].pods
+        )
 
     def has_slot(self, number: int) -> bool:
         """In flight or running."""
@@ -58,14 +72,21 @@ class Facts:
         return is_up(self.insts[number]) and not (since and NOW - since >= POLICY.broken_grace)
 
     def on_ready_nodes(self, number: int) -> bool:
-        return all(self.nodes[place][0] != "X" for _, place in self.insts[number].pods if place >= 0)
+        return all(
+            self.nodes[place][0] != "X" for _, place in self.insts[number].pods if place >= 0
+        )
 
     def members(self, team: int, group: str) -> list[int]:
         """Those that exist."""
-        return [n for n in self.of.of(team) if self.insts[n].there and GROUPS[self.jobs[n].letter] == group]
+        return [
+            n
+            for n in self.of.of(team)
+            if self.insts[n].there and GROUPS[self.jobs[n].letter] == group
+        ]
 
     def ratios(self, team: int) -> list[Counts]:
-        """Of its rule, those that are not larger than the smallest with as many instances as are wanted."""
+        """Of its rule, those that are not larger than the smallest with as many instances as are
+        wanted."""
         ladder = rule(self.of.teams[team].ladder)
         every = [{group: ratio.of(group) for group in ladder.groups} for ratio in ladder.ratios]
         return limited(every, self.s.replicas[team])
@@ -85,7 +106,9 @@ class Facts:
         return found[target_of(found, self._running(team), self.live(team))[0]]
 
     def _running(self, team: int) -> Counts:
-        return {group: sum(map(self.runs, self.members(team, group))) for group in self.smallest(team)}
+        return {
+            group: sum(map(self.runs, self.members(team, group))) for group in self.smallest(team)
+        }
 
     def live(self, team: int) -> Counts:
         """Instances of each group that are still there when its rollout is over."""
@@ -109,11 +132,14 @@ class Facts:
 
     def _usable(self, team: int) -> frozenset[int]:
         gone = {n for n, (state, _) in enumerate(self.nodes) if state == "G"}
-        return frozenset().union(*(self.jobs[n].nodes - gone for n in self.of.of(team) if self.insts[n].there))
+        return frozenset().union(
+            *(self.jobs[n].nodes - gone for n in self.of.of(team) if self.insts[n].there)
+        )
 
     def may_evict(self, beneficiary: int, victim: int) -> bool:
         """Whether a service may evict scale-ups of another one."""
-        one, other = self.of.teams[beneficiary], self.of.teams[victim]
+        one = self.of.teams[beneficiary]
+        other = self.of.teams[victim]
         if beneficiary == victim or other.protected or self.of.preempt is Preempt.NEVER:
             return False
         equals = self.of.preempt is Preempt.EQUAL_OR_HIGHER and other.priority == one.priority
@@ -123,7 +149,8 @@ class Facts:
         return self.remembered(number).turns is not Turns.NONE
 
     def minimums(self, team: int) -> Iterator[tuple[int, ...]]:
-        """Every choice of instances that would make up the minimum, beside those bound whole and with a slot."""
+        """Every choice of instances that would make up the minimum, beside those bound whole and
+        with a slot."""
         pools = []
         for group, least in self.smallest(team).items():
             mine = self.members(team, group)
@@ -149,7 +176,9 @@ class Facts:
 
     def to_come(self) -> Counter[int]:
         """Room of pods that are going away, for as long as it counts."""
-        return self._held([n for n, inst in enumerate(self.insts) if inst.ending < POLICY.due_back], "t")
+        return self._held(
+            [n for n, inst in enumerate(self.insts) if inst.ending < POLICY.due_back], "t"
+        )
 
     def freed(self, numbers: Iterable[int]) -> Counter[int]:
         """Room that these instances leave behind."""
@@ -165,20 +194,31 @@ class Facts:
         return room
 
     def beyond(self, team: int, group: str) -> tuple[list[int], int]:
-        """What is bound of a group, and the most of it that is wanted: a pair of revisions counts once."""
+        """What is bound of a group, and the most of it that is wanted: a pair of revisions counts
+        once."""
         bound = [n for n in self.members(team, group) if self.insts[n].bound]
         pairs = min(sum(self.jobs[n].outdated == old for n in bound) for old in (True, False))
         return bound, self.ratios(team)[0][group] + pairs
 
     def spared(self, team: int) -> Iterator[list[int]]:
-        """Every largest set of bound instances of a service that it can lose so that no group that has its minimum
-        loses it, nor comes nearer to losing it."""
+        """Every largest set of bound instances of a service that it can lose so that no group that
+        has its minimum loses it, nor comes nearer to losing it."""
         choices = []
         for group, least in self.smallest(team).items():
-            bound = [n for n in self.members(team, group) if self.insts[n].bound and self.on_ready_nodes(n)]
-            sets = [set(c) for size in range(len(bound), -1, -1) for c in itertools.combinations(bound, size)]
+            bound = [
+                n
+                for n in self.members(team, group)
+                if self.insts[n].bound and self.on_ready_nodes(n)
+            ]
+            sets = [
+                set(c)
+                for size in range(len(bound), -1, -1)
+                for c in itertools.combinations(bound, size)
+            ]
             fine = [lost for lost in sets if self.keeps_minimum(bound, lost, least)]
-            choices.append([sorted(lost) for lost in fine if not any(lost < other for other in fine)])
+            choices.append(
+                [sorted(lost) for lost in fine if not any(lost < other for other in fine)]
+            )
         for choice in itertools.product(*choices):
             yield [number for part in choice for number in part]
 

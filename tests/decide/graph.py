@@ -18,9 +18,12 @@ def ends(starts: Iterable[N], steps: Callable[[N], Iterator[N]]) -> list[N]:
 
 
 def left(
-    starts: Iterable[N], steps: Callable[[N], Iterable[N]], on_cycle: Callable[[Iterable[N]], None] = lambda _: None
+    starts: Iterable[N],
+    steps: Callable[[N], Iterable[N]],
+    on_cycle: Callable[[Iterable[N]], None] = lambda _: None,
 ) -> Iterator[N]:
-    """Depth first, each node once, after all that it leads to (but on a cycle: `on_cycle` is called with it)."""
+    """Depth first, each node once, after all that it leads to (but on a cycle: `on_cycle` is called
+    with it)."""
     done: set[N] = set()
     for start in starts:
         path: dict[N, Iterator[N]] = {} if start in done else {start: iter(steps(start))}
@@ -38,7 +41,8 @@ def left(
 
 
 def strongly_connected(edges: list[list[int]]) -> tuple[list[int], list[list[int]]]:
-    """Components, those that are led to first: the component of each node, and the members of each component."""
+    """Components, those that are led to first: the component of each node, and the members of each
+    component."""
     back: list[list[int]] = [[] for _ in edges]
     for at, tos in enumerate(edges):
         for to in tos:

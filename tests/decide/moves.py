@@ -1,4 +1,5 @@
-"""How all but the controller moves a small world: scheduler, kubelets and owners, and what comes from outside."""
+"""How all but the controller moves a small world: scheduler, kubelets and owners, and what comes
+from outside."""
 
 from __future__ import annotations
 
@@ -9,7 +10,17 @@ from itertools import combinations_with_replacement
 
 from scaler.decide.memory import Memory
 from tests.decide.alike import aged
-from tests.decide.small_worlds import GATED, JUST_NOW, NOT_THERE, UNBOUND, Inst, Shape, State, free, with_instance
+from tests.decide.small_worlds import (
+    GATED,
+    JUST_NOW,
+    NOT_THERE,
+    UNBOUND,
+    Inst,
+    Shape,
+    State,
+    free,
+    with_instance,
+)
 
 Step = tuple[tuple[str, ...], State]
 """What moves, in words, and the state after that."""
@@ -28,8 +39,13 @@ def moves(of: Shape, s: State) -> Iterator[Step]:
             yield from _bindings(of, s, number, room)
         ready = all(s.nodes[place][0] != "X" for _, place in inst.pods)
         if inst.count("s") and inst.bound == job.pods and job.curse != "run" and ready:
-            yield ("run", name), with_instance(s, number, inst.having(("r", place) for _, place in inst.pods))
-        left = inst.having(NOT_THERE if pod[0] == "t" and s.nodes[pod[1]][0] != "X" else pod for pod in inst.pods)
+            yield (
+                ("run", name),
+                with_instance(s, number, inst.having(("r", place) for _, place in inst.pods)),
+            )
+        left = inst.having(
+            NOT_THERE if pod[0] == "t" and s.nodes[pod[1]][0] != "X" else pod for pod in inst.pods
+        )
         if job.curse != "stuck" and left.pods != inst.pods:
             gone = left._replace(ending=left.count("t") and left.ending)
             yield ("gone", name), with_instance(s, number, gone)
@@ -43,10 +59,13 @@ def _mates(of: Shape, s: State, number: int) -> list[int]:
 
 
 def _is_replaced(of: Shape, s: State, number: int) -> bool:
-    """A Deployment goes down with what is outdated as far as newest ones are up, what is not up first."""
+    """A Deployment goes down with what is outdated as far as newest ones are up, what is not up
+    first."""
     mates = _mates(of, s, number)
     up = [n for n in mates if s.insts[n].count("r") == of.jobs[n].pods]
-    spare = len(mates) - of.wanted(number) - sum(not of.jobs[n].outdated and n not in up for n in mates)
+    spare = (
+        len(mates) - of.wanted(number) - sum(not of.jobs[n].outdated and n not in up for n in mates)
+    )
     if number in up:
         idle = any(of.jobs[n].outdated and n not in up for n in mates)
         return spare > 0 and not idle and len(up) > of.wanted(number)
@@ -54,7 +73,8 @@ def _is_replaced(of: Shape, s: State, number: int) -> bool:
 
 
 def _bindings(of: Shape, s: State, number: int, room: Counter[int]) -> Iterator[Step]:
-    job, inst = of.jobs[number], s.insts[number]
+    job = of.jobs[number]
+    inst = s.insts[number]
     if job.curse == "bind" or (job.curse == "half" and inst.bound):
         return
     if not of.one_by_one and inst.count(".", "g"):
@@ -68,7 +88,10 @@ def _bindings(of: Shape, s: State, number: int, room: Counter[int]) -> Iterator[
                 pods.remove(UNBOUND)
                 pods.append(("s", place))
             after = with_instance(s, number, inst.having(pods))
-            yield ("bind", of.job_name(number), *map(str, chosen)), after._replace(last_bind=JUST_NOW)
+            yield (
+                ("bind", of.job_name(number), *map(str, chosen)),
+                after._replace(last_bind=JUST_NOW),
+            )
 
 
 def events(of: Shape, s: State) -> Iterator[Step]:
@@ -84,7 +107,10 @@ def events(of: Shape, s: State) -> Iterator[Step]:
             yield (event,), left._replace(out=False)
         if scaled := re.fullmatch(r"scale([0-9])=([0-9]+)", event):
             team, number = map(int, scaled.groups())
-            yield (event,), left._replace(replicas=(*s.replicas[:team], number, *s.replicas[team + 1 :]))
+            yield (
+                (event,),
+                left._replace(replicas=(*s.replicas[:team], number, *s.replicas[team + 1 :])),
+            )
         if event == "failover":
             yield (event,), left._replace(memory=Memory())
         for number, (state, _) in enumerate(left.nodes):
@@ -99,11 +125,17 @@ def _pods_that_come(of: Shape, s: State) -> Iterator[Step]:
     for number, (job, inst) in enumerate(zip(of.jobs, s.insts, strict=True)):
         comes = not of.owner(number) or len(_mates(of, s, number)) <= of.wanted(number)
         if not inst.there and not job.outdated and comes:
-            yield ("arrive", of.job_name(number)), with_instance(s, number, inst._replace(there=True))
+            yield (
+                ("arrive", of.job_name(number)),
+                with_instance(s, number, inst._replace(there=True)),
+            )
         elif job.curse == "slow" and inst.count("."):
             pods = list(inst.pods)
             pods[pods.index(NOT_THERE)] = GATED
-            yield ("make one of", of.job_name(number)), with_instance(s, number, inst.having(pods, newest=0))
+            yield (
+                ("make one of", of.job_name(number)),
+                with_instance(s, number, inst.having(pods, newest=0)),
+            )
 
 
 def _without_node(s: State, number: int, event: str) -> State:
@@ -114,7 +146,9 @@ def _without_node(s: State, number: int, event: str) -> State:
         if event in ("lose", "vanish") and any(place == number for _, place in inst.pods):
             pods = (after if place == number else (phase, place) for phase, place in inst.pods)
             insts[n] = inst.having(pods, ending=inst.ending if ending is None else ending)
-    return _with_node(s._replace(insts=tuple(insts)), number, {"cordon": "C", "vanish": "G"}.get(event, "X"))
+    return _with_node(
+        s._replace(insts=tuple(insts)), number, {"cordon": "C", "vanish": "G"}.get(event, "X")
+    )
 
 
 def _with_node(s: State, number: int, state: str) -> State:

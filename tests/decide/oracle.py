@@ -1,7 +1,8 @@
-"""A second opinion on the decision about one service whose nodes are not known, from the contract alone: slow,
-declarative, no code shared with the decision.
+"""A second opinion on the decision about one service whose nodes are not known, from the contract
+alone: slow, declarative, no code shared with the decision.
 
-Each function is a sentence of the contract, so where decision and oracle differ the sentence says which is wrong."""
+Each function is a sentence of the contract, so where decision and oracle differ the sentence says
+which is wrong."""
 
 from __future__ import annotations
 
@@ -74,7 +75,9 @@ def judge(world: World) -> Judgement:
         return without_rule(seen, states)
     if not seen.full:
         held = [one for one in seen.instances if states[one.uid] is State.HELD]
-        return Judgement(states=states, held={one.uid: barred(one, seen) or Reason.RULE_MISSING for one in held})
+        return Judgement(
+            states=states, held={one.uid: barred(one, seen) or Reason.RULE_MISSING for one in held}
+        )
     return with_rule(seen, states)
 
 
@@ -90,7 +93,10 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     said = index + len(seen.full) - len(ratios) if seen.service.replicas else -1
     target = {group: ratios[index].get(group, 0) for group in groups}
     # A pair counts once, as far as that keeps the group within its target.
-    occupied = {group: sorted((slots(placed[group], seen), target[group], len(placed[group])))[1] for group in groups}
+    occupied = {
+        group: sorted((slots(placed[group], seen), target[group], len(placed[group])))[1]
+        for group in groups
+    }
     running = {group: min(len(run[group]), occupied[group]) for group in groups}
     counts = {group: (running[group], occupied[group] - running[group]) for group in groups}
     serves = covers(running, ratios[-1])
@@ -101,36 +107,56 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
         return found
     largest = {group: ratios[attainable(ratios, live)[0]].get(group, 0) for group in groups}
     healed = {group: heal(seen, group, placed[group], target[group]) for group in groups}
-    in_slots = {group: placed[group] + [one for one in healed[group] if has_no_slot(one, seen)] for group in groups}
-    given = {group: give_slots(held, group, seen, in_slots[group], target[group]) for group in groups}
+    in_slots = {
+        group: placed[group] + [one for one in healed[group] if has_no_slot(one, seen)]
+        for group in groups
+    }
+    given = {
+        group: give_slots(held, group, seen, in_slots[group], target[group]) for group in groups
+    }
     chosen = [one for group in groups for one in given[group]]
     ready = [one for one in chosen if one.made_by_us or one.gated]
-    # An instance whose creation, or release, was refused is tried again alone: its partners go when it has pods.
+    # An instance whose creation, or release, was refused is tried again alone: its partners go when
+    # it has pods.
     refused = [] if serves else [one for one in ready if remembered(one, seen).refused]
     admit = frozenset(one.uid for one in refused[:1] or ready)
-    bound = {group: sum(bool(one.bound) for one in placed[group] if one not in run[group]) for group in groups}
+    bound = {
+        group: sum(bool(one.bound) for one in placed[group] if one not in run[group])
+        for group in groups
+    }
     short = any(running[group] + bound[group] < target[group] for group in groups)
-    most = target if short else largest  # what is free is not known: surplus could take it from what is missing
-    drains = [drained(seen, group, number, target[group], run[group]) for group, number in ratios[0].items()]
+    # what is free is not known: surplus could take it from what is missing
+    most = target if short else largest
+    drains = [
+        drained(seen, group, number, target[group], run[group])
+        for group, number in ratios[0].items()
+    ]
     going_down = [one for going, _ in drains for one in going]
     back = [beyond(seen, group, placed[group], target[group], most[group]) for group in groups]
     going = [one for group in back for one in group] if seen.policy.revoke else []
-    staying = [one for one in going if not affordable(one, seen)] + [one for _, stays in drains for one in stays]
+    staying = [one for one in going if not affordable(one, seen)] + [
+        one for _, stays in drains for one in stays
+    ]
     reasons = {
         one.uid: Reason.WAITING_FOR_RATIO
         if one in ready
         else Reason.WAITING_FOR_SCHEDULER
         if one in chosen
-        else barred(one, seen) or waiting(one, seen, in_slots[one.group or ""], held, given[one.group or ""])
+        else barred(one, seen)
+        or waiting(one, seen, in_slots[one.group or ""], held, given[one.group or ""])
         for one in held
         if one.uid not in admit
     }
     left_over = [one for one in held if one.leftovers and one.made_by_us and not one.label_problem]
-    taken_back = [one for one in going if affordable(one, seen)] + [one for one in left_over if one.uid not in admit]
+    taken_back = [one for one in going if affordable(one, seen)] + [
+        one for one in left_over if one.uid not in admit
+    ]
     return replace(
         found,
         admit=admit,
-        complete_pods=frozenset(one.uid for group in groups for one in healed[group] if one not in going_down),
+        complete_pods=frozenset(
+            one.uid for group in groups for one in healed[group] if one not in going_down
+        ),
         drain=frozenset(one.uid for one in going_down),
         revoke=frozenset(one.uid for one in taken_back),
         unaffordable=frozenset(one.uid for one in staying),
@@ -138,29 +164,48 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     )
 
 
-def drained(seen: Seen, group: str, wanted: int, target: int, running: Instances) -> tuple[Instances, Instances]:
-    """One after the other, while more are bound than wanted, a pair of revisions counted once: the least useful first,
-    of running ones only what is beyond. Those that cannot pay for it stay, where the others are not enough."""
+def drained(
+    seen: Seen, group: str, wanted: int, target: int, running: Instances
+) -> tuple[Instances, Instances]:
+    """One after the other, while more are bound than wanted, a pair of revisions counted once: the
+    least useful first, of running ones only what is beyond. Those that cannot pay for it stay,
+    where the others are not enough."""
     gone_by_itself = (State.TERMINATING, State.FINISHED)
-    here = members(seen, group, lambda one, seen: one.bound > 0 and state(one, seen) not in gone_by_itself)
+    here = members(
+        seen, group, lambda one, seen: one.bound > 0 and state(one, seen) not in gone_by_itself
+    )
     placed = members(seen, group, lambda one, seen: one in running or is_in_flight(one, seen))
-    ending = sum(pairs_that_end(owner, group, placed, running, seen) for owner in {one.owner for one in placed})
+    ending = sum(
+        pairs_that_end(owner, group, placed, running, seen)
+        for owner in {one.owner for one in placed}
+    )
     paired = min(pairs(placed, seen), max(0, len(placed) - target), ending)
     going: Instances = []
     staying: Instances = []
     for pays, gone in ((True, going), (False, staying)):
-        for one in sorted(sorted(here, key=age, reverse=True), key=lambda one: use(one, seen, running)):
+        for one in sorted(
+            sorted(here, key=age, reverse=True), key=lambda one: use(one, seen, running)
+        ):
             left = [other for other in here if other not in going + staying]
             runs = [other for other in left if other in running]
             may = one not in running or len(runs) > wanted + paired
             comes_again = not (one.irreplaceable or one.unheld)
-            if len(left) > wanted + paired and may and comes_again and affordable(one, seen) == pays and one in left:
+            if (
+                len(left) > wanted + paired
+                and may
+                and comes_again
+                and affordable(one, seen) == pays
+                and one in left
+            ):
                 gone.append(one)
     return (going, staying) if seen.service.replicas <= sum(seen.full[0].values()) else ([], [])
 
 
-def pairs_that_end(owner: str, group: str, placed: Instances, running: Instances, seen: Seen) -> int:
-    """Pairs of which both are bound, where the newest one is yet to run, or there is more than the owner wants."""
+def pairs_that_end(
+    owner: str, group: str, placed: Instances, running: Instances, seen: Seen
+) -> int:
+    """Pairs of which both are bound, where the newest one is yet to run, or there is more than the
+    owner wants."""
     mine = [one for one in placed if one.owner == owner]
     begun = [one for one in mine if not one.outdated and one not in running]
     wanted = wanted_by(owner, group, seen)
@@ -177,11 +222,16 @@ def use(one: Instance, seen: Seen, running: Instances) -> tuple[object, ...]:
 
 
 def members(seen: Seen, group: str, what: Callable[[Instance, Seen], bool]) -> Instances:
-    return [one for one in seen.instances if one.group == group and not one.label_problem and what(one, seen)]
+    return [
+        one
+        for one in seen.instances
+        if one.group == group and not one.label_problem and what(one, seen)
+    ]
 
 
 def pairs(placed: Instances, seen: Seen) -> int:
-    """How many of the newest can stand beside a running outdated one of their owner, one beside each."""
+    """How many of the newest can stand beside a running outdated one of their owner, one beside
+    each."""
     outdated = Counter(one.owner for one in placed if is_passing(one, seen))
     newest = Counter(one.owner for one in placed if not one.outdated)
     return (outdated & newest).total()
@@ -193,7 +243,8 @@ def slots(placed: Instances, seen: Seen) -> int:
 
 
 def passing(seen: Seen, group: str) -> int:
-    """Live instances beyond what owners in the middle of a rollout are to have; without that, one of each pair."""
+    """Live instances beyond what owners in the middle of a rollout are to have; without that, one
+    of each pair."""
     found = 0
     for owner, outdated in Counter(one.owner for one in members(seen, group, is_passing)).items():
         alive = [one for one in members(seen, group, is_live) if one.owner == owner]
@@ -208,9 +259,12 @@ def wanted_by(owner: str, group: str, seen: Seen) -> int:
 
 
 def may_join(one: Instance, placed: Instances, target: int, seen: Seen) -> bool:
-    """Within the target, or beside a running outdated one of its owner and within it when those are gone."""
+    """Within the target, or beside a running outdated one of its owner and within it when those are
+    gone."""
     after = [*placed, one]
-    partners = not one.outdated and any(is_passing(other, seen) and other.owner == one.owner for other in placed)
+    partners = not one.outdated and any(
+        is_passing(other, seen) and other.owner == one.owner for other in placed
+    )
     left = [other for other in after if not is_passing(other, seen)]
     if partners:
         return len(left) <= target and slots(after, seen) <= max(target, slots(placed, seen))
@@ -218,13 +272,17 @@ def may_join(one: Instance, placed: Instances, target: int, seen: Seen) -> bool:
 
 
 def may_stay(one: Instance, placed: Instances, target: int, seen: Seen) -> bool:
-    """Within the target, a pair once; or beside a running outdated one, so that nothing would be gained without it."""
+    """Within the target, a pair once; or beside a running outdated one, so that nothing would be
+    gained without it."""
     without = [other for other in placed if other is not one]
     return slots(placed, seen) <= max(target, slots(without, seen))
 
 
-def give_slots(held: Instances, group: str, seen: Seen, placed: Instances, target: int) -> Instances:
-    """In order, those that can go at once first; a held one whose pods are yet to come keeps what is left."""
+def give_slots(
+    held: Instances, group: str, seen: Seen, placed: Instances, target: int
+) -> Instances:
+    """In order, those that can go at once first; a held one whose pods are yet to come keeps what
+    is left."""
     given: Instances = []
     for one in sorted(oldest(held, group, seen), key=lambda one: not (one.made_by_us or one.gated)):
         if may_join(one, [*placed, *given], target, seen):
@@ -233,7 +291,8 @@ def give_slots(held: Instances, group: str, seen: Seen, placed: Instances, targe
 
 
 def without_rule(seen: Seen, states: dict[str, State]) -> Judgement:
-    """Jobs that name no rule have nothing to wait for: ours are created whole at once, and healed like any other."""
+    """Jobs that name no rule have nothing to wait for: ours are created whole at once, and healed
+    like any other."""
     if seen.service.assumed:
         return Judgement(complete=True, states=states)
     barriers = {
@@ -242,13 +301,18 @@ def without_rule(seen: Seen, states: dict[str, State]) -> Judgement:
         if states[one.uid] is State.HELD
     }
     admit = frozenset(uid for uid, barrier in barriers.items() if barrier is None)
-    partial = frozenset(one.uid for one in seen.instances if one.made_by_us and is_partial(one, seen))
+    partial = frozenset(
+        one.uid for one in seen.instances if one.made_by_us and is_partial(one, seen)
+    )
     held = {uid: barrier for uid, barrier in barriers.items() if barrier is not None}
     return Judgement(complete=True, states=states, admit=admit, complete_pods=partial, held=held)
 
 
-def waiting(one: Instance, seen: Seen, placed: Instances, held: Instances, given: Instances) -> Reason:
-    """Above the largest ratio, counting those before it in the queue; else it waits for its turn."""
+def waiting(
+    one: Instance, seen: Seen, placed: Instances, held: Instances, given: Instances
+) -> Reason:
+    """Above the largest ratio, counting those before it in the queue; else it waits for its
+    turn."""
     group = one.group or ""
     queue = [other for other in oldest(held, group, seen) if other not in given]
     number = slots([*placed, *given], seen) + queue.index(one)
@@ -260,9 +324,12 @@ def waiting(one: Instance, seen: Seen, placed: Instances, held: Instances, given
 
 
 def heal(seen: Seen, group: str, placed: Instances, target: int) -> Instances:
-    """Missing members come back while running + in flight stays within the target, counting the instance itself."""
+    """Missing members come back while running + in flight stays within the target, counting the
+    instance itself."""
     healed: Instances = []
-    for one in sorted((one for one in seen.instances if one.group == group and is_partial(one, seen)), key=age):
+    for one in sorted(
+        (one for one in seen.instances if one.group == group and is_partial(one, seen)), key=age
+    ):
         in_slots = [*placed, *(other for other in healed if has_no_slot(other, seen))]
         may = may_join if has_no_slot(one, seen) else may_stay
         if may(one, in_slots, target, seen):
@@ -271,10 +338,13 @@ def heal(seen: Seen, group: str, placed: Instances, target: int) -> Instances:
 
 
 def beyond(seen: Seen, group: str, placed: Instances, target: int, largest: int) -> Instances:
-    """Unbound instances beyond the largest ratio go, newest first; beyond the target while something is missing that
-    needs room, and half-made ones (S2). Those that cannot pay for it only say so, where the others are not enough; one
-    of a pair makes no room. What nothing holds would come again."""
-    unbound = members(seen, group, lambda one, seen: state(one, seen) is State.ADMITTED and one.bound == 0)
+    """Unbound instances beyond the largest ratio go, newest first; beyond the target while
+    something is missing that needs room, and half-made ones (S2). Those that cannot pay for it only
+    say so, where the others are not enough; one of a pair makes no room. What nothing holds would
+    come again."""
+    unbound = members(
+        seen, group, lambda one, seen: state(one, seen) is State.ADMITTED and one.bound == 0
+    )
     newest = sorted(unbound, key=lambda one: (one.admitted_at, age(one)), reverse=True)
     going: Instances = []
     for one in sorted(newest, key=lambda one: not affordable(one, seen)):
@@ -311,14 +381,17 @@ STATES: dict[State, Callable[[Instance, Seen], bool]] = {
     State.TERMINATING: lambda one, _: one.owner_deleting or (one.pods == 0 and one.terminating > 0),
     State.HELD: lambda one, _: one.pods == one.gated,
     State.RUNNING: lambda one, s: one.pods == one.running == one.expected and not troubled(one, s),
-    State.BROKEN: lambda one, s: one.bound > 0 and (lost_some(one, s) or troubled(one, s) or never_ran(one, s)),
+    State.BROKEN: lambda one, s: (
+        one.bound > 0 and (lost_some(one, s) or troubled(one, s) or never_ran(one, s))
+    ),
     State.STARTING: lambda one, _: one.pods == one.bound == one.expected,
     State.ADMITTED: lambda *_: True,
 }
 
 
 def lost_some(one: Instance, seen: Seen) -> bool:
-    """Others may take their time to make the rest, counted from the newest pod; some wait for the first to be ready."""
+    """Others may take their time to make the rest, counted from the newest pod; some wait for the
+    first to be ready."""
     if one.pods >= one.expected:
         return False
     in_time = one.more_to_come or seen.now - one.newest < seen.policy.minimum_timeout
@@ -326,7 +399,8 @@ def lost_some(one: Instance, seen: Seen) -> bool:
 
 
 def never_ran(one: Instance, seen: Seen) -> bool:
-    """It has been bound for the start timeout, as far as we saw it; or its first pods have, and its owner waits."""
+    """It has been bound for the start timeout, as far as we saw it; or its first pods have, and its
+    owner waits."""
     since = remembered(one, seen).bound_since
     waits = one.more_to_come or one.bound == one.pods == one.expected > one.running
     return waits and since > 0 and seen.now - since >= seen.policy.start_timeout
@@ -367,8 +441,8 @@ def is_passing(one: Instance, seen: Seen) -> bool:
 
 
 def is_partial(one: Instance, seen: Seen) -> bool:
-    """It has live pods, and lacks members or what belongs to them (those still terminating are not missing yet). What
-    others make can only be released."""
+    """It has live pods, and lacks members or what belongs to them (those still terminating are not
+    missing yet). What others make can only be released."""
     unmade = one.stripped or one.pods + one.terminating < one.expected
     lacks = one.gated > 0 or one.misplaced or (one.made_by_us and unmade)
     alive = state(one, seen) not in (State.HELD, State.TERMINATING, State.FINISHED)
@@ -379,14 +453,20 @@ def affordable(one: Instance, seen: Seen) -> bool:
     if one.budget is None:
         return True
     reserve = seen.policy.restart_reserve
-    return one.budget.limit - one.budget.used > (max(one.budget.limit / 2, 2) if reserve == -1 else reserve)
+    return one.budget.limit - one.budget.used > (
+        max(one.budget.limit / 2, 2) if reserve == -1 else reserve
+    )
 
 
 def barred(one: Instance, seen: Seen) -> Reason | None:
     """What keeps this instance from being admitted whatever the counts are."""
     problem = seen.service.problem.kind if seen.service.problem else Warning.RULE_MISSING
     memory = remembered(one, seen)
-    refused = memory.refused and seen.now < memory.refused_until and one.generation == memory.refused_generation
+    refused = (
+        memory.refused
+        and seen.now < memory.refused_until
+        and one.generation == memory.refused_generation
+    )
     causes = {
         one.label_problem: one.label_problem is not None,
         Reason(problem.value): not seen.full and seen.service.key.rule != "",

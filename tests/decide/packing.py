@@ -1,4 +1,5 @@
-"""Whether pods find room on nodes, by trying: slow, exact, and the only arithmetic that explorer and oracle share.
+"""Whether pods find room on nodes, by trying: slow, exact, and the only arithmetic that explorer
+and oracle share.
 
 A pod is (units, nodes it may use); room is units by node."""
 
@@ -26,14 +27,19 @@ def packs(free: Mapping[int, int] | Room, pods: Sequence[Pod]) -> bool:
 def _packs(room: Room, pods: tuple[Pod, ...]) -> bool:
     if not pods:
         return True
-    (units, nodes), rest = pods[0], pods[1:]
+    rest = pods[1:]
+    (units, nodes) = pods[0]
     fits = (node for node, left in room if node in nodes and left >= units)
     return any(_packs(taken(room, node, units), rest) for node in fits)
 
 
 def taken(room: Room, node: int, units: int) -> Room:
     """The room that is left beside a pod of so many units on this node."""
-    return tuple((each, left - units if each == node else left) for each, left in room if each != node or left > units)
+    return tuple(
+        (each, left - units if each == node else left)
+        for each, left in room
+        if each != node or left > units
+    )
 
 
 Owned = tuple[tuple[int, Pod], ...]
@@ -42,8 +48,8 @@ Owned = tuple[tuple[int, Pod], ...]
 
 @lru_cache(maxsize=1 << 16)
 def can_spoil(room: Room, movers: Owned, reserved: Owned) -> bool:
-    """Whether the scheduler can put some of the movers, one after the other, so that what is reserved for the others
-    fits no more: what is bound needs its own reservation no longer."""
+    """Whether the scheduler can put some of the movers, one after the other, so that what is
+    reserved for the others fits no more: what is bound needs its own reservation no longer."""
     if not packs(room, [pod for _, pod in reserved]):
         return True
     for place, (job, (units, nodes)) in enumerate(movers):
@@ -51,6 +57,10 @@ def can_spoil(room: Room, movers: Owned, reserved: Owned) -> bool:
         own = next((at for at, (whose, _) in enumerate(reserved) if whose == job), len(reserved))
         others = reserved[:own] + reserved[own + 1 :]
         for node, left in room:
-            if node in nodes and left >= units and can_spoil(taken(room, node, units), rest, others):
+            if (
+                node in nodes
+                and left >= units
+                and can_spoil(taken(room, node, units), rest, others)
+            ):
                 return True
     return False

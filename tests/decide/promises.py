@@ -1,8 +1,9 @@
-"""Section 6 of the contract for a small world, written anew without code of `scaler.decide.invariants`: what must hold
-of a decision (`broken`), and where the world comes to rest, or to turns without an end (`wrong`).
+"""Section 6 of the contract for a small world, written anew without code of
+`scaler.decide.invariants`: what must hold of a decision (`broken`), and where the world comes to
+rest, or to turns without an end (`wrong`).
 
-Left to `violations` alone, which is asked beside this: drains (3c), several actions for one instance, and revocations
-of what is bound."""
+Left to `violations` alone, which is asked beside this: drains (3c), several actions for one
+instance, and revocations of what is bound."""
 
 from __future__ import annotations
 
@@ -41,26 +42,44 @@ class _Judge(Facts):
 
     def broken(self) -> list[str]:
         parts = (
-            self._slots, self._whole_actions, self._victims, self._beneficiaries, self._reserved_whole, self._spoilt,
+            self._slots,
+            self._whole_actions,
+            self._victims,
+            self._beneficiaries,
+            self._reserved_whole,
+            self._spoilt,
             self._in_the_way,
-        )  # fmt: skip
+        )
         return [what for part in parts for what in part()]
 
     def _slots(self) -> Iterator[str]:
-        admitted = Counter((self.jobs[number].team, GROUPS[self.jobs[number].letter]) for number in self.done[Admit])
+        admitted = Counter(
+            (self.jobs[number].team, GROUPS[self.jobs[number].letter])
+            for number in self.done[Admit]
+        )
         for (team, group), number in admitted.items():
             mine = self.members(team, group)
             slots = sum(self.has_slot(one) for one in mine)
             old = sum(self.jobs[one].outdated and self.runs(one) for one in mine)
-            new = sum(not self.jobs[one].outdated and (one in self.done[Admit] or self.has_slot(one)) for one in mine)
+            new = sum(
+                not self.jobs[one].outdated and (one in self.done[Admit] or self.has_slot(one))
+                for one in mine
+            )
             before = sum(not self.jobs[one].outdated and self.has_slot(one) for one in mine)
             most = max(self.target(team)[group], slots - min(old, before))
             if slots + number - min(old, new) > most:
-                yield f"S1: s{team} has {slots} of {group} up and gets {number} more, above its target"
+                yield (
+                    f"S1: s{team} has {slots} of {group} up and gets {number} more, above its"
+                    " target"
+                )
 
     def _whole_actions(self) -> Iterator[str]:
         for number in self.done[Admit]:
-            if is_up(self.insts[number]) or self.insts[number].count("t") or not self.insts[number].there:
+            if (
+                is_up(self.insts[number])
+                or self.insts[number].count("t")
+                or not self.insts[number].there
+            ):
                 yield "S2: what is not held is admitted"
         for number in self.done[Revoke]:
             if not self.insts[number].count("u"):
@@ -68,7 +87,8 @@ class _Judge(Facts):
 
     def _victims(self) -> Iterator[str]:
         for number, beneficiary in self.for_whom.items():
-            team, group = self.jobs[number].team, GROUPS[self.jobs[number].letter]
+            team = self.jobs[number].team
+            group = GROUPS[self.jobs[number].letter]
             own = team == beneficiary and self.of.teams[team].trade is not Trade.OFF
             if not own and not self.may_evict(beneficiary, team):
                 yield f"S3: s{team} is evicted for s{beneficiary}, which may not do that"
@@ -82,18 +102,26 @@ class _Judge(Facts):
 
     def _beneficiaries(self) -> Iterator[str]:
         for team in set(self.for_whom.values()):
-            victims = [number for number, beneficiary in self.for_whom.items() if beneficiary == team]
+            victims = [
+                number for number, beneficiary in self.for_whom.items() if beneficiary == team
+            ]
             if self.serves(team):
-                if self.of.teams[team].trade is not Trade.ALWAYS or any(self.jobs[v].team != team for v in victims):
+                if self.of.teams[team].trade is not Trade.ALWAYS or any(
+                    self.jobs[v].team != team for v in victims
+                ):
                     yield f"S11: evicted for s{team}, which serves"
                 continue
             room = self.room() + self.to_come() + self.freed([*victims, *self.drained])
-            fitting = [choice for choice in self.minimums(team) if packs(room, self.pods_of(choice))]
+            fitting = [
+                choice for choice in self.minimums(team) if packs(room, self.pods_of(choice))
+            ]
             if not fitting:
                 yield f"S11: what is evicted for s{team} does not place its minimum"
             elif all(any(self.before.had_turn(one) for one in choice) for choice in fitting):
                 yield f"S11: evicted for s{team}, of which what fits has had its turn"
-            if len(self.for_whom) > len(victims) or not all(map(self.serves, {*self.teams} - {team})):
+            if len(self.for_whom) > len(victims) or not all(
+                map(self.serves, {*self.teams} - {team})
+            ):
                 continue  # room may be reserved for the minimum of another service
             for victim in (v for v in victims if self.jobs[v].team != team or self.runs(v)):
                 spared = [v for v in (*victims, *self.drained) if v != victim]
@@ -103,7 +131,8 @@ class _Judge(Facts):
                     yield f"3b.4: a victim of s{team} could have been spared"
 
     def _reserved_whole(self) -> Iterator[str]:
-        """S10: all minimums of which something is admitted now fit together, whole, on room that is free."""
+        """S10: all minimums of which something is admitted now fit together, whole, on room that is
+        free."""
         begun = self._begin()
         choices = []
         for team in begun:
@@ -115,7 +144,11 @@ class _Judge(Facts):
     def _begin(self) -> list[int]:
         """Services of whose minimum something is admitted now, on a reservation."""
         teams = sorted({self.jobs[number].team for number in self.done[Admit]})
-        return [team for team in teams if not self.serves(team) and self.shares(team) and not self._probes(team)]
+        return [
+            team
+            for team in teams
+            if not self.serves(team) and self.shares(team) and not self._probes(team)
+        ]
 
     def _probes(self, team: int) -> bool:
         """3b.9: its minimum is tried though it fits nowhere."""
@@ -126,10 +159,13 @@ class _Judge(Facts):
             return False
         if not choices:
             return True
-        return any(self._together(choices[1:], pods + self.pods_of(choice)) for choice in choices[0])
+        return any(
+            self._together(choices[1:], pods + self.pods_of(choice)) for choice in choices[0]
+        )
 
     def _spoilt(self) -> Iterator[str]:
-        """S9: wherever scale-ups that are admitted land, the minimums in the scheduler's hands still fit."""
+        """S9: wherever scale-ups that are admitted land, the minimums in the scheduler's hands
+        still fit."""
         new = [number for number in self.done[Admit] if self.serves(self.jobs[number].team)]
         if not new:
             return
@@ -143,28 +179,50 @@ class _Judge(Facts):
             if whole and not self.serves(team) and self.shares(team) and not in_backoff:
                 reserved += whole[0]
         movers = [number for number in new if self.shares(self.jobs[number].team)]
-        owned = [tuple((n, pod) for n in jobs for pod in self.pods_of((n,))) for jobs in (movers, reserved)]
+        owned = [
+            tuple((n, pod) for n in jobs for pod in self.pods_of((n,)))
+            for jobs in (movers, reserved)
+        ]
         room = room_of(self.room())
         if packs(room, [pod for _, pod in owned[1]]) and can_spoil(room, *owned):
             yield "S9: a scale-up that is admitted can spoil what is reserved"
 
     def _in_the_way(self) -> Iterator[str]:
-        """3b.6: what a minimum is admitted on is free beside everything that is still in the scheduler's hands, without
-        what is probed: that has no reservation."""
+        """3b.6: what a minimum is admitted on is free beside everything that is still in the
+        scheduler's hands, without what is probed: that has no reservation."""
         begun = self._begin()
         new = [n for n in self.done[Admit] if self.jobs[n].team in begun]
-        hands = [n for n, inst in enumerate(self.insts) if inst.there and inst.count("u") and n not in new]
-        hands = [n for n in hands if not (self.remembered(n).turn_over or self._probes(self.jobs[n].team))]
+        hands = [
+            n
+            for n, inst in enumerate(self.insts)
+            if inst.there and inst.count("u") and n not in new
+        ]
+        hands = [
+            n
+            for n in hands
+            if not (self.remembered(n).turn_over or self._probes(self.jobs[n].team))
+        ]
         if self.of.budget or not new or not hands:
             return
         pods = [pod for n in [*hands, *new] for pod in self.pods_of((n,))]
         if not packs(self.room(), pods):
-            yield "3b.6: a minimum is admitted though it does not fit beside what is in the scheduler's hands"
+            yield (
+                "3b.6: a minimum is admitted though it does not fit beside what is in the"
+                " scheduler's hands"
+            )
 
 
 def wrong(of: Shape, states: list[State], decide: Callable[[State], Decision]) -> set[str]:
     """States that lead only to each other. What waits in all of them though it could go."""
-    if len({tuple(tuple(p for p in inst.pods if p[0] in "srt") for inst in s.insts) for s in states}) > 1:
+    if (
+        len(
+            {
+                tuple(tuple(p for p in inst.pods if p[0] in "srt") for inst in s.insts)
+                for s in states
+            }
+        )
+        > 1
+    ):
         return {"L4: what is bound changes for ever"}
     s = states[0]
     if s.out:
@@ -194,7 +252,9 @@ def _scale_ups(at: Facts, team: int) -> set[str]:
     for group, number in at.target(team).items():
         mine = at.members(team, group)
         bound = [one for one in mine if at.insts[one].bound and (at.runs(one) or at.has_slot(one))]
-        fits = [one for one in mine if _is_healthy(at, one) and packs(at.room(), at.pods_of((one,)))]
+        fits = [
+            one for one in mine if _is_healthy(at, one) and packs(at.room(), at.pods_of((one,)))
+        ]
         if len(bound) < number and fits:
             return {f"L1, L5: a scale-up of s{team} fits and waits for ever"}
         newest_fits = any(not at.jobs[one].outdated for one in fits)
@@ -207,12 +267,17 @@ def _minimum(at: Facts, team: int, states: list[State]) -> set[str]:
     choices = [
         choice
         for choice in at.minimums(team)
-        if choice and all(not at.jobs[n].curse and (at.insts[n].bound or _is_healthy(at, n)) for n in choice)
+        if choice
+        and all(not at.jobs[n].curse and (at.insts[n].bound or _is_healthy(at, n)) for n in choice)
     ]
     if any(packs(at.room(), at.pods_of(choice)) for choice in choices):
         return {f"L1, L5: the minimum of s{team} fits and waits for ever"}
     before = [Facts(at.of, s) for s in states]
-    fresh = [choice for choice in choices if not any(then.had_turn(one) for then in before for one in choice)]
+    fresh = [
+        choice
+        for choice in choices
+        if not any(then.had_turn(one) for then in before for one in choice)
+    ]
     rooms = []
     if at.of.teams[team].trade is not Trade.OFF:
         rooms = [("own surplus would do", at.freed(lost)) for lost in at.spared(team)]

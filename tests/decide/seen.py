@@ -8,10 +8,31 @@ import msgspec
 
 from scaler.decide.memory import Memory, refuse
 from scaler.decide.nodes import Node, NodeClass, Nodes
-from scaler.decide.world import Admit, Complete, Decision, Evict, Instance, RestartBudget, Revoke, Service, World
+from scaler.decide.world import (
+    Admit,
+    Complete,
+    Decision,
+    Evict,
+    Instance,
+    RestartBudget,
+    Revoke,
+    Service,
+    World,
+)
 from scaler.rules.rule import RuleOptions
 from tests.builders import NOW, RESOURCES, located, request, rule
-from tests.decide.small_worlds import GATED, LONG_AGO, NOT_THERE, POLICY, UNBOUND, Inst, Shape, State, key, uid
+from tests.decide.small_worlds import (
+    GATED,
+    LONG_AGO,
+    NOT_THERE,
+    POLICY,
+    UNBOUND,
+    Inst,
+    Shape,
+    State,
+    key,
+    uid,
+)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -19,7 +40,10 @@ def instance(of: Shape, number: int, inst: Inst, away: frozenset[int]) -> Instan
     """`away`: those of its nodes that are not ready, or gone."""
     job = of.jobs[number]
     marks = {"r": "", "s": "*"}
-    pods = [f"n{at}{marks[phase]}" if phase in marks else phase.replace("t", "!") for phase, at in inst.pods]
+    pods = [
+        f"n{at}{marks[phase]}" if phase in marks else phase.replace("t", "!")
+        for phase, at in inst.pods
+    ]
     alive = inst.count("g", "u", "s", "r")
     released = inst.count("u", "s", "r")
     lost = any(phase == "t" and at in away for phase, at in inst.pods)
@@ -63,7 +87,13 @@ def service(
 
 @lru_cache(maxsize=1 << 16)
 def node(
-    of: Shape, number: int, state: str, age: int, taken: int, pods: int, ending: tuple[tuple[int, int], ...]
+    of: Shape,
+    number: int,
+    state: str,
+    age: int,
+    taken: int,
+    pods: int,
+    ending: tuple[tuple[int, int], ...],
 ) -> Node:
     kind, units = of.nodes[number]
     return Node(
@@ -106,16 +136,19 @@ def view(of: Shape, s: State) -> World:
 
 
 def act(of: Shape, s: State, decision: Decision) -> State:
-    """All of a decision takes effect, as far as its preconditions allow; its memory is the next one."""
+    """All of a decision takes effect, as far as its preconditions allow; its memory is the next
+    one."""
     actions = tuple(action for plan in decision.plans for action in plan.actions)
     return carried_out(of, s._replace(memory=decision.memory), actions)
 
 
 def carried_out(of: Shape, s: State, actions: tuple[object, ...]) -> State:
-    insts, memory = list(s.insts), s.memory
+    insts = list(s.insts)
+    memory = s.memory
     for action in actions:
         number = int(action.uid.removeprefix("job-"))  # type: ignore[attr-defined]
-        job, inst = of.jobs[number], insts[number]
+        job = of.jobs[number]
+        inst = insts[number]
         if isinstance(action, Admit) and job.curse == "refuse" and not of.gates:
             memory = _refused(memory, job.team, number)
         else:
@@ -148,6 +181,8 @@ def _refused(memory: Memory, team: int, number: int) -> Memory:
     service = refused.services[name]
     mine = service.instances[uid(number)]
     times = min(mine.refused_times, 3)
-    mine = msgspec.structs.replace(mine, refused_times=times, refused_until=NOW + 30 * 2 ** (times - 1))
+    mine = msgspec.structs.replace(
+        mine, refused_times=times, refused_until=NOW + 30 * 2 ** (times - 1)
+    )
     changed = msgspec.structs.replace(service, instances={**service.instances, uid(number): mine})
     return msgspec.structs.replace(refused, services={**refused.services, name: changed})

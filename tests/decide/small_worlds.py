@@ -1,17 +1,19 @@
-"""Small worlds that move: nodes, services whose instances may be cursed, a scheduler, kubelets, owners, and time.
+"""Small worlds that move: nodes, services whose instances may be cursed, a scheduler, kubelets,
+owners, and time.
 
-A `Shape` never changes; a `State` is a handful of small numbers with the controller's memory. Times are kept as ages,
-so that states that differ only in when they were reached are one state (`alike`). `seen` shows a state to the
-controller and lets its decision take effect; `moves` has all else that moves.
+A `Shape` never changes; a `State` is a handful of small numbers with the controller's memory. Times
+are kept as ages, so that states that differ only in when they were reached are one state (`alike`).
+`seen` shows a state to the controller and lets its decision take effect; `moves` has all else that
+moves.
 
-Curses, of one instance: `bind` the scheduler never binds it, `half` it binds its first pod only, `make` its owner never
-makes its pods, `slow` its owner takes any time for that, `run` it never runs, `refuse` its creation is refused, `stuck`
-its pods never end.
+Curses, of one instance: `bind` the scheduler never binds it, `half` it binds its first pod only,
+`make` its owner never makes its pods, `slow` its owner takes any time for that, `run` it never
+runs, `refuse` its creation is refused, `stuck` its pods never end.
 
-Events, each at any moment: `lose` a node with its pods, `flap` (its pods stay), `cordon`, `vanish`, `back`, `outage`
-(the scheduler binds nothing) and `resume`, `failover` (the controller forgets everything), `stale` (the controller acts
-once on what it decided before something else moved), `scale0=2` (two instances in all are wanted of the first
-service)."""
+Events, each at any moment: `lose` a node with its pods, `flap` (its pods stay), `cordon`, `vanish`,
+`back`, `outage` (the scheduler binds nothing) and `resume`, `failover` (the controller forgets
+everything), `stale` (the controller acts once on what it decided before something else moved),
+`scale0=2` (two instances in all are wanted of the first service)."""
 
 from __future__ import annotations
 
@@ -29,10 +31,17 @@ LONG_AGO = 300
 JUST_NOW = -1
 """Of a bind: after everything that is there, before anything that comes."""
 POLICY = Policy(
-    broken_grace=30, start_timeout=120, minimum_timeout=30, backoff=30, backoff_max=120, due_back=90, trade_after=60,
+    broken_grace=30,
+    start_timeout=120,
+    minimum_timeout=30,
+    backoff=30,
+    backoff_max=120,
+    due_back=90,
+    trade_after=60,
     fit_patience=3600,
-)  # fmt: skip
-"""Time limits scaled down, in their order, all multiples of `alike.QUANTUM`, so that the states stay few."""
+)
+"""Time limits scaled down, in their order, all multiples of `alike.QUANTUM`, so that the states
+stay few."""
 
 
 class Job(NamedTuple):
@@ -70,7 +79,8 @@ class Shape(NamedTuple):
     """Class and units of each."""
     teams: tuple[Team, ...]
     jobs: tuple[Job, ...]
-    """Those of one service stand together, oldest first; the service whose oldest job is older stands in front."""
+    """Those of one service stand together, oldest first; the service whose oldest job is older
+    stands in front."""
     events: tuple[str, ...] = ()
     preempt: Preempt = Preempt.HIGHER_PRIORITY
     gates: bool = False
@@ -81,7 +91,8 @@ class Shape(NamedTuple):
 
     def owner(self, number: int) -> str:
         """Of instances that a rollout replaces, and of those that replace them."""
-        team, letter = self.jobs[number].team, self.jobs[number].letter
+        team = self.jobs[number].team
+        letter = self.jobs[number].letter
         alike = any(job.outdated and (job.team, job.letter) == (team, letter) for job in self.jobs)
         return f"{team}{letter}" if alike else ""
 
@@ -93,7 +104,11 @@ class Shape(NamedTuple):
     def wanted(self, number: int) -> int:
         """Instances that its owner is to have; 0 where there is no rollout."""
         owner = self.owner(number)
-        return sum(not job.outdated and self.owner(n) == owner for n, job in enumerate(self.jobs)) if owner else 0
+        return (
+            sum(not job.outdated and self.owner(n) == owner for n, job in enumerate(self.jobs))
+            if owner
+            else 0
+        )
 
     def job_name(self, number: int) -> str:
         return f"s{self.jobs[number].team}.{self.jobs[number].name}"
@@ -102,38 +117,60 @@ class Shape(NamedTuple):
 def shape(name: str, nodes: str, *teams: str, events: str = "", **changes: object) -> Shape:
     """`shape("two", "a:1x2 b:2", "2P1D > 1P1D: p p!bind d@b:2 +5 late")`.
 
-    A job is a letter, then `^` when it is of an outdated revision (the others of its group replace such ones: one comes
-    at any time and stands beside them, and an outdated one goes when it runs), then `*2` for its pods if not one, `@ab`
-    for the classes of nodes that it may use, `:2` for what each pod takes, `!curse`, `~` when it arrives at any time.
-    `+5` is the service's priority, `late` is `~` of all its jobs, `protected`, `trade-always` and `trade-off` are its
+    A job is a letter, then `^` when it is of an outdated revision (the others of its group replace
+    such ones: one comes at any time and stands beside them, and an outdated one goes when it runs),
+    then `*2` for its pods if not one, `@ab` for the classes of nodes that it may use, `:2` for what
+    each pod takes, `!curse`, `~` when it arrives at any time. `+5` is the service's priority,
+    `late` is `~` of all its jobs, `protected`, `trade-always` and `trade-off` are its
     annotations."""
     parts = [re.fullmatch(r"(\w)(?::(\d+))?(?:x(\d+))?", word) for word in nodes.split()]
-    found = tuple((part[1], int(part[2] or 1)) for part in parts if part for _ in range(int(part[3] or 1)))
-    made, jobs = list[Team](), list[Job]()
+    found = tuple(
+        (part[1], int(part[2] or 1)) for part in parts if part for _ in range(int(part[3] or 1))
+    )
+    made = list[Team]()
+    jobs = list[Job]()
     for number, text in enumerate(teams):
         ladder, _, rest = text.partition(":")
         words = rest.split()
         priority = sum(int(word) for word in words if word[0] == "+")
-        trade = next((Trade(word[6:]) for word in words if word.startswith("trade-")), Trade.WHEN_NOT_SERVING)
+        trade = next(
+            (Trade(word[6:]) for word in words if word.startswith("trade-")), Trade.WHEN_NOT_SERVING
+        )
         made.append(Team(ladder.strip(), priority, "protected" in words, trade))
         seen = Counter[str]()
         for word in words:
-            match = re.fullmatch(r"([pde])(\^)?(?:\*(\d+))?(?:@(\w+))?(?::(\d+))?(?:!(\w+))?(~)?", word)
+            match = re.fullmatch(
+                r"([pde])(\^)?(?:\*(\d+))?(?:@(\w+))?(?::(\d+))?(?:!(\w+))?(~)?", word
+            )
             if match is None:
-                assert word in ("late", "protected") or word[0] == "+" or word.startswith("trade-"), word
+                assert (
+                    word in ("late", "protected") or word[0] == "+" or word.startswith("trade-")
+                ), word
                 continue
             letter, old, pods, classes, units, curse, late = match.groups(default="")
             may = frozenset(n for n, (kind, _) in enumerate(found) if kind in (classes or kind))
             comes_late = not old and (bool(late) or "late" in words or f"{letter}^" in rest)
-            job = f"{letter}{seen[letter]}", int(pods or 1), int(units or 1), may, curse, comes_late, classes, bool(old)
+            job = (
+                f"{letter}{seen[letter]}",
+                int(pods or 1),
+                int(units or 1),
+                may,
+                curse,
+                comes_late,
+                classes,
+                bool(old),
+            )
             jobs.append(Job(number, *job))
             seen[letter] += 1
     gates = any(job.curse in ("make", "slow") or job.outdated for job in jobs)
-    return Shape(name, found, tuple(made), tuple(jobs), tuple(events.split()), **{"gates": gates, **changes})  # type: ignore[arg-type]
+    return Shape(
+        name, found, tuple(made), tuple(jobs), tuple(events.split()), **{"gates": gates, **changes}
+    )  # type: ignore[arg-type]
 
 
 Spot = tuple[str, int]
-"""What a pod does and on which node: `.` not there, `g` gated, `u` unbound (-1), `s` starts, `r` runs, `t` ends."""
+"""What a pod does and on which node: `.` not there, `g` gated, `u` unbound (-1), `s` starts, `r`
+runs, `t` ends."""
 
 NOT_THERE: Spot = (".", -1)
 GATED: Spot = ("g", -1)
@@ -183,7 +220,13 @@ class State(NamedTuple):
 
 def initial(of: Shape) -> State:
     insts = tuple(Inst(not job.late, (NOT_THERE,) * job.pods) for job in of.jobs)
-    return State((("R", LONG_AGO),) * len(of.nodes), insts, Memory(), of.events, replicas=(ALL,) * len(of.teams))
+    return State(
+        (("R", LONG_AGO),) * len(of.nodes),
+        insts,
+        Memory(),
+        of.events,
+        replicas=(ALL,) * len(of.teams),
+    )
 
 
 def free(of: Shape, s: State) -> Counter[int]:

@@ -1,4 +1,5 @@
-"""A service that shares its nodes with nobody is admitted whether it fits or not: 3b.8 of the contract."""
+"""A service that shares its nodes with nobody is admitted whether it fits or not: 3b.8 of the
+contract."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ def done(*services: Service, nodes: str) -> dict[str, str]:
 
 def test_its_minimum_is_admitted_though_it_does_not_fit() -> None:
     assert done(on_nodes("1P1D", "p0 -, d0 -"), nodes="a:8") == {"a-p0": "Admit", "a-d0": "Admit"}
-    assert done(on_nodes("1P", "p0 -3"), nodes="a:8") == {"a-p0": "Admit"}, "not even on empty nodes"
+    assert done(on_nodes("1P", "p0 -3"), nodes="a:8") == {"a-p0": "Admit"}, (
+        "not even on empty nodes"
+    )
 
 
 def test_what_there_is_of_its_minimum_is_admitted_though_jobs_are_missing() -> None:
@@ -28,11 +31,15 @@ def test_its_scale_ups_are_admitted_while_its_minimum_misses_nothing() -> None:
 
 def test_of_its_candidates_those_that_fit_go_first() -> None:
     assert done(on_nodes("1P", "p0@b -, p1@a -"), nodes="a:8 b:8, b0 used 8") == {"a-p1": "Admit"}
-    assert done(on_nodes("2P > 1P", "p0 a0, p1@b -, p2@a -"), nodes="a:8x2 b:8, b0 used 8") == {"a-p2": "Admit"}
+    assert done(on_nodes("2P > 1P", "p0 a0, p1@b -, p2@a -"), nodes="a:8x2 b:8, b0 used 8") == {
+        "a-p2": "Admit"
+    }
 
 
 def test_one_that_does_not_fit_gives_way_to_one_that_does() -> None:
-    assert done(on_nodes("2P > 1P", "p0 a0, p1@b u, p2@a -"), nodes="a:8x2 b:8, b0 used 8") == {"a-p1": "Revoke"}
+    assert done(on_nodes("2P > 1P", "p0 a0, p1@b u, p2@a -"), nodes="a:8x2 b:8, b0 used 8") == {
+        "a-p1": "Revoke"
+    }
     assert done(on_nodes("2P > 1P", "p0 a0, p1@b u, p2@b -"), nodes="a:8x2 b:8, b0 used 8") == {}
 
 
@@ -45,12 +52,16 @@ def test_it_waits_for_ever() -> None:
 
 def test_sharing_is_a_static_fact_whatever_the_other_does_now() -> None:
     small = on_nodes("1P1D", "p0@a -, d0@a -")
-    assert done(small, on_nodes("1P", "p0@b b0", name="b"), nodes="a:8 b:8") == {"a-p0": "Admit", "a-d0": "Admit"}
+    assert done(small, on_nodes("1P", "p0@b b0", name="b"), nodes="a:8 b:8") == {
+        "a-p0": "Admit",
+        "a-d0": "Admit",
+    }
     assert done(small, on_nodes("1P", "p0@ab b0", name="b"), nodes="a:8 b:8") == {}
 
 
 def test_what_is_beyond_the_target_and_does_not_fit_makes_way_for_what_the_target_misses() -> None:
-    """An instance that was thought lost runs again: a node that comes is for the instance that is missing."""
+    """An instance that was thought lost runs again: a node that comes is for the instance that is
+    missing."""
     waits = on_nodes("2P2D > 1P2D > 1P1D", "p0 a0, p1 u, d0 a1, d1 u")
     assert done(waits, nodes="a:8x2") == {"a-p1": "Revoke"}
     assert done(waits, nodes="a:8x4") == {}

@@ -1,4 +1,5 @@
-"""One decision about several services on whole nodes, nothing remembered, against the oracle of section 3b."""
+"""One decision about several services on whole nodes, nothing remembered, against the oracle of
+section 3b."""
 
 from __future__ import annotations
 
@@ -14,9 +15,18 @@ from tests.decide.seen import view
 from tests.decide.small_worlds import LONG_AGO, Inst, Shape, Spot, State, in_short, initial, shape
 
 LADDERS = (
-    "1P: p", "1P: p p", "2P > 1P: p p", "2P > 1P: p p p", "1P1D: p d", "1P1D: p p d", "1P1D: p d d",
-    "2P1D > 1P1D: p p d", "2P: p p", "3P > 1P: p p p", "2P2D > 1P1D: p p d d",
-)  # fmt: skip
+    "1P: p",
+    "1P: p p",
+    "2P > 1P: p p",
+    "2P > 1P: p p p",
+    "1P1D: p d",
+    "1P1D: p p d",
+    "1P1D: p d d",
+    "2P1D > 1P1D: p p d",
+    "2P: p p",
+    "3P > 1P: p p p",
+    "2P2D > 1P1D: p p d d",
+)
 
 
 @st.composite
@@ -33,7 +43,10 @@ def shapes(draw: st.DrawFn) -> Shape:
             size = "*2" if draw(st.integers(0, 7)) == 0 else ""
             where = "@" + draw(st.sampled_from((*classes, classes))) if restricted else ""
             words.append(letter + size + where)
-        extra = [draw(st.sampled_from(("", "", "+1", "+2"))), draw(st.sampled_from(("",) * 7 + ("protected",)))]
+        extra = [
+            draw(st.sampled_from(("", "", "+1", "+2"))),
+            draw(st.sampled_from(("",) * 7 + ("protected",))),
+        ]
         extra.append(draw(st.sampled_from(("",) * 7 + ("trade-off",))))
         teams.append(f"{ladder}: {' '.join([*words, *(word for word in extra if word)])}")
     preempt = draw(st.sampled_from(Preempt))
@@ -46,19 +59,27 @@ def small_worlds(draw: st.DrawFn) -> tuple[Shape, State]:
     of = draw(shapes())
     kinds = ("R",) * 8 + ("X", "C")
     nodes = tuple((draw(st.sampled_from(kinds)), 0) for _ in of.nodes)
-    nodes = tuple((state, LONG_AGO if state == "R" else draw(st.sampled_from((0, 90)))) for state, _ in nodes)
+    nodes = tuple(
+        (state, LONG_AGO if state == "R" else draw(st.sampled_from((0, 90)))) for state, _ in nodes
+    )
     left = list(range(len(nodes)))
     insts = []
     for job in of.jobs:
         mine = [n for n in left if n in job.nodes]
         pods = _pods(draw, job.pods, draw(st.permutations(mine)), nodes)
         left = [n for n in left if n not in {place for _, place in pods}]
-        insts.append(Inst(draw(st.integers(0, 11)) > 0, tuple(sorted(pods)), draw(st.sampled_from((0, 0, 90)))))
+        insts.append(
+            Inst(
+                draw(st.integers(0, 11)) > 0, tuple(sorted(pods)), draw(st.sampled_from((0, 0, 90)))
+            )
+        )
     insts = [inst if inst.there else Inst(False, ((".", -1),) * len(inst.pods)) for inst in insts]
     return of, initial(of)._replace(nodes=nodes, insts=tuple(insts))
 
 
-def _pods(draw: st.DrawFn, number: int, room: list[int], nodes: tuple[tuple[str, int], ...]) -> list[Spot]:
+def _pods(
+    draw: st.DrawFn, number: int, room: list[int], nodes: tuple[tuple[str, int], ...]
+) -> list[Spot]:
     how = draw(st.sampled_from(("held", "held", "hands", "runs", "runs", "starts", "ends", "part")))
     if how == "held" or (how != "hands" and len(room) < number):
         return [(".", -1)] * number
@@ -89,13 +110,17 @@ def opinion(made: Decision) -> Opinion:
     return Opinion(done[Admit], done[Revoke], done[Evict])
 
 
-# The same worlds in every run: in one of 22,000 others they differ in which of two alike ones is released first.
+# The same worlds in every run: in one of 22,000 others they differ in which of two alike ones is
+# released first.
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(small_worlds())
-def test_decision_and_oracle_agree_on_who_is_admitted_revoked_and_evicted(drawn: tuple[Shape, State]) -> None:
+def test_decision_and_oracle_agree_on_who_is_admitted_revoked_and_evicted(
+    drawn: tuple[Shape, State],
+) -> None:
     of, s = drawn
     note(f"{of.nodes} {of.teams} {of.jobs}\n{in_short(of, s)}")
-    made, judged = opinion(decide(view(of, s))), judge(of, s)
+    made = opinion(decide(view(of, s)))
+    judged = judge(of, s)
     assert made.evict == judged.evict
     if judged.unsure:
         assert made.admit <= judged.admit
@@ -104,8 +129,9 @@ def test_decision_and_oracle_agree_on_who_is_admitted_revoked_and_evicted(drawn:
         assert (made.admit, made.revoke) == (judged.admit, judged.revoke)
 
 
-# The same worlds in every run: in one of 3,000 others `promises` says that the pods of an instance that is bound in
-# part are in the way, or that a victim could have been spared, where the oracle agrees with the decision.
+# The same worlds in every run: in one of 3,000 others `promises` says that the pods of an instance
+# that is bound in part are in the way, or that a victim could have been spared, where the oracle
+# agrees with the decision.
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(small_worlds())
 def test_no_decision_breaks_what_must_always_hold(drawn: tuple[Shape, State]) -> None:

@@ -1,4 +1,5 @@
-"""What did not change costs nothing: the plan of a service that rests is the object of the decision before."""
+"""What did not change costs nothing: the plan of a service that rests is the object of the decision
+before."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ def test_the_plan_of_a_service_that_did_not_change_is_the_same_object() -> None:
     seen = world(RESTS, CHANGES, nodes="a:8x5")
     first = decide(seen, cache)
     second = decide(msgspec.structs.replace(seen, memory=first.memory, now=seen.now + 1), cache)
-    third = decide(msgspec.structs.replace(seen, services=(RESTS, LATER), memory=second.memory), cache)
+    third = decide(
+        msgspec.structs.replace(seen, services=(RESTS, LATER), memory=second.memory), cache
+    )
     assert third.plans[0] is second.plans[0]
     assert third.plans[1] is not second.plans[1]
 

@@ -1,4 +1,5 @@
-"""Bare counts get the same answer as instances: the arithmetic of `scaler plan` is the decision's."""
+"""Bare counts get the same answer as instances: the arithmetic of `scaler plan` is the
+decision's."""
 
 from __future__ import annotations
 
@@ -21,10 +22,16 @@ numbers = st.dictionaries(st.sampled_from(("group0", "group1", "group2")), st.in
 @settings(max_examples=600, deadline=None)
 @given(rules(), numbers, numbers, numbers, st.integers(0, 20) | st.just(ALL), st.booleans())
 def test_counts_are_decided_as_instances_are(
-    rule: Rule, running: dict[str, int], in_flight: dict[str, int], held: dict[str, int], replicas: int, paused: bool
+    rule: Rule,
+    running: dict[str, int],
+    in_flight: dict[str, int],
+    held: dict[str, int],
+    replicas: int,
+    paused: bool,
 ) -> None:
     run, fly, hold = (
-        {name: n for name, n in counts.items() if name in rule.groups} for counts in (running, in_flight, held)
+        {name: n for name, n in counts.items() if name in rule.groups}
+        for counts in (running, in_flight, held)
     )
     case = Case(run, fly, hold, replicas)
     assert comparable(decide(rule, case, paused=paused)) == planned(as_service(rule, case, paused))
@@ -32,7 +39,16 @@ def test_counts_are_decided_as_instances_are(
 
 def comparable(decision: Decision) -> object:
     groups = {
-        name: (one.target, one.running, one.in_flight, one.held, one.admit, one.revoke, one.drain, one.reasons)
+        name: (
+            one.target,
+            one.running,
+            one.in_flight,
+            one.held,
+            one.admit,
+            one.revoke,
+            one.drain,
+            one.reasons,
+        )
         for name, one in decision.groups.items()
     }
     return decision.target.index, decision.target.counts, decision.complete, groups
@@ -57,7 +73,15 @@ def planned(seen: Service) -> object:
     drained = Counter(groups_of[action.uid] for action in made.actions if isinstance(action, Evict))
     groups = {
         name: (
-            *(group.target, group.running, group.in_flight, group.held, group.admit, group.revoke, drained[name]),
+            *(
+                group.target,
+                group.running,
+                group.in_flight,
+                group.held,
+                group.admit,
+                group.revoke,
+                drained[name],
+            ),
             dict(Counter(one.reason for one in kept if one.group == name)),
         )
         for name, group in made.groups.items()
@@ -94,7 +118,10 @@ def test_the_answer_has_the_documented_shape() -> None:
 
 
 def test_groups_that_no_ratio_names_are_told_apart() -> None:
-    assert unknown_groups(rule("1P"), Case(running={"group0": 1, "decode": 1}, held={"x": 1})) == ("decode", "x")
+    assert unknown_groups(rule("1P"), Case(running={"group0": 1, "decode": 1}, held={"x": 1})) == (
+        "decode",
+        "x",
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,12 +133,16 @@ def test_groups_that_no_ratio_names_are_told_apart() -> None:
         ("3P3D > 1P", [-1, 1, 0, 0, 0, 0, 0]),
     ],
 )
-def test_a_number_aims_at_the_smallest_ratio_with_so_many_instances(ladder: str, aims: list[int]) -> None:
+def test_a_number_aims_at_the_smallest_ratio_with_so_many_instances(
+    ladder: str, aims: list[int]
+) -> None:
     assert [aimed_at(rule(ladder), number) for number in range(7)] == aims
 
 
 def test_what_runs_beyond_the_number_wanted_is_drained_and_what_is_held_says_so() -> None:
-    found = decide(rule("2P2D > 1P1D"), Case({"group0": 2, "group1": 1}, {}, {"group1": 2}, replicas=2))
+    found = decide(
+        rule("2P2D > 1P1D"), Case({"group0": 2, "group1": 1}, {}, {"group1": 2}, replicas=2)
+    )
     assert (found.target.index, found.complete) == (1, True)
     assert (found.groups["group0"].drain, found.groups["group1"].drain) == (1, 0)
     assert found.groups["group1"].reasons == {Reason.SCALED_DOWN: 1, Reason.NOT_IN_RATIO: 1}
@@ -119,7 +150,11 @@ def test_what_runs_beyond_the_number_wanted_is_drained_and_what_is_held_says_so(
 
 def test_a_service_that_rests_aims_at_nothing_and_drains_all() -> None:
     found = decide(rule("1P1D"), Case({"group0": 1}, {"group1": 1}, {}, replicas=0))
-    assert (found.target.index, found.target.counts, found.complete) == (-1, {"group0": 0, "group1": 0}, True)
+    assert (found.target.index, found.target.counts, found.complete) == (
+        -1,
+        {"group0": 0, "group1": 0},
+        True,
+    )
     assert (found.groups["group0"].drain, found.groups["group1"].revoke) == (1, 1)
     paused = decide(rule("1P1D"), Case({"group0": 1}, replicas=0), paused=True)
     assert paused.groups["group0"].drain == 0

@@ -1,4 +1,5 @@
-"""A cache saves time only: whatever happens between two decisions, the next one is the same without it."""
+"""A cache saves time only: whatever happens between two decisions, the next one is the same without
+it."""
 
 from __future__ import annotations
 
@@ -19,13 +20,19 @@ from tests.decide.cluster import apply
 NAMES = "abcdef"
 NODES = "a:8x3 b:8x3 c:16x2"
 PLACES = {"a": ("a0", "a1", "a2"), "b": ("b0", "b1", "b2"), "c": ("c0", "c1")}
-POLICIES = (Policy(), Policy(preempt=Preempt.EQUAL_OR_HIGHER), Policy(trade_after=0.0, fit_patience=1.0))
+POLICIES = (
+    Policy(),
+    Policy(preempt=Preempt.EQUAL_OR_HIGHER),
+    Policy(trade_after=0.0, fit_patience=1.0),
+)
 
 pod_strategy = st.sampled_from(("-", "-", "u", "here", "here", "here*", "!", "u+here"))
 Change = tuple[str, int, int]
 changes_strategy = st.lists(
     st.tuples(
-        st.sampled_from(("service", "node", "later", "bind", "goes", "comes", "done", "back", "nothing")),
+        st.sampled_from(
+            ("service", "node", "later", "bind", "goes", "comes", "done", "back", "nothing")
+        ),
         st.integers(0, 5),
         st.integers(0, 7),
     ),
@@ -41,7 +48,10 @@ def service_strategy(draw: st.DrawFn, name: str) -> Service:
     written = []
     for member in ("p0", "p1", "d0"):
         where = draw(st.sampled_from(PLACES[(classes or "c")[0]]))
-        written.append(f"{member}{'@' + classes if classes else ''} {draw(pod_strategy).replace('here', where)}")
+        written.append(
+            f"{member}{'@' + classes if classes else ''}"
+            f" {draw(pod_strategy).replace('here', where)}"
+        )
     return on_nodes(
         draw(st.sampled_from(("2P1D > 1P1D", "1P1D"))),
         ", ".join(written),
@@ -55,7 +65,8 @@ class History:
     """Some worlds to take services from, and what happens."""
 
     def __init__(self, sources: list[World], changes: list[Change]) -> None:
-        self.sources, self.changes = sources, changes
+        self.sources = sources
+        self.changes = changes
 
     def __repr__(self) -> str:
         return str(self.changes)
@@ -80,7 +91,9 @@ def after(now: World, change: Change, sources: Sequence[World]) -> World:
         case "service" | "comes":
             other = source.services[which]
             kept = [each for each in services if each.key != other.key]
-            return msgspec.structs.replace(now, services=tuple(sorted([*kept, other], key=lambda one: one.key)))
+            return msgspec.structs.replace(
+                now, services=tuple(sorted([*kept, other], key=lambda one: one.key))
+            )
         case "goes" if services:
             services.pop(which % len(services))
             return msgspec.structs.replace(now, services=tuple(services))
@@ -88,9 +101,13 @@ def after(now: World, change: Change, sources: Sequence[World]) -> World:
             found = list(now.nodes.nodes)
             at = (which + how) % len(found)
             found[at] = other_node(found[at], how)
-            return msgspec.structs.replace(now, nodes=msgspec.structs.replace(now.nodes, nodes=tuple(found)))
+            return msgspec.structs.replace(
+                now, nodes=msgspec.structs.replace(now.nodes, nodes=tuple(found))
+            )
         case "later":
-            return msgspec.structs.replace(now, now=now.now + (0.5, 5.0, 31.0, 61.0, 301.0, 1801.0, 0.01, 90.0)[how])
+            return msgspec.structs.replace(
+                now, now=now.now + (0.5, 5.0, 31.0, 61.0, 301.0, 1801.0, 0.01, 90.0)[how]
+            )
         case "bind":
             return msgspec.structs.replace(now, last_bind=now.now)
         case "done":
@@ -116,21 +133,28 @@ def other_node(node: Node, how: int) -> Node:
 @settings(max_examples=150, deadline=None)
 @given(histories())
 def test_whatever_happens_the_next_decision_is_the_same_without_a_cache(history: History) -> None:
-    sources, changes = history.sources, history.changes
-    cache, now = DecisionCache(), sources[0]
+    sources = history.sources
+    changes = history.changes
+    cache = DecisionCache()
+    now = sources[0]
     made = decide(now, cache)
     assert made == decide(now)
     for change in changes:
         remembered = now.memory if change[2] == 7 else made.memory
         now = after(msgspec.structs.replace(now, memory=remembered), change, sources)
-        made, alone = decide(now, cache), decide(now)
+        made = decide(now, cache)
+        alone = decide(now)
         note(f"{change}")
         assert made == alone
         assert msgspec.json.encode(made) == msgspec.json.encode(alone)
 
 
 @settings(max_examples=50, deadline=None)
-@given(histories(), st.integers(0, 4), st.lists(st.tuples(st.integers(0, 7), st.integers(0, 3)), min_size=1))
+@given(
+    histories(),
+    st.integers(0, 4),
+    st.lists(st.tuples(st.integers(0, 7), st.integers(0, 3)), min_size=1),
+)
 def test_nodes_change_nothing_where_a_decision_heeds_no_room(
     history: History, which: int, others: list[tuple[int, int]]
 ) -> None:
@@ -152,11 +176,15 @@ def test_what_nobody_changed_is_the_same_plan() -> None:
     assert again.memory is first.memory
 
 
-def test_what_is_remembered_of_an_instance_that_is_gone_is_forgotten_when_its_pause_is_over() -> None:
+def test_what_is_remembered_of_an_instance_that_is_gone_is_forgotten_when_its_pause_is_over() -> (
+    None
+):
     one = world(on_nodes("1P1D", "p0@a a0, d0@a a1", name="a"), nodes=NODES)
     seen = decide(one).memory.services["default/rule/a"].instances
     gone = InstanceMemory(restarts=0, failures=1, backoff_until=NOW + 5)
-    now = msgspec.structs.replace(one, memory=Memory({"default/rule/a": ServiceMemory({**seen, "gone": gone})}))
+    now = msgspec.structs.replace(
+        one, memory=Memory({"default/rule/a": ServiceMemory({**seen, "gone": gone})})
+    )
     cache = DecisionCache()
     for later in (0, 1, 4, 6):
         now = msgspec.structs.replace(now, now=NOW + later)

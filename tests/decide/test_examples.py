@@ -6,7 +6,17 @@ import msgspec
 import pytest
 
 from scaler.decide.memory import InstanceMemory
-from scaler.decide.world import Admit, Complete, Plan, Policy, Reason, Revoke, ServiceKey, State, Warning
+from scaler.decide.world import (
+    Admit,
+    Complete,
+    Plan,
+    Policy,
+    Reason,
+    Revoke,
+    ServiceKey,
+    State,
+    Warning,
+)
 from tests.builders import NOW, decision, instance, instances, plan, remembering, service
 
 
@@ -15,7 +25,9 @@ def admitted(made: Plan) -> str:
 
 
 def names(made: Plan, action: type) -> str:
-    return " ".join(sorted(one.uid.removeprefix("uid-") for one in made.actions if isinstance(one, action)))
+    return " ".join(
+        sorted(one.uid.removeprefix("uid-") for one in made.actions if isinstance(one, action))
+    )
 
 
 def reasons(made: Plan) -> dict[str, Reason]:
@@ -46,16 +58,25 @@ def test_one_prefill_runs_and_no_decode_so_only_the_decode_is_admitted() -> None
         ("p0 Running, p1 Running, p2 Held, d0 Held", 1, "d0"),
     ],
 )
-def test_the_table_measured_with_the_real_functions_comes_out(running: str, target: int, starts: str) -> None:
+def test_the_table_measured_with_the_real_functions_comes_out(
+    running: str, target: int, starts: str
+) -> None:
     made = plan(service("2P1D > 1P1D", running))
     assert (made.target_index, admitted(made)) == (target, starts)
 
 
-def test_a_service_serves_when_every_group_runs_its_minimum_and_is_complete_at_the_largest_ratio() -> None:
-    part, serving = "p0 Running, p1 Held, d0 Held", "p0 Running, p1 Held, d0 Running"
+def test_a_service_serves_when_every_group_runs_its_minimum_and_is_complete_at_the_largest_ratio() -> (
+    None
+):
+    part = "p0 Running, p1 Held, d0 Held"
+    serving = "p0 Running, p1 Held, d0 Running"
     whole = "p0 Running, p1 Running, d0 Running"
     made = [plan(service("2P1D > 1P1D", text)) for text in (part, serving, whole)]
-    assert [(each.serves, each.complete) for each in made] == [(False, False), (True, False), (True, True)]
+    assert [(each.serves, each.complete) for each in made] == [
+        (False, False),
+        (True, False),
+        (True, True),
+    ]
 
 
 def test_a_group_missing_in_the_smallest_ratio_waits_instead_of_crashing() -> None:
@@ -81,20 +102,30 @@ def test_p2_comes_before_p10_when_both_are_of_one_age() -> None:
 
 
 @pytest.mark.parametrize("prefill", ["Terminating", "Held", "Admitted"])
-def test_where_nodes_are_not_known_an_unbound_scale_up_is_revoked_when_the_smallest_ratio_breaks(prefill: str) -> None:
-    """A ladder of 1P1D and 1P2D: the second decode waits unbound when the prefill dies. Nobody knows whether there is
-    room for both."""
+def test_where_nodes_are_not_known_an_unbound_scale_up_is_revoked_when_the_smallest_ratio_breaks(
+    prefill: str,
+) -> None:
+    """A ladder of 1P1D and 1P2D: the second decode waits unbound when the prefill dies. Nobody
+    knows whether there is room for both."""
     made = plan(service("1P2D > 1P1D", f"p0 {prefill}, d0 Running, d1 Admitted"))
     assert (names(made, Revoke), reasons(made)["d1"]) == ("d1", Reason.REVOKED)
 
 
 @pytest.mark.parametrize("decode", ["Starting", "Running"])
-def test_unbound_instances_beyond_the_largest_ratio_are_revoked_the_newest_admission_first(decode: str) -> None:
-    made = plan(service("2P1D > 1P1D", f"p0 Running, p1 Admitted, p2 Admitted, p3 Admitted, d0 {decode}"))
+def test_unbound_instances_beyond_the_largest_ratio_are_revoked_the_newest_admission_first(
+    decode: str,
+) -> None:
+    made = plan(
+        service("2P1D > 1P1D", f"p0 Running, p1 Admitted, p2 Admitted, p3 Admitted, d0 {decode}")
+    )
     assert names(made, Revoke) == "p2 p3"
     assert reasons(made)["p3"] is Reason.REVOKED
     early = instance("p1", "Admitted", admitted_at=NOW - 1)
-    made = plan(service("2P1D > 1P1D", (*service(None, "p0 Running, p2 Admitted, d0 Running").instances, early)))
+    made = plan(
+        service(
+            "2P1D > 1P1D", (*service(None, "p0 Running, p2 Admitted, d0 Running").instances, early)
+        )
+    )
     assert names(made, Revoke) == "p1"
 
 
@@ -133,7 +164,9 @@ def test_a_broken_instance_keeps_its_slot_for_the_grace_and_then_loses_it() -> N
     assert admitted(plan(seen, memory=first.memory, now=NOW + 60)) == "p1"
 
 
-def test_bound_and_never_running_is_broken_after_the_start_timeout_and_gives_way_to_a_spare_after_the_grace() -> None:
+def test_bound_and_never_running_is_broken_after_the_start_timeout_and_gives_way_to_a_spare_after_the_grace() -> (
+    None
+):
     seen = service("1P", "p0 Starting, p1 Held")
     first = decision(seen)
     assert first.recheck_at == NOW + 1800
@@ -173,9 +206,12 @@ def test_a_half_made_instance_above_the_largest_ratio_is_undone() -> None:
 
 
 def test_a_half_made_instance_above_the_target_is_undone() -> None:
-    """It can neither be completed nor be of use as it is: a crash in the middle is completed or undone (S2)."""
+    """It can neither be completed nor be of use as it is: a crash in the middle is completed or
+    undone (S2)."""
     half = instance("p1", "Admitted", pods=1)
-    made = plan(service("2P1D > 1P1D", (instance("p0", "Running"), half, instance("d0", "Terminating"))))
+    made = plan(
+        service("2P1D > 1P1D", (instance("p0", "Running"), half, instance("d0", "Terminating")))
+    )
     assert names(made, Revoke) == "p1"
 
 
@@ -189,7 +225,9 @@ def test_healing_an_instance_that_lost_its_slot_takes_the_place_of_a_new_admissi
 
 def test_a_job_that_is_being_deleted_does_not_keep_a_ratio_within_reach() -> None:
     leaving = instance("p1", "Running", owner_deleting=True)
-    made = plan(service("2P1D > 1P1D", (instance("p0", "Running"), leaving, instance("d0", "Running"))))
+    made = plan(
+        service("2P1D > 1P1D", (instance("p0", "Running"), leaving, instance("d0", "Running")))
+    )
     assert (made.target_index, made.complete) == (1, True)
 
 
@@ -207,7 +245,9 @@ def test_a_running_job_that_is_not_ours_says_so_and_counts_for_nobody() -> None:
 
 
 def test_a_job_that_no_pods_can_be_made_from_never_counts_as_running() -> None:
-    shapeless = instance("p0", "Held", expected=0, faults=("InvalidSpecs: spec.replicaSpecs is not set",))
+    shapeless = instance(
+        "p0", "Held", expected=0, faults=("InvalidSpecs: spec.replicaSpecs is not set",)
+    )
     seen = service("1P", (shapeless, instance("p1", "Held")))
     first = decision(seen)
     again = plan(seen, memory=first.memory)
@@ -223,7 +263,9 @@ def test_trouble_shows_in_every_pass_not_only_in_the_first() -> None:
 
 
 def test_while_writes_are_under_way_nothing_is_done_to_a_service() -> None:
-    seen = msgspec.structs.replace(service("2P1D > 1P1D", "p0 Held, p1 Held, d0 Held"), assumed=True)
+    seen = msgspec.structs.replace(
+        service("2P1D > 1P1D", "p0 Held, p1 Held, d0 Held"), assumed=True
+    )
     assert plan(seen).actions == ()
 
 
@@ -232,13 +274,19 @@ def test_a_creation_that_was_refused_is_tried_again_alone() -> None:
     refused = InstanceMemory(refused="exceeded quota", refused_until=NOW - 1, refused_times=1)
     made = plan(seen, memory=remembering(seen, ("uid-p0", refused)))
     assert admitted(made) == "p0"
-    made = plan(service("2P1D > 1P1D", "p0 Admitted, d0 Held"), memory=remembering(seen, ("uid-p0", refused)))
+    made = plan(
+        service("2P1D > 1P1D", "p0 Admitted, d0 Held"),
+        memory=remembering(seen, ("uid-p0", refused)),
+    )
     assert admitted(made) == "d0"
 
 
 @pytest.mark.parametrize(("assumed", "times"), [(True, 3), (False, 0)], ids=["assumed", "seen"])
-def test_pods_that_are_only_assumed_do_not_end_the_pauses_after_refusals(assumed: bool, times: int) -> None:
-    """Other services are decided about while an instance is created, and its refusal comes after that."""
+def test_pods_that_are_only_assumed_do_not_end_the_pauses_after_refusals(
+    assumed: bool, times: int
+) -> None:
+    """Other services are decided about while an instance is created, and its refusal comes after
+    that."""
     seen = msgspec.structs.replace(service("1P1D", "p0 Admitted, d0 Held"), assumed=assumed)
     refused = InstanceMemory(refused="exceeded quota", refused_until=NOW - 1, refused_times=3)
     after = decision(seen, memory=remembering(seen, ("uid-p0", refused))).memory
@@ -253,7 +301,9 @@ def test_a_refused_creation_leaves_its_turn_to_the_next_of_its_group() -> None:
 
 
 def test_a_job_that_is_invalid_is_not_live_and_no_ratio_counts_on_it() -> None:
-    spoilt = instance("p1", "Held", faults=("InvalidContainer: there is no container named ascend",))
+    spoilt = instance(
+        "p1", "Held", faults=("InvalidContainer: there is no container named ascend",)
+    )
     made = plan(service("2P1D > 1P1D", (*instances("p0 Running, d0 Running"), spoilt)))
     assert (made.target_index, made.complete) == (1, True)
     assert reasons(made)["p1"] is Reason.JOB_INVALID

@@ -25,7 +25,9 @@ def test_a_held_instance_names_the_group_it_waits_for_and_how_far_that_is() -> N
 
 
 def test_an_instance_held_for_want_of_other_jobs_says_so() -> None:
-    assert "needs more jobs of another group" in said(service("2P2D > 1P1D", "p0 Running, p1 Held, d0 Running"), "p1")
+    assert "needs more jobs of another group" in said(
+        service("2P2D > 1P1D", "p0 Running, p1 Held, d0 Running"), "p1"
+    )
 
 
 def test_an_instance_that_is_revoked_for_a_smaller_ratio_says_that_fewer_are_to_run() -> None:
@@ -35,14 +37,23 @@ def test_an_instance_that_is_revoked_for_a_smaller_ratio_says_that_fewer_are_to_
 
 
 def test_a_revoked_instance_says_so() -> None:
-    sentence = said(service("2P1D > 1P1D", "p0 Running, p1 Running, p2 Admitted, d0 Terminating"), "p2")
+    sentence = said(
+        service("2P1D > 1P1D", "p0 Running, p1 Running, p2 Admitted, d0 Terminating"), "p2"
+    )
     assert "revoked" in sentence
 
 
-def test_a_broken_instance_says_whose_its_slot_is_and_nothing_of_a_grace_period_that_is_over() -> None:
+def test_a_broken_instance_says_whose_its_slot_is_and_nothing_of_a_grace_period_that_is_over() -> (
+    None
+):
     found = service("1P1D", "p0 Broken, d0 Running")
-    for since, slot in ((10, "it holds its slot for a grace period."), (61, "its slot is free for another.")):
-        remembered = remembering(found, ("uid-p0", InstanceMemory(ran=True, broken_since=NOW - since)))
+    for since, slot in (
+        (10, "it holds its slot for a grace period."),
+        (61, "its slot is free for another."),
+    ):
+        remembered = remembering(
+            found, ("uid-p0", InstanceMemory(ran=True, broken_since=NOW - since))
+        )
         made = plan(found, memory=remembered)
         (sentence,) = [words(verdict, made) for verdict in made.verdicts if verdict.name == "p0"]
         assert sentence.endswith(slot)
@@ -54,7 +65,9 @@ def test_a_misspelt_group_is_told_the_right_ones() -> None:
 
 def test_the_api_servers_own_words_are_passed_on_with_braces_and_all() -> None:
     made = plan(service("1P", "p0 Held"))
-    refused = Verdict("uid-p0", "p0", "group0", State.HELD, Reason.CREATE_REFUSED, ("quota {exceeded} %s",))
+    refused = Verdict(
+        "uid-p0", "p0", "group0", State.HELD, Reason.CREATE_REFUSED, ("quota {exceeded} %s",)
+    )
     assert "quota {exceeded} %s" in words(refused, made)
 
 
@@ -77,5 +90,7 @@ def test_every_plan_can_be_put_into_words(world: World) -> None:
 
 def test_the_target_in_words_says_what_is_missing() -> None:
     made = plan(service("2P1D > 1P1D", "p0 Running, d0 Held, p1 Held"))
-    assert target_in_words(made) == "ratio 1 (1 group0 + 1 group1), waits for group1 (0 of 1 running)"
+    assert (
+        target_in_words(made) == "ratio 1 (1 group0 + 1 group1), waits for group1 (0 of 1 running)"
+    )
     assert "no valid rule" in target_in_words(plan(service(None, "p0 Held")))

@@ -1,7 +1,8 @@
-"""Small worlds in which every order of events is played with the real decision; see tests/decide/explorer.py.
+"""Small worlds in which every order of events is played with the real decision; see
+tests/decide/explorer.py.
 
-Each is the least in which something went wrong once or may. Those that are visited whole in about a second each are
-played here, the others and random ones by `make explore`."""
+Each is the least in which something went wrong once or may. Those that are visited whole in about a
+second each are played here, the others and random ones by `make explore`."""
 
 from __future__ import annotations
 
@@ -225,22 +226,41 @@ def chosen(mark: str = "") -> Iterator[Shape]:
             row, _, special = line.removeprefix("* ").partition(" | with ")
             words = special.split()
             events = [word for word in words if word not in SPECIAL]
-            assert {event for event in events if not event.startswith("scale")} <= set(" ".join(EVENTS).split()), events
+            assert {event for event in events if not event.startswith("scale")} <= set(
+                " ".join(EVENTS).split()
+            ), events
             changes = {key: value for word in words for key, value in SPECIAL.get(word, {}).items()}
             yield shape(*re.split(r" +\| +", row), events=" ".join(events), **changes)
 
 
 LADDERS = (
-    ("1P", "p"), ("1P", "p p"), ("2P > 1P", "p p"), ("2P > 1P", "p p p"), ("1P1D", "p d"), ("1P1D", "p p d"),
-    ("2P1D > 1P1D", "p p d"), ("3P > 1P", "p p p"), ("2P", "p p"),
-)  # fmt: skip
+    ("1P", "p"),
+    ("1P", "p p"),
+    ("2P > 1P", "p p"),
+    ("2P > 1P", "p p p"),
+    ("1P1D", "p d"),
+    ("1P1D", "p p d"),
+    ("2P1D > 1P1D", "p p d"),
+    ("3P > 1P", "p p p"),
+    ("2P", "p p"),
+)
 EVENTS = ("",) * 3 + (
-    "lose", "lose back", "flap back", "cordon back", "vanish back", "outage resume", "failover", "stale",
-)  # fmt: skip
+    "lose",
+    "lose back",
+    "flap back",
+    "cordon back",
+    "vanish back",
+    "outage resume",
+    "failover",
+    "stale",
+)
 
 
 def endless(seed: int) -> Iterator[Shape]:
-    return (drawn(random.Random(seed * 1_000_003 + number), f"{seed}-{number}") for number in itertools.count(1))
+    return (
+        drawn(random.Random(seed * 1_000_003 + number), f"{seed}-{number}")
+        for number in itertools.count(1)
+    )
 
 
 def drawn(dice: random.Random, name: str) -> Shape:
@@ -248,10 +268,14 @@ def drawn(dice: random.Random, name: str) -> Shape:
     kinds = dice.choice((1, 1, 2))
     size = dice.choice((2, 3)) if shared else 1
     count = dice.choice((1, 2, 2, 3) if shared else (2, 3, 3, 4))
-    nodes = [f"{'ab'[dice.randrange(kinds)]}:{dice.choice((size, size, 1)) if shared else 1}" for _ in range(count)]
+    nodes = [
+        f"{'ab'[dice.randrange(kinds)]}:{dice.choice((size, size, 1)) if shared else 1}"
+        for _ in range(count)
+    ]
     classes = sorted({node[0] for node in nodes})
     gates = dice.random() < 0.3
-    teams, jobs = [], 0
+    teams = []
+    jobs = 0
     for _ in range(dice.choice((1, 2, 2, 2, 3, 3, 4))):
         ladder, letters = dice.choice(LADDERS)
         if jobs + len(letters.split()) > 6:
@@ -259,7 +283,9 @@ def drawn(dice: random.Random, name: str) -> Shape:
         jobs += len(letters.split())
         teams.append(_team(dice, ladder, letters.split(), classes, size, gates))
     events = dice.choice(EVENTS)
-    preempt = dice.choice((Preempt.HIGHER_PRIORITY, Preempt.HIGHER_PRIORITY, Preempt.EQUAL_OR_HIGHER, Preempt.NEVER))
+    preempt = dice.choice(
+        (Preempt.HIGHER_PRIORITY, Preempt.HIGHER_PRIORITY, Preempt.EQUAL_OR_HIGHER, Preempt.NEVER)
+    )
     words = " ".join([*sorted(nodes), preempt, events]).strip()
     return shape(
         f"random {name}: {words} | {' | '.join(teams)}",
@@ -273,7 +299,9 @@ def drawn(dice: random.Random, name: str) -> Shape:
     )
 
 
-def _team(dice: random.Random, ladder: str, letters: list[str], classes: list[str], size: int, gates: bool) -> str:
+def _team(
+    dice: random.Random, ladder: str, letters: list[str], classes: list[str], size: int, gates: bool
+) -> str:
     curses = ("bind", "bind", "half", "run", "stuck", *(("make", "slow") if gates else ("refuse",)))
     restricted = len(classes) > 1 and dice.random() < 0.5
     words = []
@@ -286,7 +314,11 @@ def _team(dice: random.Random, ladder: str, letters: list[str], classes: list[st
         if dice.random() < 0.16:
             word += "!" + dice.choice(curses)
         words.append(word)
-    extra = [dice.choice(("", "", "+1")), dice.choice(("", "", "late")), dice.choice(("",) * 8 + ("protected",))]
+    extra = [
+        dice.choice(("", "", "+1")),
+        dice.choice(("", "", "late")),
+        dice.choice(("",) * 8 + ("protected",)),
+    ]
     extra.append(dice.choice(("",) * 8 + ("trade-off", "trade-always")))
     return f"{ladder}: {' '.join([*words, *(word for word in extra if word)])}"
 
@@ -299,12 +331,17 @@ def test_every_state_keeps_the_promises_and_every_end_is_a_good_one(of: Shape) -
 
 
 def test_a_cache_changes_no_answer() -> None:
-    for of in (of for of in chosen() if of.name in ("preempts one", "halves and wholes", "two kinds of nodes")):
+    for of in (
+        of
+        for of in chosen()
+        if of.name in ("preempts one", "halves and wholes", "two kinds of nodes")
+    ):
         assert not Explorer(of, most=1500, cached=True).run().found
 
 
 def test_random_worlds_are_drawn_the_same_for_a_seed() -> None:
-    first, second = endless(7), endless(7)
+    first = endless(7)
+    second = endless(7)
     assert [next(first) for _ in range(20)] == [next(second) for _ in range(20)]
 
 

@@ -1,8 +1,9 @@
 """With nothing in flight and all jobs live, the same groups may start as in Ascend Operator's gate.
 
-The gate is written down here from the description of its behaviour. Wanted differences: a group that the target does
-not name crashes there and waits here (W1); an allowed group gets any number of jobs there and only the missing ones
-here (W2). The others (W9, W10, W13) are about what counts as running, which bare counts cannot show."""
+The gate is written down here from the description of its behaviour. Wanted differences: a group
+that the target does not name crashes there and waits here (W1); an allowed group gets any number of
+jobs there and only the missing ones here (W2). The others (W9, W10, W13) are about what counts as
+running, which bare counts cannot show."""
 
 from __future__ import annotations
 
@@ -41,7 +42,11 @@ def all_jobs_live(rule: Rule, running: dict[str, int]) -> Service:
     return service(
         rule,
         tuple(
-            instance(f"{group}-{number}", "Running" if number < running.get(group, 0) else "Held", group=group)
+            instance(
+                f"{group}-{number}",
+                "Running" if number < running.get(group, 0) else "Held",
+                group=group,
+            )
             for group in rule.groups
             for number in range(max(rule.largest.of(group), running.get(group, 0)) + 1)
         ),
@@ -63,7 +68,9 @@ def test_the_groups_that_may_start_are_the_gates(rule: Rule, numbers: list[int])
     assert_same_as_the_gate(rule, dict(zip(("group0", "group1", "group2"), numbers, strict=True)))
 
 
-@pytest.mark.parametrize("ladder", ["2P1D > 1P1D", "3P2D > 2P2D > 1P1D", "2P1D > 1P", "2P0D > 1P0D", "1P1D > 1P1D"])
+@pytest.mark.parametrize(
+    "ladder", ["2P1D > 1P1D", "3P2D > 2P2D > 1P1D", "2P1D > 1P", "2P0D > 1P0D", "1P1D > 1P1D"]
+)
 def test_the_groups_that_may_start_are_the_gates_in_every_state(ladder: str) -> None:
     for prefill, decode in itertools.product(range(5), range(4)):
         assert_same_as_the_gate(rule(ladder), {"group0": prefill, "group1": decode})

@@ -1,4 +1,5 @@
-"""A job that no pods can be made of is not live, in a rollout either: section 5 of the contract, `JobInvalid`."""
+"""A job that no pods can be made of is not live, in a rollout either: section 5 of the contract,
+`JobInvalid`."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from tests.builders import plan, rolling, service
 
 def test_of_a_newest_one_that_is_spoilt_the_outdated_one_is_not_taken_as_passing() -> None:
     old, new = rolling("p0 Running old, p1 Held new", wanted=1)
-    spoilt = msgspec.structs.replace(new, faults=("InvalidContainer: there is no container named ascend",))
+    spoilt = msgspec.structs.replace(
+        new, faults=("InvalidContainer: there is no container named ascend",)
+    )
     made = plan(service("2P > 1P", [old, spoilt, *service(None, "p2 Held").instances]))
     assert (made.groups["group0"].live, made.target_index, made.complete) == (2, 0, False)

@@ -29,7 +29,9 @@ from tests.builders import NOW, instance, plan, service, world
 CRASHED = FailedPod("p0-master-0", 3)
 
 
-def living(state: State = State.RUNNING, *, policy: dict[str, Any] | None = None, **life: Any) -> Instance:
+def living(
+    state: State = State.RUNNING, *, policy: dict[str, Any] | None = None, **life: Any
+) -> Instance:
     return instance("p0", state, life=Life(policy=RunPolicy(**(policy or {})), **life))
 
 
@@ -52,8 +54,12 @@ def test_the_count_of_ascend_operator_is_carried_on() -> None:
     assert next_step(living(version=4), NOW) == Record("uid-p0", 5)
 
 
-@pytest.mark.parametrize("of", [{"ratios": "1P"}, {"ratios": None, "key": ServiceKey("default", "", "mindie")}])
-def test_an_instance_with_a_step_to_take_gets_back_what_it_lacks_after_that(of: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "of", [{"ratios": "1P"}, {"ratios": None, "key": ServiceKey("default", "", "mindie")}]
+)
+def test_an_instance_with_a_step_to_take_gets_back_what_it_lacks_after_that(
+    of: dict[str, Any],
+) -> None:
     lacks_its_pod_group = instance("p0", State.RUNNING, life=Life(version=0), stripped=True)
     made = plan(service(found=[lacks_its_pod_group], **of))
     assert made.actions == (Record("uid-p0", 1),)
@@ -87,7 +93,9 @@ def test_a_limit_of_three_allows_three_restarts(rounds: int, fails: bool) -> Non
 def test_a_failed_pod_ends_the_job_waits_for_volcano_or_is_replaced(
     pod: FailedPod, policy: dict[str, Any], remaining: int | None, expected: str
 ) -> None:
-    broken = living(State.BROKEN, policy={"rounds": 1, **policy}, version=0, failed=(pod,), remaining=remaining)
+    broken = living(
+        State.BROKEN, policy={"rounds": 1, **policy}, version=0, failed=(pod,), remaining=remaining
+    )
     step = next_step(broken, NOW)
     match expected:
         case "wait":
@@ -100,7 +108,12 @@ def test_a_failed_pod_ends_the_job_waits_for_volcano_or_is_replaced(
 
 def test_a_pod_that_cannot_live_is_replaced_with_growing_pauses() -> None:
     pod = FailedPod("p0-master-0", 137, exit_code_decides=True)
-    young = instance("p0", State.BROKEN, admitted_at=NOW, life=Life(RunPolicy(rounds=4), version=3, failed=(pod,)))
+    young = instance(
+        "p0",
+        State.BROKEN,
+        admitted_at=NOW,
+        life=Life(RunPolicy(rounds=4), version=3, failed=(pod,)),
+    )
     assert next_step(young, NOW + 39) is None
     assert list(recheck_at(young)) == [NOW + 40]
     assert next_step(young, NOW + 40) == Remove("uid-p0", (pod.name,))
@@ -117,7 +130,12 @@ def test_success_is_all_pods_or_all_workers() -> None:
     done = ("Succeeded", "JobSucceeded")
     assert ending(living(State.STARTING, succeeded=2)) == done
     assert ending(living(State.STARTING, succeeded=1, version=-1)) is None
-    workers: dict[str, Any] = {"succeeded": 1, "workers": 1, "workers_succeeded": 1, "policy": {"all_workers": True}}
+    workers: dict[str, Any] = {
+        "succeeded": 1,
+        "workers": 1,
+        "workers_succeeded": 1,
+        "policy": {"all_workers": True},
+    }
     assert ending(living(State.STARTING, **workers)) == done
 
 
@@ -149,21 +167,43 @@ def test_a_finished_job_goes_when_its_time_is_over() -> None:
     assert next_step(over, NOW + 20) == Expire("uid-p0")
 
 
-_names = st.lists(st.sampled_from(["p0-master-0", "p0-worker-0", "p0-worker-1"]), unique=True).map(tuple)
+_names = st.lists(st.sampled_from(["p0-master-0", "p0-worker-0", "p0-worker-1"]), unique=True).map(
+    tuple
+)
 _policies = st.builds(
-    RunPolicy, backoff_limit=st.integers(0, 3), retries=st.booleans(), clean=st.sampled_from(CleanPods),
-    ttl=st.none() | st.integers(0, 20), deadline=st.none() | st.integers(0, 20), all_workers=st.booleans(),
-    started_at=st.just(0.0) | st.floats(NOW - 20, NOW), finished_at=st.floats(NOW - 20, NOW), rounds=st.integers(0, 4),
-)  # fmt: skip
+    RunPolicy,
+    backoff_limit=st.integers(0, 3),
+    retries=st.booleans(),
+    clean=st.sampled_from(CleanPods),
+    ttl=st.none() | st.integers(0, 20),
+    deadline=st.none() | st.integers(0, 20),
+    all_workers=st.booleans(),
+    started_at=st.just(0.0) | st.floats(NOW - 20, NOW),
+    finished_at=st.floats(NOW - 20, NOW),
+    rounds=st.integers(0, 4),
+)
 _failed = st.builds(
-    FailedPod, st.just("p0-master-0"), st.sampled_from([-1, 0, 1, 127, 128, 137]), st.booleans(), st.booleans()
+    FailedPod,
+    st.just("p0-master-0"),
+    st.sampled_from([-1, 0, 1, 127, 128, 137]),
+    st.booleans(),
+    st.booleans(),
 )
 _lives = st.builds(
-    Life, policy=_policies, version=st.integers(-1, 4), remaining=st.none() | st.integers(-1, 2),
-    failed=st.lists(_failed, max_size=1).map(tuple), succeeded=st.integers(0, 2), workers=st.integers(0, 1),
-    workers_succeeded=st.integers(0, 1), surplus=_names, outgrown=st.booleans(), unbound=_names, running_on=_names,
+    Life,
+    policy=_policies,
+    version=st.integers(-1, 4),
+    remaining=st.none() | st.integers(-1, 2),
+    failed=st.lists(_failed, max_size=1).map(tuple),
+    succeeded=st.integers(0, 2),
+    workers=st.integers(0, 1),
+    workers_succeeded=st.integers(0, 1),
+    surplus=_names,
+    outgrown=st.booleans(),
+    unbound=_names,
+    running_on=_names,
     over=_names,
-)  # fmt: skip
+)
 
 
 @given(
@@ -177,7 +217,9 @@ def test_no_step_touches_what_runs_or_is_not_ours(
     life: Life, state: State, spoilt: bool, problem: Reason | None, going: bool
 ) -> None:
     faults = ("InvalidSpecs: words",) if spoilt else ()
-    one = instance("p0", state, life=life, faults=faults, label_problem=problem, owner_deleting=going)
+    one = instance(
+        "p0", state, life=life, faults=faults, label_problem=problem, owner_deleting=going
+    )
     seen = world(service("1P", [one]))
     decided = decide(seen)
     assert violations(seen, decided) == ()

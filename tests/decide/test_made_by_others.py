@@ -32,7 +32,9 @@ def decided(ratios: str, *found: Instance, **changes: Any) -> Plan:
     return decide(seen(ratios, *found, **changes)).plans[0]
 
 
-def seen(ratios: str, *found: Instance, memory: InstanceMemory | None = None, **changes: Any) -> World:
+def seen(
+    ratios: str, *found: Instance, memory: InstanceMemory | None = None, **changes: Any
+) -> World:
     """Every instance has the same memory."""
     one = service(ratios, found)
     remembered = remembering(one, *((each.uid, memory) for each in found if memory))
@@ -77,7 +79,9 @@ def test_a_pod_group_of_theirs_is_never_tidied_away() -> None:
 
 
 @pytest.mark.parametrize(("age", "state"), [(29.9, State.ADMITTED), (30, State.BROKEN)])
-def test_a_missing_pod_is_to_come_until_the_newest_one_is_as_old_as_a_turn(age: float, state: State) -> None:
+def test_a_missing_pod_is_to_come_until_the_newest_one_is_as_old_as_a_turn(
+    age: float, state: State
+) -> None:
     """The cluster alone says so: after a failover the answer is the same."""
     lacks = others("p0", "Running", pods=1, bound=1, running=1, ready=1, newest=NOW - age)
     made = decide(seen("1P", lacks))
@@ -91,14 +95,18 @@ def test_an_instance_made_by_others_that_loses_a_pod_is_broken_though_another_re
 
 
 def test_an_owner_that_waits_for_the_first_pods_to_be_ready_may_take_its_time() -> None:
-    leader = others("p0", "Running", pods=1, bound=1, running=1, ready=0, newest=NOW - 500, more_to_come=True)
+    leader = others(
+        "p0", "Running", pods=1, bound=1, running=1, ready=0, newest=NOW - 500, more_to_come=True
+    )
     assert said(decided("1P", leader), "p0")[0] is State.ADMITTED
 
 
 @pytest.mark.parametrize("state", ["Held", "Running", "Admitted"])
 def test_without_a_rule_nothing_is_ever_done(state: str) -> None:
     found = others("p0", state, kind="AscendJob", pods=1, gated=1)
-    lone = world(service(None, (found, others("p1", state)), key=ServiceKey("default", "", "mindie")))
+    lone = world(
+        service(None, (found, others("p1", state)), key=ServiceKey("default", "", "mindie"))
+    )
     made = decide(lone)
     assert made.plans[0].actions == ()
     assert violations(lone, made) == ()
@@ -111,7 +119,9 @@ def test_without_a_rule_it_is_not_served() -> None:
 
 @pytest.mark.parametrize("made_by_us", [True, False])
 def test_only_what_is_made_here_has_a_life_here(made_by_us: bool) -> None:
-    life = Life(policy=RunPolicy(deadline=1, started_at=NOW - 9), version=0, failed=(FailedPod("p0-0", 3),))
+    life = Life(
+        policy=RunPolicy(deadline=1, started_at=NOW - 9), version=0, failed=(FailedPod("p0-0", 3),)
+    )
     whole = msgspec.structs.replace(others("p0", "Running"), life=life, made_by_us=made_by_us)
     assert (next_step(whole, NOW) is None) is not made_by_us
     quiet = msgspec.structs.replace(whole, life=Life(version=0))
@@ -128,14 +138,26 @@ def unbound(limit: int, used: int, name: str = "p1") -> Instance:
 @pytest.mark.parametrize(
     ("limit", "used", "reserve", "revoked"),
     [
-        *[(6, 2, -1, True), (6, 3, -1, False), (5, 2, -1, True), (5, 3, -1, False), (3, 0, -1, True)],
+        *[
+            (6, 2, -1, True),
+            (6, 3, -1, False),
+            (5, 2, -1, True),
+            (5, 3, -1, False),
+            (3, 0, -1, True),
+        ],
         *[(2, 0, -1, False), (2, 0, 1, True), (1, 0, 0, True), (1, 1, 0, False)],
     ],
 )
-def test_a_revocation_leaves_the_reserve_of_restarts(limit: int, used: int, reserve: int, revoked: bool) -> None:
+def test_a_revocation_leaves_the_reserve_of_restarts(
+    limit: int, used: int, reserve: int, revoked: bool
+) -> None:
     made = decided("1P1D", *SURPLUS, unbound(limit, used), policy=Policy(restart_reserve=reserve))
     assert made.actions == ((Revoke("uid-p1"),) if revoked else ())
-    expected = (State.HELD, Reason.REVOKED) if revoked else (State.ADMITTED, Reason.REVOKE_WOULD_COST_RESTARTS)
+    expected = (
+        (State.HELD, Reason.REVOKED)
+        if revoked
+        else (State.ADMITTED, Reason.REVOKE_WOULD_COST_RESTARTS)
+    )
     assert said(made, "p1")[:2] == expected
 
 
@@ -163,7 +185,9 @@ def test_a_decision_that_oversteps_is_found_out() -> None:
         (Record("uid-p0", 1), "which others make and mind"),
         (Revoke("uid-p3"), "none of its pods was released"),
     ]:
-        wrong = msgspec.structs.replace(made, plans=(msgspec.structs.replace(made.plans[0], actions=(action,)),))
+        wrong = msgspec.structs.replace(
+            made, plans=(msgspec.structs.replace(made.plans[0], actions=(action,)),)
+        )
         assert any(name in found for found in violations(before, wrong)), name
 
 

@@ -1,4 +1,5 @@
-"""Minimums reserve room, whole or not at all, in order: 3b.1, 3b.2, 3b.3 and 3b.6 of the contract, clause by clause."""
+"""Minimums reserve room, whole or not at all, in order: 3b.1, 3b.2, 3b.3 and 3b.6 of the contract,
+clause by clause."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def test_an_instance_whose_old_pods_are_going_away_is_chosen_last_and_its_room_w
     only = on_nodes("1P", "p0 !", name="a", age=9)
     made = decide(world(only, OTHER, nodes="a:8x2, a0 ending 8"))
     assert doings(made) == {}
-    assert reasons(made)["b-p0"] is Reason.MINIMUM_DOES_NOT_FIT, "of two nodes one is kept for what is missing"
+    assert reasons(made)["b-p0"] is Reason.MINIMUM_DOES_NOT_FIT, (
+        "of two nodes one is kept for what is missing"
+    )
 
 
 def test_a_minimum_without_all_its_jobs_is_held_blocks_nobody_and_gives_back_what_it_had() -> None:
@@ -102,7 +105,12 @@ def test_priority_goes_before_age_and_the_annotation_raises_it_only_as_far_as_al
 ) -> None:
     services = [
         on_nodes(
-            "1P1D", "p0 -, d0 -", name=name, age=age, priority=value, options=RuleOptions(service_priority=annotation)
+            "1P1D",
+            "p0 -, d0 -",
+            name=name,
+            age=age,
+            priority=value,
+            options=RuleOptions(service_priority=annotation),
         )
         for name, age, value, annotation in zip("ab", (9, 0), classes, annotations, strict=True)
     ]
@@ -114,13 +122,18 @@ def test_a_higher_priority_takes_the_room_of_a_minimum_that_is_not_bound() -> No
     low = on_nodes("1P1D", "p0 u, d0 u", name="a")
     high = on_nodes("1P1D", "p0 -, d0 -", name="b", priority=1)
     made = decide(world(low, high, nodes="a:8x2"))
-    assert doings(made) == {"a-p0": "Revoke", "a-d0": "Revoke"}, "and what takes its place goes when they are gone"
+    assert doings(made) == {"a-p0": "Revoke", "a-d0": "Revoke"}, (
+        "and what takes its place goes when they are gone"
+    )
     assert reasons(made)["b-p0"] is Reason.WAITING_FOR_ROOM
 
 
 @pytest.mark.parametrize("gone", ["a2 ending 8", "a2 cordoned 10", "a2 lost 10"])
-def test_a_lower_one_in_hands_whose_own_room_is_yet_to_come_is_not_in_the_way_of_a_higher_one(gone: str) -> None:
-    """It waits for the room that is to come; until then the scheduler could give it the room that is reserved."""
+def test_a_lower_one_in_hands_whose_own_room_is_yet_to_come_is_not_in_the_way_of_a_higher_one(
+    gone: str,
+) -> None:
+    """It waits for the room that is to come; until then the scheduler could give it the room that
+    is reserved."""
     high = on_nodes("1P1D", "p0 a1, d0 -", name="a", priority=2)
     low = on_nodes("1P", "p0 u", name="b")
     assert done(high, low, nodes=f"a:8x3, {gone}") == {"b-p0": "Revoke"}
@@ -157,7 +170,8 @@ def test_the_words_say_what_is_missing_on_which_nodes() -> None:
     ],
 )
 def test_room_that_is_to_come_is_kept_for_a_while(gone: str, kept: bool) -> None:
-    """A minimum of two nodes has one and waits for the other; a smaller service would take the one."""
+    """A minimum of two nodes has one and waits for the other; a smaller service would take the
+    one."""
     one = on_nodes("1P", "p0 -", name="b")
     made = decide(world(SMALL, one, nodes=f"a:8x2, {gone}"))
     assert ("b-p0" not in doings(made)) is kept
@@ -199,16 +213,21 @@ def test_where_others_make_the_pods_a_minimum_goes_when_each_instance_has_one() 
 def test_after_a_refused_creation_the_refused_one_goes_alone_first() -> None:
     refused = InstanceMemory(refused="exceeded quota", refused_until=1.0, refused_times=1)
     memory = Memory({str(SMALL.key): ServiceMemory(instances={"a-d0": refused})})
-    assert done(SMALL, on_nodes("1P", "p0 a3", name="b"), nodes="a:8x4", memory=memory) == {"a-d0": "Admit"}
+    assert done(SMALL, on_nodes("1P", "p0 a3", name="b"), nodes="a:8x4", memory=memory) == {
+        "a-d0": "Admit"
+    }
 
 
 def test_with_several_classes_of_nodes_the_most_restricted_instance_goes_first() -> None:
-    flexible, restricted = on_nodes("1P", "p0 -", name="a", age=9), on_nodes("1P", "p0@a -", name="b")
+    flexible = on_nodes("1P", "p0 -", name="a", age=9)
+    restricted = on_nodes("1P", "p0@a -", name="b")
     made = decide(world(flexible, restricted, nodes="a:8 b:8"))
     assert doings(made) == {"b-p0": "Admit"}
     assert reasons(made)["a-p0"] is Reason.WAITING_FOR_ROOM
     assert done(flexible, on_nodes("1P", "p0@a a0", name="b"), nodes="a:8 b:8") == {"a-p0": "Admit"}
-    assert done(flexible, restricted, nodes="a:8x2 b:8") == {"a-p0": "Admit", "b-p0": "Admit"}, "room to spare"
+    assert done(flexible, restricted, nodes="a:8x2 b:8") == {"a-p0": "Admit", "b-p0": "Admit"}, (
+        "room to spare"
+    )
 
 
 def test_where_each_could_spoil_the_other_one_of_them_begins() -> None:
@@ -225,7 +244,8 @@ def test_a_minimum_goes_though_another_class_of_nodes_is_waited_for() -> None:
 
 def test_minimums_are_placed_by_moving_what_is_reserved() -> None:
     services = [
-        on_nodes("1P", f"p0@{kinds} -", name=name) for name, kinds in zip("abc", ("ab", "ac", "a"), strict=True)
+        on_nodes("1P", f"p0@{kinds} -", name=name)
+        for name, kinds in zip("abc", ("ab", "ac", "a"), strict=True)
     ]
     reasons_of_all = set(reasons(decide(world(*services, nodes="a:8 b:8 c:8"))).values())
     assert not {Reason.MINIMUM_DOES_NOT_FIT, Reason.MINIMUM_TOO_LARGE} & reasons_of_all
@@ -250,7 +270,9 @@ def test_without_sight_of_the_nodes_each_decides_alone() -> None:
     blind = world(SMALL, OTHER)
     assert len(doings(decide(blind))) == 4
     assert decide(blind).tally is None
-    seen: World = world(SMALL, OTHER, nodes="a:8x2", alone="pods of other namespaces may not be read")
+    seen: World = world(
+        SMALL, OTHER, nodes="a:8x2", alone="pods of other namespaces may not be read"
+    )
     assert len(doings(decide(seen))) == 4
 
 

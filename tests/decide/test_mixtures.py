@@ -1,4 +1,5 @@
-"""A mixture that no ratio names, 4P1D of 4P2D > 2P2D > 1P1D: when it runs, and each thing that ends it."""
+"""A mixture that no ratio names, 4P1D of 4P2D > 2P2D > 1P1D: when it runs, and each thing that ends
+it."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ STRANGER = on_nodes("1P", "p0 a5", name="b")
 
 @pytest.mark.parametrize("trade", [Trade.WHEN_NOT_SERVING, Trade.OFF])
 def test_it_runs_for_as_long_as_the_missing_instance_finds_no_room(trade: Trade) -> None:
-    story, service = Story("a:8x6"), lost_a_decode(options=RuleOptions(trade=trade))
+    story = Story("a:8x6")
+    service = lost_a_decode(options=RuleOptions(trade=trade))
     assert [story.at(time, service, STRANGER) for time in (0, 90, LATER)] == [{}, {}, {}]
     (plan, _) = decide(world(service, STRANGER, nodes="a:8x6")).plans
     assert plan.target == {"group0": 2, "group1": 2}
@@ -36,14 +38,21 @@ def test_it_ends_when_the_missing_instance_has_room() -> None:
 
 
 def test_an_instance_beyond_the_target_that_is_lost_with_its_node_is_not_made_again() -> None:
-    made = decide(world(lost_a_decode("p0 a0, p1 a1, p2 a2, p3 -"), STRANGER, nodes="a:8x6, a3 lost"))
+    made = decide(
+        world(lost_a_decode("p0 a0, p1 a1, p2 a2, p3 -"), STRANGER, nodes="a:8x6, a3 lost")
+    )
     assert doings(made) == {}
     assert reasons(made)["a-p3"] is Reason.WAITING_FOR_RATIO
 
 
 def test_with_trade_always_the_service_gives_up_surplus_by_itself() -> None:
-    story, service = Story("a:8x6"), lost_a_decode(options=RuleOptions(trade=Trade.ALWAYS))
-    assert [story.at(time, service, STRANGER) for time in (0, 89.9, 90)] == [{}, {}, {"a-p3": "Evict"}]
+    story = Story("a:8x6")
+    service = lost_a_decode(options=RuleOptions(trade=Trade.ALWAYS))
+    assert [story.at(time, service, STRANGER) for time in (0, 89.9, 90)] == [
+        {},
+        {},
+        {"a-p3": "Evict"},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +73,9 @@ def test_a_minimum_of_another_service_may_take_the_room_of_its_surplus(
 
 def test_it_also_comes_about_while_scaling_up_with_too_little_room() -> None:
     grows = on_nodes(LADDER, "p0 a0, p1 a1, p2 -, p3 -, d0 a2, d1 a3", name="a")
-    assert doings(decide(world(grows, STRANGER, nodes="a:8x6"))) == {"a-p2": "Admit"}, "3P2D, which no ratio names"
+    assert doings(decide(world(grows, STRANGER, nodes="a:8x6"))) == {"a-p2": "Admit"}, (
+        "3P2D, which no ratio names"
+    )
 
 
 def test_what_has_not_its_minimum_in_every_group_is_no_mixture_that_lasts() -> None:

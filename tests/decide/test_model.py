@@ -1,10 +1,12 @@
-"""Every state of small services, walked through exhaustively with the real planner, a scheduler and limited nodes.
+"""Every state of small services, walked through exhaustively with the real planner, a scheduler and
+limited nodes.
 
-Faults can lead anywhere, so every combination of states is a start, and only fault-free steps follow: decide, act on
-that (perhaps outdated) decision, bind one where a node is free, let a bound one run, let a broken one go.
-Checked: there is no endless walk (L4), and where nothing can happen any more the service is at the largest ratio that
-can be had without deleting a bound pod. Where more would fit on empty nodes, running surplus of another group is in the
-way, always: that is the work of the trade, and of nothing else."""
+Faults can lead anywhere, so every combination of states is a start, and only fault-free steps
+follow: decide, act on that (perhaps outdated) decision, bind one where a node is free, let a bound
+one run, let a broken one go. Checked: there is no endless walk (L4), and where nothing can happen
+any more the service is at the largest ratio that can be had without deleting a bound pod. Where
+more would fit on empty nodes, running surplus of another group is in the way, always: that is the
+work of the trade, and of nothing else."""
 
 from __future__ import annotations
 
@@ -27,15 +29,28 @@ from tests.parts import short_and_long
 def every_ladder(prefill: int, decode: int, ratios: int) -> list[str]:
     """All rules of up to `ratios` different ratios with at most so many instances."""
     numbers = list(itertools.product(range(prefill + 1), range(decode + 1)))
-    chains = (chain for length in range(1, ratios + 1) for chain in itertools.permutations(numbers, length))
+    chains = (
+        chain
+        for length in range(1, ratios + 1)
+        for chain in itertools.permutations(numbers, length)
+    )
     falls = [
-        c for c in chains if all(a >= b for up, down in itertools.pairwise(c) for a, b in zip(up, down, strict=True))
+        c
+        for c in chains
+        if all(a >= b for up, down in itertools.pairwise(c) for a, b in zip(up, down, strict=True))
     ]
     return [" > ".join(f"{p}P{d}D" for p, d in chain) for chain in falls if any(chain[-1])]
 
 
 LADDERS = (*every_ladder(2, 2, 3), "3P1D > 2P1D > 1P1D", "2P1D > 1P", "2P1D1E > 1P1D1E")
-STATES = (State.HELD, State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN, State.TERMINATING)
+STATES = (
+    State.HELD,
+    State.ADMITTED,
+    State.STARTING,
+    State.RUNNING,
+    State.BROKEN,
+    State.TERMINATING,
+)
 
 
 class Group(NamedTuple):
@@ -59,7 +74,8 @@ Moves = tuple[tuple[int, int], ...]
 
 
 class Node(NamedTuple):
-    """A fleet, and the decision that the controller has in hand, made on this fleet or on an older one."""
+    """A fleet, and the decision that the controller has in hand, made on this fleet or on an older
+    one."""
 
     fleet: Fleet
     moves: Moves | None = None
@@ -81,7 +97,9 @@ def decide(ladder: str, fleet: Fleet) -> Moves:
         action: [by_uid[one.uid] for one in made.plans[0].actions if isinstance(one, action)]
         for action in (Admit, Revoke)
     }
-    return tuple((_in(counted[Admit], name), _in(counted[Revoke], name)) for name in rule(ladder).groups)
+    return tuple(
+        (_in(counted[Admit], name), _in(counted[Revoke], name)) for name in rule(ladder).groups
+    )
 
 
 def _in(instances: list[Instance], group: str) -> int:
@@ -107,13 +125,22 @@ def steps(ladder: str, node: Node, capacity: int) -> Iterator[Node]:
         yield Node(fleet, decide(ladder, fleet))
     for index, group in enumerate(fleet):
         if group.admitted and sum(other.nodes for other in fleet) < capacity:
-            yield Node(_put(fleet, index, admitted=group.admitted - 1, starting=group.starting + 1), moves)
+            yield Node(
+                _put(fleet, index, admitted=group.admitted - 1, starting=group.starting + 1), moves
+            )
         if group.starting:
-            yield Node(_put(fleet, index, starting=group.starting - 1, running=group.running + 1), moves)
+            yield Node(
+                _put(fleet, index, starting=group.starting - 1, running=group.running + 1), moves
+            )
         if group.broken:
-            yield Node(_put(fleet, index, broken=group.broken - 1, terminating=group.terminating + 1), moves)
+            yield Node(
+                _put(fleet, index, broken=group.broken - 1, terminating=group.terminating + 1),
+                moves,
+            )
         if group.terminating:
-            yield Node(_put(fleet, index, terminating=group.terminating - 1, held=group.held + 1), moves)
+            yield Node(
+                _put(fleet, index, terminating=group.terminating - 1, held=group.held + 1), moves
+            )
 
 
 def _put(fleet: Fleet, index: int, **counts: int) -> Fleet:
@@ -121,8 +148,12 @@ def _put(fleet: Fleet, index: int, **counts: int) -> Fleet:
 
 
 def every_world(ladder: Rule, spares: int) -> Iterator[Fleet]:
-    """All ways to spread the jobs over the states: as many as the largest ratio asks for, and spares of one group."""
-    jobs = [ladder.largest.of(name) + (spares if index == 0 else 0) for index, name in enumerate(ladder.groups)]
+    """All ways to spread the jobs over the states: as many as the largest ratio asks for, and
+    spares of one group."""
+    jobs = [
+        ladder.largest.of(name) + (spares if index == 0 else 0)
+        for index, name in enumerate(ladder.groups)
+    ]
     return itertools.product(*(list(_spread(max(0, number))) for number in jobs))
 
 
@@ -141,16 +172,24 @@ def walk(ladder: str, capacity: int, spares: int = 0) -> list[Fleet]:
 
 def satisfied(ladder: Rule, fleet: Fleet, index: int) -> bool:
     counts = ladder.ratios[index].counts
-    return all(group.running >= counts.get(name, 0) for name, group in zip(ladder.groups, fleet, strict=True))
+    return all(
+        group.running >= counts.get(name, 0)
+        for name, group in zip(ladder.groups, fleet, strict=True)
+    )
 
 
 def best(ladder: Rule, fleet: Fleet, capacity: int, *, bound_stays: bool) -> int | None:
-    """The largest ratio that jobs and nodes allow, beside what is bound already or as if everything could be moved."""
+    """The largest ratio that jobs and nodes allow, beside what is bound already or as if everything
+    could be moved."""
     for index, ratio in enumerate(ladder.ratios):
         wanted = [ratio.of(name) for name in ladder.groups]
         if bound_stays:
-            wanted = [max(number, group.running) for number, group in zip(wanted, fleet, strict=True)]
-        live = all(ratio.of(name) <= sum(group) for name, group in zip(ladder.groups, fleet, strict=True))
+            wanted = [
+                max(number, group.running) for number, group in zip(wanted, fleet, strict=True)
+            ]
+        live = all(
+            ratio.of(name) <= sum(group) for name, group in zip(ladder.groups, fleet, strict=True)
+        )
         if live and sum(wanted) <= capacity:
             return index
     return None
@@ -158,7 +197,9 @@ def best(ladder: Rule, fleet: Fleet, capacity: int, *, bound_stays: bool) -> int
 
 @pytest.mark.parametrize("spares", [-1, 1])
 @pytest.mark.parametrize("ladder", short_and_long(LADDERS[::-1], short=12, why="more rules"))
-def test_every_walk_ends_at_the_largest_ratio_that_can_be_had_without_a_trade(ladder: str, spares: int) -> None:
+def test_every_walk_ends_at_the_largest_ratio_that_can_be_had_without_a_trade(
+    ladder: str, spares: int
+) -> None:
     jobs = rule(ladder)
     for capacity in range(sum(jobs.largest.counts.values()) + 2):
         for fleet in walk(ladder, capacity, spares):
@@ -166,12 +207,19 @@ def test_every_walk_ends_at_the_largest_ratio_that_can_be_had_without_a_trade(la
             assert reachable is None or satisfied(jobs, fleet, reachable), (fleet, capacity)
             ideal = best(jobs, fleet, capacity, bound_stays=False)
             if ideal is not None and not satisfied(jobs, fleet, ideal):
-                surplus = [g.running > jobs.ratios[ideal].of(n) for n, g in zip(jobs.groups, fleet, strict=True)]
+                surplus = [
+                    g.running > jobs.ratios[ideal].of(n)
+                    for n, g in zip(jobs.groups, fleet, strict=True)
+                ]
                 assert any(surplus), (fleet, capacity)
 
 
 def test_two_prefill_without_a_decode_and_without_a_node_need_the_trade() -> None:
-    stuck = [fleet for fleet in walk("2P1D > 1P1D", capacity=2) if not satisfied(rule("2P1D > 1P1D"), fleet, 1)]
+    stuck = [
+        fleet
+        for fleet in walk("2P1D > 1P1D", capacity=2)
+        if not satisfied(rule("2P1D > 1P1D"), fleet, 1)
+    ]
     assert {tuple(group.running for group in fleet) for fleet in stuck} == {(2, 0)}
     assert {tuple(group.admitted for group in fleet) for fleet in stuck} == {(0, 1)}
 

@@ -1,9 +1,11 @@
-"""Every rollout of a small Deployment, walked through exhaustively: maker, planner and scheduler in any order.
+"""Every rollout of a small Deployment, walked through exhaustively: maker, planner and scheduler in
+any order.
 
-Every combination of held, admitted and running pods of both revisions is a start, the planner may act on a decision
-that is no longer current, and another group may miss an instance all the while, so that unbound surplus is taken back.
-Checked: there is no endless walk, no more of the newest revision are out than the target, and where nothing can happen
-any more the rollout has ended, exactly for the numbers of docs/explanation/holding-by-gates.md."""
+Every combination of held, admitted and running pods of both revisions is a start, the planner may
+act on a decision that is no longer current, and another group may miss an instance all the while,
+so that unbound surplus is taken back. Checked: there is no endless walk, no more of the newest
+revision are out than the target, and where nothing can happen any more the rollout has ended,
+exactly for the numbers of docs/explanation/holding-by-gates.md."""
 
 from __future__ import annotations
 
@@ -61,7 +63,8 @@ class Case(NamedTuple):
     """Another group misses an instance."""
 
     def ends(self) -> bool:
-        """The last outdated pod goes when more are available than have to be: with it, as many as are out or fit."""
+        """The last outdated pod goes when more are available than have to be: with it, as many as
+        are out or fit."""
         available = min(self.target + 1, self.nodes)
         return available > self.replicas - self.unavailable
 
@@ -82,7 +85,9 @@ def decide(old: Pods, new: Pods, replicas: int, target: int, missing: bool) -> t
     made = decided(seen)
     assert violations(seen, made) == ()
     actions = made.plans[0].actions
-    chosen: Chosen = {kind: {one.uid for one in actions if isinstance(one, kind)} for kind in (Admit, Revoke)}
+    chosen: Chosen = {
+        kind: {one.uid for one in actions if isinstance(one, kind)} for kind in (Admit, Revoke)
+    }
     return (_moves(found, chosen, outdated=True), _moves(found, chosen, outdated=False))
 
 
@@ -104,12 +109,14 @@ def _moves(found: list[Instance], chosen: Chosen, *, outdated: bool) -> Moves:
 
 def act(pods: Pods, moves: Moves) -> Pods:
     """What is still possible of a decision: uid preconditions let the rest fail."""
-    out, back = min(moves.admit, pods.held), min(moves.revoke, pods.admitted)
+    out = min(moves.admit, pods.held)
+    back = min(moves.revoke, pods.admitted)
     return Pods(pods.held - out + back, pods.admitted + out - back, pods.running)
 
 
 def make(case: Case, old: Pods, new: Pods) -> tuple[Pods, Pods]:
-    """First up with the new ReplicaSet, then down with the old one: held pods first, then those that wait."""
+    """First up with the new ReplicaSet, then down with the old one: held pods first, then those
+    that wait."""
     more = min(case.replicas + case.surge - sum(old) - sum(new), case.replicas - sum(new))
     if more > 0:
         return old, new._replace(held=new.held + more)
@@ -147,12 +154,22 @@ def steps(case: Case, node: Node) -> Iterator[Node]:
 
 
 def starts(case: Case) -> Iterator[Node]:
-    """Any pods that the Deployment allows; the planner never let out more of the newest than the target."""
+    """Any pods that the Deployment allows; the planner never let out more of the newest than the
+    target."""
     numbers = range(case.replicas + case.surge + 1)
     for counts in itertools.product(numbers, repeat=6):
-        old, new = Pods(*counts[:3]), Pods(*counts[3:])
-        allowed = sum(counts) <= case.replicas + case.surge and sum(new) <= case.replicas and sum(old) <= case.replicas
-        if allowed and old.running + new.running <= case.nodes and new.admitted + new.running <= case.target:
+        old = Pods(*counts[:3])
+        new = Pods(*counts[3:])
+        allowed = (
+            sum(counts) <= case.replicas + case.surge
+            and sum(new) <= case.replicas
+            and sum(old) <= case.replicas
+        )
+        if (
+            allowed
+            and old.running + new.running <= case.nodes
+            and new.admitted + new.running <= case.target
+        ):
             yield Node(old, new)
 
 

@@ -1,4 +1,5 @@
-"""Every mistake of `mutants` can still be made; whether somebody notices takes minutes, and is asked there."""
+"""Every mistake of `mutants` can still be made; whether somebody notices takes minutes, and is
+asked there."""
 
 from __future__ import annotations
 

@@ -61,7 +61,8 @@ def test_every_operator_means_what_it_means_to_kubernetes_and_an_unknown_one_is_
 
 
 def test_one_term_of_an_affinity_is_enough_and_all_of_it_must_hold() -> None:
-    here, elsewhere = Requirement("type", "Exists"), Requirement("none", "Exists")
+    here = Requirement("type", "Exists")
+    elsewhere = Requirement("none", "Exists")
     assert accepts(affine((elsewhere,), (here,)), NODE)
     assert not accepts(affine((elsewhere, here)), NODE)
     assert not accepts(affine(()), NODE)
@@ -71,7 +72,9 @@ def test_a_selector_and_an_affinity_must_both_hold() -> None:
     selected = Where((("type", "910b"),))
     assert accepts(selected, NODE)
     assert not accepts(Where((("type", "910b"), ("gen", "8"))), NODE)
-    assert not accepts(msgspec.structs.replace(selected, affinity=((Requirement("none", "Exists"),),)), NODE)
+    assert not accepts(
+        msgspec.structs.replace(selected, affinity=((Requirement("none", "Exists"),),)), NODE
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,10 @@ def test_a_taint_repels_all_who_do_not_tolerate_it(toleration: Toleration, toler
 def test_every_taint_must_be_tolerated_and_unknown_effects_repel_nobody() -> None:
     both = NodeClass(taints=(TAINT, Taint("disk")))
     assert not accepts(Where(tolerations=(Toleration("npu", "Exists"),)), both)
-    assert accepts(Where(), NodeClass(taints=(Taint("npu", "", "PreferNoSchedule"), Taint("npu", "", "NoIdea"))))
+    assert accepts(
+        Where(),
+        NodeClass(taints=(Taint("npu", "", "PreferNoSchedule"), Taint("npu", "", "NoIdea"))),
+    )
 
 
 def test_nodes_are_told_apart_only_by_labels_that_some_need_names() -> None:
@@ -122,13 +128,24 @@ def test_a_node_that_is_named_is_the_only_one_of_its_class() -> None:
 
 def test_values_that_are_compared_as_numbers_all_matter() -> None:
     terms = terms_of(
-        [PodRequest(where=affine((Requirement("gen", "Gt", ("6",)), Requirement("gen", "NotIn", ("9",)))))]
+        [
+            PodRequest(
+                where=affine(
+                    (Requirement("gen", "Gt", ("6",)), Requirement("gen", "NotIn", ("9",)))
+                )
+            )
+        ]
     )
     assert terms.node_class({"gen": "12"}, ()) == NodeClass((("gen", "12"),))
 
 
 def test_room_is_counted_in_portions_that_every_request_is_a_multiple_of() -> None:
-    terms = terms_of([PodRequest((("cpu", 6000), ("pods", 1))), PodRequest((("cpu", 4000), (NPU, 8), ("pods", 1)))])
+    terms = terms_of(
+        [
+            PodRequest((("cpu", 6000), ("pods", 1))),
+            PodRequest((("cpu", 4000), (NPU, 8), ("pods", 1))),
+        ]
+    )
     assert terms.resources == (NPU, "cpu", "pods")
     assert terms.whole({NPU: 15, "cpu": 7999, "pods": 3, "memory": 5}) == (8, 6000, 3)
     assert terms.whole({"cpu": -1}) == (0, -2000, 0)
@@ -140,7 +157,13 @@ def test_pods_that_ask_for_the_same_are_counted_together_in_a_fixed_order() -> N
 
 def test_nodes_are_the_same_after_a_trip_through_a_file() -> None:
     one = Node(
-        "n", NodeClass((("type", OTHER),), (TAINT,)), (8,), (4,), ((7.0, (2,)),), cordoned=True, passing=(TAINT,)
+        "n",
+        NodeClass((("type", OTHER),), (TAINT,)),
+        (8,),
+        (4,),
+        ((7.0, (2,)),),
+        cordoned=True,
+        passing=(TAINT,),
     )
     nodes = Nodes((NPU,), (one,))
     assert msgspec.json.decode(msgspec.json.encode(nodes), type=Nodes) == nodes

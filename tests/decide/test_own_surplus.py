@@ -1,4 +1,5 @@
-"""Own running surplus that is to be evicted later makes room once: 3.6, 3b.3 and 3b.4 of the contract."""
+"""Own running surplus that is to be evicted later makes room once: 3.6, 3b.3 and 3b.4 of the
+contract."""
 
 from __future__ import annotations
 
@@ -38,4 +39,6 @@ def test_what_it_leaves_over_is_to_come_for_another_service() -> None:
 
 def test_what_goes_leaves_a_node_for_what_is_missing_whatever_a_spare_could_use() -> None:
     text = "p0@b -, d0@b b0*, d1@a a0*, d2@ab -"
-    assert doings(decide(world(on_nodes("1P1D", text), others("p0 a1"), nodes="a:8x2 b:8"))) == {"a-d0": "Evict"}
+    assert doings(decide(world(on_nodes("1P1D", text), others("p0 a1"), nodes="a:8x2 b:8"))) == {
+        "a-d0": "Evict"
+    }

@@ -28,9 +28,11 @@ from scaler.decide.nodes import (
 from scaler.decide.placement import Placement, Reservation, Shortage
 
 NPU = "huawei.com/Ascend910"
-A, B = NodeClass((("kind", "a"),)), NodeClass((("kind", "b"),))
+A = NodeClass((("kind", "a"),))
+B = NodeClass((("kind", "b"),))
 ANYWHERE = Where()
-ON_A, ON_B = Where((("kind", "a"),)), Where((("kind", "b"),))
+ON_A = Where((("kind", "a"),))
+ON_B = Where((("kind", "b"),))
 RESOURCES = (NPU, "cpu", "pods")
 
 
@@ -44,7 +46,9 @@ def node(kind: NodeClass, free: int, *, cpu: int = 100, **more: object) -> Node:
 
 
 def nodes(*some: Node) -> Nodes:
-    named = (msgspec.structs.replace(each, name=f"n{number:03}") for number, each in enumerate(some))
+    named = (
+        msgspec.structs.replace(each, name=f"n{number:03}") for number, each in enumerate(some)
+    )
     return Nodes(RESOURCES, tuple(named))
 
 
@@ -71,8 +75,8 @@ def placed_on(of: Placement, found: Reservation) -> tuple[str, ...]:
     return tuple(of.nodes.nodes[index].name for index in sorted({pod.node for pod in found.placed}))
 
 
-# What follows is written a second time, slowly: a node has a list of what is left for each room, and pods are tried on
-# every node.
+# What follows is written a second time, slowly: a node has a list of what is left for each room,
+# and pods are tried on every node.
 
 Pod = tuple[PodRequest, Room]
 Left = list[list[int]]
@@ -83,7 +87,8 @@ def plus(some: Sequence[int], more: Sequence[int]) -> list[int]:
 
 
 def levels(of: Node, now: float, due_back: float, granted: Sequence[PodRequest] = ()) -> Left:
-    free, none = list(of.free), [0, 0, 0]
+    free = list(of.free)
+    none = [0, 0, 0]
     if of.schedulable:
         freed = free
         for pod in granted:
@@ -107,7 +112,9 @@ def allowed(of: Node, pod: PodRequest) -> bool:
 def sits(left: Left, pod: Pod) -> Left | None:
     """What is left with the pod; None when it has no room."""
     amounts = [dict(pod[0].requests).get(name, 0) for name in RESOURCES]
-    result = [plus(one, [-a for a in amounts]) if at >= pod[1] else one for at, one in enumerate(left)]
+    result = [
+        plus(one, [-a for a in amounts]) if at >= pod[1] else one for at, one in enumerate(left)
+    ]
     enough = all(one[i] >= 0 for one in result[pod[1] :] for i, a in enumerate(amounts) if a)
     return result if enough else None
 
@@ -174,12 +181,15 @@ steps_strategy = st.lists(st.tuples(pods_strategy, st.integers(0, 5)), min_size=
 def test_something_is_reserved_exactly_when_all_reservations_can_be_kept_together(
     some: list[Node], steps: list[tuple[PodRequests, int]]
 ) -> None:
-    of, kept = placement(*some), list[tuple[Reservation, PodRequests]]()
+    of = placement(*some)
+    kept = list[tuple[Reservation, PodRequests]]()
     left = [levels(each, 0.0, 0.0) for each in some]
     for pods, cancelled in steps:
         if cancelled < len(kept):
             of.cancel(kept.pop(cancelled)[0])
-        everything = [pod for part in [*(mine for _, mine in kept), pods] for pod in one_by_one(part)]
+        everything = [
+            pod for part in [*(mine for _, mine in kept), pods] for pod in one_by_one(part)
+        ]
         found = of.reserve(pods)
         assert isinstance(found, Reservation) == possible(some, left, everything), found
         if isinstance(found, Reservation):
@@ -191,7 +201,10 @@ def test_something_is_reserved_exactly_when_all_reservations_can_be_kept_togethe
 PRESSURE = Taint("node.kubernetes.io/memory-pressure")
 PATIENT = Where(tolerations=(Toleration(PRESSURE.key, "Exists"),))
 ending_strategy = st.lists(
-    st.tuples(st.sampled_from([1.0, 7.0]), st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 1))),
+    st.tuples(
+        st.sampled_from([1.0, 7.0]),
+        st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 1)),
+    ),
     max_size=2,
 ).map(tuple)
 any_node_strategy = st.builds(
@@ -205,10 +218,12 @@ any_node_strategy = st.builds(
     since=st.sampled_from([1.0, 7.0]),
     passing=st.sampled_from([(), (), (PRESSURE,)]),
 )
-any_ask_strategy = st.builds(ask, st.integers(1, 3), st.sampled_from([ANYWHERE, ON_A, PATIENT]), cpu=st.integers(0, 1))
-any_pods_strategy = st.lists(st.tuples(any_ask_strategy, st.integers(1, 2)), min_size=1, max_size=2).map(
-    lambda parts: joined(tuple(parts))
+any_ask_strategy = st.builds(
+    ask, st.integers(1, 3), st.sampled_from([ANYWHERE, ON_A, PATIENT]), cpu=st.integers(0, 1)
 )
+any_pods_strategy = st.lists(
+    st.tuples(any_ask_strategy, st.integers(1, 2)), min_size=1, max_size=2
+).map(lambda parts: joined(tuple(parts)))
 any_steps_strategy = st.lists(
     st.tuples(any_pods_strategy, st.sampled_from(Room), st.integers(0, 5)), min_size=1, max_size=4
 )
@@ -216,22 +231,33 @@ grants_strategy = st.lists(st.tuples(st.integers(0, 4), any_ask_strategy), max_s
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(any_node_strategy, min_size=1, max_size=5), any_steps_strategy, grants_strategy, grants_strategy)
+@given(
+    st.lists(any_node_strategy, min_size=1, max_size=5),
+    any_steps_strategy,
+    grants_strategy,
+    grants_strategy,
+)
 def test_each_sort_of_room_is_reserved_exactly_when_all_reservations_can_be_kept_together(
     some: list[Node],
     steps: list[tuple[PodRequests, Room, int]],
     granted: list[tuple[int, PodRequest]],
     withdrawn: list[tuple[int, PodRequest]],
 ) -> None:
-    of, kept = placement(*some, now=10.0, due_back=5.0), list[tuple[Reservation, PodRequests, Room]]()
+    of = placement(*some, now=10.0, due_back=5.0)
+    kept = list[tuple[Reservation, PodRequests, Room]]()
     of.fits(*steps[0][:2])
     of.count_freed([(f"n{at:03}", pod) for at, pod in [*granted, *withdrawn]])
     of.count_freed([(f"n{at:03}", pod) for at, pod in withdrawn], -1)
-    left = [levels(each, 10.0, 5.0, [pod for at, pod in granted if at == number]) for number, each in enumerate(some)]
+    left = [
+        levels(each, 10.0, 5.0, [pod for at, pod in granted if at == number])
+        for number, each in enumerate(some)
+    ]
     for pods, room, cancelled in steps:
         if cancelled < len(kept):
             of.cancel(kept.pop(cancelled)[0])
-        everything = [pod for _, mine, level in kept for pod in one_by_one(mine, level)] + one_by_one(pods, room)
+        everything = [
+            pod for _, mine, level in kept for pod in one_by_one(mine, level)
+        ] + one_by_one(pods, room)
         found = of.reserve(pods, room)
         wanted = possible(some, left, everything)
         if isinstance(found, Reservation):
@@ -244,7 +270,9 @@ def test_each_sort_of_room_is_reserved_exactly_when_all_reservations_can_be_kept
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(any_node_strategy, min_size=1, max_size=5), any_steps_strategy)
-def test_what_is_cancelled_leaves_no_trace(some: list[Node], steps: list[tuple[PodRequests, Room, int]]) -> None:
+def test_what_is_cancelled_leaves_no_trace(
+    some: list[Node], steps: list[tuple[PodRequests, Room, int]]
+) -> None:
     of = placement(*some, now=10.0, due_back=5.0)
     first = [of.fits(pods, room) for pods, room, _ in steps]
     found = [of.reserve(pods, room) for pods, room, _ in steps]
@@ -269,7 +297,9 @@ def test_a_cache_changes_no_answer(
     for at, changed in changes:
         old = now[at % len(now)]
         same = {"name": old.name, "node_class": old.node_class, "passing": old.passing}
-        now[at % len(now)] = msgspec.structs.replace(changed, **(same if at % 4 else {"name": old.name}))
+        now[at % len(now)] = msgspec.structs.replace(
+            changed, **(same if at % 4 else {"name": old.name})
+        )
     after = Nodes(RESOURCES, tuple(now))
     index = NodeIndex(before)
     first = played(Placement(index, now=10.0, due_back=5.0), steps)
@@ -292,14 +322,18 @@ def played(of: Placement, steps: Sequence[tuple[PodRequests, Room, int]]) -> lis
     for pods, room, _ in steps:
         seen += [of.breadth(pods), of.sums_suffice(pods), of.fits(pods, room)]
         found = of.reserve(pods, room)
-        seen.append((placed_on(of, found), of.waits_for(found)) if isinstance(found, Reservation) else found)
+        seen.append(
+            (placed_on(of, found), of.waits_for(found)) if isinstance(found, Reservation) else found
+        )
         seen += [of.spoils(pods, joined(*(earlier for earlier, _, _ in steps)))]
     return seen
 
 
 hands_strategy = st.lists(
     st.tuples(
-        st.builds(ask, st.integers(1, 3), where_strategy, cpu=st.integers(0, 2)), st.integers(1, 2), st.booleans()
+        st.builds(ask, st.integers(1, 3), where_strategy, cpu=st.integers(0, 2)),
+        st.integers(1, 2),
+        st.booleans(),
     ),
     min_size=1,
     max_size=4,
@@ -312,7 +346,8 @@ def test_what_is_said_to_spoil_nothing_spoils_nothing(
     some: list[Node], asked: list[tuple[PodRequest, int, bool]]
 ) -> None:
     of = placement(*some)
-    hands, rest = list[PodRequests](), list[Pod]()
+    hands = list[PodRequests]()
+    rest = list[Pod]()
     for pod, count, in_hands in asked:
         pods: PodRequests = ((pod, count),)
         if isinstance(of.reserve(pods), Reservation):
@@ -323,7 +358,9 @@ def test_what_is_said_to_spoil_nothing_spoils_nothing(
     for at, pods in enumerate(hands):
         others = [*hands[:at], *hands[at + 1 :]]
         before = [pod for part in others for pod in one_by_one(part)]
-        if not of.spoils(pods, joined(*others)) and not spoilt(some, before, [*rest, *one_by_one(pods)]):
+        if not of.spoils(pods, joined(*others)) and not spoilt(
+            some, before, [*rest, *one_by_one(pods)]
+        ):
             assert not spoilt(some, [pod for part in hands for pod in one_by_one(part)], rest)
 
 
@@ -445,7 +482,9 @@ def test_room_counts_as_to_come_until_it_is_overdue() -> None:
     assert fits(of, ask(4), room=Room.TO_COME)
     assert not fits(of, ask(4), ask(1), room=Room.TO_COME)
     assert fits(of, ask(4), ask(4), room=Room.AWAY)
-    assert not fits(of, ask(4), ask(4), ask(1), room=Room.AWAY), "what ends on a node that is not Ready is nothing"
+    assert not fits(of, ask(4), ask(4), ask(1), room=Room.AWAY), (
+        "what ends on a node that is not Ready is nothing"
+    )
     assert placement(*some, now=15.0, due_back=5.0).fits(((ask(1), 1),), Room.AWAY) is not None
 
 
@@ -495,7 +534,11 @@ def test_a_shortage_names_the_resource_the_nodes_and_how_many_there_are() -> Non
     where = Where((("accelerator-type", "module-910b-8"),))
     kind = NodeClass(where.selector)
     found = placement(node(kind, 8), node(kind, 4)).fits(((ask(8, where), 2),))
-    assert str(found) == "needs 2 nodes with 8 free huawei.com/Ascend910 (accelerator-type=module-910b-8), 1 there"
+    assert (
+        str(found)
+        == "needs 2 nodes with 8 free huawei.com/Ascend910 (accelerator-type=module-910b-8), 1"
+        " there"
+    )
 
 
 @pytest.mark.parametrize(
@@ -510,7 +553,10 @@ def test_a_shortage_names_the_resource_the_nodes_and_how_many_there_are() -> Non
         ),
         (
             ((ask(5), 1), (ask(6), 1)),
-            "needs 1 node with 5 free huawei.com/Ascend910 and more beside it, no placement holds all of it",
+            (
+                "needs 1 node with 5 free huawei.com/Ascend910 and more beside it, no placement"
+                " holds all of it"
+            ),
         ),
     ],
 )
@@ -532,7 +578,9 @@ def test_absurd_numbers_of_pods_are_short_at_once() -> None:
 
 def test_more_pods_than_are_ever_placed_count_as_finding_no_place() -> None:
     huge: Amounts = (1 << 40, 0, 1 << 40)
-    found = Placement(NodeIndex(Nodes(RESOURCES, (Node("huge", A, huge, huge),)))).fits(((ask(1), 20_000),))
+    found = Placement(NodeIndex(Nodes(RESOURCES, (Node("huge", A, huge, huge),)))).fits(
+        ((ask(1), 20_000),)
+    )
     assert isinstance(found, Shortage)
     assert found.undecided
 
@@ -545,6 +593,8 @@ def test_requests_for_nothing_are_no_mistake() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(any_node_strategy, min_size=1, max_size=5), any_steps_strategy)
-def test_the_same_calls_give_the_same_answers(some: list[Node], steps: list[tuple[PodRequests, Room, int]]) -> None:
+def test_the_same_calls_give_the_same_answers(
+    some: list[Node], steps: list[tuple[PodRequests, Room, int]]
+) -> None:
     once, again = (placement(*some, now=10.0, due_back=5.0) for _ in range(2))
     assert played(once, steps) == played(again, steps)

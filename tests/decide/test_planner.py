@@ -1,4 +1,5 @@
-"""One service's decision against the oracle, the invariants of every decision, and deciding to a fixpoint."""
+"""One service's decision against the oracle, the invariants of every decision, and deciding to a
+fixpoint."""
 
 from __future__ import annotations
 
@@ -31,7 +32,11 @@ def test_decision_and_oracle_agree(world: World) -> None:
     judged = judge(world)
     states = {one.uid: one.state for one in made.verdicts}
     moved = uids(made, Admit) | uids(made, Revoke) | uids(made, Evict)
-    assert (made.target_index, made.complete, made.serves) == (judged.target_index, judged.complete, judged.serves)
+    assert (made.target_index, made.complete, made.serves) == (
+        judged.target_index,
+        judged.complete,
+        judged.serves,
+    )
     assert {uid: state for uid, state in states.items() if uid not in moved} == {
         uid: state for uid, state in judged.states.items() if uid not in moved
     }
@@ -44,7 +49,9 @@ def test_decision_and_oracle_agree(world: World) -> None:
     costly = {uid for uid, reason in reasons.items() if reason is Reason.REVOKE_WOULD_COST_RESTARTS}
     assert costly == judged.unaffordable
     for name, group in made.groups.items():
-        assert (group.running, group.in_flight) == judged.counts.get(name, (group.running, group.in_flight))
+        assert (group.running, group.in_flight) == judged.counts.get(
+            name, (group.running, group.in_flight)
+        )
 
 
 @MANY
@@ -56,7 +63,8 @@ def test_no_decision_breaks_an_invariant(world: World) -> None:
 @MANY
 @given(worlds(), st.integers(0, 9))
 def test_the_decision_does_not_depend_on_the_order_of_its_input(world: World, seed: int) -> None:
-    first, second = decide(world), decide(shuffle(world, random.Random(seed)))
+    first = decide(world)
+    second = decide(shuffle(world, random.Random(seed)))
     assert first.plans[0].target == second.plans[0].target
     assert set(first.plans[0].actions) == set(second.plans[0].actions)
     by_uid = [sorted(made.plans[0].verdicts, key=lambda one: one.uid) for made in (first, second)]
@@ -81,7 +89,9 @@ def test_deciding_again_after_it_took_effect_ends_within_three_passes(world: Wor
 @given(worlds())
 def test_nothing_is_admitted_and_revoked_in_turns(world: World) -> None:
     history = settle(world).history
-    admitted = [one.uid for made in history for one in made.plans[0].actions if isinstance(one, Admit)]
+    admitted = [
+        one.uid for made in history for one in made.plans[0].actions if isinstance(one, Admit)
+    ]
     assert len(admitted) == len(set(admitted))
 
 
@@ -90,7 +100,9 @@ def test_nothing_is_admitted_and_revoked_in_turns(world: World) -> None:
 def test_time_alone_changes_nothing_before_the_recheck(world: World, share: float) -> None:
     first = decide(world)
     wait = first.recheck_at - world.now if first.recheck_at else 1e6
-    later = decide(msgspec.structs.replace(world, memory=first.memory, now=world.now + share * wait))
+    later = decide(
+        msgspec.structs.replace(world, memory=first.memory, now=world.now + share * wait)
+    )
     (made,), (after,) = first.plans, later.plans
     assert (after.target, after.actions) == (made.target, made.actions)
     assert after.verdicts == made.verdicts

@@ -13,7 +13,8 @@ from scaler.decide.world import Evict, Preempt, Reason, Service
 from scaler.rules.rule import RuleOptions, Trade
 from tests.builders import Story, doings, on_nodes, reasons, world
 
-EQUAL, NEVER = Preempt.EQUAL_OR_HIGHER, Preempt.NEVER
+EQUAL = Preempt.EQUAL_OR_HIGHER
+NEVER = Preempt.NEVER
 
 
 def done(*services: Service, nodes: str, **changes: object) -> dict[str, str]:
@@ -36,7 +37,9 @@ def test_a_minimum_of_a_higher_priority_evicts_the_newest_scale_up() -> None:
         "a-p1": Reason.PREEMPTED,
         "b-p0": Reason.WAITING_FOR_ROOM,
     }
-    assert next(action for plan in made.plans for action in plan.actions) == Evict("a-p1", "default/rule/b")
+    assert next(action for plan in made.plans for action in plan.actions) == Evict(
+        "a-p1", "default/rule/b"
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,7 +51,9 @@ def test_a_minimum_of_a_higher_priority_evicts_the_newest_scale_up() -> None:
         (NEVER, HIGHER, False),
     ],
 )
-def test_the_setting_says_whose_scale_ups_may_be_evicted(preempt: Preempt, beneficiary: Service, evicts: bool) -> None:
+def test_the_setting_says_whose_scale_ups_may_be_evicted(
+    preempt: Preempt, beneficiary: Service, evicts: bool
+) -> None:
     assert bool(done(SURPLUS, beneficiary, nodes="a:8x3", preempt=preempt)) is evicts
 
 
@@ -61,7 +66,9 @@ def test_a_tenant_evicts_nobody_by_an_annotation_unless_the_administrator_allows
 
 
 @pytest.mark.parametrize(("honoured", "evicts"), [(True, False), (False, True)])
-def test_a_rule_may_protect_its_service_unless_the_administrator_says_otherwise(honoured: bool, evicts: bool) -> None:
+def test_a_rule_may_protect_its_service_unless_the_administrator_says_otherwise(
+    honoured: bool, evicts: bool
+) -> None:
     protected = msgspec.structs.replace(SURPLUS, options=RuleOptions(preemptable=False))
     assert bool(done(protected, HIGHER, nodes="a:8x3", honour_preemptable=honoured)) is evicts
 
@@ -78,14 +85,23 @@ def test_nobody_is_evicted_unless_that_places_the_whole_minimum() -> None:
     assert done(SURPLUS, on_nodes("1P", "p0 -2", name="b", priority=1), nodes="a:8x3") == {}
 
 
-@pytest.mark.parametrize("changes", [{"preempted_for": "default/rule/b"}, {"turns": Turns.FOR_GOOD}, {"failures": 2}])
-def test_what_runs_on_was_not_evicted_and_nothing_is_held_against_it(changes: dict[str, Any]) -> None:
-    runs, seen = on_nodes("1P", "p0 a0", name="a"), InstanceMemory(restarts=0, ran=True)
-    memory = Memory({"default/rule/a": ServiceMemory({"a-p0": msgspec.structs.replace(seen, **changes)})})
+@pytest.mark.parametrize(
+    "changes", [{"preempted_for": "default/rule/b"}, {"turns": Turns.FOR_GOOD}, {"failures": 2}]
+)
+def test_what_runs_on_was_not_evicted_and_nothing_is_held_against_it(
+    changes: dict[str, Any],
+) -> None:
+    runs = on_nodes("1P", "p0 a0", name="a")
+    seen = InstanceMemory(restarts=0, ran=True)
+    memory = Memory(
+        {"default/rule/a": ServiceMemory({"a-p0": msgspec.structs.replace(seen, **changes)})}
+    )
     made = decide(world(runs, nodes="a:8x1", memory=memory))
     assert made.memory.services["default/rule/a"].instances["a-p0"] == seen
     ends = on_nodes("1P", "p0 !", name="a")
-    assert reasons(decide(world(ends, nodes="a:8x1", memory=made.memory))) == {"a-p0": Reason.TERMINATING}
+    assert reasons(decide(world(ends, nodes="a:8x1", memory=made.memory))) == {
+        "a-p0": Reason.TERMINATING
+    }
 
 
 def test_an_eviction_that_failed_and_is_decided_again_is_remembered_again() -> None:
@@ -93,22 +109,33 @@ def test_an_eviction_that_failed_and_is_decided_again_is_remembered_again() -> N
     first = decide(world(starts, HIGHER, nodes="a:8x2"))
     again = decide(world(starts, HIGHER, nodes="a:8x2", memory=first.memory))
     assert doings(again) == doings(first) == {"a-p1": "Evict"}
-    assert again.memory.services["default/rule/a"].instances["a-p1"].preempted_for == "default/rule/b"
+    assert (
+        again.memory.services["default/rule/a"].instances["a-p1"].preempted_for == "default/rule/b"
+    )
 
 
 def test_what_does_not_run_goes_before_what_runs_and_lower_priority_before_higher() -> None:
     starts = on_nodes("3P > 1P", "p0 a0, p1 a1*, p2 a2", name="a")
-    assert done(starts, on_nodes("1P", "p0 -", name="b", priority=2), nodes="a:8x3") == {"a-p1": "Evict"}
+    assert done(starts, on_nodes("1P", "p0 -", name="b", priority=2), nodes="a:8x3") == {
+        "a-p1": "Evict"
+    }
     low, middle = (
-        on_nodes("2P > 1P", f"p0 a{i}, p1 a{i + 1}", name=n, priority=p) for i, n, p in ((0, "a", 1), (2, "c", 0))
+        on_nodes("2P > 1P", f"p0 a{i}, p1 a{i + 1}", name=n, priority=p)
+        for i, n, p in ((0, "a", 1), (2, "c", 0))
     )
-    assert done(low, middle, on_nodes("1P", "p0 -", name="b", priority=2), nodes="a:8x4") == {"c-p1": "Evict"}
+    assert done(low, middle, on_nodes("1P", "p0 -", name="b", priority=2), nodes="a:8x4") == {
+        "c-p1": "Evict"
+    }
 
 
 def test_what_does_not_run_goes_first_whatever_its_priority() -> None:
-    runs, starts = (on_nodes("2P > 1P", f"p0 a{i}, p1 a{i + 1}{how}", name=name, priority=priority)
-                    for i, how, name, priority in ((0, "", "a", 0), (2, "*", "c", 1)))  # fmt: skip
-    assert done(runs, starts, on_nodes("1P", "p0 -", name="b", priority=2), nodes="a:8x4") == {"c-p1": "Evict"}
+    runs, starts = (
+        on_nodes("2P > 1P", f"p0 a{i}, p1 a{i + 1}{how}", name=name, priority=priority)
+        for i, how, name, priority in ((0, "", "a", 0), (2, "*", "c", 1))
+    )
+    assert done(runs, starts, on_nodes("1P", "p0 -", name="b", priority=2), nodes="a:8x4") == {
+        "c-p1": "Evict"
+    }
 
 
 def test_those_that_can_be_spared_are_spared() -> None:
@@ -120,7 +147,9 @@ def test_those_that_can_be_spared_are_spared() -> None:
 def test_an_older_scale_up_goes_where_the_newest_does_not_help() -> None:
     """Of two prefill instances one is beyond the minimum, whichever it is."""
     mixed = on_nodes("2P > 1P", "p0 a0, p1 b0", name="a")
-    assert done(mixed, on_nodes("1P", "p0@a -", name="b", priority=1), nodes="a:8 b:8") == {"a-p0": "Evict"}
+    assert done(mixed, on_nodes("1P", "p0@a -", name="b", priority=1), nodes="a:8 b:8") == {
+        "a-p0": "Evict"
+    }
 
 
 def test_what_is_bound_on_a_node_that_is_not_ready_is_neither_a_victim_nor_spares_one() -> None:
@@ -154,7 +183,9 @@ def test_nobody_is_evicted_for_an_instance_that_has_had_its_turn(turns: Turns) -
     memory = Memory({"default/rule/b": remembered})
     assert done(SURPLUS, HIGHER, nodes="a:8x3", memory=memory) == {}
     spare = on_nodes("1P", "p0 -, p1 -", name="b", priority=1)
-    assert done(SURPLUS, spare, nodes="a:8x3", memory=memory) == {"a-p1": "Evict"}, "but for its spare"
+    assert done(SURPLUS, spare, nodes="a:8x3", memory=memory) == {"a-p1": "Evict"}, (
+        "but for its spare"
+    )
 
 
 def test_a_scale_up_preempts_nobody() -> None:
@@ -181,34 +212,50 @@ def test_own_surplus_that_does_not_run_goes_at_once() -> None:
 
 def test_alone_on_its_nodes_a_service_gives_up_surplus_as_well() -> None:
     story = Story("a:8x2")
-    assert [story.at(time, LOST) for time in (0, 90)][1] == {"a-p1": "Evict", "a-d0": "Admit"}, "its pods may wait"
+    assert [story.at(time, LOST) for time in (0, 90)][1] == {"a-p1": "Evict", "a-d0": "Admit"}, (
+        "its pods may wait"
+    )
 
 
 @pytest.mark.parametrize("stranger", [[], [on_nodes("1P", "p0 a3", name="b")]])
-def test_an_instance_that_is_healed_is_not_evicted_for_its_own_missing_pod(stranger: list[Service]) -> None:
-    """It lost its slot and has a pod on one node of two; the other node went to a scale-up meanwhile."""
+def test_an_instance_that_is_healed_is_not_evicted_for_its_own_missing_pod(
+    stranger: list[Service],
+) -> None:
+    """It lost its slot and has a pod on one node of two; the other node went to a scale-up
+    meanwhile."""
     ran = on_nodes("2P1D > 1P1D", "p0 a0, p1 -, d0 a1+a2, d1 -2", name="a")
     broken = on_nodes("2P1D > 1P1D", "p0 a0, p1 a1, d0 a2+., d1 -2", name="a")
     paused = msgspec.structs.replace(broken, options=RuleOptions(paused=True))
     story = Story("a:8x4" if stranger else "a:8x3")
     story.at(0, ran, *stranger)
     story.at(1, paused, *stranger)
-    assert "Evict" not in [*story.at(91, broken, *stranger).values(), *story.at(180, broken, *stranger).values()]
+    assert "Evict" not in [
+        *story.at(91, broken, *stranger).values(),
+        *story.at(180, broken, *stranger).values(),
+    ]
     assert story.at(181, broken, *stranger)["a-p1"] == "Evict"
 
 
 def test_the_annotation_switches_it_off_for_all_own_surplus() -> None:
-    story, off = Story("a:8x3"), RuleOptions(trade=Trade.OFF)
+    story = Story("a:8x3")
+    off = RuleOptions(trade=Trade.OFF)
     lost = msgspec.structs.replace(LOST, options=off)
     assert [story.at(time, lost, STRANGER) for time in (0, 90, 900)] == [{}, {}, {}]
     starts = on_nodes("2P1D > 1P1D", "p0 a0, p1 a1*, d0 -", name="a", options=off)
     assert done(starts, STRANGER, nodes="a:8x3") == {}
 
 
-@pytest.mark.parametrize(("trade", "evicts"), [(Trade.WHEN_NOT_SERVING, {}), (Trade.ALWAYS, {"a-p2": "Evict"})])
-def test_a_service_that_serves_gives_up_surplus_only_where_told(trade: Trade, evicts: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("trade", "evicts"), [(Trade.WHEN_NOT_SERVING, {}), (Trade.ALWAYS, {"a-p2": "Evict"})]
+)
+def test_a_service_that_serves_gives_up_surplus_only_where_told(
+    trade: Trade, evicts: dict[str, str]
+) -> None:
     serves = on_nodes(
-        "3P2D > 2P2D > 1P1D", "p0 a0, p1 a1, p2 a2, d0 a3, d1 -", name="a", options=RuleOptions(trade=trade)
+        "3P2D > 2P2D > 1P1D",
+        "p0 a0, p1 a1, p2 a2, d0 a3, d1 -",
+        name="a",
+        options=RuleOptions(trade=trade),
     )
     story = Story("a:8x5")
     stranger = on_nodes("1P", "p0 a4", name="b")
@@ -218,7 +265,9 @@ def test_a_service_that_serves_gives_up_surplus_only_where_told(trade: Trade, ev
 def test_no_surplus_is_given_up_where_that_would_not_help() -> None:
     story = Story("a:8x2 b:8")
     elsewhere = on_nodes("2P1D > 1P1D", "p0@a a0, p1@a a1, d0@b -", name="a")
-    assert [story.at(time, elsewhere, on_nodes("1P", "p0 b0", name="b")) for time in (0, 90, 900)] == [{}, {}, {}]
+    assert [
+        story.at(time, elsewhere, on_nodes("1P", "p0 b0", name="b")) for time in (0, 90, 900)
+    ] == [{}, {}, {}]
 
 
 def test_the_time_to_wait_is_a_setting() -> None:

@@ -18,7 +18,9 @@ class Scattered:
         self.admitted: set[str] = set()
 
     def service(self, name: str, age: int) -> Service:
-        return on_nodes("1P", f"p0 {'u' if f'{name}-p0' in self.admitted else '-'}", name=name, age=age)
+        return on_nodes(
+            "1P", f"p0 {'u' if f'{name}-p0' in self.admitted else '-'}", name=name, age=age
+        )
 
     def at(self, time: float) -> dict[str, str]:
         made = self.story.at(time, self.service("a", 9), self.service("b", 0))
@@ -40,7 +42,8 @@ def test_what_fits_nowhere_is_tried_after_a_minute_one_at_a_time_and_not_for_lon
 
 def test_each_probe_in_vain_makes_the_next_one_rarer_up_to_an_hour() -> None:
     nodes = Scattered(SCATTERED)
-    tried, time = [], 0.0
+    tried = []
+    time = 0.0
     while time < 20_000:
         if nodes.at(time).get("a-p0") == "Admit":
             tried.append(time)

@@ -1,4 +1,5 @@
-"""Whose creation was refused is tried again alone, and in its place of the order: 3.3 and 3.7 of the contract."""
+"""Whose creation was refused is tried again alone, and in its place of the order: 3.3 and 3.7 of
+the contract."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ from scaler.decide.memory import InstanceMemory, Turns
 from scaler.decide.world import Admit, Plan, Reason, Service
 from tests.builders import NOW, others, plan, remembering, service
 
-REFUSED = InstanceMemory(refused="exceeded quota", refused_until=NOW - 1, refused_times=1, turns=Turns.FOR_GOOD)
+REFUSED = InstanceMemory(
+    refused="exceeded quota", refused_until=NOW - 1, refused_times=1, turns=Turns.FOR_GOOD
+)
 
 
 def admitted(seen: Service, *refused: str) -> str:
@@ -28,12 +31,17 @@ def test_it_goes_alone_where_its_release_was_refused() -> None:
 
 
 def test_of_a_service_that_serves_nobody_waits_for_it() -> None:
-    assert admitted(service("2P2D > 1P1D", "p0 Running, d0 Running, p1 Held, d1 Held"), "p1") == "d1 p1"
+    assert (
+        admitted(service("2P2D > 1P1D", "p0 Running, d0 Running, p1 Held, d1 Held"), "p1")
+        == "d1 p1"
+    )
 
 
 def test_its_partners_wait_for_their_ratio_and_are_no_spares() -> None:
     seen = service("1P1D", "p0 Held, p1 Held, d0 Held")
-    memory = remembering(seen, ("uid-d0", REFUSED), ("uid-p0", InstanceMemory(turns=Turns.FOR_GOOD)))
+    memory = remembering(
+        seen, ("uid-d0", REFUSED), ("uid-p0", InstanceMemory(turns=Turns.FOR_GOOD))
+    )
     said = reasons(plan(seen, memory=memory))
     assert {name: said[name] for name in ("p0", "p1")} == {
         "p0": Reason.NOT_IN_RATIO,
@@ -43,11 +51,16 @@ def test_its_partners_wait_for_their_ratio_and_are_no_spares() -> None:
 
 def test_what_cannot_start_itself_makes_no_spare_of_another() -> None:
     spoilt = others("p1", faults=("InvalidContainer: there is no container named ascend",))
-    seen = service("2P2D > 1P1D", [*service(None, "p0 Running, d0 Starting, p2 Held, d1 Held").instances, spoilt])
+    seen = service(
+        "2P2D > 1P1D",
+        [*service(None, "p0 Running, d0 Starting, p2 Held, d1 Held").instances, spoilt],
+    )
     assert reasons(plan(seen))["p2"] is Reason.WAITING_FOR_RATIO
 
 
 def test_the_spare_is_who_goes_last_and_that_is_one_that_had_its_turn() -> None:
     seen = service("2P1D > 1P1D", "p0 Running, d0 Starting, p1 Held, p2 Held")
-    said = reasons(plan(seen, memory=remembering(seen, ("uid-p1", InstanceMemory(turns=Turns.FOR_GOOD)))))
+    said = reasons(
+        plan(seen, memory=remembering(seen, ("uid-p1", InstanceMemory(turns=Turns.FOR_GOOD))))
+    )
     assert (said["p1"], said["p2"]) == (Reason.NOT_IN_RATIO, Reason.WAITING_FOR_RATIO)

@@ -7,7 +7,8 @@ from tests.builders import doings, on_nodes, world
 
 
 def test_where_each_could_spoil_the_other_the_most_restricted_begins_though_it_is_younger() -> None:
-    wide, narrow = on_nodes("1P", "p0@ab -3", name="a", age=9), on_nodes("1P", "p0@bc -2", name="b")
+    wide = on_nodes("1P", "p0@ab -3", name="a", age=9)
+    narrow = on_nodes("1P", "p0@bc -2", name="b")
     assert doings(decide(world(wide, narrow, nodes="a:8x2 b:8x2 c:8"))) == {"b-p0": "Admit"}
 
 

@@ -1,8 +1,10 @@
-"""Rolling updates of what others make, with held instances among them: when they end, and what runs meanwhile.
+"""Rolling updates of what others make, with held instances among them: when they end, and what runs
+meanwhile.
 
-The numbers are those of docs/explanation/holding-by-gates.md. A Deployment and a LeaderWorkerSet replace their
-instances by the arithmetic of the simulated ones. A pod is one instance here. It runs as soon as it is released and a
-node is free; a held one is never available, which is all that these controllers see of it."""
+The numbers are those of docs/explanation/holding-by-gates.md. A Deployment and a LeaderWorkerSet
+replace their instances by the arithmetic of the simulated ones. A pod is one instance here. It runs
+as soon as it is released and a node is free; a held one is never available, which is all that these
+controllers see of it."""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def is_up(one: Instance) -> bool:
 
 def outdated(replicas: int, running: int, *, wanted: bool = True) -> Fleet:
     """What there is when the template changes: the first so many run, the others are held."""
-    fleet = tuple(pod(number, outdated=True, wanted=replicas if wanted else 0) for number in range(replicas))
+    fleet = tuple(
+        pod(number, outdated=True, wanted=replicas if wanted else 0) for number in range(replicas)
+    )
     return (*(start(one) for one in fleet[:running]), *fleet[running:])
 
 
@@ -61,8 +65,10 @@ def start(one: Instance) -> Instance:
 
 
 def roll(make: Owner, fleet: Fleet, *, target: int, nodes: int) -> list[Fleet]:
-    """Owner, scaler and scheduler take turns until nothing moves; every fleet on the way, the last one at rest."""
-    memory, way = Memory(), [fleet]
+    """Owner, scaler and scheduler take turns until nothing moves; every fleet on the way, the last
+    one at rest."""
+    memory = Memory()
+    way = [fleet]
     for _ in range(100):
         seen = world(service(f"{target}P", make(fleet)), memory=memory)
         made = decide(seen)
@@ -78,7 +84,9 @@ def roll(make: Owner, fleet: Fleet, *, target: int, nodes: int) -> list[Fleet]:
 def schedule(fleet: Fleet, nodes: int) -> Fleet:
     """Released pods get the nodes that are free, one each, and run."""
     free = nodes - sum(is_up(one) for one in fleet)
-    waiting = itertools.islice((one.uid for one in fleet if not one.gated and not is_up(one)), max(0, free))
+    waiting = itertools.islice(
+        (one.uid for one in fleet if not one.gated and not is_up(one)), max(0, free)
+    )
     chosen = set(waiting)
     return tuple(start(one) if one.uid in chosen else one for one in fleet)
 
@@ -106,8 +114,8 @@ def _replica_set(name: str, pods: list[Instance]) -> Object:
 
 
 def leader_worker_set(replicas: int, *, unavailable: int, at_once: bool = False) -> Owner:
-    """Groups are made anew in place, the highest index first, as far as the partition allows. A StatefulSet goes one by
-    one and waits for each; `at_once`: it knows maxUnavailable, and does
+    """Groups are made anew in place, the highest index first, as far as the partition allows. A
+    StatefulSet goes one by one and waits for each; `at_once`: it knows maxUnavailable, and does
     nothing while so many groups are not available."""
     rolling = {"rollingUpdateConfiguration": {"maxUnavailable": unavailable}}
     spec = {"spec": {"replicas": replicas, "rolloutStrategy": rolling}}
@@ -150,7 +158,12 @@ def test_a_deployments_rollout_ends_exactly_when_as_many_may_be_unavailable_as_a
     for surge, unavailable in itertools.product(range(3), range(replicas + 1)):
         if surge + unavailable:
             make = deployment(replicas, surge=surge, unavailable=unavailable, wanted=wanted)
-            way = roll(make, outdated(replicas, replicas - held, wanted=wanted), target=replicas - held, nodes=99)
+            way = roll(
+                make,
+                outdated(replicas, replicas - held, wanted=wanted),
+                target=replicas - held,
+                nodes=99,
+            )
             assert ended(way) == (held <= unavailable), (surge, unavailable)
 
 
@@ -168,7 +181,12 @@ def test_on_full_nodes_one_more_has_to_go_first(replicas: int, held: int) -> Non
 def test_with_the_defaults_a_quarter_may_be_held(replicas: int) -> None:
     for held in range(replicas):
         running = replicas - held
-        way = roll(deployment(replicas, **defaults(replicas)), outdated(replicas, running), target=running, nodes=99)
+        way = roll(
+            deployment(replicas, **defaults(replicas)),
+            outdated(replicas, running),
+            target=running,
+            nodes=99,
+        )
         assert ended(way) == (held <= replicas // 4)
 
 
@@ -186,26 +204,38 @@ def test_a_deployments_rollout_keeps_what_runs_and_never_releases_too_many_of_th
 
 
 @pytest.mark.parametrize(("replicas", "held"), SIZES)
-def test_a_leader_worker_sets_rollout_ends_when_one_group_is_held_at_most(replicas: int, held: int) -> None:
+def test_a_leader_worker_sets_rollout_ends_when_one_group_is_held_at_most(
+    replicas: int, held: int
+) -> None:
     for unavailable in range(1, replicas + 1):
         running = replicas - held
         make = leader_worker_set(replicas, unavailable=unavailable)
-        assert ended(roll(make, outdated(replicas, running), target=running, nodes=99)) == (held <= 1), unavailable
+        assert ended(roll(make, outdated(replicas, running), target=running, nodes=99)) == (
+            held <= 1
+        ), unavailable
 
 
 @pytest.mark.parametrize(("replicas", "held"), SIZES)
-def test_where_a_stateful_set_knows_max_unavailable_one_group_less_may_be_held(replicas: int, held: int) -> None:
+def test_where_a_stateful_set_knows_max_unavailable_one_group_less_may_be_held(
+    replicas: int, held: int
+) -> None:
     for unavailable in range(1, replicas + 1):
         running = replicas - held
         make = leader_worker_set(replicas, unavailable=unavailable, at_once=True)
-        assert ended(roll(make, outdated(replicas, running), target=running, nodes=99)) == (held < unavailable)
+        assert ended(roll(make, outdated(replicas, running), target=running, nodes=99)) == (
+            held < unavailable
+        )
 
 
 @pytest.mark.parametrize(("replicas", "held"), SIZES)
-def test_on_full_nodes_a_leader_worker_set_needs_every_group_to_run(replicas: int, held: int) -> None:
+def test_on_full_nodes_a_leader_worker_set_needs_every_group_to_run(
+    replicas: int, held: int
+) -> None:
     running = replicas - held
     make = leader_worker_set(replicas, unavailable=1)
-    assert ended(roll(make, outdated(replicas, running), target=running, nodes=running)) == (held == 0)
+    assert ended(roll(make, outdated(replicas, running), target=running, nodes=running)) == (
+        held == 0
+    )
 
 
 def decided(ratios: str, text: str, **changes: object) -> Plan:
@@ -239,7 +269,11 @@ def test_a_pair_counts_as_one_that_runs(state: str) -> None:
 
 
 def test_what_is_left_of_a_pair_counts_alone() -> None:
-    assert counts(decided("1P", "p0 Terminating old, p1 Admitted new").groups["group0"]) == (0, 1, 0)
+    assert counts(decided("1P", "p0 Terminating old, p1 Admitted new").groups["group0"]) == (
+        0,
+        1,
+        0,
+    )
     assert counts(decided("1P", "p0 Terminating old, p1 Running new").groups["group0"]) == (1, 0, 0)
 
 
@@ -251,7 +285,8 @@ def test_where_there_is_place_for_both_both_count() -> None:
 
 def test_an_owner_that_tells_its_replicas_loses_no_ratio_in_the_middle_of_a_rollout() -> None:
     fleet = "p0 Running old, p1 Running old, p2 Running new, p3 Running new, p4 Admitted new"
-    told, untold = decided("4P > 2P", fleet, wanted=4), decided("4P > 2P", fleet)
+    told = decided("4P > 2P", fleet, wanted=4)
+    untold = decided("4P > 2P", fleet)
     assert (told.target_index, counts(told.groups["group0"])) == (0, (4, 0, 1))
     assert untold.target_index == 1
 
@@ -267,7 +302,10 @@ def test_another_owners_instance_is_no_partner() -> None:
 
 
 def test_one_of_a_pair_is_not_taken_back_since_nobody_would_gain_by_it() -> None:
-    found = (*rolling("p0 Running old, p1 Running old, p2 Admitted new"), others("d0", "Terminating"))
+    found = (
+        *rolling("p0 Running old, p1 Running old, p2 Admitted new"),
+        others("d0", "Terminating"),
+    )
     made = plan(service("1P1D", found))
     assert actions(made, Revoke) == []
 

@@ -1,4 +1,5 @@
-"""A limit from outside, `spec.replicas` of the ElasticService: section 3c of the contract, clause by clause."""
+"""A limit from outside, `spec.replicas` of the ElasticService: section 3c of the contract, clause
+by clause."""
 
 from __future__ import annotations
 
@@ -15,7 +16,17 @@ from scaler.decide.explain import target_in_words, words
 from scaler.decide.groups import in_all
 from scaler.decide.invariants import violations
 from scaler.decide.memory import InstanceMemory, Memory
-from scaler.decide.world import NOBODY, Evict, Instance, Plan, Reason, RestartBudget, Service, State, Warning
+from scaler.decide.world import (
+    NOBODY,
+    Evict,
+    Instance,
+    Plan,
+    Reason,
+    RestartBudget,
+    Service,
+    State,
+    Warning,
+)
 from scaler.rules.rule import ALL, Rule, RuleOptions
 from tests.builders import (
     GROUPS,
@@ -52,7 +63,10 @@ def said(made: Plan) -> dict[str, Reason]:
 
 def test_a_spare_is_told_that_it_is_one_although_the_minimum_waits_for_room() -> None:
     waits = on_nodes("3P1D > 1P1D", "p0 -, p1 -, p2 -, p3 -, d0 -", name="a")
-    [limited, other] = (msgspec.structs.replace(waits, replicas=2), on_nodes("1P1D", "p0 -, d0 -", name="b", age=9))
+    [limited, other] = (
+        msgspec.structs.replace(waits, replicas=2),
+        on_nodes("1P1D", "p0 -, d0 -", name="b", age=9),
+    )
     found = reasons(decide(world(limited, other, nodes="a:8x2")))
     assert (found["a-p0"], found["a-d0"]) == (Reason.MINIMUM_DOES_NOT_FIT,) * 2
     assert [found[f"a-p{number}"] for number in (1, 2, 3)] == [
@@ -69,18 +83,27 @@ def test_a_spare_is_told_that_it_is_one_although_the_minimum_waits_for_room() ->
 def test_the_service_stops_at_the_smallest_ratio_with_as_many_instances_as_are_wanted(
     replicas: int, index: int
 ) -> None:
-    running = {0: "p0 Running, p1 Running, p2 Running, d0 Running, d1 Running, d2 Running",
-               1: "p0 Running, p1 Running, d0 Running", 2: "p0 Running, d0 Running"}[index]  # fmt: skip
+    running = {
+        0: "p0 Running, p1 Running, p2 Running, d0 Running, d1 Running, d2 Running",
+        1: "p0 Running, p1 Running, d0 Running",
+        2: "p0 Running, d0 Running",
+    }[index]
     made = plan(service(LADDER, f"{running}, p7 Held, d7 Held", replicas=replicas))
     assert (made.target_index, made.complete, made.actions) == (index, True, ())
 
 
 def test_on_the_way_up_one_ratio_follows_the_other_as_without_a_limit() -> None:
     made = plan(service(LADDER, "p0 Running, p1 Held, d0 Running, d1 Held", replicas=3))
-    assert (made.target_index, made.target, doings(made)) == (1, {"group0": 2, "group1": 1}, {"uid-p1": "Admit"})
+    assert (made.target_index, made.target, doings(made)) == (
+        1,
+        {"group0": 2, "group1": 1},
+        {"uid-p1": "Admit"},
+    )
 
 
-def test_what_is_held_beyond_the_limit_is_scaled_down_and_what_even_the_rule_has_no_place_for_is_a_spare() -> None:
+def test_what_is_held_beyond_the_limit_is_scaled_down_and_what_even_the_rule_has_no_place_for_is_a_spare() -> (
+    None
+):
     made = plan(service("2P1D > 1P1D", "p0 Running, p1 Held, p2 Held, d0 Running", replicas=2))
     assert said(made) == {
         "p0": Reason.RUNNING,
@@ -88,9 +111,10 @@ def test_what_is_held_beyond_the_limit_is_scaled_down_and_what_even_the_rule_has
         "p2": Reason.NOT_IN_RATIO,
         "d0": Reason.RUNNING,
     }
-    assert words(made.verdicts[1], made) == (
-        "Not wanted now: 2 instances are to run, 1 of group0, by spec.replicas of its ElasticService; "
-        "raise that to run more."
+    assert (
+        words(made.verdicts[1], made)
+        == "Not wanted now: 2 instances are to run, 1 of group0, by spec.replicas of its"
+        " ElasticService; raise that to run more."
     )
 
 
@@ -114,7 +138,10 @@ def test_a_service_that_rests_wants_nothing_and_lacks_nothing() -> None:
     made = plan(service(LADDER, "p0 Held, d0 Held, d1 Held, d2 Held, d3 Held", replicas=0))
     assert (made.target_index, made.target, made.serves, made.complete) == (-1, {}, True, True)
     assert (made.actions, made.notes) == ((), ())
-    assert said(made) == {**dict.fromkeys(("p0", "d0", "d1", "d2"), Reason.SCALED_DOWN), "d3": Reason.NOT_IN_RATIO}
+    assert said(made) == {
+        **dict.fromkeys(("p0", "d0", "d1", "d2"), Reason.SCALED_DOWN),
+        "d3": Reason.NOT_IN_RATIO,
+    }
     assert "rests" in words(made.verdicts[0], made)
     assert "rests" in target_in_words(made)
 
@@ -130,7 +157,11 @@ def test_what_is_with_the_scheduler_is_revoked_when_nothing_is_wanted() -> None:
 
 def drained(made: Plan) -> str:
     evicted = (action for action in made.actions if isinstance(action, Evict))
-    return " ".join(sorted(action.uid.removeprefix("uid-") for action in evicted if action.beneficiary == NOBODY))
+    return " ".join(
+        sorted(
+            action.uid.removeprefix("uid-") for action in evicted if action.beneficiary == NOBODY
+        )
+    )
 
 
 WHOLE = "p0 Running, p1 Running, p2 Running, d0 Running, d1 Running, d2 Running"
@@ -138,7 +169,15 @@ WHOLE = "p0 Running, p1 Running, p2 Running, d0 Running, d1 Running, d2 Running"
 
 @pytest.mark.parametrize(
     ("replicas", "gone"),
-    [(ALL, ""), (7, ""), (6, ""), (4, ""), (3, "d1 d2 p2"), (2, "d1 d2 p1 p2"), (0, "d0 d1 d2 p0 p1 p2")],
+    [
+        (ALL, ""),
+        (7, ""),
+        (6, ""),
+        (4, ""),
+        (3, "d1 d2 p2"),
+        (2, "d1 d2 p1 p2"),
+        (0, "d0 d1 d2 p0 p1 p2"),
+    ],
 )
 def test_what_is_bound_beyond_the_ratio_wanted_is_deleted_whole_the_newest_of_each_group(
     replicas: int, gone: str
@@ -148,7 +187,9 @@ def test_what_is_bound_beyond_the_ratio_wanted_is_deleted_whole_the_newest_of_ea
     assert made.complete
     leaving = {verdict.name for verdict in made.verdicts if verdict.reason is Reason.SCALED_DOWN}
     assert leaving == set(gone.split())
-    assert all(verdict.state is State.TERMINATING for verdict in made.verdicts if verdict.name in leaving)
+    assert all(
+        verdict.state is State.TERMINATING for verdict in made.verdicts if verdict.name in leaving
+    )
 
 
 def test_what_is_on_a_lost_node_goes_before_what_starts_and_no_promise_is_broken_by_it() -> None:
@@ -177,20 +218,24 @@ def test_what_nobody_may_move_now_is_not_drained() -> None:
     assert "is left alone because its rule is paused" in words(made.verdicts[2], made)
 
 
-def test_what_is_of_no_use_goes_first_then_what_does_not_run_then_the_cheapest_then_the_newest() -> None:
+def test_what_is_of_no_use_goes_first_then_what_does_not_run_then_the_cheapest_then_the_newest() -> (
+    None
+):
     useless = InstanceMemory(broken_since=NOW - 61)
     states = "p0 Broken, p1 Starting, p2 Running, p3 Running, p4 Running, p5 Running"
     found = service("6P > 5P > 4P > 3P > 2P > 1P", states)
     found = with_instance(found, instance("p3", "Running", deletion_cost=-5))
     memory = remembering(found, ("uid-p0", useless))
     order = [
-        drained(plan(msgspec.structs.replace(found, replicas=number), memory=memory)) for number in (5, 4, 3, 2, 1)
+        drained(plan(msgspec.structs.replace(found, replicas=number), memory=memory))
+        for number in (5, 4, 3, 2, 1)
     ]
     assert order == ["p0", "p0 p1", "p0 p1 p3", "p0 p1 p3 p5", "p0 p1 p3 p4 p5"]
 
 
 def test_a_group_never_falls_below_what_is_wanted_of_it_whatever_else_is_bound() -> None:
-    """One decode runs and one is broken: neither is beyond the one wanted and the other is of no use."""
+    """One decode runs and one is broken: neither is beyond the one wanted and the other is of no
+    use."""
     made = plan(service("2P2D > 1P1D", "p0 Running, d0 Broken, d1 Running", replicas=2))
     assert drained(made) == "d0"
     made = plan(service("2P2D > 1P1D", "p0 Running, d0 Broken, d1 Held", replicas=2))
@@ -205,7 +250,8 @@ def test_unbound_ones_are_revoked_before_a_running_one_goes() -> None:
 
 
 def test_a_restart_that_is_kept_for_faults_is_not_spent_and_the_words_say_so() -> None:
-    spent, plenty = RestartBudget(4, 2), RestartBudget(100, 0)
+    spent = RestartBudget(4, 2)
+    plenty = RestartBudget(100, 0)
     jobs = [
         instance("p0", "Running"),
         instance("p1", "Running", budget=spent),
@@ -223,16 +269,25 @@ def test_a_restart_that_is_kept_for_faults_is_not_spent_and_the_words_say_so() -
 
 def test_nothing_that_runs_goes_in_place_of_one_that_cannot_be_spared() -> None:
     broken = instance("p2", "Broken", budget=RestartBudget(2, 2))
-    made = plan(service("3P > 2P", [instance("p0", "Running"), instance("p1", "Running"), broken], replicas=2))
+    made = plan(
+        service(
+            "3P > 2P", [instance("p0", "Running"), instance("p1", "Running"), broken], replicas=2
+        )
+    )
     assert doings(made) == {}
     assert said(made)["p2"] is Reason.REVOKE_WOULD_COST_RESTARTS
 
 
 @pytest.mark.parametrize(
     ("changes", "why"),
-    [({"irreplaceable": True}, "nothing would make its pods again"), ({"unheld": SIZE}, "nothing would hold its pods")],
+    [
+        ({"irreplaceable": True}, "nothing would make its pods again"),
+        ({"unheld": SIZE}, "nothing would hold its pods"),
+    ],
 )
-def test_what_would_not_come_again_or_not_be_held_is_left_alone_and_says_why(changes: dict[str, Any], why: str) -> None:
+def test_what_would_not_come_again_or_not_be_held_is_left_alone_and_says_why(
+    changes: dict[str, Any], why: str
+) -> None:
     found = [others("p0", "Running"), others("p1", "Running", **changes)]
     made = plan(service("2P > 1P", found, replicas=0))
     assert drained(made) == "p0"
@@ -258,7 +313,8 @@ def test_a_group_that_the_rule_does_not_name_is_not_drained() -> None:
 def test_a_pair_of_revisions_counts_once_while_its_owner_has_something_to_do(
     found: str, replicas: int, gone: str
 ) -> None:
-    """In the fourth the owner, which is told to have two, would wait for another one of the newest."""
+    """In the fourth the owner, which is told to have two, would wait for another one of the
+    newest."""
     assert drained(plan(service("2P > 1P", rolling(found, wanted=2), replicas=replicas))) == gone
 
 
@@ -314,25 +370,38 @@ def reached(seen: Service, memory: Memory, now: float) -> Reached:
 def named(ladder: Rule) -> list[Instance]:
     """As many jobs as the rule names."""
     letters = {group: letter for letter, group in GROUPS.items()}
-    return [instance(f"{letters[name]}{index}") for name in ladder.groups for index in range(ladder.largest.of(name))]
+    return [
+        instance(f"{letters[name]}{index}")
+        for name in ladder.groups
+        for index in range(ladder.largest.of(name))
+    ]
 
 
 @settings(max_examples=60, deadline=None)
 @given(rules(), st.lists(st.integers(0, 13), min_size=1, max_size=6))
-def test_any_series_of_numbers_causes_just_the_moves_that_it_orders(ladder: Rule, series: list[int]) -> None:
-    seen, memory, before = service(ladder, named(ladder)), Memory(), 0
+def test_any_series_of_numbers_causes_just_the_moves_that_it_orders(
+    ladder: Rule, series: list[int]
+) -> None:
+    seen = service(ladder, named(ladder))
+    memory = Memory()
+    before = 0
     for step, number in enumerate(series):
         wanted = ladder.limited(number).largest.total
         seen = msgspec.structs.replace(seen, replicas=number)
         end = reached(seen, memory, NOW + 10 * step)
         assert (end.admitted, end.evicted) == (max(0, wanted - before), max(0, before - wanted))
-        seen, memory, before = end.service, end.memory, wanted
+        seen = end.service
+        memory = end.memory
+        before = wanted
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 13), st.integers(1, 400)), min_size=1, max_size=12))
-def test_the_number_in_force_is_always_the_highest_within_the_delay(series: list[tuple[int, int]]) -> None:
-    ladder, now = rule("6P6D > 4P3D > 2P2D > 1P1D"), NOW
+def test_the_number_in_force_is_always_the_highest_within_the_delay(
+    series: list[tuple[int, int]],
+) -> None:
+    ladder = rule("6P6D > 4P3D > 2P2D > 1P1D")
+    now = NOW
     seen: groups.Wanted = ()
     found = service(ladder, named(ladder), options=DELAYED)
     history: list[tuple[float, int]] = []

@@ -29,12 +29,16 @@ def test_scale_ups_are_admitted_only_as_far_as_they_fit() -> None:
 def test_scale_ups_go_by_priority_then_by_age() -> None:
     young = on_nodes("2P > 1P", "p0 a2, p1 -", name="b")
     assert done(LADDER, young, nodes="a:8x4") == {"a-p1": "Admit"}
-    assert done(LADDER, on_nodes("2P > 1P", "p0 a2, p1 -", name="b", priority=1), nodes="a:8x4") == {"b-p1": "Admit"}
+    assert done(
+        LADDER, on_nodes("2P > 1P", "p0 a2, p1 -", name="b", priority=1), nodes="a:8x4"
+    ) == {"b-p1": "Admit"}
 
 
 def test_when_the_oldest_scale_up_fits_nowhere_the_next_one_goes() -> None:
     spare = on_nodes("2P > 1P", "p0@a a0, p1@b -, p2@a -", name="a")
-    assert done(spare, on_nodes("1P", "p0@ab a1", name="b"), nodes="a:8x3 b:8, b0 used 8") == {"a-p2": "Admit"}
+    assert done(spare, on_nodes("1P", "p0@ab a1", name="b"), nodes="a:8x3 b:8, b0 used 8") == {
+        "a-p2": "Admit"
+    }
 
 
 def test_a_scale_up_in_hands_that_no_longer_fits_is_revoked() -> None:
@@ -45,17 +49,28 @@ def test_a_scale_up_in_hands_that_no_longer_fits_is_revoked() -> None:
 
 @pytest.mark.parametrize(
     ("seen", "heeds"),
-    [(CLIMBS, True), (LADDER, True), (SMALL, True), (on_nodes("1P1D", "p0 a0*, d0 a1", name="a"), False)],
+    [
+        (CLIMBS, True),
+        (LADDER, True),
+        (SMALL, True),
+        (on_nodes("1P1D", "p0 a0*, d0 a1", name="a"), False),
+    ],
     ids=["in hands", "waits", "misses its minimum", "starts"],
 )
-def test_a_change_of_what_is_free_matters_where_something_waits_or_is_in_hands(seen: Service, heeds: bool) -> None:
+def test_a_change_of_what_is_free_matters_where_something_waits_or_is_in_hands(
+    seen: Service, heeds: bool
+) -> None:
     assert decide(world(seen, SERVES, nodes="a:8x4")).heeds_room is heeds
 
 
 def test_a_minimum_that_is_reserved_takes_the_room_of_scale_ups_that_are_not_bound() -> None:
     assert done(CLIMBS, SMALL, nodes="a:8x4") == {"a-p1": "Revoke"}
-    assert done(CLIMBS, SMALL, nodes="a:8x5") == {"b-p0": "Admit", "b-d0": "Admit"}, "there is room for both"
-    assert done(on_nodes("2P1D > 1P1D", "p0 a0, d0 a1, p1 a2", name="a"), SMALL, nodes="a:8x4") == {}, "it is bound"
+    assert done(CLIMBS, SMALL, nodes="a:8x5") == {"b-p0": "Admit", "b-d0": "Admit"}, (
+        "there is room for both"
+    )
+    assert (
+        done(on_nodes("2P1D > 1P1D", "p0 a0, d0 a1, p1 a2", name="a"), SMALL, nodes="a:8x4") == {}
+    ), "it is bound"
 
 
 def test_a_minimum_that_fits_nowhere_blocks_no_scale_up() -> None:
@@ -65,7 +80,9 @@ def test_a_minimum_that_fits_nowhere_blocks_no_scale_up() -> None:
 def test_a_minimum_on_other_nodes_blocks_no_scale_up() -> None:
     ladder = on_nodes("2P1D > 1P1D", "p0@a a0, d0@a a1, p1@a -", name="a")
     other = on_nodes("1P1D", "p0@b u, d0@b u", name="b")
-    assert done(ladder, other, on_nodes("1P", "p0 b0", name="c"), nodes="a:8x3 b:8x3") == {"a-p1": "Admit"}
+    assert done(ladder, other, on_nodes("1P", "p0 b0", name="c"), nodes="a:8x3 b:8x3") == {
+        "a-p1": "Admit"
+    }
 
 
 def test_a_scale_up_that_could_take_the_only_room_of_a_minimum_waits() -> None:
@@ -95,12 +112,16 @@ def test_a_service_that_misses_its_minimum_admits_no_scale_up() -> None:
 
 
 def test_of_instances_beyond_the_largest_ratio_the_newest_admission_is_revoked() -> None:
-    assert done(on_nodes("2P > 1P", "p0 a0, p1 u, p2 u", name="a"), SERVES, nodes="a:8x6") == {"a-p2": "Revoke"}
+    assert done(on_nodes("2P > 1P", "p0 a0, p1 u, p2 u", name="a"), SERVES, nodes="a:8x6") == {
+        "a-p2": "Revoke"
+    }
     need = request()
     early = located("p2", need, ["u"], uid="a-p2", admitted_at=NOW - 500)
     late = located("p1", need, ["u"], uid="a-p1", admitted_at=NOW - 5)
     runs = located("p0", need, ["a0"], uid="a-p0")
-    assert done(service("2P > 1P", (runs, late, early), key=LADDER.key), SERVES, nodes="a:8x6") == {"a-p1": "Revoke"}
+    assert done(service("2P > 1P", (runs, late, early), key=LADDER.key), SERVES, nodes="a:8x6") == {
+        "a-p1": "Revoke"
+    }
 
 
 def test_nothing_is_revoked_where_that_is_switched_off_and_it_keeps_its_room() -> None:
@@ -123,13 +144,17 @@ def test_what_would_cost_a_restart_too_many_stays_and_says_so() -> None:
 
 def test_what_its_owner_has_not_made_yet_reserves_nothing() -> None:
     unmade = on_nodes("2P > 1P", "p0 a0, p1 .", name="a", others=True, age=9)
-    assert done(unmade, on_nodes("2P > 1P", "p0 a1, p1 -", name="b"), nodes="a:8x3") == {"b-p1": "Admit"}
+    assert done(unmade, on_nodes("2P > 1P", "p0 a1, p1 -", name="b"), nodes="a:8x3") == {
+        "b-p1": "Admit"
+    }
 
 
 def test_a_stranger_on_the_nodes_counts_like_anybody() -> None:
     assert done(LADDER, SERVES, nodes="a:8x5, a4 used 1") == {}
     shared = on_nodes("2P > 1P", "p0 a0, p1 -", name="a", npus=4)
-    assert done(shared, on_nodes("1P", "p0 a1", name="b", npus=4), nodes="a:8x2, a1 used 4") == {"a-p1": "Admit"}
+    assert done(shared, on_nodes("1P", "p0 a1", name="b", npus=4), nodes="a:8x2, a1 used 4") == {
+        "a-p1": "Admit"
+    }
 
 
 def test_of_what_is_in_hands_the_target_goes_before_what_is_beyond_it() -> None:

@@ -1,4 +1,5 @@
-"""A reservation that makes no progress ends: 3b.5 of the contract, clause by clause, in virtual seconds."""
+"""A reservation that makes no progress ends: 3b.5 of the contract, clause by clause, in virtual
+seconds."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ def test_a_bound_pod_of_its_own_gives_it_a_new_turn() -> None:
 
 
 def test_the_pauses_grow_from_half_a_minute_to_five_and_end_when_it_serves() -> None:
-    story, time, pauses = begun(HELD, OTHER, nodes=ON_TWO), 0.0, []
+    story = begun(HELD, OTHER, nodes=ON_TWO)
+    time = 0.0
+    pauses = []
     taken = on_nodes("1P1D", "p0 a2, d0 a3", name="b")
     waits = on_nodes("2P > 1P", "p0 a4, p1 -", name="c")
     full = "a:8x5"
@@ -68,7 +71,14 @@ def test_the_pauses_grow_from_half_a_minute_to_five_and_end_when_it_serves() -> 
         assert "a-p0" not in story.at(time - 0.1, HELD, taken, waits, nodes=full)
         assert set(BOTH_A.items()) <= set(story.at(time, HELD, taken, waits, nodes=full).items())
     assert pauses == [30, 60, 120, 240, 300, 300]
-    story.at(time + 1, on_nodes("1P1D", "p0 a0, d0 a1", name="a", age=9), taken, waits, nodes=full, bound=True)
+    story.at(
+        time + 1,
+        on_nodes("1P1D", "p0 a0, d0 a1", name="a", age=9),
+        taken,
+        waits,
+        nodes=full,
+        bound=True,
+    )
     assert story.remembered(HANDS).failures == 0
 
 
@@ -77,7 +87,8 @@ CLIMBED = on_nodes("2P > 1P", "p0 a2, p1 a0", name="b")
 
 
 def ended() -> Story:
-    """Nothing of a minimum was bound, though something else was, and a scale-up waits: in backoff from 60 s to 90 s."""
+    """Nothing of a minimum was bound, though something else was, and a scale-up waits: in backoff
+    from 60 s to 90 s."""
     story = Story("a:8x3")
     assert story.at(0, HELD, CLIMBS) == BOTH_A
     assert story.at(30, HANDS, CLIMBS, bound=True) == {}
@@ -89,14 +100,18 @@ def test_what_others_do_never_ends_its_pause() -> None:
     story = ended()
     assert story.at(61, HELD, CLIMBS) == {"b-p1": "Admit"}
     assert story.at(70, HELD, CLIMBED, bound=True) == {}
-    assert story.at(80, HELD, on_nodes("1P", "p0 a2", name="b")) == {}, "all of its room is free again"
+    assert story.at(80, HELD, on_nodes("1P", "p0 a2", name="b")) == {}, (
+        "all of its room is free again"
+    )
     assert story.at(90, HELD, on_nodes("1P", "p0 a2", name="b")) == BOTH_A
 
 
 def test_a_node_that_appears_or_returns_ends_its_pause() -> None:
     serves = on_nodes("1P", "p0 a2", name="b")
     assert ended().at(70, HELD, serves, nodes="a:8x4, a3 since -70") == BOTH_A
-    assert ended().at(70, HELD, serves, nodes="a:8x3 b:8, b0 since -70") == BOTH_A, "it may use any node"
+    assert ended().at(70, HELD, serves, nodes="a:8x3 b:8, b0 since -70") == BOTH_A, (
+        "it may use any node"
+    )
 
 
 def test_its_own_jobs_changing_ends_its_pause() -> None:
@@ -128,7 +143,9 @@ def test_bound_in_part_it_becomes_broken_when_its_turn_ends_and_its_pod_keeps_it
     assert {"b-p0": "Admit", "b-d0": "Admit"} in made
 
 
-def test_while_the_scheduler_binds_nothing_a_turn_ends_only_for_a_minimum_of_the_same_or_a_higher_priority() -> None:
+def test_while_the_scheduler_binds_nothing_a_turn_ends_only_for_a_minimum_of_the_same_or_a_higher_priority() -> (
+    None
+):
     waits = on_nodes("2P > 1P", "p0 a2, p1 -", name="b")
     story = begun(HELD, waits, nodes="a:8x3")
     assert [story.at(time, HANDS, waits, nodes="a:8x3") for time in (1, 30, 60, 299)] == [{}] * 4
@@ -164,14 +181,17 @@ WAITS = on_nodes("3P > 1P", "p0 a0, p1 u, p2 -", name="a")
 
 
 def climbing(waits: Service, other: Service, nodes: str) -> Story:
-    """One scale-up is in the scheduler's hands since 0 s, and there is no room for the next; others were bound."""
+    """One scale-up is in the scheduler's hands since 0 s, and there is no room for the next; others
+    were bound."""
     story = Story(nodes)
     assert story.at(0, waits, other) == {}
     assert story.at(1, waits, other, bound=True) == {}
     return story
 
 
-def test_the_next_bind_of_anybody_pardons_both_of_a_scale_up_its_clock_and_the_turn_that_ended_before() -> None:
+def test_the_next_bind_of_anybody_pardons_both_of_a_scale_up_its_clock_and_the_turn_that_ended_before() -> (
+    None
+):
     twice = InstanceMemory(turn_since=NOW - 30, failures=1, backoff_until=NOW - 60, restarts=0)
     memory = Memory({"default/rule/a": ServiceMemory({"a-p1": twice})}, last_bind=NOW - 200)
     made = decide(world(WAITS, NEXT_TO, nodes="a:8x3", memory=memory, last_bind=NOW))
@@ -180,9 +200,13 @@ def test_the_next_bind_of_anybody_pardons_both_of_a_scale_up_its_clock_and_the_t
 
 
 @pytest.mark.parametrize("pardoned", [False, True])
-def test_the_next_bind_of_anybody_takes_back_once_that_candidates_had_their_turn(pardoned: bool) -> None:
+def test_the_next_bind_of_anybody_takes_back_once_that_candidates_had_their_turn(
+    pardoned: bool,
+) -> None:
     had = InstanceMemory(turns=Turns.SINCE_LAST_BIND, turn_over=True, restarts=0)
-    memory = Memory({"default/rule/a": ServiceMemory({"a-p0": had}, pardoned=pardoned)}, last_bind=NOW - 200)
+    memory = Memory(
+        {"default/rule/a": ServiceMemory({"a-p0": had}, pardoned=pardoned)}, last_bind=NOW - 200
+    )
     waits = on_nodes("1P", "p0 -, p1 -", name="a")
     made = decide(world(waits, NEXT_TO, nodes="b:8x1", memory=memory, last_bind=NOW))
     after = made.memory.services["default/rule/a"]
@@ -194,25 +218,34 @@ def test_no_scale_up_ends_its_turn_for_another_one_of_its_group_that_can_start_b
     story = climbing(WAITS, NEXT_TO, "a:8x3")
     assert story.at(30, WAITS, NEXT_TO, nodes="a:8x4") == {"a-p2": "Admit"}
     both = on_nodes("3P > 1P", "p0 a0, p1 u, p2 u", name="a")
-    assert [story.at(time, both, NEXT_TO, nodes="a:8x4") for time in (31, 60, 90)] == [{}] * 3, "nobody waits"
+    assert [story.at(time, both, NEXT_TO, nodes="a:8x4") for time in (31, 60, 90)] == [{}] * 3, (
+        "nobody waits"
+    )
 
 
-def test_a_scale_up_ends_its_turn_for_another_one_of_its_group_that_has_a_place_and_no_room_beside_it() -> None:
+def test_a_scale_up_ends_its_turn_for_another_one_of_its_group_that_has_a_place_and_no_room_beside_it() -> (
+    None
+):
     story = climbing(WAITS, NEXT_TO, "a:8x3")
     assert story.at(30, WAITS, NEXT_TO) == {"a-p1": "Revoke"}
-    assert story.at(31, on_nodes("3P > 1P", "p0 a0, p1 -, p2 -", name="a"), NEXT_TO) == {"a-p2": "Admit"}
+    assert story.at(31, on_nodes("3P > 1P", "p0 a0, p1 -, p2 -", name="a"), NEXT_TO) == {
+        "a-p2": "Admit"
+    }
 
 
 def test_a_scale_up_ends_its_turn_where_not_all_others_of_its_group_can_start_beside_it() -> None:
     waits = on_nodes("4P > 1P", "p0 a0, p1 u, p2 -, p3 -", name="a")
     story = climbing(waits, NEXT_TO, "a:8x3")
-    assert story.at(30, waits, NEXT_TO, nodes="a:8x4") == {"a-p1": "Revoke"}, "none starts in the same decision (S6)"
+    assert story.at(30, waits, NEXT_TO, nodes="a:8x4") == {"a-p1": "Revoke"}, (
+        "none starts in the same decision (S6)"
+    )
     held = on_nodes("4P > 1P", "p0 a0, p1 -, p2 -, p3 -", name="a")
     assert story.at(31, held, NEXT_TO, nodes="a:8x4") == {"a-p2": "Admit", "a-p3": "Admit"}
 
 
 def test_a_scale_up_ends_its_turn_where_the_next_one_could_spoil_a_reservation_beside_it() -> None:
-    """The minimum of another service needs one of two nodes, and the scheduler may put both scale-ups there."""
+    """The minimum of another service needs one of two nodes, and the scheduler may put both
+    scale-ups there."""
     minimum = on_nodes("1P", "p0@b u", name="b")
     story = climbing(WAITS, on_nodes("1P", "p0@b b1", name="b"), "a:8 b:8x2")
     assert story.at(29, WAITS, minimum, nodes="a:8 b:8x2", bound=True) == {}
@@ -221,14 +254,17 @@ def test_a_scale_up_ends_its_turn_where_the_next_one_could_spoil_a_reservation_b
 
 def test_a_minimum_that_only_waits_for_room_has_no_clock() -> None:
     story = begun(HELD, OTHER, nodes="a:8x2, a1 ending 8 290")
-    assert [story.at(time, HELD, OTHER, nodes="a:8x2, a1 ending 8 290") for time in (30, 60, 200)] == [{}] * 3
+    assert [
+        story.at(time, HELD, OTHER, nodes="a:8x2, a1 ending 8 290") for time in (30, 60, 200)
+    ] == [{}] * 3
     assert story.reasons["a-p0"] == "WaitingForRoom"
     assert story.at(210, HELD, OTHER, nodes=ON_TWO) == BOTH_A
 
 
 def test_where_others_make_the_pods_the_clock_starts_anew_when_the_last_one_is_made() -> None:
     none, half, both = (
-        on_nodes("1P1D", f"p0 {p}, d0 {d}", name="a", age=9, others=True) for p, d in ("..", "g.", "gg")
+        on_nodes("1P1D", f"p0 {p}, d0 {d}", name="a", age=9, others=True)
+        for p, d in ("..", "g.", "gg")
     )
     story = begun(none, OTHER)
     assert story.at(20, half, OTHER) == {}
@@ -242,12 +278,16 @@ def test_what_its_owner_never_makes_holds_up_others_for_a_turn_only() -> None:
     unmade = on_nodes("1P1D", "p0 g, d0 .", name="a", age=9, others=True)
     story = begun(unmade, OTHER)
     assert story.at(29.9, unmade, OTHER) == {}
-    assert story.at(30, unmade, OTHER) | story.at(30.1, unmade, OTHER) == {"b-p0": "Admit", "b-d0": "Admit"}
+    assert story.at(30, unmade, OTHER) | story.at(30.1, unmade, OTHER) == {
+        "b-p0": "Admit",
+        "b-d0": "Admit",
+    }
 
 
 @pytest.mark.parametrize("nodes", [ON_TWO, "a:8x3, a0 cordoned 1", "a:8x3, a0 lost 1"])
 def test_after_a_failover_every_clock_starts_anew_and_nothing_else_changes(nodes: str) -> None:
-    story, fresh = begun(HANDS, OTHER, nodes=nodes), Story(nodes)
+    story = begun(HANDS, OTHER, nodes=nodes)
+    fresh = Story(nodes)
     assert story.at(29, HANDS, OTHER) == fresh.at(29, HANDS, OTHER) == {}
     assert story.made.plans == fresh.made.plans
     assert fresh.at(58.9, HANDS, OTHER) == {}
@@ -255,7 +295,8 @@ def test_after_a_failover_every_clock_starts_anew_and_nothing_else_changes(nodes
 
 
 def test_whose_turn_has_ended_goes_behind_the_others() -> None:
-    older, younger = on_nodes("1P", "p0 -", name="a", age=9), on_nodes("1P", "p0 -", name="b")
+    older = on_nodes("1P", "p0 -", name="a", age=9)
+    younger = on_nodes("1P", "p0 -", name="b")
     had = Memory({str(older.key): ServiceMemory(ended_at=NOW - 100)})
     assert doings(decide(world(older, younger, nodes="a:8"))) == {"a-p0": "Admit"}
     assert doings(decide(world(older, younger, nodes="a:8", memory=had))) == {"b-p0": "Admit"}
@@ -266,7 +307,9 @@ def test_what_an_owner_makes_again_inherits_that_it_had_its_turn() -> None:
     before = on_nodes("2P > 1P", "p0 a0, p1 -", name="a", others=True)
     made = tuple(msgspec.structs.replace(one, owner="deployment") for one in before.instances)
     seen = msgspec.structs.replace(before, instances=made)
-    memory = Memory({str(seen.key): ServiceMemory(instances={"gone": gone, "a-p0": InstanceMemory(ran=True)})})
+    memory = Memory(
+        {str(seen.key): ServiceMemory(instances={"gone": gone, "a-p0": InstanceMemory(ran=True)})}
+    )
     after = decide(world(seen, nodes="a:8x3", memory=memory))
     assert doings(after) == {}
     assert after.memory.services[str(seen.key)].instances["a-p1"].backoff_until == NOW + 60

@@ -33,14 +33,18 @@ def fails_at(call: Callable[..., Any], key_of: Callable[..., ServiceKey]) -> Cal
 
 
 def in_a_look(patch: pytest.MonkeyPatch) -> None:
-    """The fault is in the instances: the demand for nothing, which takes the place of the other, has none."""
+    """The fault is in the instances: the demand for nothing, which takes the place of the other,
+    has none."""
     nobody = ServiceKey("", "", "")
     failing = fails_at(Demand, lambda service, *_: service.key if service.instances else nobody)
     patch.setattr("scaler.decide.demands.Demand", failing)
 
 
 def in_the_plan(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("scaler.decide.decide.plan_of", fails_at(plan_of, lambda draft, *_: draft.demand.service.key))
+    patch.setattr(
+        "scaler.decide.decide.plan_of",
+        fails_at(plan_of, lambda draft, *_: draft.demand.service.key),
+    )
 
 
 def in_the_weighing(patch: pytest.MonkeyPatch) -> None:
@@ -68,12 +72,16 @@ def five() -> World:
     """Four that share the nodes a, of which b is at fault, and one on the nodes b."""
     names = ("a", "bad", "c", "d")
     return world(
-        *(on_nodes("1P", "p0@a -", name=name) for name in names), on_nodes("1P", "p0@b -", name="e"), nodes=NODES
+        *(on_nodes("1P", "p0@a -", name=name) for name in names),
+        on_nodes("1P", "p0@b -", name="e"),
+        nodes=NODES,
     )
 
 
 @pytest.mark.parametrize("fault", [in_a_look, in_the_plan, in_the_weighing])
-def test_all_others_are_decided_about(monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None]) -> None:
+def test_all_others_are_decided_about(
+    monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None]
+) -> None:
     fault(monkeypatch)
     made = decide(five())
     assert undecided(made) == {"bad"}
@@ -84,8 +92,11 @@ def test_all_others_are_decided_about(monkeypatch: pytest.MonkeyPatch, fault: Ca
 
 
 @pytest.mark.parametrize("fault", [in_a_look, in_the_plan, in_the_weighing])
-def test_it_is_tried_again_after_a_pause(monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None]) -> None:
-    cache, start = DecisionCache(), five()
+def test_it_is_tried_again_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None]
+) -> None:
+    cache = DecisionCache()
+    start = five()
     with monkeypatch.context() as patch:
         fault(patch)
         made = decide(start, cache)
@@ -97,8 +108,12 @@ def test_it_is_tried_again_after_a_pause(monkeypatch: pytest.MonkeyPatch, fault:
 
 
 def test_services_that_decide_alone_are_apart_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
-    two = [msgspec.structs.replace(service("1P", "p0"), key=ServiceKey("ns", "r", name)) for name in ("bad", "good")]
-    cache, start = DecisionCache(), world(*two)
+    two = [
+        msgspec.structs.replace(service("1P", "p0"), key=ServiceKey("ns", "r", name))
+        for name in ("bad", "good")
+    ]
+    cache = DecisionCache()
+    start = world(*two)
     with monkeypatch.context() as patch:
         failing = fails_at(decide_alone, lambda demand, *_: demand.service.key)
         patch.setattr("scaler.decide.decide.decide_alone", failing)
@@ -113,14 +128,18 @@ def test_services_that_decide_alone_are_apart_anyway(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("fault", [in_a_look, in_the_plan, in_the_weighing])
 @pytest.mark.parametrize(
     "mended",
-    [on_nodes("1P", "p0@a -, p1@a -", name="bad"), on_nodes("2P > 1P", "p0@a -", name="bad"),
-     on_nodes("1P", "p0@a -", name="bad", replicas=0)],
+    [
+        on_nodes("1P", "p0@a -, p1@a -", name="bad"),
+        on_nodes("2P > 1P", "p0@a -", name="bad"),
+        on_nodes("1P", "p0@a -", name="bad", replicas=0),
+    ],
     ids=["another job", "another rule", "fewer replicas"],
-)  # fmt: skip
+)
 def test_what_people_change_is_taken_up_at_once(
     monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None], mended: Service
 ) -> None:
-    cache, start = DecisionCache(), five()
+    cache = DecisionCache()
+    start = five()
     with monkeypatch.context() as patch:
         fault(patch)
         made = decide(start, cache)
@@ -131,8 +150,13 @@ def test_what_people_change_is_taken_up_at_once(
 def test_who_changes_by_itself_is_looked_at_again_at_once_and_weighed_again_after_the_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for fault, still in ((in_a_look, set[str]()), (in_the_plan, {"bad"}), (in_the_weighing, {"bad"})):
-        cache, start = DecisionCache(), five()
+    for fault, still in (
+        (in_a_look, set[str]()),
+        (in_the_plan, {"bad"}),
+        (in_the_weighing, {"bad"}),
+    ):
+        cache = DecisionCache()
+        start = five()
         with monkeypatch.context() as patch:
             fault(patch)
             made = decide(start, cache)
@@ -141,7 +165,9 @@ def test_who_changes_by_itself_is_looked_at_again_at_once_and_weighed_again_afte
         assert undecided(changed) == still
 
 
-def test_nobody_is_evicted_for_a_service_without_a_plan_and_it_has_had_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_is_evicted_for_a_service_without_a_plan_and_it_has_had_no_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     in_the_plan(monkeypatch)
     runs = on_nodes("2P > 1P", "p0 a0, p1 a1", name="a")
     made = decide(world(runs, on_nodes("1P", "p0 -", name="bad", priority=1), nodes="a:8x2"))
@@ -151,7 +177,9 @@ def test_nobody_is_evicted_for_a_service_without_a_plan_and_it_has_had_no_turn(m
     assert not any(of.turn_since for of in made.memory.services.values())
 
 
-def test_a_fault_that_is_about_no_service_leaves_the_part_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_that_is_about_no_service_leaves_the_part_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fails(*_: object, **__: object) -> None:
         raise OverflowError("too many nodes")
 
@@ -159,13 +187,24 @@ def test_a_fault_that_is_about_no_service_leaves_the_part_as_it_is(monkeypatch: 
         patch.setattr("scaler.decide.decide.Placement", fails)
         made = decide(five(), cache := DecisionCache())
     assert undecided(made) == {"a", "bad", "c", "d", "e"}
-    later = decide(msgspec.structs.replace(five(), memory=made.memory, now=five().now + PAUSE), cache)
+    later = decide(
+        msgspec.structs.replace(five(), memory=made.memory, now=five().now + PAUSE), cache
+    )
     assert undecided(later) == set()
 
 
-def test_a_part_with_many_at_fault_waits_as_a_whole_and_the_other_parts_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_with_many_at_fault_waits_as_a_whole_and_the_other_parts_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     in_the_weighing(monkeypatch)
     many = [on_nodes("1P", "p0@a -", name=f"bad{number}") for number in range(9)]
-    made = decide(world(*many, on_nodes("1P", "p0@a -", name="c"), on_nodes("1P", "p0@b -", name="e"), nodes=NODES))
+    made = decide(
+        world(
+            *many,
+            on_nodes("1P", "p0@a -", name="c"),
+            on_nodes("1P", "p0@b -", name="e"),
+            nodes=NODES,
+        )
+    )
     assert undecided(made) == {f"bad{number}" for number in range(9)} | {"c"}
     assert doings(made) == {"e-p0": "Admit"}

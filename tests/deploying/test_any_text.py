@@ -16,7 +16,10 @@ from scaler.tools.deploying.service import ConfigError, Service, read_service
 from tests.deploying.test_findings import MOTOR, OME, STORM
 
 ROOT = Path(__file__).parent.parent.parent
-TEXTS = [path.read_text("utf-8") for path in sorted((Path(__file__).parent / "examples").glob("*/config.yaml"))]
+TEXTS = [
+    path.read_text("utf-8")
+    for path in sorted((Path(__file__).parent / "examples").glob("*/config.yaml"))
+]
 WORDS = st.sampled_from(
     [
         "on",
@@ -66,7 +69,11 @@ def spoilt(draw: st.DrawFn) -> str:
     text = draw(st.sampled_from([*TEXTS, OME, STORM, MOTOR]))
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(text)))
-        text = text[:start] + draw(WORDS | st.text(max_size=5)) + text[start + draw(st.integers(0, 6)) :]
+        text = (
+            text[:start]
+            + draw(WORDS | st.text(max_size=5))
+            + text[start + draw(st.integers(0, 6)) :]
+        )
     return text
 
 
@@ -83,7 +90,11 @@ def judge(text: str | bytes) -> None:
         decoded = text if isinstance(text, str) else text.decode("utf-8", "replace")
         lines = len(decoded.splitlines()) + 1
         assert found.findings
-        assert [one for one in found.findings if not (1 <= one.line <= lines and one.column >= 1 and one.what)] == []
+        assert [
+            one
+            for one in found.findings
+            if not (1 <= one.line <= lines and one.column >= 1 and one.what)
+        ] == []
         assert len(str(found).splitlines()) == len(found.findings)
         return
     names = [obj["metadata"]["name"] for obj in found.objects] + [found.name, found.namespace]
@@ -105,7 +116,10 @@ def test_any_text_is_a_service_or_has_mistakes_with_places(text: str | bytes) ->
 
 
 SCALARS = (
-    st.none() | st.booleans() | st.integers(-2, 70) | st.sampled_from(["a", "2", "i:1", "/m", "true", "", "x y", 1.5])
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 70)
+    | st.sampled_from(["a", "2", "i:1", "/m", "true", "", "x y", 1.5])
 )
 KEYS = st.sampled_from(
     sorted(
@@ -131,7 +145,9 @@ KEYS = st.sampled_from(
     )
 )
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5), max_leaves=20
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=20,
 )
 
 
@@ -155,12 +171,18 @@ def test_every_key_is_documented() -> None:
 def test_the_schema_accepts_right_files() -> None:
     validator = Draft202012Validator(json_schema())
     errors = [
-        error.message for text in [*TEXTS, OME, STORM, MOTOR] for error in validator.iter_errors(yaml.safe_load(text))
+        error.message
+        for text in [*TEXTS, OME, STORM, MOTOR]
+        for error in validator.iter_errors(yaml.safe_load(text))
     ]
     assert errors == []
 
 
 def test_the_schema_refuses_what_it_can() -> None:
     validator = Draft202012Validator(json_schema())
-    wrong = [OME.replace("engine", "engin"), OME.replace("app_name: a", "app_name: 7"), f"{OME}    npu_num: 17\n"]
+    wrong = [
+        OME.replace("engine", "engin"),
+        OME.replace("app_name: a", "app_name: 7"),
+        f"{OME}    npu_num: 17\n",
+    ]
     assert [bool(list(validator.iter_errors(yaml.safe_load(text)))) for text in wrong] == [True] * 3

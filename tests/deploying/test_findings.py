@@ -49,12 +49,21 @@ BAD: dict[str, tuple[str, str]] = {
     "a tab": ("app_name: a\n\tb: c\n", "2:1: not YAML: found a tab character"),
     "an open quote": ('app_name: "a\n', "not YAML"),
     "a full-width colon": ("app_name： a\nb: c\n", "full-width punctuation"),
-    "a name twice": (f"app_name: b\n{OME}", "2:1: app_name: the same name a second time; delete one of them"),
+    "a name twice": (
+        f"app_name: b\n{OME}",
+        "2:1: app_name: the same name a second time; delete one of them",
+    ),
     "deep nesting": ("a: " + "[" * 5000, "1:103: nested more than 100 deep"),
     "an anchor in itself": (f"{OME}x: &x [*x]\n", "6:4: x.0: it contains itself"),
     "a list as a name": (f"{OME}? [a]\n: b\n", "6:3: a name is needed here"),
-    "a merge of a text": (f"{OME}    <<: text\n", "inference_service.engine.<<: only a mapping can be merged"),
-    "an unknown key": (f"{OME}    replica: 2\n", "6:5: inference_service.engine.replica: is not known here"),
+    "a merge of a text": (
+        f"{OME}    <<: text\n",
+        "inference_service.engine.<<: only a mapping can be merged",
+    ),
+    "an unknown key": (
+        f"{OME}    replica: 2\n",
+        "6:5: inference_service.engine.replica: is not known here",
+    ),
     "the nearest key": (f"{OME}    min_replica: 2\n", "; did you mean min_replicas?"),
     "the nearest section": (
         "app_name: a\ninferenceservice: {}\n",
@@ -62,31 +71,52 @@ BAD: dict[str, tuple[str, str]] = {
     ),
     "no section": ("app_name: a\n", "1:1: no section says what to deploy"),
     "no name": (OME.split("\n", 1)[1], "1:1: app_name: is missing; add app_name: ..."),
-    "a name with capitals": (OME.replace("app_name: a", "app_name: Chat_1"), "1:1: app_name: Kubernetes refuses the"),
-    "a name of digits": (OME.replace("app_name: a", "app_name: 1a"), '1:1: app_name: Kubernetes refuses the name "1a"'),
+    "a name with capitals": (
+        OME.replace("app_name: a", "app_name: Chat_1"),
+        "1:1: app_name: Kubernetes refuses the",
+    ),
+    "a name of digits": (
+        OME.replace("app_name: a", "app_name: 1a"),
+        '1:1: app_name: Kubernetes refuses the name "1a"',
+    ),
     "a name too long for what is made": (
         STORM.replace("app_name: a", "app_name: " + "a" * 60),
         "1:1: app_name: it makes the name " + "a" * 60 + "-prefill-0",
     ),
-    "a bad namespace": (f"{OME}app_namespace: a.b\n", '6:1: app_namespace: Kubernetes refuses the name "a.b"'),
+    "a bad namespace": (
+        f"{OME}app_namespace: a.b\n",
+        '6:1: app_namespace: Kubernetes refuses the name "a.b"',
+    ),
     "a missing section": (OME, "1:1: storm_service is missing; aibrix, which SERVING_FRAMEWORK"),
     "a number as words": (
         f"{OME}    tp_size: eight\n",
         "6:5: inference_service.engine.tp_size: a whole number is needed",
     ),
     "a fraction": (f"{OME}    npu_num: 1.5\n", "a whole number is needed here, found 1.5"),
-    "a truth value as a number": (f"{OME}    npu_num: true\n", "a whole number is needed here, found true"),
-    "zero replicas": (f"{OME}    min_replicas: 0\n", "6:5: inference_service.engine.min_replicas: 0 is less than 1"),
+    "a truth value as a number": (
+        f"{OME}    npu_num: true\n",
+        "a whole number is needed here, found true",
+    ),
+    "zero replicas": (
+        f"{OME}    min_replicas: 0\n",
+        "6:5: inference_service.engine.min_replicas: 0 is less than 1",
+    ),
     "too many replicas": (f"{OME}    min_replicas: 65\n", "65 is more than 64"),
     "a huge number": (f"{OME}    min_replicas: {'9' * 5000}\n", "a whole number is needed here"),
     "fewer at most than at least": (
         f"{OME}    min_replicas: 3\n    max_replicas: 2\n",
         "7:5: inference_service.engine.max_replicas: 2 is less than min",
     ),
-    "NPUs that no node has": (f"{OME}    npu_num: 17\n", "6:5: inference_service.engine.npu_num: 17 is more than 16"),
+    "NPUs that no node has": (
+        f"{OME}    npu_num: 17\n",
+        "6:5: inference_service.engine.npu_num: 17 is more than 16",
+    ),
     "NPUs that such a node has not": (
         f"{OME}    npu_num: 16\n    node_selector: {{accelerator-type: module-910b-8}}\n",
-        "6:5: inference_service.engine.npu_num: a node of module-910b-8 has 8 NPUs, and a pod asks for 16",
+        (
+            "6:5: inference_service.engine.npu_num: a node of module-910b-8 has 8 NPUs, and a pod"
+            " asks for 16"
+        ),
     ),
     "more ranks than NPUs": (
         f"{OME}    tp_size: 16\n",
@@ -102,15 +132,30 @@ BAD: dict[str, tuple[str, str]] = {
     ),
     "a number with a 0 in front": (
         f"{OME}    min_replicas: 010\n",
-        "6:5: inference_service.engine.min_replicas: YAML reads 010 as 8; write it without the 0 in front",
+        (
+            "6:5: inference_service.engine.min_replicas: YAML reads 010 as 8; write it without the"
+            " 0 in front"
+        ),
     ),
     "on without quotes": (
         f"{OME}    labels: {{pod-rescheduling: on}}\n",
-        "6:14: inference_service.engine.labels.pod-rescheduling: YAML reads on as True; write it in quotes",
+        (
+            "6:14: inference_service.engine.labels.pod-rescheduling: YAML reads on as True; write"
+            " it in quotes"
+        ),
     ),
-    "an octal number": (f"{OME}    env_vars: {{MODE: 0644}}\n", "YAML reads 0644 as 420; write it in quotes"),
-    "a label without a value": (f"{OME}    labels: {{a: }}\n", 'has no value; write "" for an empty text'),
-    "a label that Kubernetes refuses": (f"{OME}    labels: {{a: b c}}\n", '"b c" cannot be the value of a label'),
+    "an octal number": (
+        f"{OME}    env_vars: {{MODE: 0644}}\n",
+        "YAML reads 0644 as 420; write it in quotes",
+    ),
+    "a label without a value": (
+        f"{OME}    labels: {{a: }}\n",
+        'has no value; write "" for an empty text',
+    ),
+    "a label that Kubernetes refuses": (
+        f"{OME}    labels: {{a: b c}}\n",
+        '"b c" cannot be the value of a label',
+    ),
     "a label's name that it refuses": (
         f"{OME}    labels: {{a b: c}}\n",
         "6:14: inference_service.engine.labels.a b: Kubernetes refuses",
@@ -119,23 +164,47 @@ BAD: dict[str, tuple[str, str]] = {
         f"{OME}    env_vars: {{1A: c}}\n",
         "Kubernetes refuses this name of an environment variable",
     ),
-    "a list for a text": (f"{OME}    labels: {{a: [b]}}\n", "labels.a: a text is needed here, found a list"),
-    "a decoder without a store": (f"{OME}  decoder: {{}}\n", "1:1: mf_store is missing; prefill and decode need it"),
+    "a list for a text": (
+        f"{OME}    labels: {{a: [b]}}\n",
+        "labels.a: a text is needed here, found a list",
+    ),
+    "a decoder without a store": (
+        f"{OME}  decoder: {{}}\n",
+        "1:1: mf_store is missing; prefill and decode need it",
+    ),
     "a store without an image": (f"{OME}mf_store: {{}}\n", "6:1: mf_store.image: is missing"),
-    "a quantity": (f"{OME}mf_store: {{image: a, resources: {{limits: {{cpu: 1 core}}}}}}\n", '"1 core" is no quantity'),
-    "a path": (STORM.replace("/m", "models"), '4:3: storm_service.model_path: "models" is no absolute path'),
-    "no decode": (STORM.replace('  decode: {image: "i:1"}\n', ""), "2:1: storm_service.decode: is missing"),
+    "a quantity": (
+        f"{OME}mf_store: {{image: a, resources: {{limits: {{cpu: 1 core}}}}}}\n",
+        '"1 core" is no quantity',
+    ),
+    "a path": (
+        STORM.replace("/m", "models"),
+        '4:3: storm_service.model_path: "models" is no absolute path',
+    ),
+    "no decode": (
+        STORM.replace('  decode: {image: "i:1"}\n', ""),
+        "2:1: storm_service.decode: is missing",
+    ),
     "ports for each rank without routing": (
         f"{STORM}  distributed_dp: 'true'\n",
         "7:3: storm_service.distributed_dp: this needs routing",
     ),
-    "another word for true": (f"{STORM}  distributed_dp: yes\n", '"true" or "false" is needed here, found yes'),
+    "another word for true": (
+        f"{STORM}  distributed_dp: yes\n",
+        '"true" or "false" is needed here, found yes',
+    ),
     "ranks that cannot be shared out": (
         STORM.replace("{image", "{podGroupSize: 2, dp_size: 3, image"),
         "3 ranks cannot be shared out evenly over the 2 pods",
     ),
-    "an unknown platform": (f"{OME}platform: omee\n", "6:1: platform: platform 'omee' is not known; write one of ome,"),
-    "a ratio that is none": (f"{STORM}ratios: [2P1D, some]\n", '7:16: ratios.1: "some" is no ratio; write 2P1D or'),
+    "an unknown platform": (
+        f"{OME}platform: omee\n",
+        "6:1: platform: platform 'omee' is not known; write one of ome,",
+    ),
+    "a ratio that is none": (
+        f"{STORM}ratios: [2P1D, some]\n",
+        '7:16: ratios.1: "some" is no ratio; write 2P1D or',
+    ),
     "ratios that rise": (
         f"{STORM}ratios: [1P1D, 2P1D]\n",
         '7:16: ratios.1.prefill: 2 instances of "prefill", but the ratio',
@@ -153,7 +222,10 @@ BAD: dict[str, tuple[str, str]] = {
         "ratios.0: decode is missing; add decode: 0 if none is to run",
     ),
     "only zeros": (f"{STORM}ratios: [0P0D]\n", "ratios: every group_num is 0"),
-    "no ratio": (f"{STORM}ratios: []\n", "7:1: ratios: is empty; write at least one, or leave it out"),
+    "no ratio": (
+        f"{STORM}ratios: []\n",
+        "7:1: ratios: is empty; write at least one, or leave it out",
+    ),
     "too many ratios": (f"{STORM}ratios: [{'1P1D, ' * 1001}]\n", "more than 1,000 entries"),
     "pods that wait for all": (
         f"{OME}    annotations: {{huawei.com/schedule_minAvailable: 2}}\nratios: [1]\n",
@@ -164,7 +236,10 @@ BAD: dict[str, tuple[str, str]] = {
         f"{MOTOR}  hardware: A9\n",
         "9:3: motor_service.hardware: \"A9\" is not known here; write '800I_A2' or",
     ),
-    "a node port that is none": (f"{MOTOR}  node_port: 80\n", "9:3: motor_service.node_port: 80 is no node port"),
+    "a node port that is none": (
+        f"{MOTOR}  node_port: 80\n",
+        "9:3: motor_service.node_port: 80 is no node port",
+    ),
     "more NPUs than the hardware": (
         MOTOR.replace("decode: {}", "decode: {npu_num: 16}"),
         "a node of 800I_A2 has 8 NPUs",
@@ -178,17 +253,27 @@ def test_a_mistake_is_named_with_its_place(name: str) -> None:
     assert expected in said(text, "aibrix" if name == "a missing section" else None)
 
 
-@pytest.mark.parametrize("image", ["registry:5000/sglang:1", f"sglang@sha256:{'0' * 64}", "registry:5000/a/b:v1.2"])
+@pytest.mark.parametrize(
+    "image", ["registry:5000/sglang:1", f"sglang@sha256:{'0' * 64}", "registry:5000/a/b:v1.2"]
+)
 def test_an_image_with_a_tag_or_digest_is_taken_as_it_stands(image: str) -> None:
-    assert any(image in str(made) for made in read_service(OME.replace("i:1", f'"{image}"')).objects)
+    assert any(
+        image in str(made) for made in read_service(OME.replace("i:1", f'"{image}"')).objects
+    )
 
 
 def test_the_unchanged_texts_are_right() -> None:
-    assert [read_service(text).platform for text in (STORM, OME, MOTOR)] == ["aibrix", "ome", "mindie-motor"]
+    assert [read_service(text).platform for text in (STORM, OME, MOTOR)] == [
+        "aibrix",
+        "ome",
+        "mindie-motor",
+    ]
 
 
 def test_what_is_no_utf_8_is_shown_where_it_stands() -> None:
-    assert said(b"app_name: a\nx: caf\xe9\n") == "2:7: here is no UTF-8 text; save the file as UTF-8"
+    assert (
+        said(b"app_name: a\nx: caf\xe9\n") == "2:7: here is no UTF-8 text; save the file as UTF-8"
+    )
 
 
 def test_half_of_a_character_is_no_text() -> None:
@@ -219,7 +304,9 @@ def test_an_unknown_framework_is_refused() -> None:
 
 
 def test_a_framework_without_its_section_is_named_as_what_asks_for_it() -> None:
-    assert "inference_service is missing; ome, which SERVING_FRAMEWORK says, needs" in said(STORM, "ome")
+    assert "inference_service is missing; ome, which SERVING_FRAMEWORK says, needs" in said(
+        STORM, "ome"
+    )
     assert "inference_service is missing; ome needs this section" in said(f"{STORM}platform: ome\n")
 
 
@@ -235,12 +322,16 @@ def test_merges_that_grow_end_soon() -> None:
 
 
 def test_anchors_that_double_end_soon() -> None:
-    laughs = "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}, *a{n}]\n" for n in range(60))
+    laughs = "a0: &a0 [x]\n" + "".join(
+        f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}, *a{n}]\n" for n in range(60)
+    )
     assert "1:1: a0: is not known here" in said(f"{laughs}{OME}")
 
 
 def test_merges_hidden_in_names_end_soon() -> None:
-    chain = "? &a0 {x: y}\n: 1\n" + "".join(f"? &a{n} {{<<: *a{n - 1}}}\n: 1\n" for n in range(1, 900))
+    chain = "? &a0 {x: y}\n: 1\n" + "".join(
+        f"? &a{n} {{<<: *a{n - 1}}}\n: 1\n" for n in range(1, 900)
+    )
     assert "a name is needed here" in said(f"z: 1\n{chain}w: *a899\n")
 
 

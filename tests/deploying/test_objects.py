@@ -1,4 +1,5 @@
-"""The objects of a short file: those of MindCluster's own deployer, but for the wanted differences, each named here."""
+"""The objects of a short file: those of MindCluster's own deployer, but for the wanted differences,
+each named here."""
 
 from __future__ import annotations
 
@@ -25,15 +26,45 @@ WITH_OBJECTS = sorted(path.parent for path in EXAMPLES.glob("*/objects.yaml"))
 
 ENGINE = {"pod_num": 1, "min_replicas": 1, "max_replicas": 1, "image": "sglang:1"}
 WANTED: dict[str, tuple[str, dict[str, Any], str, Any]] = {
-    "one replica by default": ("ome", {"min_replicas": None, "max_replicas": None}, "engine.minReplicas", 1),
-    "as many at most as at least": ("ome", {"min_replicas": 3, "max_replicas": None}, "engine.maxReplicas", 3),
+    "one replica by default": (
+        "ome",
+        {"min_replicas": None, "max_replicas": None},
+        "engine.minReplicas",
+        1,
+    ),
+    "as many at most as at least": (
+        "ome",
+        {"min_replicas": 3, "max_replicas": None},
+        "engine.maxReplicas",
+        3,
+    ),
     "one pod by default": ("ome", {"pod_num": None}, "engine.schedulerName", "volcano"),
     "no empty image": ("ome", {"image": None}, "engine.runner.image", None),
-    "a variable of the same name": ("ome", {"env_vars": {"TP_SIZE": "4"}}, "engine.runner.env.1.value", "4"),
-    "texts as they stand": ("ome", {"env_vars": {"A": 'a"b\\n\nc'}}, "engine.runner.env.4.value", 'a"b\\n\nc'),
-    "variables of the router": ("router", {"env_vars": {"A": "1"}}, "router.runner.env.0.value", "1"),
+    "a variable of the same name": (
+        "ome",
+        {"env_vars": {"TP_SIZE": "4"}},
+        "engine.runner.env.1.value",
+        "4",
+    ),
+    "texts as they stand": (
+        "ome",
+        {"env_vars": {"A": 'a"b\\n\nc'}},
+        "engine.runner.env.4.value",
+        'a"b\\n\nc',
+    ),
+    "variables of the router": (
+        "router",
+        {"env_vars": {"A": "1"}},
+        "router.runner.env.0.value",
+        "1",
+    ),
     "a router has one pod by default": ("router", {}, "router.minReplicas", 1),
-    "the store listens where the Service looks": ("store", {}, "template.spec.containers.0.env.1.value", "9000"),
+    "the store listens where the Service looks": (
+        "store",
+        {},
+        "template.spec.containers.0.env.1.value",
+        "9000",
+    ),
     "probes ask the store's own port": (
         "store",
         {"readiness_probe": {}},
@@ -113,7 +144,10 @@ def test_objects_say_where_they_belong(folder: Path) -> None:
 def test_the_real_deployer_makes_the_same_objects(real_data: Path) -> None:
     cases = sorted((real_data / "deploy_tool").iterdir())
     for folder in cases:
-        made = read_service((folder / "config.yaml").read_bytes(), framework=(folder / "framework").read_text().strip())
+        made = read_service(
+            (folder / "config.yaml").read_bytes(),
+            framework=(folder / "framework").read_text().strip(),
+        )
         assert list(made.objects) == without_nulls(documents(folder / "objects.yaml")), folder.name
     assert len(cases) >= 5
 
@@ -124,7 +158,11 @@ def test_the_real_deployer_makes_the_same_objects_of_its_other_samples(real_data
     for config in cases:
         stem = config.name.removesuffix("config.yaml")
         files = [path for path in samples.glob(f"{stem}*") if path != config]
-        theirs = {one["kind"] + "/" + one["metadata"]["name"]: one for path in files for one in documents(path)}
+        theirs = {
+            one["kind"] + "/" + one["metadata"]["name"]: one
+            for path in files
+            for one in documents(path)
+        }
         made = read_service(config.read_bytes(), framework=stem.split("__")[0])
         ours = {obj["kind"] + "/" + obj["metadata"]["name"]: obj for obj in made.objects}
         assert ours == without_nulls(theirs), config.name
@@ -141,16 +179,23 @@ def test_a_wanted_difference_is_as_told(name: str) -> None:
 
 def test_every_wanted_difference_is_documented() -> None:
     section = PAGE.read_text("utf-8").split("## Wanted differences\n")[1].split("\n## ")[0]
-    assert re.findall(r"^\* \*\*(.+?)\*\*", section, re.MULTILINE) == [*WANTED, "what cannot work is refused"]
+    assert re.findall(r"^\* \*\*(.+?)\*\*", section, re.MULTILINE) == [
+        *WANTED,
+        "what cannot work is refused",
+    ]
 
 
 def test_the_framework_of_the_environment_decides_which_section_counts() -> None:
     both = {**ome(), **yaml.safe_load((EXAMPLES / "aibrix-one-port" / "config.yaml").read_text())}
-    kinds = [read_service(yaml.safe_dump(both), framework=one).objects[0]["kind"] for one in ("ome", "aibrix")]
+    kinds = [
+        read_service(yaml.safe_dump(both), framework=one).objects[0]["kind"]
+        for one in ("ome", "aibrix")
+    ]
     assert kinds == ["InferenceService", "StormService"]
 
 
-# -- elastic --------------------------------------------------------------------------------------------------
+# -- elastic
+# --------------------------------------------------------------------------------------------------
 
 
 def templates(value: Any) -> Iterator[dict[str, Any]]:
@@ -175,7 +220,9 @@ def test_the_rule_comes_first_and_everything_passes_the_linter(name: str) -> Non
     assert errors == []
 
 
-@pytest.mark.parametrize(("name", "gated"), [("elastic-ome", 3), ("elastic-aggregated", 1), ("elastic-aibrix", 2)])
+@pytest.mark.parametrize(
+    ("name", "gated"), [("elastic-ome", 3), ("elastic-aggregated", 1), ("elastic-aibrix", 2)]
+)
 def test_every_pod_of_an_instance_is_made_with_the_gate(name: str, gated: int) -> None:
     made = read_service((EXAMPLES / name / "config.yaml").read_bytes())
     found = [one["schedulingGates"] for one in templates(list(made.objects))]
@@ -188,7 +235,9 @@ def test_ratios_change_nothing_but_what_makes_it_elastic() -> None:
     plain = service_of({key: value for key, value in config.items() if key != "ratios"}).objects
     assert elastic[1:] == plain[1:]
     for one, other in zip(
-        elastic[0]["spec"]["template"]["spec"]["roles"], plain[0]["spec"]["template"]["spec"]["roles"], strict=True
+        elastic[0]["spec"]["template"]["spec"]["roles"],
+        plain[0]["spec"]["template"]["spec"]["roles"],
+        strict=True,
     ):
         if one["name"] == "routing":
             assert one == other
@@ -213,7 +262,8 @@ def test_the_rule_counts_pods_of_an_instance() -> None:
     assert largest == {"prefill": ("2", "1"), "decode": ("1", "2")}
 
 
-# -- MindIE Motor ---------------------------------------------------------------------------------------------
+# -- MindIE Motor
+# ---------------------------------------------------------------------------------------------
 
 
 def motor_config(folder: Path) -> dict[str, Any]:
@@ -222,7 +272,10 @@ def motor_config(folder: Path) -> dict[str, Any]:
     rule = json.loads((folder / "elastic_scaling.json").read_text())["elastic_scaling_list"]
     ratios = ["{}P{}D".format(*(group["group_num"] for group in one["group_list"])) for one in rule]
     groups = {
-        role: {"replicas": told[f"{letter}_instances_num"], "pod_num": told[f"single_{letter}_instance_pod_num"]}
+        role: {
+            "replicas": told[f"{letter}_instances_num"],
+            "pod_num": told[f"single_{letter}_instance_pod_num"],
+        }
         for role, letter in (("prefill", "p"), ("decode", "d"))
     }
     section = {
@@ -246,7 +299,9 @@ def unordered(value: Any) -> Any:
         return [unordered(item) for item in value]
     if not isinstance(value, dict):
         return value
-    found = {key: unordered(item) for key, item in value.items() if key != "status" and item is not None}
+    found = {
+        key: unordered(item) for key, item in value.items() if key != "status" and item is not None
+    }
     return {
         key: {one["name"]: one for one in item} if key in ("volumes", "volumeMounts") else item
         for key, item in found.items()
@@ -258,21 +313,36 @@ def test_mindies_own_deployer_makes_the_same_objects(real_data: Path) -> None:
     for folder in cases:
         config = motor_config(folder)
         rule, *made = service_of(config).objects
-        files = [folder / "deployment" / f"mindie_ms_{one}.yaml" for one in ("coordinator", "controller")]
+        files = [
+            folder / "deployment" / f"mindie_ms_{one}.yaml" for one in ("coordinator", "controller")
+        ]
         for letter, role in (("p", "prefill"), ("d", "decode")):
             count = config["motor_service"][role]["replicas"]
-            files += [folder / "deployment" / f"mindie_server_{letter}{number}.yaml" for number in range(count)]
-        assert unordered(made) == unordered([one for file in files for one in documents(file)]), folder.name
+            files += [
+                folder / "deployment" / f"mindie_server_{letter}{number}.yaml"
+                for number in range(count)
+            ]
+        assert unordered(made) == unordered([one for file in files for one in documents(file)]), (
+            folder.name
+        )
         theirs = json.loads((folder / "elastic_scaling.json").read_text())["elastic_scaling_list"]
         ours = json.loads(rule["data"][RULE_KEY])["elastic_scaling_list"]
-        assert [one["group_list"] for one in ours] == [one["group_list"] for one in theirs], folder.name
+        assert [one["group_list"] for one in ours] == [one["group_list"] for one in theirs], (
+            folder.name
+        )
     assert len(cases) >= 8
 
 
 def test_a_motor_service_has_what_mindie_brings_along_for_each_instance() -> None:
     made = read_service((EXAMPLES / "motor" / "config.yaml").read_bytes())
     kinds = [obj["kind"] for obj in made.objects]
-    assert kinds == ["ConfigMap", "AscendJob", "Service", "AscendJob", *["ConfigMap", "PriorityClass", "AscendJob"] * 3]
+    assert kinds == [
+        "ConfigMap",
+        "AscendJob",
+        "Service",
+        "AscendJob",
+        *["ConfigMap", "PriorityClass", "AscendJob"] * 3,
+    ]
     decode = made.objects[-1]
     assert decode["metadata"]["annotations"] == {"sp-block": "32"}
     assert decode["spec"]["replicaSpecs"]["Worker"]["replicas"] == 1

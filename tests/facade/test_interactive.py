@@ -1,4 +1,5 @@
-"""The interactive demo as a new user meets it: a kubeconfig is printed, kubectl moves the service, Ctrl-C ends it."""
+"""The interactive demo as a new user meets it: a kubeconfig is printed, kubectl moves the service,
+Ctrl-C ends it."""
 
 from __future__ import annotations
 
@@ -25,9 +26,12 @@ class Demo:
         self._log = folder / "demo.log"
         with self._log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "scaler", "demo", "--interactive"], cwd=ROOT, stdout=log,
-                stderr=subprocess.STDOUT, env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            )  # fmt: skip
+                [sys.executable, "-m", "scaler", "demo", "--interactive"],
+                cwd=ROOT,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
         self.kubeconfig = self.until(lambda: self._printed(r"KUBECONFIG=(\S+)"))
 
     def _printed(self, pattern: str) -> str:
@@ -36,9 +40,13 @@ class Demo:
 
     def kubectl(self, *arguments: str, **environment: str) -> str:
         ran = subprocess.run(
-            [KUBECTL, "--kubeconfig", self.kubeconfig, *arguments], env={**os.environ, **environment},
-            capture_output=True, text=True, timeout=PATIENCE, check=False,
-        )  # fmt: skip
+            [KUBECTL, "--kubeconfig", self.kubeconfig, *arguments],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
         return ran.stdout + ran.stderr
 
     def until(self, see) -> str:  # type: ignore[no-untyped-def]

@@ -61,14 +61,23 @@ class Person:
     folder: Path
 
     async def kubectl(self, *words: str, editor: str = "", code: int = 0) -> str:
-        """Output and errors of one command, which must end with `code`, without what client-go logs of a watch.
+        """Output and errors of one command, which must end with `code`, without what client-go logs
+        of a watch.
 
-        When the command has seen what it waited for, it ends its watch, and client-go may log that the watch failed."""
-        environment = {**os.environ, "KUBECONFIG": str(self.folder / "config"), "HOME": str(self.folder)}
+        When the command has seen what it waited for, it ends its watch, and client-go may log that
+        the watch failed."""
+        environment = {
+            **os.environ,
+            "KUBECONFIG": str(self.folder / "config"),
+            "HOME": str(self.folder),
+        }
         process = await asyncio.create_subprocess_exec(
-            str(_KUBECTL), *words, env={**environment, "EDITOR": editor},
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        )  # fmt: skip
+            str(_KUBECTL),
+            *words,
+            env={**environment, "EDITOR": editor},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
         async with asyncio.timeout(30):
             output, _ = await process.communicate()
         assert process.returncode == code, output.decode()
@@ -99,13 +108,21 @@ def with_person(act: Callable[[Person], Awaitable[None]], folder: Path) -> None:
 
 def test_objects_are_created_shown_and_deleted(tmp_path: Path) -> None:
     async def act(person: Person) -> None:
-        pod, job = person.file("pod.yaml", _POD), person.file("job.yaml", _JOB)
+        pod = person.file("pod.yaml", _POD)
+        job = person.file("job.yaml", _JOB)
         assert await person.kubectl("create", "-f", pod) == "pod/p created\n"
         assert "AlreadyExists" in await person.kubectl("create", "-f", pod, code=1)
-        assert await person.kubectl("create", "-f", job) == "ascendjob.mindxdl.gitee.com/j created\n"
+        assert (
+            await person.kubectl("create", "-f", job) == "ascendjob.mindxdl.gitee.com/j created\n"
+        )
         shown = await person.kubectl("get", "pods", "-o", "wide")
-        assert [word in shown for word in ("NOMINATED NODE", "SchedulingGated", "0/1")] == [True] * 3
-        assert json.loads(await person.kubectl("get", "pod", "p", "-o", "json")) == person.cluster.peek(PODS)[0]
+        assert [word in shown for word in ("NOMINATED NODE", "SchedulingGated", "0/1")] == [
+            True
+        ] * 3
+        assert (
+            json.loads(await person.kubectl("get", "pod", "p", "-o", "json"))
+            == person.cluster.peek(PODS)[0]
+        )
         assert "name: theirs/held" in await person.kubectl("get", "pod", "p", "-o", "yaml")
         described = await person.kubectl("describe", "pod", "p")
         assert "PodScheduled   False" in described
@@ -122,17 +139,43 @@ def test_every_kind_of_the_demo_has_a_table(tmp_path: Path) -> None:
         about = {"kind": "AscendJob", "name": "j", "namespace": "default"}
         person.cluster.apply(
             [
-                {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"}, "spec": {"unschedulable": True},
-                 "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
-                {"kind": "Service", "apiVersion": "v1", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}},
-                {"kind": "Event", "apiVersion": "v1", "metadata": {"name": "e"}, "involvedObject": about,
-                 "reason": "WaitingForRatio", "message": "waits", "type": "Normal"},
-                {"kind": "PodGroup", "apiVersion": POD_GROUPS.api_version, "metadata": {"name": "g"},
-                 "spec": {"minMember": 7}, "status": {"phase": "Inqueue"}},
-                {"kind": "AscendJob", "apiVersion": ASCEND_JOBS.api_version, "metadata": {"name": "j"},
-                 "spec": {"replicaSpecs": {}}},
+                {
+                    "kind": "Node",
+                    "apiVersion": "v1",
+                    "metadata": {"name": "n"},
+                    "spec": {"unschedulable": True},
+                    "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+                },
+                {
+                    "kind": "Service",
+                    "apiVersion": "v1",
+                    "metadata": {"name": "s"},
+                    "spec": {"ports": [{"port": 80}]},
+                },
+                {
+                    "kind": "Event",
+                    "apiVersion": "v1",
+                    "metadata": {"name": "e"},
+                    "involvedObject": about,
+                    "reason": "WaitingForRatio",
+                    "message": "waits",
+                    "type": "Normal",
+                },
+                {
+                    "kind": "PodGroup",
+                    "apiVersion": POD_GROUPS.api_version,
+                    "metadata": {"name": "g"},
+                    "spec": {"minMember": 7},
+                    "status": {"phase": "Inqueue"},
+                },
+                {
+                    "kind": "AscendJob",
+                    "apiVersion": ASCEND_JOBS.api_version,
+                    "metadata": {"name": "j"},
+                    "spec": {"replicaSpecs": {}},
+                },
             ]
-        )  # fmt: skip
+        )
         job = person.cluster.server
         conditions = [{"type": "Created", "status": "True"}, {"type": "Held", "status": "True"}]
         status = {"status": {"conditions": conditions, "replicaStatuses": {}}}
@@ -155,7 +198,8 @@ def test_events_are_sorted_by_time(tmp_path: Path) -> None:
         for name, second in (("late", 9), ("early", 3)):
             happened = {"reason": name, "lastTimestamp": f"2026-01-01T00:00:0{second}Z"}
             person.cluster.apply(
-                [{"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, **happened}], "default"
+                [{"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, **happened}],
+                "default",
             )
         shown = await person.kubectl("get", "events", "--sort-by=.lastTimestamp")
         assert [line.split()[0] for line in shown.splitlines()[1:]] == ["early", "late"], shown
@@ -193,7 +237,9 @@ def test_config_map_is_made_from_a_file_and_edited(tmp_path: Path) -> None:
     async def act(person: Person) -> None:
         rule = person.file("elastic_scaling.json", '{"ratio": "2P1D"}')
         await person.kubectl("create", "configmap", "rule", f"--from-file={rule}")
-        assert "edited" in await person.kubectl("edit", "configmap", "rule", editor="sed -i s/2P1D/1P1D/")
+        assert "edited" in await person.kubectl(
+            "edit", "configmap", "rule", editor="sed -i s/2P1D/1P1D/"
+        )
         rules = person.cluster.peek(CONFIG_MAPS, label_selector="!made-by-cluster")
         assert rules[0]["data"] == {"elastic_scaling.json": '{"ratio": "1P1D"}'}
         unchanged = await person.kubectl("edit", "configmap", "rule", editor="true")
@@ -211,15 +257,25 @@ def test_patches_labels_and_annotations_arrive(tmp_path: Path) -> None:
         await person.kubectl("annotate", "acjob", "j", "note=z")
         gate = '{"spec": {"schedulingGates": [{"name": "ours/held", "$patch": "delete"}]}}'
         await person.kubectl("patch", "pod", "p", "--type=strategic", "-p", gate)
-        await person.kubectl("patch", "acjob", "j", "--type=merge", "-p", '{"metadata": {"labels": {"m": "n"}}}')
+        await person.kubectl(
+            "patch", "acjob", "j", "--type=merge", "-p", '{"metadata": {"labels": {"m": "n"}}}'
+        )
         wrong = '[{"op": "test", "path": "/metadata/name", "value": "q"}]'
-        assert "test failed" in await person.kubectl("patch", "pod", "p", "--type=json", "-p", wrong, code=1)
+        assert "test failed" in await person.kubectl(
+            "patch", "pod", "p", "--type=json", "-p", wrong, code=1
+        )
         more = '{"spec": {"schedulingGates": [{"name": "late/gate"}]}}'
-        assert "only deletion is allowed" in await person.kubectl("patch", "pod", "p", "-p", more, code=1)
-        pod, job = person.cluster.peek(PODS)[0], person.cluster.peek(ASCEND_JOBS)[0]
+        assert "only deletion is allowed" in await person.kubectl(
+            "patch", "pod", "p", "-p", more, code=1
+        )
+        pod = person.cluster.peek(PODS)[0]
+        job = person.cluster.peek(ASCEND_JOBS)[0]
         assert pod["metadata"]["labels"] == {"app": "x", "tier": "y"}
         assert pod["spec"]["schedulingGates"] == [{"name": "theirs/held"}]
-        assert (job["metadata"]["labels"], job["metadata"]["annotations"]) == ({"m": "n"}, {"note": "z"})
+        assert (job["metadata"]["labels"], job["metadata"]["annotations"]) == (
+            {"m": "n"},
+            {"note": "z"},
+        )
 
     with_person(act, tmp_path)
 
@@ -228,10 +284,16 @@ def test_wait_and_watch_follow_the_cluster(tmp_path: Path) -> None:
     async def act(person: Person) -> None:
         await person.kubectl("create", "-f", person.file("pod.yaml", _POD))
         watching = asyncio.create_task(person.kubectl("get", "pods", "-w", "--request-timeout=3s"))
-        waiting = asyncio.create_task(person.kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=20s"))
-        ready = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+        waiting = asyncio.create_task(
+            person.kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=20s")
+        )
+        ready = {
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        }
         await asyncio.sleep(0.5)
-        await person.cluster.patch(PODS, "default", "p", ready, patch_type=PatchType.STRATEGIC, subresource="status")
+        await person.cluster.patch(
+            PODS, "default", "p", ready, patch_type=PatchType.STRATEGIC, subresource="status"
+        )
         assert await waiting == "pod/p condition met\n"
         await person.cluster.delete(PODS, "default", "p")
         seen = await watching
@@ -245,16 +307,28 @@ def test_wait_and_watch_follow_the_cluster(tmp_path: Path) -> None:
 def test_an_elastic_service_is_scaled(tmp_path: Path) -> None:
     async def act(person: Person) -> None:
         spec = {"rule": "rule", "jobID": "chat"}
-        meta = {"apiVersion": ELASTIC_SERVICES.api_version, "kind": "ElasticService", "metadata": {"name": "chat-1"}}
+        meta = {
+            "apiVersion": ELASTIC_SERVICES.api_version,
+            "kind": "ElasticService",
+            "metadata": {"name": "chat-1"},
+        }
         person.cluster.apply([{**meta, "spec": spec}])
         assert "scaled" in await person.kubectl("scale", "esvc/chat-1", "--replicas=3")
         assert person.cluster.peek(ELASTIC_SERVICES)[0]["spec"] == {**spec, "replicas": 3}
-        await person.kubectl("scale", "elasticservice", "chat-1", "--current-replicas=3", "--replicas=0")
-        wrong = await person.kubectl("scale", "esvc/chat-1", "--current-replicas=3", "--replicas=2", code=1)
+        await person.kubectl(
+            "scale", "elasticservice", "chat-1", "--current-replicas=3", "--replicas=0"
+        )
+        wrong = await person.kubectl(
+            "scale", "esvc/chat-1", "--current-replicas=3", "--replicas=2", code=1
+        )
         assert "Expected replicas to be 3, was 0" in wrong
-        shown = await person.kubectl("get", "esvc/chat-1", "--subresource=scale", "--output=jsonpath={.spec.replicas}")
+        shown = await person.kubectl(
+            "get", "esvc/chat-1", "--subresource=scale", "--output=jsonpath={.spec.replicas}"
+        )
         assert shown == "0"
-        raw = f"/apis/{ELASTIC_SERVICES.api_version}/namespaces/default/elasticservices/chat-1/scale"
+        raw = (
+            f"/apis/{ELASTIC_SERVICES.api_version}/namespaces/default/elasticservices/chat-1/scale"
+        )
         assert "does not allow this method" in await person.kubectl("delete", "--raw", raw, code=1)
         assert "NotFound" in await person.kubectl("scale", "esvc/other", "--replicas=1", code=1)
         job = person.file("job.yaml", _JOB)

@@ -2,9 +2,9 @@
 
     python -m tests.formats next    # of this tree, after a format has changed; at a release `next` gets its name
 
-The story is the same for all: a service starts, a prefill instance is lost and starts again; of one whose pods others
-make a spare is held; the leader lets go. The objects are all that another release finds; the last world is what it
-serves under /snapshots/world."""
+The story is the same for all: a service starts, a prefill instance is lost and starts again; of one
+whose pods others make a spare is held; the leader lets go. The objects are all that another release
+finds; the last world is what it serves under /snapshots/world."""
 
 from __future__ import annotations
 
@@ -27,9 +27,18 @@ FOLDER = Path(__file__).parent
 NEXT = "next"
 """Of this tree."""
 HOME = "scaler-home"
-RULE = rule_document(*({"group0": prefill, "group1": 1} for prefill in (2, 1)), pods={"group0": 1, "group1": 2})
+RULE = rule_document(
+    *({"group0": prefill, "group1": 1} for prefill in (2, 1)), pods={"group0": 1, "group1": 2}
+)
 ROOMY = node("roomy", roomy=True)
-KEPT = (api.CONFIG_MAPS, api.ELASTIC_SERVICES, api.LEASES, api.ASCEND_JOBS, *MADE_FOR_INSTANCES, api.DISRUPTION_BUDGETS)
+KEPT = (
+    api.CONFIG_MAPS,
+    api.ELASTIC_SERVICES,
+    api.LEASES,
+    api.ASCEND_JOBS,
+    *MADE_FOR_INSTANCES,
+    api.DISRUPTION_BUDGETS,
+)
 ELECTED: dict[str, Any] = {"leader_election": True, "lease_namespace": HOME, "identity": "recorder"}
 
 
@@ -39,9 +48,17 @@ def record() -> dict[str, Any]:
 
 
 async def _story() -> dict[str, Any]:
-    on, worlds = Rig(), [World(0.0, ())]
+    on = Rig()
+    worlds = [World(0.0, ())]
     on.observe = lambda world, decision: worlds.append(world)  # type: ignore[method-assign]  # noqa: ARG005
-    on.apply(node(NODE), ROOMY, rule_config_map(RULE, trade="off"), job("p0"), job("p1"), job("d0", pods=2))
+    on.apply(
+        node(NODE),
+        ROOMY,
+        rule_config_map(RULE, trade="off"),
+        job("p0"),
+        job("p1"),
+        job("d0", pods=2),
+    )
     on.apply(rule_config_map(name="gates"), *_gated("engine-5d8", "group0", "q0", "q1", "q2"))
     on.apply(*_gated("decoder-77f", "group1", "e0"))
     async with controller(on, **ELECTED):
@@ -52,7 +69,11 @@ async def _story() -> dict[str, Any]:
         await on.settle(5)
         await on.start("p1")
         for gated in ("q0", "e0", "q1"):
-            (pod,) = [pod for pod in on.cluster.peek(api.PODS, NAMESPACE) if pod["metadata"]["name"] == gated]
+            (pod,) = [
+                pod
+                for pod in on.cluster.peek(api.PODS, NAMESPACE)
+                if pod["metadata"]["name"] == gated
+            ]
             await on.bind(pod, "roomy")
             await on.status(pod, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
             await on.settle(5)
@@ -64,4 +85,7 @@ async def _story() -> dict[str, Any]:
 def _gated(owner: str, group: str, *names: str) -> list[Object]:
     """Pods of a ReplicaSet, as admission and Volcano leave them."""
     notes = {DELETION_COST: HELD_COST, POD_GROUP: f"podgroup-uid-{owner}"}
-    return [held(name, group, owner=owner, rule="gates", annotations=notes, scheduler="volcano") for name in names]
+    return [
+        held(name, group, owner=owner, rule="gates", annotations=notes, scheduler="volcano")
+        for name in names
+    ]

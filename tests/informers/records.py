@@ -23,9 +23,13 @@ def record(thing: Thing) -> Record | None:
 
 
 def thing(name: str, version: int, *, namespace: str = "ns", data: str = "") -> Thing:
-    meta = Metadata(name=name, namespace=namespace, uid=f"uid-{name}", resource_version=str(version))
+    meta = Metadata(
+        name=name, namespace=namespace, uid=f"uid-{name}", resource_version=str(version)
+    )
     return Thing(meta, data)
 
 
-def a_record(name: str, version: int, *, uid: str = "", namespace: str = "ns", terminating: bool = False) -> Record:
+def a_record(
+    name: str, version: int, *, uid: str = "", namespace: str = "ns", terminating: bool = False
+) -> Record:
     return Record(namespace, name, uid or f"uid-{name}", str(version), terminating)

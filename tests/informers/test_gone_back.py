@@ -1,4 +1,5 @@
-"""Watches that stand and tell nothing, clusters that went back in time, and kinds that come late."""
+"""Watches that stand and tell nothing, clusters that went back in time, and kinds that come
+late."""
 
 from __future__ import annotations
 
@@ -19,7 +20,17 @@ from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.informers.records import Record, Thing, record, thing
-from tests.informers.test_watch import EXPIRED, HANG, Played, Scripted, ScriptedApi, bookmark, event, page, play
+from tests.informers.test_watch import (
+    EXPIRED,
+    HANG,
+    Played,
+    Scripted,
+    ScriptedApi,
+    bookmark,
+    event,
+    page,
+    play,
+)
 
 BROKEN = UnknownOutcomeError("reset")
 
@@ -37,7 +48,9 @@ def test_a_quiet_watch_is_no_warning_unless_it_kept_changes_back() -> None:
         return [line["event"] for line in logs]
 
     assert said(page(20, thing("a", 1)), page(30, thing("a", 1))) == []
-    assert said(page(20, thing("a", 15)), page(30, thing("a", 15))) == ["a watch said nothing of changes"]
+    assert said(page(20, thing("a", 15)), page(30, thing("a", 15))) == [
+        "a watch said nothing of changes"
+    ]
 
 
 def test_bookmarks_are_signs_of_life() -> None:
@@ -46,8 +59,12 @@ def test_bookmarks_are_signs_of_life() -> None:
 
 
 @pytest.mark.parametrize(("lasted", "heard"), [(60.0 * 10 + 59.0, 659.0), (60.0 + 59.0, 60.0)])
-def test_the_end_of_a_watch_at_its_time_is_a_sign_of_life_and_an_early_one_is_not(lasted: float, heard: float) -> None:
-    steps: list[Scripted] = [step for at in range(int(lasted // 60)) for step in (60.0, bookmark(11 + at))]
+def test_the_end_of_a_watch_at_its_time_is_a_sign_of_life_and_an_early_one_is_not(
+    lasted: float, heard: float
+) -> None:
+    steps: list[Scripted] = [
+        step for at in range(int(lasted // 60)) for step in (60.0, bookmark(11 + at))
+    ]
     played, api = play([page(10)], [[*steps, lasted % 60.0], [HANG]], seconds=lasted + 10.0)
     assert [verb.split()[0] for verb in api.verbs()] == ["list", "watch", "watch"]
     assert played.informer.heard - api.times()[0] == pytest.approx(heard, abs=1.0)
@@ -75,7 +92,8 @@ def test_a_cluster_that_was_restored_from_a_backup_is_believed_after_a_while() -
 
 
 def caught_up(down: float) -> Played:
-    """A watch breaks, nothing answers for so many seconds, and the cluster was restored and has come further since."""
+    """A watch breaks, nothing answers for so many seconds, and the cluster was restored and has
+    come further since."""
     lists = [page(10, thing("a", 9)), *[page(12, thing("a", 4))] * 9]
     played, _ = play(lists, [[BROKEN], [HANG], [HANG]], seconds=80.0, version=12, down=down)
     return played
@@ -105,7 +123,9 @@ def test_nothing_that_is_known_is_forgotten_between_the_pages_of_such_a_list() -
 
 def test_a_server_that_is_behind_for_a_moment_is_not_believed() -> None:
     older = page(5, thing("a", 4))
-    played, api = play([page(10, thing("a", 9)), older, older, page(12, thing("a", 9))], [[EXPIRED], [HANG]])
+    played, api = play(
+        [page(10, thing("a", 9)), older, older, page(12, thing("a", 9))], [[EXPIRED], [HANG]]
+    )
     assert played.names == ["a@9"]
     assert api.verbs() == ["list", "watch 10", "list", "list", "list", "watch 12"]
 
@@ -124,26 +144,38 @@ class Counted(Interceptor):
 
 
 @pytest.mark.parametrize(("forbidden", "most", "noticed_in"), [(False, 60, 5.0), (True, 260, 45.0)])
-def test_a_kind_that_is_not_installed_is_waited_for_and_noticed(forbidden: bool, most: int, noticed_in: float) -> None:
+def test_a_kind_that_is_not_installed_is_waited_for_and_noticed(
+    forbidden: bool, most: int, noticed_in: float
+) -> None:
     async def story() -> None:
-        cluster, counted = SimCluster(Clock(1e9)), Counted(forbidden=forbidden)
+        cluster = SimCluster(Clock(1e9))
+        counted = Counted(forbidden=forbidden)
         name = f"{POD_GROUPS.plural}.{POD_GROUPS.group}"
         definition = await cluster.get(CUSTOM_RESOURCE_DEFINITIONS, None, name)
         await cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, None, name)
         store: Store[Record] = Store(lambda _old, _new: None)
         informer = Informer(
-            cluster.client("scaler", counted), POD_GROUPS, store, record=record, decode=Thing, namespaces=None,
+            cluster.client("scaler", counted),
+            POD_GROUPS,
+            store,
+            record=record,
+            decode=Thing,
+            namespaces=None,
             rng=random.Random(1),
-        )  # fmt: skip
+        )
         task = asyncio.create_task(informer.run())
         await asyncio.sleep(1)
         found = [(informer.absent, informer.synced_or_absent.is_set(), informer.synced.is_set())]
         await asyncio.sleep(3600)
         assert sum(counted.requests.values()) <= most
-        fresh = {key: definition[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": {"name": name}}
+        fresh = {key: definition[key] for key in ("apiVersion", "kind", "spec")} | {
+            "metadata": {"name": name}
+        }
         await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, None, fresh)
         await asyncio.sleep(noticed_in)
-        found.append((informer.absent, informer.synced_or_absent.is_set(), informer.synced.is_set()))
+        found.append(
+            (informer.absent, informer.synced_or_absent.is_set(), informer.synced.is_set())
+        )
         assert found == [(True, True, False), (False, True, True)]
         task.cancel()
         await asyncio.wait({task})
@@ -164,9 +196,15 @@ def test_what_nobody_needs_is_gone_with_its_definition_also_when_no_watch_told_s
     async def main() -> tuple[bool, int]:
         store: Store[Record] = Store(lambda _old, _new: None)
         informer = Informer(
-            ScriptedApi([page(10, thing("a", 9)), *[gone] * 50], [[gone]]), LEADER_WORKER_SETS, store,  # type: ignore[arg-type]
-            record=record, decode=Thing, namespaces=None, rng=random.Random(1), may_be_forbidden=True,
-        )  # fmt: skip
+            ScriptedApi([page(10, thing("a", 9)), *[gone] * 50], [[gone]]),
+            LEADER_WORKER_SETS,
+            store,  # type: ignore[arg-type]
+            record=record,
+            decode=Thing,
+            namespaces=None,
+            rng=random.Random(1),
+            may_be_forbidden=True,
+        )
         task = asyncio.create_task(informer.run())
         await asyncio.sleep(60)
         task.cancel()
@@ -185,9 +223,15 @@ def test_what_may_not_be_read_is_missing_unless_nobody_needs_it() -> None:
     async def main() -> bool:
         store: Store[Record] = Store(lambda _old, _new: None)
         informer = Informer(
-            ScriptedApi([forbidden] * 50, []), LEADER_WORKER_SETS, store, record=record, decode=Thing,  # type: ignore[arg-type]
-            namespaces=("a", "b"), rng=random.Random(1), may_be_forbidden=True,
-        )  # fmt: skip
+            ScriptedApi([forbidden] * 50, []),
+            LEADER_WORKER_SETS,
+            store,
+            record=record,
+            decode=Thing,  # type: ignore[arg-type]
+            namespaces=("a", "b"),
+            rng=random.Random(1),
+            may_be_forbidden=True,
+        )
         task = asyncio.create_task(informer.run())
         await asyncio.sleep(10)
         task.cancel()
@@ -197,12 +241,17 @@ def test_what_may_not_be_read_is_missing_unless_nobody_needs_it() -> None:
     assert run(main())
 
 
-def test_what_caught_up_before_anybody_looked_is_listed_when_another_kind_tells_of_the_restore() -> None:
+def test_what_caught_up_before_anybody_looked_is_listed_when_another_kind_tells_of_the_restore() -> (
+    None
+):
     async def main() -> tuple[Played, ScriptedApi]:
-        history, hears = History(), [event("ADDED", "b", 12), HANG]
+        history = History()
+        hears = [event("ADDED", "b", 12), HANG]
         behind = ScriptedApi([page(90), *[page(20)] * 9], [[BROKEN]])
         behind.version = 20
-        caught_up = ScriptedApi([page(10, thing("a", 9)), page(14, thing("a", 8))], [[BROKEN], hears, [HANG]])
+        caught_up = ScriptedApi(
+            [page(10, thing("a", 9)), page(14, thing("a", 8))], [[BROKEN], hears, [HANG]]
+        )
         caught_up.version = 11
         both = [Played(api, None, history) for api in (behind, caught_up)]
         tasks = [asyncio.create_task(played.informer.run()) for played in both]
@@ -217,7 +266,9 @@ def test_what_caught_up_before_anybody_looked_is_listed_when_another_kind_tells_
     assert played.names == ["a@8"]
 
 
-def test_a_list_after_one_that_was_refused_is_right_whatever_is_known_and_tells_that_the_cluster_went_back() -> None:
+def test_a_list_after_one_that_was_refused_is_right_whatever_is_known_and_tells_that_the_cluster_went_back() -> (
+    None
+):
     lists = [page(10, thing("a", 9)), page(8, thing("a", 5)), *[page(11, thing("a", 6))] * 2]
     with capture_logs() as logs:
         played, api = play(lists, [[EXPIRED], [HANG]])
@@ -234,7 +285,8 @@ def test_an_answer_to_a_write_that_is_newer_than_a_list_under_way_is_no_sign_of_
         task = asyncio.create_task(played.informer.run())
         while "list more" not in api.verbs():
             await asyncio.sleep(0)
-            if api.verbs().count("list") == 2:  # version 20 is what is listed, and an object was written at 21
+            # version 20 is what is listed, and an object was written at 21
+            if api.verbs().count("list") == 2:
                 played.store.apply(Record("ns", "a", "uid-a", "21"))
         await asyncio.sleep(50.0)
         task.cancel()
@@ -253,7 +305,15 @@ def test_a_kind_that_is_defined_and_not_served_for_a_moment_is_waited_for() -> N
         missing = status_error(404, "NotFound", "404 page not found")
         api = SimCluster(Clock(1e9)).client("scaler", Unserved(missing))
         store: Store[Record] = Store(lambda _old, _new: None)
-        informer = Informer(api, POD_GROUPS, store, record=record, decode=Thing, namespaces=None, rng=random.Random(1))
+        informer = Informer(
+            api,
+            POD_GROUPS,
+            store,
+            record=record,
+            decode=Thing,
+            namespaces=None,
+            rng=random.Random(1),
+        )
         task = asyncio.create_task(informer.run())
         await asyncio.sleep(300)
         task.cancel()

@@ -1,4 +1,5 @@
-"""What is kept of objects that are made to hurt, caches included: a hundred of any kind take at most 20 MB."""
+"""What is kept of objects that are made to hurt, caches included: a hundred of any kind take at
+most 20 MB."""
 
 from __future__ import annotations
 
@@ -36,20 +37,34 @@ Make = Callable[[int], Json]
 
 
 def meta(number: int, **more: Any) -> Json:
-    return {"name": f"n{number}", "namespace": "ns", "uid": f"u{number}", "resourceVersion": "1", **more}
+    return {
+        "name": f"n{number}",
+        "namespace": "ns",
+        "uid": f"u{number}",
+        "resourceVersion": "1",
+        **more,
+    }
 
 
 def owner(number: int, **words: str) -> Json:
     known = {"apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob", "name": "j", "uid": "u"}
-    return {**known, **{name: f"{word}{number}" for name, word in words.items()}, "controller": True}
+    return {
+        **known,
+        **{name: f"{word}{number}" for name, word in words.items()},
+        "controller": True,
+    }
 
 
 def pairs(number: int, size: int) -> dict[str, str]:
     return {f"example.com/k{number}-{index}": "1" for index in range(size // 34)}
 
 
-def pod(number: int, *, annotations: Json | None = None, status: Json | None = None, **spec: Any) -> Json:
-    metadata = meta(number, labels=LABELS, annotations=annotations or {}, ownerReferences=spec.pop("owners", []))
+def pod(
+    number: int, *, annotations: Json | None = None, status: Json | None = None, **spec: Any
+) -> Json:
+    metadata = meta(
+        number, labels=LABELS, annotations=annotations or {}, ownerReferences=spec.pop("owners", [])
+    )
     return {"metadata": metadata, "spec": spec, "status": status or {}}
 
 
@@ -74,7 +89,11 @@ def volcano_job(number: int, *tasks: Json) -> Json:
 
 
 def task(name: str, replicas: int = 1, labels: Json | None = None, **spec: Any) -> Json:
-    return {"name": name, "replicas": replicas, "template": {"metadata": {"labels": labels or LABELS}, "spec": spec}}
+    return {
+        "name": name,
+        "replicas": replicas,
+        "template": {"metadata": {"labels": labels or LABELS}, "spec": spec},
+    }
 
 
 TOLERATIONS = [{"key": f"k{index}"} for index in range(LONGEST_PLACEMENT // 16)]
@@ -89,20 +108,29 @@ POD_KINDS: dict[str, Make] = {
     "a long name of a resource": lambda n: pod(n, containers=asking({"x" * LARGE + str(n): "1"})),
     "a selector": lambda n: pod(n, nodeSelector=pairs(n, LARGE)),
     "a selector at the limit": lambda n: pod(n, nodeSelector=pairs(n, LONGEST_PLACEMENT - 100)),
-    "tolerations at the limit": lambda n: pod(n, tolerations=[*TOLERATIONS[:-100], {"key": str(n)}]),
+    "tolerations at the limit": lambda n: pod(
+        n, tolerations=[*TOLERATIONS[:-100], {"key": str(n)}]
+    ),
     "annotations": lambda n: pod(n, annotations={"mind-cluster/instance": "x" * LARGE + str(n)}),
     "chips": lambda n: pod(
-        n, annotations={"ascend.kubectl.kubernetes.io/ascend-910-configuration": "x" * LARGE + str(n)}
+        n,
+        annotations={"ascend.kubectl.kubernetes.io/ascend-910-configuration": "x" * LARGE + str(n)},
     ),
     "the uid of an owner": lambda n: pod(n, owners=[owner(n, uid="x" * LARGE)]),
     "the kind of an owner": lambda n: pod(n, owners=[owner(n, kind="x" * LARGE)]),
-    "the name of an owner": lambda n: pod(n, owners=[owner(n, kind="ReplicaSet", name="x" * LARGE)]),
-    "a phase": lambda n: pod(n, status={"phase": "x" * LARGE + str(n), "podIP": "y" * LARGE + str(n)}),
+    "the name of an owner": lambda n: pod(
+        n, owners=[owner(n, kind="ReplicaSet", name="x" * LARGE)]
+    ),
+    "a phase": lambda n: pod(
+        n, status={"phase": "x" * LARGE + str(n), "podIP": "y" * LARGE + str(n)}
+    ),
 }
 
 
 def _env(made: Json, spec: Json) -> None:
-    spec["containers"][0]["env"] = [{"name": f"{made['metadata']['uid']}-{i}"} for i in range(JOB // 30)]
+    spec["containers"][0]["env"] = [
+        {"name": f"{made['metadata']['uid']}-{i}"} for i in range(JOB // 30)
+    ]
 
 
 def _selector(made: Json, spec: Json) -> None:
@@ -120,11 +148,15 @@ def _types(made: Json, _spec: Json) -> None:
 
 def _message(made: Json, _spec: Json) -> None:
     words = "x" * JOB + made["metadata"]["uid"]
-    made["status"] = {"conditions": [{"type": "Failed", "status": "True", "reason": "r", "message": words}]}
+    made["status"] = {
+        "conditions": [{"type": "Failed", "status": "True", "reason": "r", "message": words}]
+    }
 
 
 def _disagree(number: int) -> Json:
-    return volcano_job(number, task("first"), *(task(f"{i}", labels={"a": "b"}) for i in range(JOB // 90)))
+    return volcano_job(
+        number, task("first"), *(task(f"{i}", labels={"a": "b"}) for i in range(JOB // 90))
+    )
 
 
 ASCEND_KINDS: dict[str, Callable[[Json, Json], None]] = {
@@ -143,7 +175,9 @@ VOLCANO_KINDS: dict[str, Make] = {
 }
 CONFIG_MAP_KINDS: dict[str, Make] = {
     "keys": lambda n: fields_of(meta(n), data=pairs(n, LARGE), binaryData=pairs(n, LARGE)),
-    "a rule": lambda n: fields_of(meta(n), data={"elastic_scaling.json": "{" + "x" * 600_000 + str(n)}),
+    "a rule": lambda n: fields_of(
+        meta(n), data={"elastic_scaling.json": "{" + "x" * 600_000 + str(n)}
+    ),
     "annotations of ours": lambda n: fields_of(
         meta(n, annotations={f"mind-cluster/{n}-{i}": "x" * 1000 for i in range(LARGE // 1000)})
     ),
@@ -154,7 +188,10 @@ CONFIG_MAP_KINDS: dict[str, Make] = {
     "one of our own": lambda n: fields_of(
         meta(
             n,
-            labels={"mind-cluster/scaler-rule": "r", "app.kubernetes.io/managed-by": "mind-cluster-scaler"},
+            labels={
+                "mind-cluster/scaler-rule": "r",
+                "app.kubernetes.io/managed-by": "mind-cluster-scaler",
+            },
             annotations={"mind-cluster/scaler-rule": "x" * LARGE + str(n)},
         ),
         data=pairs(n, LARGE),
@@ -162,24 +199,32 @@ CONFIG_MAP_KINDS: dict[str, Make] = {
 }
 OWNED = partial(fields_of, spec={"minMember": 1})
 OTHER_KINDS: dict[str, tuple[Any, Callable[[Any], Any], Make]] = {
-    "Service": (OwnedObject, owned_record, lambda n: OWNED(meta(n, ownerReferences=[owner(n, uid="x" * LARGE)]))),
+    "Service": (
+        OwnedObject,
+        owned_record,
+        lambda n: OWNED(meta(n, ownerReferences=[owner(n, uid="x" * LARGE)])),
+    ),
     "PodGroup": (
         OwnedObject,
         owned_record,
-        lambda n: OWNED(meta(n, annotations=pairs(n, LARGE), ownerReferences=[owner(n, uid="x" * LARGE)])),
+        lambda n: OWNED(
+            meta(n, annotations=pairs(n, LARGE), ownerReferences=[owner(n, uid="x" * LARGE)])
+        ),
     ),
     "StatefulSet": (
         OwnerObject,
         partial(owner_facts, "StatefulSet"),
         lambda n: fields_of(
-            meta(n, annotations=pairs(n, LARGE), ownerReferences=[owner(n, name="x" * LARGE)]), spec={"replicas": 1}
+            meta(n, annotations=pairs(n, LARGE), ownerReferences=[owner(n, name="x" * LARGE)]),
+            spec={"replicas": 1},
         ),
     ),
 }
 
 
 def kept(decode: Any, record: Callable[[Any], Any], make: Make) -> int:
-    """Bytes for each object that are there when OBJECTS were read, and the objects themselves are gone."""
+    """Bytes for each object that are there when OBJECTS were read, and the objects themselves are
+    gone."""
     made = [msgspec.json.encode(make(number)) for number in range(OBJECTS)]
     record(msgspec.json.decode(msgspec.json.encode(make(OBJECTS)), type=decode))
     tracemalloc.start()
@@ -227,7 +272,10 @@ def test_refusals_of_a_namespace_are_few_and_leave_nothing_behind() -> None:
     refusals = Refusals(lambda _: None, lambda: 0.0)
     for namespace in range(50):
         for number in range(2 * MOST):
-            refusals.note(PODS, Refused("x" * LONGEST_WHY, f"ns-{namespace}", f"p-{number}", "u", labels=LABELS))
+            refusals.note(
+                PODS,
+                Refused("x" * LONGEST_WHY, f"ns-{namespace}", f"p-{number}", "u", labels=LABELS),
+            )
     assert len(refusals) == 50 * MOST
     for namespace in range(50):
         refusals.retain(PODS, f"ns-{namespace}", ())

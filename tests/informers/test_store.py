@@ -20,7 +20,8 @@ def a_store(*scopes: str | None) -> tuple[Store[Record], list[Change]]:
 
 def test_every_effective_change_is_reported_with_what_was_there_before() -> None:
     store, changes = a_store()
-    first, second = a_record("a", 1), a_record("a", 2)
+    first = a_record("a", 1)
+    second = a_record("a", 2)
     store.apply(first)
     store.apply(second)
     store.remove("ns", "a", second.uid)
@@ -45,7 +46,8 @@ def test_the_last_words_of_a_deleted_object_do_not_touch_its_successor() -> None
 
 def test_a_successor_replaces_an_object_whose_deletion_was_not_seen() -> None:
     store, changes = a_store()
-    old, new = a_record("a", 5, uid="old"), a_record("a", 9, uid="new")
+    old = a_record("a", 5, uid="old")
+    new = a_record("a", 9, uid="new")
     store.apply(old)
     store.apply(new)
     assert changes[-1] == (old, new)
@@ -53,7 +55,8 @@ def test_a_successor_replaces_an_object_whose_deletion_was_not_seen() -> None:
 
 def test_what_was_found_absent_does_not_come_back_by_what_is_told_of_it_late() -> None:
     store, changes = a_store()
-    seen, late = a_record("a", 5), a_record("a", 8)
+    seen = a_record("a", 5)
+    late = a_record("a", 8)
     store.apply(seen)
     store.absent("ns", "a", 9)
     store.apply(late)
@@ -83,7 +86,11 @@ def test_a_complete_list_deletes_within_its_namespace_only() -> None:
         for name in "ab":
             store.apply(a_record(name, 1, namespace=namespace))
     store.retain("x", {("x", "a")})
-    assert sorted((r.namespace, r.name) for r in store.values()) == [("x", "a"), ("y", "a"), ("y", "b")]
+    assert sorted((r.namespace, r.name) for r in store.values()) == [
+        ("x", "a"),
+        ("y", "a"),
+        ("y", "b"),
+    ]
 
 
 def test_progress_is_that_of_the_scope_furthest_behind() -> None:

@@ -23,16 +23,18 @@ from tests.informers.records import Record, Thing, record, thing
 HANG = "hang"
 Scripted = Any
 Times = list[float]
-"""In a list: a Page or an error. In a watch: events, errors, seconds to wait, HANG; its end is a clean end."""
+"""In a list: a Page or an error. In a watch: events, errors, seconds to wait, HANG; its end is a
+clean end."""
 
 EXPIRED = status_error(410, "Expired", "too old resource version")
 
 
 class ScriptedApi:
-    """Answers lists and watches from two scripts, then hangs. `calls`: loop time, verb, version or token, namespace.
+    """Answers lists and watches from two scripts, then hangs. `calls`: loop time, verb, version or
+    token, namespace.
 
-    `checks` are the times at which only the version was asked for, which is `version`; `definitions` those at which
-    the definition of the kind was."""
+    `checks` are the times at which only the version was asked for, which is `version`;
+    `definitions` those at which the definition of the kind was."""
 
     def __init__(self, lists: list[Scripted], watches: list[list[Scripted]]) -> None:
         self.lists = lists
@@ -48,7 +50,9 @@ class ScriptedApi:
     def _note(self, verb: str, detail: str, namespace: str | None) -> None:
         self.calls.append((asyncio.get_running_loop().time(), verb, detail, namespace))
 
-    async def list(self, resource: Any, namespace: str | None = None, **options: Any) -> Page[Thing]:
+    async def list(
+        self, resource: Any, namespace: str | None = None, **options: Any
+    ) -> Page[Thing]:
         if options.get("field_selector"):
             self.definitions.append(asyncio.get_running_loop().time())
             return Page([], "1")
@@ -68,7 +72,9 @@ class ScriptedApi:
         assert isinstance(answer, Page)
         return answer
 
-    async def watch(self, resource: Any, namespace: str | None = None, **options: Any) -> AsyncIterator[Any]:
+    async def watch(
+        self, resource: Any, namespace: str | None = None, **options: Any
+    ) -> AsyncIterator[Any]:
         self._note("watch", options["resource_version"], namespace)
         assert 300 <= options["timeout_seconds"] <= 600
         self.open_watches += 1
@@ -107,7 +113,9 @@ def bookmark(version: int) -> WatchEvent[Thing]:
 class Played:
     """A informer that ran against a script for a while."""
 
-    def __init__(self, api: Any, namespaces: tuple[str, ...] | None, history: History | None = None) -> None:
+    def __init__(
+        self, api: Any, namespaces: tuple[str, ...] | None, history: History | None = None
+    ) -> None:
         self.changes: list[tuple[str, str]] = []
         self.store: Store[Record] = Store(self._on_change)
         self.informer = Informer(
@@ -140,9 +148,11 @@ def play(
     version: int = 10**9,
     down: float = 0.0,
 ) -> tuple[Played, ScriptedApi]:
-    """`version`: what the cluster says it is at, to who asks for nothing else; `down`: not in the first seconds."""
+    """`version`: what the cluster says it is at, to who asks for nothing else; `down`: not in the
+    first seconds."""
     api = ScriptedApi(lists, watches)
-    api.version, api.down = version, down
+    api.version = version
+    api.down = down
 
     async def main() -> Played:
         played = Played(api, namespaces)
@@ -158,7 +168,13 @@ def play(
 
 
 def test_a_list_in_pages_and_then_events_make_the_store_equal_the_cluster() -> None:
-    events = [event("ADDED", "c", 11), event("MODIFIED", "a", 12), event("DELETED", "b", 13), bookmark(20), HANG]
+    events = [
+        event("ADDED", "c", 11),
+        event("MODIFIED", "a", 12),
+        event("DELETED", "b", 13),
+        bookmark(20),
+        HANG,
+    ]
     played, api = play([page(10, thing("a", 1), more="more"), page(10, thing("b", 2))], [events])
     assert played.names == ["a@12", "c@11"]
     assert played.store.version == 20
@@ -168,13 +184,19 @@ def test_a_list_in_pages_and_then_events_make_the_store_equal_the_cluster() -> N
 
 
 def test_an_object_that_is_no_longer_wanted_leaves_the_store() -> None:
-    events = [event("MODIFIED", "a", 11, data="ignored"), event("ADDED", "b", 12, data="ignored"), HANG]
+    events = [
+        event("MODIFIED", "a", 11, data="ignored"),
+        event("ADDED", "b", 12, data="ignored"),
+        HANG,
+    ]
     played, _ = play([page(10, thing("a", 1), thing("c", 2, data="ignored"))], [events])
     assert played.names == []
     assert played.changes == [("1", "a"), ("gone", "a")]
 
 
-def test_a_watch_ended_by_the_server_after_its_time_is_followed_by_the_next_at_once_from_the_last_version() -> None:
+def test_a_watch_ended_by_the_server_after_its_time_is_followed_by_the_next_at_once_from_the_last_version() -> (
+    None
+):
     alive = [60.0, bookmark(40)] * 5
     played, api = play([page(10)], [alive, [HANG]], seconds=350.0)
     assert api.verbs() == ["list", "watch 10", "watch 40"]
@@ -211,14 +233,17 @@ def test_an_expired_version_is_answered_with_a_list_at_once_but_not_twice() -> N
 def test_expired_in_the_middle_of_a_long_backoff_lists_at_once() -> None:
     down: list[list[Scripted]] = [[NotSentError("refused")]] * 5
     _, api = play([page(10), page(50)], [*down, [EXPIRED], [HANG]], seconds=120.0)
-    expired_at, listed_at = api.times()[-3], api.times()[-2]
+    expired_at = api.times()[-3]
+    listed_at = api.times()[-2]
     assert api.verbs()[-2:] == ["list", "watch 50"]
     assert listed_at == expired_at
 
 
 def test_a_list_from_a_stale_server_is_refused_until_it_has_caught_up() -> None:
     stale = page(8, thing("zombie", 7))
-    played, api = play([page(10, thing("a", 9)), stale, stale, page(12, thing("a", 9))], [[EXPIRED], [HANG]])
+    played, api = play(
+        [page(10, thing("a", 9)), stale, stale, page(12, thing("a", 9))], [[EXPIRED], [HANG]]
+    )
     assert played.names == ["a@9"]
     assert ("7", "zombie") not in played.changes
     assert api.verbs()[-1] == "watch 12"
@@ -226,7 +251,8 @@ def test_a_list_from_a_stale_server_is_refused_until_it_has_caught_up() -> None:
 
 def test_events_from_before_the_last_version_do_not_bring_deleted_objects_back() -> None:
     played, _ = play(
-        [page(10, thing("a", 1))], [[event("DELETED", "a", 12), event("MODIFIED", "a", 11), bookmark(5), HANG]]
+        [page(10, thing("a", 1))],
+        [[event("DELETED", "a", 12), event("MODIFIED", "a", 11), bookmark(5), HANG]],
     )
     assert played.names == []
     assert played.store.version == 12
@@ -287,10 +313,16 @@ TROUBLE = [
 ]
 
 
-@pytest.mark.parametrize("error", TROUBLE, ids=lambda e: type(e).__name__ + str(getattr(e, "status", "")))
+@pytest.mark.parametrize(
+    "error", TROUBLE, ids=lambda e: type(e).__name__ + str(getattr(e, "status", ""))
+)
 def test_no_error_of_the_cluster_ends_it_and_afterwards_all_is_well(error: KubeError) -> None:
     lists = [error, page(10, thing("a", 1))]
-    watches: list[list[Scripted]] = [[error], [event("ADDED", "b", 11), error], [event("MODIFIED", "b", 12), HANG]]
+    watches: list[list[Scripted]] = [
+        [error],
+        [event("ADDED", "b", 11), error],
+        [event("MODIFIED", "b", 12), HANG],
+    ]
     played, api = play(lists, watches)
     assert played.names == ["a@1", "b@12"]
     assert api.verbs().count("list") == 2
@@ -320,17 +352,28 @@ def test_an_object_that_our_own_code_fails_at_is_one_finding_and_all_others_are_
         refusals = Refusals(published.append, lambda: 0.0)
         store: Store[Record] = Store(lambda *_: None)
         api: Any = ScriptedApi(
-            [page(3, thing("a", 1), thing("odd", 2), thing("z", 3))], [[event("MODIFIED", "a", 4), HANG]]
+            [page(3, thing("a", 1), thing("odd", 2), thing("z", 3))],
+            [[event("MODIFIED", "a", 4), HANG]],
         )
         informer = Informer(
-            api, PODS, store, record=odd_record, decode=Thing, namespaces=None, rng=random.Random(1), refusals=refusals
+            api,
+            PODS,
+            store,
+            record=odd_record,
+            decode=Thing,
+            namespaces=None,
+            rng=random.Random(1),
+            refusals=refusals,
         )
         task = asyncio.create_task(informer.run())
         await informer.synced.wait()
         await asyncio.sleep(0.5)
         task.cancel()
         assert sorted(record.name for record in store.values()) == ["a", "z"]
-        assert (len(refusals), informer.counts) == (1, {"refused": 1, "lists": 1, "watches": 1, "events": 1})
+        assert (len(refusals), informer.counts) == (
+            1,
+            {"refused": 1, "lists": 1, "watches": 1, "events": 1},
+        )
 
     run(main())
     assert published == []  # it names no rule
@@ -338,11 +381,19 @@ def test_an_object_that_our_own_code_fails_at_is_one_finding_and_all_others_are_
 
 def test_what_an_informer_counts_is_shown_as_metrics() -> None:
     async def main() -> str:
-        api: Any = ScriptedApi([page(3, thing("a", 1), thing("odd", 2))], [[event("MODIFIED", "a", 4), HANG]])
+        api: Any = ScriptedApi(
+            [page(3, thing("a", 1), thing("odd", 2))], [[event("MODIFIED", "a", 4), HANG]]
+        )
         store: Store[Record] = Store(lambda *_: None)
         informer = Informer(
-            api, PODS, store, record=odd_record, decode=Thing, namespaces=None, rng=random.Random(1),
-        )  # fmt: skip
+            api,
+            PODS,
+            store,
+            record=odd_record,
+            decode=Thing,
+            namespaces=None,
+            rng=random.Random(1),
+        )
         metrics = Metrics()
         metrics.follow_informers({PODS: informer})
         task = asyncio.create_task(informer.run())
@@ -373,11 +424,22 @@ def test_an_object_that_cannot_be_read_any_more_stays_as_it_was_until_it_is_gone
     async def main() -> None:
         refusals = Refusals(lambda _: None, lambda: 0.0)
         store: Store[Record] = Store(lambda *_: None)
-        odd: Any = WatchEvent(EventType.MODIFIED, None, "2", Refused("odd", "ns", "a", "uid-a", "2"))
-        gone: Any = WatchEvent(EventType.DELETED, None, "3", Refused("odd", "ns", "a", "uid-a", "3"))
+        odd: Any = WatchEvent(
+            EventType.MODIFIED, None, "2", Refused("odd", "ns", "a", "uid-a", "2")
+        )
+        gone: Any = WatchEvent(
+            EventType.DELETED, None, "3", Refused("odd", "ns", "a", "uid-a", "3")
+        )
         api: Any = ScriptedApi([page(1, thing("a", 1))], [[odd, 30, gone, HANG]])
         informer = Informer(
-            api, PODS, store, record=record, decode=Thing, namespaces=None, rng=random.Random(1), refusals=refusals
+            api,
+            PODS,
+            store,
+            record=record,
+            decode=Thing,
+            namespaces=None,
+            rng=random.Random(1),
+            refusals=refusals,
         )
         task = asyncio.create_task(informer.run())
         await informer.synced.wait()

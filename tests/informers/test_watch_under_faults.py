@@ -1,4 +1,5 @@
-"""A informer on the simulated API server: whatever happens to requests and watches, it ends up at the truth."""
+"""A informer on the simulated API server: whatever happens to requests and watches, it ends up at
+the truth."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ async def change_something(cluster: SimCluster, dice: random.Random) -> None:
             case 0:
                 await cluster.create(CONFIG_MAPS, dice.choice(["x", "y"]), body)
             case 1:
-                await cluster.patch(CONFIG_MAPS, dice.choice(["x", "y"]), name, patch, patch_type=PatchType.MERGE)
+                await cluster.patch(
+                    CONFIG_MAPS, dice.choice(["x", "y"]), name, patch, patch_type=PatchType.MERGE
+                )
             case _:
                 await cluster.delete(CONFIG_MAPS, dice.choice(["x", "y"]), name)
     except KubeError:
@@ -51,7 +54,8 @@ class ConfigMap(Thing):
 
 
 def told(changes: list[tuple[Record | None, Record | None]]) -> dict[tuple[str, str], str]:
-    """What somebody believes who only heard of the changes; every change must start from what was believed before."""
+    """What somebody believes who only heard of the changes; every change must start from what was
+    believed before."""
     believed: dict[tuple[str, str], str] = {}
     for old, new in changes:
         name = ((old or new).namespace, (old or new).name)  # type: ignore[union-attr]
@@ -63,17 +67,25 @@ def told(changes: list[tuple[Record | None, Record | None]]) -> dict[tuple[str, 
 
 @pytest.mark.parametrize("namespaces", [None, ("x", "y")], ids=["all namespaces", "two namespaces"])
 @pytest.mark.parametrize("seed", range(1, 16))
-def test_the_store_ends_up_at_the_truth_and_never_goes_back(seed: int, namespaces: tuple[str, ...] | None) -> None:
+def test_the_store_ends_up_at_the_truth_and_never_goes_back(
+    seed: int, namespaces: tuple[str, ...] | None
+) -> None:
     async def main() -> None:
-        dice, clock = random.Random(seed), Clock(1.8e9)
+        dice = random.Random(seed)
+        clock = Clock(1.8e9)
         cluster = SimCluster(clock, seed=seed, history=20)
         faults = Faults(clock, *dice.sample(FAULTS, 4), seed=seed)
         changes: list[tuple[Record | None, Record | None]] = []
         store: Store[Record] = Store(lambda old, new: changes.append((old, new)))
         informer = Informer(
-            cluster.client("informer", faults), CONFIG_MAPS, store,
-            record=record, decode=ConfigMap, namespaces=namespaces, rng=dice,
-        )  # fmt: skip
+            cluster.client("informer", faults),
+            CONFIG_MAPS,
+            store,
+            record=record,
+            decode=ConfigMap,
+            namespaces=namespaces,
+            rng=dice,
+        )
         running = asyncio.create_task(informer.run())
         progress = [0]
         for _ in range(200):
@@ -85,7 +97,9 @@ def test_the_store_ends_up_at_the_truth_and_never_goes_back(seed: int, namespace
         running.cancel()
         await asyncio.wait({running})
         truth = {
-            (item["metadata"]["namespace"], item["metadata"]["name"]): item["metadata"]["resourceVersion"]
+            (item["metadata"]["namespace"], item["metadata"]["name"]): item["metadata"][
+                "resourceVersion"
+            ]
             for item in cluster.peek(CONFIG_MAPS)
         }
         assert {(one.namespace, one.name): one.resource_version for one in store.values()} == truth

@@ -36,19 +36,33 @@ def raw(*chunks: bytes) -> Answer:
     return answer
 
 
-def reply(status: int, body: Any, *, content_type: str = "application/json", **headers: str) -> Answer:
+def reply(
+    status: int, body: Any, *, content_type: str = "application/json", **headers: str
+) -> Answer:
     """A proper HTTP answer; `body` is bytes or what becomes JSON."""
     data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    head = {"Connection": "close", "Content-Type": content_type, "Content-Length": str(len(data)), **headers}
-    lines = [f"HTTP/1.1 {status} Words", *(f"{name.replace('_', '-')}: {value}" for name, value in head.items())]
+    head = {
+        "Connection": "close",
+        "Content-Type": content_type,
+        "Content-Length": str(len(data)),
+        **headers,
+    }
+    lines = [
+        f"HTTP/1.1 {status} Words",
+        *(f"{name.replace('_', '-')}: {value}" for name, value in head.items()),
+    ]
     return raw("\r\n".join(lines).encode() + b"\r\n\r\n" + data)
 
 
 def stream(*chunks: bytes, end: bool = True, hang: bool = False) -> Answer:
-    """A watch: chunks of an answer with chunked encoding. Without `end` it is cut, with `hang` it falls silent."""
+    """A watch: chunks of an answer with chunked encoding. Without `end` it is cut, with `hang` it
+    falls silent."""
 
     async def answer(writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding:"
+            b" chunked\r\n\r\n"
+        )
         for chunk in chunks:
             writer.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
             await writer.drain()
@@ -69,7 +83,8 @@ async def reset(writer: asyncio.StreamWriter) -> None:
 
 
 class RawServer:
-    """Answers request after request from a script; the last answer is repeated. One connection per answer."""
+    """Answers request after request from a script; the last answer is repeated. One connection per
+    answer."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
@@ -102,7 +117,8 @@ class RawServer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for writer in self._writers:  # a task that is cancelled before its first step closes nothing
+        # a task that is cancelled before its first step closes nothing
+        for writer in self._writers:
             writer.transport.abort()
         await asyncio.sleep(0)  # what was aborted is closed by the loop in its next turn
 
@@ -117,7 +133,8 @@ async def serving(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncI
     try:
         yield raw_server
     finally:
-        for _ in range(3):  # what is being accepted needs its server: turns to see it, to make it, to begin it
+        # what is being accepted needs its server: turns to see it, to make it, to begin it
+        for _ in range(3):
             await asyncio.sleep(0)
         server.close()
         await raw_server.stop()

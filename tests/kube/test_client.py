@@ -1,4 +1,5 @@
-"""The client against a server that does everything wrong. Real sockets on loopback, deadlines of milliseconds."""
+"""The client against a server that does everything wrong. Real sockets on loopback, deadlines of
+milliseconds."""
 
 from __future__ import annotations
 
@@ -15,7 +16,16 @@ import pytest
 import yaml
 
 from scaler.kube import client, configuration, wire
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, LEASES, NODES, PODS, Object, PatchType, Resource
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    LEASES,
+    NODES,
+    PODS,
+    Object,
+    PatchType,
+    Resource,
+)
 from scaler.kube.client import HttpKubeApi, connect
 from scaler.kube.errors import (
     AlreadyExistsError,
@@ -50,7 +60,13 @@ class Unversioned(msgspec.Struct):
 
 
 def status(code: int, reason: str, **details: Any) -> Object:
-    return {"kind": "Status", "code": code, "reason": reason, "message": "words", "details": details}
+    return {
+        "kind": "Status",
+        "code": code,
+        "reason": reason,
+        "message": "words",
+        "details": details,
+    }
 
 
 def kubeconfig(folder: Path, server: str, **user: Any) -> str:
@@ -67,28 +83,40 @@ def kubeconfig(folder: Path, server: str, **user: Any) -> str:
 
 @asynccontextmanager
 async def talking(
-    folder: Path, *answers: Answer, answer_within: float = 5.0, silence_after: float = 5.0, **user: Any
+    folder: Path,
+    *answers: Answer,
+    answer_within: float = 5.0,
+    silence_after: float = 5.0,
+    **user: Any,
 ) -> AsyncIterator[tuple[HttpKubeApi, RawServer]]:
     async with (
         serving(*answers) as server,
-        connect(kubeconfig=kubeconfig(folder, server.url, **user), request_timeout=answer_within) as api,
+        connect(
+            kubeconfig=kubeconfig(folder, server.url, **user), request_timeout=answer_within
+        ) as api,
     ):
         api.watch_silence = silence_after
         yield api, server
 
 
 def line(kind: str, name: str, version: int, **more: Any) -> bytes:
-    body = {"type": kind, "object": {"metadata": {"name": name, "resourceVersion": str(version)}, **more}}
+    body = {
+        "type": kind,
+        "object": {"metadata": {"name": name, "resourceVersion": str(version)}, **more},
+    }
     return msgspec.json.encode(body) + b"\n"
 
 
-async def events_of(api: HttpKubeApi, decode: Any = Object) -> tuple[list[tuple[str, str]], KubeError | None]:
+async def events_of(
+    api: HttpKubeApi, decode: Any = Object
+) -> tuple[list[tuple[str, str]], KubeError | None]:
     """What a watch brought (type, version) and the error that ended it."""
     seen = []
     try:
         async with aclosing(api.watch(PODS, "ns", resource_version="5", decode=decode)) as events:
             async for event in events:
-                seen.append((str(event.type), event.resource_version))  # noqa: PERF401 - kept when an error ends it
+                # Kept when an error ends it.
+                seen.append((str(event.type), event.resource_version))  # noqa: PERF401
     except KubeError as error:
         return seen, error
     return seen, None
@@ -97,12 +125,17 @@ async def events_of(api: HttpKubeApi, decode: Any = Object) -> tuple[list[tuple[
 # What is told about each request
 
 
-async def test_each_request_tells_how_long_it_took_and_what_time_the_server_says_it_is(tmp_path: Path) -> None:
+async def test_each_request_tells_how_long_it_took_and_what_time_the_server_says_it_is(
+    tmp_path: Path,
+) -> None:
     now = "Sun, 22 Nov 2026 11:00:00 GMT"
     answers = [
-        reply(200, {"items": [], "metadata": {}}, Date=now), reply(200, POD, Date="soon"), reply(409, {}, Date=now),
-        stream(line("ADDED", "a", 9)), silence,
-    ]  # fmt: skip
+        reply(200, {"items": [], "metadata": {}}, Date=now),
+        reply(200, POD, Date="soon"),
+        reply(409, {}, Date=now),
+        stream(line("ADDED", "a", 9)),
+        silence,
+    ]
     told: list[tuple[str, str, float | None]] = []
 
     def answered(verb: str, resource: Resource, seconds: float, date: float | None) -> None:
@@ -111,7 +144,9 @@ async def test_each_request_tells_how_long_it_took_and_what_time_the_server_says
 
     async with (
         serving(*answers) as server,
-        connect(kubeconfig=kubeconfig(tmp_path, server.url), request_timeout=0.5, answered=answered) as api,
+        connect(
+            kubeconfig=kubeconfig(tmp_path, server.url), request_timeout=0.5, answered=answered
+        ) as api,
     ):
         await api.list(PODS, "ns")
         await api.get(LEASES, "ns", "l")
@@ -137,7 +172,9 @@ async def test_requests_are_what_the_api_server_expects(tmp_path: Path) -> None:
         await api.get(PODS, "ns", "a/b")
         await api.create(CONFIG_MAPS, "ns", POD)
         await api.replace(LEASES, "ns", "l", POD)
-        await api.patch(ASCEND_JOBS, "ns", "j", {"status": {}}, patch_type=PatchType.MERGE, subresource="status")
+        await api.patch(
+            ASCEND_JOBS, "ns", "j", {"status": {}}, patch_type=PatchType.MERGE, subresource="status"
+        )
         await api.delete(PODS, "ns", "p", uid="u", resource_version="7", grace_period_seconds=0)
         await api.get(NODES, None, "n")
     sent = [f"{request.method} {request.path}" for request in server.requests]
@@ -162,11 +199,20 @@ async def test_a_page_that_is_too_large_is_asked_for_again_with_fewer_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "MOST_PAGE", 2_000)
-    large, small = ({"metadata": {"resourceVersion": "9"}, "items": [POD] * number} for number in (100, 1))
-    async with talking(tmp_path, reply(200, large), reply(200, small), reply(200, small)) as (api, server):
+    large, small = (
+        {"metadata": {"resourceVersion": "9"}, "items": [POD] * number} for number in (100, 1)
+    )
+    async with talking(tmp_path, reply(200, large), reply(200, small), reply(200, small)) as (
+        api,
+        server,
+    ):
         for _ in range(2):
             assert len((await api.list(PODS, limit=500)).items) == 1
-    assert [request.path.partition("limit=")[2] for request in server.requests] == ["500", "62", "124"]
+    assert [request.path.partition("limit=")[2] for request in server.requests] == [
+        "500",
+        "62",
+        "124",
+    ]
 
 
 async def test_one_object_that_is_larger_than_a_page_may_be_is_no_endless_loop(
@@ -184,18 +230,24 @@ async def test_one_object_that_is_larger_than_a_page_may_be_is_no_endless_loop(
 async def test_lists_and_watches_carry_their_parameters(tmp_path: Path) -> None:
     page = {"metadata": {"resourceVersion": "9", "continue": "next"}, "items": [POD]}
     async with talking(tmp_path, reply(200, page), stream()) as (api, server):
-        got = await api.list(PODS, label_selector="a=b,c", limit=500, continue_token="tok=", decode=Thing)  # noqa: S106
+        got = await api.list(
+            PODS, label_selector="a=b,c", limit=500, continue_token="tok=", decode=Thing
+        )  # noqa: S106
         await events_of(api)
     assert (got.resource_version, got.continue_token) == ("9", "next")
     assert got.items == [Thing(Meta("p", "7"))]
-    assert server.requests[0].path == "/api/v1/pods?labelSelector=a%3Db%2Cc&limit=500&continue=tok%3D"
+    assert (
+        server.requests[0].path == "/api/v1/pods?labelSelector=a%3Db%2Cc&limit=500&continue=tok%3D"
+    )
     assert (
         server.requests[1].path == "/api/v1/namespaces/ns/pods?"
         "watch=true&allowWatchBookmarks=true&resourceVersion=5&timeoutSeconds=300"
     )
 
 
-async def test_no_proxy_of_the_surroundings_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_proxy_of_the_surroundings_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     async with talking(tmp_path, reply(200, POD)) as (api, _):
@@ -230,15 +282,21 @@ UNTRUSTED = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "error"), REFUSALS, ids=[error.__name__ for _, error in REFUSALS])
-async def test_a_refusal_is_raised_as_what_it_means(tmp_path: Path, answer: Answer, error: type[KubeError]) -> None:
+@pytest.mark.parametrize(
+    ("answer", "error"), REFUSALS, ids=[error.__name__ for _, error in REFUSALS]
+)
+async def test_a_refusal_is_raised_as_what_it_means(
+    tmp_path: Path, answer: Answer, error: type[KubeError]
+) -> None:
     async with talking(tmp_path, answer) as (api, _):
         with pytest.raises(error):
             await api.create(PODS, "ns", POD)
 
 
 @pytest.mark.parametrize("answer", UNTRUSTED, ids=range(len(UNTRUSTED)))
-async def test_whatever_else_comes_back_is_an_unknown_outcome(tmp_path: Path, answer: Answer) -> None:
+async def test_whatever_else_comes_back_is_an_unknown_outcome(
+    tmp_path: Path, answer: Answer
+) -> None:
     async with talking(tmp_path, answer) as (api, server):
         with pytest.raises(UnknownOutcomeError):
             await api.create(PODS, "ns", POD)
@@ -248,7 +306,11 @@ async def test_whatever_else_comes_back_is_an_unknown_outcome(tmp_path: Path, an
 
 
 async def test_retry_after_is_read_from_header_and_status(tmp_path: Path) -> None:
-    answers = [REFUSALS[7][0], UNTRUSTED[1], reply(429, status(429, "TooManyRequests"), Retry_After="soon")]
+    answers = [
+        REFUSALS[7][0],
+        UNTRUSTED[1],
+        reply(429, status(429, "TooManyRequests"), Retry_After="soon"),
+    ]
     async with talking(tmp_path, *answers) as (api, _):
         waits = []
         for _answer in answers:
@@ -267,7 +329,9 @@ async def test_a_hung_call_ends_with_its_deadline(tmp_path: Path) -> None:
 
 
 async def test_a_refused_connection_is_certain_to_have_had_no_effect(tmp_path: Path) -> None:
-    async with connect(kubeconfig=kubeconfig(tmp_path, "http://127.0.0.1:1"), request_timeout=5.0) as api:
+    async with connect(
+        kubeconfig=kubeconfig(tmp_path, "http://127.0.0.1:1"), request_timeout=5.0
+    ) as api:
         with pytest.raises(NotSentError):
             await api.create(PODS, "ns", POD)
         _, error = await events_of(api)
@@ -275,7 +339,10 @@ async def test_a_refused_connection_is_certain_to_have_had_no_effect(tmp_path: P
 
 
 async def test_one_odd_item_does_not_hide_the_others(tmp_path: Path) -> None:
-    page = {"metadata": {"resourceVersion": "9"}, "items": [{"metadata": {"name": 5}}, POD, {"metadata": None}]}
+    page = {
+        "metadata": {"resourceVersion": "9"},
+        "items": [{"metadata": {"name": 5}}, POD, {"metadata": None}],
+    }
     async with talking(tmp_path, reply(200, page)) as (api, _):
         got = await api.list(PODS, decode=Thing)
     assert got.items == [Thing(Meta("p", "7"))]
@@ -284,8 +351,15 @@ async def test_one_odd_item_does_not_hide_the_others(tmp_path: Path) -> None:
 # Watching
 
 
-async def test_events_arrive_typed_with_their_versions_and_a_clean_end_just_ends(tmp_path: Path) -> None:
-    lines = line("ADDED", "a", 6) + line("MODIFIED", "a", 7) + line("DELETED", "a", 8) + line("BOOKMARK", "", 20)
+async def test_events_arrive_typed_with_their_versions_and_a_clean_end_just_ends(
+    tmp_path: Path,
+) -> None:
+    lines = (
+        line("ADDED", "a", 6)
+        + line("MODIFIED", "a", 7)
+        + line("DELETED", "a", 8)
+        + line("BOOKMARK", "", 20)
+    )
     expected = [("ADDED", "6"), ("MODIFIED", "7"), ("DELETED", "8"), ("BOOKMARK", "20")]
     for decode in (Object, Thing, Unversioned):
         async with talking(tmp_path, stream(lines)) as (api, _):
@@ -317,18 +391,33 @@ def error_line(code: int, reason: str) -> bytes:
 
 
 BROKEN_WATCHES: dict[str, tuple[Answer, type[KubeError]]] = {
-    "expired in the stream": (stream(line("ADDED", "a", 6), error_line(410, "Expired")), ExpiredError),
-    "busy in the stream": (stream(line("ADDED", "a", 6), error_line(429, "TooManyRequests")), TooManyRequestsError),
-    "an error in the stream": (stream(line("ADDED", "a", 6), error_line(500, "InternalError")), UnknownOutcomeError),
+    "expired in the stream": (
+        stream(line("ADDED", "a", 6), error_line(410, "Expired")),
+        ExpiredError,
+    ),
+    "busy in the stream": (
+        stream(line("ADDED", "a", 6), error_line(429, "TooManyRequests")),
+        TooManyRequestsError,
+    ),
+    "an error in the stream": (
+        stream(line("ADDED", "a", 6), error_line(500, "InternalError")),
+        UnknownOutcomeError,
+    ),
     "an error without a code": (
         stream(line("ADDED", "a", 6), b'{"type":"ERROR","object":{"kind":"Status"}}\n'),
         UnknownOutcomeError,
     ),
-    "cut within an event": (stream(line("ADDED", "a", 6), line("ADDED", "b", 7)[:30]), UnknownOutcomeError),
+    "cut within an event": (
+        stream(line("ADDED", "a", 6), line("ADDED", "b", 7)[:30]),
+        UnknownOutcomeError,
+    ),
     "cut without an end": (stream(line("ADDED", "a", 6), end=False), UnknownOutcomeError),
     "silence": (stream(line("ADDED", "a", 6), hang=True), UnknownOutcomeError),
     "HTML": (stream(line("ADDED", "a", 6), HTML + b"\n"), UnknownOutcomeError),
-    "JSON of another kind": (stream(line("ADDED", "a", 6), b'{"type":"NEWS"}\n'), UnknownOutcomeError),
+    "JSON of another kind": (
+        stream(line("ADDED", "a", 6), b'{"type":"NEWS"}\n'),
+        UnknownOutcomeError,
+    ),
 }
 
 
@@ -351,7 +440,9 @@ async def test_a_broken_watch_gives_what_came_before_and_then_raises(
         (reply(502, HTML, content_type="text/html"), UnknownOutcomeError),
     ],
 )
-async def test_a_watch_that_is_not_opened_says_why(tmp_path: Path, answer: Answer, error: type[KubeError]) -> None:
+async def test_a_watch_that_is_not_opened_says_why(
+    tmp_path: Path, answer: Answer, error: type[KubeError]
+) -> None:
     async with talking(tmp_path, answer) as (api, _):
         assert isinstance((await events_of(api))[1], error)
 
@@ -363,16 +454,26 @@ async def test_a_refused_token_is_read_again_and_the_request_sent_once_more(tmp_
     token = tmp_path / "token"
     token.write_text("old\n")
     refused = reply(401, status(401, "Unauthorized"))
-    async with talking(tmp_path, refused, reply(200, POD), refused, tokenFile=str(token)) as (api, server):
+    async with talking(tmp_path, refused, reply(200, POD), refused, tokenFile=str(token)) as (
+        api,
+        server,
+    ):
         token.write_text("new\n")
         assert await api.get(PODS, "ns", "p") == POD
         with pytest.raises(UnauthorizedError):
             await api.create(PODS, "ns", POD)
     sent = [(request.method, request.headers["authorization"]) for request in server.requests]
-    assert sent == [("GET", "Bearer old"), ("GET", "Bearer new"), ("POST", "Bearer new"), ("POST", "Bearer new")]
+    assert sent == [
+        ("GET", "Bearer old"),
+        ("GET", "Bearer new"),
+        ("POST", "Bearer new"),
+        ("POST", "Bearer new"),
+    ]
 
 
-async def test_an_exec_plugin_is_asked_for_the_token_and_again_when_it_is_refused(tmp_path: Path) -> None:
+async def test_an_exec_plugin_is_asked_for_the_token_and_again_when_it_is_refused(
+    tmp_path: Path,
+) -> None:
     plugin = tmp_path / "plugin"
     answer = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t%s"}}'
     count = f"echo x >> {tmp_path}/calls; n=$(grep -c x {tmp_path}/calls)"
@@ -383,17 +484,30 @@ async def test_an_exec_plugin_is_asked_for_the_token_and_again_when_it_is_refuse
     async with talking(tmp_path, *answers, exec=how) as (api, server):
         await api.get(PODS, "ns", "p")
         await api.get(PODS, "ns", "p")
-    assert [request.headers["authorization"] for request in server.requests] == ["Bearer t1", "Bearer t1", "Bearer t2"]
+    assert [request.headers["authorization"] for request in server.requests] == [
+        "Bearer t1",
+        "Bearer t1",
+        "Bearer t2",
+    ]
 
 
 async def test_basic_authentication_of_a_kubeconfig_works(tmp_path: Path) -> None:
-    async with talking(tmp_path, reply(200, POD), username="u", password="p") as (api, server):  # noqa: S106
+    async with talking(tmp_path, reply(200, POD), username="u", password="p") as (
+        api,
+        server,
+    ):  # noqa: S106
         await api.get(PODS, "ns", "p")
-    assert server.requests[0].headers["authorization"] == "Basic " + base64.b64encode(b"u:p").decode()
+    assert (
+        server.requests[0].headers["authorization"] == "Basic " + base64.b64encode(b"u:p").decode()
+    )
 
 
-@pytest.mark.parametrize("content", [None, "", "][", "clusters: 5", "current-context: x\nclusters: []\ncontexts: []\n"])
-async def test_an_unusable_kubeconfig_is_one_clear_error(tmp_path: Path, content: str | None) -> None:
+@pytest.mark.parametrize(
+    "content", [None, "", "][", "clusters: 5", "current-context: x\nclusters: []\ncontexts: []\n"]
+)
+async def test_an_unusable_kubeconfig_is_one_clear_error(
+    tmp_path: Path, content: str | None
+) -> None:
     path = tmp_path / "config"
     if content is not None:
         path.write_text(content)

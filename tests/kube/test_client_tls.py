@@ -1,4 +1,5 @@
-"""The client as it runs inside a cluster: a mounted token and CA, both of which are rotated under its feet."""
+"""The client as it runs inside a cluster: a mounted token and CA, both of which are rotated under
+its feet."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from scaler.kube.client import connect
 from scaler.kube.errors import NotSentError
 from tests.kube.raw_server import RawServer, reply, serving
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make certificates")
+pytestmark = pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="needs openssl to make certificates"
+)
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
 REFUSED = {"kind": "Status", "code": 401, "reason": "Unauthorized"}
@@ -24,10 +27,24 @@ REFUSED = {"kind": "Status", "code": 401, "reason": "Unauthorized"}
 
 def certificate(folder: Path, name: str) -> tuple[Path, Path]:
     """A self-signed certificate of 127.0.0.1 and its key."""
-    cert, key = folder / f"{name}.crt", folder / f"{name}.key"
+    cert = folder / f"{name}.crt"
+    key = folder / f"{name}.key"
     subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    subprocess.run([*command, "-keyout", key, "-out", cert, "-days", "2", *subject], check=True, capture_output=True)
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
+    subprocess.run(
+        [*command, "-keyout", key, "-out", cert, "-days", "2", *subject],
+        check=True,
+        capture_output=True,
+    )
     return cert, key
 
 
@@ -41,7 +58,8 @@ class Mounted:
     """What the kubelet mounts into a pod."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.token, self.ca = folder / "token", folder / "ca.crt"
+        self.token = folder / "token"
+        self.ca = folder / "ca.crt"
         self.token.write_text("t1\n")
         self._monkeypatch = monkeypatch
         monkeypatch.setattr(configuration, "MOUNTED", folder)
@@ -58,20 +76,31 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mounted:
     return Mounted(folder, monkeypatch)
 
 
-async def test_the_mounted_token_is_used_and_read_again_when_it_is_refused(mounted: Mounted, tmp_path: Path) -> None:
+async def test_the_mounted_token_is_used_and_read_again_when_it_is_refused(
+    mounted: Mounted, tmp_path: Path
+) -> None:
     pair = certificate(tmp_path, "a")
     shutil.copy(pair[0], mounted.ca)
-    async with serving(reply(200, POD), reply(401, REFUSED), reply(200, POD), tls=tls(pair)) as server:
+    async with serving(
+        reply(200, POD), reply(401, REFUSED), reply(200, POD), tls=tls(pair)
+    ) as server:
         mounted.of(server)
         async with connect() as api:
             await api.get(PODS, "ns", "p")
             mounted.token.write_text("t2\n")
             await api.get(PODS, "ns", "p")
-    assert [request.headers["authorization"] for request in server.requests] == ["Bearer t1", "Bearer t1", "Bearer t2"]
+    assert [request.headers["authorization"] for request in server.requests] == [
+        "Bearer t1",
+        "Bearer t1",
+        "Bearer t2",
+    ]
 
 
-async def test_a_ca_that_was_rotated_is_believed_from_the_next_request_on(mounted: Mounted, tmp_path: Path) -> None:
-    old, new = certificate(tmp_path, "old"), certificate(tmp_path, "new")
+async def test_a_ca_that_was_rotated_is_believed_from_the_next_request_on(
+    mounted: Mounted, tmp_path: Path
+) -> None:
+    old = certificate(tmp_path, "old")
+    new = certificate(tmp_path, "new")
     shutil.copy(old[0], mounted.ca)
     async with serving(reply(200, POD), tls=tls(new)) as server:
         mounted.of(server)
@@ -101,7 +130,9 @@ def test_in_a_pod_the_models_of_the_client_library_are_not_loaded(tmp_path: Path
                 print(api.server, "kubernetes_asyncio" in sys.modules)
         asyncio.run(main())
     """
-    said = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True)
+    said = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True
+    )
     assert said.stdout.strip() == "https://[::1]:6443 False"
 
 

@@ -1,4 +1,5 @@
-"""A confined client reads everything and writes ConfigMaps and Leases of one namespace; nothing else leaves it."""
+"""A confined client reads everything and writes ConfigMaps and Leases of one namespace; nothing
+else leaves it."""
 
 from __future__ import annotations
 
@@ -7,7 +8,16 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from scaler.clock import Clock
-from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, EVENTS, LEASES, PODS, KubeApi, PatchType, Resource
+from scaler.kube.api import (
+    CONFIG_MAPS,
+    ELASTIC_SERVICES,
+    EVENTS,
+    LEASES,
+    PODS,
+    KubeApi,
+    PatchType,
+    Resource,
+)
 from scaler.kube.confined import confined
 from scaler.kube.errors import ForbiddenError
 from scaler.sim import loop
@@ -26,7 +36,9 @@ FOREIGN = [
 ]
 
 
-def writes(api: KubeApi, resource: Resource, namespace: str | None) -> dict[str, Callable[[], Awaitable[object]]]:
+def writes(
+    api: KubeApi, resource: Resource, namespace: str | None
+) -> dict[str, Callable[[], Awaitable[object]]]:
     body = manifest(resource, "one", namespace or "")
     patch = {"metadata": {"labels": {"a": "b"}}}
     return {
@@ -39,8 +51,12 @@ def writes(api: KubeApi, resource: Resource, namespace: str | None) -> dict[str,
 
 
 @pytest.mark.parametrize("verb", ["create", "replace", "status", "patch", "delete"])
-@pytest.mark.parametrize(("resource", "namespace"), FOREIGN, ids=lambda part: getattr(part, "plural", part))
-def test_no_write_of_anything_else_is_sent(resource: Resource, namespace: str | None, verb: str) -> None:
+@pytest.mark.parametrize(
+    ("resource", "namespace"), FOREIGN, ids=lambda part: getattr(part, "plural", part)
+)
+def test_no_write_of_anything_else_is_sent(
+    resource: Resource, namespace: str | None, verb: str
+) -> None:
     async def story() -> None:
         cluster = SimCluster(Clock(START))
         with pytest.raises(ForbiddenError, match=r"not sent: .*; only home is written to"):

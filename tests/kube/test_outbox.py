@@ -36,9 +36,13 @@ class Desk:
             raise self._errors.pop(0)
 
 
-def play(desk: Desk, script: Script, *, parallel: int = 2, namespace_of: Callable[[str], str] = str) -> None:
+def play(
+    desk: Desk, script: Script, *, parallel: int = 2, namespace_of: Callable[[str], str] = str
+) -> None:
     async def main() -> None:
-        outbox: Outbox[str] = Outbox(desk.write, interval=1.0, most=parallel, most_of_one=1, namespace_of=namespace_of)
+        outbox: Outbox[str] = Outbox(
+            desk.write, interval=1.0, most=parallel, most_of_one=1, namespace_of=namespace_of
+        )
         task = asyncio.create_task(outbox.run())
         await script(outbox)
         await asyncio.sleep(10_000)

@@ -1,4 +1,5 @@
-"""The server of wrong bytes leaves nothing open: what it forgot would fail another test, much later."""
+"""The server of wrong bytes leaves nothing open: what it forgot would fail another test, much
+later."""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ class Server:
         self.sent: dict[int, float] = {}
         self.young: set[int] = set()
         self.by_namespace: Counter[str] = Counter()
-        self.busiest, self.busiest_of_one = 0, 0
+        self.busiest = 0
+        self.busiest_of_one = 0
 
     async def send(self, number: int, request: Request) -> None:
         namespace, seconds = request
@@ -32,7 +33,9 @@ class Server:
         async with self.slots.taken(namespace):
             self.sent[number] = loop.time()
             self.by_namespace[namespace] += 1
-            self.young = {each for each in self.young if loop.time() - self.sent[each] < PATIENCE - 1e-6} | {number}
+            self.young = {
+                each for each in self.young if loop.time() - self.sent[each] < PATIENCE - 1e-6
+            } | {number}
             self.busiest = max(self.busiest, len(self.young))
             self.busiest_of_one = max(self.busiest_of_one, *self.by_namespace.values())
             await asyncio.sleep(seconds)
@@ -68,7 +71,9 @@ def test_where_many_namespaces_hang_another_waits_for_slots_and_not_for_answers(
     assert server.sent[80] <= 4 * PATIENCE
 
 
-requests = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([0.01, 0.5, 3.0])), max_size=40)
+requests = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from([0.01, 0.5, 3.0])), max_size=40
+)
 
 
 @given(requests, st.integers(1, 5), st.integers(1, 3))

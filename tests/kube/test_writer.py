@@ -30,7 +30,13 @@ NS = "default"
 
 
 def pod(owner: str = "job-1", name: str = "p") -> Object:
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "job", "uid": owner, "controller": True}
+    reference = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "job",
+        "uid": owner,
+        "controller": True,
+    }
     spec = {"containers": [{"name": "c", "image": "i"}]}
     meta = {"name": name, "namespace": NS, "ownerReferences": [reference] if owner else []}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
@@ -81,7 +87,12 @@ def play(scene: Callable[[], Awaitable[None]]) -> None:
 
 
 def hit(fault: Fault, *verbs: str, times: int = 1, **more: Any) -> Rule:
-    return Rule(fault=fault, verbs=frozenset(verbs or ("create", "delete", "replace", "patch")), times=times, **more)
+    return Rule(
+        fault=fault,
+        verbs=frozenset(verbs or ("create", "delete", "replace", "patch")),
+        times=times,
+        **more,
+    )
 
 
 # Creating
@@ -95,7 +106,10 @@ RECOVERED = {
     "an answer that never comes": [hit(Fault.SLOW_ANSWER, seconds=1e6)],
     "a request that hangs": [hit(Fault.DELAY, seconds=1e6)],
     "an internal error": [hit(Fault.REFUSED, status=500)],
-    "a lost answer, then no connection for reading": [hit(Fault.LOST_ANSWER), hit(Fault.NOT_SENT, "get", times=2)],
+    "a lost answer, then no connection for reading": [
+        hit(Fault.LOST_ANSWER),
+        hit(Fault.NOT_SENT, "get", times=2),
+    ],
     "a lost request, then a lost answer": [hit(Fault.LOST_REQUEST), hit(Fault.LOST_ANSWER)],
 }
 
@@ -146,14 +160,19 @@ def test_an_object_without_controller_is_never_taken_for_ours() -> None:
 GIVEN_UP: dict[str, tuple[list[Rule], type[KubeError]]] = {
     "no connection": ([hit(Fault.NOT_SENT, times=99)], NotSentError),
     "too many requests": ([hit(Fault.REFUSED, status=429, times=99)], TooManyRequestsError),
-    "a server that wants too much patience": ([hit(Fault.REFUSED, status=429, retry_after=60.0)], TooManyRequestsError),
+    "a server that wants too much patience": (
+        [hit(Fault.REFUSED, status=429, retry_after=60.0)],
+        TooManyRequestsError,
+    ),
     "no permission": ([hit(Fault.REFUSED, status=403)], ForbiddenError),
     "lost requests": ([hit(Fault.LOST_REQUEST, times=99)], UnknownOutcomeError),
 }
 
 
 @pytest.mark.parametrize(("faults", "error"), GIVEN_UP.values(), ids=GIVEN_UP)
-def test_a_write_is_given_up_within_bounds_after(faults: list[Rule], error: type[KubeError]) -> None:
+def test_a_write_is_given_up_within_bounds_after(
+    faults: list[Rule], error: type[KubeError]
+) -> None:
     async def scene() -> None:
         stage = Stage(*faults)
         with pytest.raises(error):
@@ -199,7 +218,10 @@ def test_an_answer_that_asks_for_a_pause_holds_for_nobody_else() -> None:
         with pytest.raises(TooManyRequestsError):
             await stage.create()
         stage.cluster.apply(
-            [pod(name="there"), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}]
+            [
+                pod(name="there"),
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}},
+            ]
         )
         await stage.writer.delete(PODS, NS, "there")
         body = pod()
@@ -356,7 +378,9 @@ def test_a_request_that_waits_for_its_turn_until_the_deadline_is_never_sent() ->
     async def scene() -> None:
         stage = Stage(hit(Fault.SLOW_ANSWER, times=99, seconds=3.0), deadline=4.0, max_in_flight=1)
         bodies = [pod(name=f"p{i}") for i in range(4)]
-        results = await asyncio.gather(*(stage.create(body) for body in bodies), return_exceptions=True)
+        results = await asyncio.gather(
+            *(stage.create(body) for body in bodies), return_exceptions=True
+        )
         assert [type(result).__name__ for result in results] == [
             "dict",
             "NotLeaderError",

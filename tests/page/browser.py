@@ -1,6 +1,7 @@
 """A real Chromium for tests, where there is one, and `scaler ui` in a process of its own.
 
-The fixture `chromium` is its plugin for pytest: tests that take it are left out where there is none, with a line."""
+The fixture `chromium` is its plugin for pytest: tests that take it are left out where there is
+none, with a line."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _ADDRESS = re.compile(r"http://\S+#token=\S+")
 
 
 def program() -> str:
-    """Of Chromium: $CHROMIUM, else the one on the path; "" where there is none, or nothing to drive it."""
+    """Of Chromium: $CHROMIUM, else the one on the path; "" where there is none, or nothing to drive
+    it."""
     if importlib.util.find_spec("playwright") is None:
         return ""
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), "")
@@ -33,9 +35,15 @@ def program() -> str:
 
 @contextmanager
 def command(*arguments: str, log: Path) -> Iterator[str]:
-    """A command that prints the address of a page, as long as the context lasts; gives the address."""
+    """A command that prints the address of a page, as long as the context lasts; gives the
+    address."""
     words = [sys.executable, "-m", "scaler", *arguments]
-    process = Program(log.stem, words, log.parent, {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})
+    process = Program(
+        log.stem,
+        words,
+        log.parent,
+        {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+    )
     process.start()
     try:
         process.wait_for(lambda: bool(_ADDRESS.search(process.log.read_text())))
@@ -47,7 +55,11 @@ def command(*arguments: str, log: Path) -> Iterator[str]:
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """They belong to `make test-rest`: a browser is a program of others."""
-    wanted = [item for item in items if isinstance(item, pytest.Function) and "chromium" in item.fixturenames]
+    wanted = [
+        item
+        for item in items
+        if isinstance(item, pytest.Function) and "chromium" in item.fixturenames
+    ]
     for item in wanted:
         item.add_marker(pytest.mark.long("a browser"))
         item.add_marker(pytest.mark.flaky(reruns=1))
@@ -59,7 +71,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    terminalreporter.write_line(f"browser: {program() or 'none, the tests of the page in a browser were not run'}")
+    terminalreporter.write_line(
+        f"browser: {program() or 'none, the tests of the page in a browser were not run'}"
+    )
 
 
 @pytest.fixture(scope="module")

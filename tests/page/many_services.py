@@ -1,10 +1,11 @@
-"""A cluster of any size that answers over HTTP, with ElasticServices as the controller would write them.
+"""A cluster of any size that answers over HTTP, with ElasticServices as the controller would write
+them.
 
     python -m tests.page.many_services SERVICES KUBECONFIG
 
-It serves until its standard input ends. There `flip N` changes one service, and `node N` makes a node NotReady. Each
-service has ten AscendJobs of one pod, each pod a node of its own.
-One service in twenty has lost an instance with its node, one in fifty all of its decode instances."""
+It serves until its standard input ends. There `flip N` changes one service, and `node N` makes a
+node NotReady. Each service has ten AscendJobs of one pod, each pod a node of its own. One service
+in twenty has lost an instance with its node, one in fifty all of its decode instances."""
 
 from __future__ import annotations
 
@@ -14,7 +15,16 @@ import time
 from pathlib import Path
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, KubeApi, Object, PatchType, Resource
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    ELASTIC_SERVICES,
+    NODES,
+    PODS,
+    KubeApi,
+    Object,
+    PatchType,
+    Resource,
+)
 from scaler.report.service_status import status_of
 from scaler.sim.apiserver.facade import kubeconfig, serve
 from scaler.sim.cluster import SimCluster
@@ -25,7 +35,10 @@ from scaler.workloads.ascendjob_objects import pods
 from tests.jobs import job, manifest, node, rule_config_map, rule_document
 
 RATIOS = rule_document(
-    {"group0": 6, "group1": 4}, {"group0": 4, "group1": 4}, {"group0": 3, "group1": 2}, {"group0": 1, "group1": 1}
+    {"group0": 6, "group1": 4},
+    {"group0": 4, "group1": 4},
+    {"group0": 3, "group1": 2},
+    {"group0": 1, "group1": 1},
 )
 RUNNING: Object = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 NOT_READY: Object = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
@@ -87,17 +100,24 @@ async def fill(cluster: SimCluster, clock: Clock, services: int) -> None:
 async def flip(cluster: SimCluster, number: int, message: str) -> None:
     """Say something else of one service."""
     condition = {
-        "type": "Available", "status": "False", "reason": "Broken", "message": message,
+        "type": "Available",
+        "status": "False",
+        "reason": "Broken",
+        "message": message,
         "lastTransitionTime": cluster.server.clock.timestamp(),
-    }  # fmt: skip
+    }
     status = {"running": "5+4", "reason": "Broken", "message": message, "conditions": [condition]}
     about = manifest(ELASTIC_SERVICES, "rule-mindie", f"team-{number:04d}")
     await write_status(cluster, ELASTIC_SERVICES, about, status)
 
 
 async def write_status(api: KubeApi, resource: Resource, obj: Object, status: Object) -> None:
-    namespace, name, how = obj["metadata"].get("namespace"), obj["metadata"]["name"], PatchType.MERGE
-    await api.patch(resource, namespace, name, {"status": status}, patch_type=how, subresource="status")
+    namespace = obj["metadata"].get("namespace")
+    name = obj["metadata"]["name"]
+    how = PatchType.MERGE
+    await api.patch(
+        resource, namespace, name, {"status": status}, patch_type=how, subresource="status"
+    )
 
 
 async def main(services: int, path: Path) -> None:
@@ -111,7 +131,9 @@ async def main(services: int, path: Path) -> None:
         while line := await asyncio.to_thread(sys.stdin.readline):
             what, number = line.split()[:2]
             if what == "node":
-                await write_status(cluster, NODES, manifest(NODES, f"npu-{int(number):05d}"), NOT_READY)
+                await write_status(
+                    cluster, NODES, manifest(NODES, f"npu-{int(number):05d}"), NOT_READY
+                )
             else:
                 await flip(cluster, int(number), line.strip())
             print(time.time(), flush=True)  # when it was written

@@ -1,4 +1,5 @@
-"""Pictures of the page for the documents: a simulated cluster that has lost some nodes, in Chromium.
+"""Pictures of the page for the documents: a simulated cluster that has lost some nodes, in
+Chromium.
 
 make page-pictures          writes docs/pictures/page-*.png"""
 
@@ -28,19 +29,28 @@ def main(folder: Path) -> None:
 
     with tempfile.TemporaryDirectory() as logs, sync_playwright() as driver:
         log = Path(logs) / "log"
-        with command("simulate", str(STORY), "--ui", "--speed", "15", "--seed", "1", log=log) as address:
+        with command(
+            "simulate", str(STORY), "--ui", "--speed", "15", "--seed", "1", log=log
+        ) as address:
             browser = driver.chromium.launch(executable_path=program(), args=["--no-sandbox"])
             wait(browser, address)
             for name, part, ready, height, *themes in PICTURES:
-                for locale, ending, theme in zip(("en-GB", "zh-CN"), ("", "-zh"), themes, strict=True):
-                    look = {"locale": locale, "color_scheme": theme, "viewport": {"width": 1240, "height": height}}
+                for locale, ending, theme in zip(
+                    ("en-GB", "zh-CN"), ("", "-zh"), themes, strict=True
+                ):
+                    look = {
+                        "locale": locale,
+                        "color_scheme": theme,
+                        "viewport": {"width": 1240, "height": height},
+                    }
                     path = folder / f"page-{name}{ending}.png"
                     take(browser, address.replace("/#", f"/{part}&", 1), ready, look, path)
             browser.close()
 
 
 def wait(browser: Any, address: str) -> None:
-    """Until the story is where the pictures are to be taken: so long after the first service was seen."""
+    """Until the story is where the pictures are to be taken: so long after the first service was
+    seen."""
     page = browser.new_page()
     page.goto(address)
     page.wait_for_selector(".row", timeout=120_000)

@@ -1,4 +1,5 @@
-"""The page in a real Chromium, against the simulated API server over HTTP: `scaler ui` as a user starts it."""
+"""The page in a real Chromium, against the simulated API server over HTTP: `scaler ui` as a user
+starts it."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class Cluster:
     """A cluster of many services, in a process of its own."""
 
     def __init__(self, process: subprocess.Popen[str], kubeconfig: Path) -> None:
-        self.process, self.kubeconfig = process, kubeconfig
+        self.process = process
+        self.kubeconfig = kubeconfig
 
     def flip(self, number: int, words: str) -> None:
         """Service `number` is not available any more, and says so with these words."""
@@ -37,9 +39,12 @@ class Cluster:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     path = tmp_path_factory.mktemp("cluster") / "kubeconfig"
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.page.many_services", str(SERVICES), str(path)], cwd=ROOT, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    ) as process:  # fmt: skip
+        [sys.executable, "-m", "tests.page.many_services", str(SERVICES), str(path)],
+        cwd=ROOT,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "ready"
         yield Cluster(process, path)
@@ -59,12 +64,19 @@ def page(chromium: Any, address: str) -> Iterator[Any]:
     context = chromium.new_context(viewport={"width": 1280, "height": 800}, locale="en-GB")
     found = context.new_page()
     wrong: list[str] = []
-    found.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+    found.on(
+        "console",
+        lambda message: (
+            wrong.append(message.text) if message.type in ("error", "warning") else None
+        ),
+    )
     found.on("pageerror", lambda error: wrong.append(str(error)))
     asked: set[str] = set()
     found.on("request", lambda request: asked.add("/".join(request.url.split("/")[:3])))
     found.goto(address)
-    found.wait_for_function("() => !window.scalerPage.head.reading && document.querySelector('.row')")
+    found.wait_for_function(
+        "() => !window.scalerPage.head.reading && document.querySelector('.row')"
+    )
     yield found
     assert wrong == []
     assert asked == {address.partition("/#")[0]}
@@ -133,7 +145,14 @@ def test_a_service_is_told_whole(page: Any) -> None:
     go(page, service(3))
     page.wait_for_selector(".line.instances")
     text = page.locator("main").inner_text()
-    for words in ("Not complete", "WaitingForCapacity", "p3", "What happened", "Instances over time", "npu-00030"):
+    for words in (
+        "Not complete",
+        "WaitingForCapacity",
+        "p3",
+        "What happened",
+        "Instances over time",
+        "npu-00030",
+    ):
         assert words in text
     page.locator(".line.instances").first.click()
     page.wait_for_selector(".pods h3")
@@ -177,7 +196,9 @@ def test_it_speaks_chinese_and_remembers_it(page: Any) -> None:
         assert [text for text in headings if re.fullmatch(r"[A-Za-z ]+", text)] == []
 
 
-def test_in_chinese_a_sentence_says_what_a_reason_means_and_the_scaler_s_own_words_stand_below(page: Any) -> None:
+def test_in_chinese_a_sentence_says_what_a_reason_means_and_the_scaler_s_own_words_stand_below(
+    page: Any,
+) -> None:
     page.select_option("#language", "zh")
     go(page, service(3))
     page.wait_for_selector(".line.instances .meaning")
@@ -205,12 +226,17 @@ def test_what_a_tenant_wrote_is_text(page: Any, cluster: Cluster) -> None:
     page.fill("input[type=search]", "team-0030")
     page.wait_for_function("() => document.querySelector('.why')?.innerText.includes('onerror')")
     go(page, service(30))
-    page.wait_for_function("() => document.querySelector('.verdict')?.innerText.includes('<script>')")
-    assert page.evaluate("() => [window.hit, document.querySelectorAll('main img, main script').length]") == [None, 0]
+    page.wait_for_function(
+        "() => document.querySelector('.verdict')?.innerText.includes('<script>')"
+    )
+    assert page.evaluate(
+        "() => [window.hit, document.querySelectorAll('main img, main script').length]"
+    ) == [None, 0]
 
 
 def test_an_inline_script_would_not_run(page: Any) -> None:
-    """The second wall, should the first ever break. The refusal is on the console, so it is done on another page."""
+    """The second wall, should the first ever break. The refusal is on the console, so it is done on
+    another page."""
     other = page.context.new_page()
     other.goto(page.url)
     other.evaluate(
@@ -228,7 +254,9 @@ def test_without_the_token_nothing_is_shown(chromium: Any, address: str) -> None
     stranger.context.close()
 
 
-def test_it_says_when_the_connection_is_lost(chromium: Any, cluster: Cluster, tmp_path: Path) -> None:
+def test_it_says_when_the_connection_is_lost(
+    chromium: Any, cluster: Cluster, tmp_path: Path
+) -> None:
     found = chromium.new_context(locale="en-GB").new_page()
     with command("ui", "--kubeconfig", str(cluster.kubeconfig), log=tmp_path / "log") as where:
         found.goto(where)

@@ -1,4 +1,5 @@
-"""What the page is told, as values: rows of services, their history, nodes, changes, and rules that are tried."""
+"""What the page is told, as values: rows of services, their history, nodes, changes, and rules that
+are tried."""
 
 from __future__ import annotations
 
@@ -33,7 +34,13 @@ NOON = "2026-11-22T12:00:00Z"
 
 def conditions(**said: str) -> list[Object]:
     return [
-        {"type": kind, "status": status, "reason": f"Of{kind}", "message": f"about {kind}", "lastTransitionTime": NOON}
+        {
+            "type": kind,
+            "status": status,
+            "reason": f"Of{kind}",
+            "message": f"about {kind}",
+            "lastTransitionTime": NOON,
+        }
         for kind, status in said.items()
     ]
 
@@ -45,7 +52,13 @@ def status(**changes: Any) -> Object:
         {"name": "group1", "running": 1, "target": 1, "inFlight": 0, "held": 0},
     ]
     ratios = [{"group0": 2, "group1": 1}, {"group0": 1, "group1": 1}]
-    now = {"currentRatio": {"index": 0}, "targetRatio": {"index": 0}, "since": NOON, "running": "2+1", "target": "2+1"}
+    now = {
+        "currentRatio": {"index": 0},
+        "targetRatio": {"index": 0},
+        "since": NOON,
+        "running": "2+1",
+        "target": "2+1",
+    }
     return {**now, "conditions": fine, "groups": groups, "ratios": ratios, **changes}
 
 
@@ -54,7 +67,9 @@ def row(**changes: Any) -> Object:
 
 
 def elastic_service(name: str = "rule-mindie", **spec: str) -> Object:
-    return manifest(ELASTIC_SERVICES, name, NAMESPACE, spec={"rule": "rule", "jobID": "mindie", **spec})
+    return manifest(
+        ELASTIC_SERVICES, name, NAMESPACE, spec={"rule": "rule", "jobID": "mindie", **spec}
+    )
 
 
 def seen(on: Rig) -> Cluster:
@@ -74,12 +89,17 @@ def seen(on: Rig) -> Cluster:
         ({}, 4, "Complete"),
     ],
 )
-def test_a_service_is_ranked_and_told_by_its_worst_condition(said: dict[str, str], rank: int, about: str) -> None:
+def test_a_service_is_ranked_and_told_by_its_worst_condition(
+    said: dict[str, str], rank: int, about: str
+) -> None:
     fine = {"Available": "True", "Complete": "True", "Degraded": "False", "RuleValid": "True"}
     found = row(conditions=conditions(**(fine | said)))
     assert (found["rank"], found["reason"], found["message"], found["since"]) == (
-        rank, f"Of{about}", f"about {about}", NOON,
-    )  # fmt: skip
+        rank,
+        f"Of{about}",
+        f"about {about}",
+        NOON,
+    )
 
 
 def test_a_row_has_counts_and_steps_in_the_order_of_its_groups() -> None:
@@ -90,7 +110,9 @@ def test_a_row_has_counts_and_steps_in_the_order_of_its_groups() -> None:
     assert (found["current"], found["aim"]) == (1, 0)
 
 
-@pytest.mark.parametrize(("replicas", "words", "limit"), [(0, "0", 2), (2, "2", 1), (3, "3", 0), (ALL, "all", 0)])
+@pytest.mark.parametrize(
+    ("replicas", "words", "limit"), [(0, "0", 2), (2, "2", 1), (3, "3", 0), (ALL, "all", 0)]
+)
 def test_a_row_says_how_many_instances_are_wanted_and_which_steps_are_more(
     replicas: int, words: str, limit: int
 ) -> None:
@@ -101,19 +123,37 @@ def test_a_row_says_how_many_instances_are_wanted_and_which_steps_are_more(
 def test_a_service_that_rests_is_among_those_that_nothing_is_wrong_with() -> None:
     rests = status_of(report_of(service("2P1D > 1P1D", "p0 Held, d0 Held", replicas=0)), {}, NOON)
     found = row_of(ServiceView(ServiceKey("a", "r", "j"), "r-j", rests, replicas=0))
-    assert (found["rank"], found["reason"], found["current"], found["aim"]) == (4, "Resting", -1, -1)
+    assert (found["rank"], found["reason"], found["current"], found["aim"]) == (
+        4,
+        "Resting",
+        -1,
+        -1,
+    )
 
 
 @pytest.mark.parametrize("junk", [None, "x", 7, [], {"index": "1"}, [[]], {"a": {"b": 1}}])
 def test_a_status_of_any_shape_makes_a_row(junk: Any) -> None:
-    names = ("conditions", "groups", "ratios", "currentRatio", "targetRatio", "since", "running", "rule", "leftOut")
+    names = (
+        "conditions",
+        "groups",
+        "ratios",
+        "currentRatio",
+        "targetRatio",
+        "since",
+        "running",
+        "rule",
+        "leftOut",
+    )
     found = row(**dict.fromkeys(names, junk))
     assert found["rank"] == 0
     assert json.loads(msgspec.json.encode(found)) == found
 
 
 def test_a_row_is_short_however_long_a_message_is() -> None:
-    long = [{**one, "message": "x" * 32768, "reason": "R" * 1024} for one in conditions(Available="False")]
+    long = [
+        {**one, "message": "x" * 32768, "reason": "R" * 1024}
+        for one in conditions(Available="False")
+    ]
     assert len(msgspec.json.encode(row(conditions=long))) < 1500
 
 
@@ -121,12 +161,16 @@ def test_a_row_is_short_however_long_a_message_is() -> None:
 
 
 def test_only_what_changed_is_sent_again() -> None:
-    feed, first, second = Feed(), {"a": 1}, {"b": 2}
+    feed = Feed()
+    first = {"a": 1}
+    second = {"b": 2}
     assert json.loads(feed.news({"t": {"x": first, "y": second}})) == {
         "t": {"set": {"x": first, "y": second}, "gone": []}
     }
     assert feed.news({"t": {"x": first, "y": dict(second)}}) == b""
-    assert json.loads(feed.news({"t": {"y": {"b": 3}}})) == {"t": {"set": {"y": {"b": 3}}, "gone": ["x"]}}
+    assert json.loads(feed.news({"t": {"y": {"b": 3}}})) == {
+        "t": {"set": {"y": {"b": 3}}, "gone": ["x"]}
+    }
 
 
 def test_an_empty_table_is_told_once() -> None:
@@ -150,8 +194,12 @@ def test_a_fault_is_a_change_of_counts_and_of_instances() -> None:
     history = History()
     history.note(status(instances=[instance("p0", "Running", "Running")]), 2e9)
     before = len(history.moments)
-    history.note(status(running="1+1", instances=[instance("p0", "Broken", "Broken")], groups=[]), 2e9 + 5)
-    found = {(moment.kind, moment.subject, moment.level) for moment in list(history.moments)[before:]}
+    history.note(
+        status(running="1+1", instances=[instance("p0", "Broken", "Broken")], groups=[]), 2e9 + 5
+    )
+    found = {
+        (moment.kind, moment.subject, moment.level) for moment in list(history.moments)[before:]
+    }
     assert found == {("ratio", "running", "plain"), ("instance", "p0", "bad")}
     assert history.samples[-1].at == 2e9 + 5
 
@@ -207,7 +255,9 @@ def test_of_two_objects_about_one_service_either_may_go() -> None:
         async with rig() as on:
             board = Board(seen(on))
             for name in ("one", "two"):
-                await on.cluster.create(ELASTIC_SERVICES, NAMESPACE, elastic_service(name, jobID="strange"))
+                await on.cluster.create(
+                    ELASTIC_SERVICES, NAMESPACE, elastic_service(name, jobID="strange")
+                )
             async with board.cluster.watched([ELASTIC_SERVICES]):
                 board.look(decide=False)
                 key = f"{NAMESPACE}/rule/strange"
@@ -243,8 +293,16 @@ def test_a_service_is_told_with_its_pods_and_what_happened() -> None:
                 board.look(decide=True)
                 found = views.service(board, KEY)
                 assert found["service"][""]["running"] == "1+1"
-                assert found["instances"]["p0"]["pods"][0][:3] == ["p0-master-0", "Running", "node-0"]
-                assert {moment["kind"] for moment in found["moments"].values()} >= {"condition", "instance", "event"}
+                assert found["instances"]["p0"]["pods"][0][:3] == [
+                    "p0-master-0",
+                    "Running",
+                    "node-0",
+                ]
+                assert {moment["kind"] for moment in found["moments"].values()} >= {
+                    "condition",
+                    "instance",
+                    "event",
+                }
                 assert views.rule_text(board, KEY)["text"] == TWO_ONE  # type: ignore[index]
                 assert views.service(board, "no/such/one")["service"] == {}
                 assert views.rule_text(board, "no/such/one") is None
@@ -272,7 +330,11 @@ def test_nodes_are_told_with_what_is_free_used_held_to_no_use_and_who_waits() ->
                 (kind,) = found["kinds"].values()
                 assert kind["amounts"]["huawei.com/Ascend910"] == [16, 8, 0, 8, 0, 8]
                 waits = found["waiting"][KEY]
-                assert (waits["reason"], waits["reserved"], waits["serves"]) == ("WaitingForScheduler", True, False)
+                assert (waits["reason"], waits["reserved"], waits["serves"]) == (
+                    "WaitingForScheduler",
+                    True,
+                    False,
+                )
                 assert waits["asks"] == ["1 × 8 huawei.com/Ascend910"]
                 await on.start("d0", node_name="node-2")
                 await on.settle(3)
@@ -280,8 +342,12 @@ def test_nodes_are_told_with_what_is_free_used_held_to_no_use_and_who_waits() ->
                 assert found["nodes"]["node-1"]["amounts"] == {"huawei.com/Ascend910": [8, 0, 8, 0]}
                 assert found["waiting"] == {}
                 await on.cluster.patch(
-                    NODES, None, "node-2", {"spec": {"unschedulable": True}}, patch_type=PatchType.MERGE
-                )  # fmt: skip
+                    NODES,
+                    None,
+                    "node-2",
+                    {"spec": {"unschedulable": True}},
+                    patch_type=PatchType.MERGE,
+                )
                 await on.settle(3)
                 assert shown.look()["nodes"]["node-2"]["state"] == "cordoned"
 
@@ -291,10 +357,13 @@ def test_nodes_are_told_with_what_is_free_used_held_to_no_use_and_who_waits() ->
 def test_nodes_that_are_counted_as_they_change_are_counted_as_if_all_were_counted_anew() -> None:
     async def story() -> None:
         nodes = [roomy(f"node-{number}") for number in range(4)]
-        async with rig(RULE, *nodes, job("p0"), job("p1"), job("d0"), job("x0", service="other")) as on:
+        async with rig(
+            RULE, *nodes, job("p0"), job("p1"), job("d0"), job("x0", service="other")
+        ) as on:
             cluster = seen(on)
             async with cluster.watched():
-                shown, patched = NodeKinds(cluster), PatchType.MERGE
+                shown = NodeKinds(cluster)
+                patched = PatchType.MERGE
                 for step in range(7):
                     if step == 1:
                         await on.start("p0", node_name="node-0")
@@ -302,11 +371,17 @@ def test_nodes_that_are_counted_as_they_change_are_counted_as_if_all_were_counte
                         await on.start("d0", node_name="node-1")
                     elif step == 3:
                         await on.cluster.patch(
-                            NODES, None, "node-2", {"spec": {"unschedulable": True}}, patch_type=patched
+                            NODES,
+                            None,
+                            "node-2",
+                            {"spec": {"unschedulable": True}},
+                            patch_type=patched,
                         )
                     elif step == 4:
                         away = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
-                        await on.cluster.patch(NODES, None, "node-0", away, patch_type=patched, subresource="status")
+                        await on.cluster.patch(
+                            NODES, None, "node-0", away, patch_type=patched, subresource="status"
+                        )
                     elif step == 5:
                         await on.cluster.delete(NODES, None, "node-3")
                     elif step == 6:
@@ -345,8 +420,13 @@ def test_a_rule_that_is_tried_says_what_would_be_done_at_once_and_does_nothing()
                 world, _ = cluster.decision()
                 before = [pod["metadata"]["name"] for pod in on.cluster.peek(PODS)]
                 smaller = try_rule(world, rule_document({"group0": 1, "group1": 1}), KEY)
-                assert (smaller.valid, smaller.then) == (True, "ratio 0 (1 group0 + 1 group1), complete")
-                assert [(one.name, one.deed) for one in smaller.changes if one.deed] == [("p1", "revoke")]
+                assert (smaller.valid, smaller.then) == (
+                    True,
+                    "ratio 0 (1 group0 + 1 group1), complete",
+                )
+                assert [(one.name, one.deed) for one in smaller.changes if one.deed] == [
+                    ("p1", "revoke")
+                ]
                 assert "scaler plan rule.json --running group0=1,group1=1" in smaller.command
                 same = try_rule(world, TWO_ONE, KEY)
                 assert (same.changes, same.now) == ((), same.then)
@@ -356,7 +436,9 @@ def test_a_rule_that_is_tried_says_what_would_be_done_at_once_and_does_nothing()
     run(story())
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"version": 1}', "\ud800", "x" * 2_000_000])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"version": 1}', "\ud800", "x" * 2_000_000]
+)
 def test_no_rule_that_is_tried_is_an_exception(text: str) -> None:
     async def story() -> None:
         async with rig(RULE, job("p0")) as on:

@@ -1,4 +1,5 @@
-"""The page's HTTP server: who is answered, with which headers, and what the stream says. On this machine's loopback."""
+"""The page's HTTP server: who is answered, with which headers, and what the stream says. On this
+machine's loopback."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ class Site:
     """A page on a simulated cluster of one service, and somebody who asks it."""
 
     def __init__(self, url: str, session: aiohttp.ClientSession, cluster: SimCluster) -> None:
-        self.url, self.session, self.cluster = url, session, cluster
+        self.url = url
+        self.session = session
+        self.cluster = cluster
 
     async def get(self, path: str, **headers: str) -> tuple[int, str]:
         async with self.session.get(f"{self.url}{path}", headers=headers) as answer:
@@ -93,7 +96,12 @@ async def test_nothing_of_the_cluster_is_in_what_needs_no_token() -> None:
         status, text = await on.get("/")
         assert (status, NAMESPACE in text, TOKEN in text) == (200, False, False)
         assert (await on.get("/", Host="evil.example"))[0] == 403
-        for path in ("/static/../server.py", "/static/%2e%2e/server.py", "/static/vendor/LICENSE-htm", "/server.py"):
+        for path in (
+            "/static/../server.py",
+            "/static/%2e%2e/server.py",
+            "/static/vendor/LICENSE-htm",
+            "/server.py",
+        ):
             assert (await on.get(path))[0] == 404
         assert (await on.get("/static/app.js"))[0] == 200
 
@@ -119,7 +127,10 @@ async def test_a_bad_question_is_answered_with_words(body: Any) -> None:
 
 
 async def test_another_kind_of_request_is_not_taken_for_a_question() -> None:
-    async with site() as on, on.session.post(f"{on.url}/api/try", data="{}", headers=MINE) as answer:
+    async with (
+        site() as on,
+        on.session.post(f"{on.url}/api/try", data="{}", headers=MINE) as answer,
+    ):
         assert answer.status == 415
 
 
@@ -155,12 +166,17 @@ async def test_the_stream_begins_with_everything_of_its_view(view: str, tables: 
 
 
 async def test_a_change_comes_by_itself_and_alone() -> None:
-    async with site() as on, on.session.get(f"{on.url}/api/watch?view=services", headers=MINE) as answer:
+    async with (
+        site() as on,
+        on.session.get(f"{on.url}/api/watch?view=services", headers=MINE) as answer,
+    ):
         lines = messages(answer)
         first = await anext(lines)
         assert list(first["services"]["set"]) == [KEY]
         for name in ("one", "two"):
-            on.cluster.apply([manifest(ELASTIC_SERVICES, name, "new", spec={"rule": "rule", "jobID": name})])
+            on.cluster.apply(
+                [manifest(ELASTIC_SERVICES, name, "new", spec={"rule": "rule", "jobID": name})]
+            )
             async with asyncio.timeout(30):
                 async for line in lines:
                     if f"new/rule/{name}" in line.get("services", {"set": {}})["set"]:
@@ -181,8 +197,15 @@ async def test_why_is_answered_as_the_command_does_with_what_to_do_next() -> Non
     async with site() as on:
         status, text = await on.get(f"/api/why?service={KEY}", **MINE)
         answer = json.loads(text)
-        assert (status, answer["about"], answer["well"]) == (200, f"service {KEY.replace('/rule', '')}", False)
-        assert {section["title"] for section in answer["sections"]} >= {"labels and rule", "minimum and room"}
+        assert (status, answer["about"], answer["well"]) == (
+            200,
+            f"service {KEY.replace('/rule', '')}",
+            False,
+        )
+        assert {section["title"] for section in answer["sections"]} >= {
+            "labels and rule",
+            "minimum and room",
+        }
         assert answer["next"]
         assert (await on.get("/api/why?service=no/such/one", **MINE))[0] == 404
 
@@ -211,26 +234,42 @@ async def prometheus(answer: Any, status: int = 200) -> AsyncIterator[tuple[Prom
 
 
 def series(**values: list[list[Any]]) -> Any:
-    return {"data": {"result": [{"metric": {"state": name}, "values": found} for name, found in values.items()]}}
+    return {
+        "data": {
+            "result": [
+                {"metric": {"state": name}, "values": found} for name, found in values.items()
+            ]
+        }
+    }
 
 
 async def test_prometheus_tells_of_times_before_the_page_was_opened() -> None:
     def answer(query: str) -> Any:
-        return series(Running=[[100, "3"], [160, "2"]]) if "instances" in query else series(x=[[100, "1"], [160, "0"]])
+        return (
+            series(Running=[[100, "3"], [160, "2"]])
+            if "instances" in query
+            else series(x=[[100, "1"], [160, "0"]])
+        )
 
     async with prometheus(answer) as (asked_one, asked):
         past = await asked_one.past(ServiceKey("a", 'r"}', "j"), 200.0)
     assert past.totals == {"100.000": {"Running": 3}, "160.000": {"Running": 2}}
     assert [(one["at"], one["level"]) for one in past.moments.values()] == [(160.0, "bad")]
     assert past.problem == ""
-    assert asked[0] == 'sum by (state) (scaler_service_instances{namespace="a",rule="r\\"}",job_id="j"})'
+    assert (
+        asked[0]
+        == 'sum by (state) (scaler_service_instances{namespace="a",rule="r\\"}",job_id="j"})'
+    )
     at_least = 'min_over_time(scaler_service_available{namespace="a",rule="r\\"}",job_id="j"}[60s])'
     assert asked[1] == f"max({at_least})"  # an outage between two points counts
 
 
 @pytest.mark.parametrize(
     ("padding", "points", "problem"),
-    [(1_000_000, 2, ""), (MOST_BYTES, 0, "Prometheus: TooLongError: the answer is longer than 8388608 bytes")],
+    [
+        (1_000_000, 2, ""),
+        (MOST_BYTES, 0, "Prometheus: TooLongError: the answer is longer than 8388608 bytes"),
+    ],
 )
 async def test_what_prometheus_sends_in_many_pieces_is_read_whole_up_to_a_limit(
     padding: int, points: int, problem: str
@@ -242,7 +281,8 @@ async def test_what_prometheus_sends_in_many_pieces_is_read_whole_up_to_a_limit(
 
 
 @pytest.mark.parametrize(
-    ("answer", "status"), [("nonsense", 200), ({}, 503), ({"data": 7}, 200), (series(x=[[], ["a", "b"]]), 200)]
+    ("answer", "status"),
+    [("nonsense", 200), ({}, 503), ({"data": 7}, 200), (series(x=[[], ["a", "b"]]), 200)],
 )
 async def test_a_prometheus_that_does_not_answer_well_is_words(answer: Any, status: int) -> None:
     async with prometheus(answer, status) as (asked_one, _):

@@ -1,4 +1,5 @@
-"""The page's files: languages that say the same, a library as it was published, no way to run what a tenant wrote."""
+"""The page's files: languages that say the same, a library as it was published, no way to run what
+a tenant wrote."""
 
 from __future__ import annotations
 
@@ -17,9 +18,20 @@ from scaler.tools.page.server import STATIC
 
 VENDOR = STATIC / "vendor"
 OURS = sorted(STATIC.glob("*.js"))
-WORDS = {language: json.loads((STATIC / f"words-{language}.json").read_text("utf-8")) for language in ("en", "zh")}
+WORDS = {
+    language: json.loads((STATIC / f"words-{language}.json").read_text("utf-8"))
+    for language in ("en", "zh")
+}
 SENTENCES = json.loads((STATIC / "sentences-zh.json").read_text("utf-8"))
-STANDINGS = {"Complete", "Incomplete", "MinimumRuns", "NoJobs", "NothingLost", "OutOfTouch", "Valid"}
+STANDINGS = {
+    "Complete",
+    "Incomplete",
+    "MinimumRuns",
+    "NoJobs",
+    "NothingLost",
+    "OutOfTouch",
+    "Valid",
+}
 """What report.service_status says of a whole service, beside reasons and warnings."""
 CODE = {file.name: file.read_text("utf-8") for file in OURS}
 
@@ -32,7 +44,9 @@ def test_both_languages_have_the_same_keys_and_blanks() -> None:
 
 
 def test_every_text_is_there_and_translated() -> None:
-    assert [key for words in WORDS.values() for key, text in words.items() if not text.strip()] == []
+    assert [
+        key for words in WORDS.values() for key, text in words.items() if not text.strip()
+    ] == []
     same = {key for key, text in WORDS["en"].items() if text == WORDS["zh"][key]}
     assert same == {"col.pod", "state.node.notReady"}
 
@@ -45,10 +59,12 @@ def test_every_reason_warning_and_state_has_words() -> None:
 
 
 def test_every_reason_warning_event_and_standing_has_a_chinese_sentence() -> None:
-    assert SENTENCES.keys() == {one.value for one in (*Reason, *Warning, *ServiceEventReason)} | STANDINGS | {
-        service_status.RESTING
-    }
-    assert [name for name, text in SENTENCES.items() if not re.search(r"[\u4e00-\u9fff].*。$", text)] == []
+    assert SENTENCES.keys() == {
+        one.value for one in (*Reason, *Warning, *ServiceEventReason)
+    } | STANDINGS | {service_status.RESTING}
+    assert [
+        name for name, text in SENTENCES.items() if not re.search(r"[\u4e00-\u9fff].*。$", text)
+    ] == []
 
 
 def test_every_step_of_what_to_do_next_is_translated() -> None:
@@ -89,7 +105,8 @@ def test_nothing_in_the_dictionary_is_unused() -> None:
 @pytest.mark.parametrize("file", OURS, ids=lambda file: file.name)
 def test_no_text_becomes_html_or_code(file: Path) -> None:
     found = re.findall(
-        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|dangerouslySet|\beval\b|new Function|srcdoc"
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|dangerouslySet|\beval\b|new"
+        r" Function|srcdoc"
         r"|javascript:|href=\$\{(?!href\})",
         CODE[file.name],
     )
@@ -98,14 +115,21 @@ def test_no_text_becomes_html_or_code(file: Path) -> None:
 
 def test_nothing_is_loaded_from_anywhere_else() -> None:
     files = [*OURS, STATIC / "index.html", STATIC / "style.css"]
-    links = {file.name: re.findall(r"https?://[^\s\"']+|@import|url\(", file.read_text("utf-8")) for file in files}
+    links = {
+        file.name: re.findall(r"https?://[^\s\"']+|@import|url\(", file.read_text("utf-8"))
+        for file in files
+    }
     assert {name: found for name, found in links.items() if found} == {}
     assert "<script>" not in (STATIC / "index.html").read_text("utf-8")
 
 
 def test_the_library_is_as_it_was_published() -> None:
     listed = dict(
-        re.findall(r"^\| `([\w.-]+)` \|.*\| `([0-9a-f]{64})` \|$", (VENDOR / "README.md").read_text(), re.MULTILINE)
+        re.findall(
+            r"^\| `([\w.-]+)` \|.*\| `([0-9a-f]{64})` \|$",
+            (VENDOR / "README.md").read_text(),
+            re.MULTILINE,
+        )
     )
     there = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in VENDOR.iterdir()}
     del there["README.md"]
@@ -113,9 +137,15 @@ def test_the_library_is_as_it_was_published() -> None:
 
 
 PAIRS = (
-    ("ink", "surface"), ("soft", "surface"), ("soft", "ground"), ("accent", "surface"), ("bad", "surface"),
-    ("bad", "bad-soft"), ("warn", "warn-soft"), ("good", "surface"),
-)  # fmt: skip
+    ("ink", "surface"),
+    ("soft", "surface"),
+    ("soft", "ground"),
+    ("accent", "surface"),
+    ("bad", "surface"),
+    ("bad", "bad-soft"),
+    ("warn", "warn-soft"),
+    ("good", "surface"),
+)
 
 
 def test_colours_are_told_apart_by_more_than_colour() -> None:
@@ -136,5 +166,7 @@ def contrast(one: str, other: str) -> float:
 
 def luminance(colour: str) -> float:
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    red, green, blue = (
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

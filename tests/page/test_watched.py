@@ -1,4 +1,5 @@
-"""The page on a simulated cluster: `demo --ui`, `simulate --ui`, and the loop on which time goes faster."""
+"""The page on a simulated cluster: `demo --ui`, `simulate --ui`, and the loop on which time goes
+faster."""
 
 from __future__ import annotations
 
@@ -31,7 +32,11 @@ async def test_a_story_is_shown_live(arguments: tuple[str, ...], tmp_path: Path)
     try:
         headers = {"Authorization": f"Bearer {token}"}
         url = f"{where}/api/watch?view=services"
-        async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as answer, asyncio.timeout(120):
+        async with (
+            aiohttp.ClientSession(headers=headers) as session,
+            session.get(url) as answer,
+            asyncio.timeout(120),
+        ):
             async for line in answer.content:
                 rows = json.loads(line).get("services", {}).get("set", {})
                 if any(row["current"] == 0 for row in rows.values()):
@@ -62,6 +67,8 @@ def test_time_does_not_leap_over_what_takes_long() -> None:
 
 
 @pytest.mark.parametrize("speed", ["0", "-1", "1000", "x", "nan", "inf"])
-def test_a_speed_that_cannot_be_is_a_usage_error(speed: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_speed_that_cannot_be_is_a_usage_error(
+    speed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["simulate", STORY, "--ui", "--speed", speed]) == 2
     assert "is no speed" in capsys.readouterr().err

@@ -21,7 +21,9 @@ DONE = RankTable.of(Status.COMPLETED, '{"status":"completed","server_list":[]}')
 
 
 def rings(text: str | None = INITIALIZING.text, **changes: Any) -> RankTableMap:
-    return RankTableMap("mindie", "rings-config-p0", "u9", "17", text, **content_of(text), **changes)
+    return RankTableMap(
+        "mindie", "rings-config-p0", "u9", "17", text, **content_of(text), **changes
+    )
 
 
 def job(*, mounts: bool = True) -> Object:
@@ -35,8 +37,16 @@ def job(*, mounts: bool = True) -> Object:
 @pytest.mark.parametrize(
     ("there", "warning", "words"),
     [
-        (None, Warning.RANK_TABLE_MISSING, "ConfigMap rings-config-p0, which its pods mount, does not exist"),
-        (rings(controller="Job x", controller_uid="other"), Warning.RANK_TABLE_NOT_OURS, "belongs to Job x"),
+        (
+            None,
+            Warning.RANK_TABLE_MISSING,
+            "ConfigMap rings-config-p0, which its pods mount, does not exist",
+        ),
+        (
+            rings(controller="Job x", controller_uid="other"),
+            Warning.RANK_TABLE_NOT_OURS,
+            "belongs to Job x",
+        ),
         (rings(immutable=True), Warning.RANK_TABLE_IMMUTABLE, "is immutable"),
         (rings(None, binary=True), Warning.RANK_TABLE_WRONG_SHAPE, "binaryData"),
         (rings(other_bytes=1_000_000), Warning.RANK_TABLE_TOO_LARGE, "more than 1000000"),
@@ -55,14 +65,20 @@ def test_nothing_is_said_where_no_table_was_asked_for_or_all_is_well() -> None:
     without = job(mounts=False)
     assert obstacle(None, read_job(without), False, DONE) is None
     assert obstacle(rings(), read_job(job()), True, DONE) is None
-    assert obstacle(rings(controller="AscendJob p0", controller_uid="u1"), read_job(job()), True, DONE) is None
+    assert (
+        obstacle(rings(controller="AscendJob p0", controller_uid="u1"), read_job(job()), True, DONE)
+        is None
+    )
 
 
 def test_what_is_wrong_with_the_chips_is_said_where_a_table_was_asked_for() -> None:
     table = RankTable.of(Status.INITIALIZING, INITIALIZING.text, "pod p0-master-0 names no devices")
     found = obstacle(rings(), read_job(job()), True, table)
     assert found is not None
-    assert (found.warning, "names no devices" in found.message) == (Warning.DEVICE_DATA_INVALID, True)
+    assert (found.warning, "names no devices" in found.message) == (
+        Warning.DEVICE_DATA_INVALID,
+        True,
+    )
 
 
 @pytest.mark.parametrize("text", [INITIALIZING.text, '{ "status": "initializing" }\n'])

@@ -29,7 +29,12 @@ NAME = "rings-config-p0"
 def rings(text: str = INITIALIZING.text, **changes: Any) -> Object:
     labels = {"jobID": "mindie", "mx-consumer-cim": "true", "mind-cluster/group-name": "group0"}
     metadata = {"name": NAME, "namespace": NAMESPACE, "labels": labels}
-    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"hccl.json": text}}
+    made = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {"hccl.json": text},
+    }
     return {**made, **changes}
 
 
@@ -46,7 +51,13 @@ async def give_chips(on: Rig, text: Callable[[int], str] = configuration) -> Non
     for number, pod in enumerate(on.pods_of("p0")):
         if not pod["spec"].get("nodeName"):
             await on.bind(pod)
-        patch = {"metadata": {"annotations": {"ascend.kubectl.kubernetes.io/ascend-910-configuration": text(number)}}}
+        patch = {
+            "metadata": {
+                "annotations": {
+                    "ascend.kubectl.kubernetes.io/ascend-910-configuration": text(number)
+                }
+            }
+        }
         name = pod["metadata"]["name"]
         await on.cluster.patch(PODS, NAMESPACE, name, patch, patch_type=PatchType.MERGE)
         await on.status(pod, phase="Running", podIP=f"10.244.0.{number}")
@@ -84,10 +95,14 @@ def test_a_table_is_completed_when_the_last_pod_has_its_chips_and_withdrawn_when
             assert writes(on) == []
             await give_chips(on, by_node)
             assert table(on)["status"] == "completed"
-            assert [s["container_ip"] for s in table(on)["server_list"]] == ["10.244.0.0", "10.244.0.1"]
+            assert [s["container_ip"] for s in table(on)["server_list"]] == [
+                "10.244.0.0",
+                "10.244.0.1",
+            ]
             first = int(data(on)["version"])
             assert first >= START
-            await on.cluster.delete(PODS, NAMESPACE, "p0-worker-0")  # gracefully: it is terminating for a while
+            # gracefully: it is terminating for a while
+            await on.cluster.delete(PODS, NAMESPACE, "p0-worker-0")
             await on.settle()
             assert data(on)["hccl.json"] == INITIALIZING.text
             assert int(data(on)["version"]) > first
@@ -239,7 +254,9 @@ class Rival(Interceptor):
         if self.on and request.verb == "patch" and request.name == NAME and self.edits < 2:
             self.edits += 1
             patch = {"data": {"note": str(self.edits)}}
-            await self.on.cluster.patch(CONFIG_MAPS, NAMESPACE, NAME, patch, patch_type=PatchType.MERGE)
+            await self.on.cluster.patch(
+                CONFIG_MAPS, NAMESPACE, NAME, patch, patch_type=PatchType.MERGE
+            )
 
 
 def test_a_refusal_is_told_in_the_words_of_the_server_and_tried_again() -> None:
@@ -267,7 +284,9 @@ class Guard(Interceptor):
             raise status_error(403, "Forbidden", "policy says no")
 
 
-def test_an_unreadable_edit_of_a_running_job_changes_nothing_of_its_table_until_a_pod_goes() -> None:
+def test_an_unreadable_edit_of_a_running_job_changes_nothing_of_its_table_until_a_pod_goes() -> (
+    None
+):
     async def story() -> None:
         async with rig(RULE, server(), rings()) as on:
             await give_chips(on, by_node)
@@ -307,7 +326,9 @@ def test_a_table_whose_job_this_install_does_not_watch_is_left_alone() -> None:
         there["metadata"]["namespace"] = "scaler-home"
         cluster = SimCluster(Clock(START))
         cluster.apply([there], "scaler-home")
-        async with rig(RULE, cluster=cluster, lease_namespace="scaler-home", namespaces=(NAMESPACE,)) as on:
+        async with rig(
+            RULE, cluster=cluster, lease_namespace="scaler-home", namespaces=(NAMESPACE,)
+        ) as on:
             await on.settle()
             assert writes(on) == []
 
@@ -315,8 +336,12 @@ def test_a_table_whose_job_this_install_does_not_watch_is_left_alone() -> None:
 
 
 def test_beside_an_ascend_operator_no_table_is_written_until_it_has_gone() -> None:
-    operator: Object = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1},
-                        "metadata": {"name": "ascend-operator-manager", "namespace": "mindx-dl"}}  # fmt: skip
+    operator: Object = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "spec": {"replicas": 1},
+        "metadata": {"name": "ascend-operator-manager", "namespace": "mindx-dl"},
+    }
 
     async def story() -> None:
         async with rig(RULE, server(), rings()) as on:
@@ -326,7 +351,11 @@ def test_beside_an_ascend_operator_no_table_is_written_until_it_has_gone() -> No
             assert writes(on) == []
             patch = {"spec": {"replicas": 0}}
             await on.cluster.patch(
-                DEPLOYMENTS, "mindx-dl", "ascend-operator-manager", patch, patch_type=PatchType.MERGE
+                DEPLOYMENTS,
+                "mindx-dl",
+                "ascend-operator-manager",
+                patch,
+                patch_type=PatchType.MERGE,
             )
             await on.settle()
             assert table(on)["status"] == "completed"
@@ -361,7 +390,10 @@ class Deaf(Interceptor):
 
 def test_the_scaler_knows_what_it_wrote_before_a_late_watch_shows_it() -> None:
     async def story() -> None:
-        late = Faults(Clock(START), Rule(fault=Fault.LAG, verbs=("watch",), kinds=("ConfigMap",), seconds=60.0))
+        late = Faults(
+            Clock(START),
+            Rule(fault=Fault.LAG, verbs=("watch",), kinds=("ConfigMap",), seconds=60.0),
+        )
         async with rig(RULE, server(), rings(), interceptor=late) as on:
             await give_chips(on, by_node)
             assert table(on)["status"] == "completed"
@@ -375,7 +407,10 @@ def test_the_scaler_knows_what_it_wrote_before_a_late_watch_shows_it() -> None:
 
 def test_a_config_map_that_goes_before_the_answer_to_its_write_comes_is_missing() -> None:
     async def story() -> None:
-        slow = Faults(Clock(START), Rule(fault=Fault.SLOW_ANSWER, verbs=("patch",), kinds=("ConfigMap",), seconds=3.0))
+        slow = Faults(
+            Clock(START),
+            Rule(fault=Fault.SLOW_ANSWER, verbs=("patch",), kinds=("ConfigMap",), seconds=3.0),
+        )
         async with rig(RULE, server(), rings(), interceptor=slow) as on:
             await give_chips(on, by_node)
             assert table(on)["status"] == "completed"

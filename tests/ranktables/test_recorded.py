@@ -24,11 +24,13 @@ CASES = (
 )
 
 WANTED_DIFFERENCES: dict[str, str] = {}
-"""JSON path -> reason. The text of a completed table differs in nothing: order of keys, servers and devices included.
+"""JSON path -> reason. The text of a completed table differs in nothing: order of keys, servers and
+devices included.
 
-What differs is outside of it, and listed in docs/reference/ranktable.md: `version` (theirs is the time of the write
-before, and 0 after a restart), the list that theirs keeps when pods are lost, and the order of `super_pod_list`, which
-is random there; the recorded tables have one super pod each."""
+What differs is outside of it, and listed in docs/reference/ranktable.md: `version` (theirs is the
+time of the write before, and 0 after a restart), the list that theirs keeps when pods are lost, and
+the order of `super_pod_list`, which is random there; the recorded tables have one super pod
+each."""
 
 
 def items(path: Path) -> list[Any]:
@@ -45,7 +47,9 @@ def test_the_recorded_tables_are_reproduced_byte_for_byte(real_data: Path, case:
     compared = 0
     for obj in items(folder / "ascendjobs.json"):
         job = read_job(obj)
-        members = [member_of(record) for pod in pods if (record := read_pod(pod)).owner_uid == job.uid]
+        members = [
+            member_of(record) for pod in pods if (record := read_pod(pod)).owner_uid == job.uid
+        ]
         theirs = recorded.get(RANK_TABLE_PREFIX + job.name)
         if theirs is None:
             continue

@@ -37,7 +37,9 @@ class Seen:
         return str(self.version)
 
     def job(self, **changes: Any) -> None:
-        record = read_job_record(job("p0", pods=2, uid="u1", resourceVersion=self.next_version(), **changes))
+        record = read_job_record(
+            job("p0", pods=2, uid="u1", resourceVersion=self.next_version(), **changes)
+        )
         assert record is not None
         self.cache.jobs.apply(record)
 
@@ -50,8 +52,14 @@ class Seen:
             "name": "p0",
             "controller": True,
         }
-        meta = {"name": name, "namespace": NAMESPACE, "uid": name, "resourceVersion": self.next_version(),
-                "ownerReferences": [owner], "annotations": {key: text or configuration(number)}}  # fmt: skip
+        meta = {
+            "name": name,
+            "namespace": NAMESPACE,
+            "uid": name,
+            "resourceVersion": self.next_version(),
+            "ownerReferences": [owner],
+            "annotations": {key: text or configuration(number)},
+        }
         status = {"phase": phase, "podIP": f"10.0.0.{number}"}
         raw = {"metadata": meta, "spec": {"nodeName": f"n{number}"}, "status": status}
         self.cache.pods.apply(pods.read_pod(raw))

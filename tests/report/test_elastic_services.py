@@ -1,4 +1,5 @@
-"""ElasticServices under the whole controller: made, made again, adopted, deleted, and never anybody else's trouble."""
+"""ElasticServices under the whole controller: made, made again, adopted, deleted, and never anybody
+else's trouble."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ SERVICE = (rule_config_map(), job("p0"), job("p1"), job("d0"))
 DEFINITION = "elasticservices.scaler.mind-cluster.io"
 
 
-def esvc(name: str, *, ours: bool = False, rule: str = "rule", job_id: str = "mindie", **more: Any) -> Object:
+def esvc(
+    name: str, *, ours: bool = False, rule: str = "rule", job_id: str = "mindie", **more: Any
+) -> Object:
     labels = {MANAGED_BY_LABEL: MANAGED_BY} if ours else {}
     return {
         "apiVersion": ELASTIC_SERVICES.api_version,
@@ -69,9 +72,16 @@ def test_a_service_has_one_with_its_status_and_its_story() -> None:
             expected = {"rule": "rule", "jobID": "mindie", "replicas": 1_000_000}
             assert (made["metadata"]["name"], made["spec"]) == ("rule-mindie", expected)
             assert made["metadata"]["labels"] == {MANAGED_BY_LABEL: MANAGED_BY}
-            assert (made["status"]["running"], made["status"]["reason"]) == ("2+0", "WaitingForScheduler")
+            assert (made["status"]["running"], made["status"]["reason"]) == (
+                "2+0",
+                "WaitingForScheduler",
+            )
             assert story(on) == ["Available", "Complete", "Unavailable"]
-            uids = {e["involvedObject"].get("uid") for e in on.cluster.peek(EVENTS) if e["reason"] == "Unavailable"}
+            uids = {
+                e["involvedObject"].get("uid")
+                for e in on.cluster.peek(EVENTS)
+                if e["reason"] == "Unavailable"
+            }
             assert uids == {made["metadata"]["uid"]}
 
     run(play())
@@ -91,7 +101,9 @@ def test_times_are_those_of_the_last_leader_and_of_what_was_deleted() -> None:
         async with controller(on, Clock(START + 300)):
             await on.settle(30)
         assert on.said() == before
-        assert not [write for write in list(on.cluster.audit)[writes:] if write.resource == ELASTIC_SERVICES]
+        assert not [
+            write for write in list(on.cluster.audit)[writes:] if write.resource == ELASTIC_SERVICES
+        ]
 
     run(play())
 
@@ -134,7 +146,10 @@ def test_a_name_that_another_service_has_gets_a_hash() -> None:
         jobs[1]["metadata"]["labels"]["jobID"] = "b-c"
         async with rig(*rules, *jobs) as on:
             await on.settle(3)
-            about = {(found["spec"]["rule"], found["spec"]["jobID"]): name for name, found in all_of(on).items()}
+            about = {
+                (found["spec"]["rule"], found["spec"]["jobID"]): name
+                for name, found in all_of(on).items()
+            }
             assert len(about) == 2
             assert sorted(map(len, about.values())) == [len("a-b-c"), len("a-b-c") + 17]
 
@@ -142,7 +157,8 @@ def test_a_name_that_another_service_has_gets_a_hash() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "job_id", "name"), [("rule", "Chat", "rule-chat"), ("rule", "", "rule"), ("My_Rule", "x", "my-rule-x-")]
+    ("rule", "job_id", "name"),
+    [("rule", "Chat", "rule-chat"), ("rule", "", "rule"), ("My_Rule", "x", "my-rule-x-")],
 )
 def test_names_are_in_lower_case_and_valid(rule: str, job_id: str, name: str) -> None:
     plain, hashed = names_of(ServiceKey("a", rule, job_id))
@@ -153,11 +169,15 @@ def test_names_are_in_lower_case_and_valid(rule: str, job_id: str, name: str) ->
     assert max(map(len, long)) <= 253
 
 
-def test_without_the_definition_the_scaler_works_says_so_once_and_writes_all_when_it_comes() -> None:
+def test_without_the_definition_the_scaler_works_says_so_once_and_writes_all_when_it_comes() -> (
+    None
+):
     async def play() -> None:
         cluster = SimCluster(Clock(START))
         (definition,) = [
-            found for found in cluster.peek(CUSTOM_RESOURCE_DEFINITIONS) if found["metadata"]["name"] == DEFINITION
+            found
+            for found in cluster.peek(CUSTOM_RESOURCE_DEFINITIONS)
+            if found["metadata"]["name"] == DEFINITION
         ]
         await cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, None, DEFINITION)
         with capture_logs() as lines:
@@ -166,7 +186,9 @@ def test_without_the_definition_the_scaler_works_says_so_once_and_writes_all_whe
                 await on.settle(60)
                 assert "p1" in on.with_pods()
                 metadata = {"name": DEFINITION}
-                on.cluster.server.create(CUSTOM_RESOURCE_DEFINITIONS, None, {**definition, "metadata": metadata})
+                on.cluster.server.create(
+                    CUSTOM_RESOURCE_DEFINITIONS, None, {**definition, "metadata": metadata}
+                )
                 await on.settle(60 + PULSE)
                 assert on.said()["running"] == "1+1"
         told = [line for line in lines if line["event"] == "no ElasticServices are written"]
@@ -205,7 +227,9 @@ GARBAGE = [
 
 
 @pytest.mark.parametrize("status", GARBAGE)
-def test_a_status_that_somebody_filled_with_garbage_is_not_believed_and_written_anew(status: Object) -> None:
+def test_a_status_that_somebody_filled_with_garbage_is_not_believed_and_written_anew(
+    status: Object,
+) -> None:
     async def play() -> None:
         async with rig(*SERVICE) as on:
             await on.start("p0", "d0")
@@ -216,8 +240,12 @@ def test_a_status_that_somebody_filled_with_garbage_is_not_believed_and_written_
         with capture_logs() as lines:
             async with controller(on, Clock(START + 100)):
                 await on.settle(5)
-        assert [on.said()[name] for name in ("running", "reason")] == [before[name] for name in ("running", "reason")]
-        assert [line for line in lines if line["event"] in ("write failed", "object not written")] == []
+        assert [on.said()[name] for name in ("running", "reason")] == [
+            before[name] for name in ("running", "reason")
+        ]
+        assert [
+            line for line in lines if line["event"] in ("write failed", "object not written")
+        ] == []
 
     run(play())
 
@@ -230,7 +258,9 @@ def test_only_what_has_our_types_is_believed() -> None:
 def test_thousands_that_a_tenant_made_cost_others_nothing() -> None:
     async def play() -> None:
         cluster = SimCluster(Clock(START))
-        many = [esvc(f"x-{number}", ours=number % 2 == 0, rule=f"r{number}") for number in range(2000)]
+        many = [
+            esvc(f"x-{number}", ours=number % 2 == 0, rule=f"r{number}") for number in range(2000)
+        ]
         for each in many:
             each["metadata"]["namespace"] = "flood"
             each["metadata"]["labels"] |= {f"label-{n}": "x" * 60 for n in range(20)}
@@ -247,7 +277,8 @@ def test_thousands_that_a_tenant_made_cost_others_nothing() -> None:
 def test_one_that_is_deleted_before_the_answer_to_its_status_comes_is_made_again() -> None:
     async def play() -> None:
         slow = Faults(
-            Clock(START), Rule(fault=Fault.SLOW_ANSWER, verbs=("patch",), kinds=("ElasticService",), seconds=3)
+            Clock(START),
+            Rule(fault=Fault.SLOW_ANSWER, verbs=("patch",), kinds=("ElasticService",), seconds=3),
         )
         async with rig(*SERVICE) as on:
             await on.settle(10)
@@ -268,12 +299,19 @@ def test_a_status_that_a_restore_put_back_is_written_again_though_all_else_is_as
             await on.settle(3)
             garbage: Object = {"status": {"message": "of old"}}
             await on.cluster.patch(
-                ELASTIC_SERVICES, NAMESPACE, "rule-mindie", garbage, patch_type=PatchType.MERGE, subresource="status"
+                ELASTIC_SERVICES,
+                NAMESPACE,
+                "rule-mindie",
+                garbage,
+                patch_type=PatchType.MERGE,
+                subresource="status",
             )
             backup = on.cluster.server.store.back_up()
             for paused in ("true", "false"):
                 annotated: Object = {"metadata": {"annotations": {"mind-cluster/paused": paused}}}
-                await on.cluster.patch(CONFIG_MAPS, NAMESPACE, "rule", annotated, patch_type=PatchType.MERGE)
+                await on.cluster.patch(
+                    CONFIG_MAPS, NAMESPACE, "rule", annotated, patch_type=PatchType.MERGE
+                )
                 await on.settle(3)
             written = all_of(on)["rule-mindie"]["status"]["message"]
             on.cluster.restore(backup)
@@ -300,11 +338,16 @@ def test_what_others_put_on_it_stays() -> None:
         async with rig(*SERVICE) as on:
             await on.settle(3)
             patch = {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}}}
-            await on.cluster.patch(ELASTIC_SERVICES, NAMESPACE, "rule-mindie", patch, patch_type=PatchType.MERGE)
+            await on.cluster.patch(
+                ELASTIC_SERVICES, NAMESPACE, "rule-mindie", patch, patch_type=PatchType.MERGE
+            )
             await on.start("p0", "d0")
             await on.settle(3)
             made = all_of(on)["rule-mindie"]
-            assert (made["metadata"]["labels"]["team"], made["metadata"]["annotations"]) == ("a", {"note": "b"})
+            assert (made["metadata"]["labels"]["team"], made["metadata"]["annotations"]) == (
+                "a",
+                {"note": "b"},
+            )
             assert made["status"]["running"] == "1+1"
 
     run(play())

@@ -16,14 +16,26 @@ HELD = Event(JOB, "WaitingForRatio", "waits for group1")
 def test_an_event_says_who_why_and_when() -> None:
     found = event_object(HELD, now=0)
     about = {"apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob"}
-    assert found["involvedObject"] == about | {"namespace": "default", "name": "p0", "uid": "uid-p0"}
-    assert (found["reason"], found["message"], found["type"]) == ("WaitingForRatio", "waits for group1", "Normal")
+    assert found["involvedObject"] == about | {
+        "namespace": "default",
+        "name": "p0",
+        "uid": "uid-p0",
+    }
+    assert (found["reason"], found["message"], found["type"]) == (
+        "WaitingForRatio",
+        "waits for group1",
+        "Normal",
+    )
     assert found["firstTimestamp"] == found["lastTimestamp"] == "1970-01-01T00:00:00Z"
     assert event_object(HELD._replace(warning=True), now=0)["type"] == "Warning"
 
 
 def test_the_same_thing_has_the_same_name_and_anything_else_another() -> None:
-    others = [HELD._replace(reason="Paused"), HELD._replace(message="x"), HELD._replace(subject=JOB._replace(uid="2"))]
+    others = [
+        HELD._replace(reason="Paused"),
+        HELD._replace(message="x"),
+        HELD._replace(subject=JOB._replace(uid="2")),
+    ]
     assert len({HELD.event_name, *(other.event_name for other in others)}) == 4
     assert Event(JOB, "WaitingForRatio", "waits for group1").event_name == HELD.event_name
 
@@ -38,7 +50,10 @@ def test_a_very_long_name_still_gives_an_object_name() -> None:
 
 
 def test_a_repetition_is_counted() -> None:
-    assert repetition(event_object(HELD, now=0), now=60) == {"count": 2, "lastTimestamp": "1970-01-01T00:01:00Z"}
+    assert repetition(event_object(HELD, now=0), now=60) == {
+        "count": 2,
+        "lastTimestamp": "1970-01-01T00:01:00Z",
+    }
 
 
 @given(count=st.none() | st.text() | st.integers(1))
@@ -83,7 +98,10 @@ def test_one_object_cannot_silence_another() -> None:
 
 
 def test_what_was_told_long_ago_is_forgotten() -> None:
-    strict, forgotten_after = Filter(), Filter.BURST * Filter.REFILL
+    strict = Filter()
+    forgotten_after = Filter.BURST * Filter.REFILL
     for number in range(300):
-        strict.objection(HELD._replace(subject=JOB._replace(uid=str(number))), number * forgotten_after / 10)
+        strict.objection(
+            HELD._replace(subject=JOB._replace(uid=str(number))), number * forgotten_after / 10
+        )
     assert len(strict._histories) <= 12

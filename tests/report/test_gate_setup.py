@@ -33,7 +33,9 @@ def looked(*objects: Object, interceptor: Interceptor | None = None) -> tuple[di
     async def story() -> dict[str, str]:
         cluster = SimCluster(Clock(0.0))
         cluster.apply(objects)
-        return await GateSetup(cluster.client("scaler", interceptor), metrics, "mind-cluster-scaler").look()
+        return await GateSetup(
+            cluster.client("scaler", interceptor), metrics, "mind-cluster-scaler"
+        ).look()
 
     return run(story()), metrics.render().decode()
 

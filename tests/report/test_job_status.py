@@ -1,4 +1,5 @@
-"""The status of an AscendJob: what the State column prints, what is kept, when nothing is written."""
+"""The status of an AscendJob: what the State column prints, what is kept, when nothing is
+written."""
 
 from __future__ import annotations
 
@@ -20,13 +21,18 @@ from scaler.sim.apiserver.patches import merge_patch
 from tests.builders import instance, plan, service
 from tests.report.fakes import job
 
-NOW, LATER = "2026-11-21T07:00:00Z", "2026-11-21T08:00:00Z"
+NOW = "2026-11-21T07:00:00Z"
+LATER = "2026-11-21T08:00:00Z"
 PLAN = plan(service("1P", "p0 Held"))
 
 
-def told(state: State, reason: Reason, life: Life = Life(), **replicas: dict[str, int]) -> InstanceReport:  # noqa: B008 - a value
+# A value.
+def told(
+    state: State, reason: Reason, life: Life = Life(), **replicas: dict[str, int]
+) -> InstanceReport:  # noqa: B008
     verdict = Verdict("uid-p0", "p0", "group0", state, reason)
-    shown, subject = instance("p0", state, life=life), Subject(ASCEND_JOBS, "default", "p0", "uid-p0")
+    shown = instance("p0", state, life=life)
+    subject = Subject(ASCEND_JOBS, "default", "p0", "uid-p0")
     return InstanceReport(PLAN, verdict, shown, subject, replicas=replicas)
 
 
@@ -60,7 +66,10 @@ def test_a_held_job_is_created_and_says_why() -> None:
 
 def test_a_running_job_has_running_last_for_the_state_column() -> None:
     after = written(job("p0"), HELD, RUNNING)
-    assert conditions(after) == [("Created", "True", "JobCreated"), ("Running", "True", "JobRunning")]
+    assert conditions(after) == [
+        ("Created", "True", "JobCreated"),
+        ("Running", "True", "JobRunning"),
+    ]
 
 
 def test_running_is_false_and_no_longer_last_once_it_does_not_run() -> None:
@@ -74,43 +83,70 @@ def test_running_is_false_and_no_longer_last_once_it_does_not_run() -> None:
 
 def test_an_instance_that_waits_for_its_place_again_is_created_and_not_restarting() -> None:
     after = written(job("p0"), RUNNING, BROKEN, HELD)
-    assert conditions(after) == [("Running", "False", "WaitingForRatio"), ("Created", "True", "WaitingForRatio")]
+    assert conditions(after) == [
+        ("Running", "False", "WaitingForRatio"),
+        ("Created", "True", "WaitingForRatio"),
+    ]
 
 
 def test_a_later_round_is_restarting_until_it_runs() -> None:
-    again = told(State.ADMITTED, Reason.WAITING_FOR_SCHEDULER, life=Life(policy=RunPolicy(rounds=1)))
+    again = told(
+        State.ADMITTED, Reason.WAITING_FOR_SCHEDULER, life=Life(policy=RunPolicy(rounds=1))
+    )
     assert conditions(written(job("p0"), again))[-1][0] == "Restarting"
-    assert [kind for kind, _, _ in conditions(written(job("p0"), again, RUNNING))] == ["Created", "Running"]
+    assert [kind for kind, _, _ in conditions(written(job("p0"), again, RUNNING))] == [
+        "Created",
+        "Running",
+    ]
 
 
 def test_a_job_that_ends_has_its_ending_last_and_runs_no_more() -> None:
     running = written(job("p0"), RUNNING)
     running = merge_patch(running, final_patch(running, ENDING, {}, 0.0, LATER))
-    assert conditions(running)[1:] == [("Running", "False", "PodFailed"), ("Failed", "True", "PodFailed")]
+    assert conditions(running)[1:] == [
+        ("Running", "False", "PodFailed"),
+        ("Failed", "True", "PodFailed"),
+    ]
     assert running["status"]["completionTime"] == LATER
     assert patch_of(running, BROKEN, LATER) is None
 
 
 def test_the_last_patch_says_what_was_not_told_before() -> None:
-    after = merge_patch(job("p0"), final_patch(job("p0"), ENDING, {"Master": {"failed": 1}}, 1_000_000.0, LATER))
+    after = merge_patch(
+        job("p0"), final_patch(job("p0"), ENDING, {"Master": {"failed": 1}}, 1_000_000.0, LATER)
+    )
     assert after["status"]["replicaStatuses"] == {"Master": {"failed": 1}}
     assert after["status"]["startTime"] == "1970-01-12T13:46:40Z"
 
 
 def test_the_last_patch_keeps_the_start_and_replaces_the_counts() -> None:
     before = written(job("p0"), told(State.RUNNING, Reason.RUNNING, Master={"active": 1}))
-    after = merge_patch(before, final_patch(before, ENDING, {"Master": {"failed": 1}}, 1_000_000.0, LATER))
+    after = merge_patch(
+        before, final_patch(before, ENDING, {"Master": {"failed": 1}}, 1_000_000.0, LATER)
+    )
     assert after["status"]["replicaStatuses"] == {"Master": {"failed": 1}}
     assert after["status"]["startTime"] == before["status"]["startTime"]
 
 
 def test_what_ascend_operator_called_a_failure_for_its_shape_is_lifted() -> None:
-    failed = {"type": "Failed", "status": "True", "reason": "JobValidFailed", "message": "InvalidSpecs: ..."}
-    assert conditions(written(job("p0", conditions=[failed], replicaStatuses={}), HELD))[-1][0] == "Created"
+    failed = {
+        "type": "Failed",
+        "status": "True",
+        "reason": "JobValidFailed",
+        "message": "InvalidSpecs: ...",
+    }
+    assert (
+        conditions(written(job("p0", conditions=[failed], replicaStatuses={}), HELD))[-1][0]
+        == "Created"
+    )
 
 
 def test_recovery_puts_running_last_again() -> None:
-    assert conditions(written(job("p0"), RUNNING, BROKEN, RUNNING))[-1] == ("Running", "True", "JobRunning")
+    assert conditions(written(job("p0"), RUNNING, BROKEN, RUNNING))[-1] == (
+        "Running",
+        "True",
+        "JobRunning",
+    )
 
 
 def test_conditions_of_others_stay_as_they_are() -> None:
@@ -135,7 +171,10 @@ def test_the_start_time_is_the_admission_and_never_changes() -> None:
     assert "startTime" not in written(job("p0"), HELD)["status"]
     first = written(job("p0"), told(State.ADMITTED, Reason.WAITING_FOR_SCHEDULER))
     assert first["status"]["startTime"] == "1970-01-12T13:45:00Z"
-    assert written(first, HELD, RUNNING, now=LATER)["status"]["startTime"] == first["status"]["startTime"]
+    assert (
+        written(first, HELD, RUNNING, now=LATER)["status"]["startTime"]
+        == first["status"]["startTime"]
+    )
 
 
 def test_counts_that_became_zero_disappear() -> None:
@@ -167,20 +206,31 @@ def test_what_was_written_counts_as_told_after_a_failover(state: State) -> None:
 
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
-_flat = st.dictionaries(st.sampled_from("abc"), st.integers() | st.dictionaries(st.sampled_from("xyz"), st.integers()))
+_flat = st.dictionaries(
+    st.sampled_from("abc"), st.integers() | st.dictionaries(st.sampled_from("xyz"), st.integers())
+)
 
 
 @given(before=_flat, after=_flat)
-def test_a_merge_diff_turns_the_old_value_into_the_new_one(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_a_merge_diff_turns_the_old_value_into_the_new_one(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
     merged = merge_patch(before, merge_diff(before, after))
     assert {key: merged[key] for key in after} == after
     assert merge_diff(merged, after) == {}
 
 
-@given(status=_json, conditions=_json, state=st.sampled_from(list(State)), reason=st.sampled_from(list(Reason)))
+@given(
+    status=_json,
+    conditions=_json,
+    state=st.sampled_from(list(State)),
+    reason=st.sampled_from(list(Reason)),
+)
 def test_any_status_that_somebody_left_there_is_mended_and_never_raises(
     status: Any, conditions: Any, state: State, reason: Reason
 ) -> None:

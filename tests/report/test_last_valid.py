@@ -16,7 +16,9 @@ from scaler.state.last_valid import ConfigMapName, LastValid, decode, encode, pl
 RULE = ConfigMapName("default", "rule")
 PLACE = place_of(RULE, "scaler-home")
 
-_annotations = st.dictionaries(st.text(max_size=9).map("mind-cluster/".__add__), st.text(max_size=9), max_size=3)
+_annotations = st.dictionaries(
+    st.text(max_size=9).map("mind-cluster/".__add__), st.text(max_size=9), max_size=3
+)
 _values = st.builds(LastValid, st.text(), _annotations, st.text(max_size=9), st.booleans())
 
 
@@ -31,7 +33,9 @@ def test_the_same_value_gives_the_same_object(value: LastValid) -> None:
 
 
 def test_only_our_annotations_are_kept() -> None:
-    stored = encode(PLACE, RULE, LastValid("{}", {"mind-cluster/paused": "true", "kubectl/last-applied": "x"}))
+    stored = encode(
+        PLACE, RULE, LastValid("{}", {"mind-cluster/paused": "true", "kubectl/last-applied": "x"})
+    )
     found = decode(stored, RULE)
     assert found is not None
     assert found.annotations == {"mind-cluster/paused": "true"}

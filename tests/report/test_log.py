@@ -19,7 +19,8 @@ from scaler.sim.loop import run
 @pytest.fixture
 def out() -> Iterator[io.StringIO]:
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers = root.handlers[:]
+    level = root.level
     stream = io.StringIO()
     configure("json", "info", timestamp=Clock(0.0).micro_timestamp, stream=stream)
     yield stream
@@ -35,7 +36,12 @@ def line(out: io.StringIO) -> Any:
 
 def test_a_line_is_a_json_object(out: io.StringIO) -> None:
     structlog.get_logger().info("plan", service="a/b/c", target={"group0": 1})
-    assert line(out) == {"event": "plan", "level": "info", "service": "a/b/c", "target": {"group0": 1}}
+    assert line(out) == {
+        "event": "plan",
+        "level": "info",
+        "service": "a/b/c",
+        "target": {"group0": 1},
+    }
 
 
 def test_a_logger_made_before_the_set_up_obeys_it_too() -> None:
@@ -79,7 +85,9 @@ def test_secrets_are_not_logged(out: io.StringIO, key: str) -> None:
 
 
 def test_a_bearer_token_inside_a_text_is_not_logged(out: io.StringIO) -> None:
-    structlog.get_logger().info("request", headers={"X": "Bearer abc.def"}, text="sent Bearer abc.def")
+    structlog.get_logger().info(
+        "request", headers={"X": "Bearer abc.def"}, text="sent Bearer abc.def"
+    )
     assert "abc.def" not in out.getvalue()
 
 
@@ -92,7 +100,9 @@ def test_an_exception_is_one_line_too(out: io.StringIO) -> None:
 
 
 def test_what_libraries_log_comes_out_the_same_way(out: io.StringIO) -> None:
-    logging.getLogger("asyncio").error("Task exception was never retrieved: %s", "x", exc_info=ValueError("v"))
+    logging.getLogger("asyncio").error(
+        "Task exception was never retrieved: %s", "x", exc_info=ValueError("v")
+    )
     found = line(out)
     assert (found["event"], found["level"]) == ("Task exception was never retrieved: x", "error")
     assert "ValueError: v" in found["exception"]
@@ -104,8 +114,11 @@ def test_text_is_for_people(out: io.StringIO) -> None:
     assert out.getvalue().split() == ["[warning", "]", "plan", "service=a/b/c"]
 
 
-def test_the_level_is_toggled_while_the_process_runs_for_loggers_that_exist_already(out: io.StringIO) -> None:
-    log, level = structlog.get_logger("early"), Level("info")
+def test_the_level_is_toggled_while_the_process_runs_for_loggers_that_exist_already(
+    out: io.StringIO,
+) -> None:
+    log = structlog.get_logger("early")
+    level = Level("info")
     for _ in range(2):
         log.debug("detail")
         level.toggle()

@@ -1,4 +1,5 @@
-"""manifests/monitoring: what alerts, dashboard and runbooks name is there, and nothing that is there is forgotten."""
+"""manifests/monitoring: what alerts, dashboard and runbooks name is there, and nothing that is
+there is forgotten."""
 
 from __future__ import annotations
 
@@ -21,23 +22,39 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "manifests/monitoring"
 RUNBOOKS = (ROOT / "docs/howto/runbooks/README.md").read_text("utf-8")
 RULES = [
-    rule for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["spec"]["groups"] for rule in group["rules"]
+    rule
+    for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["spec"]["groups"]
+    for rule in group["rules"]
 ]
 ALERTS = [rule["alert"] for rule in RULES]
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
 QUERIES = [target["expr"] for panel in PANELS for target in panel.get("targets", ())]
 ELSEWHERE = {
-    "scaler_passes_total", "scaler_service_rule_valid", "scaler_services_left_out",
-    "scaler_watches_total", "scaler_lists_total", "scaler_watch_events_total", "scaler_expectation_timeouts_total",
-    "scaler_gate_way", "scaler_leader_changes_total", "scaler_webhook_duration_seconds",
-    "scaler_webhook_certificate_expires_timestamp_seconds", "process_virtual_memory_bytes",
-    "process_start_time_seconds", "process_open_fds", "process_max_fds",
-}  # fmt: skip
-"""Metrics that no panel shows: they are for alerts, or for whoever looks for something in particular."""
+    "scaler_passes_total",
+    "scaler_service_rule_valid",
+    "scaler_services_left_out",
+    "scaler_watches_total",
+    "scaler_lists_total",
+    "scaler_watch_events_total",
+    "scaler_expectation_timeouts_total",
+    "scaler_gate_way",
+    "scaler_leader_changes_total",
+    "scaler_webhook_duration_seconds",
+    "scaler_webhook_certificate_expires_timestamp_seconds",
+    "process_virtual_memory_bytes",
+    "process_start_time_seconds",
+    "process_open_fds",
+    "process_max_fds",
+}
+"""Metrics that no panel shows: they are for alerts, or for whoever looks for something in
+particular."""
 SEEN_OTHERWISE = {
-    Reason.BROKEN, Reason.RULE_MISSING, Reason.RULE_INVALID, Reason.MINIMUM_NOT_SCHEDULED,
-}  # fmt: skip
+    Reason.BROKEN,
+    Reason.RULE_MISSING,
+    Reason.RULE_INVALID,
+    Reason.MINIMUM_NOT_SCHEDULED,
+}
 """Reasons that ask for a person and have an alert of their own, or are made good by the scaler."""
 
 
@@ -78,15 +95,21 @@ def test_labels_in_queries_are_those_of_the_metrics() -> None:
         for part in re.findall(r"(?:by|on) \(([^)]*)\)", text)
         for name in re.split(r",\s*", part)
     }
-    matched = {name for text in expressions for name in re.findall(r"[{,]\s*(\w+)(?:=|!=|=~|!~)\"", text)}
+    matched = {
+        name for text in expressions for name in re.findall(r"[{,]\s*(\w+)(?:=|!=|=~|!~)\"", text)
+    }
     assert (grouped | matched) - labels - {"resource"} == set()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=ALERTS)
-def test_every_alert_has_words_and_a_section_of_the_runbooks_that_begins_with_kubectl(rule: dict[str, Any]) -> None:
+def test_every_alert_has_words_and_a_section_of_the_runbooks_that_begins_with_kubectl(
+    rule: dict[str, Any],
+) -> None:
     name = rule["alert"]
     assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
-    assert rule["annotations"]["runbook_url"].endswith(f"/docs/howto/runbooks/README.md#{name.lower()}")
+    assert rule["annotations"]["runbook_url"].endswith(
+        f"/docs/howto/runbooks/README.md#{name.lower()}"
+    )
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
     section = RUNBOOKS.split(f"\n## {name}\n", 1)[1].split("\n## ", 1)[0]
     commands = [line for line in section.splitlines() if line.startswith("$ ")]
@@ -116,10 +139,16 @@ def test_every_alert_is_tried_both_ways() -> None:
 
 def test_the_command_that_takes_the_rules_out_of_the_manifest_gives_the_rules() -> None:
     (command,) = re.findall(
-        r"^\$ (sed .*) > scaler-rules\.yaml$", (ROOT / "docs/howto/monitor.md").read_text(), re.MULTILINE
+        r"^\$ (sed .*) > scaler-rules\.yaml$",
+        (ROOT / "docs/howto/monitor.md").read_text(),
+        re.MULTILINE,
     )
-    done = subprocess.run(shlex.split(command), cwd=ROOT, capture_output=True, text=True, check=True)
-    assert [rule for group in yaml.safe_load(done.stdout)["groups"] for rule in group["rules"]] == RULES
+    done = subprocess.run(
+        shlex.split(command), cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert [
+        rule for group in yaml.safe_load(done.stdout)["groups"] for rule in group["rules"]
+    ] == RULES
 
 
 def test_no_panel_lies_on_another_and_none_has_the_id_of_another() -> None:
@@ -141,12 +170,16 @@ def test_no_panel_lies_on_another_and_none_has_the_id_of_another() -> None:
 @pytest.mark.parametrize(
     "panel", [panel for panel in PANELS if panel["type"] != "row"], ids=lambda panel: panel["title"]
 )
-def test_every_panel_asks_the_chosen_prometheus_and_says_what_it_shows_in_which_unit(panel: dict[str, Any]) -> None:
+def test_every_panel_asks_the_chosen_prometheus_and_says_what_it_shows_in_which_unit(
+    panel: dict[str, Any],
+) -> None:
     source = {"type": "prometheus", "uid": "${datasource}"}
     assert panel["type"] in {"stat", "table", "timeseries", "state-timeline"}
     assert panel["datasource"] == source
     assert all(target["datasource"] == source for target in panel["targets"])
-    assert [target["refId"] for target in panel["targets"]] == list("ABCDE"[: len(panel["targets"])])
+    assert [target["refId"] for target in panel["targets"]] == list(
+        "ABCDE"[: len(panel["targets"])]
+    )
     assert panel["type"] == "state-timeline" or panel["fieldConfig"]["defaults"]["unit"]
     assert panel["description"]
 
@@ -155,12 +188,16 @@ def test_what_is_applied_is_what_is_in_the_folder_and_it_finds_the_scaler() -> N
     kubectl = Path(sys.executable).parent / "kubectl"
 
     def rendered(folder: str) -> list[dict[str, Any]]:
-        done = subprocess.run([kubectl, "kustomize", ROOT / folder], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [kubectl, "kustomize", ROOT / folder], capture_output=True, text=True, check=True
+        )
         return list(yaml.safe_load_all(done.stdout))
 
     found = {thing["kind"]: thing for thing in rendered("manifests/monitoring")}
     assert found.keys() == {"ConfigMap", "PrometheusRule", "ServiceMonitor"}
-    assert {thing["metadata"]["namespace"] for thing in found.values()} == {"mind-cluster-scaler-system"}
+    assert {thing["metadata"]["namespace"] for thing in found.values()} == {
+        "mind-cluster-scaler-system"
+    }
     (text,) = found["ConfigMap"]["data"].values()
     assert json.loads(text) == DASHBOARD
     assert found["ConfigMap"]["metadata"]["labels"]["grafana_dashboard"] == "1"
@@ -168,4 +205,7 @@ def test_what_is_applied_is_what_is_in_the_folder_and_it_finds_the_scaler() -> N
     (endpoint,) = found["ServiceMonitor"]["spec"]["endpoints"]
     assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
     assert endpoint["honorLabels"]
-    assert found["ServiceMonitor"]["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert (
+        found["ServiceMonitor"]["spec"]["selector"]["matchLabels"].items()
+        <= service["metadata"]["labels"].items()
+    )

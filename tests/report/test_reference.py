@@ -23,17 +23,24 @@ def test_every_reason_is_explained_with_the_type_of_its_event() -> None:
 
 def test_every_warning_is_explained() -> None:
     (table,) = re.findall(r"^\| warning \|.*", REASONS, re.MULTILINE | re.DOTALL)
-    assert set(re.findall(r"`(\w+)`", table.replace("`server_num_per_group`", "").replace("`scaler lint`", ""))) == {
-        warning.value for warning in Warning
-    }
+    assert set(
+        re.findall(
+            r"`(\w+)`", table.replace("`server_num_per_group`", "").replace("`scaler lint`", "")
+        )
+    ) == {warning.value for warning in Warning}
 
 
 def test_every_field_of_the_status_document_is_explained() -> None:
     page = (REFERENCE / "status.md").read_text()
-    definition = yaml.safe_load((REFERENCE.parents[1] / "manifests/base/elasticservices.yaml").read_text())
+    definition = yaml.safe_load(
+        (REFERENCE.parents[1] / "manifests/base/elasticservices.yaml").read_text()
+    )
     (version,) = definition["spec"]["versions"]
     status = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
-    parts = [status, *(status[name].get("items", status[name]).get("properties", {}) for name in status)]
+    parts = [
+        status,
+        *(status[name].get("items", status[name]).get("properties", {}) for name in status),
+    ]
     fields = [field for part in parts for field in part]
     assert "currentRatio" in fields
     assert "inForce" in fields

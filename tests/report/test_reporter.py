@@ -1,5 +1,5 @@
-"""The reporter with the real writer on the simulated API server, in virtual time: what is written, when, and what is
-left alone."""
+"""The reporter with the real writer on the simulated API server, in virtual time: what is written,
+when, and what is left alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,15 @@ from scaler.decide.demands import NotDecided, left_alone
 from scaler.decide.world import Reason, RuleProblem, Service, ServiceKey, Warning
 from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, EVENTS, Object, PatchType, Resource
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    ELASTIC_SERVICES,
+    EVENTS,
+    Object,
+    PatchType,
+    Resource,
+)
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.kube.outbox import PARALLEL, PARALLEL_OF_ONE
 from scaler.kube.writer import Writer
@@ -55,7 +63,8 @@ class Line(Interceptor):
         self.refused: Resource | None = None
         self.seconds = 0.0
         self.slow: Resource | None = None
-        self.under_way, self.busiest = 0, 0
+        self.under_way = 0
+        self.busiest = 0
 
     async def before(self, request: Request) -> None:
         if request.resource == self.refused:
@@ -78,7 +87,8 @@ class Stage:
         self.clock = Clock(NOW)
         self.cluster = SimCluster(self.clock)
         self.cluster.apply(jobs.job(name, namespace=NAMESPACE) for name in names)
-        self.line, self.metrics = Line(), Metrics()
+        self.line = Line()
+        self.metrics = Metrics()
         self._writing: asyncio.Task[None] | None = None
 
     async def lead(self) -> None:
@@ -86,8 +96,12 @@ class Stage:
         await self.end()
         client = self.cluster.client("scaler", self.line)
         writer = Writer(client, deadline=lambda: math.inf, rng=random.Random(0))
-        statuses = StatusWriter(writer, Cache(Changes(), self.clock.now), self.clock, self.metrics, lambda: "")
-        self.reporter = Reporter(writer, statuses, self.clock, self.metrics, "default", silent=False)
+        statuses = StatusWriter(
+            writer, Cache(Changes(), self.clock.now), self.clock, self.metrics, lambda: ""
+        )
+        self.reporter = Reporter(
+            writer, statuses, self.clock, self.metrics, "default", silent=False
+        )
         self._writing = asyncio.create_task(self.reporter.run())
 
     async def end(self) -> None:
@@ -100,7 +114,8 @@ class Stage:
     async def written(self) -> None:
         async with asyncio.timeout(600):
             outbox = self.reporter._outbox
-            while outbox._waiting or outbox._under_way:  # noqa: ASYNC110 - virtual time, and nobody else needs an event
+            # Virtual time, and nobody else needs an event.
+            while outbox._waiting or outbox._under_way:  # noqa: ASYNC110
                 await asyncio.sleep(1)
 
     def report(self, found: Service, **changes: Any) -> ServiceReport:
@@ -108,20 +123,29 @@ class Stage:
         there = {job["metadata"]["name"]: job for job in self.cluster.peek(ASCEND_JOBS)}
         mine = [there.get(one.name, fakes.job(one.name)) for one in found.instances]
         uids = [job["metadata"]["uid"] for job in mine]
-        members = [msgspec.structs.replace(one, uid=uid) for one, uid in zip(found.instances, uids, strict=True)]
+        members = [
+            msgspec.structs.replace(one, uid=uid)
+            for one, uid in zip(found.instances, uids, strict=True)
+        ]
         taken = msgspec.structs.replace(found, instances=tuple(members))
         return fakes.report_of(taken, jobs=mine, **changes)
 
-    async def note(self, *found: Service | ServiceReport, pause: float = 5.0, **changes: Any) -> None:
+    async def note(
+        self, *found: Service | ServiceReport, pause: float = 5.0, **changes: Any
+    ) -> None:
         """One pass after the other, then time until all is written."""
         for one in found:
             self.reporter.note(self.report(one, **changes) if isinstance(one, Service) else one)
             await asyncio.sleep(pause)
         await self.written()
 
-    async def edit(self, resource: Resource, name: str, patch: Object, subresource: str = "") -> None:
+    async def edit(
+        self, resource: Resource, name: str, patch: Object, subresource: str = ""
+    ) -> None:
         """By somebody else."""
-        await self.cluster.patch(resource, NAMESPACE, name, patch, patch_type=PatchType.MERGE, subresource=subresource)
+        await self.cluster.patch(
+            resource, NAMESPACE, name, patch, patch_type=PatchType.MERGE, subresource=subresource
+        )
 
     def named(self, resource: Resource) -> dict[str, Object]:
         return {found["metadata"]["name"]: found for found in self.cluster.peek(resource)}
@@ -152,7 +176,8 @@ class Stage:
 
 
 def on_stage(*names: str) -> Callable[[Callable[[Stage], Awaitable[None]]], Callable[[], None]]:
-    """The test is played in virtual time on a stage with these jobs: p0, p1 and d0 unless others are named."""
+    """The test is played in virtual time on a stage with these jobs: p0, p1 and d0 unless others
+    are named."""
 
     def made(story: Callable[[Stage], Awaitable[None]]) -> Callable[[], None]:
         async def main(lines: list[EventDict]) -> None:
@@ -186,14 +211,19 @@ async def test_a_pass_is_told_in_status_conditions_and_events(on: Stage) -> None
 async def test_a_later_pass_changes_what_changed_and_nothing_else(on: Stage) -> None:
     await on.note(COLD, LATER, last_valid=LastValid("{}"))
     assert on.states == {"p0": "Running", "p1": "Created", "d0": "Created"}
-    assert (list(on.named(CONFIG_MAPS)), list(on.named(ELASTIC_SERVICES))) == ([LAST_VALID], ["rule-mindie"])
+    assert (list(on.named(CONFIG_MAPS)), list(on.named(ELASTIC_SERVICES))) == (
+        [LAST_VALID],
+        ["rule-mindie"],
+    )
     assert [line for line in on.lines if line["log_level"] != "info"] == []
     assert on.writes.count("patch status ascendjobs/p0") == 2
     assert on.writes.count("patch status elasticservices/rule-mindie") == 2
 
 
 @on_stage()
-async def test_who_decides_alone_from_now_on_is_told_although_nothing_else_changed(on: Stage) -> None:
+async def test_who_decides_alone_from_now_on_is_told_although_nothing_else_changed(
+    on: Stage,
+) -> None:
     await on.note(COLD)
     await on.note(COLD, alone="the nodes may not be read")
     assert on.status["alone"] == "the nodes may not be read"
@@ -210,7 +240,8 @@ async def test_at_rest_nothing_is_written(on: Stage) -> None:
 @on_stage()
 async def test_the_next_leader_repeats_nothing(on: Stage) -> None:
     await on.note(LATER, last_valid=LastValid("{}"))
-    before, written = on.content(), on.writes
+    before = on.content()
+    written = on.writes
     await on.lead()
     await on.note(LATER, last_valid=LastValid("{}"))
     assert (on.content(), on.writes) == (before, written)
@@ -222,7 +253,10 @@ async def test_a_cache_that_lags_behind_makes_no_second_write(on: Stage) -> None
     await on.note(stale)
     all_run = service("2P1D > 1P1D", "p0 Running, p1 Running, d0 Running")
     late = on.report(all_run)
-    behind = {uid: msgspec.structs.replace(one, job=stale.instances[uid].job) for uid, one in late.instances.items()}
+    behind = {
+        uid: msgspec.structs.replace(one, job=stale.instances[uid].job)
+        for uid, one in late.instances.items()
+    }
     await on.note(msgspec.structs.replace(late, instances=behind))
     assert set(on.states.values()) == {"Running"}
 
@@ -267,7 +301,10 @@ async def test_a_burst_of_passes_becomes_one_write_a_second(on: Stage) -> None:
 async def test_what_happens_again_counts_the_first_event_up(on: Stage) -> None:
     await on.note(*[COLD, LATER] * 3)
     about = [event for event in on.cluster.peek(EVENTS) if event["involvedObject"]["name"] == "p0"]
-    assert {event["reason"]: event["count"] for event in about} == {"WaitingForScheduler": 3, "Running": 3}
+    assert {event["reason"]: event["count"] for event in about} == {
+        "WaitingForScheduler": 3,
+        "Running": 3,
+    }
 
 
 @on_stage("p0")
@@ -303,7 +340,9 @@ async def test_errors_are_retried_and_hold_nothing_else_up(on: Stage) -> None:
 
 
 @on_stage("p0")
-async def test_a_status_that_waits_when_deciding_fails_is_no_failure_and_follows_with_the_next_plan(on: Stage) -> None:
+async def test_a_status_that_waits_when_deciding_fails_is_no_failure_and_follows_with_the_next_plan(
+    on: Stage,
+) -> None:
     held = service("1P", "p0 Held")
     undecided = left_alone(held.key, NotDecided("a bug"))
     on.line.failures = [UnknownOutcomeError("503") for _ in range(4)]
@@ -314,12 +353,20 @@ async def test_a_status_that_waits_when_deciding_fails_is_no_failure_and_follows
 
 
 @on_stage("p0")
-async def test_what_changed_while_deciding_failed_is_an_event_and_what_did_not_is_none(on: Stage) -> None:
-    held, runs = service("1P", "p0 Held"), service("1P", "p0 Running")
+async def test_what_changed_while_deciding_failed_is_an_event_and_what_did_not_is_none(
+    on: Stage,
+) -> None:
+    held = service("1P", "p0 Held")
+    runs = service("1P", "p0 Running")
     undecided = left_alone(held.key, NotDecided("a bug"))
-    await on.note(held, on.report(held, plan=undecided), held, on.report(held, plan=undecided), runs)
+    await on.note(
+        held, on.report(held, plan=undecided), held, on.report(held, plan=undecided), runs
+    )
     about = [event for event in on.cluster.peek(EVENTS) if event["involvedObject"]["name"] == "p0"]
-    assert {event["reason"]: event["count"] for event in about} == {"WaitingForScheduler": 1, "Running": 1}
+    assert {event["reason"]: event["count"] for event in about} == {
+        "WaitingForScheduler": 1,
+        "Running": 1,
+    }
 
 
 @on_stage("p0")
@@ -387,7 +434,9 @@ async def test_a_job_that_moves_to_another_service_is_still_told_about(on: Stage
 
 
 @on_stage("p0")
-async def test_a_job_that_has_moved_on_survives_the_late_end_of_the_service_that_it_left(on: Stage) -> None:
+async def test_a_job_that_has_moved_on_survives_the_late_end_of_the_service_that_it_left(
+    on: Stage,
+) -> None:
     left = service("1P", "p0 Held")
     await on.note(left)
     joined = service("1P", "p0 Running", key=ServiceKey(NAMESPACE, "rule", "other"))
@@ -405,9 +454,12 @@ async def test_a_problem_of_the_rule_is_an_event_on_the_rule_and_on_the_service(
 
 
 @on_stage("p0")
-async def test_a_problem_is_an_event_on_the_service_although_its_status_is_just_being_written(on: Stage) -> None:
+async def test_a_problem_is_an_event_on_the_service_although_its_status_is_just_being_written(
+    on: Stage,
+) -> None:
     await on.note(service("1P", "p0 Running"))
-    on.line.slow, on.line.seconds = ELASTIC_SERVICES, 3.0
+    on.line.slow = ELASTIC_SERVICES
+    on.line.seconds = 3.0
     problem = RuleProblem(Warning.RULE_INVALID, "line 3: no comma")
     await on.note(service("1P", "p0 Running", problem=problem), rule_uid="uid-rule")
     assert ("rule-mindie", "RuleInvalid") in on.events
@@ -417,33 +469,49 @@ async def test_a_problem_is_an_event_on_the_service_although_its_status_is_just_
 async def test_training_jobs_hear_nothing_from_us(on: Stage) -> None:
     labels = {"framework": "pytorch", RULE_LABEL: None, GROUP_LABEL: None}
     await on.edit(ASCEND_JOBS, "p0", {"metadata": {"labels": labels}})
-    await on.note(service(None, (instance("p0", label_problem=Reason.NOT_SERVED),), key=ServiceKey(NAMESPACE, "", "")))
+    await on.note(
+        service(
+            None,
+            (instance("p0", label_problem=Reason.NOT_SERVED),),
+            key=ServiceKey(NAMESPACE, "", ""),
+        )
+    )
     assert on.writes == []
 
 
 @on_stage("p0")
 async def test_a_service_without_a_rule_gets_conditions_and_events_but_no_status(on: Stage) -> None:
-    await on.note(service(None, (instance("p0", group=None),), key=ServiceKey(NAMESPACE, "", "mindie")))
+    await on.note(
+        service(None, (instance("p0", group=None),), key=ServiceKey(NAMESPACE, "", "mindie"))
+    )
     assert on.named(ELASTIC_SERVICES) == {}
     assert on.states == {"p0": "Created"}
 
 
 @on_stage("p0")
 async def test_a_flapping_job_cannot_flood_the_cluster_with_events(on: Stage) -> None:
-    broken = [service("1P", (instance("p0", "Broken", trouble=f"exit code {n}"),)) for n in range(60)]
-    await on.note(*[moment for each in broken for moment in (each, service("1P", "p0 Running"))], pause=0.5)
+    broken = [
+        service("1P", (instance("p0", "Broken", trouble=f"exit code {n}"),)) for n in range(60)
+    ]
+    await on.note(
+        *[moment for each in broken for moment in (each, service("1P", "p0 Running"))], pause=0.5
+    )
     assert len(on.events) <= 27
     assert b'scaler_reports_dropped_total{cause="spam",kind="event"}' in on.metrics.render()
 
 
 @on_stage("p0")
-async def test_no_more_events_wait_than_there_is_room_for_however_often_warnings_change(on: Stage) -> None:
+async def test_no_more_events_wait_than_there_is_room_for_however_often_warnings_change(
+    on: Stage,
+) -> None:
     on.line.seconds = 30.0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reporter, "MAX_EVENTS_WAITING", 10)
         for number in range(40):
             problem = RuleProblem(Warning.RULE_INVALID, f"line {number}: no comma")
-            on.reporter.note(on.report(service("1P", "p0 Running", problem=problem), rule_uid="uid-rule"))
+            on.reporter.note(
+                on.report(service("1P", "p0 Running", problem=problem), rule_uid="uid-rule")
+            )
             await asyncio.sleep(0.5)
         assert len(on.reporter._outbox._waiting) < 20
     on.line.seconds = 0.0
@@ -469,7 +537,9 @@ async def test_what_was_reported_is_known_until_the_service_is_gone(on: Stage) -
 
 
 @on_stage("p0")
-async def test_a_report_of_which_an_event_cannot_be_made_is_tried_again_as_a_whole(on: Stage) -> None:
+async def test_a_report_of_which_an_event_cannot_be_made_is_tried_again_as_a_whole(
+    on: Stage,
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Filter, "objection", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):

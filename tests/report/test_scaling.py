@@ -1,4 +1,5 @@
-"""How many instances are wanted, and whose pods they are: what a status says of it, and whom that number outlives."""
+"""How many instances are wanted, and whose pods they are: what a status says of it, and whom that
+number outlives."""
 
 from __future__ import annotations
 
@@ -10,7 +11,11 @@ from structlog.testing import capture_logs
 
 from scaler.clock import Clock
 from scaler.decide.world import Reason, ServiceKey
-from scaler.informers.elastic_services import ElasticServiceObject, ElasticServiceRecord, elastic_service_record
+from scaler.informers.elastic_services import (
+    ElasticServiceObject,
+    ElasticServiceRecord,
+    elastic_service_record,
+)
 from scaler.kube.api import (
     ASCEND_JOBS,
     CONFIG_MAPS,
@@ -46,12 +51,18 @@ from tests.report.test_elastic_services import SERVICE, all_of, esvc, story
 from tests.rig import START, Rig, controller, rig
 
 LADDER = "3P1D > 2P1D > 1P1D"
-THEN, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
-ALL_RUN, AT_TWO = "p0 Running, p1 Running, p2 Running, d0 Running", "p0 Running, p1 Held, p2 Held, d0 Running"
+THEN = "2026-01-01T00:00:00Z"
+LATER = "2026-01-01T00:10:00Z"
+ALL_RUN = "p0 Running, p1 Running, p2 Running, d0 Running"
+AT_TWO = "p0 Running, p1 Held, p2 Held, d0 Running"
 
 
 def said(states: str, replicas: int = ALL, before: Object | None = None) -> Object:
-    return status_of(report_of(service(LADDER, states, replicas=replicas)), before or {}, LATER if before else THEN)
+    return status_of(
+        report_of(service(LADDER, states, replicas=replicas)),
+        before or {},
+        LATER if before else THEN,
+    )
 
 
 def condition(status: Object, kind: str) -> Object:
@@ -65,10 +76,25 @@ def condition(status: Object, kind: str) -> Object:
 @pytest.mark.parametrize(
     ("replicas", "wanted", "condition", "words"),
     [
-        (ALL, "all", "AllWanted", "as many instances as the rule allows are wanted; works up to 3 group0 + 1 group1"),
-        (9, "9", "AllWanted", "9 instances are wanted; the largest ratio has 4: works up to 3 group0 + 1 group1"),
+        (
+            ALL,
+            "all",
+            "AllWanted",
+            "as many instances as the rule allows are wanted; works up to 3 group0 + 1 group1",
+        ),
+        (
+            9,
+            "9",
+            "AllWanted",
+            "9 instances are wanted; the largest ratio has 4: works up to 3 group0 + 1 group1",
+        ),
         (3, "3", "WithinRule", "3 instances are wanted; works up to 2 group0 + 1 group1"),
-        (1, "1", "BelowMinimum", "1 instance is wanted; the smallest ratio has 2: works up to 1 group0 + 1 group1"),
+        (
+            1,
+            "1",
+            "BelowMinimum",
+            "1 instance is wanted; the smallest ratio has 2: works up to 1 group0 + 1 group1",
+        ),
         (0, "0", "NoneWanted", "no instance is wanted; the service rests"),
     ],
 )
@@ -82,8 +108,9 @@ def test_the_number_is_a_column_and_what_follows_from_it_a_condition(
 
 def test_a_ladder_with_a_gap_says_which_ratio_is_next() -> None:
     seen = service("4P2D > 1P1D", AT_TWO, replicas=3)
-    assert scaling_limited(seen, plan(seen))[1].message == (
-        "3 instances are wanted; the next ratio has 6: works up to 4 group0 + 2 group1"
+    assert (
+        scaling_limited(seen, plan(seen))[1].message
+        == "3 instances are wanted; the next ratio has 6: works up to 4 group0 + 2 group1"
     )
     without = service(None, AT_TWO, replicas=3)
     assert scaling_limited(without, plan(without))[1].reason == "NoRule"
@@ -95,13 +122,21 @@ def test_while_a_lower_number_is_delayed_nothing_rests_and_the_condition_says_un
     first = decision(seen[0])
     made = decision(seen[1], now=NOW + 10, memory=first.memory).plans[0]
     status = status_of(report_of(seen[1], plan=made), {}, THEN)
-    assert (status["wanted"], status["reason"], condition(status, "Complete")["status"]) == ("0", "Complete", "True")
-    assert condition(status, "ScalingLimited")["message"] == (
-        "no instance is wanted; works up to 3 group0 + 1 group1 until mind-cluster/scale-down-delay is over"
+    assert (status["wanted"], status["reason"], condition(status, "Complete")["status"]) == (
+        "0",
+        "Complete",
+        "True",
+    )
+    assert (
+        condition(status, "ScalingLimited")["message"]
+        == "no instance is wanted; works up to 3 group0 + 1 group1 until"
+        " mind-cluster/scale-down-delay is over"
     )
 
 
-@pytest.mark.parametrize(("replicas", "states"), [(2, AT_TWO), (0, AT_TWO), (0, "p0 Held, p1 Held, p2 Held, d0 Held")])
+@pytest.mark.parametrize(
+    ("replicas", "states"), [(2, AT_TWO), (0, AT_TWO), (0, "p0 Held, p1 Held, p2 Held, d0 Held")]
+)
 def test_who_scales_down_degrades_nothing(replicas: int, states: str) -> None:
     before = said(ALL_RUN)
     after = said(states, replicas, before)
@@ -120,13 +155,36 @@ def test_a_loss_below_the_number_is_one() -> None:
     ("before", "after", "words"),
     [
         (ALL, 2, "2 instances are wanted, before all; runs 1 group0 + 1 group1"),
-        (2, 3, "3 instances are wanted, before 2; runs 1 group0 + 1 group1, works towards 2 group0 + 1 group1"),
-        (3, ALL, "as many instances as the rule allows are wanted, before 3; runs 1 group0 + 1 group1, works towards"),
-        (2, 1, "1 instance is wanted; the smallest ratio has 2: works up to 1 group0 + 1 group1, before 2; runs"),
+        (
+            2,
+            3,
+            (
+                "3 instances are wanted, before 2; runs 1 group0 + 1 group1, works towards 2 group0"
+                " + 1 group1"
+            ),
+        ),
+        (
+            3,
+            ALL,
+            (
+                "as many instances as the rule allows are wanted, before 3; runs 1 group0 + 1"
+                " group1, works towards"
+            ),
+        ),
+        (
+            2,
+            1,
+            (
+                "1 instance is wanted; the smallest ratio has 2: works up to 1 group0 + 1 group1,"
+                " before 2; runs"
+            ),
+        ),
         (2, 0, "no instance is wanted, before 2; the service rests"),
     ],
 )
-def test_a_change_of_the_number_is_one_event_with_what_follows(before: int, after: int, words: str) -> None:
+def test_a_change_of_the_number_is_one_event_with_what_follows(
+    before: int, after: int, words: str
+) -> None:
     was = said(AT_TWO, before)
     ((reason, message),) = service_events(was, said(AT_TWO, after, was))
     assert reason == "Scaled"
@@ -154,9 +212,17 @@ def test_a_status_of_an_earlier_version_is_one_of_a_service_that_nobody_scaled()
     ("key", "kind", "selector"),
     [
         (ServiceKey("a", "rule", "chat"), "AscendJob", f"{JOB_LABEL} in (d0,p0)"),
-        (ServiceKey("a", "rule", "chat"), "Deployment", "mind-cluster/scaling-rule=rule,jobID=chat"),
+        (
+            ServiceKey("a", "rule", "chat"),
+            "Deployment",
+            "mind-cluster/scaling-rule=rule,jobID=chat",
+        ),
         (ServiceKey("a", "rule", ""), "Job", "mind-cluster/scaling-rule=rule,!jobID"),
-        (ServiceKey("a", "no label value!", "x y"), "Pod", "mind-cluster/scaling-rule,!mind-cluster/scaling-rule"),
+        (
+            ServiceKey("a", "no label value!", "x y"),
+            "Pod",
+            "mind-cluster/scaling-rule,!mind-cluster/scaling-rule",
+        ),
     ],
 )
 def test_pods_of_ascend_jobs_carry_the_name_of_their_job_and_all_others_the_labels(
@@ -193,14 +259,28 @@ def test_the_pods_that_are_made_have_what_the_selector_asks_for() -> None:
 @pytest.mark.parametrize(
     ("written", "number"),
     [
-        (b"0", 0), (b"3", 3), (b"1000000", ALL), (b"2147483647", ALL), (b"-1", ALL), (b"3.5", ALL), (b'"3"', ALL),
-        (b"null", ALL), (b"true", ALL), (b"[1]", ALL), (b"1e30", ALL), (b"9" * 5000, ALL), (b"", ALL),
+        (b"0", 0),
+        (b"3", 3),
+        (b"1000000", ALL),
+        (b"2147483647", ALL),
+        (b"-1", ALL),
+        (b"3.5", ALL),
+        (b'"3"', ALL),
+        (b"null", ALL),
+        (b"true", ALL),
+        (b"[1]", ALL),
+        (b"1e30", ALL),
+        (b"9" * 5000, ALL),
+        (b"", ALL),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_number_of_instances_limits_nothing(written: bytes, number: int) -> None:
     """Nor an object from before there was such a field, which is the last one."""
     field = b',"replicas":' + written if written else b""
-    body = b'{"metadata":{"namespace":"a","name":"x","uid":"u"},"spec":{"rule":"r","jobID":"j"%s}}' % field
+    body = (
+        b'{"metadata":{"namespace":"a","name":"x","uid":"u"},"spec":{"rule":"r","jobID":"j"%s}}'
+        % field
+    )
     record = elastic_service_record(msgspec.json.decode(body, type=ElasticServiceObject))
     assert record is not None
     assert record.replicas == number
@@ -230,7 +310,8 @@ async def end(on: Rig, *names: str) -> None:
 
 
 def test_who_scales_to_the_minimum_to_none_and_back_to_all_gets_that() -> None:
-    """The whole way: the object, the decision, what is ended and made, and what the object says then."""
+    """The whole way: the object, the decision, what is ended and made, and what the object says
+    then."""
 
     async def play() -> None:
         async with rig(*SERVICE) as on:
@@ -244,24 +325,43 @@ def test_who_scales_to_the_minimum_to_none_and_back_to_all_gets_that() -> None:
             await on.kill("p1")
             await on.settle(30)
             assert on.with_pods() == {"p0", "d0"}
-            assert (on.said()["running"], on.said()["wanted"], on.said()["reason"]) == ("1+1", "2", "Complete")
+            assert (on.said()["running"], on.said()["wanted"], on.said()["reason"]) == (
+                "1+1",
+                "2",
+                "Complete",
+            )
             assert on.said()["replicas"] == 2
             await scale(on, 0)
             await on.settle(3)
             assert leaving(on) == {"p0", "d0"}
-            assert on.said()["message"] == "nothing is to run: spec.replicas is 0; 2 have not ended yet"
+            assert (
+                on.said()["message"]
+                == "nothing is to run: spec.replicas is 0; 2 have not ended yet"
+            )
             await on.kill("p0", "d0")
             await on.settle(30)
             assert on.with_pods() == set()
-            assert (on.said()["running"], on.said()["reason"], on.said()["replicas"]) == ("0+0", "Resting", 0)
+            assert (on.said()["running"], on.said()["reason"], on.said()["replicas"]) == (
+                "0+0",
+                "Resting",
+                0,
+            )
             await scale(on, None)
             await on.settle(3)
             await on.start("p0", "d0")
             await on.settle(3)
             await on.start("p1")
             await on.settle(3)
-            assert (on.said()["running"], on.said()["wanted"], on.said()["reason"]) == ("2+1", "all", "Complete")
-            assert [reason for reason in story(on) if reason in ("Degraded", "Unavailable", "InstanceLost")] == []
+            assert (on.said()["running"], on.said()["wanted"], on.said()["reason"]) == (
+                "2+1",
+                "all",
+                "Complete",
+            )
+            assert [
+                reason
+                for reason in story(on)
+                if reason in ("Degraded", "Unavailable", "InstanceLost")
+            ] == []
             assert story(on).count("Scaled") == 3
 
     run(play())
@@ -281,7 +381,11 @@ def test_a_number_that_somebody_set_outlives_jobs_rule_and_scaler_and_counts_aga
         writes = len(on.cluster.audit)
         async with controller(on, Clock(START + 300)):
             await on.settle(30)
-            assert not [write for write in list(on.cluster.audit)[writes:] if write.resource == ELASTIC_SERVICES]
+            assert not [
+                write
+                for write in list(on.cluster.audit)[writes:]
+                if write.resource == ELASTIC_SERVICES
+            ]
             on.apply(*SERVICE)
             await on.settle(3)
             await on.start("p0", "d0")
@@ -319,8 +423,13 @@ def test_the_scaler_never_writes_the_number() -> None:
             await end(on, "p1")
             await on.settle(3)
             assert on.said()["wanted"] == "3"
-            assert {(one.verb, one.subresource) for one in written.requests} == {("create", ""), ("patch", "status")}
-            assert [one for one in written.requests if "replicas" in (one.body.get("spec") or {})] == []
+            assert {(one.verb, one.subresource) for one in written.requests} == {
+                ("create", ""),
+                ("patch", "status"),
+            }
+            assert [
+                one for one in written.requests if "replicas" in (one.body.get("spec") or {})
+            ] == []
 
     run(play())
 
@@ -365,7 +474,11 @@ def test_of_two_about_one_service_that_of_the_user_counts() -> None:
             await on.kill(*leaving(on))
             await on.settle(30)
             assert [*all_of(on)] == ["chat"]
-            assert (on.said()["running"], on.said()["wanted"], on.said()["reason"]) == ("1+1", "2", "Complete")
+            assert (on.said()["running"], on.said()["wanted"], on.said()["reason"]) == (
+                "1+1",
+                "2",
+                "Complete",
+            )
             await on.cluster.delete(ELASTIC_SERVICES, NAMESPACE, "chat")
             await on.settle(60)
             assert (on.said()["wanted"], [*all_of(on)]) == ("all", ["rule-mindie"])
@@ -431,12 +544,16 @@ def test_a_new_leader_knows_the_numbers_before_it_acts() -> None:
 
 
 @pytest.mark.parametrize("error", [ForbiddenError(403, "Forbidden", "rbac"), None])
-def test_who_may_not_read_them_or_has_no_such_kind_limits_nothing_and_says_so(error: Exception | None) -> None:
+def test_who_may_not_read_them_or_has_no_such_kind_limits_nothing_and_says_so(
+    error: Exception | None,
+) -> None:
     async def play() -> None:
         cluster = SimCluster(Clock(START))
         cluster.apply([limited(2)], NAMESPACE)
         if error is None:
-            await cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, None, "elasticservices.scaler.mind-cluster.io")
+            await cluster.delete(
+                CUSTOM_RESOURCE_DEFINITIONS, None, "elasticservices.scaler.mind-cluster.io"
+            )
         with capture_logs() as lines:
             async with rig(*SERVICE, cluster=cluster, interceptor=Late(error=error)) as on:
                 await on.settle(10)
@@ -470,7 +587,11 @@ def test_an_older_definition_costs_what_it_does_not_know_and_is_said_once() -> N
                 await on.start("p1")
                 await on.settle(3)
                 assert (on.said()["running"], "wanted" in on.said()) == ("2+1", False)
-        told = [line["event"] for line in lines if "ElasticService" in line["event"] or "not written" in line["event"]]
+        told = [
+            line["event"]
+            for line in lines
+            if "ElasticService" in line["event"] or "not written" in line["event"]
+        ]
         assert told == ["the definition of ElasticService is old"]
 
     run(play())
@@ -481,7 +602,13 @@ def test_a_service_without_jobs_says_only_that_and_what_is_wanted() -> None:
     record = ElasticServiceRecord("a", "x", "u", "1", key, ours=True, replicas=3)
     status = status_of(without_jobs(key, record.replicas), {}, THEN)
     assert {found["type"]: found["reason"] for found in status["conditions"]} == {
-        "Available": "NoJobs", "Complete": "NoJobs", "Degraded": "NoJobs", "ScalingLimited": "NoRule",
-    }  # fmt: skip
-    assert (status["replicas"], status["selector"]) == (0, "mind-cluster/scaling-rule=rule,jobID=chat")
+        "Available": "NoJobs",
+        "Complete": "NoJobs",
+        "Degraded": "NoJobs",
+        "ScalingLimited": "NoRule",
+    }
+    assert (status["replicas"], status["selector"]) == (
+        0,
+        "mind-cluster/scaling-rule=rule,jobID=chat",
+    )
     assert not record.goes_with_its_jobs

@@ -10,7 +10,8 @@ from scaler.report.service_status import status_of
 from tests.builders import service
 from tests.report.fakes import report, report_of
 
-THEN, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
+THEN = "2026-01-01T00:00:00Z"
+LATER = "2026-01-01T00:10:00Z"
 LADDER = "3P1D > 2P1D > 1P1D"
 
 
@@ -20,7 +21,10 @@ def said(states: str, ladder: str = LADDER) -> Object:
 
 def told(before: str, after: str, ladder: str = LADDER) -> list[tuple[str, str]]:
     was = said(before, ladder)
-    return [(str(reason), words) for reason, words in service_events(was, status_of(report(ladder, after), was, LATER))]
+    return [
+        (str(reason), words)
+        for reason, words in service_events(was, status_of(report(ladder, after), was, LATER))
+    ]
 
 
 ALL = "p0 Running, p1 Running, p2 Running, d0 Running"
@@ -33,7 +37,12 @@ NONE = "p0 Running, p1 Held, p2 Held, d0 Held"
     ("before", "after", "reason", "words"),
     [
         (ALL, TWO, "Degraded", "lost p2 (WaitingForScheduler, Admitted"),
-        (TWO, NONE, "Unavailable", "the smallest ratio does not run, works towards 1 group0 + 1 group1"),
+        (
+            TWO,
+            NONE,
+            "Unavailable",
+            "the smallest ratio does not run, works towards 1 group0 + 1 group1",
+        ),
         (NONE, "p0 Held, p1 Held, p2 Held, d0 Held", "InstanceLost", "lost p0 ("),
         (NONE, ONE, "Available", "runs 1 group0 + 1 group1, works towards 2 group0 + 1 group1"),
         (ONE, TWO, "RatioReached", "runs 2 group0 + 1 group1, works towards 3 group0 + 1 group1"),
@@ -64,17 +73,21 @@ def test_nothing_is_told_at_rest_and_of_what_nobody_knows() -> None:
 def test_a_rule_that_changed_is_told_with_its_ratios_and_what_follows() -> None:
     was = said(ALL)
     now = status_of(report("1P1D", ALL), was, LATER)
-    was["rule"]["inForce"], now["rule"]["inForce"] = "a", "b"
+    was["rule"]["inForce"] = "a"
+    now["rule"]["inForce"] = "b"
     ((event, message),) = service_events(was, now)
     assert event == "RuleChanged"
-    assert message.startswith("another rule is in force: 1 group0 + 1 group1; before: 3 group0 + 1 group1 > ")
+    assert message.startswith(
+        "another rule is in force: 1 group0 + 1 group1; before: 3 group0 + 1 group1 > "
+    )
     assert message.endswith("; now runs 1 group0 + 1 group1, the largest ratio that its jobs allow")
     again = [words for _, words in service_events(was, was | {"rule": now["rule"]})]
     assert again[0].startswith("another rule is in force: the ratios are the same, ")
 
 
 def test_a_target_that_changed_is_told_when_nothing_else_happened() -> None:
-    was, now = said(ONE), said(ONE)
+    was = said(ONE)
+    now = said(ONE)
     now["targetRatio"] = {"index": 2, "counts": {"group0": 1, "group1": 1}}
     words = "works towards 1 group0 + 1 group1, before 2 group0 + 1 group1"
     assert service_events(was, now) == [("TargetChanged", words)]
@@ -84,12 +97,15 @@ def test_a_service_that_is_to_rest_says_so_once() -> None:
     was = said(ALL)
     rests = report_of(service(LADDER, "p0 Held, p1 Held, p2 Held, d0 Held", replicas=0))
     now = status_of(rests, was, LATER)
-    assert service_events(was, now) == [("Scaled", "no instance is wanted, before all; the service rests")]
+    assert service_events(was, now) == [
+        ("Scaled", "no instance is wanted, before all; the service rests")
+    ]
     assert service_events(now, status_of(rests, now, LATER)) == []
 
 
 def test_pauses_and_a_rule_that_is_valid_again_are_told() -> None:
-    was, now = said(ALL), said(ALL)
+    was = said(ALL)
+    now = said(ALL)
     now["rule"] = now["rule"] | {"paused": True}
     assert [reason for reason, _ in service_events(was, now)] == ["Paused"]
     assert [reason for reason, _ in service_events(now, was)] == ["Resumed"]

@@ -1,4 +1,5 @@
-"""Metrics of single services: what they say, the durations they are counted from, and that tenants cannot make many."""
+"""Metrics of single services: what they say, the durations they are counted from, and that tenants
+cannot make many."""
 
 from __future__ import annotations
 
@@ -6,7 +7,16 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from scaler.decide.world import Plan, Reason, RuleProblem, Service, ServiceKey, State, Verdict, Warning
+from scaler.decide.world import (
+    Plan,
+    Reason,
+    RuleProblem,
+    Service,
+    ServiceKey,
+    State,
+    Verdict,
+    Warning,
+)
 from scaler.report.metrics import Metrics
 from scaler.report.service_metrics import MOST, MOST_NAMESPACES, MOST_OF_NAMESPACE, ServiceSeries
 from scaler.report.service_reports import running_index
@@ -37,7 +47,10 @@ class Watched:
 
     def durations(self, name: str) -> tuple[float | None, float | None]:
         """How many were observed, and their sum."""
-        count, total = (self.registry.get_sample_value(f"scaler_{name}_seconds_{part}") for part in ("count", "sum"))
+        count, total = (
+            self.registry.get_sample_value(f"scaler_{name}_seconds_{part}")
+            for part in ("count", "sum")
+        )
         return count, total
 
     def lines(self) -> int:
@@ -45,7 +58,9 @@ class Watched:
 
     def shown(self, name: str) -> set[str]:
         """The rules of the services that have this series."""
-        found = [family for family in self.registry.collect() if family.name == f"scaler_service_{name}"]
+        found = [
+            family for family in self.registry.collect() if family.name == f"scaler_service_{name}"
+        ]
         return {sample.labels["rule"] for family in found for sample in family.samples}
 
 
@@ -63,10 +78,14 @@ def called(found: Service, namespace: str, name: str) -> Service:
         (msgspec.structs.replace(WHOLE, problem=INVALID), (1, 1, 0), 0),
     ],
 )
-def test_conditions_say_what_runs(found: Service, expected: tuple[int, int, int], index: int) -> None:
+def test_conditions_say_what_runs(
+    found: Service, expected: tuple[int, int, int], index: int
+) -> None:
     watched = Watched()
     watched.note(found)
-    assert tuple(watched.value(name) for name in ("available", "complete", "rule_valid")) == expected
+    assert (
+        tuple(watched.value(name) for name in ("available", "complete", "rule_valid")) == expected
+    )
     assert running_index(found, plan(found).groups) == index
 
 
@@ -96,7 +115,9 @@ def test_a_service_is_not_available_since_the_first_time_and_until_it_is() -> No
     assert watched.value(name) == NOW + 30
 
 
-@pytest.mark.parametrize(("replicas", "wanted"), [(1_000_000, 3), (9, 3), (3, 3), (2, 2), (1, 2), (0, 0)])
+@pytest.mark.parametrize(
+    ("replicas", "wanted"), [(1_000_000, 3), (9, 3), (3, 3), (2, 2), (1, 2), (0, 0)]
+)
 def test_as_many_are_wanted_as_the_ratio_has_that_is_aimed_at(replicas: int, wanted: int) -> None:
     watched = Watched()
     watched.note(msgspec.structs.replace(WHOLE, replicas=replicas))
@@ -105,10 +126,13 @@ def test_as_many_are_wanted_as_the_ratio_has_that_is_aimed_at(replicas: int, wan
     assert watched.value("wanted_instances") is None
 
 
-def test_a_service_that_rests_or_is_limited_is_available_and_complete_and_none_of_it_is_a_fault() -> None:
+def test_a_service_that_rests_or_is_limited_is_available_and_complete_and_none_of_it_is_a_fault() -> (
+    None
+):
     watched = Watched()
     watched.note(WHOLE)
-    at_two, at_none = "p0 Running, p1 Held, d0 Running", "p0 Held, p1 Held, d0 Held"
+    at_two = "p0 Running, p1 Held, d0 Running"
+    at_none = "p0 Held, p1 Held, d0 Held"
     for number, (replicas, states) in enumerate([(2, at_two), (0, at_two), (0, at_none)]):
         watched.note(service(LADDER, states, replicas=replicas), 10 * number)
         assert [watched.value(name) for name in ("available", "complete")] == [1, 1]
@@ -212,8 +236,13 @@ def test_one_namespace_shows_so_many_services_those_first_that_are_not_well() ->
     shown = watched.shown("available")
     assert len(shown) == MOST_OF_NAMESPACE + 1
     assert shown >= {"their-rule", *names[-2:], *names[: MOST_OF_NAMESPACE - 2]}
-    assert watched.registry.get_sample_value("scaler_services_left_out", {"namespace": "tenant"}) == 50
-    assert watched.registry.get_sample_value("scaler_services_left_out", {"namespace": "neighbour"}) is None
+    assert (
+        watched.registry.get_sample_value("scaler_services_left_out", {"namespace": "tenant"}) == 50
+    )
+    assert (
+        watched.registry.get_sample_value("scaler_services_left_out", {"namespace": "neighbour"})
+        is None
+    )
 
 
 def test_all_namespaces_together_show_so_many_and_no_more() -> None:
@@ -222,7 +251,9 @@ def test_all_namespaces_together_show_so_many_and_no_more() -> None:
         for number in range(30):
             watched.note(called(WHOLE, f"n{namespace}", f"rule-{namespace}-{number}"))
     assert len(watched.shown("available")) == MOST
-    left_out = [family for family in watched.registry.collect() if family.name == "scaler_services_left_out"]
+    left_out = [
+        family for family in watched.registry.collect() if family.name == "scaler_services_left_out"
+    ]
     assert len(left_out[0].samples) <= MOST_NAMESPACES
 
 
@@ -231,5 +262,7 @@ def test_the_gauges_of_all_services_count_those_that_have_no_series() -> None:
     for number in range(MOST_OF_NAMESPACE + 7):
         found = called(WHOLE, "tenant", f"rule-{number}")
         metrics.planned(found, plan(found), NOW)
-    everyone = metrics.registry.get_sample_value("scaler_services", {"available": "yes", "complete": "yes"})
+    everyone = metrics.registry.get_sample_value(
+        "scaler_services", {"available": "yes", "complete": "yes"}
+    )
     assert everyone == MOST_OF_NAMESPACE + 7

@@ -10,7 +10,9 @@ from scaler.decide.world import GroupPlan, Note, Plan, Reason, State, Verdict, W
 from scaler.report.service_reports import difference
 from tests.builders import KEY
 
-WAITS = Verdict("uid-p0", "p0", "group0", State.HELD, Reason.MINIMUM_DOES_NOT_FIT, ("needs 2 nodes, 1 there",))
+WAITS = Verdict(
+    "uid-p0", "p0", "group0", State.HELD, Reason.MINIMUM_DOES_NOT_FIT, ("needs 2 nodes, 1 there",)
+)
 RUNS = Verdict("uid-d0", "d0", "group1", State.RUNNING, Reason.RUNNING)
 
 

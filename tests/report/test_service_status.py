@@ -1,4 +1,5 @@
-"""The status of an ElasticService: what it says, that its times are true, and that it always fits."""
+"""The status of an ElasticService: what it says, that its times are true, and that it always
+fits."""
 
 from __future__ import annotations
 
@@ -16,12 +17,21 @@ from scaler.report.service_status import MAX_BYTES, status_of
 from tests.builders import NOW, instance, plan, service
 from tests.report.fakes import report, report_of
 
-THEN, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
+THEN = "2026-01-01T00:00:00Z"
+LATER = "2026-01-01T00:10:00Z"
 COMPLETE = report("2P1D > 1P1D", "p0 Running, p1 Running, d0 Running")
 SMALLER = report("2P1D > 1P1D", "p0 Running, p1 Held, d0 Running")
 NOTHING = report("2P1D > 1P1D", "p0 Running, p1 Held, d0 Held")
-GOOD = {"Available": "True", "Complete": "True", "Degraded": "False", "ScalingLimited": "False", "RuleValid": "True"}
-SCHEMA = yaml.safe_load(Path("manifests/base/elasticservices.yaml").read_text())["spec"]["versions"][0]["schema"]
+GOOD = {
+    "Available": "True",
+    "Complete": "True",
+    "Degraded": "False",
+    "ScalingLimited": "False",
+    "RuleValid": "True",
+}
+SCHEMA = yaml.safe_load(Path("manifests/base/elasticservices.yaml").read_text())["spec"][
+    "versions"
+][0]["schema"]
 
 
 def first(made: ServiceReport) -> Object:
@@ -43,12 +53,21 @@ def strict(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     made = {name: strict(value) for name, value in schema.items()}
-    return {**made, "additionalProperties": False} if "properties" in made and made.get("type") == "object" else made
+    return (
+        {**made, "additionalProperties": False}
+        if "properties" in made and made.get("type") == "object"
+        else made
+    )
 
 
 def test_a_complete_service_says_so_in_every_column() -> None:
     status = first(COMPLETE)
-    assert [status[name] for name in ("running", "target", "reason", "replicas")] == ["2+1", "2+1", "Complete", 3]
+    assert [status[name] for name in ("running", "target", "reason", "replicas")] == [
+        "2+1",
+        "2+1",
+        "Complete",
+        3,
+    ]
     assert conditions(status) == GOOD
 
 
@@ -60,7 +79,9 @@ def test_the_minimum_is_available_and_not_complete() -> None:
 
 def test_a_service_that_rests_is_available_and_complete_and_says_that_it_rests() -> None:
     before = status_of(COMPLETE, {}, THEN)
-    status = status_of(report_of(service("2P1D > 1P1D", "p0 Held, p1 Held, d0 Held", replicas=0)), before, LATER)
+    status = status_of(
+        report_of(service("2P1D > 1P1D", "p0 Held, p1 Held, d0 Held", replicas=0)), before, LATER
+    )
     assert conditions(status) == GOOD
     assert (status["reason"], condition(status, "Available")["reason"]) == ("Resting", "Resting")
     assert (status["target"], "targetRatio" in status) == ("-", False)
@@ -69,7 +90,9 @@ def test_a_service_that_rests_is_available_and_complete_and_says_that_it_rests()
 def test_a_service_that_runs_all_that_is_wanted_of_it_is_complete() -> None:
     status = first(report_of(service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Running", replicas=2)))
     assert (status["reason"], conditions(status)["Complete"]) == ("Complete", "True")
-    assert status["message"] == "2 instances are wanted; works up to 1 group0 + 1 group1, which runs"
+    assert (
+        status["message"] == "2 instances are wanted; works up to 1 group0 + 1 group1, which runs"
+    )
     assert status["instances"][1]["reason"] == "ScaledDown"
 
 
@@ -84,7 +107,11 @@ def test_it_is_degraded_from_the_loss_until_it_is_complete_again() -> None:
     lost = status_of(SMALLER, first(COMPLETE), LATER)
     worse = status_of(NOTHING, lost, "2026-01-01T00:20:00Z")
     back = status_of(COMPLETE, worse, "2026-01-01T00:30:00Z")
-    assert [conditions(status)["Degraded"] for status in (lost, worse, back)] == ["True", "True", "False"]
+    assert [conditions(status)["Degraded"] for status in (lost, worse, back)] == [
+        "True",
+        "True",
+        "False",
+    ]
     assert condition(worse, "Degraded")["lastTransitionTime"] == LATER
 
 
@@ -107,8 +134,14 @@ def test_it_rests_while_only_time_and_versions_move() -> None:
 
 def test_a_problem_of_the_rule_is_a_condition_and_what_was_valid_stays_in_force() -> None:
     problem = RuleProblem(Warning.RULE_INVALID, "line 3: no comma")
-    found = condition(first(report_of(service("1P1D", "p0 Running, d0 Running", problem=problem))), "RuleValid")
-    assert (found["status"], found["reason"], found["message"]) == ("False", "RuleInvalid", "line 3: no comma")
+    found = condition(
+        first(report_of(service("1P1D", "p0 Running, d0 Running", problem=problem))), "RuleValid"
+    )
+    assert (found["status"], found["reason"], found["message"]) == (
+        "False",
+        "RuleInvalid",
+        "line 3: no comma",
+    )
     never = first(report_of(service(None, (instance("p0"),), problem=problem)))
     assert (never["reason"], never["target"]) == ("RuleInvalid", "-")
 
@@ -126,7 +159,9 @@ def test_what_is_written_is_what_the_definition_allows() -> None:
 
 def test_ten_thousand_instances_fit_and_what_waits_stays() -> None:
     jobs = tuple(instance(f"p{number}-{'x' * 200}") for number in range(3000))
-    status = first(report_of(msgspec.structs.replace(service("1P1D", jobs), key=ServiceKey("a", "b", "c"))))
+    status = first(
+        report_of(msgspec.structs.replace(service("1P1D", jobs), key=ServiceKey("a", "b", "c")))
+    )
     assert len(msgspec.json.encode(status)) <= MAX_BYTES
     assert status["leftOut"]["instances"] + len(status["instances"]) == 3000
     jsonschema.validate(status, strict(SCHEMA["openAPIV3Schema"]["properties"]["status"]))

@@ -50,7 +50,9 @@ def test_a_signal_writes_down_threads_and_tasks_without_values() -> None:
     assert "hunter" not in errors
 
 
-def test_a_loop_that_stands_still_is_written_down_where_it_stands_and_logged_when_it_turns_again() -> None:
+def test_a_loop_that_stands_still_is_written_down_where_it_stands_and_logged_when_it_turns_again() -> (
+    None
+):
     output, errors = said("time.sleep(1)", still=0.3)
     assert errors.startswith("Timeout")
     assert 'File "<string>", line 15 in main' in errors
@@ -76,4 +78,7 @@ async def test_a_task_is_shown_down_to_where_it_waits() -> None:
     for task in reading:
         task.cancel()
     (line,) = [line for line in shown.splitlines() if "_reads" in line]
-    assert re.fullmatch(r"2 x report/test_stacks.py:\d+ _reads > report/test_stacks.py:\d+ _waits > asyncio/.*", line)
+    assert re.fullmatch(
+        r"2 x report/test_stacks.py:\d+ _reads > report/test_stacks.py:\d+ _waits > asyncio/.*",
+        line,
+    )

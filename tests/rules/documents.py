@@ -23,12 +23,16 @@ TWO_TO_ONE = text({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1})
 def config_map(value: str, *, namespace: str = "mindie", style: str = "|-") -> str:
     """A ConfigMap whose document is a block scalar; its first line is line 8, indented by 4."""
     body = "".join(f"    {line}\n" for line in value.splitlines())
-    head = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: scaling-rule\n  namespace: {namespace}\ndata:\n"
+    head = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: scaling-rule\n  namespace:"
+        f" {namespace}\ndata:\n"
+    )
     return f"{head}  elastic_scaling.json: {style}\n{body}"
 
 
 def job(**changes: str) -> str:
-    """An AscendJob of 1 Master and 1 Worker in mindie/scaling-rule, group0; `changes` replace text by text."""
+    """An AscendJob of 1 Master and 1 Worker in mindie/scaling-rule, group0; `changes` replace text
+    by text."""
     manifest = JOB
     for old, new in changes.items():
         assert SLOTS[old] in manifest, old
@@ -95,13 +99,33 @@ spec:
 
 numbers = st.one_of(
     st.integers(0, 4).map(str),
-    st.sampled_from(["0", "1", "1000000", "1000001", "01", "+1", "-1", " 1", "1 ", "1\n", "１", "", "x", "9" * 30]),
+    st.sampled_from(
+        [
+            "0",
+            "1",
+            "1000000",
+            "1000001",
+            "01",
+            "+1",
+            "-1",
+            " 1",
+            "1 ",
+            "1\n",
+            "１",
+            "",
+            "x",
+            "9" * 30,
+        ]
+    ),
     st.integers(-2, 3),
     st.none(),
     st.floats(allow_nan=False),
 )
 names = st.one_of(
-    st.sampled_from(NAMES), st.sampled_from(["", "组", "a b", "x" * 64, "-a", "a\n"]), st.integers(), st.none()
+    st.sampled_from(NAMES),
+    st.sampled_from(["", "组", "a b", "x" * 64, "-a", "a\n"]),
+    st.integers(),
+    st.none(),
 )
 _fields: dict[str, st.SearchStrategy[Any]] = {
     "group_name": names,
@@ -113,7 +137,9 @@ groups = st.one_of(
     st.fixed_dictionaries({}, optional={**_fields, "priority": st.text(max_size=2)}),
 )
 entries = st.one_of(
-    st.fixed_dictionaries({"group_list": st.lists(groups, max_size=3)}, optional={"server_count": numbers}),
+    st.fixed_dictionaries(
+        {"group_list": st.lists(groups, max_size=3)}, optional={"server_count": numbers}
+    ),
     st.none(),
     st.dictionaries(st.text(max_size=3), st.none(), max_size=1),
 )
@@ -136,10 +162,15 @@ odd_documents = st.one_of(
 @st.composite
 def good_documents(draw: st.DrawFn) -> dict[str, Any]:
     """Valid documents, some with warnings."""
-    sizes = {name: draw(st.integers(1, 4)) for name in draw(st.permutations(NAMES))[: draw(st.integers(1, 3))]}
+    sizes = {
+        name: draw(st.integers(1, 4))
+        for name in draw(st.permutations(NAMES))[: draw(st.integers(1, 3))]
+    }
     counts = {name: draw(st.integers(1, 4)) for name in sizes}
     ratios = [dict(counts)]
     for _ in range(draw(st.integers(0, 3))):
         counts = {name: draw(st.integers(0, number)) for name, number in counts.items()}
         ratios.append(dict(counts))
-    return document(*({name: (number, sizes[name]) for name, number in ratio.items()} for ratio in ratios))
+    return document(
+        *({name: (number, sizes[name]) for name, number in ratio.items()} for ratio in ratios)
+    )

@@ -22,12 +22,17 @@ from tests.rules.documents import TWO_TO_ONE, good_documents, odd_documents, tex
 def found(*ratios: dict[str, Any], **more: Any) -> list[tuple[str, str]]:
     """Code and pointer of every finding, errors first."""
     _, findings = read_document(text(*ratios, **more))
-    return [(finding.code, finding.pointer) for finding in sorted(findings, key=lambda finding: finding.level)]
+    return [
+        (finding.code, finding.pointer)
+        for finding in sorted(findings, key=lambda finding: finding.level)
+    ]
 
 
 def errors_with_group(**members: Any) -> list[str]:
     """Codes of a document whose one group has these members."""
-    _, findings = read_document(json.dumps({"version": "1.0", "elastic_scaling_list": [{"group_list": [members]}]}))
+    _, findings = read_document(
+        json.dumps({"version": "1.0", "elastic_scaling_list": [{"group_list": [members]}]})
+    )
     return [finding.code for finding in findings]
 
 
@@ -36,9 +41,13 @@ def number_at(entry: int, member: str = "group_num", group: int = 0) -> str:
 
 
 def test_a_good_document_becomes_the_rule_that_it_says() -> None:
-    rule, findings = read_document(text({"group0": (2, 1), "group1": (1, 4)}, {"group0": (1, 1), "group1": (1, 4)}))
+    rule, findings = read_document(
+        text({"group0": (2, 1), "group1": (1, 4)}, {"group0": (1, 1), "group1": (1, 4)})
+    )
     sizes = {"group0": 1, "group1": 4}
-    assert rule == Rule((Ratio({"group0": 2, "group1": 1}, sizes), Ratio({"group0": 1, "group1": 1}, sizes)))
+    assert rule == Rule(
+        (Ratio({"group0": 2, "group1": 1}, sizes), Ratio({"group0": 1, "group1": 1}, sizes))
+    )
     assert findings == ()
 
 
@@ -52,25 +61,62 @@ def test_what_the_deployer_adds_is_no_finding() -> None:
     ("ratios", "expected"),
     [
         ([{"a": 1}, {"a": 2}], [("GroupNumRising", number_at(1))]),
-        ([{"a": 2}, {"a": 1, "b": 1}], [("GroupNotInPreviousRatio", number_at(1, "group_name", 1))]),
-        ([{"a": (2, 1)}, {"a": (1, 2)}], [("ServerNumDiffers", number_at(1, "server_num_per_group"))]),
-        ([{"a": (2, 2)}, {"a": (1, 1)}], [("ServerNumDiffers", number_at(1, "server_num_per_group"))]),
+        (
+            [{"a": 2}, {"a": 1, "b": 1}],
+            [("GroupNotInPreviousRatio", number_at(1, "group_name", 1))],
+        ),
+        (
+            [{"a": (2, 1)}, {"a": (1, 2)}],
+            [("ServerNumDiffers", number_at(1, "server_num_per_group"))],
+        ),
+        (
+            [{"a": (2, 2)}, {"a": (1, 1)}],
+            [("ServerNumDiffers", number_at(1, "server_num_per_group"))],
+        ),
         ([{"a": 0, "b": 0}, {"a": 0}], [("OnlyZeros", "/elastic_scaling_list")]),
         ([{"a": 1}, {"a": 0}], [("ZeroRatioIgnored", "/elastic_scaling_list/1")]),
         ([{"a": 1}, {"a": 1}], [("EqualNeighbours", "/elastic_scaling_list/1")]),
         ([{"a": 1, "b": 1}, {"a": 1}], [("GroupNotInSmallest", "/elastic_scaling_list/1")]),
-        ([{"a": 1, "b": 1}, {"a": 1, "b": 0}], [("GroupNotInSmallest", number_at(1, "group_num", 1))]),
-        ([{"a": 2, "b": 1}, {"b": 1, "a": 1}], [("GroupOrderDiffers", "/elastic_scaling_list/1/group_list")]),
+        (
+            [{"a": 1, "b": 1}, {"a": 1, "b": 0}],
+            [("GroupNotInSmallest", number_at(1, "group_num", 1))],
+        ),
+        (
+            [{"a": 2, "b": 1}, {"b": 1, "a": 1}],
+            [("GroupOrderDiffers", "/elastic_scaling_list/1/group_list")],
+        ),
         ([], [("ListEmpty", "/elastic_scaling_list")]),
         ([{"a": 1}, {}], [("RatioWithoutGroups", "/elastic_scaling_list/1/group_list")]),
     ],
-)  # fmt: skip
-def test_how_ratios_must_follow_from_each_other(ratios: list[dict[str, Any]], expected: list[tuple[str, str]]) -> None:
+)
+def test_how_ratios_must_follow_from_each_other(
+    ratios: list[dict[str, Any]], expected: list[tuple[str, str]]
+) -> None:
     assert found(*ratios) == expected
 
 
 @pytest.mark.parametrize(
-    "num", ["-1", "+1", " 1", "1 ", "1\n", "01", "１", "0x2", "1.0", "", "two", 2, 2.5, True, None, [], {}, "٢"]
+    "num",
+    [
+        "-1",
+        "+1",
+        " 1",
+        "1 ",
+        "1\n",
+        "01",
+        "１",
+        "0x2",
+        "1.0",
+        "",
+        "two",
+        2,
+        2.5,
+        True,
+        None,
+        [],
+        {},
+        "٢",
+    ],
 )
 def test_only_plain_decimal_digits_in_quotes_are_numbers(num: object) -> None:
     assert errors_with_group(**group("a", num)) == ["NotADecimalString"]
@@ -106,7 +152,9 @@ def test_the_largest_number_is_accepted() -> None:
     ],
 )
 def test_the_hint_says_the_number_that_was_meant_when_there_is_one(num: object, hint: str) -> None:
-    _, findings = read_document(json.dumps(document() | {"elastic_scaling_list": [{"group_list": [group("a", num)]}]}))
+    _, findings = read_document(
+        json.dumps(document() | {"elastic_scaling_list": [{"group_list": [group("a", num)]}]})
+    )
     assert hint in findings[0].hint
 
 
@@ -119,25 +167,37 @@ def test_a_name_that_cannot_be_a_label_value_names_no_group(name: str) -> None:
 def test_a_missing_member_is_named_and_a_near_one_is_asked_about(member: str) -> None:
     members = group("a", "1")
     members[member.replace("_", "")] = members.pop(member)
-    _, findings = read_document(json.dumps(document() | {"elastic_scaling_list": [{"group_list": [members]}]}))
+    _, findings = read_document(
+        json.dumps(document() | {"elastic_scaling_list": [{"group_list": [members]}]})
+    )
     assert [finding.code for finding in findings] == ["FieldMissing", "UnknownKey"]
     assert all(member in finding.message + finding.hint for finding in findings)
 
 
 def test_all_findings_are_reported_at_once_in_the_order_of_the_text() -> None:
-    said = document({"a": (1, 1), "b": (1, 2)}, {"a": (2, 2), "b": (1, 2)}, version="2.0", owner="me")
+    said = document(
+        {"a": (1, 1), "b": (1, 2)}, {"a": (2, 2), "b": (1, 2)}, version="2.0", owner="me"
+    )
     said["elastic_scaling_list"][0]["group_list"][1]["group_num"] = 1
     said["elastic_scaling_list"][1]["server_count"] = "7"
     _, findings = read_document(json.dumps(said, indent=1))
     assert [finding.code for finding in findings] == [
-        "VersionUnknown", "NotADecimalString", "GroupNumRising", "ServerNumDiffers", "ServerCountDiffers", "UnknownKey",
-    ]  # fmt: skip
+        "VersionUnknown",
+        "NotADecimalString",
+        "GroupNumRising",
+        "ServerNumDiffers",
+        "ServerCountDiffers",
+        "UnknownKey",
+    ]
     assert [finding.line for finding in findings] == sorted(finding.line for finding in findings)
 
 
 def test_faults_of_writing_do_not_hide_faults_of_meaning() -> None:
     broken = text({"a": 1}, {"a": 2}).replace('"version": "1.0",', '"version": "1.0",  # fixed')
-    assert [finding.code for finding in read_document(broken)[1]] == ["CommentInJson", "GroupNumRising"]
+    assert [finding.code for finding in read_document(broken)[1]] == [
+        "CommentInJson",
+        "GroupNumRising",
+    ]
 
 
 def test_a_finding_says_line_column_what_was_found_and_what_to_write() -> None:
@@ -147,12 +207,19 @@ def test_a_finding_says_line_column_what_was_found_and_what_to_write() -> None:
         '  {"group_name": "a", "group_num": 2, "server_num_per_group": "1"}]}]}',
     ]
     _, (finding,) = read_document("\n".join(lines))
-    assert (finding.level, finding.code, finding.pointer) == ("error", "NotADecimalString", number_at(0))
+    assert (finding.level, finding.code, finding.pointer) == (
+        "error",
+        "NotADecimalString",
+        number_at(0),
+    )
     assert str(finding) == 'line 3, column 36: 2 is not a decimal number in quotes; write "2"'
 
 
 def test_a_group_named_twice_in_one_ratio_is_an_error() -> None:
-    twice = {"version": "1.0", "elastic_scaling_list": [{"group_list": [group("a", "1"), group("a", "2")]}]}
+    twice = {
+        "version": "1.0",
+        "elastic_scaling_list": [{"group_list": [group("a", "1"), group("a", "2")]}],
+    }
     assert [finding.code for finding in read_document(json.dumps(twice))[1]] == ["DuplicateGroup"]
 
 
@@ -167,13 +234,18 @@ def test_ratios_of_only_zeros_are_left_out_of_the_rule() -> None:
 
 
 def test_documents_and_ladders_have_an_upper_bound() -> None:
-    assert [finding.code for finding in read_document(" " * (MAX_BYTES + 1))[1]] == ["DocumentTooLarge"]
+    assert [finding.code for finding in read_document(" " * (MAX_BYTES + 1))[1]] == [
+        "DocumentTooLarge"
+    ]
     for_each = [{"a": MAX_RATIOS + 2 - number} for number in range(MAX_RATIOS + 1)]
     assert [finding.code for finding in read_document(text(*for_each))[1]] == ["TooManyEntries"]
     assert read_document(text(*for_each[1:]))[0] is not None
     groups = {f"g{number}": 1 for number in range(MAX_GROUPS + 1)}
     (finding,) = read_document(text(groups))[1]
-    assert (finding.code, finding.pointer) == ("TooManyEntries", "/elastic_scaling_list/0/group_list")
+    assert (finding.code, finding.pointer) == (
+        "TooManyEntries",
+        "/elastic_scaling_list/0/group_list",
+    )
     assert "more than 8 groups" in finding.message
     assert finding.hint
 
@@ -195,7 +267,9 @@ def test_depth_is_judged_the_same_with_and_without_other_findings(version: str) 
 
 def test_the_config_map_gives_rule_options_and_warnings_together() -> None:
     reading = read_rule(
-        {RULE_KEY: text({"a": 1}, version="2.0")}, [], {"mind-cluster/paused": "true", "mind-cluster/trade": "yes"}
+        {RULE_KEY: text({"a": 1}, version="2.0")},
+        [],
+        {"mind-cluster/paused": "true", "mind-cluster/trade": "yes"},
     )
     assert reading.rule is not None
     assert reading.options == RuleOptions(paused=True)
@@ -227,7 +301,9 @@ def test_a_config_map_without_the_key_says_what_it_has(
 
 
 @given(good_documents())
-def test_good_documents_are_accepted_and_give_the_same_rule_on_both_paths(said: dict[str, Any]) -> None:
+def test_good_documents_are_accepted_and_give_the_same_rule_on_both_paths(
+    said: dict[str, Any],
+) -> None:
     plain = json.dumps(said)
     rule, findings = read_document(plain)
     if any(finding.level == "error" for finding in findings):
@@ -238,12 +314,16 @@ def test_good_documents_are_accepted_and_give_the_same_rule_on_both_paths(said: 
     assert [fault.code for fault in commented.faults if fault.level == "error"] == ["CommentInJson"]
     assert check(json.loads(plain))[0] == rule
     assert all(
-        later.of(name) <= earlier.of(name) for earlier, later in itertools.pairwise(rule.ratios) for name in rule.groups
+        later.of(name) <= earlier.of(name)
+        for earlier, later in itertools.pairwise(rule.ratios)
+        for name in rule.groups
     )
 
 
 @given(odd_documents, st.sampled_from([None, 1]))
-def test_the_controller_finds_in_any_json_what_lint_finds_at_the_same_places(said: Any, indent: int | None) -> None:
+def test_the_controller_finds_in_any_json_what_lint_finds_at_the_same_places(
+    said: Any, indent: int | None
+) -> None:
     written = json.dumps(said, indent=indent)
     assume("Infinity" not in written)
     reading = read_rule({RULE_KEY: written}, [], {})
@@ -276,16 +356,23 @@ def resolves(value: Any, place: str) -> bool:
 
 @given(
     st.dictionaries(
-        st.sampled_from([RULE_KEY, "other"]), st.text() | st.binary().map(lambda raw: raw.decode("latin-1"))
+        st.sampled_from([RULE_KEY, "other"]),
+        st.text() | st.binary().map(lambda raw: raw.decode("latin-1")),
     ),
     st.lists(st.text()),
-    st.dictionaries(st.text() | st.sampled_from(["mind-cluster/paused", "mind-cluster/x"]), st.text()),
+    st.dictionaries(
+        st.text() | st.sampled_from(["mind-cluster/paused", "mind-cluster/x"]), st.text()
+    ),
 )
-def test_reading_a_rule_never_raises(data: dict[str, str], binary: list[str], annotations: dict[str, str]) -> None:
+def test_reading_a_rule_never_raises(
+    data: dict[str, str], binary: list[str], annotations: dict[str, str]
+) -> None:
     reading = read_rule(data, binary, annotations)
     assert (reading.rule is None) == bool(reading.errors)
     for finding in reading.errors + reading.warnings:
-        assert (finding.message + finding.hint + finding.pointer).encode("utf-8").isascii() is not None
+        assert (finding.message + finding.hint + finding.pointer).encode(
+            "utf-8"
+        ).isascii() is not None
 
 
 def test_pointers_escape_what_rfc_6901_says() -> None:

@@ -55,7 +55,9 @@ def flat(text: str) -> str:
 
 
 def as_list(*texts: str) -> str:
-    return yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [yaml.safe_load(text) for text in texts]})
+    return yaml.safe_dump(
+        {"apiVersion": "v1", "kind": "List", "items": [yaml.safe_load(text) for text in texts]}
+    )
 
 
 def test_a_list_of_kubectl_with_objects_of_our_own_in_it_is_judged_by_what_users_write() -> None:
@@ -74,7 +76,9 @@ def test_the_bare_items_of_a_list_are_objects_too() -> None:
     assert said(items).checked == {"rule": 1, "AscendJob": 1}
 
 
-@pytest.mark.parametrize(("text", "hint"), [(STATUS, "the rule is ConfigMap scaling-rule"), (RANK_TABLE, "the rule's")])
+@pytest.mark.parametrize(
+    ("text", "hint"), [(STATUS, "the rule is ConfigMap scaling-rule"), (RANK_TABLE, "the rule's")]
+)
 def test_what_the_scaler_or_the_deployer_keeps_is_no_rule_even_alone(text: str, hint: str) -> None:
     (found,) = said(text).findings
     assert (found.code, found.level) == ("NothingToCheck", "warning")
@@ -82,7 +86,8 @@ def test_what_the_scaler_or_the_deployer_keeps_is_no_rule_even_alone(text: str, 
 
 
 @pytest.mark.parametrize(
-    ("text", "kind"), [(config_map(TWO_TO_ONE), "ConfigMap"), (job(), "AscendJob"), (STATUS, "ConfigMap")]
+    ("text", "kind"),
+    [(config_map(TWO_TO_ONE), "ConfigMap"), (job(), "AscendJob"), (STATUS, "ConfigMap")],
 )
 def test_a_manifest_that_has_lost_its_indentation_is_known_as_such(text: str, kind: str) -> None:
     report = said(flat(text))
@@ -91,11 +96,16 @@ def test_a_manifest_that_has_lost_its_indentation_is_known_as_such(text: str, ki
     assert not report.checked
 
 
-def test_each_manifest_of_a_flat_text_is_named_and_faults_of_a_rule_in_it_are_in_their_lines() -> None:
+def test_each_manifest_of_a_flat_text_is_named_and_faults_of_a_rule_in_it_are_in_their_lines() -> (
+    None
+):
     broken = TWO_TO_ONE.replace('"1.0",', '"1.0", # words')
     found = said(flat(job() + "---\n" + config_map(broken))).findings
     assert [one.code for one in found] == ["IndentationLost", "IndentationLost", "CommentInJson"]
-    line = flat(job() + "---\n" + config_map(broken)).splitlines().index('"version": "1.0", # words') + 1
+    line = (
+        flat(job() + "---\n" + config_map(broken)).splitlines().index('"version": "1.0", # words')
+        + 1
+    )
     assert found[2].line == line
 
 
@@ -115,7 +125,11 @@ def test_a_flat_text_is_left_as_it_is_by_fix() -> None:
         ("elastic_scaling_list:\n- group_list: []\n", "RuleIsYaml", "in YAML"),
         (config_map(job()), "NotARule", "a manifest of kind AscendJob"),
         (config_map('{"server_list": []}'), "NotARule", "a rank table"),
-        (job() + "data: {elastic_scaling.json: '{}'}\n", "KindDoesNotFit", "a ConfigMap with a rule"),
+        (
+            job() + "data: {elastic_scaling.json: '{}'}\n",
+            "KindDoesNotFit",
+            "a ConfigMap with a rule",
+        ),
         (job().replace("kind: AscendJob", "kind: ConfigMap"), "KindDoesNotFit", "an AscendJob"),
         (job().replace("kind: AscendJob\n", ""), "KindMissing", "the spec of an AscendJob"),
     ],
@@ -129,9 +143,13 @@ def test_something_else_where_a_rule_is_expected_is_called_what_it_seems_to_be(
     assert not said(text).ok
 
 
-@pytest.mark.parametrize("head", ["data:\n  elastic_scaling.json: |-\n", "elastic_scaling.json: |-\n"])
+@pytest.mark.parametrize(
+    "head", ["data:\n  elastic_scaling.json: |-\n", "elastic_scaling.json: |-\n"]
+)
 def test_the_data_of_a_config_map_without_its_head_is_checked_all_the_same(head: str) -> None:
-    indented = "".join(f"    {line}\n" for line in TWO_TO_ONE.replace('"1.0",', '"1.0", # words').splitlines())
+    indented = "".join(
+        f"    {line}\n" for line in TWO_TO_ONE.replace('"1.0",', '"1.0", # words').splitlines()
+    )
     report = said(head + indented)
     assert [one.code for one in report.findings] == ["KindMissing", "CommentInJson"]
     assert report.rules == 1
@@ -143,7 +161,10 @@ def test_a_rule_with_comments_in_front_is_still_read_as_json() -> None:
 
 @given(st.text(max_size=80), st.booleans())
 def test_guessing_never_raises(text: str, manifest: bool) -> None:
-    source = Source("f", (f"kind: {text}\nmetadata:\n{text}" if manifest else text).encode("utf-8", "surrogatepass"))
+    source = Source(
+        "f",
+        (f"kind: {text}\nmetadata:\n{text}" if manifest else text).encode("utf-8", "surrogatepass"),
+    )
     assert lint([source]).findings != [] or manifest
     assert repair(source).changed >= 0
 

@@ -27,7 +27,10 @@ WORKERS = f"{SPECS}/Worker/replicas"
 CONTAINERS = f"{SPECS}/Worker/template/spec/containers"
 MIN_AT = "/spec/runPolicy/schedulingPolicy/minAvailable"
 
-NO_MASTER = [("error", "InvalidReplicaType", f"{SPECS}/Chief"), ("error", "InvalidReplicaType", SPECS)]
+NO_MASTER = [
+    ("error", "InvalidReplicaType", f"{SPECS}/Chief"),
+    ("error", "InvalidReplicaType", SPECS),
+]
 
 
 @pytest.mark.parametrize(
@@ -37,33 +40,57 @@ NO_MASTER = [("error", "InvalidReplicaType", f"{SPECS}/Chief"), ("error", "Inval
         ({"rule": "    mind-cluster/scaling-rule: ''\n"}, [("error", "RuleLabelEmpty", RULE_AT)]),
         ({"rule": ""}, [("warning", "RuleLabelMissing", GROUP_AT)]),
         ({"group": ""}, [("error", "GroupLabelMissing", GROUP_AT)]),
-        ({"group": "    mind-cluster/group-name: ''\n"}, [("error", "GroupLabelMissing", GROUP_AT)]),
+        (
+            {"group": "    mind-cluster/group-name: ''\n"},
+            [("error", "GroupLabelMissing", GROUP_AT)],
+        ),
         ({"group": "    mind-cluster/group-name: group9\n"}, [("error", "GroupUnknown", GROUP_AT)]),
         ({"job_id": ""}, [("error", "JobIdMissing", f"{LABELS}/jobID")]),
         ({"job_id": "    jobID: 7\n"}, [("error", "LabelNotAString", f"{LABELS}/jobID")]),
         ({"job_id": "    jobID: a b\n"}, [("error", "LabelInvalid", f"{LABELS}/jobID")]),
         ({"framework": ""}, [("error", "InvalidFramework", f"{LABELS}/framework")]),
-        ({"fault": "    fault-scheduling: Force\n"}, [("warning", "FaultSchedulingUnknown", FAULT)]),
+        (
+            {"fault": "    fault-scheduling: Force\n"},
+            [("warning", "FaultSchedulingUnknown", FAULT)],
+        ),
         ({"fault": "    fault-retry-times: 'many'\n"}, [("warning", "RetryTimesInvalid", RETRIES)]),
         ({"fault": "    fault-retry-times: '10'\n"}, []),
-        ({"version": "mindxdl.gitee.com/v1alpha1"}, [("error", "ApiVersionUnknown", "/apiVersion")]),
+        (
+            {"version": "mindxdl.gitee.com/v1alpha1"},
+            [("error", "ApiVersionUnknown", "/apiVersion")],
+        ),
         ({"namespace": "namespace: other"}, [("warning", "RuleNotFound", RULE_AT)]),
-        ({"workers": "      replicas: 2\n", "min": "minAvailable: 3"}, [("warning", "InstanceSizeMismatch", SPECS)]),
+        (
+            {"workers": "      replicas: 2\n", "min": "minAvailable: 3"},
+            [("warning", "InstanceSizeMismatch", SPECS)],
+        ),
         ({"workers": "      replicas: -1\n"}, [("error", "InvalidReplicaSpec", WORKERS)]),
         ({"workers": "      replicas: '1'\n"}, [("error", "InvalidReplicaSpec", WORKERS)]),
-        ({"workers": "      replicas: 1001\n", "rule": "", "group": ""}, [("error", "InvalidReplicaSpec", WORKERS)]),
-        ({"master": MASTER.replace("1", "2"), "workers": WORKERS_0}, [("error", "InvalidReplicaSpec", MASTERS)]),
+        (
+            {"workers": "      replicas: 1001\n", "rule": "", "group": ""},
+            [("error", "InvalidReplicaSpec", WORKERS)],
+        ),
+        (
+            {"master": MASTER.replace("1", "2"), "workers": WORKERS_0},
+            [("error", "InvalidReplicaSpec", MASTERS)],
+        ),
         ({"master": "    Chief:\n      replicas: 1\n"}, NO_MASTER),
         ({"min": "minAvailable: 3"}, [("warning", "MinAvailableTooBig", MIN_AT)]),
         ({"min": "minAvailable: x"}, [("error", "MinAvailableInvalid", MIN_AT)]),
         ({"container": "- name: main"}, [("error", "InvalidContainer", CONTAINERS)]),
-        ({"limits": "limits: {huawei.com/Ascend910: 4}"}, [("error", "NpuLimitDiffers", CONTAINERS)]),
+        (
+            {"limits": "limits: {huawei.com/Ascend910: 4}"},
+            [("error", "NpuLimitDiffers", CONTAINERS)],
+        ),
         ({"limits": "limits: {}"}, [("error", "NpuLimitDiffers", CONTAINERS)]),
-        ({"annotations": "  annotations: {sp-block: '12'}\n"}, [("warning", "SpBlockMismatch", BLOCK)]),
+        (
+            {"annotations": "  annotations: {sp-block: '12'}\n"},
+            [("warning", "SpBlockMismatch", BLOCK)],
+        ),
         ({"annotations": "  annotations: {sp-block: '16'}\n"}, []),
         ({"success": "  scalingPolicy: x\n"}, [("warning", "UnknownField", "/spec/scalingPolicy")]),
     ],
-)  # fmt: skip
+)
 def test_each_fault_of_a_job_is_found_where_it_stands(
     changes: dict[str, str], expected: list[tuple[str, str, str]]
 ) -> None:
@@ -81,7 +108,10 @@ def test_two_rules_of_one_name_decide_nothing_about_a_job() -> None:
 
 
 def test_training_jobs_are_not_looked_at() -> None:
-    training = "apiVersion: mindxdl.gitee.com/v1\nkind: AscendJob\nmetadata: {name: t, labels: {framework: x}}\n"
+    training = (
+        "apiVersion: mindxdl.gitee.com/v1\nkind: AscendJob\nmetadata: {name: t, labels: {framework:"
+        " x}}\n"
+    )
     assert findings_of(training) == []
 
 
@@ -96,4 +126,6 @@ def test_a_job_of_odd_shape_gives_findings_and_no_exception() -> None:
         "metadata: {labels: {app: a, jobID: b}}\nspec: {replicaSpecs: [1], runPolicy: []}",
     ):
         report = lint([Source("f", f"kind: AscendJob\n{manifest}\n".encode())])
-        assert report.jobs == len([code for code in report.findings if code.code == "ApiVersionUnknown"])
+        assert report.jobs == len(
+            [code for code in report.findings if code.code == "ApiVersionUnknown"]
+        )

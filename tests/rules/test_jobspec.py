@@ -1,4 +1,5 @@
-"""Whatever stands in a job, its faults are found without an exception, and no fault means that pods can be made."""
+"""Whatever stands in a job, its faults are found without an exception, and no fault means that pods
+can be made."""
 
 from __future__ import annotations
 
@@ -11,16 +12,30 @@ from scaler.rules.jobspec import job_findings, read_replicas
 from scaler.tools.linting.manifest import objects
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-2, 3) | st.sampled_from(["", "ascend", "pytorch", "AllWorkers"]),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["name", "image", "spec"]), inner),
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 3)
+    | st.sampled_from(["", "ascend", "pytorch", "AllWorkers"]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["name", "image", "spec"]), inner)
+    ),
     max_leaves=6,
 )
-NAMES = st.sampled_from(["Master", "Worker", "master", "replicas", "template", "containers", "spec", "labels"])
+NAMES = st.sampled_from(
+    ["Master", "Worker", "master", "replicas", "template", "containers", "spec", "labels"]
+)
 
 
 @given(spec=st.dictionaries(NAMES, st.dictionaries(NAMES, JSON) | JSON), labels=JSON)
-def test_no_shape_raises_and_every_fault_has_a_name_a_place_and_a_cure(spec: Any, labels: Any) -> None:
-    for job in ({"spec": {"replicaSpecs": spec}, "metadata": {"labels": labels}}, {"spec": spec}, {"metadata": labels}):
+def test_no_shape_raises_and_every_fault_has_a_name_a_place_and_a_cure(
+    spec: Any, labels: Any
+) -> None:
+    for job in (
+        {"spec": {"replicaSpecs": spec}, "metadata": {"labels": labels}},
+        {"spec": spec},
+        {"metadata": labels},
+    ):
         for fault in job_findings(job):
             assert fault.code.startswith("Invalid")
             assert fault.path

@@ -19,7 +19,9 @@ json_values = st.recursive(
     | st.integers(-(10**18), 10**18)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 nearly_json = st.lists(
@@ -105,7 +107,8 @@ def test_every_value_stands_where_its_node_says(value: Any) -> None:
         node = stack.pop()
         assert json.loads(text[node.start : node.end]) == node.value
         assert all(
-            json.loads(text[at : text.index(":", at + len(json.dumps(key)))]) == key for key, at in node.keys.items()
+            json.loads(text[at : text.index(":", at + len(json.dumps(key)))]) == key
+            for key, at in node.keys.items()
         )
         stack += node.children.values()
 
@@ -160,11 +163,14 @@ def test_where_reading_cannot_go_on_the_last_fault_says_where_and_what_was_expec
 
 
 @pytest.mark.parametrize(
-    ("text", "offset"), [("[NaN]", 1), ("[0x2]", 1), ("[007]", 1), ("[True]", 1), ('["\\x"]', 2), ('["a\tb"]', 3)]
+    ("text", "offset"),
+    [("[NaN]", 1), ("[0x2]", 1), ("[007]", 1), ("[True]", 1), ('["\\x"]', 2), ('["a\tb"]', 3)],
 )
 def test_what_only_looks_like_a_value_is_a_fault_without_cure(text: str, offset: int) -> None:
     reading = read(text)
-    assert [(fault.code, fault.start, fault.edit) for fault in reading.faults] == [("NotJson", offset, None)]
+    assert [(fault.code, fault.start, fault.edit) for fault in reading.faults] == [
+        ("NotJson", offset, None)
+    ]
     assert reading.root is not None
 
 
@@ -173,7 +179,9 @@ def test_a_second_document_behind_the_first_is_reported_where_it_begins() -> Non
 
 
 def test_a_name_written_twice_is_reported_at_the_second() -> None:
-    assert [(fault.code, fault.start) for fault in read('{"a": 1, "a": 2}').faults] == [("DuplicateKey", 9)]
+    assert [(fault.code, fault.start) for fault in read('{"a": 1, "a": 2}').faults] == [
+        ("DuplicateKey", 9)
+    ]
 
 
 def test_a_bracket_behind_a_comment_sign_is_taken_for_real_when_only_that_makes_sense() -> None:

@@ -17,8 +17,12 @@ def counts(ladder: Rule) -> list[dict[str, int]]:
     return [dict(ratio.counts) for ratio in ladder.ratios]
 
 
-@pytest.mark.parametrize(("replicas", "first"), [(ALL, 0), (7, 0), (6, 0), (5, 0), (4, 0), (3, 1), (2, 2), (1, 2)])
-def test_the_largest_ratio_left_is_the_smallest_with_so_many_instances(replicas: int, first: int) -> None:
+@pytest.mark.parametrize(
+    ("replicas", "first"), [(ALL, 0), (7, 0), (6, 0), (5, 0), (4, 0), (3, 1), (2, 2), (1, 2)]
+)
+def test_the_largest_ratio_left_is_the_smallest_with_so_many_instances(
+    replicas: int, first: int
+) -> None:
     assert counts(LADDER.limited(replicas)) == counts(LADDER)[first:]
 
 

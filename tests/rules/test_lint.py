@@ -32,10 +32,15 @@ HEAD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: scaling-rule, namespac
         (HEAD + "data:\n  elastic_scaling.json: 1\n", ["ValueNotAString"]),
         (HEAD + "data:\n  elastic_scaling.json: ''\n", ["NotJson"]),
         (config_map(TWO_TO_ONE) + "immutable: true\n", ["RuleImmutable"]),
-        (config_map(TWO_TO_ONE) + "  elastic_scaling.json: 'null'\n", ["DuplicateKey", "WrongType"]),
+        (
+            config_map(TWO_TO_ONE) + "  elastic_scaling.json: 'null'\n",
+            ["DuplicateKey", "WrongType"],
+        ),
         (config_map(TWO_TO_ONE).replace("kind: ConfigMap", "kind: Secret"), ["NotAConfigMap"]),
         (
-            config_map(TWO_TO_ONE).replace("  name", "  annotations: {mind-cluster/trade: x}\n  name"),
+            config_map(TWO_TO_ONE).replace(
+                "  name", "  annotations: {mind-cluster/trade: x}\n  name"
+            ),
             ["AnnotationInvalid"],
         ),
         (config_map(TWO_TO_ONE).replace("    ", "\t"), ["NotYaml"]),
@@ -43,7 +48,9 @@ HEAD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: scaling-rule, namespac
         ("kind: Deployment\n", ["NothingToCheck"]),
     ],
 )
-def test_a_config_map_that_is_linted_alone_is_taken_for_a_rule(manifest: str, expected: list[str]) -> None:
+def test_a_config_map_that_is_linted_alone_is_taken_for_a_rule(
+    manifest: str, expected: list[str]
+) -> None:
     assert codes(manifest) == expected
 
 
@@ -58,7 +65,9 @@ def test_bare_json_is_a_rule_and_json_with_a_kind_is_a_manifest() -> None:
 
 def test_config_maps_of_others_in_a_folder_are_not_our_business() -> None:
     foreign = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\ndata: {a: b}\n"
-    assert codes(config_map(TWO_TO_ONE), foreign, '{"ranktable": []}', b"\xff\xfe", listed=False) == []
+    assert (
+        codes(config_map(TWO_TO_ONE), foreign, '{"ranktable": []}', b"\xff\xfe", listed=False) == []
+    )
     assert codes(foreign + "---\n" + config_map(TWO_TO_ONE)) == []
 
 
@@ -68,7 +77,8 @@ def test_a_config_map_that_a_job_names_is_a_rule_even_without_the_key() -> None:
 
 def test_a_manifest_without_namespace_is_matched_by_name() -> None:
     assert codes(
-        job(group="    mind-cluster/group-name: other\n"), config_map(TWO_TO_ONE).replace("  namespace: mindie\n", "")
+        job(group="    mind-cluster/group-name: other\n"),
+        config_map(TWO_TO_ONE).replace("  namespace: mindie\n", ""),
     ) == ["GroupUnknown"]
 
 
@@ -90,7 +100,9 @@ def test_a_file_that_is_not_utf8_is_said_to_be_so_where_it_begins(
 
 def test_findings_come_in_the_order_of_files_and_lines() -> None:
     rule = config_map(text({"group0": (1, 2)}, {"group0": (2, 2)}, version="2.0"))
-    report = lint([Source("b", rule.encode()), Source("a", job(framework="", version="v0").encode())])
+    report = lint(
+        [Source("b", rule.encode()), Source("a", job(framework="", version="v0").encode())]
+    )
     assert [finding.file for finding in report.findings] == ["b", "b", "a", "a"]
     assert [finding.line for finding in report.findings if finding.file == "a"] == [1, 7]
     assert (report.rules, report.jobs, report.ok) == (1, 1, False)
@@ -101,7 +113,10 @@ def test_the_brace_that_the_documentation_hides_behind_a_comment_is_named() -> N
     assert codes(config_map(hidden)) == ["CommentInJson", "BraceInComment"]
 
 
-@given(st.binary(max_size=80) | st.text(max_size=80).map(lambda said: said.encode("utf-8", "surrogatepass")))
+@given(
+    st.binary(max_size=80)
+    | st.text(max_size=80).map(lambda said: said.encode("utf-8", "surrogatepass"))
+)
 def test_linting_any_bytes_never_raises(data: bytes) -> None:
     report = lint([Source("f", data)])
     assert report.findings

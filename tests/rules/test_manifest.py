@@ -16,7 +16,8 @@ plain_values = st.recursive(
     | st.integers(-1000, 1000)
     | st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "Zs"]), max_size=6),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1, max_size=3), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text("abc", min_size=1, max_size=3), inner, max_size=3)
     ),
     max_leaves=10,
 )
@@ -37,7 +38,9 @@ def plain(value: Value) -> Any:
     return yaml.SafeLoader("").construct_object(yaml.ScalarNode(value.tag, value.text))
 
 
-@given(st.dictionaries(st.text("xyz", min_size=1, max_size=3), plain_values, max_size=4), st.booleans())
+@given(
+    st.dictionaries(st.text("xyz", min_size=1, max_size=3), plain_values, max_size=4), st.booleans()
+)
 def test_manifests_are_read_as_yaml_reads_them(said: dict[str, Any], flow: bool) -> None:
     text = yaml.safe_dump(said, default_flow_style=flow, allow_unicode=True)
     assert read(text) == ([said], [])
@@ -68,7 +71,9 @@ def test_what_stands_before_a_broken_document_is_still_read() -> None:
     assert len(findings) == 1
 
 
-def test_without_libyaml_the_same_is_read_at_the_same_places(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_libyaml_the_same_is_read_at_the_same_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     texts = ["a: &x [1, 'é']\nb: *x\n---\nc: |\n  二\n", "a:\n\t- b\n", "- " * 50, "a: [\n", "\x00"]
     fast = [objects(text, "f", alone=True) for text in texts]
     monkeypatch.setattr(manifest, "_LOADER", yaml.SafeLoader)

@@ -46,9 +46,13 @@ def ladders(draw: st.DrawFn) -> Rule:
 
 @given(ladders())
 def test_number_and_example_are_those_of_every_combination(ladder: Rule) -> None:
-    ranges = [range(ladder.smallest.of(name), ladder.largest.of(name) + 1) for name in ladder.groups]
+    ranges = [
+        range(ladder.smallest.of(name), ladder.largest.of(name) + 1) for name in ladder.groups
+    ]
     named = {tuple(ratio.of(name) for name in ladder.groups) for ratio in ladder.ratios}
-    unnamed = [combination for combination in itertools.product(*ranges) if combination not in named]
+    unnamed = [
+        combination for combination in itertools.product(*ranges) if combination not in named
+    ]
     found = mixtures(ladder)
     assert (found.number if found else 0) == len(unnamed)
     assert found is None or tuple(found.example.values()) in unnamed
@@ -65,13 +69,22 @@ def test_one_mixture_is_said_by_itself_and_several_by_an_example() -> None:
 def test_lint_says_it_of_a_users_rule_and_finds_nothing_wrong_with_it(document: str) -> None:
     report = lint([Source("f", document.encode())])
     (finding,) = report.findings
-    assert (report.ok, finding.level, finding.code, finding.file) == (True, "info", "MixturePossible", "f")
+    assert (report.ok, finding.level, finding.code, finding.file) == (
+        True,
+        "info",
+        "MixturePossible",
+        "f",
+    )
     assert finding.line == (1 if document == FOUR else 7)
     assert "5 mixtures" in finding.message
     assert "4 group0 + 1 group1" in finding.message
     assert "mind-cluster/trade" in finding.hint
 
 
-@pytest.mark.parametrize("document", [TWO_TO_ONE, config_map(TWO_TO_ONE), FOUR.replace('"2"', "2", 1)])
+@pytest.mark.parametrize(
+    "document", [TWO_TO_ONE, config_map(TWO_TO_ONE), FOUR.replace('"2"', "2", 1)]
+)
 def test_lint_is_silent_where_no_mixture_is_open_or_the_rule_has_errors(document: str) -> None:
-    assert "MixturePossible" not in [found.code for found in lint([Source("f", document.encode())]).findings]
+    assert "MixturePossible" not in [
+        found.code for found in lint([Source("f", document.encode())]).findings
+    ]

@@ -29,9 +29,12 @@ def test_each_annotation_is_read(name: str, value: str, expected: RuleOptions) -
 
 
 @pytest.mark.parametrize(
-    "name", ["paused", "counts-from", "trade", "arbitration", "service-priority", "scale-down-delay"]
+    "name",
+    ["paused", "counts-from", "trade", "arbitration", "service-priority", "scale-down-delay"],
 )
-@pytest.mark.parametrize("value", ["", "TRUE!", "1e3", "９", "1 000", "99999999999", "24h1s", "5 m", "９s"])
+@pytest.mark.parametrize(
+    "value", ["", "TRUE!", "1e3", "９", "1 000", "99999999999", "24h1s", "5 m", "９s"]
+)
 def test_an_unusable_value_is_a_warning_and_the_default_stands(name: str, value: str) -> None:
     options, (warning,) = read_options({PREFIX + name: value})
     assert options == RuleOptions()

@@ -29,7 +29,9 @@ def test_a_place_and_its_offset_are_each_others_inverse(text: str, offset: int) 
 
 
 @given(TEXTS, st.sampled_from(['"', "'"]))
-def test_every_character_of_a_quoted_scalar_is_found_where_it_is_written(value: str, style: str) -> None:
+def test_every_character_of_a_quoted_scalar_is_found_where_it_is_written(
+    value: str, style: str
+) -> None:
     raw = yaml.safe_dump(value, default_style=style, allow_unicode=True, width=20)
     assume(raw[0] in "\"'")  # the writer has its own mind about styles
     spans = align(value, raw, 1, escapes=raw[0] == '"', doubled="'" if raw[0] == "'" else "")
@@ -54,23 +56,34 @@ def test_a_finding_stands_where_the_user_sees_it_in_a_block_scalar(style: str) -
 @given(odd_documents)
 def test_in_a_literal_block_every_finding_is_shifted_by_where_the_block_stands(said: Any) -> None:
     body = json.dumps(said, indent=1)
-    alone = [(finding.code, finding.line + 7, finding.column + 4) for finding in read_document(body)[1]]
+    alone = [
+        (finding.code, finding.line + 7, finding.column + 4) for finding in read_document(body)[1]
+    ]
     inside = lint([Source("f", config_map(body).encode())]).findings
     assert [(finding.code, finding.line, finding.column) for finding in inside] == alone
 
 
 @pytest.mark.parametrize("style", ['"', "'", None])
 @pytest.mark.parametrize("width", [40, 1000])
-def test_a_finding_stands_where_the_user_sees_it_in_any_other_scalar(style: str | None, width: int) -> None:
+def test_a_finding_stands_where_the_user_sees_it_in_any_other_scalar(
+    style: str | None, width: int
+) -> None:
     body = TWO_TO_ONE.replace('"group_num": "2"', MARK)
-    found = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "r"}, "data": {"elastic_scaling.json": body}}
+    found = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "r"},
+        "data": {"elastic_scaling.json": body},
+    }
     assert_found_at_mark(yaml.safe_dump(found, default_style=style, width=width))
 
 
 def test_a_finding_stands_where_the_user_sees_it_in_a_json_manifest() -> None:
     body = TWO_TO_ONE.replace('"group_num": "2"', MARK)
     assert_found_at_mark(
-        json.dumps({"kind": "ConfigMap", "metadata": {"name": "r"}, "data": {"elastic_scaling.json": body}})
+        json.dumps(
+            {"kind": "ConfigMap", "metadata": {"name": "r"}, "data": {"elastic_scaling.json": body}}
+        )
     )
 
 

@@ -1,7 +1,8 @@
 """Every real input gets the verdict that it deserves; the table says which, file by file.
 
 Codes with ~ are warnings, the others errors; "" = clean. Where a verdict is not Ascend Operator's,
-docs/explanation/judged-differently.md says why. Jobs are linted beside a rule of 2 prefill instances of 2 pods."""
+docs/explanation/judged-differently.md says why. Jobs are linted beside a rule of 2 prefill
+instances of 2 pods."""
 
 from __future__ import annotations
 
@@ -42,13 +43,17 @@ BAD = {
     "real_docs": {
         "fullwidth_colon_*L58.yaml.txt": "NotYaml",
         "scaling-rule_doc_en_create_example.configmap.yaml": "CommentInJson BraceInComment",
-        "scaling-rule_doc_en_create_example.elastic_scaling.json.txt": "CommentInJson BraceInComment",
+        "scaling-rule_doc_en_create_example.elastic_scaling.json.txt": (
+            "CommentInJson BraceInComment"
+        ),
         "scaling-rule_doc_en_scale_down_example.configmap.yaml": "CommentInJson",
         "scaling-rule_doc_en_scale_up_example.comments_cut.json.txt": "",
         "scaling-rule_doc_en_scale_up_example.configmap.yaml": "CommentInJson",
         "scaling-rule_doc_zh-before-fix_scale_down_example.comments_cut.json.txt": "",
         "scaling-rule_doc_zh-before-fix_scale_down_example.configmap.yaml": "CommentInJson",
-        "scaling-rule_doc_zh-before-fix_scale_down_example.elastic_scaling.json.txt": "CommentInJson",
+        "scaling-rule_doc_zh-before-fix_scale_down_example.elastic_scaling.json.txt": (
+            "CommentInJson"
+        ),
         "scaling-rule_doc_zh-before-fix_scale_up_example.elastic_scaling.json.txt": "CommentInJson",
         "scaling-rule_doc_zh_create_example.comments_cut.json.txt": "",
         "scaling-rule_doc_zh_result_example.comments_cut.json.txt": "",
@@ -57,7 +62,9 @@ BAD = {
         "scaling-rule_doc_zh_scale_down_example.configmap.yaml": "CommentInJson",
         "scaling-rule_doc_zh_scale_up_example.comments_cut.json.txt": "",
         "scaling-rule_doc_zh_scale_up_example.elastic_scaling.json.txt": "CommentInJson",
-        "switch_fault_code_leading_zeros.json.txt": "ListMissing ~VersionUnknown ~UnknownKey NotJson",
+        "switch_fault_code_leading_zeros.json.txt": (
+            "ListMissing ~VersionUnknown ~UnknownKey NotJson"
+        ),
     },
     "real_shipped": {
         "MindIE-Motor_single_container_init.yaml": "",
@@ -155,10 +162,14 @@ def sources(real_data: Path, folder: str, name: str) -> list[Source]:
     return [Source(file.name, file.read_bytes()), *beside]
 
 
-@pytest.mark.parametrize(("folder", "name"), [(folder, name) for folder, names in BAD.items() for name in names])
+@pytest.mark.parametrize(
+    ("folder", "name"), [(folder, name) for folder, names in BAD.items() for name in names]
+)
 def test_every_bad_input_gets_its_verdict(real_data: Path, folder: str, name: str) -> None:
     findings = lint(sources(real_data, folder, name)).findings
-    said = dict.fromkeys(("~" if finding.level == "warning" else "") + finding.code for finding in findings)
+    said = dict.fromkeys(
+        ("~" if finding.level == "warning" else "") + finding.code for finding in findings
+    )
     assert " ".join(said) == BAD[folder][name]
 
 
@@ -171,26 +182,42 @@ def test_no_bad_input_is_left_out_of_the_table(real_data: Path) -> None:
 
 def test_every_valid_rule_is_accepted_as_ascend_operator_reads_it(real_data: Path) -> None:
     with (real_data / "rules_valid" / "INDEX.tsv").open(encoding="utf-8") as index:
-        meanings = {row[0]: row[2] for row in csv.reader(index, delimiter="\t", quoting=csv.QUOTE_NONE)}
+        meanings = {
+            row[0]: row[2] for row in csv.reader(index, delimiter="\t", quoting=csv.QUOTE_NONE)
+        }
     files = list((real_data / "rules_valid").glob("*.json"))
     assert len(files) > 20
     for file in files:
         rule, findings = read_document(file.read_text())
         assert findings == (), file.name
         assert rule is not None
-        assert " | ".join(as_ascend_operator_prints(ratio) for ratio in rule.ratios) == meanings[file.name]
+        assert (
+            " | ".join(as_ascend_operator_prints(ratio) for ratio in rule.ratios)
+            == meanings[file.name]
+        )
 
 
 def as_ascend_operator_prints(ratio: Ratio) -> str:
-    return " ".join(f'"{group}":{count}*{ratio.sizes[group]}' for group, count in ratio.counts.items())
+    return " ".join(
+        f'"{group}":{count}*{ratio.sizes[group]}' for group, count in ratio.counts.items()
+    )
 
 
-@pytest.mark.parametrize("name", [name for name, codes in BAD["real_docs"].items() if "configmap" in name])
-def test_the_examples_of_the_documentation_are_corrected_to_what_they_mean(real_data: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", [name for name, codes in BAD["real_docs"].items() if "configmap" in name]
+)
+def test_the_examples_of_the_documentation_are_corrected_to_what_they_mean(
+    real_data: Path, name: str
+) -> None:
     (source,) = sources(real_data, "real_docs", name)
     result = repair(source)
     assert result.remaining == []
-    cut = real_data / "rules_bad" / "real_docs" / name.replace(".configmap.yaml", ".comments_cut.json.txt")
+    cut = (
+        real_data
+        / "rules_bad"
+        / "real_docs"
+        / name.replace(".configmap.yaml", ".comments_cut.json.txt")
+    )
     if cut.exists():
         assert rule_in(result.text) == read_document(cut.read_text())[0]
 
@@ -200,7 +227,9 @@ def rule_in(manifest: str) -> object:
 
 
 def test_the_brace_behind_a_comment_in_the_documentation_is_pointed_at(real_data: Path) -> None:
-    findings = lint(sources(real_data, "real_docs", "scaling-rule_doc_en_create_example.configmap.yaml")).findings
+    findings = lint(
+        sources(real_data, "real_docs", "scaling-rule_doc_en_create_example.configmap.yaml")
+    ).findings
     (brace,) = [finding for finding in findings if finding.code == "BraceInComment"]
     comments = [finding for finding in findings if finding.code == "CommentInJson"]
     assert (brace.line, brace.column) == (8, 94)
@@ -208,9 +237,15 @@ def test_the_brace_behind_a_comment_in_the_documentation_is_pointed_at(real_data
     assert [finding.line for finding in comments] == [5, 6, 8, 9, 10, 11, 21]
 
 
-@pytest.mark.parametrize("case", ["A2_1P1D_p1pod_d1pod", "A2_2P1D_p2pod_d4pod", "A3_4P2D_p1pod_d4pod"])
+@pytest.mark.parametrize(
+    "case", ["A2_1P1D_p1pod_d1pod", "A2_2P1D_p2pod_d4pod", "A3_4P2D_p1pod_d4pod"]
+)
 def test_what_the_deployer_applies_is_clean(real_data: Path, case: str) -> None:
-    files = sorted(file for file in (real_data / "motor" / case).rglob("*") if file.suffix in (".yaml", ".json"))
+    files = sorted(
+        file
+        for file in (real_data / "motor" / case).rglob("*")
+        if file.suffix in (".yaml", ".json")
+    )
     report = lint([Source(str(file), file.read_bytes(), listed=False) for file in files])
     assert report.findings == []
     assert report.rules == 2

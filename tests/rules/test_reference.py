@@ -39,13 +39,19 @@ def block(document: Path, language: str) -> str:
 def codes_in_the_source() -> set[str]:
     rooms = (ROOT / "scaler" / "rules", ROOT / "scaler" / "tools" / "linting")
     trees = [ast.parse(module.read_text()) for room in rooms for module in room.glob("*.py")]
-    texts = [node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    texts = [
+        node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)
+    ]
     return {text for text in texts if isinstance(text, str) and CODE.fullmatch(text)} - NOT_CODES
 
 
 def test_every_code_is_documented_and_nothing_else() -> None:
-    rows = [line.split("|")[1] for line in REFERENCE.read_text().splitlines() if line.startswith("| `")]
-    documented = {code for row in rows for code in re.findall(r"`(\w+)`", row) if CODE.fullmatch(code)}
+    rows = [
+        line.split("|")[1] for line in REFERENCE.read_text().splitlines() if line.startswith("| `")
+    ]
+    documented = {
+        code for row in rows for code in re.findall(r"`(\w+)`", row) if CODE.fullmatch(code)
+    }
     assert documented == codes_in_the_source()
 
 

@@ -13,7 +13,12 @@ def shown(line: str, column: int, **options: bool) -> list[str]:
 
 
 def test_a_finding_is_shown_as_a_compiler_shows_it() -> None:
-    assert shown('"a": 1,', 6) == ["f.yaml:1:6: error: Code words", '    "a": 1,', "         ^", "    hint: do this"]
+    assert shown('"a": 1,', 6) == [
+        "f.yaml:1:6: error: Code words",
+        '    "a": 1,',
+        "         ^",
+        "    hint: do this",
+    ]
 
 
 def test_the_caret_stands_under_the_fault_behind_wide_characters_and_tabs() -> None:

@@ -18,7 +18,9 @@ VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 
 
 def test_the_schema_in_the_repository_is_what_the_model_gives() -> None:
-    assert CHECKED_IN.read_text() == json.dumps(json_schema(), indent=2) + "\n", "run: make generated"
+    assert CHECKED_IN.read_text() == json.dumps(json_schema(), indent=2) + "\n", (
+        "run: make generated"
+    )
 
 
 def test_the_schema_is_a_valid_one_and_accepts_a_plain_rule() -> None:

@@ -50,15 +50,24 @@ def test_the_hint_names_a_ratio_that_lies_between_the_two(ladder: str, between: 
     assert fault.hint == f"write ratios between the two, such as {between}"
 
 
-@pytest.mark.parametrize(("document", "line", "column"), [(STEEP, 4, 5), (config_map(STEEP), 11, 9)])
+@pytest.mark.parametrize(
+    ("document", "line", "column"), [(STEEP, 4, 5), (config_map(STEEP), 11, 9)]
+)
 def test_lint_warns_at_the_ratio_itself_and_says_what_a_number_would_mean(
     document: str, line: int, column: int
 ) -> None:
     report = lint([Source("f", document.encode())])
     (finding,) = [one for one in report.findings if one.code == "HighStep"]
-    assert (report.ok, finding.level, finding.pointer) == (True, "warning", "/elastic_scaling_list/0")
+    assert (report.ok, finding.level, finding.pointer) == (
+        True,
+        "warning",
+        "/elastic_scaling_list/0",
+    )
     assert (finding.line, finding.column) == (line, column)
-    assert "6 instances here, 2 in the next ratio; whoever scales the service to 3 gets 6" in finding.message
+    assert (
+        "6 instances here, 2 in the next ratio; whoever scales the service to 3 gets 6"
+        in finding.message
+    )
 
 
 def test_two_ratios_with_as_many_instances_are_the_same_ratio_which_lint_says() -> None:

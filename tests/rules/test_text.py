@@ -45,7 +45,9 @@ def test_what_is_no_json_is_told_with_its_place_and_what_to_write(
     assert old in TWO_TO_ONE
     reading = read_rule({RULE_KEY: TWO_TO_ONE.replace(old, new, 1)}, [], {})
     assert reading.rule is None
-    assert [(error.code, error.line, error.column) for error in reading.errors] == [(code, line, column)]
+    assert [(error.code, error.line, error.column) for error in reading.errors] == [
+        (code, line, column)
+    ]
     assert all(error.message and error.hint for error in reading.errors)
 
 
@@ -64,7 +66,9 @@ def test_what_is_no_json_is_told_with_its_place_and_what_to_write(
         ("[" * 100_000, "NestedTooDeep", 0, "32"),
     ],
 )
-def test_where_json_ends_is_said_with_what_was_expected(text: str, code: str, offset: int, words: str) -> None:
+def test_where_json_ends_is_said_with_what_was_expected(
+    text: str, code: str, offset: int, words: str
+) -> None:
     (fault,) = decode(text)[1]
     assert (fault.code, fault.start) == (code, offset)
     assert words in fault.message
@@ -72,12 +76,21 @@ def test_where_json_ends_is_said_with_what_was_expected(text: str, code: str, of
 
 def test_nesting_is_read_down_to_the_limit_and_not_deeper() -> None:
     assert decode("[" * MAX_DEPTH + "]" * MAX_DEPTH)[1] == []
-    assert [fault.code for fault in decode("[" * (MAX_DEPTH + 2) + "]" * (MAX_DEPTH + 2))[1]] == ["NestedTooDeep"]
+    assert [fault.code for fault in decode("[" * (MAX_DEPTH + 2) + "]" * (MAX_DEPTH + 2))[1]] == [
+        "NestedTooDeep"
+    ]
 
 
 def test_a_name_written_twice_is_told_wherever_it_stands_and_as_often() -> None:
-    twice = '{"version": "1.0", "x": [{"a": 1, "a": 2, "b": 1}], "version": "1.0", "elastic_scaling_list": []}'
-    told = [error for error in read_rule({RULE_KEY: twice}, [], {}).errors if error.code == "DuplicateKey"]
+    twice = (
+        '{"version": "1.0", "x": [{"a": 1, "a": 2, "b": 1}], "version": "1.0",'
+        ' "elastic_scaling_list": []}'
+    )
+    told = [
+        error
+        for error in read_rule({RULE_KEY: twice}, [], {}).errors
+        if error.code == "DuplicateKey"
+    ]
     assert [(error.pointer, error.column) for error in told] == [("/x/0/a", 35), ("/version", 53)]
 
 
@@ -92,14 +105,18 @@ def test_every_value_stands_where_its_offset_says(value: object, indent: int | N
         path, node, name = stack.pop()
         wanted[path] = (node.start, name if name >= 0 else node.start)
         names: dict[Any, int] = {**node.keys}
-        stack += [((*path, step), inner, names.get(step, -1)) for step, inner in node.children.items()]
+        stack += [
+            ((*path, step), inner, names.get(step, -1)) for step, inner in node.children.items()
+        ]
     assert offsets(text, wanted) == wanted
 
 
 @given(nearly_json | st.text(max_size=30))
 def test_the_controller_refuses_just_what_lint_refuses(text: str) -> None:
     reading = read_rule({RULE_KEY: text}, [], {})
-    assert bool(reading.errors) == any(finding.level == "error" for finding in read_document(text)[1])
+    assert bool(reading.errors) == any(
+        finding.level == "error" for finding in read_document(text)[1]
+    )
     assert all(error.message and error.line for error in reading.errors)
 
 

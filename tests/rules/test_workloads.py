@@ -1,4 +1,5 @@
-"""Every kind of workload that the scaler governs: what lint finds in it, and that it says what it looked at."""
+"""Every kind of workload that the scaler governs: what lint finds in it, and that it says what it
+looked at."""
 
 from __future__ import annotations
 
@@ -14,22 +15,39 @@ from scaler.tools.linting.workloads import KINDS
 from tests.rules.documents import config_map, job, text
 
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
-RULE = config_map(text({"prefill": 2, "decode": (1, 2)}, {"prefill": 1, "decode": (1, 2)}), namespace="ns")
-LABELS = {"mind-cluster/scaling-rule": "scaling-rule", "mind-cluster/group-name": "prefill", "jobID": "qwen"}
+RULE = config_map(
+    text({"prefill": 2, "decode": (1, 2)}, {"prefill": 1, "decode": (1, 2)}), namespace="ns"
+)
+LABELS = {
+    "mind-cluster/scaling-rule": "scaling-rule",
+    "mind-cluster/group-name": "prefill",
+    "jobID": "qwen",
+}
 GATES = [{"name": "mind-cluster/hold"}]
 
 
 def template(**labels: str | None) -> dict[str, Any]:
     """A pod template with the three labels; None takes one off."""
-    names = {"rule": "mind-cluster/scaling-rule", "group": "mind-cluster/group-name", "job_id": "jobID"}
+    names = {
+        "rule": "mind-cluster/scaling-rule",
+        "group": "mind-cluster/group-name",
+        "job_id": "jobID",
+    }
     changed = {names.get(name, name): value for name, value in labels.items()}
     found = {name: value for name, value in {**LABELS, **changed}.items() if value is not None}
-    return {"metadata": {"labels": found}, "spec": {"schedulingGates": GATES, "containers": [{"name": "server"}]}}
+    return {
+        "metadata": {"labels": found},
+        "spec": {"schedulingGates": GATES, "containers": [{"name": "server"}]},
+    }
 
 
 def component(of: dict[str, Any], **more: Any) -> dict[str, Any]:
     """The same as OME has it."""
-    return {"labels": of["metadata"]["labels"], "schedulingGates": of["spec"]["schedulingGates"], **more}
+    return {
+        "labels": of["metadata"]["labels"],
+        "schedulingGates": of["spec"]["schedulingGates"],
+        **more,
+    }
 
 
 def pair(of: dict[str, Any], size: int) -> dict[str, Any]:
@@ -44,17 +62,26 @@ def deployment(of: dict[str, Any], pods: int) -> dict[str, Any]:
 
 def leader_worker_set(of: dict[str, Any], pods: int) -> dict[str, Any]:
     both = {"size": pods, "leaderTemplate": of, "workerTemplate": of}
-    return thing("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", replicas=1, leaderWorkerTemplate=both)
+    return thing(
+        "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", replicas=1, leaderWorkerTemplate=both
+    )
 
 
 def storm_service(of: dict[str, Any], pods: int) -> dict[str, Any]:
-    roles = [{"name": "one", "replicas": 2, "podGroupSize": pods, "template": of}, {"name": "routing", "template": {}}]
-    return thing("orchestration.aibrix.ai/v1alpha1", "StormService", template={"spec": {"roles": roles}})
+    roles = [
+        {"name": "one", "replicas": 2, "podGroupSize": pods, "template": of},
+        {"name": "routing", "template": {}},
+    ]
+    return thing(
+        "orchestration.aibrix.ai/v1alpha1", "StormService", template={"spec": {"roles": roles}}
+    )
 
 
 def infer_service_set(of: dict[str, Any], pods: int) -> dict[str, Any]:
     roles = [{"name": "one", "replicas": 2, "spec": {"replicas": pods, "template": of}}]
-    return thing("mindcluster.huawei.com/v1", "InferServiceSet", replicas=1, template={"roles": roles})
+    return thing(
+        "mindcluster.huawei.com/v1", "InferServiceSet", replicas=1, template={"roles": roles}
+    )
 
 
 def volcano_job(of: dict[str, Any], pods: int) -> dict[str, Any]:
@@ -64,7 +91,11 @@ def volcano_job(of: dict[str, Any], pods: int) -> dict[str, Any]:
 
 
 def inference_service(of: dict[str, Any], pods: int) -> dict[str, Any]:
-    return thing("ome.io/v1beta1", "InferenceService", engine=component(of) if pods == 1 else pair(of, pods - 1))
+    return thing(
+        "ome.io/v1beta1",
+        "InferenceService",
+        engine=component(of) if pods == 1 else pair(of, pods - 1),
+    )
 
 
 def runtime(of: dict[str, Any], pods: int) -> dict[str, Any]:
@@ -78,16 +109,36 @@ def role_based_group(of: dict[str, Any], pods: int) -> dict[str, Any]:
 
 
 def thing(version: str, kind: str, **spec: Any) -> dict[str, Any]:
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": "qwen", "namespace": "ns"}, "spec": spec}
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": "qwen", "namespace": "ns"},
+        "spec": spec,
+    }
 
 
-MANY = [leader_worker_set, storm_service, infer_service_set, volcano_job, inference_service, runtime, role_based_group]
+MANY = [
+    leader_worker_set,
+    storm_service,
+    infer_service_set,
+    volcano_job,
+    inference_service,
+    runtime,
+    role_based_group,
+]
 ALL = [deployment, *MANY]
 
 
 def linted(*objects: dict[str, Any] | str, rule: str = RULE) -> Report:
-    texts = [one if isinstance(one, str) else yaml.safe_dump(one, sort_keys=False) for one in objects]
-    return lint([Source(f"f{at}", each.encode()) for at, each in enumerate([*texts, rule] if rule else texts)])
+    texts = [
+        one if isinstance(one, str) else yaml.safe_dump(one, sort_keys=False) for one in objects
+    ]
+    return lint(
+        [
+            Source(f"f{at}", each.encode())
+            for at, each in enumerate([*texts, rule] if rule else texts)
+        ]
+    )
 
 
 def codes(*objects: dict[str, Any] | str, rule: str = RULE) -> list[str]:
@@ -113,13 +164,23 @@ def test_what_is_right_is_counted_and_has_no_findings(make: Any) -> None:
         ({"rule": ""}, "RuleLabelEmpty", "mind-cluster/scaling-rule"),
         ({"rule": None}, "RuleLabelMissing", "add mind-cluster/scaling-rule"),
         ({"rule": "scalin-rule"}, "RuleNotFound", "did you mean scaling-rule?"),
-        ({"rule": None, "mind-cluster/scaling_rule": "scaling-rule"}, "LabelMisspelt", "mind-cluster/scaling-rule"),
-        ({"group": None, "mind-cluster/groupname": "prefill"}, "LabelMisspelt", "mind-cluster/group-name: prefill"),
+        (
+            {"rule": None, "mind-cluster/scaling_rule": "scaling-rule"},
+            "LabelMisspelt",
+            "mind-cluster/scaling-rule",
+        ),
+        (
+            {"group": None, "mind-cluster/groupname": "prefill"},
+            "LabelMisspelt",
+            "mind-cluster/group-name: prefill",
+        ),
         ({"job_id": None, "jobId": "qwen"}, "LabelMisspelt", "write jobID: qwen"),
         ({"app": "mindeie-ms-server"}, "AppUnknown", "write app: mindie-ms-server"),
     ],
 )
-def test_labels_are_judged_where_the_kind_has_them(make: Any, labels: dict[str, Any], code: str, hint: str) -> None:
+def test_labels_are_judged_where_the_kind_has_them(
+    make: Any, labels: dict[str, Any], code: str, hint: str
+) -> None:
     found = linted(make(template(**labels), 1)).findings
     assert [one.code for one in found] == [code]
     assert hint in found[0].hint
@@ -148,9 +209,14 @@ def test_a_misspelt_gate_that_nobody_would_take_off_is_an_error(make: Any) -> No
 
 def test_gates_and_labels_belong_into_both_templates_of_an_instance() -> None:
     bare: dict[str, Any] = {"metadata": {}, "spec": {}}
-    ungated, other = template(group="decode"), template(job_id="chat", group="decode")
+    ungated = template(group="decode")
+    other = template(job_id="chat", group="decode")
     ungated["spec"] = {}
-    for worker, code in ((bare, "LabelsNotOnAll"), (ungated, "GateNotOnAll"), (other, "LabelsDisagree")):
+    for worker, code in (
+        (bare, "LabelsNotOnAll"),
+        (ungated, "GateNotOnAll"),
+        (other, "LabelsDisagree"),
+    ):
         made = leader_worker_set(template(group="decode"), 2)
         made["spec"]["leaderWorkerTemplate"]["workerTemplate"] = worker
         assert code in codes(made)
@@ -167,7 +233,12 @@ def test_labels_where_no_pod_gets_them_are_an_error_that_says_where_they_belong(
 
 
 def test_a_router_is_no_instance() -> None:
-    made = thing("ome.io/v1beta1", "InferenceService", engine=component(template()), router=component(template()))
+    made = thing(
+        "ome.io/v1beta1",
+        "InferenceService",
+        engine=component(template()),
+        router=component(template()),
+    )
     assert codes(made) == ["NotAnInstance"]
 
 
@@ -200,10 +271,16 @@ def test_a_workload_without_our_labels_is_not_called_checked(make: Any) -> None:
 
 
 def test_what_is_made_by_another_object_in_the_files_is_judged_there() -> None:
-    made, pod = deployment(template(), 1), thing("v1", "Pod")
+    made = deployment(template(), 1)
+    pod = thing("v1", "Pod")
     replicas = thing("apps/v1", "ReplicaSet", template=template(group="an-older-one"))
-    replicas["metadata"]["ownerReferences"] = [{"kind": "Deployment", "name": "qwen", "controller": True}]
-    pod["metadata"] |= {"labels": {**LABELS, "mind-cluster/group-name": "gruop"}, "ownerReferences": [{"kind": "X"}]}
+    replicas["metadata"]["ownerReferences"] = [
+        {"kind": "Deployment", "name": "qwen", "controller": True}
+    ]
+    pod["metadata"] |= {
+        "labels": {**LABELS, "mind-cluster/group-name": "gruop"},
+        "ownerReferences": [{"kind": "X"}],
+    }
     report = linted(made, replicas, pod)
     assert [(one.code, one.file) for one in report.findings] == [("GroupUnknown", "f2")]
     assert report.checked == {"rule": 1, "Deployment": 1, "Pod": 1}
@@ -211,21 +288,27 @@ def test_what_is_made_by_another_object_in_the_files_is_judged_there() -> None:
 
 def test_a_job_that_admission_has_moved_is_judged_by_the_rule_it_named() -> None:
     moved = job(
-        rule="", namespace="namespace: ns", group="    mind-cluster/group-name: decod\n",
+        rule="",
+        namespace="namespace: ns",
+        group="    mind-cluster/group-name: decod\n",
         annotations="  annotations: {mind-cluster/moved-scaling-rule: scaling-rule}\n",
-    )  # fmt: skip
+    )
     assert codes(moved) == ["GroupUnknown"]
 
 
 def test_a_gate_in_the_template_of_an_ascend_job_holds_nothing() -> None:
     gated = job(namespace="namespace: ns", group="    mind-cluster/group-name: decode\n").replace(
-        "        spec:\n", "        spec:\n          schedulingGates: [{name: mind-cluster/hold}]\n", 1
+        "        spec:\n",
+        "        spec:\n          schedulingGates: [{name: mind-cluster/hold}]\n",
+        1,
     )
     assert codes(gated) == ["GateDropped"]
 
 
 @pytest.mark.parametrize("name", ["mindeie-ms-server", "mindie-ms-sever", "mindie-ms-contoller"])
-def test_a_misspelt_app_of_a_job_is_found_and_corrected_on_the_job_and_on_its_pods(name: str) -> None:
+def test_a_misspelt_app_of_a_job_is_found_and_corrected_on_the_job_and_on_its_pods(
+    name: str,
+) -> None:
     right = "mindie-ms-controller" if "cont" in name else "mindie-ms-server"
     broken = job().replace("app: mindie-ms-server", f"app: {name}")
     labelled = f"      template:\n        metadata: {{labels: {{app: {name}}}}}\n"
@@ -238,7 +321,11 @@ def test_a_misspelt_app_of_a_job_is_found_and_corrected_on_the_job_and_on_its_po
 @pytest.mark.parametrize("make", ALL)
 def test_fix_mends_labels_of_every_kind(make: Any) -> None:
     wrong = template(
-        rule=None, group="prefil", job_id=None, jobid="qwen", **{"mind-cluster/scaling-rules": "scaling-rule"}
+        rule=None,
+        group="prefil",
+        job_id=None,
+        jobid="qwen",
+        **{"mind-cluster/scaling-rules": "scaling-rule"},
     )
     wrong["spec"]["schedulingGates"] = [{"name": "mind-cluster/hodl"}]
     whole = yaml.safe_dump(make(wrong, 1), sort_keys=False) + "---\n" + RULE
@@ -247,7 +334,9 @@ def test_fix_mends_labels_of_every_kind(make: Any) -> None:
     assert codes(result.text, rule="") == []
 
 
-@pytest.mark.parametrize(("wrong", "group"), [("group-b", "group-a"), ("group2", "group1"), ("prefill2", "prefill1")])
+@pytest.mark.parametrize(
+    ("wrong", "group"), [("group-b", "group-a"), ("group2", "group1"), ("prefill2", "prefill1")]
+)
 def test_what_may_be_another_word_is_not_mended(wrong: str, group: str) -> None:
     rule = config_map(text({group: 1}), namespace="ns")
     whole = yaml.safe_dump(deployment(template(group=wrong), 1), sort_keys=False) + "---\n" + rule
@@ -257,7 +346,12 @@ def test_what_may_be_another_word_is_not_mended(wrong: str, group: str) -> None:
 
 @pytest.mark.parametrize("folder", sorted(one.name for one in EXAMPLES.iterdir() if one.is_dir()))
 def test_the_examples_are_checked_and_clean(folder: str) -> None:
-    report = lint([Source(str(file), file.read_bytes()) for file in sorted((EXAMPLES / folder).glob("*.yaml"))])
+    report = lint(
+        [
+            Source(str(file), file.read_bytes())
+            for file in sorted((EXAMPLES / folder).glob("*.yaml"))
+        ]
+    )
     assert report.findings == []
     assert report.rules == 1
     assert report.jobs >= 1
@@ -270,7 +364,10 @@ def test_a_misspelt_kind_is_asked_about() -> None:
 
 
 def test_samples_of_every_kind_are_looked_at_and_none_is_called_checked(real_data: Path) -> None:
-    files = [*real_data.glob("workload_samples/*/*.yaml"), *real_data.glob("deploy_tool/*/objects.yaml")]
+    files = [
+        *real_data.glob("workload_samples/*/*.yaml"),
+        *real_data.glob("deploy_tool/*/objects.yaml"),
+    ]
     assert len(files) > 50
     for file in files:
         report = lint([Source(file.name, file.read_bytes())])
@@ -281,14 +378,28 @@ def test_samples_of_every_kind_are_looked_at_and_none_is_called_checked(real_dat
 
 def test_labelled_samples_of_every_kind_are_judged(real_data: Path) -> None:
     judged = set()
-    for file in [*real_data.glob("workload_samples/*/*.yaml"), *real_data.glob("deploy_tool/*/objects.yaml")]:
+    for file in [
+        *real_data.glob("workload_samples/*/*.yaml"),
+        *real_data.glob("deploy_tool/*/objects.yaml"),
+    ]:
         for found in yaml.safe_load_all(file.read_text()):
-            if isinstance(found, dict) and found.get("kind") in KINDS and found["kind"] not in ("AscendJob", "Pod"):
+            if (
+                isinstance(found, dict)
+                and found.get("kind") in KINDS
+                and found["kind"] not in ("AscendJob", "Pod")
+            ):
                 label_all(found)
                 report = linted(found, rule="")
                 judged |= set(report.checked)
                 assert "RuleNotFound" in {one.code for one in report.findings}, file
-    assert judged >= {"Deployment", "Job", "LeaderWorkerSet", "StormService", "InferServiceSet", "InferenceService"}
+    assert judged >= {
+        "Deployment",
+        "Job",
+        "LeaderWorkerSet",
+        "StormService",
+        "InferServiceSet",
+        "InferenceService",
+    }
     assert "ClusterServingRuntime" in judged
 
 
@@ -299,7 +410,9 @@ def label_all(value: Any) -> None:
         label_all(one)
     if isinstance(value, dict):
         for name in ("template", "leaderTemplate", "workerTemplate"):
-            if isinstance(value.get(name), dict) and "containers" in (value[name].get("spec") or {}):
+            if isinstance(value.get(name), dict) and "containers" in (
+                value[name].get("spec") or {}
+            ):
                 value[name].setdefault("metadata", {}).setdefault("labels", {}).update(LABELS)
         for name in ("engine", "decoder", "engineConfig", "decoderConfig"):
             if isinstance(value.get(name), dict):

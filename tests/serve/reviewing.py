@@ -17,10 +17,18 @@ def request(obj: object, *, operation: str = "CREATE", old: object = None, **mor
     """An AdmissionReview as an API server sends it."""
     kind = obj.get("kind", "") if isinstance(obj, dict) else ""
     asked = {
-        "uid": UID, "kind": {"group": "", "version": "v1", "kind": kind}, "operation": operation, "namespace": "mindie",
-        "object": obj, "oldObject": old, "options": {"apiVersion": "meta.k8s.io/v1", "kind": "CreateOptions"}, **more,
-    }  # fmt: skip
-    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}).encode()
+        "uid": UID,
+        "kind": {"group": "", "version": "v1", "kind": kind},
+        "operation": operation,
+        "namespace": "mindie",
+        "object": obj,
+        "oldObject": old,
+        "options": {"apiVersion": "meta.k8s.io/v1", "kind": "CreateOptions"},
+        **more,
+    }
+    return json.dumps(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
+    ).encode()
 
 
 def response(answer: Response) -> Object:

@@ -1,4 +1,5 @@
-"""What the webhook shows is believed at every moment, whatever happens when; judged as an API server would."""
+"""What the webhook shows is believed at every moment, whatever happens when; judged as an API
+server would."""
 
 from __future__ import annotations
 
@@ -13,7 +14,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.serve.certificates import DAY, LIFE, RENEWED, SETTLE, KeyPair, Keys, advance, read, write
+from scaler.serve.certificates import (
+    DAY,
+    LIFE,
+    RENEWED,
+    SETTLE,
+    KeyPair,
+    Keys,
+    advance,
+    read,
+    write,
+)
 
 NAME = "mind-cluster-scaler-webhook.mind-cluster-scaler-system.svc"
 START = 1_800_000_000.0
@@ -55,7 +66,9 @@ def test_the_certificate_is_for_a_server_of_these_names_and_can_sign_nothing() -
     names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == [NAME]
     assert not extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    assert list(extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [ExtendedKeyUsageOID.SERVER_AUTH]
+    assert list(extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [
+        ExtendedKeyUsageOID.SERVER_AUTH
+    ]
 
 
 def test_an_address_is_a_name_too_and_for_another_name_a_certificate_is_made_at_once() -> None:
@@ -68,7 +81,8 @@ def test_an_address_is_a_name_too_and_for_another_name_a_certificate_is_made_at_
 
 
 def test_a_new_certificate_is_trusted_before_it_is_shown_and_the_old_one_after_it() -> None:
-    keys, now = made(), START + LIFE - RENEWED
+    keys = made()
+    now = START + LIFE - RENEWED
     assert advance(keys, NAME, now - 1) is None
     both = advance(keys, NAME, now)
     assert both is not None
@@ -93,20 +107,24 @@ _PAUSES = st.lists(st.floats(1, 25 * DAY) | st.floats(1, 2 * SETTLE), min_size=1
 def test_what_is_shown_is_believed_by_whoever_heard_of_the_certificates_an_hour_ago(
     pauses: list[float], outage: float, more: list[float]
 ) -> None:
-    now, keys = START, made()
+    now = START
+    keys = made()
     heard = [(now, keys.trusted)]
     for pause in [*pauses, outage, *more]:
         now += pause
         keys = advance(keys, NAME, now) or keys
         heard.append((now, keys.trusted))
-        trusted = next((bundle for at, bundle in reversed(heard) if at <= now - SETTLE), heard[0][1])
+        trusted = next(
+            (bundle for at, bundle in reversed(heard) if at <= now - SETTLE), heard[0][1]
+        )
         assert believed(keys, trusted, now)
         assert len(x509.load_pem_x509_certificates(keys.trusted)) <= 3
         assert read(write(keys)) == keys
 
 
 def test_a_new_certificate_that_was_trusted_long_ago_is_shown_when_the_old_one_has_ended() -> None:
-    both, now = replacing(), START + LIFE + DAY
+    both = replacing()
+    now = START + LIFE + DAY
     late = advance(both, NAME, now)
     assert late is not None
     assert late.shown == both.coming
@@ -114,7 +132,8 @@ def test_a_new_certificate_that_was_trusted_long_ago_is_shown_when_the_old_one_h
 
 
 def test_keys_that_nobody_looked_after_for_years_are_made_anew() -> None:
-    keys, now = made(), START + 800 * DAY
+    keys = made()
+    now = START + 800 * DAY
     made_anew = advance(keys, NAME, now)
     assert made_anew is not None
     assert believed(made_anew, made_anew.trusted, now)
@@ -123,7 +142,8 @@ def test_keys_that_nobody_looked_after_for_years_are_made_anew() -> None:
 
 @pytest.mark.parametrize("field", ["tls.crt", "tls.key", "next.crt"])
 def test_keys_that_are_incomplete_or_do_not_fit_together_are_not_read(field: str) -> None:
-    data, other = write(replacing()), write(replacing())
+    data = write(replacing())
+    other = write(replacing())
     if field == "next.crt":
         assert read({key: value for key, value in data.items() if key != "next.key"}) is None
     else:
@@ -135,7 +155,8 @@ def test_keys_that_are_incomplete_or_do_not_fit_together_are_not_read(field: str
 def test_a_certificate_whose_serial_number_is_negative_is_not_read() -> None:
     data = write(made())
     der = x509.load_pem_x509_certificate(data["tls.crt"]).public_bytes(serialization.Encoding.DER)
-    at = der.index(b"\x02\x01\x02\x02") + 5  # behind the version, and type and length of the serial number
+    # behind the version, and type and length of the serial number
+    at = der.index(b"\x02\x01\x02\x02") + 5
     spoilt = der[:at] + bytes([der[at] | 0x80]) + der[at + 1 :]
     assert read(data | {"tls.crt": ssl.DER_cert_to_PEM_cert(spoilt).encode()}) is None
 

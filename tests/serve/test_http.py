@@ -51,7 +51,10 @@ async def fetched(state: Served, path: str) -> tuple[int, str]:
 
 
 async def test_it_is_ready_once_it_waits_for_nothing(state: Served) -> None:
-    missing = ["waiting for ascendjobs.mindxdl.gitee.com: CRD not installed", "waiting for pods: not listed yet"]
+    missing = [
+        "waiting for ascendjobs.mindxdl.gitee.com: CRD not installed",
+        "waiting for pods: not listed yet",
+    ]
     state = state._replace(missing=lambda: missing)
     assert await fetched(state, "/readyz") == (503, "\n".join(missing) + "\n")
     missing.clear()
@@ -80,11 +83,16 @@ async def test_metrics_are_in_the_text_format(client: aiohttp.ClientSession, sta
         ("10.0.0.7", "10.0.0.9", False),
         ("::ffff:10.0.0.7", "::ffff:10.0.0.9", False),
         ("fe80::1%eth0", "fe80::2%eth0", False),
-        ("127.0.0.6", "10.0.0.9", False),  # a proxy beside it that passes on what comes from outside
+        # a proxy beside it that passes on what comes from outside
+        ("127.0.0.6", "10.0.0.9", False),
     ],
 )
 async def test_snapshots_are_served_over_loopback_only_and_metrics_and_probes_to_all(
-    monkeypatch: pytest.MonkeyPatch, client: aiohttp.ClientSession, peer: str, own: str, served: bool
+    monkeypatch: pytest.MonkeyPatch,
+    client: aiohttp.ClientSession,
+    peer: str,
+    own: str,
+    served: bool,
 ) -> None:
     ends = {"peername": (peer, 1), "sockname": (own, 2)}
     monkeypatch.setattr(web.BaseRequest, "get_extra_info", lambda _, name: ends[name])
@@ -97,7 +105,9 @@ async def test_snapshots_are_served_over_loopback_only_and_metrics_and_probes_to
             assert answer.status == 200
 
 
-async def test_services_are_listed_and_all_that_was_decided_on_can_be_replayed(client: aiohttp.ClientSession) -> None:
+async def test_services_are_listed_and_all_that_was_decided_on_can_be_replayed(
+    client: aiohttp.ClientSession,
+) -> None:
     async with client.get("/snapshots") as answer:
         assert (await answer.text()).splitlines() == ["default/-/mindie", "default/rule/mindie"]
     for path in ("world", "default/-/mindie", "default/rule/mindie"):
@@ -114,7 +124,10 @@ async def test_before_the_first_decision_there_is_nothing_to_replay(state: Serve
 
 async def test_an_unknown_service_says_where_to_look(client: aiohttp.ClientSession) -> None:
     async with client.get("/snapshots/default/rule/nobody") as answer:
-        assert (answer.status, await answer.text()) == (404, "404 no such service; /snapshots lists them\n")
+        assert (answer.status, await answer.text()) == (
+            404,
+            "404 no such service; /snapshots lists them\n",
+        )
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])

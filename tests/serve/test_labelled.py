@@ -24,8 +24,12 @@ def of(kind: str, labels: Object, own: Object | None = None) -> Object:
     made = template(**labels)
     spec: dict[str, Any] = {
         "Deployment": {"template": made},
-        "LeaderWorkerSet": {"leaderWorkerTemplate": {"leaderTemplate": made, "workerTemplate": made}},
-        "StormService": {"template": {"spec": {"roles": [{"name": "p", "template": made}, {"name": "router"}]}}},
+        "LeaderWorkerSet": {
+            "leaderWorkerTemplate": {"leaderTemplate": made, "workerTemplate": made}
+        },
+        "StormService": {
+            "template": {"spec": {"roles": [{"name": "p", "template": made}, {"name": "router"}]}}
+        },
         "Job": {"tasks": [{"name": "server", "template": made}]},
         "AscendJob": {"replicaSpecs": {"Master": {"template": template()}}},
         "Pod": {"containers": []},
@@ -57,7 +61,10 @@ def test_no_labels_of_ours_are_not_mentioned(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_group_that_the_rule_has_not_is_mentioned_with_those_that_it_has(kind: str) -> None:
     found = warnings(of(kind, GOOD | {GROUP_LABEL: "prefill"}))
-    assert 'the rule has no group "prefill"; it has group0, group1; write one of group0, group1' in found[0]
+    assert (
+        'the rule has no group "prefill"; it has group0, group1; write one of group0, group1'
+        in found[0]
+    )
 
 
 @pytest.mark.parametrize("missing", [GROUP_LABEL, JOB_ID_LABEL])
@@ -97,9 +104,14 @@ def test_a_moved_job_is_judged_by_the_rule_that_it_named() -> None:
 
 def test_warnings_fit_into_a_header() -> None:
     roles = [
-        {"name": f"role-{n}", "template": template(**{GROUP_LABEL: "x" * 60, RULE_LABEL: "rule"})} for n in range(20)
+        {"name": f"role-{n}", "template": template(**{GROUP_LABEL: "x" * 60, RULE_LABEL: "rule"})}
+        for n in range(20)
     ]
-    obj = {"kind": "StormService", "metadata": {"name": "x\n"}, "spec": {"template": {"spec": {"roles": roles}}}}
+    obj = {
+        "kind": "StormService",
+        "metadata": {"name": "x\n"},
+        "spec": {"template": {"spec": {"roles": roles}}},
+    }
     found = warnings(obj)
     assert len(found) == 11
     assert all(len(words) < 256 and words.isprintable() for words in found)

@@ -1,4 +1,5 @@
-"""What admission answers: pods are held, jobs are moved, rules are refused in the linter's words."""
+"""What admission answers: pods are held, jobs are moved, rules are refused in the linter's
+words."""
 
 from __future__ import annotations
 
@@ -12,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.kube.api import Object
-from scaler.names import DELETION_COST, GATE, GROUP_LABEL, HELD_COST, JOB_ID_LABEL, MOVED_RULE, RULE_LABEL
+from scaler.names import (
+    DELETION_COST,
+    GATE,
+    GROUP_LABEL,
+    HELD_COST,
+    JOB_ID_LABEL,
+    MOVED_RULE,
+    RULE_LABEL,
+)
 from scaler.serve import reviews
 from scaler.serve.reviews import Response, answer_to, review_labels
 from scaler.tools.linting.document import read_document
@@ -23,9 +32,12 @@ from tests.serve.reviewing import UID, patched, request, response
 
 LABELS = {RULE_LABEL: "rule", GROUP_LABEL: "group0", JOB_ID_LABEL: "mindie"}
 review_pod, review_ascend_job, review_rule = (
-    partial(answer_to, review=review) for review in (reviews.review_pod, reviews.review_ascend_job, reviews.review_rule)
+    partial(answer_to, review=review)
+    for review in (reviews.review_pod, reviews.review_ascend_job, reviews.review_rule)
 )
-DEEP = b'{"request":{"uid":"' + UID.encode() + b'","object":' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
+DEEP = (
+    b'{"request":{"uid":"' + UID.encode() + b'","object":' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
+)
 
 
 def pod(labels: Object | None = LABELS, annotations: Object | None = None, **spec: Any) -> Object:
@@ -55,7 +67,9 @@ def test_a_pod_that_names_a_rule_is_held_and_goes_first_when_replicas_are_lowere
 
 
 def test_foreign_gates_and_a_deletion_cost_of_the_users_stay() -> None:
-    before = pod(annotations={DELETION_COST: "5", "a": "b"}, schedulingGates=[{"name": "other/gate"}])
+    before = pod(
+        annotations={DELETION_COST: "5", "a": "b"}, schedulingGates=[{"name": "other/gate"}]
+    )
     after = patched(before, review_pod(request(before)))
     assert after["spec"]["schedulingGates"] == [{"name": "other/gate"}, {"name": GATE}]
     assert after["metadata"] == before["metadata"]
@@ -86,8 +100,11 @@ def test_a_pod_that_exists_is_never_changed() -> None:
 _PODS = st.builds(
     pod,
     labels=st.none() | st.dictionaries(st.sampled_from([*LABELS, "app"]), st.text(max_size=3)),
-    annotations=st.none() | st.dictionaries(st.sampled_from([DELETION_COST, "a/b", "a~b"]), st.text(max_size=3)),
-    schedulingGates=st.lists(st.builds(lambda name: {"name": name}, st.sampled_from([GATE, "x", "y"])), max_size=3),
+    annotations=st.none()
+    | st.dictionaries(st.sampled_from([DELETION_COST, "a/b", "a~b"]), st.text(max_size=3)),
+    schedulingGates=st.lists(
+        st.builds(lambda name: {"name": name}, st.sampled_from([GATE, "x", "y"])), max_size=3
+    ),
     nodeName=st.sampled_from(["", "node-1"]),
 )
 
@@ -100,7 +117,9 @@ def test_holding_a_pod_adds_one_gate_and_perhaps_a_cost_and_is_done_once(before:
     if after != before:
         assert RULE_LABEL in before["metadata"]["labels"]
         expected["spec"]["schedulingGates"] = [*before["spec"]["schedulingGates"], {"name": GATE}]
-        expected["metadata"]["annotations"] = {DELETION_COST: HELD_COST} | (before["metadata"].get("annotations") or {})
+        expected["metadata"]["annotations"] = {DELETION_COST: HELD_COST} | (
+            before["metadata"].get("annotations") or {}
+        )
     assert after == expected
 
 
@@ -121,7 +140,10 @@ def test_a_second_apply_of_the_file_is_moved_again() -> None:
     moved = patched(job("p0"), review_ascend_job(request(job("p0"))))
     applied = copy.deepcopy(moved)
     applied["metadata"]["labels"][RULE_LABEL] = "rule"
-    assert patched(applied, review_ascend_job(request(applied, operation="UPDATE", old=moved))) == moved
+    assert (
+        patched(applied, review_ascend_job(request(applied, operation="UPDATE", old=moved)))
+        == moved
+    )
 
 
 def test_a_rule_of_another_name_replaces_the_old_one_everywhere() -> None:
@@ -129,7 +151,10 @@ def test_a_rule_of_another_name_replaces_the_old_one_everywhere() -> None:
     moved["metadata"]["labels"][RULE_LABEL] = "other"
     after = patched(moved, review_ascend_job(request(moved, operation="UPDATE")))
     assert after["metadata"]["annotations"] == {MOVED_RULE: "other"}
-    assert after["spec"]["replicaSpecs"]["Master"]["template"]["metadata"]["labels"][RULE_LABEL] == "other"
+    assert (
+        after["spec"]["replicaSpecs"]["Master"]["template"]["metadata"]["labels"][RULE_LABEL]
+        == "other"
+    )
 
 
 @pytest.mark.parametrize("metadata", [None, {}, {"labels": None}, {"annotations": {"a": "b"}}])
@@ -160,15 +185,30 @@ def test_jobs_that_cannot_or_need_not_be_moved_stay_as_they_are(untouched: Objec
 
 _NAMES = st.sampled_from(["Master", "Worker", "a/b", "a~1b", ""])
 _METADATA = st.none() | st.fixed_dictionaries(
-    {}, optional={"labels": st.none() | st.dictionaries(st.sampled_from([*LABELS, "x/y"]), st.text(max_size=3))}
+    {},
+    optional={
+        "labels": (
+            st.none() | st.dictionaries(st.sampled_from([*LABELS, "x/y"]), st.text(max_size=3))
+        )
+    },
 )
-_REPLICA: st.SearchStrategy[Object] = st.fixed_dictionaries({"replicas": st.just(1)}, optional={
-    "template": st.fixed_dictionaries({"spec": st.just({"containers": []})}, optional={"metadata": _METADATA}),
-})  # fmt: skip
+_REPLICA: st.SearchStrategy[Object] = st.fixed_dictionaries(
+    {"replicas": st.just(1)},
+    optional={
+        "template": st.fixed_dictionaries(
+            {"spec": st.just({"containers": []})}, optional={"metadata": _METADATA}
+        ),
+    },
+)
 
 
-@given(st.dictionaries(_NAMES, _REPLICA), st.dictionaries(st.sampled_from([*LABELS, "app"]), st.text(max_size=3)))
-def test_a_move_is_done_once_and_changes_nothing_but_labels_and_its_annotation(specs: Object, labels: Object) -> None:
+@given(
+    st.dictionaries(_NAMES, _REPLICA),
+    st.dictionaries(st.sampled_from([*LABELS, "app"]), st.text(max_size=3)),
+)
+def test_a_move_is_done_once_and_changes_nothing_but_labels_and_its_annotation(
+    specs: Object, labels: Object
+) -> None:
     before = {**job("p0", labels=labels), "spec": {"replicaSpecs": specs}}
     answer = review_ascend_job(request(before))
     after = patched(before, answer)
@@ -177,7 +217,11 @@ def test_a_move_is_done_once_and_changes_nothing_but_labels_and_its_annotation(s
         for replica in found["spec"]["replicaSpecs"].values():
             template = replica.get("template") or {}
             labels_there = (template.pop("metadata", None) or {}).get("labels") or {}
-            moved = {key: labels[key] for key in LABELS if key in labels} if answer.patch and template else {}
+            moved = (
+                {key: labels[key] for key in LABELS if key in labels}
+                if answer.patch and template
+                else {}
+            )
             assert found is before or labels_there.items() >= moved.items()
         found["metadata"].get("labels", {}).pop(RULE_LABEL, None)
         found["metadata"].get("annotations", {}).pop(MOVED_RULE, None)
@@ -189,7 +233,10 @@ def test_a_move_is_done_once_and_changes_nothing_but_labels_and_its_annotation(s
 
 
 def test_a_wrong_rule_is_refused_with_all_that_the_linter_says_of_it() -> None:
-    text = '{"version": "1.0", "elastic_scaling_list": [\n {"group_list": [{"group_name": "g", "group_num": 2}]}]}'
+    text = (
+        '{"version": "1.0", "elastic_scaling_list": [\n {"group_list": [{"group_name": "g",'
+        ' "group_num": 2}]}]}'
+    )
     said = response(review_rule(request(rule_config_map(text))))
     assert said["allowed"] is False
     status = said["status"]
@@ -211,7 +258,10 @@ def test_a_rule_with_very_many_faults_is_answered_shortly() -> None:
     answer = review_rule(request(rule_config_map(text)))
     causes = response(answer)["status"]["details"]["causes"]
     assert len(causes) == reviews.MAX_SHOWN + 1
-    assert causes[-1]["message"] == f"{len(answer.refusal) - reviews.MAX_SHOWN} more; see all: scaler lint"
+    assert (
+        causes[-1]["message"]
+        == f"{len(answer.refusal) - reviews.MAX_SHOWN} more; see all: scaler lint"
+    )
     assert len(reviews.encode(answer)) < 8_000
 
 
@@ -232,7 +282,8 @@ def test_a_rule_under_binary_data_is_refused() -> None:
 
 
 def test_what_was_broken_before_can_still_be_paused_and_labelled_but_not_broken_otherwise() -> None:
-    old, new = rule_config_map("{"), rule_config_map("{", paused="true")
+    old = rule_config_map("{")
+    new = rule_config_map("{", paused="true")
     answer = review_rule(request(new, operation="UPDATE", old=old))
     assert not answer.refusal
     assert read_document("{")[1][0].message in answer.warnings[0]
@@ -244,7 +295,8 @@ def test_what_was_broken_before_can_still_be_paused_and_labelled_but_not_broken_
     [
         {"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"other": "{"}},
         {"kind": "ConfigMap", "metadata": {"name": "a"}},
-        rule_config_map("{") | {"metadata": {"name": "rule", "deletionTimestamp": "2026-11-21T07:36:00Z"}},
+        rule_config_map("{")
+        | {"metadata": {"name": "rule", "deletionTimestamp": "2026-11-21T07:36:00Z"}},
     ],
     ids=["another key", "no data", "in deletion"],
 )
@@ -254,7 +306,9 @@ def test_other_config_maps_are_not_our_business(other: Object) -> None:
 
 _VALUES = st.recursive(
     st.none() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -290,7 +344,10 @@ _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["metadata", "spec", "labels", "data", "template", "name", "roles"]), inner)
+        | st.dictionaries(
+            st.sampled_from(["metadata", "spec", "labels", "data", "template", "name", "roles"]),
+            inner,
+        )
     ),
     max_leaves=12,
 )

@@ -1,4 +1,5 @@
-"""Connections that want too much, through real sockets: what they cost, and that others are answered meanwhile."""
+"""Connections that want too much, through real sockets: what they cost, and that others are
+answered meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Stage:
-    """A server of one page, `/`, which answers at once, and `/body`, which takes a body of the declared length."""
+    """A server of one page, `/`, which answers at once, and `/body`, which takes a body of the
+    declared length."""
 
     def __init__(self, limits: Limits) -> None:
         self.turned_away = 0
@@ -46,7 +48,9 @@ class Stage:
         return text(f"{len(await request.read())}\n")
 
     async def connect(self, address: str = "127.0.0.1", data: bytes = b"") -> Streams:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, local_addr=(address, 0))
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.port, local_addr=(address, 0)
+        )
         self._open.append(writer)
         writer.write(data)
         return reader, writer
@@ -78,7 +82,8 @@ async def stage(
         await made.end()
 
 
-OK, CLOSED = b"HTTP/1.1 200 OK", b""
+OK = b"HTTP/1.1 200 OK"
+CLOSED = b""
 
 
 async def test_connections_that_say_nothing_give_way_to_others_of_their_own_address() -> None:
@@ -89,7 +94,9 @@ async def test_connections_that_say_nothing_give_way_to_others_of_their_own_addr
         assert await answer(silent[0][0]) == CLOSED
 
 
-async def test_an_address_that_has_fewer_connections_gets_a_place_from_the_one_that_has_most() -> None:
+async def test_an_address_that_has_fewer_connections_gets_a_place_from_the_one_that_has_most() -> (
+    None
+):
     async with stage(connections=4) as on:
         flood = [await on.connect(data=GET) for _ in range(4)]
         assert [await answer(reader) for reader, _ in flood] == [OK] * 4
@@ -97,7 +104,9 @@ async def test_an_address_that_has_fewer_connections_gets_a_place_from_the_one_t
         assert on.turned_away == 1
 
 
-async def test_a_connection_that_has_asked_something_stays_whatever_its_own_address_opens_besides() -> None:
+async def test_a_connection_that_has_asked_something_stays_whatever_its_own_address_opens_besides() -> (
+    None
+):
     async with stage(connections=4) as on:
         kept = [await on.connect(data=GET) for _ in range(4)]
         assert [await answer(reader) for reader, _ in kept] == [OK] * 4
@@ -122,8 +131,12 @@ async def test_a_connection_that_is_turned_away_leaves_nothing_for_the_garbage_c
             gc.enable()
 
 
-@pytest.mark.parametrize("data", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nX-A: "], ids=["nothing", "a", "b"])
-async def test_a_header_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+@pytest.mark.parametrize(
+    "data", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nX-A: "], ids=["nothing", "a", "b"]
+)
+async def test_a_header_that_never_ends_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
     monkeypatch.setattr(server, "OPENING", 0.2)
     async with stage() as on:
         assert await on.asked(data=data) == CLOSED
@@ -132,7 +145,9 @@ async def test_a_header_that_never_ends_is_not_waited_for(monkeypatch: pytest.Mo
 async def test_a_body_that_never_ends_is_not_waited_for() -> None:
     async with stage(wait=0.2) as on:
         with capture_logs() as logs:
-            words = await on.asked(data=b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx")
+            words = await on.asked(
+                data=b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx"
+            )
         assert words == b"HTTP/1.1 503 Service Unavailable"
         assert logs == []
 
@@ -153,7 +168,10 @@ async def test_bodies_beyond_the_bytes_that_there_are_are_refused_before_they_ar
                 pass
         assert await on.asked("127.0.0.1", held % 1) == OK
         assert (
-            await on.asked("127.0.0.1", b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 300\r\n\r\n" + b"x" * 300)
+            await on.asked(
+                "127.0.0.1",
+                b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 300\r\n\r\n" + b"x" * 300,
+            )
             == OK
         )
         gone = [reader for reader, _ in slow if reader.at_eof() or reader.exception()]
@@ -162,7 +180,9 @@ async def test_bodies_beyond_the_bytes_that_there_are_are_refused_before_they_ar
 
 async def test_a_refusal_says_when_to_come_again() -> None:
     async with stage(size=10) as on:
-        reader, _ = await on.connect(data=b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n")
+        reader, _ = await on.connect(
+            data=b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n"
+        )
         async with asyncio.timeout(PATIENCE):
             assert b"Retry-After: 1\r\n" in await reader.readuntil(b"\r\n\r\n")
 
@@ -171,7 +191,9 @@ async def test_who_goes_within_a_body_leaves_nothing_in_the_log() -> None:
     async with stage() as on:
         with capture_logs() as logs:
             for rest in (b"x", b""):
-                _, writer = await on.connect(data=b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n" + rest)
+                _, writer = await on.connect(
+                    data=b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n" + rest
+                )
                 await asyncio.sleep(0.2)
                 writer.transport.abort()
             assert await on.asked() == OK

@@ -43,13 +43,20 @@ def test_what_is_given_back_is_free_for_anybody() -> None:
     assert gone == []
 
 
-Steps = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.integers(1, 5), st.booleans()), max_size=60)
+Steps = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.integers(1, 5), st.booleans()),
+    max_size=60,
+)
 
 
 @given(Steps)
-def test_never_more_is_held_than_there_is_and_who_holds_least_keeps_it(steps: list[tuple[str, int, int, bool]]) -> None:
+def test_never_more_is_held_than_there_is_and_who_holds_least_keeps_it(
+    steps: list[tuple[str, int, int, bool]],
+) -> None:
     held: dict[tuple[str, str], int] = {}
-    shares: Shares[tuple[str, str]] = Shares(8, lambda loser: evicted.append((loser, held.pop(loser))))
+    shares: Shares[tuple[str, str]] = Shares(
+        8, lambda loser: evicted.append((loser, held.pop(loser)))
+    )
     evicted: list[tuple[tuple[str, str], int]] = []
     for address, number, units, leaves in steps:
         holder = address, f"{address}{number}"

@@ -1,4 +1,5 @@
-"""The webhook as an API server meets it: through TLS, with a certificate that is exchanged while it serves."""
+"""The webhook as an API server meets it: through TLS, with a certificate that is exchanged while it
+serves."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ async def session(
     server = webhook_server(lambda _namespace, _rule: ("group0", "group1"), metrics or Metrics())
     async with (
         server.served("127.0.0.1", 0, lambda: certificate.context) as port,
-        aiohttp.ClientSession(f"https://127.0.0.1:{port}", connector=aiohttp.TCPConnector(force_close=True)) as client,
+        aiohttp.ClientSession(
+            f"https://127.0.0.1:{port}", connector=aiohttp.TCPConnector(force_close=True)
+        ) as client,
     ):
         yield client
 
@@ -84,20 +87,34 @@ async def test_each_path_answers_its_question(keys: Keys) -> None:
 async def test_every_answer_is_counted_with_its_outcome(keys: Keys) -> None:
     metrics = Metrics()
     async with session(shown_by(keys), metrics) as client:
-        for path, body in (("/validate/rules", request(rule_config_map("{"))), ("/mutate/pods", b"?")):
+        for path, body in (
+            ("/validate/rules", request(rule_config_map("{"))),
+            ("/mutate/pods", b"?"),
+        ):
             async with client.post(path, data=body, ssl=trusting(keys)) as answer:
                 assert answer.status == 200
     registry = metrics.registry
     for path, outcome in (("/validate/rules", "refused"), ("/mutate/pods", "unreadable")):
-        assert registry.get_sample_value("scaler_webhook_answers_total", {"path": path, "outcome": outcome}) == 1
+        assert (
+            registry.get_sample_value(
+                "scaler_webhook_answers_total", {"path": path, "outcome": outcome}
+            )
+            == 1
+        )
     assert registry.get_sample_value("scaler_webhook_duration_seconds_count") == 2
 
 
 @pytest.mark.parametrize(
     ("method", "path", "size", "status"),
-    [("GET", "/mutate/pods", 0, 405), ("POST", "/", 1, 404), ("POST", "/mutate/pods", MAX_BODY + 1, 413)],
+    [
+        ("GET", "/mutate/pods", 0, 405),
+        ("POST", "/", 1, 404),
+        ("POST", "/mutate/pods", MAX_BODY + 1, 413),
+    ],
 )
-async def test_anything_else_is_refused(keys: Keys, method: str, path: str, size: int, status: int) -> None:
+async def test_anything_else_is_refused(
+    keys: Keys, method: str, path: str, size: int, status: int
+) -> None:
     async with (
         session(shown_by(keys)) as client,
         client.request(method, path, data=io.BytesIO(b"x" * size), ssl=trusting(keys)) as answer,
@@ -132,7 +149,10 @@ async def test_more_long_requests_than_may_wait_are_told_to_come_again(
     metrics = Metrics()
 
     def turned_away() -> float:
-        return metrics.registry.get_sample_value("scaler_turned_away_total", {"server": "webhook"}) or 0
+        return (
+            metrics.registry.get_sample_value("scaler_turned_away_total", {"server": "webhook"})
+            or 0
+        )
 
     async with session(shown_by(keys), metrics) as client:
 
@@ -160,7 +180,8 @@ async def test_long_requests_are_read_beside_the_loop_one_at_a_time(
         return review_rule(asked)
 
     monkeypatch.setattr(reviews, "review_rule", review)
-    short, long = request(rule_config_map("{")), request(rule_config_map("{" + " " * 20_000))
+    short = request(rule_config_map("{"))
+    long = request(rule_config_map("{" + " " * 20_000))
     async with session(shown_by(keys)) as client:
 
         async def refused(body: bytes) -> bool:
@@ -172,7 +193,9 @@ async def test_long_requests_are_read_beside_the_loop_one_at_a_time(
     assert threads == [threading.main_thread().name, *["long-review_0"] * 5]
 
 
-async def test_a_fault_of_ours_shows_no_traceback(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_of_ours_shows_no_traceback(
+    keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(_asked: Request) -> object:
         raise RuntimeError("inside")
 
@@ -187,7 +210,8 @@ async def test_a_fault_of_ours_shows_no_traceback(keys: Keys, monkeypatch: pytes
 
 
 async def test_a_new_certificate_is_shown_from_the_next_handshake_on(keys: Keys) -> None:
-    certificate, other = shown_by(keys), made()
+    certificate = shown_by(keys)
+    other = made()
     async with session(certificate) as client:
         async with client.post("/mutate/pods", data=b"{}", ssl=trusting(keys)) as answer:
             assert answer.status == 200
@@ -216,7 +240,9 @@ async def test_nothing_older_than_tls_1_2_is_spoken(keys: Keys) -> None:
 
 @pytest.mark.parametrize("spoilt", ["certificate", "key", "both", "mixed"])
 def test_a_pair_that_does_not_work_leaves_the_last_one_in_place(keys: Keys, spoilt: str) -> None:
-    shown, good, other = ServerCertificate(), keys.shown, made().shown
+    shown = ServerCertificate()
+    good = keys.shown
+    other = made().shown
     shown.use(good)
     bad = {
         "certificate": KeyPair(b"nonsense", good.key),

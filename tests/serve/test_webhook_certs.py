@@ -1,4 +1,5 @@
-"""Keeping the certificate in a cluster, in virtual time: made once, shared, renewed, trusted, and mended."""
+"""Keeping the certificate in a cluster, in virtual time: made once, shared, renewed, trusted, and
+mended."""
 
 from __future__ import annotations
 
@@ -13,7 +14,15 @@ from cryptography import x509
 from structlog.testing import capture_logs
 
 from scaler.clock import Clock
-from scaler.kube.api import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, KubeApi, Object, PatchType, Resource
+from scaler.kube.api import (
+    MUTATING_WEBHOOKS,
+    SECRETS,
+    VALIDATING_WEBHOOKS,
+    KubeApi,
+    Object,
+    PatchType,
+    Resource,
+)
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.serve import certificates, webhook_certs
 from scaler.serve.certificates import DAY, LIFE, RENEWED, SETTLE, KeyPair
@@ -22,7 +31,9 @@ from scaler.settings import Settings
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
 
-HOME, SECRET, NAME = "mind-cluster-scaler-system", "mind-cluster-scaler-webhook", "mind-cluster-scaler"
+HOME = "mind-cluster-scaler-system"
+SECRET = "mind-cluster-scaler-webhook"
+NAME = "mind-cluster-scaler"
 SERVER = f"{SECRET}.{HOME}.svc"
 START = 1_800_000_000.0
 OTHER = certificates.advance(None, SERVER, START)
@@ -31,10 +42,16 @@ OTHER_KEY = base64.b64encode(OTHER.shown.key).decode()
 
 
 def configuration(resource: Resource, webhooks: int) -> Object:
-    hooks = [{"name": f"w{number}.a.svc", "clientConfig": {"url": "https://a/"}} for number in range(webhooks)]
+    hooks = [
+        {"name": f"w{number}.a.svc", "clientConfig": {"url": "https://a/"}}
+        for number in range(webhooks)
+    ]
     return {
-        "apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": NAME}, "webhooks": hooks,
-    }  # fmt: skip
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": NAME},
+        "webhooks": hooks,
+    }
 
 
 class Home:
@@ -49,7 +66,9 @@ class Home:
             self.install()
 
     def install(self) -> None:
-        self.cluster.apply([configuration(MUTATING_WEBHOOKS, 2), configuration(VALIDATING_WEBHOOKS, 3)])
+        self.cluster.apply(
+            [configuration(MUTATING_WEBHOOKS, 2), configuration(VALIDATING_WEBHOOKS, 3)]
+        )
 
     def replica(self, api: KubeApi | None = None) -> CertificateKeeper:
         settings = Settings(lease_namespace=HOME, install=NAME, webhook_service=SERVER)
@@ -60,13 +79,21 @@ class Home:
         return found
 
     def keys(self) -> certificates.Keys:
-        keys = certificates.read({name: base64.b64decode(value) for name, value in self.secret()["data"].items()})
+        keys = certificates.read(
+            {name: base64.b64decode(value) for name, value in self.secret()["data"].items()}
+        )
         assert keys is not None
         return keys
 
     def bundles(self) -> set[str]:
-        found = [obj for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS) for obj in self.cluster.peek(kind)]
-        return {hook["clientConfig"].get("caBundle", "") for obj in found for hook in obj["webhooks"]}
+        found = [
+            obj
+            for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+            for obj in self.cluster.peek(kind)
+        ]
+        return {
+            hook["clientConfig"].get("caBundle", "") for obj in found for hook in obj["webhooks"]
+        }
 
 
 async def during(seconds: float, *works: Awaitable[None]) -> None:
@@ -88,7 +115,8 @@ def story(tell: Callable[[Home], Awaitable[None]], **options: Any) -> None:
 
 def test_the_leader_makes_a_certificate_and_everybody_shows_and_trusts_it() -> None:
     async def tell(home: Home) -> None:
-        leader, standby = home.replica(), home.replica()
+        leader = home.replica()
+        standby = home.replica()
         assert leader.problem == "no certificate yet"
         await during(5.0, leader.run_as_leader(), leader.follow(), standby.follow())
         assert leader.pair == standby.pair == home.keys().shown
@@ -99,9 +127,12 @@ def test_the_leader_makes_a_certificate_and_everybody_shows_and_trusts_it() -> N
     story(tell)
 
 
-def test_where_the_one_that_leads_knows_no_webhook_the_first_of_the_others_makes_the_certificate() -> None:
+def test_where_the_one_that_leads_knows_no_webhook_the_first_of_the_others_makes_the_certificate() -> (
+    None
+):
     async def tell(home: Home) -> None:
-        one, two = home.replica(), home.replica()
+        one = home.replica()
+        two = home.replica()
         await during(10.0, one.follow(), two.follow())
         assert home.cluster.peek(SECRETS, HOME) == []  # one that leads would have made it by now
         await during(30.0, one.follow(), two.follow())
@@ -114,7 +145,8 @@ def test_where_the_one_that_leads_knows_no_webhook_the_first_of_the_others_makes
 
 def test_two_years_of_renewals_never_show_what_is_not_trusted() -> None:
     async def tell(home: Home) -> None:
-        leader, standby = home.replica(), home.replica()
+        leader = home.replica()
+        standby = home.replica()
         work = asyncio.gather(leader.run_as_leader(), leader.follow(), standby.follow())
         issued = set()
         for _ in range(740):
@@ -132,7 +164,8 @@ def test_two_years_of_renewals_never_show_what_is_not_trusted() -> None:
         await asyncio.wait([work])
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(webhook_certs, "PERIOD", DAY / 2)  # two years of looks every ten seconds take long to compute
+        # two years of looks every ten seconds take long to compute
+        patched.setattr(webhook_certs, "PERIOD", DAY / 2)
         patched.setattr(webhook_certs, "REREAD", DAY / 5)
         story(tell)
 
@@ -180,7 +213,8 @@ def test_a_new_leader_goes_on_with_what_the_last_one_made() -> None:
 
 def test_two_that_both_believe_they_lead_end_with_one_certificate() -> None:
     async def tell(home: Home) -> None:
-        one, two = home.replica(), home.replica()
+        one = home.replica()
+        two = home.replica()
         await during(30.0, one.run_as_leader(), two.run_as_leader())
         assert one.pair == two.pair == home.keys().shown
         assert home.bundles() == {base64.b64encode(home.keys().trusted).decode()}
@@ -240,13 +274,17 @@ def test_a_new_certificate_is_shown_only_when_the_configurations_trust_it() -> N
     story(tell)
 
 
-def test_a_certificate_that_has_ended_is_replaced_even_while_the_configurations_cannot_be_written() -> None:
+def test_a_certificate_that_has_ended_is_replaced_even_while_the_configurations_cannot_be_written() -> (
+    None
+):
     async def tell(home: Home) -> None:
         api: Any = Refusing(home.api, set(), FORBIDDEN)
         keeper = home.replica(api)
         await during(5.0, keeper.run_as_leader())
         first = home.keys().shown
-        api.refused = {("patch", resource.plural) for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)}
+        api.refused = {
+            ("patch", resource.plural) for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+        }
         await asyncio.sleep(LIFE - DAY)
         await during(60.0, keeper.run_as_leader())
         coming = home.keys().coming
@@ -264,9 +302,13 @@ def test_a_certificate_that_has_ended_is_replaced_even_while_the_configurations_
     story(tell)
 
 
-@pytest.mark.parametrize("error", [FORBIDDEN, UnknownOutcomeError("500")], ids=["forbidden", "unknown"])
+@pytest.mark.parametrize(
+    "error", [FORBIDDEN, UnknownOutcomeError("500")], ids=["forbidden", "unknown"]
+)
 @pytest.mark.parametrize("verb", ["get", "create"])
-def test_whatever_the_api_server_answers_it_goes_on_and_says_why_nothing_is_shown(verb: str, error: KubeError) -> None:
+def test_whatever_the_api_server_answers_it_goes_on_and_says_why_nothing_is_shown(
+    verb: str, error: KubeError
+) -> None:
     async def tell(home: Home) -> None:
         api: Any = Refusing(home.api, {(verb, "secrets")}, error)
         keeper = home.replica(api)
@@ -289,7 +331,11 @@ def test_no_key_reaches_a_log() -> None:
             await during(5.0, keeper.run_as_leader(), keeper.follow())
             data = home.secret()["data"]
             await home.api.patch(
-                SECRETS, HOME, SECRET, {"data": {"tls.crt": data["tls.key"]}}, patch_type=PatchType.MERGE
+                SECRETS,
+                HOME,
+                SECRET,
+                {"data": {"tls.crt": data["tls.key"]}},
+                patch_type=PatchType.MERGE,
             )
             await during(REREAD, keeper.follow())
             await during(30.0, keeper.run_as_leader())
@@ -308,7 +354,8 @@ async def test_files_of_somebody_else_are_shown_and_read_again(
 ) -> None:
     monkeypatch.setattr(webhook_certs, "SOON", 0.01)
     monkeypatch.setattr(webhook_certs, "REREAD", 0.01)
-    certificate, key = tmp_path / "tls.crt", tmp_path / ("tls.crt" if together else "tls.key")
+    certificate = tmp_path / "tls.crt"
+    key = tmp_path / ("tls.crt" if together else "tls.key")
     files = CertificateFiles(certificate, key)
     following = asyncio.create_task(files.follow())
     await until(lambda: "No such file" in files.problem)

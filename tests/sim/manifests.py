@@ -22,10 +22,17 @@ def template(*, npu: int = 0, labels: dict[str, str] | None = None, **spec: Any)
     return {"metadata": {"labels": labels or {}}, "spec": {"containers": [container], **spec}}
 
 
-def deployment(name: str = "web", replicas: int = 3, *, pod: Object | None = None, **spec: Any) -> Object:
+def deployment(
+    name: str = "web", replicas: int = 3, *, pod: Object | None = None, **spec: Any
+) -> Object:
     made = pod or template()
     made["metadata"]["labels"] = {"app": name, **made["metadata"]["labels"]}
-    whole = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": made, **spec}
+    whole = {
+        "replicas": replicas,
+        "selector": {"matchLabels": {"app": name}},
+        "template": made,
+        **spec,
+    }
     return manifest(DEPLOYMENTS, name, spec=whole)
 
 
@@ -34,7 +41,8 @@ def stateful_set(name: str = "db", replicas: int = 3, **spec: Any) -> Object:
 
 
 def leader_worker_set(name: str = "vllm", replicas: int = 2, size: int = 2, **parts: Any) -> Object:
-    """`leader` and `worker` are pod templates, `restart` is the restart policy, other parts go to the spec."""
+    """`leader` and `worker` are pod templates, `restart` is the restart policy, other parts go to
+    the spec."""
     templates: Object = {"size": size, "workerTemplate": parts.pop("worker", None) or template()}
     if "leader" in parts:
         templates["leaderTemplate"] = parts.pop("leader")
@@ -51,14 +59,17 @@ def volcano_job(name: str = "infer", replicas: int = 2, **parts: Any) -> Object:
     whole = {
         "minAvailable": sum(tasks.values()),
         "schedulerName": "volcano",
-        "tasks": [{"name": task, "replicas": number, "template": pod} for task, number in tasks.items()],
+        "tasks": [
+            {"name": task, "replicas": number, "template": pod} for task, number in tasks.items()
+        ],
         **parts,
     }
     return manifest(VOLCANO_JOBS, name, spec=whole)
 
 
 def storm_service(name: str = "storm", replicas: int = 1, **roles: Object) -> Object:
-    """Roles by name: `prefill={"replicas": 2, "stateful": True}`; one without a template gets one."""
+    """Roles by name: `prefill={"replicas": 2, "stateful": True}`; one without a template gets
+    one."""
     listed = [{"name": role, "template": template(), **parts} for role, parts in roles.items()]
     inner = {"metadata": {"labels": {"app": name}}, "spec": {"roles": listed}}
     whole = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": inner}
@@ -66,7 +77,8 @@ def storm_service(name: str = "storm", replicas: int = 1, **roles: Object) -> Ob
 
 
 def infer_service_set(name: str = "qwen", **roles: Object) -> Object:
-    """Roles by name: `prefill={"replicas": 2, "pods": 2}`, each an instance of a StatefulSet of so many pods."""
+    """Roles by name: `prefill={"replicas": 2, "pods": 2}`, each an instance of a StatefulSet of so
+    many pods."""
     listed = []
     for role, parts in roles.items():
         pod = parts.pop("pod", None) or template(labels={"app": f"{name}-{role}"})
@@ -77,8 +89,11 @@ def infer_service_set(name: str = "qwen", **roles: Object) -> Object:
     return manifest(INFER_SERVICE_SETS, name, spec={"replicas": 1, "template": {"roles": listed}})
 
 
-async def apply_pruned(cluster: SimCluster, made: Sequence[Object], before: Sequence[Object]) -> None:
-    """`kubectl apply --prune`. A pod that is there stays as it is: of a pod nothing can be changed."""
+async def apply_pruned(
+    cluster: SimCluster, made: Sequence[Object], before: Sequence[Object]
+) -> None:
+    """`kubectl apply --prune`. A pod that is there stays as it is: of a pod nothing can be
+    changed."""
     wanted = {(obj["kind"], objects.name(obj)) for obj in made}
     for obj in before:
         if (obj["kind"], objects.name(obj)) not in wanted:

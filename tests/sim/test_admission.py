@@ -1,4 +1,5 @@
-"""Admission in the simulated API server: what hooks see, what they may change, and how they refuse."""
+"""Admission in the simulated API server: what hooks see, what they may change, and how they
+refuse."""
 
 from __future__ import annotations
 
@@ -21,7 +22,11 @@ def cluster(*hooks: Hook) -> SimCluster:
 
 
 def gate(review: Review) -> Object:
-    if review.operation == "CREATE" and review.resource == PODS and review.namespace_labels.get("held") == "yes":
+    if (
+        review.operation == "CREATE"
+        and review.resource == PODS
+        and review.namespace_labels.get("held") == "yes"
+    ):
         review.object["spec"]["schedulingGates"] = [{"name": "hold"}]
     return review.object
 
@@ -51,7 +56,9 @@ def test_hooks_see_what_the_one_before_made_and_nothing_that_comes_later() -> No
         return review.object
 
     async def main() -> None:
-        made = await cluster(label, look).create(PODS, "default", {**POD, "metadata": {"generateName": "p-"}})
+        made = await cluster(label, look).create(
+            PODS, "default", {**POD, "metadata": {"generateName": "p-"}}
+        )
         assert seen == [{"generateName": "p-", "labels": {"a": "b"}}]
         assert made["metadata"]["labels"] == {"a": "b"}
 
@@ -64,7 +71,9 @@ def test_an_update_shows_the_old_object_and_a_status_is_not_reviewed() -> None:
     def look(review: Review) -> Object:
         if review.resource == PODS:
             old = (review.old or {}).get("metadata", {}).get("labels", {}).get("a", "")
-            seen.append((review.operation, old, review.object["metadata"].get("labels", {}).get("a", "")))
+            seen.append(
+                (review.operation, old, review.object["metadata"].get("labels", {}).get("a", ""))
+            )
         return review.object
 
     async def main() -> None:
@@ -74,7 +83,9 @@ def test_an_update_shows_the_old_object_and_a_status_is_not_reviewed() -> None:
             patch = {"metadata": {"labels": {"a": value}}}
             await api.patch(PODS, "default", "p", patch, patch_type=PatchType.MERGE)
         status = {"status": {"phase": "Running"}}
-        await api.patch(PODS, "default", "p", status, patch_type=PatchType.MERGE, subresource="status")
+        await api.patch(
+            PODS, "default", "p", status, patch_type=PatchType.MERGE, subresource="status"
+        )
         assert seen == [("CREATE", "", ""), ("UPDATE", "", "1"), ("UPDATE", "1", "2")]
 
     run(main())
@@ -83,7 +94,9 @@ def test_an_update_shows_the_old_object_and_a_status_is_not_reviewed() -> None:
 def test_what_a_hook_adds_is_pruned_like_anything_else() -> None:
     def add_gates(review: Review) -> Object:
         if review.resource == ASCEND_JOBS:
-            review.object["spec"]["replicaSpecs"]["Master"]["template"]["spec"]["schedulingGates"] = [{"name": "hold"}]
+            review.object["spec"]["replicaSpecs"]["Master"]["template"]["spec"][
+                "schedulingGates"
+            ] = [{"name": "hold"}]
         return review.object
 
     async def main() -> None:

@@ -1,4 +1,5 @@
-"""A HorizontalPodAutoscaler as its documentation says: the examples of its pages, and what must hold of any series."""
+"""A HorizontalPodAutoscaler as its documentation says: the examples of its pages, and what must
+hold of any series."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from scaler.sim.stories.loads import Autoscaler
 
 
 def policy(**given: Any) -> Autoscaler:
-    return Autoscaler.model_validate({"metrics": [{"of": "queue", "average": 1}], "least": 1, "most": 100, **given})
+    return Autoscaler.model_validate(
+        {"metrics": [{"of": "queue", "average": 1}], "least": 1, "most": 100, **given}
+    )
 
 
 WIDE = policy()
@@ -21,7 +24,8 @@ WIDE = policy()
 
 def written(by: Autoscaler, series: list[float], start: int, *, average: float = 1.0) -> list[int]:
     """What it writes every 15 s, where all that is written runs at once."""
-    replicas, found = start, list[int]()
+    replicas = start
+    found = list[int]()
     past: tuple[Advice, ...] = ()
     for number, total in enumerate(series):
         replicas, past = desired(by, replicas, replicas, [(total, average)], past, 15.0 * number)
@@ -44,7 +48,7 @@ def written(by: Autoscaler, series: list[float], start: int, *, average: float =
 )
 def test_replicas_are_the_total_by_the_average_within_the_tolerance(
     total: float, average: float, running: int, wanted: int
-) -> None:  # fmt: skip
+) -> None:
     assert by_metric(total, average, running, 0.1) == wanted
 
 
@@ -67,7 +71,9 @@ def test_it_adds_four_or_as_many_again_at_once() -> None:
 
 
 @pytest.mark.parametrize(("specified", "wanted"), [(1_000_000, 8), (1, 2)])
-def test_a_number_outside_least_and_most_is_brought_inside_first(specified: int, wanted: int) -> None:
+def test_a_number_outside_least_and_most_is_brought_inside_first(
+    specified: int, wanted: int
+) -> None:
     assert desired(policy(least=2, most=8), specified, 0, [(5, 1.0)], (), 0.0)[0] == wanted
 
 
@@ -76,10 +82,14 @@ def test_0_switches_it_off_unless_it_may_go_to_0_itself() -> None:
     assert desired(policy(least=0, most=8), 0, 0, [(5, 1.0)], (), 0.0)[0] == 4
 
 
-@given(st.lists(st.floats(0, 200), max_size=40), st.integers(2, 20), st.sampled_from((0.0, 60.0, 300.0)))
+@given(
+    st.lists(st.floats(0, 200), max_size=40),
+    st.integers(2, 20),
+    st.sampled_from((0.0, 60.0, 300.0)),
+)
 def test_what_it_writes_stays_within_least_and_most_and_never_falls_below_recent_advice(
     series: list[float], start: int, down: float
-) -> None:  # fmt: skip
+) -> None:
     by = policy(least=2, most=20, down=down)
     found = written(by, series, start)
     for number, (before, after) in enumerate(zip([start, *found], found, strict=False)):

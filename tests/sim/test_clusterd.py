@@ -1,4 +1,5 @@
-"""The stand-in for ClusterD: under which conditions it publishes a global rank table, and what it gathers."""
+"""The stand-in for ClusterD: under which conditions it publishes a global rank table, and what it
+gathers."""
 
 from __future__ import annotations
 
@@ -35,7 +36,11 @@ def published(config_maps: list[Object], pods: list[Object]) -> list[str] | None
     if not found:
         return None
     (data,) = found.values()
-    return [g["job"] for g in json.loads(data["global_ranktable"])["server_group_list"] if g["group_id"] == "2"]
+    return [
+        g["job"]
+        for g in json.loads(data["global_ranktable"])["server_group_list"]
+        if g["group_id"] == "2"
+    ]
 
 
 def test_only_completed_tables_are_published() -> None:
@@ -52,9 +57,18 @@ def test_only_completed_tables_are_published() -> None:
         ([rings("p0")], PODS[:1]),
         ([rings("p0")], [PODS[0], mindie_pod("coordinator", podIP="")]),
     ],
-    ids=["none completed", "unreadable", "two labels", "not labelled", "no coordinator", "no address"],
+    ids=[
+        "none completed",
+        "unreadable",
+        "two labels",
+        "not labelled",
+        "no coordinator",
+        "no address",
+    ],
 )
-def test_nothing_is_published_while_a_condition_is_not_met(config_maps: list[Object], pods: list[Object]) -> None:
+def test_nothing_is_published_while_a_condition_is_not_met(
+    config_maps: list[Object], pods: list[Object]
+) -> None:
     assert published(config_maps, pods) is None
 
 
@@ -67,7 +81,11 @@ def test_what_nodes_report_is_gathered_and_stays_there_empty_when_all_is_well() 
     assert cluster_info([]) == {}
     first = cluster_info([node])
     assert json.loads(first["mindx-dl", "cluster-info-node-cm"]["cluster-info-node-cm"]) == {
-        "mindx-dl-nodeinfo-n1": {"FaultDevList": [], "NodeStatus": "UnHealthy", "CmName": "mindx-dl-nodeinfo-n1"}
+        "mindx-dl-nodeinfo-n1": {
+            "FaultDevList": [],
+            "NodeStatus": "UnHealthy",
+            "CmName": "mindx-dl-nodeinfo-n1",
+        }
     }
     ours = {"metadata": {"name": "cluster-info-node-cm", "namespace": "mindx-dl"}, "data": {}}
     assert cluster_info([ours])["mindx-dl", "cluster-info-node-cm"] == {"cluster-info-node-cm": ""}

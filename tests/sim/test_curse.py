@@ -1,4 +1,5 @@
-"""What a curse keeps from happening, and to whom; with the real controller where it makes the pods."""
+"""What a curse keeps from happening, and to whom; with the real controller where it makes the
+pods."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def played(*curses: dict[str, Any], until: float = 60, **more: Any) -> tuple[Sim
         clock = Clock(START)
         clusters.append(SimCluster(clock, seed=0, admission=ADMISSION))
         controller = real_controller(0, settings=settings_of(scenario))
-        await World(clusters[0], clock, scenario, controller=controller, timeline=timeline, seed=0).play()
+        await World(
+            clusters[0], clock, scenario, controller=controller, timeline=timeline, seed=0
+        ).play()
 
     loop.run(story(), seed=0)
     assert [moment.text for moment in timeline.moments if moment.kind is MomentKind.FAILURE] == []
@@ -68,7 +71,11 @@ def test_never_bound_takes_no_room_and_leaves_the_others_alone() -> None:
 
 def test_a_curse_has_a_beginning_and_an_end() -> None:
     _, timeline = played({"of": D0, "never": "bound", "from": 0, "until": "20s"}, until=120)
-    bound = [sample.at for sample in timeline.samples["mindie/scaling-rule/mindie"] if sample.running.get("group1")]
+    bound = [
+        sample.at
+        for sample in timeline.samples["mindie/scaling-rule/mindie"]
+        if sample.running.get("group1")
+    ]
     assert 28 < bound[0] < 100
     cluster, _ = played({"of": D0, "never": "bound", "from": "10s"})
     assert seats(cluster, "mindie-server-d0") == [True]
@@ -81,23 +88,32 @@ def test_half_bound_has_one_pod_with_a_node() -> None:
 
 
 def test_never_enqueued_leaves_the_pod_group_pending() -> None:
-    cluster, _ = played({"of": D0, "never": "enqueued"}, manifests=[BESIDE, EXAMPLE], ascend_operator=True, until=20)
-    group = next(g for g in cluster.peek(POD_GROUPS) if objects.name(g).startswith("mindie-server-d0"))
+    cluster, _ = played(
+        {"of": D0, "never": "enqueued"}, manifests=[BESIDE, EXAMPLE], ascend_operator=True, until=20
+    )
+    group = next(
+        g for g in cluster.peek(POD_GROUPS) if objects.name(g).startswith("mindie-server-d0")
+    )
     assert objects.status(group).get("phase") in (None, "Pending")
     assert pods_of(cluster, "mindie-server-d0") == []
 
 
 @pytest.mark.parametrize("never", ["made", "created"])
 def test_an_operator_that_makes_no_pods_of_one_job_makes_those_of_others(never: str) -> None:
-    cluster, _ = played({"of": D0, "never": never}, manifests=[BESIDE, EXAMPLE], ascend_operator=True, until=20)
+    cluster, _ = played(
+        {"of": D0, "never": never}, manifests=[BESIDE, EXAMPLE], ascend_operator=True, until=20
+    )
     assert pods_of(cluster, "mindie-server-d0") == []
     assert len(pods_of(cluster, "mindie-server-p0")) == 1
-    made = any(objects.name(group).startswith("mindie-server-d0") for group in cluster.peek(POD_GROUPS))
+    made = any(
+        objects.name(group).startswith("mindie-server-d0") for group in cluster.peek(POD_GROUPS)
+    )
     assert made == (never == "created")  # what is never made is not even looked at
 
 
 @pytest.mark.parametrize(
-    ("of", "gone", "there"), [("mixed/prefill", "prefill-", "decode-0"), ("mixed/decode-0", "decode-0", "prefill-")]
+    ("of", "gone", "there"),
+    [("mixed/prefill", "prefill-", "decode-0"), ("mixed/decode-0", "decode-0", "prefill-")],
 )
 def test_owners_of_other_kinds_make_no_pods_either(of: str, gone: str, there: str) -> None:
     cluster, _ = played({"of": of, "never": "made"}, manifests=[MIXED], until=20)
@@ -108,7 +124,9 @@ def test_owners_of_other_kinds_make_no_pods_either(of: str, gone: str, there: st
 def test_never_created_is_refused_to_the_scaler_too_which_says_so() -> None:
     cluster, timeline = played({"of": D0, "never": "created"}, until=20)
     assert pods_of(cluster, "mindie-server-d0") == []
-    assert timeline.last("mindie/scaling-rule/mindie").reasons["mindie-server-d0"] == "CreateRefused"
+    assert (
+        timeline.last("mindie/scaling-rule/mindie").reasons["mindie-server-d0"] == "CreateRefused"
+    )
 
 
 def test_never_running_stays_bound_and_pending() -> None:
@@ -119,7 +137,10 @@ def test_never_running_stays_bound_and_pending() -> None:
 
 
 def test_never_ending_stays_terminating() -> None:
-    delete = {"at": "30s", "delete": {"kind": "AscendJob", "namespace": "mindie", "name": "mindie-server-d0"}}
+    delete = {
+        "at": "30s",
+        "delete": {"kind": "AscendJob", "namespace": "mindie", "name": "mindie-server-d0"},
+    }
     cluster, _ = played({"of": D0, "never": "ending"}, events=[delete], until=300)
     assert [objects.terminating(pod) for pod in pods_of(cluster, "mindie-server-d0")] == [True]
     cluster, _ = played(events=[delete], until=300)
@@ -133,9 +154,13 @@ def test_a_curse_that_meets_nobody_is_told() -> None:
 
 
 def test_what_is_taken_from_the_scheduler_is_counted_apart_from_what_had_a_node() -> None:
-    """The decode job is deleted while its pod waits for the scheduler, the prefill job while its pod runs."""
+    """The decode job is deleted while its pod waits for the scheduler, the prefill job while its
+    pod runs."""
     jobs = [("40s", "mindie-server-d0"), ("45s", "mindie-server-p0")]
-    gone = [{"at": at, "delete": {"kind": "AscendJob", "namespace": "mindie", "name": name}} for at, name in jobs]
+    gone = [
+        {"at": at, "delete": {"kind": "AscendJob", "namespace": "mindie", "name": name}}
+        for at, name in jobs
+    ]
     _, timeline = played({"of": D0, "never": "bound"}, events=gone, until=60)
     end = timeline.last("mindie/scaling-rule/mindie")
     assert (end.revocations, end.evictions, end.pods_deleted) == (1, 1, 2)
@@ -157,15 +182,25 @@ def test_what_is_taken_from_the_scheduler_is_counted_apart_from_what_had_a_node(
 def test_whom_a_curse_means(of: str, meant: bool) -> None:
     curses = Curses([Curse.model_validate({"of": of, "never": "bound"})], lambda: 0.0)
     owner = {"kind": "AscendJob", "name": "p1", "uid": "u", "controller": True}
-    pod: Object = {"metadata": {"name": "p1-master-0", "namespace": "mindie", "ownerReferences": [owner]}, "spec": {}}
+    pod: Object = {
+        "metadata": {"name": "p1-master-0", "namespace": "mindie", "ownerReferences": [owner]},
+        "spec": {},
+    }
     assert curses(Never.BOUND, pod) is meant
     assert not curses(Never.RUNNING, pod)
 
 
 def test_a_scheduler_that_stops_binds_nothing_until_it_goes_on() -> None:
-    events = [{"at": 0, "scheduler": "stopped"}, {"at": "30s", "name": "back", "scheduler": "running"}]
+    events = [
+        {"at": 0, "scheduler": "stopped"},
+        {"at": "30s", "name": "back", "scheduler": "running"},
+    ]
     _, timeline = played(events=events, settings={"minimum_timeout": 300}, until=60)
-    runs = [sample.at for sample in timeline.samples["mindie/scaling-rule/mindie"] if sample.running.get("group1")]
+    runs = [
+        sample.at
+        for sample in timeline.samples["mindie/scaling-rule/mindie"]
+        if sample.running.get("group1")
+    ]
     assert 38 <= runs[0] < 45
     words = [moment.text for moment in timeline.moments if moment.kind is MomentKind.EVENT]
     assert {"the scheduler: stops", "the scheduler: goes on"} <= set(words)

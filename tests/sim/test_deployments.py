@@ -1,4 +1,5 @@
-"""The stand-ins for Deployments and ReplicaSets: numbers, victims, and updates that stay within their fence posts."""
+"""The stand-ins for Deployments and ReplicaSets: numbers, victims, and updates that stay within
+their fence posts."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def images(on: Rig) -> list[str]:
 
 
 async def update(on: Rig, **spec: Any) -> None:
-    await on.cluster.patch(DEPLOYMENTS, "default", "web", {"spec": spec}, patch_type=PatchType.MERGE)
+    await on.cluster.patch(
+        DEPLOYMENTS, "default", "web", {"spec": spec}, patch_type=PatchType.MERGE
+    )
 
 
 def new_image() -> Object:
@@ -53,7 +56,10 @@ def test_pods_carry_the_hash_of_their_template_and_belong_to_its_replica_set() -
         assert objects.name(made) == f"web-{mark}"
         pods = on.cluster.peek(PODS)
         assert [objects.owner_uid(pod) for pod in pods] == [objects.uid(made)] * 3
-        assert all(objects.labels_of(p) == {"app": "web", "role": "prefill", "pod-template-hash": mark} for p in pods)
+        assert all(
+            objects.labels_of(p) == {"app": "web", "role": "prefill", "pod-template-hash": mark}
+            for p in pods
+        )
         assert all(objects.name(pod).startswith(f"web-{mark}-") for pod in pods)
 
     run(main())
@@ -71,7 +77,9 @@ def test_a_pod_that_is_deleted_or_failed_is_replaced_under_a_new_name() -> None:
             lost.extend((first, second))
             await on.cluster.delete(PODS, "default", first)
             failed = {"status": {"phase": "Failed"}}
-            await on.cluster.patch(PODS, "default", second, failed, patch_type=PatchType.MERGE, subresource="status")
+            await on.cluster.patch(
+                PODS, "default", second, failed, patch_type=PatchType.MERGE, subresource="status"
+            )
 
         await on.play(8, *controllers(on), script=lose())
         living = {name for name, phase in on.phases().items() if phase == "Pending"}
@@ -104,7 +112,9 @@ def test_an_update_keeps_three_quarters_available_and_ends_with_the_new_template
     run(main())
 
 
-@pytest.mark.parametrize(("held_again", "expected"), [(False, {"server:2": 4}), (True, {"server:1": 3, "server:2": 2})])
+@pytest.mark.parametrize(
+    ("held_again", "expected"), [(False, {"server:2": 4}), (True, {"server:1": 3, "server:2": 2})]
+)
 def test_held_pods_of_the_old_template_make_way_as_far_as_the_new_ones_come_up(
     held_again: bool, expected: dict[str, int]
 ) -> None:
@@ -172,11 +182,18 @@ def test_scaling_down_takes_held_pods_first_and_the_update_goes_on_when_scaled_d
 def test_a_rollout_that_is_resized_shares_the_difference_out_by_size() -> None:
     def of(name: str, size: int, **status: int) -> Object:
         marks = {"deployment.kubernetes.io/max-replicas": "13"}
-        return {"metadata": {"name": name, "annotations": marks}, "spec": {"replicas": size}, "status": status}
+        return {
+            "metadata": {"name": name, "annotations": marks},
+            "spec": {"replicas": size},
+            "status": status,
+        }
 
     rollout = Rollout(deployment(replicas=15), of("new", 5), (of("old", 8),))
     assert scale(rollout) == {"old": 12, "new": 7}
-    assert scale(Rollout(deployment(replicas=5), of("new", 5), (of("old", 8),))) == {"old": 4, "new": 3}
+    assert scale(Rollout(deployment(replicas=5), of("new", 5), (of("old", 8),))) == {
+        "old": 4,
+        "new": 3,
+    }
 
 
 def test_what_belongs_to_a_deleted_deployment_goes_with_it() -> None:
@@ -195,19 +212,30 @@ def test_what_belongs_to_a_deleted_deployment_goes_with_it() -> None:
 
 
 def pod(
-    name: str, *, node: str = "", phase: str = "Pending", ready: str = "", cost: str = "", made: str = ""
+    name: str,
+    *,
+    node: str = "",
+    phase: str = "Pending",
+    ready: str = "",
+    cost: str = "",
+    made: str = "",
 ) -> Object:
     conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": ready}] if ready else []
     annotations = {"controller.kubernetes.io/pod-deletion-cost": cost} if cost else {}
     return {
-        "metadata": {"name": name, "annotations": annotations, "creationTimestamp": made or "2026-01-01T00:00:00Z"},
+        "metadata": {
+            "name": name,
+            "annotations": annotations,
+            "creationTimestamp": made or "2026-01-01T00:00:00Z",
+        },
         "spec": {"nodeName": node},
         "status": {"phase": phase, "conditions": conditions},
     }
 
 
 def test_victims_are_chosen_in_the_order_of_the_real_controller() -> None:
-    early, late = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+    early = "2026-01-01T00:00:00Z"
+    late = "2026-01-02T00:00:00Z"
     ordered = [
         pod("held", cost="-1000000000"),
         pod("unassigned"),
@@ -225,7 +253,13 @@ def test_victims_are_chosen_in_the_order_of_the_real_controller() -> None:
 
 @pytest.mark.parametrize(
     ("surge", "unavailable", "replicas", "expected"),
-    [("25%", "25%", 3, (1, 0)), ("25%", "25%", 4, (1, 1)), (0, "25%", 1, (0, 1)), (0, 0, 5, (0, 1)), (2, 1, 5, (2, 1))],
+    [
+        ("25%", "25%", 3, (1, 0)),
+        ("25%", "25%", 4, (1, 1)),
+        (0, "25%", 1, (0, 1)),
+        (0, 0, 5, (0, 1)),
+        (2, 1, 5, (2, 1)),
+    ],
 )
 def test_fence_posts_round_surge_up_and_unavailable_down(
     surge: int | str, unavailable: int | str, replicas: int, expected: tuple[int, int]

@@ -7,7 +7,14 @@ import json
 
 from scaler.kube.api import CONFIG_MAPS, NODES, PODS
 from scaler.sim.actors import objects
-from scaler.sim.actors.devices import DevicePlugin, given_chips, report_chips, report_node, report_switch, reported
+from scaler.sim.actors.devices import (
+    DevicePlugin,
+    given_chips,
+    report_chips,
+    report_node,
+    report_switch,
+    reported,
+)
 from scaler.sim.loop import run
 from tests.rig import Rig
 
@@ -18,7 +25,9 @@ async def bound_pods(on: Rig, *names: str, npu: int) -> None:
         container = {"name": "c", "image": "i", "resources": {"requests": npus, "limits": npus}}
         spec = {"nodeName": "n0", "containers": [container]}
         meta = {"name": name, "namespace": "default"}
-        await on.cluster.create(PODS, "default", {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+        await on.cluster.create(
+            PODS, "default", {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+        )
 
 
 def chips(on: Rig) -> dict[str, list[str]]:
@@ -73,7 +82,13 @@ def test_what_is_reported_faulty_cannot_be_given_to_anybody() -> None:
         def look() -> None:
             (node,) = on.cluster.peek(NODES)
             found = reported(on.cluster.peek(CONFIG_MAPS), "n0")
-            seen.append((node["status"]["allocatable"]["huawei.com/Ascend910"], len(found.chips), found.whole))
+            seen.append(
+                (
+                    node["status"]["allocatable"]["huawei.com/Ascend910"],
+                    len(found.chips),
+                    found.whole,
+                )
+            )
 
         for healthy in (False, True):
             await report_chips(on.cluster, on.clock, "n0", [2, 5], healthy=healthy)
@@ -85,6 +100,10 @@ def test_what_is_reported_faulty_cannot_be_given_to_anybody() -> None:
         return seen
 
     assert run(main()) == [
-        ("6", 2, False), ("0", 2, True), ("0", 2, True),
-        ("0", 0, True), ("0", 0, True), ("8", 0, False),
-    ]  # fmt: skip
+        ("6", 2, False),
+        ("0", 2, True),
+        ("0", 2, True),
+        ("0", 0, True),
+        ("0", 0, True),
+        ("8", 0, False),
+    ]

@@ -1,4 +1,5 @@
-"""The stand-in for the fault plugin: whole instances go, or single pods, or nothing, as the labels say."""
+"""The stand-in for the fault plugin: whole instances go, or single pods, or nothing, as the labels
+say."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ FORCE = {"fault-scheduling": "force", "fault-retry-times": "3"}
 TIMINGS = KubeletTimings(start=(1, 1), ready=(1, 1), stop=(2, 2))
 
 
-async def after_a_node_fault(labels: dict[str, str], seconds: float, *, on_pods: bool = False) -> list[str]:
+async def after_a_node_fault(
+    labels: dict[str, str], seconds: float, *, on_pods: bool = False
+) -> list[str]:
     """What is left of a running gang of two, so long after one of its two nodes was lost."""
     on = Rig()
     on.nodes("n0", "n1")
@@ -45,12 +48,18 @@ async def after_a_node_fault(labels: dict[str, str], seconds: float, *, on_pods:
         ({**FORCE, "pod-rescheduling": "on"}, ["g-0"]),
     ],
 )
-def test_the_labels_say_what_is_deleted_on_a_lost_node(labels: dict[str, str], left: list[str]) -> None:
+def test_the_labels_say_what_is_deleted_on_a_lost_node(
+    labels: dict[str, str], left: list[str]
+) -> None:
     assert run(after_a_node_fault(labels, 20)) == left
 
 
-@pytest.mark.parametrize(("labels", "left"), [(FORCE, []), ({**FORCE, "pod-rescheduling": "on"}, ["g-0"])])
-def test_where_the_pod_group_says_nothing_the_labels_of_the_pods_do(labels: dict[str, str], left: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("labels", "left"), [(FORCE, []), ({**FORCE, "pod-rescheduling": "on"}, ["g-0"])]
+)
+def test_where_the_pod_group_says_nothing_the_labels_of_the_pods_do(
+    labels: dict[str, str], left: list[str]
+) -> None:
     assert run(after_a_node_fault(labels, 20, on_pods=True)) == left
 
 
@@ -60,7 +69,8 @@ def test_nothing_is_deleted_before_the_fault_is_detected() -> None:
 
 def test_grace_waits_for_the_processes_and_is_forced_when_overdue() -> None:
     grace = {"fault-scheduling": "grace"}
-    assert run(after_a_node_fault(grace, 60)) == ["g-1"]  # its node is silent: nobody ends the process
+    # its node is silent: nobody ends the process
+    assert run(after_a_node_fault(grace, 60)) == ["g-1"]
     assert run(after_a_node_fault(grace, 1000)) == []
 
 

@@ -1,4 +1,5 @@
-"""Faults between a client and the API server: what has an effect, what the client sees, and that a seed repeats it."""
+"""Faults between a client and the API server: what has an effect, what the client sees, and that a
+seed repeats it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,13 @@ import pytest
 
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, PODS
-from scaler.kube.errors import ConflictError, NotFoundError, NotSentError, TooManyRequestsError, UnknownOutcomeError
+from scaler.kube.errors import (
+    ConflictError,
+    NotFoundError,
+    NotSentError,
+    TooManyRequestsError,
+    UnknownOutcomeError,
+)
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.faults import Fault, Faults, Rule
@@ -40,11 +47,17 @@ def _with(rule: Rule, act: Callable[[SimCluster, Any, Faults], Awaitable[Any]]) 
         (Rule(fault=Fault.REFUSED, status=500), UnknownOutcomeError, False),
     ],
 )
-def test_fault_has_its_effect_and_its_error(rule: Rule, error: type[Exception], effect: bool) -> None:
+def test_fault_has_its_effect_and_its_error(
+    rule: Rule, error: type[Exception], effect: bool
+) -> None:
     async def act(sim: SimCluster, kube: Any, faults: Faults) -> tuple[float | None, bool, int]:
         with pytest.raises(error) as caught:
             await kube.create(CONFIG_MAPS, "ns", _BODY)
-        return caught.value.retry_after, bool(sim.peek(CONFIG_MAPS, "ns")), faults.counts[rule.fault]  # type: ignore[attr-defined]
+        return (
+            caught.value.retry_after,
+            bool(sim.peek(CONFIG_MAPS, "ns")),
+            faults.counts[rule.fault],
+        )  # type: ignore[attr-defined]
 
     assert _with(rule, act) == (rule.retry_after, effect, 1)
 
@@ -57,12 +70,20 @@ def test_slow_answer_comes_after_the_effect() -> None:
         await creating
         return there, asyncio.get_running_loop().time()
 
-    assert _with(Rule(fault=Fault.SLOW_ANSWER, seconds=30), act) == (True, pytest.approx(30, abs=0.1))
+    assert _with(Rule(fault=Fault.SLOW_ANSWER, seconds=30), act) == (
+        True,
+        pytest.approx(30, abs=0.1),
+    )
 
 
 def test_rule_chooses_by_verb_kind_name_and_count() -> None:
     rule = Rule(
-        fault=Fault.NOT_SENT, verbs=frozenset({"get"}), kinds=frozenset({"ConfigMap"}), name="a.*", skip=1, times=1
+        fault=Fault.NOT_SENT,
+        verbs=frozenset({"get"}),
+        kinds=frozenset({"ConfigMap"}),
+        name="a.*",
+        skip=1,
+        times=1,
     )
 
     async def act(_: SimCluster, kube: Any, faults: Faults) -> list[str]:
@@ -86,9 +107,13 @@ def test_lagging_watch_shows_events_late_and_in_order() -> None:
 
         writing = asyncio.create_task(write())
         seen = []
-        async with aclosing(kube.watch(CONFIG_MAPS, "ns", resource_version="1", timeout_seconds=60)) as stream:
+        async with aclosing(
+            kube.watch(CONFIG_MAPS, "ns", resource_version="1", timeout_seconds=60)
+        ) as stream:
             async for event in stream:
-                seen.append((event.object["metadata"]["name"], round(asyncio.get_running_loop().time(), 1)))
+                seen.append(
+                    (event.object["metadata"]["name"], round(asyncio.get_running_loop().time(), 1))
+                )
                 if len(seen) == 3:
                     break
         await writing
@@ -108,13 +133,17 @@ def test_watch_is_cut_or_reset() -> None:
 
 
 def test_a_watch_that_is_cut_loses_what_it_held_back() -> None:
-    """The next one goes on from the last version that was told; after a restore of etcd there is none like it."""
+    """The next one goes on from the last version that was told; after a restore of etcd there is
+    none like it."""
 
     async def act(sim: SimCluster, kube: Any, _: Faults) -> list[str]:
         await sim.create(CONFIG_MAPS, "ns", _BODY)
         asyncio.get_running_loop().call_later(5, sim.cut_all_watches)
         asyncio.get_running_loop().call_later(5, kube.cut_watches)
-        return [event.object["metadata"]["name"] async for event in kube.watch(CONFIG_MAPS, "ns", resource_version="1")]
+        return [
+            event.object["metadata"]["name"]
+            async for event in kube.watch(CONFIG_MAPS, "ns", resource_version="1")
+        ]
 
     assert _with(Rule(fault=Fault.LAG, seconds=4), act) == ["a"]
     assert _with(Rule(fault=Fault.LAG, seconds=10), act) == []
@@ -140,16 +169,23 @@ def test_all_watches_can_be_cut_at_once() -> None:
 def test_seed_repeats_a_history_and_another_gives_another() -> None:
     async def main(seed: int) -> list[tuple[str, str, str]]:
         sim = SimCluster(_CLOCK, seed=seed)
-        faults = [Faults(_CLOCK, Rule(fault=Fault.LOST_ANSWER, probability=0.3), seed=seed + n) for n in range(4)]
+        faults = [
+            Faults(_CLOCK, Rule(fault=Fault.LOST_ANSWER, probability=0.3), seed=seed + n)
+            for n in range(4)
+        ]
 
         async def write(kube: Any, name: str) -> None:
             for turn in range(5):
                 body = {**_BODY, "metadata": {"name": f"{name}{turn}"}}
                 await asyncio.gather(kube.create(CONFIG_MAPS, "ns", body), return_exceptions=True)
 
-        await asyncio.gather(*(write(sim.client(f"client{n}", fault), f"n{n}-") for n, fault in enumerate(faults)))
+        await asyncio.gather(
+            *(write(sim.client(f"client{n}", fault), f"n{n}-") for n, fault in enumerate(faults))
+        )
         uids = [item["metadata"]["uid"] for item in sim.peek(CONFIG_MAPS, "ns")]
-        return [(write.client, write.name, write.version) for write in sim.writes()] + [(uid, "", "") for uid in uids]
+        return [(write.client, write.name, write.version) for write in sim.writes()] + [
+            (uid, "", "") for uid in uids
+        ]
 
     assert run(main(1), seed=1) == run(main(1), seed=1)
     assert run(main(1), seed=1) != run(main(2), seed=2)
@@ -196,6 +232,8 @@ def test_stage_is_set_at_once_and_set_again() -> None:
         sim = SimCluster(_CLOCK)
         sim.apply([{**_BODY, "data": {"key": "1"}}])
         sim.apply([{**_BODY, "data": {"key": "2"}}])
-        return [item["data"] for item in sim.peek(CONFIG_MAPS, "default")], asyncio.get_running_loop().time()
+        return [
+            item["data"] for item in sim.peek(CONFIG_MAPS, "default")
+        ], asyncio.get_running_loop().time()
 
     assert run(main()) == ([{"key": "2"}], 0.0)

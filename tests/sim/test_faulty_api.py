@@ -1,4 +1,5 @@
-"""Faults on demand: requests fail in either direction, watches break, and afterwards everything is as before."""
+"""Faults on demand: requests fail in either direction, watches break, and afterwards everything is
+as before."""
 
 from __future__ import annotations
 

@@ -18,21 +18,74 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 
 _RESOURCES = (
-    api.PODS, api.SERVICES, api.CONFIG_MAPS, api.EVENTS, api.NODES, api.NAMESPACES, api.LEASES, api.ASCEND_JOBS,
-    api.POD_GROUPS, api.CUSTOM_RESOURCE_DEFINITIONS, api.PRIORITY_CLASSES, api.DEPLOYMENTS, BINDINGS,
-)  # fmt: skip
+    api.PODS,
+    api.SERVICES,
+    api.CONFIG_MAPS,
+    api.EVENTS,
+    api.NODES,
+    api.NAMESPACES,
+    api.LEASES,
+    api.ASCEND_JOBS,
+    api.POD_GROUPS,
+    api.CUSTOM_RESOURCE_DEFINITIONS,
+    api.PRIORITY_CLASSES,
+    api.DEPLOYMENTS,
+    BINDINGS,
+)
 _KEYS = st.sampled_from(
     [
-        "metadata", "name", "namespace", "labels", "annotations", "finalizers", "ownerReferences", "uid",
-        "resourceVersion", "spec", "status", "data", "containers", "env", "valueFrom", "fieldRef", "resources",
-        "limits", "ports", "schedulingGates", "nodeName", "conditions", "type", "image", "target", "tolerations",
-        "replicaSpecs", "Master", "template", "group", "names", "plural", "kind", "versions", "scope", "schema",
-        "openAPIV3Schema", "deletionTimestamp", "terminationGracePeriodSeconds", "involvedObject", "holderIdentity",
-        "$patch", "clusterIP", "allocatable",
+        "metadata",
+        "name",
+        "namespace",
+        "labels",
+        "annotations",
+        "finalizers",
+        "ownerReferences",
+        "uid",
+        "resourceVersion",
+        "spec",
+        "status",
+        "data",
+        "containers",
+        "env",
+        "valueFrom",
+        "fieldRef",
+        "resources",
+        "limits",
+        "ports",
+        "schedulingGates",
+        "nodeName",
+        "conditions",
+        "type",
+        "image",
+        "target",
+        "tolerations",
+        "replicaSpecs",
+        "Master",
+        "template",
+        "group",
+        "names",
+        "plural",
+        "kind",
+        "versions",
+        "scope",
+        "schema",
+        "openAPIV3Schema",
+        "deletionTimestamp",
+        "terminationGracePeriodSeconds",
+        "involvedObject",
+        "holderIdentity",
+        "$patch",
+        "clusterIP",
+        "allocatable",
     ]
-)  # fmt: skip
+)
 _values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=5) | st.sampled_from(["a", "x/y", "1"]),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**40), 2**40)
+    | st.text(max_size=5)
+    | st.sampled_from(["a", "x/y", "1"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4),
     max_leaves=12,
 )
@@ -49,19 +102,29 @@ _operation = st.fixed_dictionaries(
 )
 
 
-async def _answer(kube: KubeApi, resource: Resource, body: Any, patch: Any, patch_type: PatchType) -> None:
+async def _answer(
+    kube: KubeApi, resource: Resource, body: Any, patch: Any, patch_type: PatchType
+) -> None:
     namespace = "ns" if resource.namespaced else None
     valid: dict[str, Any] = {
-        "apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "a"},
-        "spec": {"containers": [{"name": "c", "image": "i"}], "ports": [{"port": 1}], "replicaSpecs": {}},
-    }  # fmt: skip
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": "a"},
+        "spec": {
+            "containers": [{"name": "c", "image": "i"}],
+            "ports": [{"port": 1}],
+            "replicaSpecs": {},
+        },
+    }
     wrapped = {**valid, **body} if isinstance(body, dict) else body
     for call in (
         lambda: kube.create(resource, namespace, wrapped),
         lambda: kube.create(resource, namespace, {**valid, "metadata": {"name": "b"}}),
         lambda: kube.replace(resource, namespace, "b", wrapped),
         lambda: kube.patch(resource, namespace, "b", patch, patch_type=patch_type),
-        lambda: kube.patch(resource, namespace, "b", patch, patch_type=patch_type, subresource="status"),
+        lambda: kube.patch(
+            resource, namespace, "b", patch, patch_type=patch_type, subresource="status"
+        ),
         lambda: kube.list(resource, namespace, label_selector=str(body)[:20]),
         lambda: kube.delete(resource, namespace, "b"),
     ):
@@ -79,7 +142,9 @@ async def _answer(kube: KubeApi, resource: Resource, body: Any, patch: Any, patc
     _values | st.lists(_operation, max_size=3),
     st.sampled_from(list(PatchType)),
 )
-def test_any_body_and_any_patch_is_answered(resource: Resource, body: Any, patch: Any, patch_type: PatchType) -> None:
+def test_any_body_and_any_patch_is_answered(
+    resource: Resource, body: Any, patch: Any, patch_type: PatchType
+) -> None:
     async def main() -> int:
         sim = SimCluster(Clock(1.7e9), latency=0)
         before = sim.server.store.version

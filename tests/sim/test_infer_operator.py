@@ -23,7 +23,13 @@ PREFIX = "infer.huawei.com/"
 
 def controllers(on: Rig) -> list[Any]:
     api = on.cluster
-    return [InferOperator(api), StatefulSets(api), Deployments(api), ReplicaSets(api), GarbageCollector(api)]
+    return [
+        InferOperator(api),
+        StatefulSets(api),
+        Deployments(api),
+        ReplicaSets(api),
+        GarbageCollector(api),
+    ]
 
 
 def names(on: Rig, resource: Any = PODS) -> set[str]:
@@ -35,13 +41,23 @@ def test_every_instance_is_a_stateful_set_whose_pods_carry_its_marks() -> None:
         on = Rig()
         on.cluster.apply([infer_service_set(prefill={"replicas": 2}, decode={"replicas": 1})])
         await on.play(5, *controllers(on))
-        assert names(on, STATEFUL_SETS) == {"qwen-0-prefill-0", "qwen-0-prefill-1", "qwen-0-decode-0"}
+        assert names(on, STATEFUL_SETS) == {
+            "qwen-0-prefill-0",
+            "qwen-0-prefill-1",
+            "qwen-0-decode-0",
+        }
         pod = on.pod_object("qwen-0-prefill-1-0")
-        marks = {k.removeprefix(PREFIX): v for k, v in objects.labels_of(pod).items() if k.startswith(PREFIX)}
+        marks = {
+            k.removeprefix(PREFIX): v
+            for k, v in objects.labels_of(pod).items()
+            if k.startswith(PREFIX)
+        }
         assert marks == {
-            "inferservice-name": "qwen-0", "instanceset-name": "prefill", "instanceset-index": "1",
+            "inferservice-name": "qwen-0",
+            "instanceset-name": "prefill",
+            "instanceset-index": "1",
             "ascend-infer-operator": "true",
-        }  # fmt: skip
+        }
         variables = {v["name"]: v["value"] for v in pod["spec"]["containers"][0]["env"]}
         assert (variables["INSTANCE_ROLE"], variables["INSTANCE_INDEX"]) == ("prefill", "1")
 
@@ -49,7 +65,11 @@ def test_every_instance_is_a_stateful_set_whose_pods_carry_its_marks() -> None:
 
 
 def test_with_gang_scheduling_every_instance_has_a_pod_group_of_its_size() -> None:
-    role: Object = {"replicas": 2, "pods": 3, "metadata": {"labels": {f"{PREFIX}gang-schedule": "true"}}}
+    role: Object = {
+        "replicas": 2,
+        "pods": 3,
+        "metadata": {"labels": {f"{PREFIX}gang-schedule": "true"}},
+    }
 
     async def main() -> None:
         on = Rig()
@@ -63,7 +83,9 @@ def test_with_gang_scheduling_every_instance_has_a_pod_group_of_its_size() -> No
     run(main())
 
 
-@pytest.mark.parametrize(("kind", "resource"), [("StatefulSet", STATEFUL_SETS), ("Deployment", DEPLOYMENTS)])
+@pytest.mark.parametrize(
+    ("kind", "resource"), [("StatefulSet", STATEFUL_SETS), ("Deployment", DEPLOYMENTS)]
+)
 def test_fewer_replicas_take_the_highest_instances(kind: str, resource: Any) -> None:
     async def main() -> None:
         on = Rig()
@@ -73,7 +95,9 @@ def test_fewer_replicas_take_the_highest_instances(kind: str, resource: Any) -> 
             await asyncio.sleep(5)
             assert len(names(on)) == 3
             patch = [{"op": "replace", "path": "/spec/template/roles/0/replicas", "value": 1}]
-            await on.cluster.patch(INFER_SERVICE_SETS, "default", "qwen", patch, patch_type=PatchType.JSON)
+            await on.cluster.patch(
+                INFER_SERVICE_SETS, "default", "qwen", patch, patch_type=PatchType.JSON
+            )
 
         await on.play(12, *controllers(on), script=shrink())
         assert names(on, resource) == {"qwen-0-prefill-0"}

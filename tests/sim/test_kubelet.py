@@ -1,10 +1,19 @@
-"""The stand-in for kubelets: pods start, become ready, stop, crash and come back, and lost nodes are silent."""
+"""The stand-in for kubelets: pods start, become ready, stop, crash and come back, and lost nodes
+are silent."""
 
 from __future__ import annotations
 
 from scaler.kube.api import PODS
 from scaler.sim.actors import objects
-from scaler.sim.actors.nodes import Kubelet, KubeletTimings, NodeFate, NodeLifecycle, NodeSpec, change_node, exit_pod
+from scaler.sim.actors.nodes import (
+    Kubelet,
+    KubeletTimings,
+    NodeFate,
+    NodeLifecycle,
+    NodeSpec,
+    change_node,
+    exit_pod,
+)
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
 from tests.rig import Rig
@@ -87,7 +96,11 @@ def test_a_crash_of_a_pod_that_always_restarts_backs_off_and_runs_again() -> Non
         assert objects.crash_looping(on.pod_object("g-0"))
         await on.play(40, kubelet(on))
         pod = on.pod_object("g-0")
-        assert (objects.crash_looping(pod), objects.restarts(pod), objects.ready(pod)) == (False, 1, True)
+        assert (objects.crash_looping(pod), objects.restarts(pod), objects.ready(pod)) == (
+            False,
+            1,
+            True,
+        )
 
     run(main())
 

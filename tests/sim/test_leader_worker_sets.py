@@ -1,4 +1,5 @@
-"""The stand-in for LeaderWorkerSet: what its pods carry, how groups start, restart as one, and are updated."""
+"""The stand-in for LeaderWorkerSet: what its pods carry, how groups start, restart as one, and are
+updated."""
 
 from __future__ import annotations
 
@@ -58,44 +59,69 @@ def uids(on: Rig) -> dict[str, str]:
 
 
 def images(on: Rig) -> dict[str, str]:
-    return {objects.name(pod): pod["spec"]["containers"][0]["image"] for pod in on.cluster.peek(PODS)}
+    return {
+        objects.name(pod): pod["spec"]["containers"][0]["image"] for pod in on.cluster.peek(PODS)
+    }
 
 
 def marks(pod: Object) -> Object:
     """Its labels and annotations of LeaderWorkerSet, without their prefix."""
     both = {**objects.labels_of(pod), **objects.annotations_of(pod)}
-    return {key.removeprefix(PREFIX): value for key, value in both.items() if key.startswith(PREFIX)}
+    return {
+        key.removeprefix(PREFIX): value for key, value in both.items() if key.startswith(PREFIX)
+    }
 
 
 @pytest.mark.parametrize("gang", [True, False])
 def test_members_are_named_labelled_and_owned_as_the_reference_says(gang: bool) -> None:
-    lws = leader_worker_set(leader=template(labels={"role": "leader"}), worker=template(labels={"role": "worker"}))
+    lws = leader_worker_set(
+        leader=template(labels={"role": "leader"}), worker=template(labels={"role": "worker"})
+    )
 
     async def main() -> None:
         on = Rig(label_member if gang else label_without_gang)
         on.cluster.apply([lws])
         await on.play(10, *controllers(on, gang=gang))
-        leader, worker = on.pod_object("vllm-1"), on.pod_object("vllm-1-1")
+        leader = on.pod_object("vllm-1")
+        worker = on.pod_object("vllm-1-1")
         revision = revision_of(lws)
         key = hashlib.sha1(b"default/vllm-1", usedforsecurity=False).hexdigest()
-        same = {"name": "vllm", "group-index": "1", "group-key": key, "template-revision-hash": revision, "size": "2"}
+        same = {
+            "name": "vllm",
+            "group-index": "1",
+            "group-key": key,
+            "template-revision-hash": revision,
+            "size": "2",
+        }
         assert marks(leader) == {**same, "worker-index": "0"}
         assert marks(worker) == {**same, "worker-index": "1", "leader-name": "vllm-1"}
-        assert (objects.labels_of(leader)["role"], objects.labels_of(worker)["role"]) == ("leader", "worker")
+        assert (objects.labels_of(leader)["role"], objects.labels_of(worker)["role"]) == (
+            "leader",
+            "worker",
+        )
         assert set(uids(on)) == {"vllm-0", "vllm-0-1", "vllm-1", "vllm-1-1"}
-        groups = {objects.name(group): objects.owner_uid(group) for group in on.cluster.peek(POD_GROUPS)}
-        assert objects.annotations_of(worker).get(objects.GROUP_NAME) == (f"vllm-1-{revision}" if gang else None)
+        groups = {
+            objects.name(group): objects.owner_uid(group) for group in on.cluster.peek(POD_GROUPS)
+        }
+        assert objects.annotations_of(worker).get(objects.GROUP_NAME) == (
+            f"vllm-1-{revision}" if gang else None
+        )
         assert groups.get(f"vllm-1-{revision}") == (objects.uid(leader) if gang else None)
 
     run(main())
 
 
 @pytest.mark.parametrize(
-    ("policy", "while_held"), [("LeaderCreated", {"vllm-0", "vllm-0-1"}), ("LeaderReady", {"vllm-0"})]
+    ("policy", "while_held"),
+    [("LeaderCreated", {"vllm-0", "vllm-0-1"}), ("LeaderReady", {"vllm-0"})],
 )
-def test_workers_come_with_their_leader_or_once_it_is_ready(policy: str, while_held: set[str]) -> None:
+def test_workers_come_with_their_leader_or_once_it_is_ready(
+    policy: str, while_held: set[str]
+) -> None:
     async def main() -> None:
-        on = await staged(leader_worker_set(replicas=1, startupPolicy=policy, worker=template(**HELD)))
+        on = await staged(
+            leader_worker_set(replicas=1, startupPolicy=policy, worker=template(**HELD))
+        )
         seen: list[set[str]] = []
 
         async def release() -> None:
@@ -114,7 +140,9 @@ def test_workers_come_with_their_leader_or_once_it_is_ready(policy: str, while_h
 
 
 @pytest.mark.parametrize(("restart", "renewed"), [("RecreateGroupOnPodRestart", 2), ("None", 1)])
-def test_a_worker_that_is_deleted_takes_its_group_along_unless_told_otherwise(restart: str, renewed: int) -> None:
+def test_a_worker_that_is_deleted_takes_its_group_along_unless_told_otherwise(
+    restart: str, renewed: int
+) -> None:
     async def main() -> None:
         on = await staged(leader_worker_set(restart=restart))
         before: dict[str, str] = {}
@@ -189,10 +217,15 @@ def test_with_exclusive_topology_workers_wait_until_their_leader_has_a_node() ->
 
 
 @pytest.mark.parametrize(("phase", "restarts"), [("Pending", False), ("Running", True)])
-def test_a_group_that_recreates_after_start_overlooks_what_happens_before(phase: str, restarts: bool) -> None:
+def test_a_group_that_recreates_after_start_overlooks_what_happens_before(
+    phase: str, restarts: bool
+) -> None:
     lws = leader_worker_set(size=2, restart="RecreateGroupAfterStart")
     labels = {f"{PREFIX}group-index": "0"}
-    lost: Object = {"metadata": {"labels": labels, "deletionTimestamp": "x"}, "status": {"phase": "Running"}}
+    lost: Object = {
+        "metadata": {"labels": labels, "deletionTimestamp": "x"},
+        "status": {"phase": "Running"},
+    }
     other: Object = {"metadata": {"labels": labels}, "status": {"phase": phase}}
     assert restarts_group(lws, lost, [lost, other]) is restarts
 
@@ -204,12 +237,20 @@ def test_an_update_goes_group_by_group_from_the_highest() -> None:
 
         async def change() -> None:
             await asyncio.sleep(15)
-            newer = {"workerTemplate": {"spec": {"containers": [{"name": "server", "image": "server:2"}]}}}
+            newer = {
+                "workerTemplate": {
+                    "spec": {"containers": [{"name": "server", "image": "server:2"}]}
+                }
+            }
             patch = {"spec": {"leaderWorkerTemplate": newer}}
-            await on.cluster.patch(LEADER_WORKER_SETS, "default", "vllm", patch, patch_type=PatchType.MERGE)
+            await on.cluster.patch(
+                LEADER_WORKER_SETS, "default", "vllm", patch, patch_type=PatchType.MERGE
+            )
             for _ in range(600):
                 await asyncio.sleep(0.1)
-                order.extend(n for n, image in images(on).items() if image == "server:2" and n not in order)
+                order.extend(
+                    n for n, image in images(on).items() if image == "server:2" and n not in order
+                )
 
         await on.play(80, *everybody(on), script=change())
         assert set(images(on).values()) == {"server:2"}
@@ -225,7 +266,9 @@ def test_scaling_removes_the_highest_group_and_its_pod_group() -> None:
         async def shrink() -> None:
             await asyncio.sleep(15)
             patch = {"spec": {"replicas": 1}}
-            await on.cluster.patch(LEADER_WORKER_SETS, "default", "vllm", patch, patch_type=PatchType.MERGE)
+            await on.cluster.patch(
+                LEADER_WORKER_SETS, "default", "vllm", patch, patch_type=PatchType.MERGE
+            )
 
         await on.play(30, *everybody(on), script=shrink())
         assert set(uids(on)) == {"vllm-0", "vllm-0-1"}
@@ -237,13 +280,20 @@ def test_scaling_removes_the_highest_group_and_its_pod_group() -> None:
 CONDITIONS = st.builds(GroupCondition, st.booleans(), st.booleans())
 
 
-@given(st.lists(CONDITIONS, min_size=1, max_size=6), st.integers(0, 6), st.integers(0, 2), st.integers(1, 3))
+@given(
+    st.lists(CONDITIONS, min_size=1, max_size=6),
+    st.integers(0, 6),
+    st.integers(0, 2),
+    st.integers(1, 3),
+)
 def test_a_rollout_moves_down_only_and_never_beyond_its_surge(
     groups: list[GroupCondition], partition: int, surge: int, unavailable: int
 ) -> None:
     replicas = max(1, len(groups) - surge)
     rolling = {"maxSurge": surge, "maxUnavailable": unavailable}
-    lws = leader_worker_set(replicas=replicas, rolloutStrategy={"rollingUpdateConfiguration": rolling})
+    lws = leader_worker_set(
+        replicas=replicas, rolloutStrategy={"rollingUpdateConfiguration": rolling}
+    )
     now = Leaders(partition, len(groups))
     wanted = next_leaders(lws, now, groups, new_revision=False, resized=False)
     assert 0 <= wanted.partition <= partition
@@ -251,7 +301,9 @@ def test_a_rollout_moves_down_only_and_never_beyond_its_surge(
 
 
 def test_a_rollout_waits_for_new_groups_that_a_larger_number_asks_for() -> None:
-    wanted = next_leaders(leader_worker_set(replicas=5), Leaders(2, 3), [], new_revision=False, resized=True)
+    wanted = next_leaders(
+        leader_worker_set(replicas=5), Leaders(2, 3), [], new_revision=False, resized=True
+    )
     assert wanted == Leaders(2, 5)
 
 
@@ -259,4 +311,6 @@ def test_a_rollout_ends_with_partition_zero_and_no_surge() -> None:
     rolling = {"maxSurge": 1, "maxUnavailable": 1}
     lws = leader_worker_set(replicas=3, rolloutStrategy={"rollingUpdateConfiguration": rolling})
     done = [GroupCondition(True, True)] * 4
-    assert next_leaders(lws, Leaders(1, 4), done, new_revision=False, resized=False) == Leaders(0, 3)
+    assert next_leaders(lws, Leaders(1, 4), done, new_revision=False, resized=False) == Leaders(
+        0, 3
+    )

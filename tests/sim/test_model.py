@@ -17,7 +17,10 @@ from scaler.sim.loop import run
 _VERBS = ("create", "replace", "patch", "delete")
 _steps = st.lists(
     st.tuples(
-        st.sampled_from(_VERBS), st.sampled_from("abc"), st.sampled_from("xyz"), st.sampled_from(("none", "now", "old"))
+        st.sampled_from(_VERBS),
+        st.sampled_from("abc"),
+        st.sampled_from("xyz"),
+        st.sampled_from(("none", "now", "old")),
     ),
     max_size=25,
 )
@@ -40,7 +43,9 @@ class _Model:
         return None if version in ("", self.version[name]) else ConflictError
 
     def precondition(self, name: str, which: str) -> str:
-        return {"none": "", "now": self.version.get(name, ""), "old": self.old.get(name, "1")}[which]
+        return {"none": "", "now": self.version.get(name, ""), "old": self.old.get(name, "1")}[
+            which
+        ]
 
     def note(self, name: str, made: Object | None, value: str) -> None:
         self.old[name] = self.version.get(name, "1")
@@ -53,9 +58,11 @@ class _Model:
 
 def _body(name: str, value: str, version: str) -> Object:
     return {
-        "apiVersion": "v1", "kind": "ConfigMap", "data": {"key": value},
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "data": {"key": value},
         "metadata": {"name": name, **({"resourceVersion": version} if version else {})},
-    }  # fmt: skip
+    }
 
 
 async def _do(sim: SimCluster, verb: str, name: str, value: str, version: str) -> Object | None:
@@ -117,5 +124,7 @@ async def _history(steps: list[tuple[str, str, str, str]], seed: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(_steps, st.integers(0, 3))
-def test_every_history_agrees_with_the_model(steps: list[tuple[str, str, str, str]], seed: int) -> None:
+def test_every_history_agrees_with_the_model(
+    steps: list[tuple[str, str, str, str]], seed: int
+) -> None:
     assert run(_history(steps, seed), seed=seed) is None

@@ -96,7 +96,9 @@ def test_an_instance_becomes_whole_and_running() -> None:
 
 
 def test_its_objects_differ_from_the_scalers_as_the_reference_says() -> None:
-    made = job("p0", rule=None, annotations={"kubectl.kubernetes.io/last-applied-configuration": "{}"})
+    made = job(
+        "p0", rule=None, annotations={"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    )
     container = made["spec"]["replicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
     container["env"] = [{"name": "APP_TYPE", "value": "mine"}]
 
@@ -106,7 +108,10 @@ def test_its_objects_differ_from_the_scalers_as_the_reference_says() -> None:
         (group,), (pod,) = on.cluster.peek(POD_GROUPS), on.cluster.peek(PODS)
         assert "kubectl.kubernetes.io/last-applied-configuration" in objects.annotations_of(group)
         variables = pod["spec"]["containers"][0]["env"]
-        assert [v["value"] for v in variables if v["name"] == "APP_TYPE"] == ["mine", "mindie-ms-server"]
+        assert [v["value"] for v in variables if v["name"] == "APP_TYPE"] == [
+            "mine",
+            "mindie-ms-server",
+        ]
         assert objects.labels_of(pod)["version"] == "0"
 
     run(main())
@@ -162,19 +167,28 @@ def test_a_withdrawn_rank_table_keeps_its_servers_and_one_that_comes_late_stays_
             assert (withdrawn["status"], len(withdrawn["server_list"])) == ("initializing", 1)
 
         await on.play(90, *actors(on), DevicePlugin(on.cluster), script=lose_a_pod())
-        assert (table(on, "p0")["status"], table(on, "p1")) == ("completed", {"status": "initializing"})
+        assert (table(on, "p0")["status"], table(on, "p1")) == (
+            "completed",
+            {"status": "initializing"},
+        )
 
     run(main())
 
 
 def rings(name: str) -> Object:
     metadata = {"name": f"rings-config-{name}", "namespace": NAMESPACE}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata,
-            "data": {"hccl.json": '{"status":"initializing"}'}}  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {"hccl.json": '{"status":"initializing"}'},
+    }
 
 
 def table(on: Rig, name: str) -> Object:
-    found = next(obj for obj in on.cluster.peek(CONFIG_MAPS) if objects.name(obj) == f"rings-config-{name}")
+    found = next(
+        obj for obj in on.cluster.peek(CONFIG_MAPS) if objects.name(obj) == f"rings-config-{name}"
+    )
     content: Object = json.loads(found["data"]["hccl.json"])
     return content
 
@@ -192,7 +206,8 @@ def test_all_jobs_applied_together_are_let_in_because_nothing_in_flight_is_count
 
 
 def test_a_held_job_is_looked_at_again_by_a_timer_only() -> None:
-    """Decode runs at once; the second prefill job, refused shortly before, starts up to 20 s later."""
+    """Decode runs at once; the second prefill job, refused shortly before, starts up to 20 s
+    later."""
 
     async def main() -> None:
         on = await staged(rule_config_map(), job("p0"), nodes=3)
@@ -207,7 +222,9 @@ def test_a_held_job_is_looked_at_again_by_a_timer_only() -> None:
 
         await on.play(150, *actors(on), script=grow())
         assert owners(on) == {"p0", "p1", "d0"}
-        created = {objects.name(pod): pod["metadata"]["creationTimestamp"] for pod in on.cluster.peek(PODS)}
+        created = {
+            objects.name(pod): pod["metadata"]["creationTimestamp"] for pod in on.cluster.peek(PODS)
+        }
         assert created["p1-master-0"] > created["d0-master-0"]
 
     run(main())
@@ -243,7 +260,11 @@ def test_a_group_that_the_target_does_not_name_waits_or_if_wanted_ends_the_proce
     run(main())
 
 
-@given(rules(), st.lists(st.integers(0, 5), min_size=3, max_size=3), st.sampled_from(["group0", "group1", "group2"]))
+@given(
+    rules(),
+    st.lists(st.integers(0, 5), min_size=3, max_size=3),
+    st.sampled_from(["group0", "group1", "group2"]),
+)
 def test_the_gate_is_the_described_one(rule: Rule, numbers: list[int], group: str) -> None:
     running = dict(zip(("group0", "group1", "group2"), numbers, strict=True))
     document = rule_document(*(dict(ratio.counts) for ratio in rule.ratios))
@@ -302,11 +323,13 @@ def test_conditions_follow_the_rules_that_make_them_untrustworthy() -> None:
             status = updated(status, one, "2026-01-01T00:00:00Z")
         return [(condition["type"], condition["status"]) for condition in status["conditions"]]
 
-    pending, runs = Condition("Created", "PodGroupPending", ""), Condition("Running", "JobRunning", "")
+    pending = Condition("Created", "PodGroupPending", "")
+    runs = Condition("Running", "JobRunning", "")
     assert told({}, pending, runs) == [("Created", "True"), ("Running", "True")]
     assert told({}, pending, runs, pending) == [("Created", "True"), ("Running", "True")]
     assert told({}, runs, pending, runs) == [("Running", "True"), ("Created", "True")]
-    restarting, failed = Condition("Restarting", "JobRestarting", ""), Condition("Failed", "JobFailed", "")
+    restarting = Condition("Restarting", "JobRestarting", "")
+    failed = Condition("Failed", "JobFailed", "")
     assert told({}, runs, restarting) == [("Restarting", "True")]
     assert told({}, runs, failed, runs) == [("Running", "False"), ("Failed", "True")]
 

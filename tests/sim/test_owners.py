@@ -1,4 +1,5 @@
-"""Stand-ins that make pods: they start when they are needed, and come to the right numbers over a bad connection."""
+"""Stand-ins that make pods: they start when they are needed, and come to the right numbers over a
+bad connection."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from tests.sim.manifests import (
     storm_service,
     template,
     volcano_job,
-)  # fmt: skip
+)
 
 PARALLEL: Object = {"podManagementPolicy": "Parallel"}
 EVERYTHING = [
@@ -71,8 +72,12 @@ def test_a_type_that_is_not_installed_counts_as_empty() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.LOST_REQUEST, Fault.LOST_ANSWER, Fault.LAG, Fault.CUT])
-def test_over_a_bad_connection_the_numbers_come_out_right_in_the_end(fault: Fault, seed: int) -> None:
+@pytest.mark.parametrize(
+    "fault", [Fault.REFUSED, Fault.LOST_REQUEST, Fault.LOST_ANSWER, Fault.LAG, Fault.CUT]
+)
+def test_over_a_bad_connection_the_numbers_come_out_right_in_the_end(
+    fault: Fault, seed: int
+) -> None:
     async def main() -> None:
         on = Rig(label_member)
         on.cluster.apply(EVERYTHING)
@@ -80,7 +85,9 @@ def test_over_a_bad_connection_the_numbers_come_out_right_in_the_end(fault: Faul
         trouble = Rule(fault=fault, probability=0.3, end=end, seconds=2.0)
         unreliable = on.cluster.client("makers", Faults(on.clock, trouble, seed=seed))
         await on.play(180, *owners(unreliable), GarbageCollector(on.cluster))
-        living = Counter(objects.owner_kind(pod) for pod in on.cluster.peek(PODS) if not objects.terminating(pod))
+        living = Counter(
+            objects.owner_kind(pod) for pod in on.cluster.peek(PODS) if not objects.terminating(pod)
+        )
         assert living == {"ReplicaSet": 3, "StatefulSet": 3 + 6 + 2, "RoleSet": 2, "PodSet": 2}
 
     run(main())
@@ -117,7 +124,9 @@ def test_a_mirror_tells_how_far_it_has_come() -> None:
         await on.pod("p")
         await asyncio.sleep(1)
         task.cancel()
-        assert mirror.version(PODS) == int(on.pod_object("p")["metadata"]["resourceVersion"]) > before
+        assert (
+            mirror.version(PODS) == int(on.pod_object("p")["metadata"]["resourceVersion"]) > before
+        )
 
     run(main())
 
@@ -127,6 +136,8 @@ def test_pod_groups_are_left_to_those_who_know_volcano() -> None:
         on = Rig()
         on.cluster.apply([deployment()])
         await on.play(10, *owners(on.cluster), PodGroups(on.cluster))
-        assert {objects.GROUP_NAME in objects.annotations_of(pod) for pod in on.cluster.peek(PODS)} == {False}
+        assert {
+            objects.GROUP_NAME in objects.annotations_of(pod) for pod in on.cluster.peek(PODS)
+        } == {False}
 
     run(main())

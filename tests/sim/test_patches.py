@@ -1,4 +1,5 @@
-"""The patches by their own standards: the examples of the RFCs, and strategic merges as kubectl sends them."""
+"""The patches by their own standards: the examples of the RFCs, and strategic merges as kubectl
+sends them."""
 
 from __future__ import annotations
 
@@ -35,19 +36,33 @@ def test_merge_patch_follows_the_examples_of_rfc_7386(target: Any, patch: Any, r
 @pytest.mark.parametrize(
     ("document", "operation", "result"),
     [
-        ({"foo": "bar"}, {"op": "add", "path": "/baz", "value": "qux"}, {"foo": "bar", "baz": "qux"}),
+        (
+            {"foo": "bar"},
+            {"op": "add", "path": "/baz", "value": "qux"},
+            {"foo": "bar", "baz": "qux"},
+        ),
         ({"foo": [1, 3]}, {"op": "add", "path": "/foo/1", "value": 2}, {"foo": [1, 2, 3]}),
         ({"foo": [1]}, {"op": "add", "path": "/foo/-", "value": [2]}, {"foo": [1, [2]]}),
         ({"a": 1, "b": 2}, {"op": "remove", "path": "/a"}, {"b": 2}),
         ({"foo": [1, 2, 3]}, {"op": "remove", "path": "/foo/1"}, {"foo": [1, 3]}),
         ({"foo": [1, 2]}, {"op": "replace", "path": "/foo/0", "value": 7}, {"foo": [7, 2]}),
-        ({"a": {"b": 1}, "c": {}}, {"op": "move", "from": "/a/b", "path": "/c/d"}, {"a": {}, "c": {"d": 1}}),
-        ({"a": {"b": 1}}, {"op": "copy", "from": "/a", "path": "/c"}, {"a": {"b": 1}, "c": {"b": 1}}),
+        (
+            {"a": {"b": 1}, "c": {}},
+            {"op": "move", "from": "/a/b", "path": "/c/d"},
+            {"a": {}, "c": {"d": 1}},
+        ),
+        (
+            {"a": {"b": 1}},
+            {"op": "copy", "from": "/a", "path": "/c"},
+            {"a": {"b": 1}, "c": {"b": 1}},
+        ),
         ({"/": 9, "~1": 10}, {"op": "test", "path": "/~01", "value": 10}, {"/": 9, "~1": 10}),
         ({"a": 1}, {"op": "replace", "path": "", "value": {"b": 2}}, {"b": 2}),
     ],
 )
-def test_json_patch_follows_the_examples_of_rfc_6902(document: Any, operation: Any, result: Any) -> None:
+def test_json_patch_follows_the_examples_of_rfc_6902(
+    document: Any, operation: Any, result: Any
+) -> None:
     assert json_patch(document, [operation]) == result
 
 
@@ -91,11 +106,15 @@ def test_strategic_patch_obeys_its_directives() -> None:
         ],
         "tolerations": [{"k": 2}],
     }
-    assert strategic_merge({"a": {"b": 1, "c": 2}}, {"a": {"$patch": "replace", "d": 3}}) == {"a": {"d": 3}}
-    assert strategic_merge({"a": {"b": 1, "c": 2}}, {"a": {"$retainKeys": ["c"], "c": 3}}) == {"a": {"c": 3}}
-    assert strategic_merge({"finalizers": ["a", "b"]}, {"$deleteFromPrimitiveList/finalizers": ["a"]}) == {
-        "finalizers": ["b"]
+    assert strategic_merge({"a": {"b": 1, "c": 2}}, {"a": {"$patch": "replace", "d": 3}}) == {
+        "a": {"d": 3}
     }
+    assert strategic_merge({"a": {"b": 1, "c": 2}}, {"a": {"$retainKeys": ["c"], "c": 3}}) == {
+        "a": {"c": 3}
+    }
+    assert strategic_merge(
+        {"finalizers": ["a", "b"]}, {"$deleteFromPrimitiveList/finalizers": ["a"]}
+    ) == {"finalizers": ["b"]}
 
 
 @pytest.mark.parametrize("patch", [{"containers": [{"image": "x"}]}, {"$patch": "invent"}])

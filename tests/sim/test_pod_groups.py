@@ -27,7 +27,9 @@ def everybody(on: Rig, **scheduler: Any) -> list[Any]:
 
 def held_deployment(replicas: int, **annotations: str) -> Object:
     pod = template(npu=8, schedulerName="volcano", **HELD)
-    pod["metadata"]["annotations"] = {f"huawei.com/{name}": value for name, value in annotations.items()}
+    pod["metadata"]["annotations"] = {
+        f"huawei.com/{name}": value for name, value in annotations.items()
+    }
     return deployment(replicas=replicas, pod=pod)
 
 
@@ -66,9 +68,13 @@ def test_a_new_pod_lets_the_pod_group_of_its_replica_set_be_as_it_was_made() -> 
             await asyncio.sleep(3)
             (group,), (made,) = on.cluster.peek(POD_GROUPS), on.cluster.peek(DEPLOYMENTS)
             less = [{"op": "replace", "path": "/spec/minResources", "value": {}}]
-            await on.cluster.patch(POD_GROUPS, "default", objects.name(group), less, patch_type=PatchType.JSON)
+            await on.cluster.patch(
+                POD_GROUPS, "default", objects.name(group), less, patch_type=PatchType.JSON
+            )
             more = {"spec": {"replicas": 2}}
-            await on.cluster.patch(DEPLOYMENTS, "default", objects.name(made), more, patch_type=PatchType.MERGE)
+            await on.cluster.patch(
+                DEPLOYMENTS, "default", objects.name(made), more, patch_type=PatchType.MERGE
+            )
 
         await on.play(8, *everybody(on), script=script())
         (group,) = on.cluster.peek(POD_GROUPS)
@@ -84,7 +90,10 @@ def test_a_pod_without_owner_has_one_of_its_own_and_one_that_names_a_group_keeps
         await on.pod("named", group="mine")
         await on.pod("foreign", schedulerName="default-scheduler")
         await on.play(5, PodGroups(on.cluster))
-        pods = {objects.name(pod): objects.annotations_of(pod).get(objects.GROUP_NAME) for pod in on.cluster.peek(PODS)}
+        pods = {
+            objects.name(pod): objects.annotations_of(pod).get(objects.GROUP_NAME)
+            for pod in on.cluster.peek(PODS)
+        }
         own = f"podgroup-{objects.uid(on.pod_object('alone'))}"
         assert pods == {"alone": own, "named": "mine", "foreign": None}
         assert [objects.name(group) for group in on.cluster.peek(POD_GROUPS)] == [own]

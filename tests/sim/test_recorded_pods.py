@@ -1,7 +1,7 @@
 """One table for all kinds: what the simulated controllers write onto pods is what the real ones do.
 
-What the scaler reads of the pods of real controllers is in tests/workloads/pods.py; values that a controller draws
-(hashes, random endings) are only compared as being there."""
+What the scaler reads of the pods of real controllers is in tests/workloads/pods.py; values that a
+controller draws (hashes, random endings) are only compared as being there."""
 
 from __future__ import annotations
 
@@ -20,18 +20,25 @@ from tests.rig import Rig
 from tests.workloads.pods import LABELS, NAMESPACE, SAMPLES, Sample
 
 API_VERSIONS = {
-    "Deployment": "apps/v1", "StatefulSet": "apps/v1", "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
-    "StormService": "orchestration.aibrix.ai/v1alpha1", "InferServiceSet": "mindcluster.huawei.com/v1",
-}  # fmt: skip
+    "Deployment": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
+    "StormService": "orchestration.aibrix.ai/v1alpha1",
+    "InferServiceSet": "mindcluster.huawei.com/v1",
+}
 PARALLEL = {"podManagementPolicy": "Parallel"}
 SELECTOR = {"selector": {"matchLabels": LABELS}}
 DRAWN = frozenset(
     {
-        "pod-template-hash", "controller-revision-hash", "leaderworkerset.sigs.k8s.io/template-revision-hash",
-        "leaderworkerset.sigs.k8s.io/group-key", "role-template-hash", "roleset-name",
+        "pod-template-hash",
+        "controller-revision-hash",
+        "leaderworkerset.sigs.k8s.io/template-revision-hash",
+        "leaderworkerset.sigs.k8s.io/group-key",
+        "role-template-hash",
+        "roleset-name",
         "stormservice.orchestration.aibrix.ai/podset-name",
     }
-)  # fmt: skip
+)
 FIXED_NAMES = frozenset({"StatefulSet", "LeaderWorkerSet", "InferServiceSet of StatefulSets"})
 """Samples whose pods have names without drawn parts."""
 
@@ -49,9 +56,13 @@ TABLE = [
 
 def marks(pod: Object, like: Iterable[Object], *, named: bool) -> tuple[str, ...]:
     """Owner, name, labels and annotations, of these only the keys that recorded pods have."""
-    known = {key for one in like for part in ("labels", "annotations") for key in one["metadata"][part]}
+    known = {
+        key for one in like for part in ("labels", "annotations") for key in one["metadata"][part]
+    }
     written = {**objects.labels_of(pod), **objects.annotations_of(pod)}
-    shown = [f"{key}={'*' if key in DRAWN else written[key]}" for key in sorted(known & written.keys())]
+    shown = [
+        f"{key}={'*' if key in DRAWN else written[key]}" for key in sorted(known & written.keys())
+    ]
     return (objects.owner_kind(pod), objects.name(pod) if named else "", *shown)
 
 
@@ -63,7 +74,9 @@ async def made(sample: Sample) -> list[Object]:
     if sample.name == "StatefulSet":
         spec.update(PARALLEL)
     kind = kind_of(sample)
-    on.cluster.apply([{**sample.object, "apiVersion": API_VERSIONS[kind], "kind": kind, "spec": spec}])
+    on.cluster.apply(
+        [{**sample.object, "apiVersion": API_VERSIONS[kind], "kind": kind, "spec": spec}]
+    )
     await on.play(20, *owners(on.cluster))
     return on.cluster.peek(PODS, NAMESPACE)
 

@@ -69,7 +69,9 @@ def test_a_waiting_gang_is_bound_as_soon_as_a_node_comes() -> None:
 def test_the_higher_priority_goes_first_then_the_older() -> None:
     async def main() -> None:
         on = Rig()
-        await on.cluster.create(PRIORITY_CLASSES, None, {"metadata": {"name": "high"}, "value": 100})
+        await on.cluster.create(
+            PRIORITY_CLASSES, None, {"metadata": {"name": "high"}, "value": 100}
+        )
         await on.gang("a-low")
         await on.gang("b-high", priorityClassName="high")
         on.nodes("n0")
@@ -136,7 +138,9 @@ def test_cordoned_and_lost_nodes_are_left_out() -> None:
     async def main() -> None:
         on = Rig()
         on.nodes("n0", "n1", "n2")
-        await on.cluster.patch(NODES, None, "n0", {"spec": {"unschedulable": True}}, patch_type=PatchType.MERGE)
+        await on.cluster.patch(
+            NODES, None, "n0", {"spec": {"unschedulable": True}}, patch_type=PatchType.MERGE
+        )
         await on.node("n1", NodeFate.NOT_READY)
         await on.gang("g")
         await on.play(3, scheduler(on))
@@ -152,7 +156,9 @@ def affinity(kind: str, term: Any) -> dict[str, Any]:
 
 def test_required_affinities_and_taints_are_honoured() -> None:
     not_in = {"matchExpressions": [{"key": "disk", "operator": "NotIn", "values": ["slow"]}]}
-    apart = [{"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}]
+    apart = [
+        {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+    ]
 
     async def main() -> None:
         on = Rig()
@@ -162,7 +168,9 @@ def test_required_affinities_and_taints_are_honoured() -> None:
         taint = {"spec": {"taints": [{"key": "own", "value": "y", "effect": "NoSchedule"}]}}
         await on.cluster.patch(NODES, None, "n3", taint, patch_type=PatchType.MERGE)
         await on.gang("a", pod_spec=affinity("nodeAffinity", {"nodeSelectorTerms": [not_in]}))
-        await on.gang("b", members=2, pod_labels={"app": "x"}, pod_spec=affinity("podAntiAffinity", apart))
+        await on.gang(
+            "b", members=2, pod_labels={"app": "x"}, pod_spec=affinity("podAntiAffinity", apart)
+        )
         await on.gang(
             "c",
             pod_spec={
@@ -191,11 +199,16 @@ def test_a_quiet_cluster_costs_no_session() -> None:
     assert run(main()) < 20
 
 
-def test_a_group_in_the_queue_keeps_room_from_others_unless_enqueuing_is_forced_and_a_held_pod_keeps_none() -> None:
+def test_a_group_in_the_queue_keeps_room_from_others_unless_enqueuing_is_forced_and_a_held_pod_keeps_none() -> (
+    None
+):
     async def main(force_enqueue: bool, gates: list[str]) -> str:
         on = Rig()
         on.nodes("n0")
-        waiting = {"nodeSelector": {"zone": "b"}, "schedulingGates": [{"name": gate} for gate in gates]}
+        waiting = {
+            "nodeSelector": {"zone": "b"},
+            "schedulingGates": [{"name": gate} for gate in gates],
+        }
         await on.gang("first", pod_spec=waiting)
         await on.gang("second")
         await on.play(5, GangScheduler(on.cluster, force_enqueue=force_enqueue))

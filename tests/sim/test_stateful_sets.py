@@ -19,7 +19,9 @@ from tests.sim.manifests import stateful_set, template
 QUICK = KubeletTimings(start=(1.0, 1.0), ready=(1.0, 1.0), stop=(1.0, 1.0))
 HELD: Object = {"schedulingGates": [{"name": "hold"}]}
 PARALLEL: Object = {"podManagementPolicy": "Parallel"}
-NEW_IMAGE: Object = {"template": {"spec": {"containers": [{"name": "server", "image": "server:2"}]}}}
+NEW_IMAGE: Object = {
+    "template": {"spec": {"containers": [{"name": "server", "image": "server:2"}]}}
+}
 
 
 def everybody(on: Rig) -> list[Any]:
@@ -28,11 +30,15 @@ def everybody(on: Rig) -> list[Any]:
 
 
 async def update(on: Rig, spec: Object) -> None:
-    await on.cluster.patch(STATEFUL_SETS, "default", "db", {"spec": spec}, patch_type=PatchType.MERGE)
+    await on.cluster.patch(
+        STATEFUL_SETS, "default", "db", {"spec": spec}, patch_type=PatchType.MERGE
+    )
 
 
 def images(on: Rig) -> dict[str, str]:
-    return {objects.name(pod): pod["spec"]["containers"][0]["image"] for pod in on.cluster.peek(PODS)}
+    return {
+        objects.name(pod): pod["spec"]["containers"][0]["image"] for pod in on.cluster.peek(PODS)
+    }
 
 
 def test_pods_are_named_and_labelled_by_ordinal() -> None:
@@ -45,9 +51,11 @@ def test_pods_are_named_and_labelled_by_ordinal() -> None:
         assert (objects.name(first), objects.name(second)) == ("db-1", "db-2")
         revision = objects.status(owner)["updateRevision"]
         assert objects.labels_of(first) == {
-            "app": "db", "statefulset.kubernetes.io/pod-name": "db-1", "apps.kubernetes.io/pod-index": "1",
+            "app": "db",
+            "statefulset.kubernetes.io/pod-name": "db-1",
+            "apps.kubernetes.io/pod-index": "1",
             "controller-revision-hash": revision,
-        }  # fmt: skip
+        }
         assert (first["spec"]["hostname"], first["spec"]["subdomain"]) == ("db-1", "db")
         assert objects.owner_uid(first) == objects.uid(owner)
 
@@ -75,15 +83,21 @@ def test_in_order_pods_start_one_after_the_other_and_go_from_the_top() -> None:
             assert set(on.phases().values()) == {"Running"}
             await update(on, {"replicas": 1})
             await asyncio.sleep(0.5)
-            terminating = [objects.name(pod) for pod in on.cluster.peek(PODS) if objects.terminating(pod)]
+            terminating = [
+                objects.name(pod) for pod in on.cluster.peek(PODS) if objects.terminating(pod)
+            ]
             assert terminating == ["db-2"]
 
         await on.play(45, *everybody(on), script=shrink())
         assert set(on.nodes_by_pod()) == {"db-0"}
         started = on.cluster.writes("cluster")
-        assert [write.name for write in started if write.verb == "create" and write.resource == PODS] == [
-            "db-0", "db-1", "db-2",
-        ]  # fmt: skip
+        assert [
+            write.name for write in started if write.verb == "create" and write.resource == PODS
+        ] == [
+            "db-0",
+            "db-1",
+            "db-2",
+        ]
 
     run(main())
 
@@ -125,8 +139,12 @@ def test_an_update_goes_down_to_the_partition_and_a_pod_below_it_comes_back_as_i
     run(main())
 
 
-@pytest.mark.parametrize(("allowed", "image"), [(1, "server:1"), ("100%", "server:1"), (4, "server:2")])
-def test_held_pods_count_as_unavailable_so_that_an_update_waits_for_them(allowed: int | str, image: str) -> None:
+@pytest.mark.parametrize(
+    ("allowed", "image"), [(1, "server:1"), ("100%", "server:1"), (4, "server:2")]
+)
+def test_held_pods_count_as_unavailable_so_that_an_update_waits_for_them(
+    allowed: int | str, image: str
+) -> None:
     async def main() -> None:
         on = Rig()
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": allowed}}
@@ -167,7 +185,9 @@ def test_a_failed_pod_is_replaced_and_on_delete_an_update_waits_for_somebody_els
             await asyncio.sleep(10)
             await update(on, NEW_IMAGE)
             failed = {"status": {"phase": "Failed"}}
-            await on.cluster.patch(PODS, "default", "db-1", failed, patch_type=PatchType.MERGE, subresource="status")
+            await on.cluster.patch(
+                PODS, "default", "db-1", failed, patch_type=PatchType.MERGE, subresource="status"
+            )
 
         await on.play(30, *everybody(on), script=script())
         assert images(on) == {"db-0": "server:1", "db-1": "server:2", "db-2": "server:1"}

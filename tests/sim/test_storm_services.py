@@ -1,4 +1,5 @@
-"""The stand-ins for AIBrix: what pods of a role carry, slots, PodSets, and updates within their budgets."""
+"""The stand-ins for AIBrix: what pods of a role carry, slots, PodSets, and updates within their
+budgets."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from scaler.sim.actors.storm_services import (
     roll_stateless,
     scale_stateful,
     scale_stateless,
-)  # fmt: skip
+)
 from scaler.sim.actors.volcano import PodGroups
 from scaler.sim.apiserver.kinds import ROLE_SETS, STORM_SERVICES
 from scaler.sim.loop import run
@@ -62,7 +63,9 @@ def images(on: Rig) -> list[str]:
 def test_pods_of_a_stateful_role_have_slots_and_the_marks_of_the_reference() -> None:
     async def main() -> None:
         on = Rig()
-        on.cluster.apply([storm_service(prefill={**STATEFUL, "template": template(labels={"fault": "force"})})])
+        on.cluster.apply(
+            [storm_service(prefill={**STATEFUL, "template": template(labels={"fault": "force"})})]
+        )
         await on.play(5, *controllers(on))
         (role_set,) = on.cluster.peek(ROLE_SETS)
         assert objects.labels_of(role_set)["app"] == "storm"
@@ -72,9 +75,12 @@ def test_pods_of_a_stateful_role_have_slots_and_the_marks_of_the_reference() -> 
             digest = labels.pop("role-template-hash")
             assert objects.name(pod) == f"{objects.name(role_set)}-prefill-{digest}-{slot}"
             assert labels == {
-                "fault": "force", "storm-service-name": "storm", "roleset-name": objects.name(role_set),
-                "role-name": "prefill", f"{PREFIX}role-replica-index": str(slot),
-            }  # fmt: skip
+                "fault": "force",
+                "storm-service-name": "storm",
+                "roleset-name": objects.name(role_set),
+                "role-name": "prefill",
+                f"{PREFIX}role-replica-index": str(slot),
+            }
             assert objects.annotations_of(pod)[f"{PREFIX}roleset-index"] == "0"
             assert objects.owner_uid(pod) == objects.uid(role_set)
 
@@ -103,7 +109,8 @@ def test_instances_of_several_pods_are_pod_sets() -> None:
 
 def test_single_pods_share_one_pod_group_and_each_pod_set_has_its_own() -> None:
     volcano = template(schedulerName="volcano")
-    single, groups = {"replicas": 2, "template": volcano}, {**GROUPS, "template": volcano}
+    single = {"replicas": 2, "template": volcano}
+    groups = {**GROUPS, "template": volcano}
 
     async def main() -> None:
         on = Rig()
@@ -140,7 +147,9 @@ def test_a_lost_pod_comes_back_in_its_slot_or_under_a_new_name(role: Object, kep
     run(main())
 
 
-@pytest.mark.parametrize("role", [STATEFUL, {"replicas": 2}, GROUPS], ids=["stateful", "stateless", "groups"])
+@pytest.mark.parametrize(
+    "role", [STATEFUL, {"replicas": 2}, GROUPS], ids=["stateful", "stateless", "groups"]
+)
 def test_an_update_keeps_all_but_one_instance_ready(role: Object) -> None:
     async def main() -> None:
         on = Rig()
@@ -227,7 +236,9 @@ def test_a_pod_set_that_lost_a_pod_also_replaces_those_that_restarted() -> None:
 def test_replicas_are_whole_role_sets() -> None:
     async def main() -> None:
         on = Rig()
-        on.cluster.apply([storm_service(replicas=2, prefill={"replicas": 1}, decode={"replicas": 1})])
+        on.cluster.apply(
+            [storm_service(replicas=2, prefill={"replicas": 1}, decode={"replicas": 1})]
+        )
         await on.play(5, *controllers(on))
         roles = [(objects.labels_of(pod)["role-name"]) for pod in on.cluster.peek(PODS)]
         assert sorted(roles) == ["decode", "decode", "prefill", "prefill"]
@@ -238,11 +249,16 @@ def test_replicas_are_whole_role_sets() -> None:
 
 MEMBERS = st.lists(
     st.builds(
-        Member, name=st.uuids().map(str), slot=st.one_of(st.none(), st.integers(0, 3)),
-        hash=st.sampled_from(["new", "old"]), ready=st.booleans(), active=st.booleans(), terminating=st.booleans(),
+        Member,
+        name=st.uuids().map(str),
+        slot=st.one_of(st.none(), st.integers(0, 3)),
+        hash=st.sampled_from(["new", "old"]),
+        ready=st.booleans(),
+        active=st.booleans(),
+        terminating=st.booleans(),
     ).filter(lambda m: not (m.active and m.terminating)),
     max_size=6,
-)  # fmt: skip
+)
 ROLES = st.builds(Role, st.integers(0, 3), st.just("new"), st.integers(0, 2), st.integers(0, 2))
 
 

@@ -13,10 +13,20 @@ from scaler.sim.apiserver.tables import age, json_path
 @pytest.mark.parametrize(
     ("seconds", "written"),
     [
-        (0, "0s"), (119, "119s"), (120, "2m"), (190, "3m10s"), (600, "10m"), (10_799, "179m"), (10_860, "3h1m"),
-        (28_800, "8h"), (100_000, "27h"), (190_000, "2d4h"), (900_000, "10d"), (-5, "0s"),
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (190, "3m10s"),
+        (600, "10m"),
+        (10_799, "179m"),
+        (10_860, "3h1m"),
+        (28_800, "8h"),
+        (100_000, "27h"),
+        (190_000, "2d4h"),
+        (900_000, "10d"),
+        (-5, "0s"),
     ],
-)  # fmt: skip
+)
 def test_ages_are_written_as_kubectl_writes_them(seconds: int, written: str) -> None:
     assert age(rfc3339(1.7e9), 1.7e9 + seconds) == written
 

@@ -1,4 +1,5 @@
-"""The stand-in for Volcano's job controller: what its pods carry, when they come, and what its policies do."""
+"""The stand-in for Volcano's job controller: what its pods carry, when they come, and what its
+policies do."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def policy(event: str, action: str) -> Object:
 
 def versions(on: Rig) -> dict[str, str]:
     pods = on.cluster.peek(PODS)
-    return {objects.name(pod): objects.annotations_of(pod)["volcano.sh/job-version"] for pod in pods}
+    return {
+        objects.name(pod): objects.annotations_of(pod)["volcano.sh/job-version"] for pod in pods
+    }
 
 
 def job_phase(on: Rig) -> str:
@@ -51,7 +54,11 @@ def test_the_pod_group_comes_first_and_pods_once_there_is_room() -> None:
         await on.play(15, *everybody(on), script=script())
         (job,), (group,) = on.cluster.peek(VOLCANO_JOBS), on.cluster.peek(POD_GROUPS)
         assert objects.name(group) == f"infer-{objects.uid(job)}"
-        assert (group["spec"]["minMember"], group["spec"]["queue"], phase_of(job)) == (2, "default", "Running")
+        assert (group["spec"]["minMember"], group["spec"]["queue"], phase_of(job)) == (
+            2,
+            "default",
+            "Running",
+        )
         assert on.nodes_by_pod() == {"infer-server-0": "n0", "infer-server-1": "n1"}
 
     run(main())
@@ -61,14 +68,20 @@ def test_pods_are_labelled_as_the_reference_says() -> None:
     async def main() -> None:
         on = Rig()
         on.nodes("n0", "n1")
-        made = volcano_job(tasks={"leader": 1, "server": 1}, pod=template(npu=8, labels={"app": "infer"}))
+        made = volcano_job(
+            tasks={"leader": 1, "server": 1}, pod=template(npu=8, labels={"app": "infer"})
+        )
         on.cluster.apply([made])
         await on.play(10, *everybody(on))
         pod = on.pod_object("infer-server-0")
         assert objects.labels_of(pod) == {
-            "app": "infer", "volcano.sh/job-name": "infer", "volcano.sh/job-namespace": "default",
-            "volcano.sh/task-spec": "server", "volcano.sh/task-index": "0", "volcano.sh/queue-name": "default",
-        }  # fmt: skip
+            "app": "infer",
+            "volcano.sh/job-name": "infer",
+            "volcano.sh/job-namespace": "default",
+            "volcano.sh/task-spec": "server",
+            "volcano.sh/task-index": "0",
+            "volcano.sh/queue-name": "default",
+        }
         assert objects.annotations_of(pod)[objects.GROUP_NAME] == f"infer-{objects.owner_uid(pod)}"
         assert objects.annotations_of(pod)["volcano.sh/job-version"] == "0"
 
@@ -86,7 +99,9 @@ def test_pods_are_labelled_as_the_reference_says() -> None:
     ],
     ids=["none", "job", "task", "pod", "another event"],
 )
-def test_a_pod_that_is_deleted_comes_back_as_the_policy_says(policies: Object, expected: dict[str, str]) -> None:
+def test_a_pod_that_is_deleted_comes_back_as_the_policy_says(
+    policies: Object, expected: dict[str, str]
+) -> None:
     async def main() -> None:
         on = Rig()
         on.nodes("n0", "n1")
@@ -130,7 +145,9 @@ def test_after_so_many_restarts_the_job_has_failed() -> None:
         async def crash() -> None:
             for _ in range(2):
                 await asyncio.sleep(15)
-                await exit_pod(on.cluster, on.pod_object("infer-server-0"), now=on.clock.now(), code=1)
+                await exit_pod(
+                    on.cluster, on.pod_object("infer-server-0"), now=on.clock.now(), code=1
+                )
 
         await on.play(60, *everybody(on), script=crash())
         assert (job_phase(on), on.nodes_by_pod()) == ("Failed", {})
@@ -147,7 +164,9 @@ def test_a_task_that_shrinks_loses_its_highest_pods() -> None:
         async def shrink() -> None:
             await asyncio.sleep(10)
             patch = [{"op": "replace", "path": "/spec/tasks/0/replicas", "value": 1}]
-            await on.cluster.patch(VOLCANO_JOBS, "default", "infer", patch, patch_type=PatchType.JSON)
+            await on.cluster.patch(
+                VOLCANO_JOBS, "default", "infer", patch, patch_type=PatchType.JSON
+            )
 
         await on.play(20, *everybody(on), script=shrink())
         assert set(on.nodes_by_pod()) == {"infer-server-0"}

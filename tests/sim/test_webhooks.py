@@ -1,4 +1,5 @@
-"""The scaler's own admission in the simulated cluster: who is held, whose labels move, and the operator beside it."""
+"""The scaler's own admission in the simulated cluster: who is held, whose labels move, and the
+operator beside it."""
 
 from __future__ import annotations
 
@@ -18,11 +19,16 @@ from scaler.sim.webhooks import webhooks
 from tests.jobs import NAMESPACE, job, rule_config_map
 from tests.rig import Rig
 
-LABELS = {"mind-cluster/scaling-rule": "rule", "mind-cluster/group-name": "group0", "jobID": "mindie"}
+LABELS = {
+    "mind-cluster/scaling-rule": "rule",
+    "mind-cluster/group-name": "group0",
+    "jobID": "mindie",
+}
 
 
 async def staged(**labels: str) -> Rig:
-    """A cluster with our webhooks and two nodes; `labels` are those of the namespace, by the words in them."""
+    """A cluster with our webhooks and two nodes; `labels` are those of the namespace, by the words
+    in them."""
     on = Rig(*webhooks(rules=True))
     names = {"scaling": NAMESPACE_LABEL, "beside": BESIDE_LABEL}
     metadata = {"name": NAMESPACE, "labels": {names[word]: value for word, value in labels.items()}}
@@ -34,7 +40,10 @@ async def staged(**labels: str) -> Rig:
 def pod(**labels: str) -> Object:
     return {
         "metadata": {"name": "p", "labels": labels},
-        "spec": {"containers": [{"name": "a", "image": "x"}], "schedulingGates": [{"name": "foreign"}]},
+        "spec": {
+            "containers": [{"name": "a", "image": "x"}],
+            "schedulingGates": [{"name": "foreign"}],
+        },
     }
 
 
@@ -74,20 +83,33 @@ def test_beside_ascend_operator_all_pods_come_at_once_held_and_restarts_are_coun
 
         async def take_one_back() -> None:
             await asyncio.sleep(20)
-            assert set(on.nodes_by_pod()) == {"p0-master-0", "p0-worker-0", "p1-master-0", "p1-worker-0"}
+            assert set(on.nodes_by_pod()) == {
+                "p0-master-0",
+                "p0-worker-0",
+                "p1-master-0",
+                "p1-worker-0",
+            }
             await on.cluster.delete(PODS, NAMESPACE, "p0-worker-0")
 
         operator = AscendOperator(on.cluster.client("operator"), on.clock)
         api = on.cluster
         await on.play(
             60, operator, GangScheduler(api), Kubelet(api, on.clock), script=take_one_back()
-        )  # fmt: skip
+        )
         pods = {objects.name(pod): pod for pod in api.peek(PODS)}
         assert set(on.nodes_by_pod().values()) == {""}
         assert all(pod["spec"]["schedulingGates"] == [{"name": GATE}] for pod in pods.values())
-        assert all(objects.labels_of(pod).items() >= {**LABELS, "jobID": "mindie"}.items() for pod in pods.values())
+        assert all(
+            objects.labels_of(pod).items() >= {**LABELS, "jobID": "mindie"}.items()
+            for pod in pods.values()
+        )
         version = {name: objects.labels_of(pod)["version"] for name, pod in pods.items()}
-        assert version == {"p0-master-0": "0", "p0-worker-0": "1", "p1-master-0": "0", "p1-worker-0": "0"}
+        assert version == {
+            "p0-master-0": "0",
+            "p0-worker-0": "1",
+            "p1-master-0": "0",
+            "p1-worker-0": "0",
+        }
 
     run(main())
 

@@ -1,4 +1,5 @@
-"""The real samples, applied unchanged: the stand-ins make of them what the reference says (pods, names, labels)."""
+"""The real samples, applied unchanged: the stand-ins make of them what the reference says (pods,
+names, labels)."""
 
 from __future__ import annotations
 
@@ -21,15 +22,20 @@ from tests.rig import Rig
 
 LWS = ["lws", "lws-exclusive-placement", "lws-restart-policy", "lws-sample-volcano", "lws-sglang"]
 STORM = [
-    "aibrix/pool", "aibrix/replica", "aibrix/vllm-ascend",
+    "aibrix/pool",
+    "aibrix/replica",
+    "aibrix/vllm-ascend",
     "deploy_tool/aibrix__storm_2P1D_p1pod_d2pod__aibrix-stormservice",
     "deploy_tool/aibrix__storm_4P2D_p2pod_d4pod__aibrix-stormservice",
-]  # fmt: skip
+]
 QUICK = KubeletTimings(start=(1.0, 1.0), ready=(1.0, 1.0), stop=(1.0, 1.0))
 
 
-async def applied(path: Path, kind: str, *, alive: str = "", gangs: bool = True) -> tuple[Rig, Object]:
-    """A cluster in which a sample was applied and its makers worked for a while, and its object of this kind.
+async def applied(
+    path: Path, kind: str, *, alive: str = "", gangs: bool = True
+) -> tuple[Rig, Object]:
+    """A cluster in which a sample was applied and its makers worked for a while, and its object of
+    this kind.
 
     `alive`: pods are bound and run, on a node with that resource."""
     on = Rig(label_member)
@@ -46,7 +52,9 @@ async def applied(path: Path, kind: str, *, alive: str = "", gangs: bool = True)
 
 def own(pod: Object, prefix: str) -> dict[str, str]:
     both = {**objects.labels_of(pod), **objects.annotations_of(pod)}
-    return {key.removeprefix(prefix): value for key, value in both.items() if key.startswith(prefix)}
+    return {
+        key.removeprefix(prefix): value for key, value in both.items() if key.startswith(prefix)
+    }
 
 
 def given(template: Object) -> dict[str, str]:
@@ -58,12 +66,16 @@ def test_leader_worker_sets(real_data: Path, sample: str) -> None:
     async def main() -> None:
         path = real_data / "workload_samples" / "lws" / f"{sample}.yaml"
         on, lws = await applied(path, "LeaderWorkerSet", alive="nvidia.com/gpu", gangs=False)
-        template, name = lws["spec"]["leaderWorkerTemplate"], objects.name(lws)
+        template = lws["spec"]["leaderWorkerTemplate"]
+        name = objects.name(lws)
         pods = {objects.name(pod): pod for pod in on.cluster.peek(PODS)}
         expected = {}
         for group in range(lws["spec"]["replicas"]):
             for index in range(template["size"]):
-                expected[f"{name}-{group}" if index == 0 else f"{name}-{group}-{index}"] = group, index
+                expected[f"{name}-{group}" if index == 0 else f"{name}-{group}-{index}"] = (
+                    group,
+                    index,
+                )
         assert set(pods) == set(expected)
         for pod_name, (group, index) in expected.items():
             leader = f"{name}-{group}"
@@ -72,10 +84,18 @@ def test_leader_worker_sets(real_data: Path, sample: str) -> None:
             marks.pop("exclusive-topology", None)
             key = hashlib.sha1(f"default/{leader}".encode(), usedforsecurity=False).hexdigest()
             assert marks == {
-                "name": name, "group-index": str(group), "group-key": key, "worker-index": str(index),
-                "size": str(template["size"]), **({"leader-name": leader} if index else {}),
-            }  # fmt: skip
-            part = template["workerTemplate"] if index else template.get("leaderTemplate", template["workerTemplate"])
+                "name": name,
+                "group-index": str(group),
+                "group-key": key,
+                "worker-index": str(index),
+                "size": str(template["size"]),
+                **({"leader-name": leader} if index else {}),
+            }
+            part = (
+                template["workerTemplate"]
+                if index
+                else template.get("leaderTemplate", template["workerTemplate"])
+            )
             assert objects.labels_of(pods[pod_name]).items() >= given(part).items()
         assert set(on.phases().values()) == {"Running"}
 
@@ -99,8 +119,14 @@ def test_storm_services(real_data: Path, sample: str) -> None:
                 assert labels["storm-service-name"] == objects.name(storm)
                 assert labels["roleset-name"] in role_sets
                 assert objects.owner_kind(pod) == ("PodSet" if size > 1 else "RoleSet")
-        grouped = [role for role in storm["spec"]["template"]["spec"]["roles"] if (role.get("podGroupSize") or 1) > 1]
-        assert len(on.cluster.peek(POD_SETS)) == len(role_sets) * sum(role["replicas"] for role in grouped)
+        grouped = [
+            role
+            for role in storm["spec"]["template"]["spec"]["roles"]
+            if (role.get("podGroupSize") or 1) > 1
+        ]
+        assert len(on.cluster.peek(POD_SETS)) == len(role_sets) * sum(
+            role["replicas"] for role in grouped
+        )
 
     run(main())
 
@@ -115,11 +141,14 @@ def test_infer_service_set(real_data: Path) -> None:
         service = f"{objects.name(infer)}-0"
         assert pods == {
             f"{service}-{role}-{index}-0": {
-                "inferservice-name": service, "instanceset-name": role, "instanceset-index": str(index),
+                "inferservice-name": service,
+                "instanceset-name": role,
+                "instanceset-index": str(index),
                 "ascend-infer-operator": "true",
             }
-            for role, number in roles.items() for index in range(number)
-        }  # fmt: skip
+            for role, number in roles.items()
+            for index in range(number)
+        }
 
     run(main())
 
@@ -128,14 +157,24 @@ def test_volcano_job(real_data: Path) -> None:
     async def main() -> None:
         path = real_data / "workload_samples" / "mindcluster-deploy" / "infer-vcjob-910.yaml"
         on, _ = await applied(path, "Job", alive="huawei.com/Ascend910")
-        (job,), (pod,), (group,) = (on.cluster.peek(kind) for kind in (VOLCANO_JOBS, PODS, POD_GROUPS))
+        (job,), (pod,), (group,) = (
+            on.cluster.peek(kind) for kind in (VOLCANO_JOBS, PODS, POD_GROUPS)
+        )
         assert (objects.name(pod), objects.name(group)) == (
-            "mindx-infer-test-default-test-0", f"mindx-infer-test-{objects.uid(job)}",
-        )  # fmt: skip
-        assert own(pod, "volcano.sh/").items() >= {
-            "job-name": "mindx-infer-test", "job-namespace": "vcjob", "task-spec": "default-test", "task-index": "0",
-            "queue-name": "default", "job-version": "0",
-        }.items()  # fmt: skip
+            "mindx-infer-test-default-test-0",
+            f"mindx-infer-test-{objects.uid(job)}",
+        )
+        assert (
+            own(pod, "volcano.sh/").items()
+            >= {
+                "job-name": "mindx-infer-test",
+                "job-namespace": "vcjob",
+                "task-spec": "default-test",
+                "task-index": "0",
+                "queue-name": "default",
+                "job-version": "0",
+            }.items()
+        )
         assert objects.labels_of(group) == objects.labels_of(job)
         assert objects.labels_of(pod)["app"] == "infer"
 
@@ -146,28 +185,46 @@ def test_deployment(real_data: Path) -> None:
     async def main() -> None:
         path = real_data / "workload_samples" / "mindcluster-deploy" / "infer-deploy.yaml"
         on, deployment = await applied(path, "Deployment")
-        (found,), (pod,), (group,) = (on.cluster.peek(kind) for kind in (REPLICA_SETS, PODS, POD_GROUPS))
+        (found,), (pod,), (group,) = (
+            on.cluster.peek(kind) for kind in (REPLICA_SETS, PODS, POD_GROUPS)
+        )
         digest = objects.labels_of(pod)["pod-template-hash"]
-        assert objects.labels_of(pod) == {**given(deployment["spec"]["template"]), "pod-template-hash": digest}
+        assert objects.labels_of(pod) == {
+            **given(deployment["spec"]["template"]),
+            "pod-template-hash": digest,
+        }
         assert objects.name(pod).startswith(f"resnetinfer1-1-deploy-{digest}-")
         assert (
-            objects.annotations_of(pod)[objects.GROUP_NAME] == objects.name(group) == f"podgroup-{objects.uid(found)}"
+            objects.annotations_of(pod)[objects.GROUP_NAME]
+            == objects.name(group)
+            == f"podgroup-{objects.uid(found)}"
         )
 
     run(main())
 
 
-@pytest.mark.parametrize("sample", ["isvc_1P1D_p1pod_d1pod", "isvc_2P1D_p1pod_d2pod", "isvc_4P2D_p2pod_d4pod"])
+@pytest.mark.parametrize(
+    "sample", ["isvc_1P1D_p1pod_d1pod", "isvc_2P1D_p1pod_d2pod", "isvc_4P2D_p2pod_d4pod"]
+)
 def test_ome(real_data: Path, sample: str) -> None:
     """One pod per instance is a Deployment, several are a LeaderWorkerSet."""
 
     async def main() -> None:
-        path = real_data / "workload_samples" / "deploy_tool" / f"ome__{sample}__ome-inference_service.yaml"
+        path = (
+            real_data
+            / "workload_samples"
+            / "deploy_tool"
+            / f"ome__{sample}__ome-inference_service.yaml"
+        )
         on, service = await applied(path, "InferenceService")
         for component in ("engine", "decoder"):
             part = service["spec"][component]
             size = part["worker"]["size"] + 1 if "worker" in part else 1
-            pods = [pod for pod in on.cluster.peek(PODS) if objects.labels_of(pod)["component"] == component]
+            pods = [
+                pod
+                for pod in on.cluster.peek(PODS)
+                if objects.labels_of(pod)["component"] == component
+            ]
             assert len(pods) == part["minReplicas"] * size
             for pod in pods:
                 labels = objects.labels_of(pod)

@@ -1,4 +1,5 @@
-"""A service of any workload kind in a rig with every controller that takes part, and witnesses of every change.
+"""A service of any workload kind in a rig with every controller that takes part, and witnesses of
+every change.
 
 Must not: look into the controller, or share code with it in what judges it."""
 
@@ -30,8 +31,10 @@ from tests.sim.manifests import apply_pruned
 from tests.simulation.kinds import ASCEND_JOBS, GROUPS, Kind, Ratio, Spot
 from tests.stand_ins import deployment, machines, owners
 
-LOOK, MOMENT = 0.5, 3.0
-"""Seconds between two looks, and how long an instance may be half released, or held without a reason."""
+LOOK = 0.5
+MOMENT = 3.0
+"""Seconds between two looks, and how long an instance may be half released, or held without a
+reason."""
 LONG = 180.0
 """Seconds within which everything ends that only waits for machines."""
 
@@ -41,10 +44,13 @@ class KindService:
 
     def __init__(self, kind: Kind, seed: int) -> None:
         self.rig = Rig(*ADMISSION, seed=seed)
-        self.cluster, self.clock = self.rig.cluster, self.rig.clock
+        self.cluster = self.rig.cluster
+        self.clock = self.rig.clock
         self.kind = kind
         spot = Spot()
-        self.service = Service(spot.name, spot.namespace, spot.pool, ((1, 1),), (1, 1), kind.pods, kind=kind)
+        self.service = Service(
+            spot.name, spot.namespace, spot.pool, ((1, 1),), (1, 1), kind.pods, kind=kind
+        )
         self.witness = Witness(self.clock)
         self.writes = Writes(self.cluster, self.witness, storm_bound=500)
         self.decisions = Decisions(self.witness, self.writes)
@@ -57,7 +63,9 @@ class KindService:
     def furnish(self, *, admission: bool) -> None:
         labels = OPTED_IN if self.kind is ASCEND_JOBS else {NAMESPACE_LABEL: "enabled"}
         namespace = manifest(NAMESPACES, self.service.namespace, labels=labels if admission else {})
-        self.cluster.apply([QUEUE, namespace, *([deployment()] if self.kind is ASCEND_JOBS else ())])
+        self.cluster.apply(
+            [QUEUE, namespace, *([deployment()] if self.kind is ASCEND_JOBS else ())]
+        )
         self.rig.nodes("cpu-0", npu=0)
 
     def add_nodes(self, number: int) -> None:
@@ -120,7 +128,8 @@ class KindService:
     # the witnesses
 
     async def look(self) -> None:
-        """S2 and L2: nothing is half released, and nothing is held without a reason, for longer than a moment."""
+        """S2 and L2: nothing is half released, and nothing is held without a reason, for longer
+        than a moment."""
         while True:
             await asyncio.sleep(LOOK)
             view = view_of(self.cluster)
@@ -136,15 +145,19 @@ class KindService:
 async def served(
     kind: Kind, seed: int = 0, *, admission: bool = True, force_enqueue: bool = True
 ) -> AsyncIterator[KindService]:
-    """Everybody at work; nothing applied yet. At the end no witness has anything to say, and all are still alive.
+    """Everybody at work; nothing applied yet. At the end no witness has anything to say, and all
+    are still alive.
 
-    `admission`: the namespace has opted in to it. `force_enqueue`: as MindCluster installs Volcano."""
+    `admission`: the namespace has opted in to it. `force_enqueue`: as MindCluster installs
+    Volcano."""
     on = KindService(kind, seed)
     on.furnish(admission=admission)
     api = on.cluster.client("world")
     actors = (*owners(api, on.clock), *machines(api, on.clock, seed, force_enqueue=force_enqueue))
     life = Life(on.cluster, "scaler", on.writes, faults=Interceptor(), seed=seed)
-    controller = real_controller(seed, mode=Mode.AUTO)(life, on.clock, partial(on.decisions.judge, "scaler"))
+    controller = real_controller(seed, mode=Mode.AUTO)(
+        life, on.clock, partial(on.decisions.judge, "scaler")
+    )
     async with at_work(*(actor.run() for actor in actors), on.look(), controller):
         yield on
         assert on.witness.failures == []

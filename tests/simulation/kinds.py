@@ -1,4 +1,5 @@
-"""Services of every workload kind as data: what a user of each platform writes for so many instances."""
+"""Services of every workload kind as data: what a user of each platform writes for so many
+instances."""
 
 from __future__ import annotations
 
@@ -12,7 +13,14 @@ from scaler.kube import api
 from scaler.kube.api import Object
 from scaler.names import INSTANCE, INSTANCE_SIZE
 from tests import jobs
-from tests.sim.manifests import deployment, infer_service_set, leader_worker_set, storm_service, template, volcano_job
+from tests.sim.manifests import (
+    deployment,
+    infer_service_set,
+    leader_worker_set,
+    storm_service,
+    template,
+    volcano_job,
+)
 
 GROUPS = ("prefill", "decode")
 Ratio = tuple[int, int]
@@ -22,7 +30,8 @@ _GANG = {"infer.huawei.com/gang-schedule": "true"}
 
 
 class Spot(msgspec.Struct, frozen=True):
-    """Where a service stands and what it runs. Names of its objects begin with `name`, which names the rule too."""
+    """Where a service stands and what it runs. Names of its objects begin with `name`, which names
+    the rule too."""
 
     name: str = "qwen"
     namespace: str = "infer"
@@ -32,7 +41,8 @@ class Spot(msgspec.Struct, frozen=True):
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """`pods` of one prefill and one decode instance. `rolls`: a changed template replaces its instances by itself."""
+    """`pods` of one prefill and one decode instance. `rolls`: a changed template replaces its
+    instances by itself."""
 
     name: str
     pods: Ratio
@@ -52,7 +62,11 @@ class Kind(msgspec.Struct, frozen=True):
 
 def _pod(spot: Spot, group: str) -> Object:
     """A pod template with the labels of an instance, for Volcano, on a node of its own."""
-    names = {"mind-cluster/scaling-rule": spot.name, "mind-cluster/group-name": group, "jobID": "qwen"}
+    names = {
+        "mind-cluster/scaling-rule": spot.name,
+        "mind-cluster/group-name": group,
+        "jobID": "qwen",
+    }
     labels = {"app": f"{spot.name}-{group}", **_FAULTS, **names}
     pool = {"nodeSelector": {"pool": spot.pool}} if spot.pool else {}
     made = template(npu=8, labels=labels, schedulerName="volcano", **pool)
@@ -65,7 +79,9 @@ Write = Callable[[Spot, Ratio], list[Object]]
 
 def _each_group(make: Callable[[Spot, str, int], Object]) -> Write:
     """One object of so many instances for each group."""
-    return lambda spot, replicas: [make(spot, group, n) for group, n in zip(GROUPS, replicas, strict=True)]
+    return lambda spot, replicas: [
+        make(spot, group, n) for group, n in zip(GROUPS, replicas, strict=True)
+    ]
 
 
 def _each_instance(make: Callable[[Spot, str, str], list[Object]]) -> Write:
@@ -109,7 +125,9 @@ def _bare(spot: Spot, group: str, name: str) -> list[Object]:
     notes = {INSTANCE: name, INSTANCE_SIZE: "2"} if group == "decode" else {}
     made = _pod(spot, group)
     return [
-        jobs.manifest(api.PODS, one, labels=made["metadata"]["labels"], annotations=notes, spec=made["spec"])
+        jobs.manifest(
+            api.PODS, one, labels=made["metadata"]["labels"], annotations=notes, spec=made["spec"]
+        )
         for one in names
     ]
 
@@ -119,44 +137,82 @@ def _bare(spot: Spot, group: str, name: str) -> list[Object]:
 
 def _leader_worker_set(spot: Spot, group: str, replicas: int, **parts: Any) -> Object:
     pod = _pod(spot, group)
-    return leader_worker_set(f"{spot.name}-{group}", replicas, size=2, leader=pod, worker=pod, **parts)
+    return leader_worker_set(
+        f"{spot.name}-{group}", replicas, size=2, leader=pod, worker=pod, **parts
+    )
 
 
 def _storm_service(spot: Spot, replicas: Ratio, *, stateful: bool) -> list[Object]:
     both = {"updateStrategy": {"maxSurge": int(stateful), "maxUnavailable": 1}}
-    prefill = {"template": _pod(spot, "prefill"), "replicas": replicas[0], "stateful": stateful, **both}
-    decode = {"template": _pod(spot, "decode"), "replicas": replicas[1], "stateful": True, "podGroupSize": 2, **both}
+    prefill = {
+        "template": _pod(spot, "prefill"),
+        "replicas": replicas[0],
+        "stateful": stateful,
+        **both,
+    }
+    decode = {
+        "template": _pod(spot, "decode"),
+        "replicas": replicas[1],
+        "stateful": True,
+        "podGroupSize": 2,
+        **both,
+    }
     return [storm_service(spot.name, prefill=prefill, decode=decode)]
 
 
 def _infer_service_set(spot: Spot, replicas: Ratio) -> list[Object]:
-    """Prefill pods come one after the other (OrderedReady); decode ones together, in a gang of the operator's."""
+    """Prefill pods come one after the other (OrderedReady); decode ones together, in a gang of the
+    operator's."""
     prefill = {"replicas": replicas[0], "pods": 2, "pod": _pod(spot, "prefill")}
-    decode = {"replicas": replicas[1], "pods": 2, "pod": _pod(spot, "decode"), "metadata": {"labels": _GANG}}
+    decode = {
+        "replicas": replicas[1],
+        "pods": 2,
+        "pod": _pod(spot, "decode"),
+        "metadata": {"labels": _GANG},
+    }
     made = infer_service_set(spot.name, prefill=prefill, decode=decode)
     made["spec"]["template"]["roles"][1]["spec"]["podManagementPolicy"] = "Parallel"
     return [made]
 
 
 def _mixed(spot: Spot, replicas: Ratio) -> list[Object]:
-    return [_deployment(spot, "prefill", replicas[0]), _leader_worker_set(spot, "decode", replicas[1])]
+    return [
+        _deployment(spot, "prefill", replicas[0]),
+        _leader_worker_set(spot, "decode", replicas[1]),
+    ]
 
 
 ASCEND_JOBS = Kind("ascend-jobs", (1, 2), _each_instance(_ascend_job))
 VOLCANO_JOBS = Kind("volcano-jobs", (2, 1), _each_instance(_volcano_job))
 DEPLOYMENTS = Kind("deployments", (1, 1), _each_group(_deployment), rolls=True)
 _WHOLE_SET = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "100%", "maxUnavailable": 1}}
-SURGING = Kind("surging-deployments", (1, 1), _each_group(partial(_deployment, strategy=_WHOLE_SET)), rolls=True)
+SURGING = Kind(
+    "surging-deployments",
+    (1, 1),
+    _each_group(partial(_deployment, strategy=_WHOLE_SET)),
+    rolls=True,
+)
 LEADER_WORKER_SETS = Kind("leader-worker-sets", (2, 2), _each_group(_leader_worker_set), rolls=True)
 _LEADERS_FIRST = partial(_leader_worker_set, startupPolicy="LeaderReady")
 LEADERS_FIRST = Kind("leaders-first", (2, 2), _each_group(_LEADERS_FIRST), rolls=True)
-STORM_STATELESS = Kind("storm-stateless", (1, 2), partial(_storm_service, stateful=False), rolls=True)
+STORM_STATELESS = Kind(
+    "storm-stateless", (1, 2), partial(_storm_service, stateful=False), rolls=True
+)
 STORM_STATEFUL = Kind("storm-stateful", (1, 2), partial(_storm_service, stateful=True), rolls=True)
 INSTANCE_SETS = Kind("instance-sets", (2, 2), _infer_service_set)
 PLAIN_PODS = Kind("plain-pods", (1, 2), _each_instance(_bare))
 MIXED = Kind("deployment-and-leader-worker-set", (1, 2), _mixed, rolls=True)
 
 KINDS = (
-    ASCEND_JOBS, VOLCANO_JOBS, DEPLOYMENTS, SURGING, LEADER_WORKER_SETS, LEADERS_FIRST, STORM_STATELESS, STORM_STATEFUL,
-    INSTANCE_SETS, PLAIN_PODS, MIXED,
-)  # fmt: skip
+    ASCEND_JOBS,
+    VOLCANO_JOBS,
+    DEPLOYMENTS,
+    SURGING,
+    LEADER_WORKER_SETS,
+    LEADERS_FIRST,
+    STORM_STATELESS,
+    STORM_STATEFUL,
+    INSTANCE_SETS,
+    PLAIN_PODS,
+    MIXED,
+)

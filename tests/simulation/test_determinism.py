@@ -29,10 +29,24 @@ def test_other_seeds_give_other_histories_and_the_same_outcome() -> None:
 
 
 def test_the_hash_seed_of_the_process_changes_nothing() -> None:
-    command = [sys.executable, "-m", "scaler", "simulate", str(PATH), "--format", "json", "--seed", "3"]
+    command = [
+        sys.executable,
+        "-m",
+        "scaler",
+        "simulate",
+        str(PATH),
+        "--format",
+        "json",
+        "--seed",
+        "3",
+    ]
     outputs = {
         subprocess.run(
-            command, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True, cwd=ROOT
+            command,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
         ).stdout
         for seed in ("1", "2")
     }

@@ -1,7 +1,7 @@
 """One story for every workload kind, with everybody who has a hand in it, in virtual time.
 
-A service starts at its smallest ratio, climbs, is scaled, gets other rules, loses nodes and pods, recovers, is updated
-and deleted. Witnesses look at every release from outside."""
+A service starts at its smallest ratio, climbs, is scaled, gets other rules, loses nodes and pods,
+recovers, is updated and deleted. Witnesses look at every release from outside."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def run(story: Coroutine[Any, Any, None], seed: int = 0) -> None:
 
 
 async def started(on: KindService, prefills: int = 3) -> None:
-    """On nodes for the smallest ratio, with more prefill instances than the rule has places for; then it climbs."""
+    """On nodes for the smallest ratio, with more prefill instances than the rule has places for;
+    then it climbs."""
     on.add_nodes(on.service.nodes_for((1, 1)))
     await on.rule(*TWO_ONE)
     await on.apply(prefills, 1)
@@ -47,7 +48,9 @@ async def started(on: KindService, prefills: int = 3) -> None:
 
 @every_seed
 @every_kind
-def test_it_starts_at_the_smallest_ratio_and_climbs_and_what_is_held_blocks_nobody(kind: Kind, seed: int) -> None:
+def test_it_starts_at_the_smallest_ratio_and_climbs_and_what_is_held_blocks_nobody(
+    kind: Kind, seed: int
+) -> None:
     async def story() -> None:
         async with served(kind, seed) as on:
             await started(on)
@@ -58,7 +61,9 @@ def test_it_starts_at_the_smallest_ratio_and_climbs_and_what_is_held_blocks_nobo
 
 
 @every_kind
-def test_it_climbs_on_nodes_that_are_just_enough_where_volcano_keeps_room_for_what_is_in_its_queue(kind: Kind) -> None:
+def test_it_climbs_on_nodes_that_are_just_enough_where_volcano_keeps_room_for_what_is_in_its_queue(
+    kind: Kind,
+) -> None:
     async def story() -> None:
         async with served(kind, force_enqueue=False) as on:
             await started(on, prefills=2)
@@ -68,7 +73,9 @@ def test_it_climbs_on_nodes_that_are_just_enough_where_volcano_keeps_room_for_wh
 
 @every_seed
 @every_kind
-def test_lost_nodes_degrade_it_and_the_decode_instance_comes_back_first(kind: Kind, seed: int) -> None:
+def test_lost_nodes_degrade_it_and_the_decode_instance_comes_back_first(
+    kind: Kind, seed: int
+) -> None:
     async def story() -> None:
         async with served(kind, seed) as on:
             await started(on)
@@ -87,11 +94,18 @@ def test_lost_nodes_degrade_it_and_the_decode_instance_comes_back_first(kind: Ki
 
 @every_seed
 @every_kind
-def test_pods_that_are_deleted_come_back_and_their_instance_runs_again(kind: Kind, seed: int) -> None:
+def test_pods_that_are_deleted_come_back_and_their_instance_runs_again(
+    kind: Kind, seed: int
+) -> None:
     async def story() -> None:
         async with served(kind, seed) as on:
             await started(on)
-            for group, whole in (("decode", False), ("decode", True), ("prefill", False), ("prefill", True)):
+            for group, whole in (
+                ("decode", False),
+                ("decode", True),
+                ("prefill", False),
+                ("prefill", True),
+            ):
                 await kill(on, group, whole=whole)
                 await on.apply(3, 1)
                 await on.runs(2, 1)
@@ -101,7 +115,9 @@ def test_pods_that_are_deleted_come_back_and_their_instance_runs_again(kind: Kin
 
 @every_seed
 @every_kind
-def test_the_rule_and_the_replicas_are_edited_and_held_instances_go_first(kind: Kind, seed: int) -> None:
+def test_the_rule_and_the_replicas_are_edited_and_held_instances_go_first(
+    kind: Kind, seed: int
+) -> None:
     async def story() -> None:
         async with served(kind, seed) as on:
             await started(on)
@@ -126,7 +142,9 @@ def test_the_rule_and_the_replicas_are_edited_and_held_instances_go_first(kind: 
 
 
 @every_kind
-def test_where_nothing_holds_pods_none_is_deleted_and_every_instance_is_reported(kind: Kind) -> None:
+def test_where_nothing_holds_pods_none_is_deleted_and_every_instance_is_reported(
+    kind: Kind,
+) -> None:
     async def story() -> None:
         async with served(kind, admission=False) as on:
             on.add_nodes(1)
@@ -134,7 +152,9 @@ def test_where_nothing_holds_pods_none_is_deleted_and_every_instance_is_reported
             await on.apply(3, 1)
             await asyncio.sleep(60)
             assert [write for write in on.cluster.writes("scaler") if write.verb == "delete"] == []
-            events = [event for event in on.cluster.peek(EVENTS) if event["reason"] == "HoldNotPossible"]
+            events = [
+                event for event in on.cluster.peek(EVENTS) if event["reason"] == "HoldNotPossible"
+            ]
             reported = {event["involvedObject"]["name"] for event in events}
             made = [one for one in on.instances("prefill") if one.pods]
             names = [{one.name, *(objects.name(pod) for pod in one.pods)} for one in made]
@@ -151,7 +171,11 @@ def test_nothing_is_left_when_it_is_deleted(kind: Kind) -> None:
             await on.apply_all([])
 
             def left() -> set[str]:
-                found = [obj for kind in (PODS, POD_GROUPS, CONFIG_MAPS) for obj in on.cluster.peek(kind, "infer")]
+                found = [
+                    obj
+                    for kind in (PODS, POD_GROUPS, CONFIG_MAPS)
+                    for obj in on.cluster.peek(kind, "infer")
+                ]
                 return {objects.name(obj) for obj in found}
 
             await on.until(lambda: left() <= {"qwen"}, "nothing left", within=400)
@@ -172,7 +196,9 @@ def test_a_rolling_update_ends(kind: Kind) -> None:
     run(story())
 
 
-@pytest.mark.parametrize(("kind", "replicas"), [(DEPLOYMENTS, 4), (LEADER_WORKER_SETS, 4)], ids=["4P", "4P-lws"])
+@pytest.mark.parametrize(
+    ("kind", "replicas"), [(DEPLOYMENTS, 4), (LEADER_WORKER_SETS, 4)], ids=["4P", "4P-lws"]
+)
 def test_a_rolling_update_with_one_held_instance_ends(kind: Kind, replicas: int) -> None:
     async def story() -> None:
         async with served(kind) as on:
@@ -192,7 +218,9 @@ async def kill(on: KindService, group: str, *, whole: bool) -> None:
     """Somebody deletes the pods of a running instance, or one of them, at once."""
     pods = on.chance.choice([one for one in on.instances(group) if one.running]).pods
     for pod in pods if whole else pods[:1]:
-        await on.cluster.delete(PODS, on.service.namespace, objects.name(pod), grace_period_seconds=0)
+        await on.cluster.delete(
+            PODS, on.service.namespace, objects.name(pod), grace_period_seconds=0
+        )
 
 
 def running_uids(on: KindService) -> set[str]:

@@ -19,7 +19,8 @@ from tests.simulation.worlds import ROOT, played
 PAGE = ROOT / "docs" / "explanation" / "following-the-load.md"
 FOLDER = ROOT / "docs" / "scenarios" / "load"
 CHAT = FOLDER / "manifests" / "chat.yaml"
-LADDER, APART = "ladder/rule/chat", "apart/-/chat"
+LADDER = "ladder/rule/chat"
+APART = "apart/-/chat"
 
 
 @cache
@@ -31,7 +32,9 @@ def told(name: str) -> list[Figures]:
 
 def shown() -> dict[str, list[str]]:
     """Scenario file -> the lines that the page shows of it."""
-    blocks = re.findall(r"```console\n\$ [^\n]* (\S+\.yaml)\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    blocks = re.findall(
+        r"```console\n\$ [^\n]* (\S+\.yaml)\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL
+    )
     return {Path(file).name: body.splitlines() for file, body in blocks}
 
 
@@ -46,11 +49,17 @@ def test_the_page_shows_every_scenario_of_its_folder() -> None:
 
 
 def test_the_page_adds_up_what_it_shows() -> None:
-    rows = {cells[0]: cells for line in shown()["day.yaml"][1:] if (cells := re.split(r"  +", line))}
+    rows = {
+        cells[0]: cells for line in shown()["day.yaml"][1:] if (cells := re.split(r"  +", line))
+    }
     text = PAGE.read_text("utf-8")
 
     def both(side: str, column: int) -> float:
-        return sum(float(cells[column].replace(",", "")) for name, cells in rows.items() if name.startswith(side))
+        return sum(
+            float(cells[column].replace(",", ""))
+            for name, cells in rows.items()
+            if name.startswith(side)
+        )
 
     sides = ("ladder", "apart")
     assert "| lost | {:,.0f} | {:,.0f} |".format(*(both(side, 2) for side in sides)) in text
@@ -61,32 +70,56 @@ def test_the_page_adds_up_what_it_shows() -> None:
 
 def world(*loads: dict[str, Any], until: str = "20m", **more: Any) -> Scenario:
     """A governed service and one that no rule governs, on nodes for both."""
-    replace = {"mind-cluster/scaling-rule: rule": "governed-by: nobody", "replicas: 2": "replicas: 1"}
+    replace = {
+        "mind-cluster/scaling-rule: rule": "governed-by: nobody",
+        "replicas: 2": "replicas: 1",
+    }
     common = {
-        "requests": {"points": [[0, 2]]}, "from": "2m", "prompt": 3000, "answer": 400,
+        "requests": {"points": [[0, 2]]},
+        "from": "2m",
+        "prompt": 3000,
+        "answer": 400,
         "prefill": {"group": "prefill", "tokens_per_second": 12000},
         "decode": {"group": "decode", "tokens_per_second": 4800, "sequences": 192},
-    }  # fmt: skip
-    return Scenario.model_validate({
-        "nodes": [{"name": "a-{}", "count": 12, "npu": 16, "labels": {"pool": "a"}}],
-        "copies": [{"namespace": "ladder", "manifests": [CHAT]},
-                   {"namespace": "apart", "manifests": [CHAT], "replace": replace}],
-        "load": [common | load for load in loads], "until": until, **more,
-    })  # fmt: skip
+    }
+    return Scenario.model_validate(
+        {
+            "nodes": [{"name": "a-{}", "count": 12, "npu": 16, "labels": {"pool": "a"}}],
+            "copies": [
+                {"namespace": "ladder", "manifests": [CHAT]},
+                {"namespace": "apart", "manifests": [CHAT], "replace": replace},
+            ],
+            "load": [common | load for load in loads],
+            "until": until,
+            **more,
+        }
+    )
 
 
 def numbers(timeline: Timeline, service: str) -> list[str]:
     said = "autoscaler: "
-    return [m.text.removeprefix(said) for m in timeline.moments if m.service == service and m.text.startswith(said)]
+    return [
+        m.text.removeprefix(said)
+        for m in timeline.moments
+        if m.service == service and m.text.startswith(said)
+    ]
 
 
 def test_an_autoscaler_moves_the_service_along_the_ladder() -> None:
     scaler = {"metrics": [{"of": "rate", "average": 2.1}], "least": 3, "most": 8}
-    timeline = played(world(
-        {"service": LADDER, "requests": {"points": [["5m", 2], ["8m", 14]]}, "autoscalers": [scaler]},
-        expect=[{"at": "5m", "service": LADDER, "target": {"prefill": 2, "decode": 1}},
-                {"service": LADDER, "running": {"prefill": 5, "decode": 2}}],
-    ))  # fmt: skip
+    timeline = played(
+        world(
+            {
+                "service": LADDER,
+                "requests": {"points": [["5m", 2], ["8m", 14]]},
+                "autoscalers": [scaler],
+            },
+            expect=[
+                {"at": "5m", "service": LADDER, "target": {"prefill": 2, "decode": 1}},
+                {"service": LADDER, "running": {"prefill": 5, "decode": 2}},
+            ],
+        )
+    )
     moves = numbers(timeline, LADDER)
     assert moves[0] == "ElasticService rule-chat from all to 8"
     assert moves[-1].endswith(" to 7")
@@ -95,7 +128,11 @@ def test_an_autoscaler_moves_the_service_along_the_ladder() -> None:
 def test_without_a_rule_each_deployment_has_an_autoscaler_of_its_own() -> None:
     scalers = [
         {"scales": "prefill", "metrics": [{"of": "rate", "average": 1.0}], "most": 5},
-        {"scales": "decode", "metrics": [{"of": "busy", "stage": "decode", "average": 0.5}], "most": 5},
+        {
+            "scales": "decode",
+            "metrics": [{"of": "busy", "stage": "decode", "average": 0.5}],
+            "most": 5,
+        },
     ]
     timeline = played(world({"service": APART, "autoscalers": scalers}))
     assert timeline.last(APART).running == {"prefill": 2, "decode": 1}
@@ -104,21 +141,34 @@ def test_without_a_rule_each_deployment_has_an_autoscaler_of_its_own() -> None:
 
 def test_what_a_lost_node_was_decoding_is_lost_and_what_a_deleted_pod_was_decoding_is_not() -> None:
     fault = {"at": "10m", "node": {"of_job": "apart/decode", "becomes": "not-ready"}}
-    scale = {"at": "10m", "patch": {"object": {"kind": "Deployment", "name": "decode", "namespace": "apart"},
-                                    "merge": {"spec": {"replicas": 0}}}}  # fmt: skip
+    scale = {
+        "at": "10m",
+        "patch": {
+            "object": {"kind": "Deployment", "name": "decode", "namespace": "apart"},
+            "merge": {"spec": {"replicas": 0}},
+        },
+    }
     lost = {}
     for name, event in (("fault", fault), ("scale", scale)):
         silence_logs()
-        made = play(world({"service": APART, "patience": "1h"}, until="15m", events=[event]), seed=0)
+        made = play(
+            world({"service": APART, "patience": "1h"}, until="15m", events=[event]), seed=0
+        )
         lost[name] = round(made.loads[APART][-1].lost)
     assert lost == {"fault": 32, "scale": 0}  # 2 a second, 16 s each
 
 
 def test_nothing_is_lost_while_there_are_instances_enough() -> None:
-    timeline = played(world({"service": LADDER}, {"service": APART}, expect=[
-        {"service": LADDER, "lost_at_most": 0, "queue_at_most": 0},
-        {"service": APART, "at": "15m", "lost_at_most": 0},
-    ]))  # fmt: skip
+    timeline = played(
+        world(
+            {"service": LADDER},
+            {"service": APART},
+            expect=[
+                {"service": LADDER, "lost_at_most": 0, "queue_at_most": 0},
+                {"service": APART, "at": "15m", "lost_at_most": 0},
+            ],
+        )
+    )
     ladder, apart = (timeline.loads[name][-1] for name in (LADDER, APART))
     assert ladder.arrived == apart.arrived == pytest.approx(2 * 18 * 60, rel=0.01)
     assert (ladder.npus, apart.npus) == (6 * 8 + 2 * 16, 6 * 8 + 16)

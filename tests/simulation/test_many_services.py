@@ -1,4 +1,5 @@
-"""Twenty services on nodes that do not suffice: nobody above its target, nothing livelocks, everybody has a reason."""
+"""Twenty services on nodes that do not suffice: nobody above its target, nothing livelocks,
+everybody has a reason."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def copies(folder: Path) -> list[Path]:
         path = folder / f"service-{number:02}.yaml"
         own = f"mindie-{number:02}"
         path.write_text(
-            text.replace("namespace: mindie", f"namespace: {own}").replace("name: mindie\n", f"name: {own}\n")
+            text.replace("namespace: mindie", f"namespace: {own}").replace(
+                "name: mindie\n", f"name: {own}\n"
+            )
         )
         files.append(path)
     return files
@@ -40,15 +43,22 @@ def assert_sound(timeline: Timeline) -> None:
 
 @pytest.mark.long("twenty services for an hour")
 @pytest.mark.parametrize("nodes", [20, 40])
-def test_twenty_services_come_to_rest_without_ever_admitting_too_much(nodes: int, tmp_path: Path) -> None:
+def test_twenty_services_come_to_rest_without_ever_admitting_too_much(
+    nodes: int, tmp_path: Path
+) -> None:
     timeline = played(scenario(nodes, copies(tmp_path), until="1h"))
     assert_sound(timeline)
     assert timeline.serving()[-1][2] == nodes // 2
     for samples in timeline.samples.values():
         for sample in samples:
-            if sample.target:  # nothing fails here, so pods never outnumber the target of the moment
-                occupied = Counter(view.group for view in sample.instances if view.condition is not Condition.EMPTY)
-                assert all(count <= sample.target.get(group, 0) for group, count in occupied.items())
+            # nothing fails here, so pods never outnumber the target of the moment
+            if sample.target:
+                occupied = Counter(
+                    view.group for view in sample.instances if view.condition is not Condition.EMPTY
+                )
+                assert all(
+                    count <= sample.target.get(group, 0) for group, count in occupied.items()
+                )
 
 
 @pytest.mark.long("twenty services and many faults")

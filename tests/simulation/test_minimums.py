@@ -1,7 +1,8 @@
-"""Many services on scarce nodes, minimums first: who serves in the end, and what was promised on the way.
+"""Many services on scarce nodes, minimums first: who serves in the end, and what was promised on
+the way.
 
-Every world is watched from outside (tests.contention.passes), comes to rest, and leaves no instance without a
-reason."""
+Every world is watched from outside (tests.contention.passes), comes to rest, and leaves no instance
+without a reason."""
 
 from __future__ import annotations
 
@@ -16,7 +17,16 @@ from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
 from scaler.tools.simulation.scenario_file import check_inputs, load_scenario
 from tests.contention.passes import Passes
-from tests.contention.services import A, B, Service, chat_services, nodes, serving, training, written
+from tests.contention.services import (
+    A,
+    B,
+    Service,
+    chat_services,
+    nodes,
+    serving,
+    training,
+    written,
+)
 from tests.contention.stage import watched
 from tests.parts import short_and_long
 from tests.simulation.worlds import ROOT, failures
@@ -27,16 +37,22 @@ QUIET = 300.0
 """Seconds at the end in which nothing may happen any more."""
 
 
-def played(folder: Path, services: list[Service], *groups: dict[str, Any], **more: Any) -> tuple[Timeline, Passes]:
+def played(
+    folder: Path, services: list[Service], *groups: dict[str, Any], **more: Any
+) -> tuple[Timeline, Passes]:
     """All services at once. Everything that must always hold, holds."""
     files = [written(folder, service.name, service.manifests()) for service in services]
     return unfolded(services, *groups, manifests=files, **more)
 
 
 def unfolded(
-    services: list[Service], *groups: dict[str, Any], seed: int = 0, rests: bool = True,
-    given_up: Set[str] = frozenset(), **more: Any,
-) -> tuple[Timeline, Passes]:  # fmt: skip
+    services: list[Service],
+    *groups: dict[str, Any],
+    seed: int = 0,
+    rests: bool = True,
+    given_up: Set[str] = frozenset(),
+    **more: Any,
+) -> tuple[Timeline, Passes]:
     """A scenario with these services in it, watched and found sound."""
     what = Scenario.model_validate({"nodes": list(groups), "until": "15m", **more})
     timeline, passes = watched(what, services, seed=seed, given_up=given_up)
@@ -46,7 +62,9 @@ def unfolded(
     return timeline, passes
 
 
-def arriving(folder: Path, services: Iterable[Service], first: float, every: float) -> list[dict[str, Any]]:
+def arriving(
+    folder: Path, services: Iterable[Service], first: float, every: float
+) -> list[dict[str, Any]]:
     """Events that apply one service after the other."""
     files = [written(folder, service.name, service.manifests()) for service in services]
     return [{"at": first + every * n, "apply": str(file)} for n, file in enumerate(files)]
@@ -66,7 +84,13 @@ def away(names: range) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("count", "most", "seed"),
-    [(20, 10, 0), *(pytest.param(*one, marks=LONG) for one in ((40, 20, 0), (40, 20, 1), (20, 10, 1), (20, 10, 2)))],
+    [
+        (20, 10, 0),
+        *(
+            pytest.param(*one, marks=LONG)
+            for one in ((40, 20, 0), (40, 20, 1), (20, 10, 1), (20, 10, 2))
+        ),
+    ],
 )
 def test_twenty_services_of_two_nodes_each_serve_as_far_as_the_nodes_go(
     tmp_path: Path, count: int, most: int, seed: int
@@ -76,32 +100,44 @@ def test_twenty_services_of_two_nodes_each_serve_as_far_as_the_nodes_go(
 
 
 @LONG
-def test_without_arbitration_half_started_services_hold_nodes_that_others_need(tmp_path: Path) -> None:
+def test_without_arbitration_half_started_services_hold_nodes_that_others_need(
+    tmp_path: Path,
+) -> None:
     timeline, passes = played(tmp_path, chat_services(20), nodes(20), arbitration=False, until="7m")
     assert len(serving(timeline)) < 10
     assert any("S10" in words for words in passes.witness.failures)  # so the witness can see it
 
 
 @LONG
-def test_only_without_arbitration_services_scale_up_into_what_others_need_to_serve_at_all(tmp_path: Path) -> None:
+def test_only_without_arbitration_services_scale_up_into_what_others_need_to_serve_at_all(
+    tmp_path: Path,
+) -> None:
     events = arriving(tmp_path, chat_services(12), 1, 1.5)
     _, passes = unfolded(chat_services(12), nodes(24), events=events, arbitration=False, until="7m")
-    assert any("S9" in words for words in passes.witness.failures)  # so the witness can see that, too
+    # so the witness can see that, too
+    assert any("S9" in words for words in passes.witness.failures)
     unfolded(chat_services(12), nodes(24), events=events, until="7m")  # finds nothing wrong
 
 
 @LONG
 @pytest.mark.parametrize(("count", "most"), [(40, 20), (20, 10)])
 def test_the_same_holds_beside_ascend_operator(tmp_path: Path, count: int, most: int) -> None:
-    timeline, _ = played(tmp_path, chat_services(20, beside=True), nodes(count), ascend_operator=True)
+    timeline, _ = played(
+        tmp_path, chat_services(20, beside=True), nodes(count), ascend_operator=True
+    )
     assert len(serving(timeline)) == most
 
 
 def test_services_that_arrive_over_time_never_lose_what_they_have(tmp_path: Path) -> None:
-    """A scale-up that is bound before a later minimum arrives stays, among equals: no more than three of four serve."""
-    timeline, _ = unfolded(chat_services(4), nodes(9), events=arriving(tmp_path, chat_services(4), 1, 30))
+    """A scale-up that is bound before a later minimum arrives stays, among equals: no more than
+    three of four serve."""
+    timeline, _ = unfolded(
+        chat_services(4), nodes(9), events=arriving(tmp_path, chat_services(4), 1, 30)
+    )
     assert len(serving(timeline)) == 3
-    assert all(not sample.pods_deleted for samples in timeline.samples.values() for sample in samples)
+    assert all(
+        not sample.pods_deleted for samples in timeline.samples.values() for sample in samples
+    )
 
 
 @LONG
@@ -112,7 +148,9 @@ def test_a_rack_is_lost_and_back_and_everybody_serves_again(tmp_path: Path) -> N
     assert len(serving(timeline)) == 10
 
 
-def test_each_kind_of_node_serves_those_who_need_it_and_the_flexible_take_the_rest(tmp_path: Path) -> None:
+def test_each_kind_of_node_serves_those_who_need_it_and_the_flexible_take_the_rest(
+    tmp_path: Path,
+) -> None:
     services = [
         *chat_services(2, kind=A),
         *(Service(f"big-{n}", kind=B) for n in range(2)),
@@ -122,7 +160,9 @@ def test_each_kind_of_node_serves_those_who_need_it_and_the_flexible_take_the_re
     assert len(serving(timeline)) == 7
 
 
-def test_a_large_minimum_does_not_keep_small_ones_from_the_nodes_that_it_cannot_use(tmp_path: Path) -> None:
+def test_a_large_minimum_does_not_keep_small_ones_from_the_nodes_that_it_cannot_use(
+    tmp_path: Path,
+) -> None:
     large = Service("large", ladder=((2, 1), (1, 1)), pods=4)
     timeline, _ = played(tmp_path, [large, *chat_services(3)], nodes(7))
     assert serving(timeline) == {"chat-00", "chat-01", "chat-02"}
@@ -157,25 +197,37 @@ def test_who_waited_gets_the_nodes_of_a_service_that_is_removed(tmp_path: Path) 
 def test_foreign_training_takes_nodes_and_gives_them_back(tmp_path: Path) -> None:
     train = written(tmp_path, "training", training(6))
     story = [{"at": "1s", "apply": str(train)}, {"at": "6m", "delete_file": str(train)}]
-    timeline, _ = unfolded(chat_services(5), nodes(10), events=[*story, *arriving(tmp_path, chat_services(5), 20, 0)])
+    timeline, _ = unfolded(
+        chat_services(5), nodes(10), events=[*story, *arriving(tmp_path, chat_services(5), 20, 0)]
+    )
     assert len(serving(timeline, 350)) == 2
     assert len(serving(timeline)) == 5
 
 
 def test_a_minimum_that_fits_and_is_never_bound_gives_way_and_is_reported(tmp_path: Path) -> None:
-    """Its pods name a scheduler that does not exist; the oldest service, it would be first in line for ever."""
+    """Its pods name a scheduler that does not exist; the oldest service, it would be first in line
+    for ever."""
     stuck = Service("a-stuck", scheduler="nobody")
     timeline, passes = played(
-        tmp_path, [stuck, *chat_services(3)], nodes(9), until="40m", rests=False, given_up={stuck.key}
+        tmp_path,
+        [stuck, *chat_services(3)],
+        nodes(9),
+        until="40m",
+        rests=False,
+        given_up={stuck.key},
     )
     assert all(timeline.last(one.key).complete for one in chat_services(3))
-    assert "MinimumNotScheduled" in {sample.reasons.get("a-stuck-p0") for sample in timeline.samples[stuck.key]}
+    assert "MinimumNotScheduled" in {
+        sample.reasons.get("a-stuck-p0") for sample in timeline.samples[stuck.key]
+    }
     assert len(passes.admitted) < 60
 
 
 @pytest.mark.parametrize("favourite", ["chat-00", "chat-04"])
 def test_priority_says_who_goes_first(tmp_path: Path, favourite: str) -> None:
-    services = [Service(one.name, priority=100 if one.name == favourite else 0) for one in chat_services(5)]
+    services = [
+        Service(one.name, priority=100 if one.name == favourite else 0) for one in chat_services(5)
+    ]
     train = written(tmp_path, "training", training(2))
     story = [{"at": "3m", "delete_file": str(train)}]
     events = [*arriving(tmp_path, services, 10, 0), *story]
@@ -184,7 +236,9 @@ def test_priority_says_who_goes_first(tmp_path: Path, favourite: str) -> None:
 
 
 @pytest.mark.parametrize(("trade", "traded"), [("when-not-serving", True), ("off", False)])
-def test_a_surplus_prefill_goes_so_that_decode_can_start(tmp_path: Path, trade: str, traded: bool) -> None:
+def test_a_surplus_prefill_goes_so_that_decode_can_start(
+    tmp_path: Path, trade: str, traded: bool
+) -> None:
     """2P1D on three nodes loses the node of decode: 2P0D serves nobody, and becomes 1P1D."""
     service = Service("chat", annotations={"trade": trade})
     story = [{"at": "3m", "node": {"of_job": "chat/chat-d0", "becomes": "gone"}}]
@@ -195,13 +249,22 @@ def test_a_surplus_prefill_goes_so_that_decode_can_start(tmp_path: Path, trade: 
 
 SCENARIOS = {path.stem: path for path in (ROOT / "docs" / "scenarios").glob("*.yaml")}
 ALONE = {
-    "arrivals": 8, "mixed-hardware": 4, "never-fits": 6, "rack-lost": 8, "removed": 2, "shared-with-training": 10,
-    "sizes": 8, "twenty-on-20-nodes": 0, "twenty-on-40-nodes": 20,
-}  # fmt: skip
+    "arrivals": 8,
+    "mixed-hardware": 4,
+    "never-fits": 6,
+    "rack-lost": 8,
+    "removed": 2,
+    "shared-with-training": 10,
+    "sizes": 8,
+    "twenty-on-20-nodes": 0,
+    "twenty-on-40-nodes": 20,
+}
 """How many serve in the end without arbitration, as the documentation says."""
 
 
-@pytest.mark.parametrize("name", short_and_long(sorted(SCENARIOS), short=2, why="the other scenarios of the page"))
+@pytest.mark.parametrize(
+    "name", short_and_long(sorted(SCENARIOS), short=2, why="the other scenarios of the page")
+)
 def test_the_scenarios_of_the_documentation_come_out_as_they_say(name: str) -> None:
     scenario = load_scenario(SCENARIOS[name])
     check_inputs(scenario)
@@ -211,7 +274,9 @@ def test_the_scenarios_of_the_documentation_come_out_as_they_say(name: str) -> N
 @LONG
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_alone_they_come_out_as_the_documentation_says(name: str) -> None:
-    timeline = play(load_scenario(SCENARIOS[name]).model_copy(update={"arbitration": False}), seed=0)
+    timeline = play(
+        load_scenario(SCENARIOS[name]).model_copy(update={"arbitration": False}), seed=0
+    )
     assert len(serving(timeline)) == ALONE[name]
 
 

@@ -1,4 +1,5 @@
-"""What MindIE Motor's own deployer applies, unchanged: eight services, and three sequences of scaling by hand."""
+"""What MindIE Motor's own deployer applies, unchanged: eight services, and three sequences of
+scaling by hand."""
 
 from __future__ import annotations
 
@@ -38,12 +39,20 @@ def story_of(name: str, folder: Path, *first: Path, **more: Any) -> Scenario:
     nodes, prefills, decodes = SERVICES[name]
     whole = {"group0": prefills, "group1": decodes}
     degraded = {"group0": prefills - 1, "group1": decodes}
-    # Where the rule knows a smaller ratio, MindIE Controller gives a prefill instance up for a lost decode instance.
+    # Where the rule knows a smaller ratio, MindIE Controller gives a prefill instance up for a lost
+    # decode instance.
     without_decode = degraded if prefills > 1 else {"group0": 1, "group1": 0}
     story = [
-        {"at": "5m", "node": {"of_job": "mindie/mindie-server-p0", "at_most": 1, "becomes": "not-ready"}},
+        {
+            "at": "5m",
+            "node": {"of_job": "mindie/mindie-server-p0", "at_most": 1, "becomes": "not-ready"},
+        },
         {"at": "8m", "name": "first-return", "node": {"becomes": "ready"}},
-        {"at": "12m", "name": "fault", "node": {"of_job": "mindie/mindie-server-d0", "at_most": 1, "becomes": "gone"}},
+        {
+            "at": "12m",
+            "name": "fault",
+            "node": {"of_job": "mindie/mindie-server-d0", "at_most": 1, "becomes": "gone"},
+        },
         {"at": "18m", "name": "return", "node": {"becomes": "ready"}},
     ]
     expect = [
@@ -56,7 +65,7 @@ def story_of(name: str, folder: Path, *first: Path, **more: Any) -> Scenario:
     manifests = [*first, folder / "configmaps", folder / "deployment"]
     return scenario(
         nodes, manifests, a3=name.startswith("A3"), events=story, expect=expect, until="25m", **more
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -65,13 +74,16 @@ def test_the_service_starts_loses_nodes_degrades_and_recovers(real_data: Path, n
 
 
 @pytest.mark.parametrize("name", short_and_long(SERVICES, short=3, why="more services"))
-def test_beside_ascend_operator_it_does_the_same_with_its_files_unchanged(real_data: Path, name: str) -> None:
+def test_beside_ascend_operator_it_does_the_same_with_its_files_unchanged(
+    real_data: Path, name: str
+) -> None:
     story = story_of(name, real_data / "motor" / name, BESIDE, ascend_operator=True)
     played(story, before=[deployment()], mode=Mode.AUTO)
 
 
 def kubectl_calls(step: Path, start: float) -> list[dict[str, Any]]:
-    """The deployer's calls that concern jobs and the rule, in order, one a second; failed deletions included."""
+    """The deployer's calls that concern jobs and the rule, in order, one a second; failed deletions
+    included."""
     calls = (step / "kubectl_calls.txt").read_text().splitlines()
     events = (_event(re.sub(r"^\s*\d+ rc=\d+ kubectl ", "", call), step) for call in calls)
     return [{"at": start + number, **event} for number, event in enumerate(filter(None, events))]
@@ -79,7 +91,13 @@ def kubectl_calls(step: Path, start: float) -> list[dict[str, Any]]:
 
 def _event(call: str, step: Path) -> dict[str, Any]:
     if call.startswith("create configmap scaling-rule"):
-        return {"rule": {"namespace": "mindie", "name": "scaling-rule", "file": step / "elastic_scaling.json"}}
+        return {
+            "rule": {
+                "namespace": "mindie",
+                "name": "scaling-rule",
+                "file": step / "elastic_scaling.json",
+            }
+        }
     if found := re.match(r"delete configmap (\S+)", call):
         return {"delete": {"kind": "ConfigMap", "namespace": "mindie", "name": found[1]}}
     if found := re.match(r"(apply|delete) -f output/(\S+)", call):
@@ -90,19 +108,30 @@ def _event(call: str, step: Path) -> dict[str, Any]:
 SEQUENCES = {
     # name: (end, jobs that the user deletes)
     "scale_A2_out_P_2P1D_to_4P1D": ({"group0": 4, "group1": 1}, set()),
-    "scale_A2_in_P_4P2D_to_2P2D": ({"group0": 2, "group1": 2}, {"mindie-server-p0", "mindie-server-p1"}),
+    "scale_A2_in_P_4P2D_to_2P2D": (
+        {"group0": 2, "group1": 2},
+        {"mindie-server-p0", "mindie-server-p1"},
+    ),
     "scale_A2_mixed_P_out_D_in_2P2D_to_4P1D": ({"group0": 4, "group1": 1}, {"mindie-server-d1"}),
 }
 SECOND_STEP = 300.0
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
-def test_scaling_by_hand_ends_where_the_rule_says_and_touches_nothing_else(real_data: Path, name: str) -> None:
+def test_scaling_by_hand_ends_where_the_rule_says_and_touches_nothing_else(
+    real_data: Path, name: str
+) -> None:
     end, deleted = SEQUENCES[name]
     folder = real_data / "motor" / name
     story = [*kubectl_calls(folder / "step1", 0.0), *kubectl_calls(folder / "step2", SECOND_STEP)]
     timeline = played(
-        scenario(10, [], events=story, expect=[{"running": end, "target": end, "complete": True}], until="15m")
+        scenario(
+            10,
+            [],
+            events=story,
+            expect=[{"running": end, "target": end, "complete": True}],
+            until="15m",
+        )
     )
     running = {view.name for view in timeline.at_time(SERVICE, SECOND_STEP).instances}
     assert all(always_runs(timeline, job) for job in running - deleted)

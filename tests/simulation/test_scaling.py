@@ -1,4 +1,5 @@
-"""`spec.replicas` of the ElasticService of a service of every workload kind, with everybody who has a hand in it."""
+"""`spec.replicas` of the ElasticService of a service of every workload kind, with everybody who has
+a hand in it."""
 
 from __future__ import annotations
 
@@ -60,14 +61,19 @@ def test_it_follows_what_is_wanted_down_to_nothing_and_back(kind: Kind) -> None:
 
 
 @every_kind
-def test_what_was_drained_stays_away_when_a_node_is_lost_and_the_smaller_ratio_is_whole_again(kind: Kind) -> None:
+def test_what_was_drained_stays_away_when_a_node_is_lost_and_the_smaller_ratio_is_whole_again(
+    kind: Kind,
+) -> None:
     async def story() -> None:
         async with served(kind) as on:
             await whole(on)
             await scale(on, 2)
             await on.runs(1, 1)
             lost = await on.lose_node_of("prefill")
-            await on.until(lambda: on.counts() == (1, 1) and on.reasons("prefill").count("Running") == 1, "1P1D")
+            await on.until(
+                lambda: on.counts() == (1, 1) and on.reasons("prefill").count("Running") == 1,
+                "1P1D",
+            )
             await on.runs(1, 1)
             await on.give_back(lost)
             await on.runs(1, 1)

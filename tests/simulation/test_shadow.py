@@ -1,4 +1,5 @@
-"""A shadow beside whoever makes and schedules the pods: it notes what it would do, and writes nothing but its notes."""
+"""A shadow beside whoever makes and schedules the pods: it notes what it would do, and writes
+nothing but its notes."""
 
 from __future__ import annotations
 
@@ -25,7 +26,10 @@ from tests.test_manifests import environment
 from tests.test_rights import GuardedApi, Rbac
 
 HOME = "mind-cluster-scaler-shadow"
-SERVICE = [EXAMPLE / name for name in ("00-rule.yaml", "20-prefill-p0.yaml", "21-prefill-p1.yaml", "30-decode-d0.yaml")]
+SERVICE = [
+    EXAMPLE / name
+    for name in ("00-rule.yaml", "20-prefill-p0.yaml", "21-prefill-p1.yaml", "30-decode-d0.yaml")
+]
 PLAIN = ROOT / "tests" / "scenarios" / "manifests"
 
 
@@ -33,7 +37,8 @@ class Beside:
     """A story with a shadow in it that has the rights of manifests/shadow."""
 
     def __init__(self, scenario: Scenario, **variables: str) -> None:
-        self.rbac, self.timeline = Rbac("shadow"), Timeline(None)
+        self.rbac = Rbac("shadow")
+        self.timeline = Timeline(None)
         self._scenario = scenario
         given = argparse.Namespace(http_port="0", identity="replica")
         self._settings = settings.load(given, {**environment("shadow"), **variables})
@@ -46,9 +51,17 @@ class Beside:
     async def _play(self) -> None:
         clock = Clock(START)
         cluster = self._cluster = SimCluster(clock)
-        await World(cluster, clock, self._scenario, controller=self._shadow, timeline=self.timeline, seed=0).play()
-        self.written = {(one.namespace, one.resource.plural) for one in cluster.writes("shadow") if not one.error}
-        kept = next(found for found in cluster.peek(CONFIG_MAPS, HOME) if found["metadata"]["name"] == NAME)
+        await World(
+            cluster, clock, self._scenario, controller=self._shadow, timeline=self.timeline, seed=0
+        ).play()
+        self.written = {
+            (one.namespace, one.resource.plural)
+            for one in cluster.writes("shadow")
+            if not one.error
+        }
+        kept = next(
+            found for found in cluster.peek(CONFIG_MAPS, HOME) if found["metadata"]["name"] == NAME
+        )
         self.report = report_of(decode(kept), clock.now())
 
     async def _shadow(self, _api: KubeApi, clock: Clock, observe: Observer) -> None:
@@ -57,7 +70,11 @@ class Beside:
 
     def service(self, namespace: str) -> dict[str, Any]:
         found: dict[str, Any]
-        found = next(found for found in self.report["services"] if found["service"].startswith(f"{namespace}/"))
+        found = next(
+            found
+            for found in self.report["services"]
+            if found["service"].startswith(f"{namespace}/")
+        )
         return found
 
 
@@ -65,12 +82,19 @@ def story(nodes: int, services: int, until: float = 300.0, **more: Any) -> Scena
     """Services of two prefills and a decode, one node each."""
     copies = [{"namespace": "chat-{}", "count": services or 1, "manifests": SERVICE}]
     npus = [{"name": "npu-{}", "count": nodes, "labels": {**A2, "pool": "a"}}]
-    values: dict[str, Any] = {"nodes": npus, "copies": copies, "until": until, "ascend_operator": True, **more}
+    values: dict[str, Any] = {
+        "nodes": npus,
+        "copies": copies,
+        "until": until,
+        "ascend_operator": True,
+        **more,
+    }
     return Scenario.model_validate(values)
 
 
 def test_where_the_operator_starts_too_much_the_shadow_says_who_was_held_up_by_what() -> None:
-    """Four services that could all serve on eight nodes: the operator runs two of them whole, and two not at all."""
+    """Four services that could all serve on eight nodes: the operator runs two of them whole, and
+    two not at all."""
     copies = [{"namespace": "chat-{}", "count": 4, "manifests": SERVICE, "at": "1m"}]
     beside = Beside(story(nodes=8, services=0, copies=copies))
     served = [found["serving"] for found in beside.report["services"]]
@@ -78,7 +102,12 @@ def test_where_the_operator_starts_too_much_the_shadow_says_who_was_held_up_by_w
     kept_out = [found for found in beside.report["services"] if not found["serving"]]
     assert kept_out
     assert all(found["held_up"] > 200 for found in kept_out)
-    started = [one for found in beside.report["services"] for one in found["examples"] if one["what"] == "started"]
+    started = [
+        one
+        for found in beside.report["services"]
+        for one in found["examples"]
+        if one["what"] == "started"
+    ]
     assert {one["instance"] for one in started} == {"mindie-server-p1"}
     assert all(one["why"] == "it is beyond the 1 of group0 that were wanted" for one in started)
     assert all(not one["until"] and one["seconds"] > 200 for one in started)
@@ -114,17 +143,24 @@ def test_what_nobody_starts_is_one_difference_that_lasts_however_long_it_does() 
     beside = Beside(story(nodes=3, services=1, until=1800.0, ascend_operator=False))
     (found,) = beside.report["services"]
     assert found["differences"]["start"]["count"] == 2
-    assert {one["instance"] for one in found["examples"]} == {"mindie-server-p0", "mindie-server-d0"}
+    assert {one["instance"] for one in found["examples"]} == {
+        "mindie-server-p0",
+        "mindie-server-d0",
+    }
     assert min(one["seconds"] for one in found["examples"]) > 1700
     assert found["could_serve"] > 1700
     assert found["serving"] == found["as_decided"] == 0.0
 
 
 def test_where_each_service_decides_alone_nobody_says_that_there_was_room_for_it() -> None:
-    beside = Beside(story(nodes=1, services=1, until=1800.0, ascend_operator=False), SCALER_ARBITRATION="false")
+    beside = Beside(
+        story(nodes=1, services=1, until=1800.0, ascend_operator=False), SCALER_ARBITRATION="false"
+    )
     (found,) = beside.report["services"]
     assert found["differences"]["start"]["count"] == 2
-    assert {one["why"].split(", and ")[1] for one in found["examples"]} == {"whether there is room is not known"}
+    assert {one["why"].split(", and ")[1] for one in found["examples"]} == {
+        "whether there is room is not known"
+    }
     assert found["could_serve"] == 0.0
 
 

@@ -1,8 +1,9 @@
 """A busy cluster for days: whatever came and went, nothing is left of it.
 
-Services with AscendJobs, rank tables and rules, services of Deployments, training jobs and nodes come under fresh names
-and go again; rules break and are mended, pods die, creations are refused, watches break. Now and then everything is
-taken away: then every container of the controller holds what it held the first time that happened."""
+Services with AscendJobs, rank tables and rules, services of Deployments, training jobs and nodes
+come under fresh names and go again; rules break and are mended, pods die, creations are refused,
+watches break. Now and then everything is taken away: then every container of the controller holds
+what it held the first time that happened."""
 
 from __future__ import annotations
 
@@ -43,10 +44,12 @@ CYCLE = 300.0
 ALIVE = 4
 """Services at a time."""
 REST = 1200.0
-"""Seconds after which nothing may be left of what has gone: longer than every patience and backoff."""
+"""Seconds after which nothing may be left of what has gone: longer than every patience and
+backoff."""
 HOURS = 3600.0
 SPARE = 8
-"""Entries by which what is forgotten late may differ, beside twice what there was: one for each service is more."""
+"""Entries by which what is forgotten late may differ, beside twice what there was: one for each
+service is more."""
 LABELS = {"mind-cluster/scaling-rule": "", "mind-cluster/group-name": "group0", "jobID": ""}
 
 
@@ -54,7 +57,11 @@ class Refusing(Interceptor):
     """Refuses to create pods whose names say so."""
 
     async def before(self, request: Request) -> None:
-        if request.verb == "create" and request.resource is PODS and "refused" in json.dumps(request.body["metadata"]):
+        if (
+            request.verb == "create"
+            and request.resource is PODS
+            and "refused" in json.dumps(request.body["metadata"])
+        ):
             raise ForbiddenError(403, "Forbidden", "a quota of somebody")
 
 
@@ -87,25 +94,44 @@ class Soak(Rig):
         for name in (f"p0-{number}{refused}", f"p1-{number}", f"d0-{number}"):
             made = job(name, rule=rule)
             made["metadata"]["labels"]["jobID"] = rule
-            table = {"metadata": {"name": f"rings-config-{name}"}, "data": {"hccl.json": '{"status":"initializing"}'}}
+            table = {
+                "metadata": {"name": f"rings-config-{name}"},
+                "data": {"hccl.json": '{"status":"initializing"}'},
+            }
             self.apply({"apiVersion": "v1", "kind": "ConfigMap", **table}, made)
         self.apply(
-            job(f"train-{number}", rule=None, labels={"framework": "pytorch"}), node(f"node-{number}", roomy=True)
+            job(f"train-{number}", rule=None, labels={"framework": "pytorch"}),
+            node(f"node-{number}", roomy=True),
         )
         for index in range(2 * (number % 2)):
             self.apply(self.lone_pod(f"lone-{number}-{index}", rule))
 
     @staticmethod
     def lone_pod(name: str, rule: str) -> Object:
-        labels = {"mind-cluster/scaling-rule": rule, "mind-cluster/group-name": "group0", "jobID": f"lone-{rule}"}
-        spec = {"containers": [{"name": "c", "image": "i"}], "schedulingGates": [{"name": "mind-cluster/hold"}]}
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+        labels = {
+            "mind-cluster/scaling-rule": rule,
+            "mind-cluster/group-name": "group0",
+            "jobID": f"lone-{rule}",
+        }
+        spec = {
+            "containers": [{"name": "c", "image": "i"}],
+            "schedulingGates": [{"name": "mind-cluster/hold"}],
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": labels},
+            "spec": spec,
+        }
 
     async def run_pods(self) -> None:
         """Scheduler, device plugin and kubelet at once: whatever may run, runs."""
         await asyncio.sleep(CYCLE / 6)
         for pod in self.cluster.peek(PODS, NAMESPACE):
-            if pod["spec"].get("schedulingGates") or pod.get("status", {}).get("phase") == "Running":
+            if (
+                pod["spec"].get("schedulingGates")
+                or pod.get("status", {}).get("phase") == "Running"
+            ):
                 continue
             with suppress(NotFoundError, ConflictError):  # it is being revoked at this moment
                 await self.run_pod(pod)
@@ -115,9 +141,12 @@ class Soak(Rig):
             await self.bind(pod, self.dice.choice([f"node-{number}" for number in self.alive]))
         chips = {"server_id": "10.0.0.1", "devices": [{"device_id": "0", "device_ip": "10.0.0.2"}]}
         told = {"ascend.kubectl.kubernetes.io/ascend-910-configuration": json.dumps(chips)}
-        name, patch = pod["metadata"]["name"], {"metadata": {"annotations": told}}
+        name = pod["metadata"]["name"]
+        patch = {"metadata": {"annotations": told}}
         await self.cluster.patch(PODS, NAMESPACE, name, patch, patch_type=PatchType.MERGE)
-        await self.status(pod, phase="Running", podIP="10.0.0.3", conditions=[{"type": "Ready", "status": "True"}])
+        await self.status(
+            pod, phase="Running", podIP="10.0.0.3", conditions=[{"type": "Ready", "status": "True"}]
+        )
 
     async def happen(self) -> None:
         """One or two of the things that happen."""
@@ -140,24 +169,39 @@ class Soak(Rig):
 
     def go(self, number: int) -> None:
         """All of it at once, with what belongs to it."""
-        ours = (f"p0-{number}", f"p1-{number}", f"d0-{number}", f"train-{number}", f"lone-{number}-", f"rule-{number}")
+        ours = (
+            f"p0-{number}",
+            f"p1-{number}",
+            f"d0-{number}",
+            f"train-{number}",
+            f"lone-{number}-",
+            f"rule-{number}",
+        )
         named = (*ours, *(f"rings-config-{name}" for name in ours), f"node-{number}")
         for resource in (ASCEND_JOBS, PODS, POD_GROUPS, SERVICES, CONFIG_MAPS, NODES):
             for obj in self.cluster.peek(resource):
                 name = obj["metadata"]["name"]
-                if name in named or name.removesuffix("-refused") in named or name.startswith(f"lone-{number}-"):
+                if (
+                    name in named
+                    or name.removesuffix("-refused") in named
+                    or name.startswith(f"lone-{number}-")
+                ):
                     self.delete(resource, obj)
 
     def delete(self, resource: Resource, obj: Object) -> None:
         meta = obj["metadata"]
-        self.cluster.server.delete(resource, meta.get("namespace"), meta["name"], grace_period_seconds=0)
+        self.cluster.server.delete(
+            resource, meta.get("namespace"), meta["name"], grace_period_seconds=0
+        )
 
     async def sweep(self) -> None:
         """The garbage collector, and the API server that keeps events for an hour."""
         uids = {obj["metadata"]["uid"] for obj in self.cluster.peek(ASCEND_JOBS)}
         for resource in (PODS, POD_GROUPS, SERVICES):
             for obj in self.cluster.peek(resource):
-                if any(owner["uid"] not in uids for owner in obj["metadata"].get("ownerReferences", ())):
+                if any(
+                    owner["uid"] not in uids for owner in obj["metadata"].get("ownerReferences", ())
+                ):
                     self.delete(resource, obj)
         for event in self.cluster.peek(EVENTS):
             self.delete(EVENTS, event)
@@ -197,8 +241,14 @@ def soaked(hours: float, rests: int, seed: int) -> list[Counter[str]]:
 
 
 def held(app: App) -> Counter[str]:
-    found = contents(app, within=("scaler.", "collections", "functools"), without=("scaler.sim", "scaler.settings"))
-    found["series of metrics"] = sum(len(family.samples) for family in app.metrics.registry.collect())
+    found = contents(
+        app,
+        within=("scaler.", "collections", "functools"),
+        without=("scaler.sim", "scaler.settings"),
+    )
+    found["series of metrics"] = sum(
+        len(family.samples) for family in app.metrics.registry.collect()
+    )
     found["tasks"] = len(asyncio.all_tasks())
     found["timers"] = sum(not timer.cancelled() for timer in asyncio.get_running_loop()._scheduled)  # type: ignore[attr-defined]
     return found
@@ -207,7 +257,8 @@ def held(app: App) -> Counter[str]:
 @pytest.mark.long("half a week", first=True)
 def test_nothing_is_left_of_what_has_gone() -> None:
     found = soaked(84.0, rests=6, seed=1)
-    early, late = found[0] | found[1], found[-2] | found[-1]
+    early = found[0] | found[1]
+    late = found[-2] | found[-1]
     allowed = Counter({name: 2 * early[name] + SPARE for name in late})
     assert late - allowed == Counter(), "grows for ever"
 
@@ -217,9 +268,12 @@ def test_nothing_is_left_of_what_has_gone() -> None:
 CONTAINERS = (dict, list, set, deque, tuple, frozenset)
 
 
-def contents(root: object, *, within: tuple[str, ...], without: tuple[str, ...] = ()) -> Counter[str]:
-    """Entries by `Class.attribute` of all objects whose classes come from these modules and from none of `without`;
-    containers inside containers are counted under the same name. Functions are not looked into, bound methods are."""
+def contents(
+    root: object, *, within: tuple[str, ...], without: tuple[str, ...] = ()
+) -> Counter[str]:
+    """Entries by `Class.attribute` of all objects whose classes come from these modules and from
+    none of `without`; containers inside containers are counted under the same name. Functions are
+    not looked into, bound methods are."""
     found: Counter[str] = Counter()
     seen: set[int] = set()
     waiting: list[tuple[str, Any]] = [("root", root)]
@@ -240,7 +294,9 @@ def contents(root: object, *, within: tuple[str, ...], without: tuple[str, ...] 
         if owner is not None and not isinstance(owner, type):
             waiting.append((place, owner))
         elif module.startswith(within) and not module.startswith(without):
-            waiting += [(f"{type(value).__name__}.{name}", part) for name, part in _attributes(value)]
+            waiting += [
+                (f"{type(value).__name__}.{name}", part) for name, part in _attributes(value)
+            ]
     return +found
 
 

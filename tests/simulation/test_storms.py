@@ -1,4 +1,5 @@
-"""Safety while everything goes wrong, liveness once it stops: random faults and edits, then healing."""
+"""Safety while everything goes wrong, liveness once it stops: random faults and edits, then
+healing."""
 
 from __future__ import annotations
 
@@ -24,8 +25,12 @@ actions = st.one_of(
         st.integers(0, 3),
         st.sampled_from(["not-ready", "gone", "cordoned", "ready"]),
     ),
-    st.sampled_from(JOBS).map(lambda job: {"pod_exit": {"namespace": "mindie", "pod": f"{job}-master-0", "code": 1}}),
-    st.sampled_from(JOBS).map(lambda job: {"delete": {"kind": "AscendJob", "namespace": "mindie", "name": job}}),
+    st.sampled_from(JOBS).map(
+        lambda job: {"pod_exit": {"namespace": "mindie", "pod": f"{job}-master-0", "code": 1}}
+    ),
+    st.sampled_from(JOBS).map(
+        lambda job: {"delete": {"kind": "AscendJob", "namespace": "mindie", "name": job}}
+    ),
     st.sampled_from(JOBS).map(
         lambda job: {"delete": {"kind": "Pod", "namespace": "mindie", "name": f"{job}-master-0"}}
     ),
@@ -33,12 +38,18 @@ actions = st.one_of(
     st.just({"delete": {"kind": "ConfigMap", **RULE}}),
     st.just({"apply": str(EXAMPLE)}),
     st.sampled_from(["restart", "stop", "start"]).map(lambda what: {"controller": what}),
-    st.floats(0.1, 1.0).map(lambda share: {"api_fault": {"kind": "errors", "share": share, "lasting": 30}}),
+    st.floats(0.1, 1.0).map(
+        lambda share: {"api_fault": {"kind": "errors", "share": share, "lasting": 30}}
+    ),
     st.just({"api_fault": {"kind": "watches-cut"}}),
 )
 storms = st.lists(
-    st.tuples(st.floats(0, CALM - 60).map(lambda at: round(at, 2)), actions), min_size=1, max_size=12
-).map(lambda storm: [{"at": at, **action} for at, action in sorted(storm, key=lambda pair: pair[0])])
+    st.tuples(st.floats(0, CALM - 60).map(lambda at: round(at, 2)), actions),
+    min_size=1,
+    max_size=12,
+).map(
+    lambda storm: [{"at": at, **action} for at, action in sorted(storm, key=lambda pair: pair[0])]
+)
 
 HEALING: list[dict[str, Any]] = [
     {"at": CALM, "controller": "start"},
@@ -48,7 +59,9 @@ HEALING: list[dict[str, Any]] = [
 
 
 @pytest.mark.long("twenty storms")
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(storm=storms, seed=st.integers(0, 1000))
 def test_after_any_storm_the_service_is_whole_again_and_no_promise_was_broken(
     storm: list[dict[str, Any]], seed: int

@@ -1,4 +1,5 @@
-"""Rank tables from the start of a service through faults to its recovery, judged at every moment by a witness."""
+"""Rank tables from the start of a service through faults to its recovery, judged at every moment by
+a witness."""
 
 from __future__ import annotations
 
@@ -12,7 +13,16 @@ from typing import Any
 import pytest
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, POD_GROUPS, PODS, KubeApi, Object, PatchType
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    ELASTIC_SERVICES,
+    POD_GROUPS,
+    PODS,
+    KubeApi,
+    Object,
+    PatchType,
+)
 from scaler.sim.actors import objects
 from scaler.sim.actors.stand_in import StandIn
 from scaler.sim.cluster import SimCluster
@@ -29,10 +39,11 @@ CHIPS = "huawei.com/AscendReal"
 
 
 class TableWitness(StandIn):
-    """A witness of rank tables from outside: it shares no code with what makes them, and looks at every change.
+    """A witness of rank tables from outside: it shares no code with what makes them, and looks at
+    every change.
 
-    A table may be wrong for as long as a write takes, and no longer: `GRACE` virtual seconds. `wrong` lists every table
-    that was wrong for longer, with what it said."""
+    A table may be wrong for as long as a write takes, and no longer: `GRACE` virtual seconds.
+    `wrong` lists every table that was wrong for longer, with what it said."""
 
     def __init__(self, api: KubeApi, clock: Clock) -> None:
         super().__init__(api, PODS, CONFIG_MAPS, ASCEND_JOBS)
@@ -52,7 +63,8 @@ class TableWitness(StandIn):
             found[objects.name(cm)] = self._judge(cm)
         for cm in self._all("global-ranktable-"):
             found[objects.name(cm)] = self._judge_global(cm)
-        before, self._since = self._since, {}
+        before = self._since
+        self._since = {}
         for name, problem in found.items():
             if problem:
                 _, since = before.get(name, ("", now))
@@ -71,12 +83,20 @@ class TableWitness(StandIn):
 
     def listed(self) -> set[str]:
         """The jobs in the global rank tables."""
-        tables = [json.loads(cm["data"]["global_ranktable"]) for cm in self._all("global-ranktable-")]
-        return {group["job"] for table in tables for group in table["server_group_list"] if "job" in group}
+        tables = [
+            json.loads(cm["data"]["global_ranktable"]) for cm in self._all("global-ranktable-")
+        ]
+        return {
+            group["job"]
+            for table in tables
+            for group in table["server_group_list"]
+            if "job" in group
+        }
 
     def _follow(self, cm: Object) -> None:
         """Every change of the text raises the version."""
-        text, version = cm["data"]["hccl.json"], int(cm["data"].get("version", -1))
+        text = cm["data"]["hccl.json"]
+        version = int(cm["data"].get("version", -1))
         before = self._last.get(objects.name(cm))
         self._last[objects.name(cm)] = (text, version)
         if before is None or before[0] == text:
@@ -90,18 +110,32 @@ class TableWitness(StandIn):
     def _judge(self, cm: Object) -> str:
         """What is wrong with the table of one job, "" when nothing is."""
         table = json.loads(cm["data"]["hccl.json"])
-        pods = self._whole_instance(objects.namespace(cm), objects.name(cm).removeprefix("rings-config-"))
+        pods = self._whole_instance(
+            objects.namespace(cm), objects.name(cm).removeprefix("rings-config-")
+        )
         if pods is None:
-            return f"says {table['status']}, with a list" if table != {"status": "initializing"} else ""
+            return (
+                f"says {table['status']}, with a list"
+                if table != {"status": "initializing"}
+                else ""
+            )
         if table["status"] != "completed":
             return "is not completed although every pod has its chips"
         said = [
             (server["container_ip"], server["host_ip"], int(device["rank_id"]), device["device_id"])
-            for server in table["server_list"] for device in server["device"]
-        ]  # fmt: skip
-        chips = [(pod, chip) for pod in pods for chip in objects.annotations_of(pod)[CHIPS].split(",")]
+            for server in table["server_list"]
+            for device in server["device"]
+        ]
+        chips = [
+            (pod, chip) for pod in pods for chip in objects.annotations_of(pod)[CHIPS].split(",")
+        ]
         expected = [
-            (objects.status(pod)["podIP"], objects.status(pod)["hostIP"], rank, chip.rpartition("-")[2])
+            (
+                objects.status(pod)["podIP"],
+                objects.status(pod)["hostIP"],
+                rank,
+                chip.rpartition("-")[2],
+            )
             for rank, (pod, chip) in enumerate(chips)
         ]
         return "" if said == expected else f"does not say what its pods say: {table}"
@@ -126,16 +160,31 @@ class TableWitness(StandIn):
     def _judge_global(self, cm: Object) -> str:
         """Nobody who is gone is in the global table."""
         table = json.loads(cm["data"]["global_ranktable"])
-        listed = [s for group in table["server_group_list"] if group["group_id"] == "2" for s in group["server_list"]]
-        alive = {objects.status(pod).get("podIP") for pod in self.mirror.all(PODS) if not objects.terminating(pod)}
+        listed = [
+            s
+            for group in table["server_group_list"]
+            if group["group_id"] == "2"
+            for s in group["server_list"]
+        ]
+        alive = {
+            objects.status(pod).get("podIP")
+            for pod in self.mirror.all(PODS)
+            if not objects.terminating(pod)
+        }
         gone = [server["container_ip"] for server in listed if server["container_ip"] not in alive]
-        return f"lists {gone}, which are gone" if gone and "completed" in self.statuses().values() else ""
+        return (
+            f"lists {gone}, which are gone"
+            if gone and "completed" in self.statuses().values()
+            else ""
+        )
 
 
 Beside = Callable[[SimCluster, TableWitness], Sequence[Coroutine[Any, Any, None]]]
 
 
-def witnessed(what: Scenario, *, seed: int = 0, beside: Beside = lambda *_: ()) -> tuple[Timeline, TableWitness]:
+def witnessed(
+    what: Scenario, *, seed: int = 0, beside: Beside = lambda *_: ()
+) -> tuple[Timeline, TableWitness]:
     """Play it with a witness, which knows what there is at the end."""
     witnesses = []
 
@@ -151,8 +200,14 @@ def _of(name: str) -> dict[str, Any]:
 
 
 def _story(nodes: int) -> list[dict[str, Any]]:
-    """A node is lost and returns, two chips fail and are mended, a node goes for good and is replaced."""
-    mended = {"what": "chip", "chips": [0, 3], "becomes": "healthy", "names": [f"npu-{n}" for n in range(nodes)]}
+    """A node is lost and returns, two chips fail and are mended, a node goes for good and is
+    replaced."""
+    mended = {
+        "what": "chip",
+        "chips": [0, 3],
+        "becomes": "healthy",
+        "names": [f"npu-{n}" for n in range(nodes)],
+    }
     return [
         {"at": "4m", "node": {**_of("p0"), "becomes": "not-ready"}},
         {"at": "6m", "node": {"becomes": "ready"}},
@@ -164,7 +219,9 @@ def _story(nodes: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", short_and_long(SERVICES, short=3, why="more services"))
-def test_all_tables_of_a_service_are_right_at_every_moment_and_complete_in_the_end(real_data: Path, name: str) -> None:
+def test_all_tables_of_a_service_are_right_at_every_moment_and_complete_in_the_end(
+    real_data: Path, name: str
+) -> None:
     nodes, prefills, decodes = SERVICES[name]
     folder = real_data / "motor" / name
     manifests = [folder / "configmaps", folder / "deployment"]
@@ -189,7 +246,9 @@ DEAD = [
 ]
 
 
-def test_what_was_missed_while_no_scaler_ran_is_seen_by_the_witness_and_made_good_when_one_starts() -> None:
+def test_what_was_missed_while_no_scaler_ran_is_seen_by_the_witness_and_made_good_when_one_starts() -> (
+    None
+):
     what = scenario(10, [EXAMPLE], events=DEAD, until="10m")
     _, witness = witnessed(what)
     assert witness.wrong
@@ -202,20 +261,32 @@ JOBS = ("mindie-server-d0", "mindie-server-p0", "mindie-server-p1")
 
 def _trouble(seed: int) -> list[dict[str, Any]]:
     """Twelve random faults a minute apart, each over after half a minute."""
-    rng, story = random.Random(seed), []
+    rng = random.Random(seed)
+    story = []
     for number in range(12):
-        at, of = 180.0 + 60 * number, f"mindie/{rng.choice(JOBS)}"
+        at = 180.0 + 60 * number
+        of = f"mindie/{rng.choice(JOBS)}"
         nodes = {"of_job": of, "at_most": rng.choice([1, 2])}
         kind = rng.choice(["not-ready", "gone", "chip", "switch", "node", "exit"])
         if kind in ("not-ready", "gone"):
-            story += [{"at": at, "node": {**nodes, "becomes": kind}}, {"at": at + 30, "node": {"becomes": "ready"}}]
+            story += [
+                {"at": at, "node": {**nodes, "becomes": kind}},
+                {"at": at + 30, "node": {"becomes": "ready"}},
+            ]
         elif kind == "exit":
             pod = f"{of.partition('/')[2]}-master-0"
             story.append({"at": at, "pod_exit": {"namespace": "mindie", "pod": pod}})
         else:
             fault = {"what": kind, "chips": [rng.randrange(8)]}
-            every = {"names": [f"npu-{index}" for index in range(10)], "chips": list(range(8)), "becomes": "healthy"}
-            story += [{"at": at, "fault": {**fault, **nodes}}, {"at": at + 30, "fault": {"what": kind, **every}}]
+            every = {
+                "names": [f"npu-{index}" for index in range(10)],
+                "chips": list(range(8)),
+                "becomes": "healthy",
+            }
+            story += [
+                {"at": at, "fault": {**fault, **nodes}},
+                {"at": at + 30, "fault": {"what": kind, **every}},
+            ]
     return story
 
 
@@ -230,15 +301,20 @@ def test_through_random_faults_every_table_is_right_at_every_moment(seed: int) -
     assert witness.withdrawals >= 3
 
 
-def test_what_is_drained_leaves_no_pod_group_and_no_table_that_is_complete_and_comes_back_whole() -> None:
+def test_what_is_drained_leaves_no_pod_group_and_no_table_that_is_complete_and_comes_back_whole() -> (
+    None
+):
     """The scaler makes the pods itself: AscendJobs stay, and nothing of them."""
     seen: list[tuple[int, ...]] = []
 
     async def wants(cluster: SimCluster, witness: TableWitness) -> None:
         for number in (1_000_000, 2, 0, 3):
             for found in cluster.peek(ELASTIC_SERVICES):
-                patch, name = {"spec": {"replicas": number}}, objects.name(found)
-                await cluster.patch(ELASTIC_SERVICES, "mindie", name, patch, patch_type=PatchType.MERGE)
+                patch = {"spec": {"replicas": number}}
+                name = objects.name(found)
+                await cluster.patch(
+                    ELASTIC_SERVICES, "mindie", name, patch, patch_type=PatchType.MERGE
+                )
             await asyncio.sleep(170)
             complete = list(witness.statuses().values()).count("completed")
             kinds = (ASCEND_JOBS, PODS, POD_GROUPS)

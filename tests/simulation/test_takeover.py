@@ -12,7 +12,16 @@ from typing import Any
 
 import pytest
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, POD_GROUPS, PODS, SERVICES, Object, PatchType
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    POD_GROUPS,
+    PODS,
+    SERVICES,
+    Object,
+    PatchType,
+)
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.settings import Settings
 from scaler.sim import loop
@@ -31,7 +40,8 @@ from tests.rig import Rig, at_work, controller
 from tests.simulation.worlds import A2, A3, EXAMPLE
 from tests.stand_ins import DEPLOYMENT, DeployedOperator, deployment, machines
 
-SCALER, OPERATOR = "scaler", "operator"
+SCALER = "scaler"
+OPERATOR = "operator"
 
 
 class _Guard(Interceptor):
@@ -44,12 +54,17 @@ class _Guard(Interceptor):
     async def before(self, request: Request) -> None:
         if request.verb == "delete" and request.resource == PODS:
             for pod in self._cluster.peek(PODS, request.namespace):
-                if objects.name(pod) == request.name and objects.node_of(pod) and not objects.ended(pod):
+                if (
+                    objects.name(pod) == request.name
+                    and objects.node_of(pod)
+                    and not objects.ended(pod)
+                ):
                     self.broken.append(f"{request.client} deletes {request.name}")
 
 
 class Moving(Rig):
-    """The cluster, with the operator's Deployment at one replica. Every client is known to the audit by its name."""
+    """The cluster, with the operator's Deployment at one replica. Every client is known to the
+    audit by its name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +73,9 @@ class Moving(Rig):
 
     # what happens
 
-    async def furnish(self, nodes: int, manifests: Sequence[Path], more: Sequence[Object], *, a3: bool) -> None:
+    async def furnish(
+        self, nodes: int, manifests: Sequence[Path], more: Sequence[Object], *, a3: bool
+    ) -> None:
         names = (f"npu-{number}" for number in range(nodes))
         self.nodes(*names, labels=A3 if a3 else A2, npu=16 if a3 else 8)
         self.nodes("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500)
@@ -70,12 +87,16 @@ class Moving(Rig):
 
     async def scale_operator(self, replicas: int) -> None:
         patch = {"spec": {"replicas": replicas}}
-        await self.cluster.patch(DEPLOYMENTS, OPERATORS, DEPLOYMENT, patch, patch_type=PatchType.MERGE)
+        await self.cluster.patch(
+            DEPLOYMENTS, OPERATORS, DEPLOYMENT, patch, patch_type=PatchType.MERGE
+        )
 
     async def start_scaler(self, **settings: Any) -> None:
         """Without budgets, whose labels would be among what is written, and with `settings`."""
         chosen = {"mode": "auto", "arbitration": False, "disruption_budgets": False, **settings}
-        await self._scaler.enter_async_context(controller(self, name=SCALER, interceptor=self.guard, **chosen))
+        await self._scaler.enter_async_context(
+            controller(self, name=SCALER, interceptor=self.guard, **chosen)
+        )
 
     async def stop_scaler(self) -> None:
         await self._scaler.aclose()
@@ -94,10 +115,16 @@ class Moving(Rig):
     def running(self) -> set[str]:
         """Instances under a rule that run."""
         found = census(self.cluster.peek)
-        return {view.name for views in found.values() for view in views if view.condition is Condition.RUNNING}
+        return {
+            view.name
+            for views in found.values()
+            for view in views
+            if view.condition is Condition.RUNNING
+        }
 
     def writes(self, client: str = SCALER, *kinds: str) -> list[str]:
-        """`verb plural name` of what a client wrote to objects of these kinds (plural; default: those of instances)."""
+        """`verb plural name` of what a client wrote to objects of these kinds (plural; default:
+        those of instances)."""
         wanted = kinds or ("pods", "podgroups", "services")
         return [
             f"{write.verb} {write.resource.plural} {write.name}"
@@ -124,7 +151,9 @@ class Moving(Rig):
 
 
 @asynccontextmanager
-async def moving(nodes: int, *manifests: Path, more: Sequence[Object] = (), a3: bool = False) -> AsyncIterator[Moving]:
+async def moving(
+    nodes: int, *manifests: Path, more: Sequence[Object] = (), a3: bool = False
+) -> AsyncIterator[Moving]:
     """An operator that has brought the manifests' services up, for as long as the block lasts."""
     on = Moving()
     on.cluster.apply([deployment()])
@@ -173,7 +202,9 @@ async def lose_and_return(on: Moving, job: str) -> None:
 
 def spare() -> Object:
     """A third prefill job, which the rule has no place for."""
-    obj = next(obj for obj in read_manifests(EXAMPLE / "20-prefill-p0.yaml") if obj["kind"] == "AscendJob")
+    obj = next(
+        obj for obj in read_manifests(EXAMPLE / "20-prefill-p0.yaml") if obj["kind"] == "AscendJob"
+    )
     obj["metadata"]["name"] = "mindie-server-p2"
     return obj
 
@@ -192,8 +223,10 @@ async def remarks(on: Moving, weight: str) -> dict[str, list[str]]:
     found = {"": [remark.text for remark in report.remarks if remark.weight == weight]}
     for job in report.jobs:
         found[job.name] = [remark.text for remark in job.remarks if remark.weight == weight]
-    assert report.safe == (not any(remark.weight == "blocks" for job in report.jobs for remark in job.remarks)
-                           and not any(remark.weight == "blocks" for remark in report.remarks))  # fmt: skip
+    assert report.safe == (
+        not any(remark.weight == "blocks" for job in report.jobs for remark in job.remarks)
+        and not any(remark.weight == "blocks" for remark in report.remarks)
+    )
     return {name: texts for name, texts in found.items() if texts}
 
 
@@ -213,19 +246,29 @@ def test_a_service_moves_there_and_back_and_keeps_every_pod_pod_group_and_servic
 
 
 @pytest.mark.parametrize(
-    ("name", "nodes"), [("A2_2P1D_p2pod_d4pod", 8), ("A2_2P1D_p1pod_d1pod", 3), ("A3_2P1D_p2pod_d4pod", 16)]
+    ("name", "nodes"),
+    [("A2_2P1D_p2pod_d4pod", 8), ("A2_2P1D_p1pod_d1pod", 3), ("A3_2P1D_p2pod_d4pod", 16)],
 )
-def test_services_of_mindie_motor_move_there_and_back(real_data: Path, name: str, nodes: int) -> None:
+def test_services_of_mindie_motor_move_there_and_back(
+    real_data: Path, name: str, nodes: int
+) -> None:
     folder = real_data / "motor" / name
 
     async def story() -> None:
-        async with moving(nodes, folder / "configmaps", folder / "deployment", a3=name.startswith("A3")) as on:
+        async with moving(
+            nodes, folder / "configmaps", folder / "deployment", a3=name.startswith("A3")
+        ) as on:
             assert on.running() == WHOLE
             before = on.uids()
             tables = on.tables()
             assert {status for status, _ in tables.values()} == {"completed"}
             report = await checked(on)
-            assert [remark.text for job in report.jobs for remark in job.remarks if remark.weight != "expected"] == []
+            assert [
+                remark.text
+                for job in report.jobs
+                for remark in job.remarks
+                if remark.weight != "expected"
+            ] == []
             await to_the_scaler(on)
             assert (on.uids(), on.tables()) == (before, tables)
             await to_the_operator(on)
@@ -239,7 +282,9 @@ def touched(on: Any) -> list[str]:
     """What the scaler wrote besides telling people."""
     told = ("events", "configmaps", "elasticservices")
     return [
-        f"{w.verb} {w.resource.plural} {w.name}" for w in on.cluster.writes(SCALER) if w.resource.plural not in told
+        f"{w.verb} {w.resource.plural} {w.name}"
+        for w in on.cluster.writes(SCALER)
+        if w.resource.plural not in told
     ]
 
 
@@ -261,7 +306,10 @@ def test_evictions_are_kept_from_the_minimum_beside_such_an_operator_too() -> No
             await asyncio.sleep(60)
             budget, *labels = touched(on)
             assert budget == "create poddisruptionbudgets mind-cluster-scaler-minimum"
-            assert labels == ["patch pods mindie-server-d0-master-0", "patch pods mindie-server-p1-master-0"]
+            assert labels == [
+                "patch pods mindie-server-d0-master-0",
+                "patch pods mindie-server-p1-master-0",
+            ]
 
     run(story())
 
@@ -293,7 +341,9 @@ def test_in_mode_create_the_scaler_takes_over_when_the_operator_leaves() -> None
     run(story())
 
 
-def test_a_fault_after_the_takeover_costs_the_lost_instance_only_and_a_fault_after_the_way_back_too() -> None:
+def test_a_fault_after_the_takeover_costs_the_lost_instance_only_and_a_fault_after_the_way_back_too() -> (
+    None
+):
     async def story() -> None:
         async with moving(3, EXAMPLE) as on:
             before = on.uids()
@@ -302,7 +352,9 @@ def test_a_fault_after_the_takeover_costs_the_lost_instance_only_and_a_fault_aft
             assert on.running() == WHOLE
             assert on.writes(SCALER) == [f"create pods {DECODE}-master-0"]
             between = on.uids()
-            assert {name for name in before if between.get(name) != before[name]} == {f"pods {DECODE}-master-0"}
+            assert {name for name in before if between.get(name) != before[name]} == {
+                f"pods {DECODE}-master-0"
+            }
             await to_the_operator(on)
             assert on.uids() == between
             await lose_and_return(on, "mindie-server-p0")
@@ -343,7 +395,9 @@ def test_what_the_operator_leaves_untrue_in_a_status_is_true_again_after_the_tak
     run(story())
 
 
-def test_too_many_instances_that_the_operator_let_start_at_once_are_not_touched_when_they_run() -> None:
+def test_too_many_instances_that_the_operator_let_start_at_once_are_not_touched_when_they_run() -> (
+    None
+):
     """All three prefill jobs ask the gate before any of them runs, and it lets all of them in."""
 
     async def story() -> None:
@@ -401,16 +455,28 @@ def test_an_instance_that_the_operator_made_by_half_is_completed() -> None:
     run(story())
 
 
-def test_a_running_job_that_the_operator_called_invalid_for_good_is_kept_and_its_status_mended() -> None:
+def test_a_running_job_that_the_operator_called_invalid_for_good_is_kept_and_its_status_mended() -> (
+    None
+):
     """One failed look at its queue is enough there."""
 
     async def story() -> None:
         async with moving(3, EXAMPLE) as on:
             await on.scale_operator(0)
-            failed = {"type": "Failed", "status": "True", "reason": "JobValidFailed", "message": "InvalidQueue: ..."}
+            failed = {
+                "type": "Failed",
+                "status": "True",
+                "reason": "JobValidFailed",
+                "message": "InvalidQueue: ...",
+            }
             patch = {"status": {"conditions": [failed]}}
             await on.cluster.patch(
-                ASCEND_JOBS, NAMESPACE, DECODE, patch, patch_type=PatchType.MERGE, subresource="status"
+                ASCEND_JOBS,
+                NAMESPACE,
+                DECODE,
+                patch,
+                patch_type=PatchType.MERGE,
+                subresource="status",
             )
             before = on.uids()
             assert (await checked(on)).safe

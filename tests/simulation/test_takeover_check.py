@@ -55,12 +55,23 @@ def test_a_deadline_that_the_operator_never_kept_is_told_before_it_ends_a_runnin
     run(story())
 
 
-def test_pods_beyond_lowered_replicas_which_the_operator_leaves_are_told_before_they_are_deleted() -> None:
+def test_pods_beyond_lowered_replicas_which_the_operator_leaves_are_told_before_they_are_deleted() -> (
+    None
+):
     async def story() -> None:
         async with moving(4, EXAMPLE) as on:
-            pod = next(pod for pod in on.cluster.peek(PODS) if objects.name(pod) == f"{DECODE}-master-0")
-            extra = {key: value for key, value in pod["metadata"].items() if key in ("labels", "ownerReferences")}
-            body = {**pod, "metadata": {**extra, "name": f"{DECODE}-worker-0", "namespace": NAMESPACE}}
+            pod = next(
+                pod for pod in on.cluster.peek(PODS) if objects.name(pod) == f"{DECODE}-master-0"
+            )
+            extra = {
+                key: value
+                for key, value in pod["metadata"].items()
+                if key in ("labels", "ownerReferences")
+            }
+            body = {
+                **pod,
+                "metadata": {**extra, "name": f"{DECODE}-worker-0", "namespace": NAMESPACE},
+            }
             on.cluster.apply([{**body, "apiVersion": "v1", "kind": "Pod"}])
             found = await remarks(on, "blocks")
             (told,) = found.pop(DECODE)
@@ -85,11 +96,19 @@ def test_a_training_job_that_nobody_would_look_after_is_told() -> None:
 def test_a_rule_that_cannot_be_read_is_told_for_the_rule_and_for_every_job_that_names_it() -> None:
     async def story() -> None:
         async with moving(3, EXAMPLE) as on:
-            data = {"elastic_scaling.json": '{"version": "1.0", # two\n "elastic_scaling_list": []}'}
+            data = {
+                "elastic_scaling.json": '{"version": "1.0", # two\n "elastic_scaling_list": []}'
+            }
             on.cluster.apply(
-                [{"apiVersion": "v1", "kind": "ConfigMap",
-                  "metadata": {"name": "scaling-rule", "namespace": NAMESPACE}, "data": data}]
-            )  # fmt: skip
+                [
+                    {
+                        "apiVersion": "v1",
+                        "kind": "ConfigMap",
+                        "metadata": {"name": "scaling-rule", "namespace": NAMESPACE},
+                        "data": data,
+                    }
+                ]
+            )
             found = await remarks(on, "blocks")
             assert "scaling-rule" in found[""][0]
             assert set(found) - {""} <= WHOLE
@@ -117,7 +136,9 @@ def test_a_pod_without_its_owner_is_told_because_nobody_would_adopt_it() -> None
         async with moving(3, EXAMPLE) as on:
             await on.scale_operator(0)
             patch = [{"op": "remove", "path": "/metadata/ownerReferences"}]
-            await on.cluster.patch(PODS, NAMESPACE, f"{DECODE}-master-0", patch, patch_type=PatchType.JSON)
+            await on.cluster.patch(
+                PODS, NAMESPACE, f"{DECODE}-master-0", patch, patch_type=PatchType.JSON
+            )
             found = await remarks(on, "blocks")
             assert any("nobody adopts it" in text for text in found[DECODE])
 

@@ -33,10 +33,15 @@ Beside = Callable[[SimCluster], Sequence[Coroutine[Any, Any, None]]]
 
 
 def played(
-    what: Scenario, *, seed: int = 0, before: Sequence[Object] = (), beside: Beside = lambda _: (), **settings: Any
+    what: Scenario,
+    *,
+    seed: int = 0,
+    before: Sequence[Object] = (),
+    beside: Beside = lambda _: (),
+    **settings: Any,
 ) -> Timeline:
-    """Play it; every expectation holds and nothing broke on the way. `before`: objects that are there first; `beside`:
-    what works on the cluster meanwhile."""
+    """Play it; every expectation holds and nothing broke on the way. `before`: objects that are
+    there first; `beside`: what works on the cluster meanwhile."""
     silence_logs()
     timeline = Timeline()
 
@@ -45,7 +50,9 @@ def played(
         on.cluster.apply(before)
         controller = real_controller(seed, settings=settings_of(what), **settings)
         async with at_work(*beside(on.cluster)):
-            await World(on.cluster, on.clock, what, controller=controller, timeline=timeline, seed=seed).play()
+            await World(
+                on.cluster, on.clock, what, controller=controller, timeline=timeline, seed=seed
+            ).play()
 
     loop.run(story(), seed=seed)
     wrong = [f"{v.expected}, but {v.found}" for v in judge(what, timeline) if not v.ok]

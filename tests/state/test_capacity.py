@@ -1,4 +1,5 @@
-"""The index of free room: whatever happens in whatever order, it is what a count of everything would give."""
+"""The index of free room: whatever happens in whatever order, it is what a count of everything
+would give."""
 
 from __future__ import annotations
 
@@ -11,7 +12,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from scaler.clock import Skew
-from scaler.decide.nodes import NODE_NAME, Node, NodeClass, PodRequest, Requirement, Taint, Where, accepts
+from scaler.decide.nodes import (
+    NODE_NAME,
+    Node,
+    NodeClass,
+    PodRequest,
+    Requirement,
+    Taint,
+    Where,
+    accepts,
+)
 from scaler.informers.faults import faulty_devices
 from scaler.informers.pods import ENDED, PodRecord, read_pod
 from scaler.informers.records import NodeFacts
@@ -28,11 +38,15 @@ def node(name: str = "node-1", **facts: Any) -> NodeFacts:
     return NodeFacts(**{"name": name, "allocatable": AMOUNTS, "capacity": AMOUNTS, **facts})
 
 
-def load(npus: int, node: str = "node-1", *, cpu: int = 0, deletion: float = 0.0, ended: bool = False) -> PodRecord:
+def load(
+    npus: int, node: str = "node-1", *, cpu: int = 0, deletion: float = 0.0, ended: bool = False
+) -> PodRecord:
     asked = ((NPU, npus), ("cpu", cpu), ("pods", 1))
     requests = tuple((resource, amount) for resource, amount in asked if amount)
     phase = "Succeeded" if ended else "Running"
-    return replace(read_pod({"metadata": {}}), node=node, requests=requests, deletion=deletion, phase=phase)
+    return replace(
+        read_pod({"metadata": {}}), node=node, requests=requests, deletion=deletion, phase=phase
+    )
 
 
 def index(*happened: NodeFacts | PodRecord) -> CapacityIndex:
@@ -52,12 +66,21 @@ def only(of: CapacityIndex, request: PodRequest = ONE) -> Node:
 
 def test_bound_pods_that_have_not_ended_take_room() -> None:
     assert only(index(node())).free == (8, 10)
-    assert only(index(node(), load(2), load(4), load(1, ended=True), load(1, node=""))).free == (2, 8)
+    assert only(index(node(), load(2), load(4), load(1, ended=True), load(1, node=""))).free == (
+        2,
+        8,
+    )
 
 
 def test_room_of_terminating_pods_is_taken_and_told_by_when_they_should_be_gone() -> None:
     found = only(
-        index(node(), load(1, deletion=SOON), load(1, deletion=SOON), load(2, deletion=SOON - 1, cpu=1), load(3))
+        index(
+            node(),
+            load(1, deletion=SOON),
+            load(1, deletion=SOON),
+            load(2, deletion=SOON - 1, cpu=1),
+            load(3),
+        )
     )
     assert (found.free, found.ending) == ((1, 6), ((SOON - 1, (2, 1)), (SOON, (2, 2))))
 
@@ -72,9 +95,15 @@ def test_when_pods_should_be_gone_is_counted_by_the_clock_of_the_api_server() ->
 
 
 @pytest.mark.parametrize("facts", [{"ready": False}, {"unschedulable": True}, {"unhealthy": True}])
-def test_what_is_free_is_said_of_a_node_that_takes_no_pods_now_as_well(facts: dict[str, Any]) -> None:
+def test_what_is_free_is_said_of_a_node_that_takes_no_pods_now_as_well(
+    facts: dict[str, Any],
+) -> None:
     found = only(index(node(**facts), load(4)))
-    assert (found.schedulable, found.free, found.cordoned) == (False, (4, 9), "unschedulable" in facts)
+    assert (found.schedulable, found.free, found.cordoned) == (
+        False,
+        (4, 9),
+        "unschedulable" in facts,
+    )
 
 
 def test_a_pod_that_changes_is_counted_anew_and_one_that_goes_leaves_nothing() -> None:
@@ -121,7 +150,8 @@ def test_faulty_devices_are_not_free_and_count_once() -> None:
 def test_taints_that_pass_are_kept_apart_from_those_that_stay() -> None:
     words = ("not-ready", "unreachable", "unschedulable", "memory-pressure")
     passing = tuple(Taint(f"node.kubernetes.io/{word}") for word in words)
-    stays, weak = Taint("npu", "x", "NoExecute"), Taint("slow", "", "PreferNoSchedule")
+    stays = Taint("npu", "x", "NoExecute")
+    weak = Taint("slow", "", "PreferNoSchedule")
     found = only(index(node(taints=(*passing, stays, weak))))
     assert (found.passing, found.node_class.taints) == (passing[3:], (stays,))
 
@@ -195,7 +225,10 @@ WHERES = [
 ]
 requests_strategy = st.builds(
     lambda npus, cpu, where: PodRequest(
-        tuple((name, amount) for name, amount in ((NPU, npus), ("cpu", cpu), ("pods", 1)) if amount), where
+        tuple(
+            (name, amount) for name, amount in ((NPU, npus), ("cpu", cpu), ("pods", 1)) if amount
+        ),
+        where,
     ),
     st.integers(0, 4),
     st.sampled_from([0, 500, 750, 1000]),
@@ -203,7 +236,13 @@ requests_strategy = st.builds(
 )
 facts_strategy = st.builds(
     lambda name, npus, cpu, labels, taints, ready, faulty: NodeFacts(
-        name, labels, taints, {NPU: npus, "cpu": cpu, "pods": 4}, {NPU: 4}, ready, faulty={NPU: faulty}
+        name,
+        labels,
+        taints,
+        {NPU: npus, "cpu": cpu, "pods": 4},
+        {NPU: 4},
+        ready,
+        faulty={NPU: faulty},
     ),
     st.sampled_from(["node-1", "node-2", "node-3"]),
     st.integers(0, 4),
@@ -214,7 +253,9 @@ facts_strategy = st.builds(
     st.integers(0, 1),
 )
 loads_strategy = st.builds(
-    lambda npus, name, cpu, deletion, ended: load(npus, name, cpu=cpu, deletion=deletion, ended=ended),
+    lambda npus, name, cpu, deletion, ended: load(
+        npus, name, cpu=cpu, deletion=deletion, ended=ended
+    ),
     st.integers(0, 2),
     st.sampled_from(["", "node-1", "node-2", "node-3"]),
     st.integers(0, 1200),
@@ -222,15 +263,20 @@ loads_strategy = st.builds(
     st.just(False) | st.booleans(),
 )
 events_strategy = st.lists(
-    st.tuples(st.integers(0, 4), facts_strategy | loads_strategy | st.none()), min_size=1, max_size=12
+    st.tuples(st.integers(0, 4), facts_strategy | loads_strategy | st.none()),
+    min_size=1,
+    max_size=12,
 )
 
 
 def played(
     events: list[tuple[int, NodeFacts | PodRecord | None]], requests: list[PodRequest]
 ) -> tuple[CapacityIndex, dict[str, NodeFacts], dict[int, PodRecord]]:
-    """An index that saw all of it, and what there is in the end. None: the pod of that number goes."""
-    of, nodes, pods = CapacityIndex(), dict[str, NodeFacts](), dict[int, PodRecord]()
+    """An index that saw all of it, and what there is in the end. None: the pod of that number
+    goes."""
+    of = CapacityIndex()
+    nodes = dict[str, NodeFacts]()
+    pods = dict[int, PodRecord]()
     for at, (number, new) in enumerate(events):
         if at % 3 == 0:
             of.nodes(requests[: at % 2 + 1])
@@ -268,7 +314,11 @@ def test_nothing_is_hidden_from_the_requests(
 
 def takes(node: Node, resources: tuple[str, ...], request: PodRequest, *, soon: bool) -> int:
     """How many such pods the value says that there is room for."""
-    if not accepts(request.where, node.node_class) or not (node.ready or soon) or (node.passing and not soon):
+    if (
+        not accepts(request.where, node.node_class)
+        or not (node.ready or soon)
+        or (node.passing and not soon)
+    ):
         return 0
     room = dict(zip(resources, node.free, strict=True))
     for _, amounts in node.ending if soon else ():
@@ -281,16 +331,25 @@ def holds(facts: NodeFacts, pods: Iterable[PodRecord], request: PodRequest, *, s
     labels = {**facts.labels, NODE_NAME: facts.name}
     passes = [taint for taint in facts.taints if taint.key.startswith("node.kubernetes.io/")]
     taints = tuple(taint for taint in facts.taints if taint not in passes)
-    if not accepts(request.where, NodeClass(tuple(labels.items()), taints)) or not (facts.ready or soon):
+    if not accepts(request.where, NodeClass(tuple(labels.items()), taints)) or not (
+        facts.ready or soon
+    ):
         return 0
     if passes and not soon:
         return 0
-    free = {name: amount - used(facts.name, pods, name, soon=soon) for name, amount in facts.allocatable.items()}
+    free = {
+        name: amount - used(facts.name, pods, name, soon=soon)
+        for name, amount in facts.allocatable.items()
+    }
     if facts.allocatable[NPU] == 4:
         free[NPU] -= facts.faulty[NPU]
     return max(0, min(free[name] // amount for name, amount in request.requests))
 
 
 def used(name: str, pods: Iterable[PodRecord], resource: str, *, soon: bool) -> int:
-    here = [pod for pod in pods if pod.node == name and pod.phase not in ENDED and not (soon and pod.deletion)]
+    here = [
+        pod
+        for pod in pods
+        if pod.node == name and pod.phase not in ENDED and not (soon and pod.deletion)
+    ]
     return sum(dict(pod.requests).get(resource, 0) for pod in here)

@@ -11,7 +11,8 @@ from scaler.sim.loop import run
 from scaler.state.expectations import TIMEOUT, Expectations
 from tests.informers.records import Record, a_record
 
-ONE, OTHER = ServiceKey("ns", "one", ""), ServiceKey("ns", "other", "")
+ONE = ServiceKey("ns", "one", "")
+OTHER = ServiceKey("ns", "other", "")
 
 
 class Bench:
@@ -38,7 +39,9 @@ class Bench:
 Step = Callable[[Bench], None]
 
 
-def play(prepare: list[Step], settle: Step, *scopes: str | None) -> tuple[bool, bool, list[ServiceKey]]:
+def play(
+    prepare: list[Step], settle: Step, *scopes: str | None
+) -> tuple[bool, bool, list[ServiceKey]]:
     """Settled before and after the last step, and what was said."""
 
     async def main() -> tuple[bool, bool, list[ServiceKey]]:
@@ -81,10 +84,15 @@ def test_a_record_may_be_newer_than_the_progress_of_all_namespaces() -> None:
 
 
 def test_a_write_for_another_service_to_the_same_object_ends_the_wait_of_the_first() -> None:
-    """A job changed its labels: what it belongs to now goes on with it, and what it left must be looked at again."""
+    """A job changed its labels: what it belongs to now goes on with it, and what it left must be
+    looked at again."""
     moved = play([lambda b: b.expect(version=5)], lambda b: b.expect(version=6, key=OTHER))
     assert moved == (False, True, [ONE])
-    assert play([lambda b: b.expect(version=5)], lambda b: b.expect(version=6)) == (False, False, [])
+    assert play([lambda b: b.expect(version=5)], lambda b: b.expect(version=6)) == (
+        False,
+        False,
+        [],
+    )
 
 
 GONE: dict[str, Step] = {
@@ -96,7 +104,11 @@ GONE: dict[str, Step] = {
 
 @pytest.mark.parametrize("step", GONE.values(), ids=GONE)
 def test_a_deletion_is_seen_by(step: Step) -> None:
-    assert play([lambda b: b.store.apply(a_record("a", 5)), lambda b: b.expect_gone()], step) == (False, True, [ONE])
+    assert play([lambda b: b.store.apply(a_record("a", 5)), lambda b: b.expect_gone()], step) == (
+        False,
+        True,
+        [ONE],
+    )
 
 
 def test_a_deletion_is_not_seen_by_another_change_of_the_object_nor_by_progress() -> None:
@@ -104,18 +116,30 @@ def test_a_deletion_is_not_seen_by_another_change_of_the_object_nor_by_progress(
         bench.store.apply(a_record("a", 9))
         bench.store.advance(None, 9)
 
-    assert play([lambda b: b.store.apply(a_record("a", 5)), lambda b: b.expect_gone()], more) == (False, False, [])
+    assert play([lambda b: b.store.apply(a_record("a", 5)), lambda b: b.expect_gone()], more) == (
+        False,
+        False,
+        [],
+    )
 
 
 def test_what_was_created_and_deleted_at_once_must_come_before_it_can_be_gone() -> None:
-    prepare: list[Step] = [lambda b: b.expect(), lambda b: b.expect_gone(), lambda b: b.store.apply(a_record("a", 5))]
+    prepare: list[Step] = [
+        lambda b: b.expect(),
+        lambda b: b.expect_gone(),
+        lambda b: b.store.apply(a_record("a", 5)),
+    ]
     assert play(prepare, lambda b: b.store.remove("ns", "a", "uid-a")) == (False, False, [])
     prepare.append(lambda b: b.store.remove("ns", "a", "uid-a"))
     assert play(prepare, lambda b: b.store.advance(None, 6)) == (False, True, [ONE])
 
 
 def test_what_the_cache_shows_already_is_settled_without_a_word() -> None:
-    assert play([lambda b: b.store.apply(a_record("a", 7))], lambda b: b.expect()) == (True, True, [])
+    assert play([lambda b: b.store.apply(a_record("a", 7))], lambda b: b.expect()) == (
+        True,
+        True,
+        [],
+    )
 
 
 def test_a_service_is_settled_when_its_last_write_is_seen_and_others_do_not_matter() -> None:

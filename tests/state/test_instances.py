@@ -51,9 +51,15 @@ class Seen:
         self.cache.jobs.apply(record)
 
     def pod(
-        self, name: str, owner: str = "p0", *, node: str = "", deleted: bool = False,
-        more: dict[str, Any] | None = None, **status: Any,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        owner: str = "p0",
+        *,
+        node: str = "",
+        deleted: bool = False,
+        more: dict[str, Any] | None = None,
+        **status: Any,
+    ) -> None:
         """`more` are fields of its metadata."""
         reference = {
             "apiVersion": "mindxdl.gitee.com/v1",
@@ -62,8 +68,14 @@ class Seen:
             "name": owner,
             "controller": True,
         }
-        meta = {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "ownerReferences": [reference],
-                "resourceVersion": self.version(), "creationTimestamp": "2026-01-01T00:00:00Z"}  # fmt: skip
+        meta = {
+            "name": name,
+            "namespace": NAMESPACE,
+            "uid": f"uid-{name}",
+            "ownerReferences": [reference],
+            "resourceVersion": self.version(),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        }
         if deleted:
             meta["deletionTimestamp"] = "2026-01-01T00:01:00Z"
         meta |= more or {}
@@ -95,7 +107,12 @@ def test_a_job_without_pods_is_an_instance_with_none(seen: Seen) -> None:
 
 
 def test_pods_are_counted_by_what_they_do(seen: Seen) -> None:
-    seen.pod("p0-master-0", node="node", phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+    seen.pod(
+        "p0-master-0",
+        node="node",
+        phase="Running",
+        conditions=[{"type": "Ready", "status": "True"}],
+    )
     seen.pod("p0-worker-0", node="node", phase="Failed")
     found = seen.instance()
     assert (found.pods, found.bound, found.running, found.ready, found.ended) == (2, 2, 1, 1, 1)
@@ -120,23 +137,42 @@ def test_deleting_an_instance_costs_what_deleting_all_its_pods_does(seen: Seen) 
     assert seen.instance().deletion_cost == -3
 
 
-@pytest.mark.parametrize("text", ["", "+5", "05", "1_0", "1e3", "five", "2147483648", "-2147483649", "９"])
-def test_a_deletion_cost_that_kubernetes_does_not_read_counts_as_nothing(seen: Seen, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "+5", "05", "1_0", "1e3", "five", "2147483648", "-2147483649", "９"]
+)
+def test_a_deletion_cost_that_kubernetes_does_not_read_counts_as_nothing(
+    seen: Seen, text: str
+) -> None:
     seen.pod("p0-master-0", more={"annotations": {DELETION_COST: text}})
     assert seen.instance().deletion_cost == 0
 
 
 @pytest.mark.parametrize(("owners", "irreplaceable"), [([], True), (None, False)])
-def test_pods_without_an_owner_are_not_made_again(seen: Seen, owners: Any, irreplaceable: bool) -> None:
+def test_pods_without_an_owner_are_not_made_again(
+    seen: Seen, owners: Any, irreplaceable: bool
+) -> None:
     labels = {RULE_LABEL: "rule", "mind-cluster/group-name": "group0", "jobID": "mindie"}
-    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "uid": "uid-rs", "name": "rs", "controller": True}
-    seen.pod("bare", more={"labels": labels, "ownerReferences": [reference] if owners is None else owners})
+    reference = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "uid": "uid-rs",
+        "name": "rs",
+        "controller": True,
+    }
+    seen.pod(
+        "bare",
+        more={"labels": labels, "ownerReferences": [reference] if owners is None else owners},
+    )
     (found,) = [one for one in seen.service().instances if one.name == "bare"]
     assert found.irreplaceable is irreplaceable
 
 
-@pytest.mark.parametrize(("phase", "nodes"), [("Running", ["node"]), ("Failed", []), ("Succeeded", [])])
-def test_a_pod_that_has_ended_takes_nothing_of_its_node(seen: Seen, phase: str, nodes: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("phase", "nodes"), [("Running", ["node"]), ("Failed", []), ("Succeeded", [])]
+)
+def test_a_pod_that_has_ended_takes_nothing_of_its_node(
+    seen: Seen, phase: str, nodes: list[str]
+) -> None:
     seen.pod("p0-master-0", node="node", phase=phase)
     assert [node for node, _ in seen.instance().seats] == nodes
 
@@ -169,7 +205,12 @@ def test_a_node_that_is_missing_or_not_ready_makes_its_pods_faulty(seen: Seen, t
 
 def test_a_crash_loop_and_restarts_are_seen(seen: Seen) -> None:
     waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
-    seen.pod("p0-master-0", node="node", phase="Running", containerStatuses=[{"restartCount": 3, "state": waiting}])
+    seen.pod(
+        "p0-master-0",
+        node="node",
+        phase="Running",
+        containerStatuses=[{"restartCount": 3, "state": waiting}],
+    )
     found = seen.instance()
     assert (found.crashing, found.restarts) == (1, 3)
 
@@ -181,7 +222,9 @@ def test_a_change_of_a_pod_concerns_only_its_service(seen: Seen) -> None:
     assert set(seen.dirty) == {KEY}
 
 
-def test_a_node_concerns_the_services_on_it_only_when_it_becomes_ready_cordoned_or_neither(seen: Seen) -> None:
+def test_a_node_concerns_the_services_on_it_only_when_it_becomes_ready_cordoned_or_neither(
+    seen: Seen,
+) -> None:
     seen.pod("p0-master-0", node="node")
     seen.dirty.clear()
     seen.node("node", ready=True)
@@ -208,25 +251,42 @@ def test_a_job_whose_labels_move_it_concerns_both_services(seen: Seen) -> None:
     assert seen.service().instances == ()
 
 
-def test_a_namespace_has_the_services_that_name_a_rule_in_it_until_they_are_gone(seen: Seen) -> None:
+def test_a_namespace_has_the_services_that_name_a_rule_in_it_until_they_are_gone(
+    seen: Seen,
+) -> None:
     other = ServiceKey(NAMESPACE, "another", "mindie")
     seen.job("p1", rule="another")
-    assert (seen.cache.services_within(NAMESPACE), seen.cache.services_within("elsewhere")) == ([other, KEY], [])
+    assert (seen.cache.services_within(NAMESPACE), seen.cache.services_within("elsewhere")) == (
+        [other, KEY],
+        [],
+    )
     seen.cache.jobs.remove(NAMESPACE, "p1", "uid-p1")
     assert seen.cache.services_within(NAMESPACE) == [KEY]
     seen.cache.jobs.remove(NAMESPACE, "p0", "uid-p0")
     assert seen.cache.services_within(NAMESPACE) == []
 
 
-def test_whatever_a_pod_says_of_its_service_the_one_that_counts_it_hears_of_its_end(seen: Seen) -> None:
-    owner, labels = "leaderworkerset.sigs.k8s.io/name", {RULE_LABEL: "rule", GROUP_LABEL: "group0"}
+def test_whatever_a_pod_says_of_its_service_the_one_that_counts_it_hears_of_its_end(
+    seen: Seen,
+) -> None:
+    owner = "leaderworkerset.sigs.k8s.io/name"
+    labels = {RULE_LABEL: "rule", GROUP_LABEL: "group0"}
     for name, made_by, said in (
         ("lws-0", "lws", "first"),
         ("lws-0-1", "lws-0", "newest"),
         ("lws-0-2", "lws-0", "first"),
     ):
-        reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "uid": "s", "name": made_by, "controller": True}
-        more = {"labels": {**labels, owner: "lws", JOB_ID_LABEL: said}, "ownerReferences": [reference]}
+        reference = {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "uid": "s",
+            "name": made_by,
+            "controller": True,
+        }
+        more = {
+            "labels": {**labels, owner: "lws", JOB_ID_LABEL: said},
+            "ownerReferences": [reference],
+        }
         seen.pod(name, more=more)
     counts = ServiceKey(NAMESPACE, "rule", "first")
     assert counts in seen.cache.service_keys()
@@ -249,7 +309,8 @@ def test_a_service_survives_its_own_serialisation(seen: Seen) -> None:
     assert msgspec.json.decode(msgspec.json.encode(taken), type=Service) == taken
 
 
-CREATED, DELETED = seconds_of("2026-01-01T00:00:00Z"), seconds_of("2026-01-01T00:01:00Z")
+CREATED = seconds_of("2026-01-01T00:00:00Z")
+DELETED = seconds_of("2026-01-01T00:01:00Z")
 
 
 def test_the_newest_pod_says_how_long_the_owner_has_been_making_them(seen: Seen) -> None:
@@ -259,19 +320,29 @@ def test_the_newest_pod_says_how_long_the_owner_has_been_making_them(seen: Seen)
     assert (seen.instance().admitted_at, seen.instance().newest) == (CREATED, CREATED + 9)
 
 
-def test_what_terminates_is_gone_by_its_deletion_timestamp_unless_its_node_is_lost(seen: Seen) -> None:
+def test_what_terminates_is_gone_by_its_deletion_timestamp_unless_its_node_is_lost(
+    seen: Seen,
+) -> None:
     assert seen.instance().ends_by == 0.0
     seen.pod("p0-master-0", node="node", deleted=True)
-    seen.pod("p0-worker-0", node="node", deleted=True, more={"deletionTimestamp": "2026-01-01T00:01:30Z"})
+    seen.pod(
+        "p0-worker-0", node="node", deleted=True, more={"deletionTimestamp": "2026-01-01T00:01:30Z"}
+    )
     assert seen.instance().ends_by == DELETED + 30
     seen.node("node", ready=False)
     assert seen.instance().ends_by == -1.0
 
 
-REFUSED = {"conditions": [{"type": "Failed", "status": "True", "reason": "JobValidFailed", "message": "InvalidX: no."}]}
+REFUSED = {
+    "conditions": [
+        {"type": "Failed", "status": "True", "reason": "JobValidFailed", "message": "InvalidX: no."}
+    ]
+}
 
 
-def test_a_job_that_its_operator_has_refused_says_so_in_the_words_of_the_operator(seen: Seen) -> None:
+def test_a_job_that_its_operator_has_refused_says_so_in_the_words_of_the_operator(
+    seen: Seen,
+) -> None:
     seen.job("p0", pods=2, status=REFUSED)
     assert seen.instance().faults == ()
     seen.cache.set_maker(makes_pods=False)
@@ -290,16 +361,31 @@ def test_what_an_operator_will_refuse_is_known_as_long_as_there_are_no_pods(seen
 
 def group_pod(seen: Seen, name: str, **status: Any) -> None:
     """A pod of group 0 of LeaderWorkerSet `lws`, of two pods."""
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "lws" if name == "lws-0" else "lws-0", "uid": "u"}
-    labels = {"leaderworkerset.sigs.k8s.io/name": "lws", "mind-cluster/scaling-rule": "rule", "jobID": "mindie",
-              "mind-cluster/group-name": "group0"}  # fmt: skip
-    seen.pod(name, more={"ownerReferences": [{**owner, "controller": True}], "labels": labels}, **status)
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "name": "lws" if name == "lws-0" else "lws-0",
+        "uid": "u",
+    }
+    labels = {
+        "leaderworkerset.sigs.k8s.io/name": "lws",
+        "mind-cluster/scaling-rule": "rule",
+        "jobID": "mindie",
+        "mind-cluster/group-name": "group0",
+    }
+    seen.pod(
+        name, more={"ownerReferences": [{**owner, "controller": True}], "labels": labels}, **status
+    )
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_the_rest_is_still_to_come_until_the_leader_is_ready_where_the_owner_waits_for_it(first: bool) -> None:
+def test_the_rest_is_still_to_come_until_the_leader_is_ready_where_the_owner_waits_for_it(
+    first: bool,
+) -> None:
     seen = Seen()
-    facts = OwnerFacts(NAMESPACE, "lws", "u", "1", "LeaderWorkerSet", created=1.0, size=2, leader_first=first)
+    facts = OwnerFacts(
+        NAMESPACE, "lws", "u", "1", "LeaderWorkerSet", created=1.0, size=2, leader_first=first
+    )
     seen.cache.owners.stores["LeaderWorkerSet"].apply(facts)
     group_pod(seen, "lws-0")
     assert (seen.instance().more_to_come, seen.instance().expected) == (first, 2)
@@ -310,10 +396,17 @@ def test_the_rest_is_still_to_come_until_the_leader_is_ready_where_the_owner_wai
     assert not seen.instance().more_to_come
 
 
-def test_a_pod_of_another_namespace_that_names_the_job_as_its_owner_is_not_its_pod(seen: Seen) -> None:
+def test_a_pod_of_another_namespace_that_names_the_job_as_its_owner_is_not_its_pod(
+    seen: Seen,
+) -> None:
     seen.pod("p0-master-0", node="node", phase="Running")
     before = seen.service()
-    seen.pod("p0-master-0", node="elsewhere", phase="Failed", more={"namespace": "stranger", "uid": "forged"})
+    seen.pod(
+        "p0-master-0",
+        node="elsewhere",
+        phase="Failed",
+        more={"namespace": "stranger", "uid": "forged"},
+    )
     assert seen.service() == before
     seen.cache.pods.remove("stranger", "p0-master-0", "forged")
     assert (seen.service(), seen.instance().running) == (before, 1)
@@ -331,7 +424,20 @@ def test_a_pod_that_could_not_be_taken_in_can_go(seen: Seen) -> None:
     membership = Membership("mine", "mine", size=1, key=KEY, group="prefill")
     governed = pods.Governed(membership=membership, pod_group="", volcano=False)
     pod = pods.PodRecord(
-        NAMESPACE, "p", "u", "1", "", "", "Running", 0.0, False, False, True, False, 0, governed=governed
+        NAMESPACE,
+        "p",
+        "u",
+        "1",
+        "",
+        "",
+        "Running",
+        0.0,
+        False,
+        False,
+        True,
+        False,
+        0,
+        governed=governed,
     )
     with pytest.raises(OnceError):
         seen.cache.pods.apply(pod)

@@ -95,11 +95,15 @@ def test_backoff_doubles_per_key_up_to_thirty_seconds_and_starts_again_once_forg
     assert (other, after) == (0.005, 0.005)
 
 
-Steps = st.lists(st.tuples(st.sampled_from(["add", "add_at", "done", "sleep"]), st.integers(0, 3)), max_size=40)
+Steps = st.lists(
+    st.tuples(st.sampled_from(["add", "add_at", "done", "sleep"]), st.integers(0, 3)), max_size=40
+)
 
 
 @given(Steps)
-def test_no_key_is_lost_and_none_is_taken_while_it_is_processed(steps: list[tuple[str, int]]) -> None:
+def test_no_key_is_lost_and_none_is_taken_while_it_is_processed(
+    steps: list[tuple[str, int]],
+) -> None:
     async def main() -> None:
         queue = WorkQueue()
         owed: set[ServiceKey] = set()

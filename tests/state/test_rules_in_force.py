@@ -12,7 +12,9 @@ from tests.jobs import TWO_P_ONE_D, rule_document
 PAUSED = {"mind-cluster/paused": "true"}
 
 
-def record(document: str = TWO_P_ONE_D, *, uid: str = "a", version: int = 1, **annotations: str) -> ConfigMapRecord:
+def record(
+    document: str = TWO_P_ONE_D, *, uid: str = "a", version: int = 1, **annotations: str
+) -> ConfigMapRecord:
     named = {f"mind-cluster/{key}": value for key, value in annotations.items()}
     data = {"elastic_scaling.json": document}
     return ConfigMapRecord("n", "rule", uid, str(version), tuple(data), (), data, named, None)
@@ -23,7 +25,9 @@ class Shelf:
 
     def __init__(self, stored: LastValid | None = None) -> None:
         self.record: ConfigMapRecord | None = None
-        self.book = RulesInForce(lambda _namespace, _name: self.record, lambda _namespace, _name: stored)
+        self.book = RulesInForce(
+            lambda _namespace, _name: self.record, lambda _namespace, _name: stored
+        )
 
     def put(self, record: ConfigMapRecord | None) -> RuleInForce:
         self.record = record

@@ -1,4 +1,5 @@
-"""All services as one value: what stays the same object, and what is assumed while writes are under way."""
+"""All services as one value: what stays the same object, and what is assumed while writes are under
+way."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ class Stage(Seen):
         amounts = {NPU: 16, "pods": 110}
         for name in ("n1", "n2"):
             self.node(name, ready=True)
-            self.state.capacity.node_changed(name, NodeFacts(name, allocatable=amounts, capacity=amounts))
+            self.state.capacity.node_changed(
+                name, NodeFacts(name, allocatable=amounts, capacity=amounts)
+            )
         self.builder.look_at(KEY)
 
     def world(self) -> World:
@@ -57,7 +60,8 @@ def plan(*actions: Any) -> Plan:
 
 
 def test_what_has_not_changed_is_the_same_object(stage: Stage) -> None:
-    first, second = stage.world(), stage.world()
+    first = stage.world()
+    second = stage.world()
     assert second.services is first.services
     assert second.nodes is first.nodes
     stage.builder.look_at(KEY)
@@ -120,7 +124,12 @@ def test_a_bind_of_anybody_is_remembered_and_what_was_bound_before_is_not(stage:
 def test_what_is_being_admitted_has_all_its_pods_until_it_is_looked_at(stage: Stage) -> None:
     stage.builder.assume(plan(Admit("uid-p0")), NOW)
     (service,) = stage.world().services
-    assert (service.assumed, stage.p0().pods, stage.p0().bound, stage.p0().admitted_at) == (True, 2, 0, NOW)
+    assert (service.assumed, stage.p0().pods, stage.p0().bound, stage.p0().admitted_at) == (
+        True,
+        2,
+        0,
+        NOW,
+    )
     stage.pod("p0-master-0", node="n1")
     assert (stage.p0().pods, stage.p0().bound) == (2, 1)
     assert stage.world().services is stage.world().services
@@ -135,14 +144,21 @@ def test_the_room_of_what_is_being_evicted_is_to_come_at_once(stage: Stage) -> N
     stage.builder.look_at(KEY)
     before = stage.nodes()
     stage.builder.assume(plan(Evict("uid-p0", "beneficiary")), NOW)
-    assert (stage.p0().pods, stage.p0().bound, stage.p0().terminating, stage.p0().ends_by) == (0, 0, 2, NOW + GRACE)
+    assert (stage.p0().pods, stage.p0().bound, stage.p0().terminating, stage.p0().ends_by) == (
+        0,
+        0,
+        2,
+        NOW + GRACE,
+    )
     first, second = stage.nodes().nodes
     assert (first.ending, second) == (((NOW + GRACE, (8, 1)),) * 2, before.nodes[1])
     stage.pod("p0-master-0", node="n1", phase="Running", deleted=True)
     assert (NOW + GRACE, (8, 1)) in stage.nodes().nodes[0].ending
 
 
-def test_an_instance_that_is_gone_meanwhile_stays_until_its_service_is_looked_at(stage: Stage) -> None:
+def test_an_instance_that_is_gone_meanwhile_stays_until_its_service_is_looked_at(
+    stage: Stage,
+) -> None:
     stage.builder.assume(plan(Admit("uid-p0")), NOW)
     stage.cache.jobs.remove(NAMESPACE, "p0", "uid-p0")
     assert stage.p0().pods == 2

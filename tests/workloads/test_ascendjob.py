@@ -14,13 +14,17 @@ from scaler.workloads.ascendjob import read_job
 from tests.jobs import job, template
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
-JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner))
+JSON = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner)
+)
 
 
 def with_labels(**labels: Any) -> dict[str, Any]:
     made = job("p0", uid="u")
-    made["metadata"]["labels"] = {key.replace("_", "-").replace("mind-cluster-", "mind-cluster/"): value
-                                  for key, value in labels.items()}  # fmt: skip
+    made["metadata"]["labels"] = {
+        key.replace("_", "-").replace("mind-cluster-", "mind-cluster/"): value
+        for key, value in labels.items()
+    }
     return made
 
 
@@ -40,19 +44,35 @@ def test_a_job_with_app_and_job_id_but_no_rule_waits_for_nothing() -> None:
 
 
 def test_the_rule_is_known_from_where_admission_has_moved_it() -> None:
-    read = read_job(job("p0", rule=None, annotations={"mind-cluster/moved-scaling-rule": "moved"}, labels={
-        "jobID": "mindie", "mind-cluster/group-name": "group0",
-    }))  # fmt: skip
-    assert (read.key, read.group, read.label_problem) == (ServiceKey("mindie", "moved", "mindie"), "group0", None)
+    read = read_job(
+        job(
+            "p0",
+            rule=None,
+            annotations={"mind-cluster/moved-scaling-rule": "moved"},
+            labels={
+                "jobID": "mindie",
+                "mind-cluster/group-name": "group0",
+            },
+        )
+    )
+    assert (read.key, read.group, read.label_problem) == (
+        ServiceKey("mindie", "moved", "mindie"),
+        "group0",
+        None,
+    )
 
 
 @pytest.mark.parametrize("moved", ["", 7, "another"])
 def test_the_label_itself_counts_more_than_where_it_was_moved_to(moved: Any) -> None:
-    assert read_job(job("p0", annotations={"mind-cluster/moved-scaling-rule": moved})).key.rule == "rule"
+    assert (
+        read_job(job("p0", annotations={"mind-cluster/moved-scaling-rule": moved})).key.rule
+        == "rule"
+    )
 
 
 @pytest.mark.parametrize(
-    ("retries", "limit", "expected"), [("", None, None), ("5", None, 5), ("5", 3, 3), ("5", 0, None), ("x", None, None)]
+    ("retries", "limit", "expected"),
+    [("", None, None), ("5", None, 5), ("5", 3, 3), ("5", 0, None), ("x", None, None)],
 )
 def test_another_operator_gives_a_job_up_after_so_many_restarts(
     retries: str, limit: int | None, expected: int | None
@@ -69,11 +89,17 @@ def test_another_operator_gives_a_job_up_after_so_many_restarts(
         ({}, Reason.NOT_SERVED),
         ({"app": "train"}, Reason.NOT_SERVED),
         ({"mind_cluster_scaling_rule": ""}, Reason.RULE_MISSING),
-        ({"mind_cluster_scaling_rule": 7, "jobID": "a", "mind_cluster_group_name": "g"}, Reason.RULE_MISSING),
+        (
+            {"mind_cluster_scaling_rule": 7, "jobID": "a", "mind_cluster_group_name": "g"},
+            Reason.RULE_MISSING,
+        ),
         ({"mind_cluster_scaling_rule": "r", "mind_cluster_group_name": "g"}, Reason.JOB_ID_MISSING),
         ({"mind_cluster_scaling_rule": "r", "jobID": ""}, Reason.JOB_ID_MISSING),
         ({"mind_cluster_scaling_rule": "r", "jobID": "a"}, Reason.GROUP_LABEL_MISSING),
-        ({"mind_cluster_scaling_rule": "r", "jobID": "a", "mind_cluster_group_name": ""}, Reason.GROUP_LABEL_MISSING),
+        (
+            {"mind_cluster_scaling_rule": "r", "jobID": "a", "mind_cluster_group_name": ""},
+            Reason.GROUP_LABEL_MISSING,
+        ),
         ({"mind_cluster_scaling_rule": "r", "jobID": "a", "mind_cluster_group_name": "g"}, None),
     ],
 )
@@ -89,10 +115,16 @@ def test_what_the_labels_lack_has_a_name(labels: dict[str, Any], problem: Reason
             {"spec": {"replicaSpecs": {"Worker": {"template": template()}}}},
             "InvalidReplicaType: spec.replicaSpecs has no",
         ),
-        ({"spec": {"replicaSpecs": {"Chief": {}}}}, 'InvalidReplicaType: spec.replicaSpecs has "Chief"'),
+        (
+            {"spec": {"replicaSpecs": {"Chief": {}}}},
+            'InvalidReplicaType: spec.replicaSpecs has "Chief"',
+        ),
         (with_spec(replicas=-1), "InvalidReplicaSpec: Master has replicas -1"),
         (with_spec(replicas="1"), 'InvalidReplicaSpec: Master has replicas "1"'),
-        (with_spec(replicas=2), "InvalidReplicaSpec: Master has replicas 2, there must be exactly 1"),
+        (
+            with_spec(replicas=2),
+            "InvalidReplicaSpec: Master has replicas 2, there must be exactly 1",
+        ),
         (
             with_spec(template={"spec": {"containers": "ascend"}}),
             "InvalidReplicaSpec: Master has no list of containers",
@@ -101,10 +133,16 @@ def test_what_the_labels_lack_has_a_name(labels: dict[str, Any], problem: Reason
             with_spec(template={"spec": {"containers": [{"name": "other", "image": "i"}]}}),
             "InvalidContainer: Master has",
         ),
-        (with_spec(template={"spec": {"containers": [{"name": "ascend"}]}}), "InvalidContainer: the container ascend"),
+        (
+            with_spec(template={"spec": {"containers": [{"name": "ascend"}]}}),
+            "InvalidContainer: the container ascend",
+        ),
         ({"spec": {"successPolicy": "Some"}}, 'InvalidSuccessPolicy: spec.successPolicy is "Some"'),
         (with_labels(framework="caffe"), 'InvalidFramework: label framework is "caffe"'),
-        (with_labels(framework="pytorch", scaleout_type="PCIE"), "InvalidScaleOutConfig: label scaleout-type"),
+        (
+            with_labels(framework="pytorch", scaleout_type="PCIE"),
+            "InvalidScaleOutConfig: label scaleout-type",
+        ),
     ],
 )
 def test_a_job_that_no_pods_can_be_made_from_says_why(broken: dict[str, Any], fault: str) -> None:
@@ -154,7 +192,9 @@ def test_whatever_passes_for_usable_gives_objects(master: Any, container: Any, p
     made["spec"]["runPolicy"] = {"schedulingPolicy": policy}
     made["spec"]["replicaSpecs"]["Worker"].update(master)
     made["spec"]["replicaSpecs"]["Master"]["template"]["spec"]["containers"] += [container]
-    made["spec"]["replicaSpecs"]["Master"]["template"]["spec"]["containers"][0].update(container | {"name": "ascend"})
+    made["spec"]["replicaSpecs"]["Master"]["template"]["spec"]["containers"][0].update(
+        container | {"name": "ascend"}
+    )
     read = read_job(made)
     if not read.faults:
         assert tuple(ascendjob_objects.pods(read, made, "clusterd")) == read.pods

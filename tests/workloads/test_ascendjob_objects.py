@@ -22,11 +22,19 @@ NOT_OURS = {
     r"/metadata/annotations/(ascend\.kubectl\.kubernetes\.io~ascend-910-configuration|huawei\.com~AscendReal)": (
         "written by the device plugin"
     ),
-    r"/spec/(nodeName|tolerations|priority|preemptionPolicy|dnsPolicy|enableServiceLinks)": "set at admission or bind",
-    r"/spec/containers/0/(terminationMessagePath|terminationMessagePolicy)": "defaults of the API server",
-    r"/spec/containers/0/(env/\d+/valueFrom/fieldRef/apiVersion|ports/\d+/protocol)": "defaults of the API server",
+    r"/spec/(nodeName|tolerations|priority|preemptionPolicy|dnsPolicy|enableServiceLinks)": (
+        "set at admission or bind"
+    ),
+    r"/spec/containers/0/(terminationMessagePath|terminationMessagePolicy)": (
+        "defaults of the API server"
+    ),
+    r"/spec/containers/0/(env/\d+/valueFrom/fieldRef/apiVersion|ports/\d+/protocol)": (
+        "defaults of the API server"
+    ),
     r"/spec/volumes/\d+/hostPath/type": "default of the API server",
-    r"/spec/(clusterIPs?|ipFamil\w+|internalTrafficPolicy|sessionAffinity|ports/\d+/protocol)": "given to a Service",
+    r"/spec/(clusterIPs?|ipFamil\w+|internalTrafficPolicy|sessionAffinity|ports/\d+/protocol)": (
+        "given to a Service"
+    ),
 }
 """Fields that Ascend Operator did not write either; no other difference is accepted."""
 
@@ -34,7 +42,9 @@ NOT_OURS = {
 def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted(ours.keys() | theirs.keys()):
-            yield from differences(ours.get(key), theirs.get(key), f"{path}/{key.replace('/', '~')}")
+            yield from differences(
+                ours.get(key), theirs.get(key), f"{path}/{key.replace('/', '~')}"
+            )
     elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         for index, pair in enumerate(zip(ours, theirs, strict=True)):
             yield from differences(*pair, f"{path}/{index}")
@@ -59,14 +69,25 @@ def listed(file: Path) -> dict[str, Any]:
 def test_every_recorded_object_is_made_field_by_field(real_data: Path) -> None:
     compared = 0
     for folder in sorted((real_data / "ao_objects").iterdir()):
-        theirs = {kind: listed(folder / f"{kind}.json") for kind in ("ascendjobs", "pods", "podgroups", "services")}
+        theirs = {
+            kind: listed(folder / f"{kind}.json")
+            for kind in ("ascendjobs", "pods", "podgroups", "services")
+        }
         for obj in theirs["ascendjobs"].values():
             read = read_job(obj)
             for name, pod in ascendjob_objects.pods(read, obj, CLUSTERD).items():
                 assert unexpected(pod, theirs["pods"][name]) == []
                 compared += 1
-            assert unexpected(ascendjob_objects.pod_group(read, obj), theirs["podgroups"][read.pod_group]) == []
-            assert unexpected(ascendjob_objects.service(read, obj), theirs["services"][read.pods[0]]) == []
+            assert (
+                unexpected(
+                    ascendjob_objects.pod_group(read, obj), theirs["podgroups"][read.pod_group]
+                )
+                == []
+            )
+            assert (
+                unexpected(ascendjob_objects.service(read, obj), theirs["services"][read.pods[0]])
+                == []
+            )
     assert compared == 33
 
 
@@ -96,14 +117,20 @@ def test_environment_that_the_user_set_is_not_set_twice() -> None:
     container = obj["spec"]["replicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
     container["env"] = [{"name": "APP_TYPE", "value": "mine"}]
     made = ascendjob_objects.pods(read_job(obj), obj, CLUSTERD)
-    values = [v["value"] for v in made["p0-master-0"]["spec"]["containers"][0]["env"] if v["name"] == "APP_TYPE"]
+    values = [
+        v["value"]
+        for v in made["p0-master-0"]["spec"]["containers"][0]["env"]
+        if v["name"] == "APP_TYPE"
+    ]
     assert values == ["mine"]
 
 
 def test_kubectls_copy_of_the_manifest_is_not_copied_to_the_pod_group() -> None:
     annotations = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "sp-block": "16"}
     obj = job("p0", uid="u", annotations=annotations)
-    assert ascendjob_objects.pod_group(read_job(obj), obj)["metadata"]["annotations"] == {"sp-block": "16"}
+    assert ascendjob_objects.pod_group(read_job(obj), obj)["metadata"]["annotations"] == {
+        "sp-block": "16"
+    }
 
 
 @pytest.mark.parametrize(("members", "npus"), [(None, "24"), (1, "8"), (2, "16")])

@@ -35,12 +35,17 @@ every_kind = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sampl
 
 def memberships(sample: Sample, again: int = 0) -> list[list[Membership]]:
     """Of the pods of each instance."""
-    found = [[membership_of(facts(pod)) for pod in instance] for instance in sample.make(sample.object, again)]
+    found = [
+        [membership_of(facts(pod)) for pod in instance]
+        for instance in sample.make(sample.object, again)
+    ]
     return [[membership for membership in instance if membership is not None] for instance in found]
 
 
 def instances(sample: Sample, again: int = 0) -> list[set[str]]:
-    return [{membership.instance for membership in instance} for instance in memberships(sample, again)]
+    return [
+        {membership.instance for membership in instance} for instance in memberships(sample, again)
+    ]
 
 
 def test_every_kind_has_a_sample() -> None:
@@ -50,7 +55,10 @@ def test_every_kind_has_a_sample() -> None:
 @every_kind
 def test_a_pod_is_known_as_of_its_kind_and_service(sample: Sample) -> None:
     for membership in itertools.chain(*memberships(sample)):
-        assert (membership.kind, membership.key) == (sample.kind, ServiceKey("mindie", "rule", "mindie"))
+        assert (membership.kind, membership.key) == (
+            sample.kind,
+            ServiceKey("mindie", "rule", "mindie"),
+        )
         assert (membership.group, membership.label_problem) == ("group0", None)
 
 
@@ -71,8 +79,11 @@ def test_no_two_instances_are_in_one_place(sample: Sample) -> None:
 
 @every_kind
 def test_an_instance_outlives_its_pods_unless_it_is_mortal(sample: Sample) -> None:
-    before, after = instances(sample), instances(sample, again=1)
-    assert all(membership.mortal == sample.mortal for membership in itertools.chain(*memberships(sample)))
+    before = instances(sample)
+    after = instances(sample, again=1)
+    assert all(
+        membership.mortal == sample.mortal for membership in itertools.chain(*memberships(sample))
+    )
     assert (before == after) != sample.mortal
     assert not set().union(*before) & set().union(*after) or not sample.mortal
 
@@ -86,7 +97,10 @@ def test_an_instance_knows_its_size_or_whom_to_ask(sample: Sample) -> None:
         if sample.told:
             assert membership.size == sample.size
         else:
-            assert (membership.size, membership.described_by[0]) == (0, (owner.kind, "mindie", owner.name))
+            assert (membership.size, membership.described_by[0]) == (
+                0,
+                (owner.kind, "mindie", owner.name),
+            )
 
 
 @every_kind
@@ -105,7 +119,9 @@ def test_it_is_said_when_instances_would_share_a_pod_group(sample: Sample) -> No
         ("mind-cluster/scaling-rule", "", Reason.RULE_MISSING),
     ],
 )
-def test_a_label_problem_has_its_name(sample: Sample, label: str, value: str | None, problem: Reason) -> None:
+def test_a_label_problem_has_its_name(
+    sample: Sample, label: str, value: str | None, problem: Reason
+) -> None:
     pod = sample.make(sample.object)[0][0]
     pod["metadata"]["labels"].pop(label)
     if value is not None:
@@ -127,7 +143,10 @@ def test_annotations_say_which_pods_belong_together_whatever_made_them(sample: S
     found = set()
     for again in range(2):
         for pod in itertools.chain(*sample.make(sample.object, again)):
-            pod["metadata"]["annotations"] |= {"mind-cluster/instance": "all", "mind-cluster/instance-size": "9"}
+            pod["metadata"]["annotations"] |= {
+                "mind-cluster/instance": "all",
+                "mind-cluster/instance-size": "9",
+            }
             membership = membership_of(facts(pod))
             assert membership is not None
             found.add((membership.kind, membership.instance, membership.size, membership.mortal))
@@ -144,18 +163,32 @@ def test_a_size_alone_makes_no_companions_for_a_single_pod(sample: Sample) -> No
 
 
 KNOWN_OWNERS = (
-    "apps/v1 ReplicaSet", "apps/v1 StatefulSet", "apps.kruise.io/v1 StatefulSet", "batch/v1 Job", "v1 Node", " ",
-    "orchestration.aibrix.ai/v1alpha1 RoleSet", "orchestration.aibrix.ai/v1alpha1 PodSet",
+    "apps/v1 ReplicaSet",
+    "apps/v1 StatefulSet",
+    "apps.kruise.io/v1 StatefulSet",
+    "batch/v1 Job",
+    "v1 Node",
+    " ",
+    "orchestration.aibrix.ai/v1alpha1 RoleSet",
+    "orchestration.aibrix.ai/v1alpha1 PodSet",
     "workloads.x-k8s.io/v1alpha2 RoleInstance",
-)  # fmt: skip
-KEYS = sorted(
-    {key for sample in SAMPLES for pod in sample.make(sample.object)[0] for key in (
-        *pod["metadata"]["labels"], *pod["metadata"]["annotations"], "scheduling.k8s.io/group-name",
-    )} - {"mind-cluster/instance"}
-)  # fmt: skip
-VALUES = st.sampled_from(("a", "a-0", "a-0-1", "0", "1", "-1", "99999999999", "²", "true", "leader", "")) | st.text(
-    max_size=4
 )
+KEYS = sorted(
+    {
+        key
+        for sample in SAMPLES
+        for pod in sample.make(sample.object)[0]
+        for key in (
+            *pod["metadata"]["labels"],
+            *pod["metadata"]["annotations"],
+            "scheduling.k8s.io/group-name",
+        )
+    }
+    - {"mind-cluster/instance"}
+)
+VALUES = st.sampled_from(
+    ("a", "a-0", "a-0-1", "0", "1", "-1", "99999999999", "²", "true", "leader", "")
+) | st.text(max_size=4)
 
 
 @st.composite
@@ -166,9 +199,13 @@ def any_pod(draw: st.DrawFn) -> Metadata:
     said = draw(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=3))
     namespace = draw(st.sampled_from(("a", "b")))
     return Metadata(
-        name=draw(VALUES), namespace=namespace, uid=f"uid-{draw(st.uuids())}", labels=labels, annotations=said,
+        name=draw(VALUES),
+        namespace=namespace,
+        uid=f"uid-{draw(st.uuids())}",
+        labels=labels,
+        annotations=said,
         owner_references=[owner],
-    )  # fmt: skip
+    )
 
 
 @given(any_pod())
@@ -181,8 +218,11 @@ def test_any_pod_that_names_a_rule_is_in_some_place(pod: Metadata) -> None:
 
 
 @given(any_pod(), any_pod())
-def test_pods_of_two_namespaces_or_kinds_never_form_one_instance(one: Metadata, other: Metadata) -> None:
-    first, second = membership_of(one), membership_of(other)
+def test_pods_of_two_namespaces_or_kinds_never_form_one_instance(
+    one: Metadata, other: Metadata
+) -> None:
+    first = membership_of(one)
+    second = membership_of(other)
     assert first is not None
     assert second is not None
     if first.instance == second.instance:
@@ -204,7 +244,11 @@ def test_labels_of_a_group_make_no_member_of_a_pod_that_another_owner_has() -> N
 
 def test_a_group_with_gang_scheduling_has_a_pod_group_of_its_own() -> None:
     pod = pods.leader_worker_set(OBJECTS["LeaderWorkerSet"], revision="r1")[1][0]
-    for name, shares in (("vllm-1-r1", False), ("podgroup-uid-of-a-stateful-set", True), ("vllm-2-r1", True)):
+    for name, shares in (
+        ("vllm-1-r1", False),
+        ("podgroup-uid-of-a-stateful-set", True),
+        ("vllm-2-r1", True),
+    ):
         pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = name
         membership = membership_of(facts(pod))
         assert membership is not None
@@ -212,7 +256,10 @@ def test_a_group_with_gang_scheduling_has_a_pod_group_of_its_own() -> None:
 
 
 def test_revisions_of_one_deployment_have_one_maker() -> None:
-    found = [membership_of(facts(pods.deployment(OBJECTS["Deployment"], revision=r)[0][0])) for r in ("aa", "bb")]
+    found = [
+        membership_of(facts(pods.deployment(OBJECTS["Deployment"], revision=r)[0][0]))
+        for r in ("aa", "bb")
+    ]
     places = [membership for membership in found if membership is not None]
     assert [(membership.maker, membership.revision) for membership in places] == [
         ("Deployment/mindie/p", "aa"),
@@ -277,7 +324,13 @@ def test_the_kind_that_the_page_shows_is_one() -> None:
     pod = pods.plain(OBJECTS["pods"])[0][0]
     assert shown["job_set"](facts(pod)) is None
     pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] = "js"
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "js-d-0", "uid": "u", "controller": True}
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "js-d-0",
+        "uid": "u",
+        "controller": True,
+    }
     pod["metadata"]["ownerReferences"] = [owner]
     assert shown["job_set"](facts(pod)).instance == "JobSet/mindie/js-d-0"
 
@@ -287,7 +340,9 @@ def test_the_kind_that_the_page_shows_is_one() -> None:
 
 def _manifests(folder: Path, kind: str) -> list[tuple[str, Any]]:
     files = sorted(folder.rglob("*.yaml"))
-    found = [(file.name, obj) for file in files for obj in yaml.safe_load_all(file.read_text()) if obj]
+    found = [
+        (file.name, obj) for file in files for obj in yaml.safe_load_all(file.read_text()) if obj
+    ]
     return [(name, obj) for name, obj in found if obj.get("kind") == kind]
 
 
@@ -297,11 +352,17 @@ def _label(template: Any) -> None:
 
 def _count(made: pods.Instances) -> tuple[int, set[str]]:
     """Instances that the pods of `made` form, and their kinds."""
-    found = [membership for pod in itertools.chain(*made) if (membership := membership_of(facts(pod)))]
-    return len({membership.instance for membership in found}), {membership.kind for membership in found}
+    found = [
+        membership for pod in itertools.chain(*made) if (membership := membership_of(facts(pod)))
+    ]
+    return len({membership.instance for membership in found}), {
+        membership.kind for membership in found
+    }
 
 
-def test_groups_of_real_leader_worker_sets_have_the_size_that_their_set_tells(real_data: Path) -> None:
+def test_groups_of_real_leader_worker_sets_have_the_size_that_their_set_tells(
+    real_data: Path,
+) -> None:
     manifests = _manifests(real_data / "workload_samples", "LeaderWorkerSet")
     for name, lws in manifests:
         spec = lws["spec"]["leaderWorkerTemplate"]
@@ -325,7 +386,9 @@ def test_real_storm_services_have_as_many_instances_as_their_roles_ask_for(real_
     assert manifests
 
 
-def test_real_infer_service_sets_have_as_many_instances_as_their_roles_ask_for(real_data: Path) -> None:
+def test_real_infer_service_sets_have_as_many_instances_as_their_roles_ask_for(
+    real_data: Path,
+) -> None:
     manifests = _manifests(real_data / "workload_samples", "InferServiceSet")
     for name, iss in manifests:
         roles = iss["spec"]["template"]["roles"]

@@ -19,11 +19,21 @@ KINDS = ("ReplicaSet", "StatefulSet", "Deployment", "LeaderWorkerSet", "PodSet",
 LWS = "leaderworkerset.sigs.k8s.io"
 
 
-def obj(name: str, spec: Any = None, *, controller: tuple[str, str] | None = None, **metadata: Any) -> Object:
-    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "7", **metadata}
+def obj(
+    name: str, spec: Any = None, *, controller: tuple[str, str] | None = None, **metadata: Any
+) -> Object:
+    meta = {
+        "name": name,
+        "namespace": "ns",
+        "uid": f"uid-{name}",
+        "resourceVersion": "7",
+        **metadata,
+    }
     meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
     if controller is not None:
-        meta["ownerReferences"] = [{"kind": controller[0], "name": controller[1], "controller": True}]
+        meta["ownerReferences"] = [
+            {"kind": controller[0], "name": controller[1], "controller": True}
+        ]
     return {"metadata": meta, "spec": spec}
 
 
@@ -42,8 +52,18 @@ def test_a_replica_set_stands_for_the_revision_of_its_deployment() -> None:
             annotations={"deployment.kubernetes.io/revision": "12"},
         ),
     )
-    assert (found.maker, found.revision, found.rank, found.size) == ("Deployment/ns/p", "5d9c", 12, 3)
-    assert (found.name, found.uid, found.resource_version, found.created) == ("p-5d9c", "uid-p-5d9c", "7", 1767225600.0)
+    assert (found.maker, found.revision, found.rank, found.size) == (
+        "Deployment/ns/p",
+        "5d9c",
+        12,
+        3,
+    )
+    assert (found.name, found.uid, found.resource_version, found.created) == (
+        "p-5d9c",
+        "uid-p-5d9c",
+        "7",
+        1767225600.0,
+    )
 
 
 def test_a_replica_set_without_a_deployment_tells_nothing_of_revisions() -> None:
@@ -52,13 +72,17 @@ def test_a_replica_set_without_a_deployment_tells_nothing_of_revisions() -> None
 
 def test_the_leaders_stateful_set_tells_the_newest_revision_and_no_size() -> None:
     labels = {f"{LWS}/name": "d", f"{LWS}/template-revision-hash": "r2"}
-    found = facts("StatefulSet", obj("d", {"replicas": 3}, labels=labels, controller=("LeaderWorkerSet", "d")))
+    found = facts(
+        "StatefulSet", obj("d", {"replicas": 3}, labels=labels, controller=("LeaderWorkerSet", "d"))
+    )
     assert (found.maker, found.revision, found.size) == ("LeaderWorkerSet/ns/d", "r2", 0)
 
 
 def test_a_workers_stateful_set_tells_neither_revision_nor_size() -> None:
     labels = {f"{LWS}/name": "d", f"{LWS}/template-revision-hash": "r1", f"{LWS}/group-index": "0"}
-    found = facts("StatefulSet", obj("d-0", {"replicas": 3}, labels=labels, controller=("Pod", "d-0")))
+    found = facts(
+        "StatefulSet", obj("d-0", {"replicas": 3}, labels=labels, controller=("Pod", "d-0"))
+    )
     assert (found.maker, found.revision, found.size) == ("", "", 0)
 
 
@@ -67,9 +91,15 @@ def test_a_workload_that_is_one_instance_tells_its_size(kind: str) -> None:
     assert facts(kind, obj("svc-prefill-0", {"replicas": 4})).size == 4
 
 
-@pytest.mark.parametrize(("policy", "first"), [("LeaderReady", True), ("LeaderCreated", False), (None, False)])
-def test_a_leader_worker_set_tells_its_size_and_who_comes_first(policy: str | None, first: bool) -> None:
-    found = facts("LeaderWorkerSet", obj("d", {"startupPolicy": policy, "leaderWorkerTemplate": {"size": 2}}))
+@pytest.mark.parametrize(
+    ("policy", "first"), [("LeaderReady", True), ("LeaderCreated", False), (None, False)]
+)
+def test_a_leader_worker_set_tells_its_size_and_who_comes_first(
+    policy: str | None, first: bool
+) -> None:
+    found = facts(
+        "LeaderWorkerSet", obj("d", {"startupPolicy": policy, "leaderWorkerTemplate": {"size": 2}})
+    )
     assert (found.size, found.leader_first) == (2, first)
 
 
@@ -81,11 +111,18 @@ def test_the_pod_set_made_last_stands_for_the_newest_template_of_its_role() -> N
 
 
 @given(kind=st.sampled_from(KINDS), spec=JSON, labels=JSON, annotations=JSON, size=JSON)
-def test_an_odd_object_is_still_seen(kind: str, spec: Any, labels: Any, annotations: Any, size: Any) -> None:
+def test_an_odd_object_is_still_seen(
+    kind: str, spec: Any, labels: Any, annotations: Any, size: Any
+) -> None:
     odd = obj("a", spec, labels=labels, annotations=annotations)
     with suppress(msgspec.ValidationError):  # such a one is refused, which is a finding about it
         assert facts(kind, odd).name == "a"
-    template = {"replicas": size, "podGroupSize": size, "startupPolicy": size, "leaderWorkerTemplate": {"size": size}}
+    template = {
+        "replicas": size,
+        "podGroupSize": size,
+        "startupPolicy": size,
+        "leaderWorkerTemplate": {"size": size},
+    }
     assert facts(kind, obj("a", template)).uid == "uid-a"
 
 

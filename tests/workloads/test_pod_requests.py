@@ -1,4 +1,5 @@
-"""What pods ask of nodes: requests as Kubernetes counts them, and what is understood of where they may run."""
+"""What pods ask of nodes: requests as Kubernetes counts them, and what is understood of where they
+may run."""
 
 from __future__ import annotations
 
@@ -29,8 +30,14 @@ from tests.jobs import job, template
 NPU = "huawei.com/Ascend910"
 
 
-def container(requests: dict[str, Any] | None = None, limits: dict[str, Any] | None = None, **more: Any) -> Object:
-    return {"name": "ascend", "resources": {"requests": requests or {}, "limits": limits or {}}, **more}
+def container(
+    requests: dict[str, Any] | None = None, limits: dict[str, Any] | None = None, **more: Any
+) -> Object:
+    return {
+        "name": "ascend",
+        "resources": {"requests": requests or {}, "limits": limits or {}},
+        **more,
+    }
 
 
 def asked(**spec: Any) -> dict[str, int]:
@@ -46,7 +53,11 @@ def job_of(spec: Any) -> Object:
 
 
 def node_affinity(*terms: Any) -> Object:
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}
+        }
+    }
 
 
 def expression(key: str, operator: str, *values: str) -> Object:
@@ -85,7 +96,10 @@ def test_every_notation_of_a_quantity_becomes_a_whole_number_rounded_up(
 
 
 def test_amounts_that_are_none_are_left_out() -> None:
-    assert whole_amounts({"cpu": "1", "memory": "much", "pods": "110"}) == {"cpu": 1000, "pods": 110}
+    assert whole_amounts({"cpu": "1", "memory": "much", "pods": "110"}) == {
+        "cpu": 1000,
+        "pods": 110,
+    }
 
 
 def test_containers_are_added_up_and_every_pod_counts_as_one() -> None:
@@ -94,24 +108,45 @@ def test_containers_are_added_up_and_every_pod_counts_as_one() -> None:
 
 
 def test_limits_stand_in_for_missing_requests() -> None:
-    assert asked(containers=[container({"cpu": "1"}, {"cpu": "8", NPU: "8"})]) == {"cpu": 1000, NPU: 8, "pods": 1}
+    assert asked(containers=[container({"cpu": "1"}, {"cpu": "8", NPU: "8"})]) == {
+        "cpu": 1000,
+        NPU: 8,
+        "pods": 1,
+    }
 
 
 def test_ordinary_init_containers_count_by_the_largest() -> None:
     inits = [container({"cpu": "9"}), container({"memory": "1Ki"})]
-    assert asked(containers=[container({"cpu": "4"})], initContainers=inits) == {"cpu": 9000, "memory": 1024, "pods": 1}
+    assert asked(containers=[container({"cpu": "4"})], initContainers=inits) == {
+        "cpu": 9000,
+        "memory": 1024,
+        "pods": 1,
+    }
 
 
 def test_sidecars_run_beside_the_containers_and_beside_the_init_containers_after_them() -> None:
     sidecar = container({"cpu": "1"}, restartPolicy="Always")
-    assert asked(containers=[container({"cpu": "4"})], initContainers=[sidecar]) == {"cpu": 5000, "pods": 1}
-    after, before = [sidecar, container({"cpu": "6"})], [container({"cpu": "6"}), sidecar]
-    assert asked(containers=[container({"cpu": "4"})], initContainers=after) == {"cpu": 7000, "pods": 1}
-    assert asked(containers=[container({"cpu": "4"})], initContainers=before) == {"cpu": 6000, "pods": 1}
+    assert asked(containers=[container({"cpu": "4"})], initContainers=[sidecar]) == {
+        "cpu": 5000,
+        "pods": 1,
+    }
+    after = [sidecar, container({"cpu": "6"})]
+    before = [container({"cpu": "6"}), sidecar]
+    assert asked(containers=[container({"cpu": "4"})], initContainers=after) == {
+        "cpu": 7000,
+        "pods": 1,
+    }
+    assert asked(containers=[container({"cpu": "4"})], initContainers=before) == {
+        "cpu": 6000,
+        "pods": 1,
+    }
 
 
 def test_resources_of_the_pod_replace_those_of_its_containers_and_overhead_comes_on_top() -> None:
-    spec = {"containers": [container({"cpu": "4", NPU: "8"})], "resources": {"limits": {"cpu": "6"}}}
+    spec = {
+        "containers": [container({"cpu": "4", NPU: "8"})],
+        "resources": {"limits": {"cpu": "6"}},
+    }
     assert asked(**spec, overhead={"cpu": "250m"}) == {"cpu": 6250, NPU: 8, "pods": 1}
 
 
@@ -119,7 +154,10 @@ def test_what_the_cache_decodes_of_a_pod_gives_the_same_requests_as_its_spec() -
     spec = {
         "nodeName": "node-1",
         "containers": [container({"cpu": "4"}, {NPU: 8}, image="mindie:1")],
-        "initContainers": [container({"cpu": "1"}, restartPolicy="Always"), container({"cpu": "6"})],
+        "initContainers": [
+            container({"cpu": "1"}, restartPolicy="Always"),
+            container({"cpu": "6"}),
+        ],
         "overhead": {"cpu": "250m"},
     }
     decoded = msgspec.json.decode(msgspec.json.encode(spec), type=PodResources)
@@ -131,7 +169,9 @@ class Placed(PodResources, frozen=True, rename="camel", gc=False):
     affinity: msgspec.Raw = msgspec.Raw()
 
 
-@pytest.mark.parametrize("also", [{}, {"initContainers": [container({"cpu": "6"})]}, {"overhead": {"cpu": "1"}}])
+@pytest.mark.parametrize(
+    "also", [{}, {"initContainers": [container({"cpu": "6"})]}, {"overhead": {"cpu": "1"}}]
+)
 def test_the_requests_of_a_template_are_computed_once_wherever_its_pods_are(
     also: Object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,14 +183,22 @@ def test_the_requests_of_a_template_are_computed_once_wherever_its_pods_are(
 
     monkeypatch.setattr(pod_requests, "_effective", effective)
     for number in range(3):
-        spec = {"containers": [container({"cpu": "7919m"})], "nodeName": f"node-{number}", "affinity": {}, **also}
+        spec = {
+            "containers": [container({"cpu": "7919m"})],
+            "nodeName": f"node-{number}",
+            "affinity": {},
+            **also,
+        }
         requests_of(msgspec.json.decode(msgspec.json.encode(spec), type=Placed))
     pod_requests._remembered.cache_clear()
     assert len(computed) == 1
 
 
 def test_selectors_affinity_and_tolerations_are_read_in_a_fixed_order() -> None:
-    term = {**expression("zone", "In", "b", "a"), "matchFields": [{"key": NODE_NAME, "operator": "In", "values": []}]}
+    term = {
+        **expression("zone", "In", "b", "a"),
+        "matchFields": [{"key": NODE_NAME, "operator": "In", "values": []}],
+    }
     assert where(
         nodeSelector={"type": "910b", "arch": "arm"},
         affinity=node_affinity(term),
@@ -196,7 +244,12 @@ def test_what_is_not_understood_excludes_no_node_and_is_told(spec: Object) -> No
 
 
 def test_the_rest_of_a_term_holds_beside_an_operator_that_is_not_understood() -> None:
-    term = {"matchExpressions": [*expression("a", "Near", "1")["matchExpressions"], {"key": "b", "operator": "Exists"}]}
+    term = {
+        "matchExpressions": [
+            *expression("a", "Near", "1")["matchExpressions"],
+            {"key": "b", "operator": "Exists"},
+        ]
+    }
     assert where(affinity=node_affinity(term)) == Where(affinity=((Requirement("b", "Exists"),),))
     assert not is_understood(job_of({"affinity": node_affinity(term)}))
 
@@ -204,8 +257,18 @@ def test_the_rest_of_a_term_holds_beside_an_operator_that_is_not_understood() ->
 @pytest.mark.parametrize(
     "spec",
     [
-        {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}},
-        {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}},
+        {
+            "affinity": {
+                "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
+            }
+        },
+        {
+            "affinity": {
+                "podAntiAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]
+                }
+            }
+        },
         {"topologySpreadConstraints": [{"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]},
         {"volumes": [{"name": "dshm", "emptyDir": {"medium": "Memory"}}]},
     ],
@@ -217,13 +280,19 @@ def test_preferences_exclude_nothing_and_are_no_riddle(spec: Object) -> None:
 
 def test_an_affinity_without_terms_matches_no_node() -> None:
     assert where(affinity=node_affinity()) == Where(affinity=((),))
-    assert where(affinity=node_affinity({}, expression("a", "Exists"))).affinity == ((), (Requirement("a", "Exists"),))
+    assert where(affinity=node_affinity({}, expression("a", "Exists"))).affinity == (
+        (),
+        (Requirement("a", "Exists"),),
+    )
 
 
 def test_each_pod_of_a_job_asks_for_what_its_replica_type_says() -> None:
     obj = job("p0", pods=4)
     obj["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["nodeSelector"] = {"type": "910b"}
-    assert [need.where.selector for need in ascend_job_requests(obj)] == [(), *[(("type", "910b"),)] * 3]
+    assert [need.where.selector for need in ascend_job_requests(obj)] == [
+        (),
+        *[(("type", "910b"),)] * 3,
+    ]
 
 
 def test_a_job_without_pods_needs_nothing() -> None:
@@ -236,15 +305,43 @@ def test_a_job_without_pods_needs_nothing() -> None:
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner, max_size=2)
+    ),
     max_leaves=4,
 )
-FIELDS = ["containers", "initContainers", "resources", "requests", "limits", "affinity", "nodeAffinity", "nodeSelector"]
-FIELDS += ["requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms", "matchExpressions", "values", "key"]
-FIELDS += ["tolerations", "overhead", "volumes", "topologySpreadConstraints", "cpu", "ports", "operator", "podAffinity"]
+FIELDS = [
+    "containers",
+    "initContainers",
+    "resources",
+    "requests",
+    "limits",
+    "affinity",
+    "nodeAffinity",
+    "nodeSelector",
+]
+FIELDS += [
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "nodeSelectorTerms",
+    "matchExpressions",
+    "values",
+    "key",
+]
+FIELDS += [
+    "tolerations",
+    "overhead",
+    "volumes",
+    "topologySpreadConstraints",
+    "cpu",
+    "ports",
+    "operator",
+    "podAffinity",
+]
 wild = st.recursive(
     anything,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5)
+    ),
     max_leaves=20,
 )
 
@@ -266,8 +363,12 @@ def test_the_jobs_of_the_deployer_are_read_whole(real_data: Path) -> None:
         for obj in yaml.safe_load_all(path.read_text())
         if isinstance(obj, dict) and obj.get("kind") == "AscendJob"
     ]
-    servers = [obj for obj in jobs if "mind-cluster/scaling-rule" in obj["metadata"].get("labels", {})]
+    servers = [
+        obj for obj in jobs if "mind-cluster/scaling-rule" in obj["metadata"].get("labels", {})
+    ]
     needs = {need for obj in servers for need in ascend_job_requests(obj)}
     assert len(servers) > 10
-    assert all(any(name.startswith("huawei.com/Ascend") for name, _ in need.requests) for need in needs)
+    assert all(
+        any(name.startswith("huawei.com/Ascend") for name, _ in need.requests) for need in needs
+    )
     assert all(dict(need.where.selector)["accelerator"] == "huawei-Ascend910" for need in needs)

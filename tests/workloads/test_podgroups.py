@@ -32,15 +32,29 @@ def group(of: Object, size: int = 1, *, leader_first: bool = False) -> Object:
 
 
 def test_it_goes_with_the_last_of_its_pods_and_the_first_controls_it() -> None:
-    made, meta = own_pod_group("n", membership(pod()), pod(), size=2, others=[("p-1", "u1")]), pod()["metadata"]
-    assert (made["kind"], made["metadata"]["name"], made["metadata"]["namespace"]) == ("PodGroup", "n", "mindie")
-    first = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"], "controller": True}
+    made = own_pod_group("n", membership(pod()), pod(), size=2, others=[("p-1", "u1")])
+    meta = pod()["metadata"]
+    assert (made["kind"], made["metadata"]["name"], made["metadata"]["namespace"]) == (
+        "PodGroup",
+        "n",
+        "mindie",
+    )
+    first = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": meta["name"],
+        "uid": meta["uid"],
+        "controller": True,
+    }
     other = {"apiVersion": "v1", "kind": "Pod", "name": "p-1", "uid": "u1", "controller": False}
     assert made["metadata"]["ownerReferences"] == [first, other]
 
 
 def test_it_wants_all_pods_of_the_instance_and_what_they_request() -> None:
-    assert group(pod(), size=3)["spec"] == {"minMember": 3, "minResources": {"huawei.com/Ascend910": "24"}}
+    assert group(pod(), size=3)["spec"] == {
+        "minMember": 3,
+        "minResources": {"huawei.com/Ascend910": "24"},
+    }
 
 
 def test_where_the_leader_comes_first_it_wants_one_pod_and_room_for_all() -> None:
@@ -63,10 +77,17 @@ def test_it_carries_what_mind_cluster_reads_and_nothing_that_is_the_pods_own() -
         "huawei.com/AscendReal": "0",
     }
     metadata = group(pod(labels, **said))["metadata"]
-    assert metadata["labels"] == {"fault-scheduling": "force", "pod-rescheduling": "on", "jobID": "mindie"}
+    assert metadata["labels"] == {
+        "fault-scheduling": "force",
+        "pod-rescheduling": "on",
+        "jobID": "mindie",
+    }
     assert metadata["annotations"].keys() == {
-        "sp-block", "huawei.com/schedule_policy", "huawei.com/schedule_minAvailable", "mind-cluster/instance",
-    }  # fmt: skip
+        "sp-block",
+        "huawei.com/schedule_policy",
+        "huawei.com/schedule_minAvailable",
+        "mind-cluster/instance",
+    }
 
 
 def test_the_plugin_waits_for_this_instance_only_whatever_the_template_says() -> None:
@@ -87,7 +108,15 @@ def test_its_name_is_one_that_kubernetes_takes(instance: str, uid: str) -> None:
 
 @given(JSON, JSON, st.integers(-1, 3))
 def test_any_shape_makes_some_pod_group(spec: Any, resources: Any, size: int) -> None:
-    odd = {"containers": [spec, {"resources": resources}, {"resources": {"requests": resources, "limits": resources}}]}
+    odd = {
+        "containers": [
+            spec,
+            {"resources": resources},
+            {"resources": {"requests": resources, "limits": resources}},
+        ]
+    }
     for shape in (spec, odd):
-        made = own_pod_group("n", membership(pod()), {"metadata": pod()["metadata"], "spec": shape}, size=size)
+        made = own_pod_group(
+            "n", membership(pod()), {"metadata": pod()["metadata"], "spec": shape}, size=size
+        )
         assert made["spec"]["minMember"] == max(size, 1)

@@ -1,4 +1,5 @@
-"""What a job says about restarts and its end, and Volcano's count of retries, whatever stands there."""
+"""What a job says about restarts and its end, and Volcano's count of retries, whatever stands
+there."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from tests.jobs import job
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2)
+    ),
     max_leaves=5,
 )
 
@@ -54,8 +57,12 @@ def test_pods_of_a_job_without_a_clean_policy_stop_with_it() -> None:
     ]
 
 
-@pytest.mark.parametrize(("reason", "clean"), [("PodFailed", CleanPods.RUNNING), ("JobFailed", CleanPods.NONE)])
-def test_pods_of_a_job_that_ascend_operator_ended_run_on_as_it_left_them(reason: str, clean: CleanPods) -> None:
+@pytest.mark.parametrize(
+    ("reason", "clean"), [("PodFailed", CleanPods.RUNNING), ("JobFailed", CleanPods.NONE)]
+)
+def test_pods_of_a_job_that_ascend_operator_ended_run_on_as_it_left_them(
+    reason: str, clean: CleanPods
+) -> None:
     failed = {"type": "Failed", "status": "True", "reason": reason}
     assert read_run_policy({**job("p0"), "status": {"conditions": [failed]}}).clean is clean
 
@@ -72,7 +79,9 @@ def test_a_failure_without_completion_time_finished_when_its_condition_says() ->
 
 
 def test_volcanos_count_is_read_entry_by_entry() -> None:
-    text = json.dumps({"ns/p0-u": {"UUID": "u", "Times": 2}, "ns/p1-u": {"Times": "x"}, "ns/p2-u": 3})
+    text = json.dumps(
+        {"ns/p0-u": {"UUID": "u", "Times": 2}, "ns/p1-u": {"Times": "x"}, "ns/p2-u": 3}
+    )
     assert read_retries(text) == {"ns/p0-u": 2}
 
 
@@ -81,7 +90,15 @@ def test_nothing_raises(metadata: Any, spec: Any, status: Any, text: str) -> Non
     for obj in (
         {"metadata": metadata, "spec": spec, "status": status},
         {"metadata": {"labels": metadata, "annotations": metadata}, "spec": {"runPolicy": spec}},
-        {"spec": {"runPolicy": {"backoffLimit": spec, "cleanPodPolicy": spec, "ttlSecondsAfterFinished": spec}}},
+        {
+            "spec": {
+                "runPolicy": {
+                    "backoffLimit": spec,
+                    "cleanPodPolicy": spec,
+                    "ttlSecondsAfterFinished": spec,
+                }
+            }
+        },
         {"status": {"conditions": status, "startTime": status}},
     ):
         assert read_run_policy(obj).rounds == 0

@@ -20,9 +20,19 @@ RESTART = {"event": "PodEvicted", "action": "RestartJob"}
 
 
 def vcjob(*tasks: Object, labels: Any = None, status: Any = None, **spec: Any) -> Object:
-    metadata = {"name": "d0", "namespace": "mindie", "uid": "u1", "labels": labels or {}, "generation": 3}
+    metadata = {
+        "name": "d0",
+        "namespace": "mindie",
+        "uid": "u1",
+        "labels": labels or {},
+        "generation": 3,
+    }
     metadata["creationTimestamp"] = "2026-01-01T00:00:00Z"
-    return {"metadata": metadata, "spec": {"tasks": list(tasks) or [task()], **spec}, "status": status}
+    return {
+        "metadata": metadata,
+        "spec": {"tasks": list(tasks) or [task()], **spec},
+        "status": status,
+    }
 
 
 def task(name: str = "server", replicas: Any = 2, labels: Any = LABELS, **more: Any) -> Object:
@@ -32,8 +42,17 @@ def task(name: str = "server", replicas: Any = 2, labels: Any = LABELS, **more: 
 def test_an_instance_is_all_pods_of_all_tasks() -> None:
     job = read_volcano_job(vcjob(task("leader", 1), task("", 2)))
     assert job.pods == ("d0-leader-0", "d0-default1-0", "d0-default1-1")
-    assert (job.key, job.group, job.label_problem) == (ServiceKey("mindie", "rule", "mindie"), "group0", None)
-    assert (job.pod_group, job.members, job.generation, job.created) == ("d0-u1", 3, 3, 1767225600.0)
+    assert (job.key, job.group, job.label_problem) == (
+        ServiceKey("mindie", "rule", "mindie"),
+        "group0",
+        None,
+    )
+    assert (job.pod_group, job.members, job.generation, job.created) == (
+        "d0-u1",
+        3,
+        3,
+        1767225600.0,
+    )
     assert (job.faults, job.finished, job.deleting) == ((), False, False)
 
 
@@ -49,14 +68,18 @@ def test_labels_on_the_job_alone_reach_no_pod() -> None:
     job = read_volcano_job(vcjob(task(labels={}), labels=LABELS))
     assert (job.key.rule, job.group, job.label_problem) == ("rule", "group0", None)
     (fault,) = job.faults
-    assert fault == (
-        "LabelsNotOnTasks: the labels are on the job itself, which does not pass them on to its pods; put "
-        "mind-cluster/scaling-rule, mind-cluster/group-name, jobID into metadata.labels of every task's template"
+    assert (
+        fault
+        == "LabelsNotOnTasks: the labels are on the job itself, which does not pass them on to its"
+        " pods; put mind-cluster/scaling-rule, mind-cluster/group-name, jobID into"
+        " metadata.labels of every task's template"
     )
 
 
 def test_tasks_that_disagree_are_named() -> None:
-    job = read_volcano_job(vcjob(task("a"), task("b", labels=LABELS | {"jobID": "other"}), task("c", labels={})))
+    job = read_volcano_job(
+        vcjob(task("a"), task("b", labels=LABELS | {"jobID": "other"}), task("c", labels={}))
+    )
     assert job.key.job_id == "mindie"
     assert [fault.partition(" in task ")[0] for fault in job.faults] == [
         'TasksDisagree: label jobID is "other"',
@@ -81,7 +104,9 @@ def test_a_job_that_has_ended_is_finished(phase: str) -> None:
     assert (job.finished, job.ending) == (True, "It is over")
 
 
-@pytest.mark.parametrize("phase", ["", "Pending", "Running", "Restarting", "Aborting", "Terminating", "Completing"])
+@pytest.mark.parametrize(
+    "phase", ["", "Pending", "Running", "Restarting", "Aborting", "Terminating", "Completing"]
+)
 def test_a_job_on_its_way_is_not_finished(phase: str) -> None:
     assert not read_volcano_job(vcjob(status={"state": {"phase": phase}})).finished
 
@@ -118,7 +143,10 @@ def test_policies_of_a_task_come_before_those_of_its_job() -> None:
 def test_any_shape_is_read(metadata: Any, spec: Any, status: Any, part: Any) -> None:
     assert read_volcano_job({"metadata": metadata, "spec": spec, "status": status}).faults == ()
     odd = {"name": part, "replicas": part, "template": part, "policies": part}
-    assert read_volcano_job(vcjob(odd, policies=part, labels=part, status={"state": part})).name == "d0"
+    assert (
+        read_volcano_job(vcjob(odd, policies=part, labels=part, status={"state": part})).name
+        == "d0"
+    )
 
 
 @given(st.sampled_from([-1, True, 10**9, "2", None, 2.5]))
@@ -127,10 +155,16 @@ def test_a_number_of_replicas_that_makes_no_sense_makes_no_pods(replicas: Any) -
 
 
 def test_a_real_job_is_served_once_its_tasks_carry_the_labels(real_data: Path) -> None:
-    text = (real_data / "workload_samples" / "mindcluster-deploy" / "infer-vcjob-910.yaml").read_text()
+    text = (
+        real_data / "workload_samples" / "mindcluster-deploy" / "infer-vcjob-910.yaml"
+    ).read_text()
     obj = next(obj for obj in yaml.safe_load_all(text) if obj["kind"] == "Job")
     assert read_volcano_job(obj).label_problem is Reason.NOT_SERVED
     obj["spec"]["tasks"][0]["template"]["metadata"]["labels"] |= LABELS
     job = read_volcano_job(obj)
-    assert (job.pods, job.members, job.restart_limit) == (("mindx-infer-test-default-test-0",), 1, 2)
+    assert (job.pods, job.members, job.restart_limit) == (
+        ("mindx-infer-test-default-test-0",),
+        1,
+        2,
+    )
     assert (job.faults, job.label_problem) == ((), None)

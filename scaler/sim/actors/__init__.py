@@ -1,1 +1,2 @@
-"""The other components of a cluster as ordinary clients of KubeApi, which also run against a real API server."""
+"""The other components of a cluster as ordinary clients of KubeApi, which also run against a real
+API server."""

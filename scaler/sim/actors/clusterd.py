@@ -1,8 +1,10 @@
-"""A stand-in for ClusterD: collects the reports of all nodes, and makes one global rank table per service.
+"""A stand-in for ClusterD: collects the reports of all nodes, and makes one global rank table per
+service.
 
-A global rank table is published only under the conditions of the real one: every rank table of the service must be
-readable and have exactly one `grt-*` label, at least one must be completed, and MindIE's controller and coordinator
-must have addresses. Only completed tables are included. Must not: write anything but its own ConfigMaps."""
+A global rank table is published only under the conditions of the real one: every rank table of the
+service must be readable and have exactly one `grt-*` label, at least one must be completed, and
+MindIE's controller and coordinator must have addresses. Only completed tables are included. Must
+not: write anything but its own ConfigMaps."""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from typing import Any
 
 from scaler.kube.api import CONFIG_MAPS, PODS, KubeApi, Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.devices import DEVICE_NAMESPACE, DEVICE_PREFIX, NODE_NAMESPACE, NODE_PREFIX, put
+from scaler.sim.actors.devices import (
+    DEVICE_NAMESPACE,
+    DEVICE_PREFIX,
+    NODE_NAMESPACE,
+    NODE_PREFIX,
+    put,
+)
 from scaler.sim.actors.stand_in import StandIn
 
 RINGS_PREFIX = "rings-config-"
@@ -47,7 +55,8 @@ def cluster_info(config_maps: list[Object]) -> Wanted:
     switches: dict[str, Any] = {}
     nodes: dict[str, Any] = {}
     for cm in config_maps:
-        name, data = objects.name(cm), cm.get("data") or {}
+        name = objects.name(cm)
+        data = cm.get("data") or {}
         if objects.namespace(cm) == DEVICE_NAMESPACE and name.startswith(DEVICE_PREFIX):
             devices[name] = {**json.loads(data["DeviceInfoCfg"])["DeviceInfo"], "CmName": name}
             if "SwitchInfoCfg" in data:
@@ -55,11 +64,18 @@ def cluster_info(config_maps: list[Object]) -> Wanted:
                 switches[f"mindx-dl-switchinfo-{node}"] = json.loads(data["SwitchInfoCfg"])
         elif objects.namespace(cm) == NODE_NAMESPACE and name.startswith(NODE_PREFIX):
             nodes[name] = {**json.loads(data["NodeInfo"])["NodeInfo"], "CmName": name}
-    found = {"cluster-info-device-0": devices, "cluster-info-node-cm": nodes, "cluster-info-switch-0": switches}
+    found = {
+        "cluster-info-device-0": devices,
+        "cluster-info-node-cm": nodes,
+        "cluster-info-switch-0": switches,
+    }
     there = {objects.name(cm) for cm in config_maps if objects.namespace(cm) == NODE_NAMESPACE}
     if not (devices or nodes or there & set(found)):
         return {}
-    return {(NODE_NAMESPACE, name): {name: json.dumps(value) if value else ""} for name, value in found.items()}
+    return {
+        (NODE_NAMESPACE, name): {name: json.dumps(value) if value else ""}
+        for name, value in found.items()
+    }
 
 
 def global_tables(config_maps: list[Object], pods: list[Object]) -> Wanted:
@@ -67,7 +83,11 @@ def global_tables(config_maps: list[Object], pods: list[Object]) -> Wanted:
     services: dict[tuple[str, str], list[Object]] = defaultdict(list)
     for cm in config_maps:
         labels = objects.labels_of(cm)
-        if objects.name(cm).startswith(RINGS_PREFIX) and labels.get("mx-consumer-cim") == "true" and "jobID" in labels:
+        if (
+            objects.name(cm).startswith(RINGS_PREFIX)
+            and labels.get("mx-consumer-cim") == "true"
+            and "jobID" in labels
+        ):
             services[objects.namespace(cm), labels["jobID"]].append(cm)
     return {
         (namespace, f"global-ranktable-{job_id}"): {"global_ranktable": json.dumps(table)}
@@ -76,16 +96,29 @@ def global_tables(config_maps: list[Object], pods: list[Object]) -> Wanted:
     }
 
 
-def _global_table(namespace: str, job_id: str, config_maps: list[Object], pods: list[Object]) -> Any:
+def _global_table(
+    namespace: str, job_id: str, config_maps: list[Object], pods: list[Object]
+) -> Any:
     groups = [_role_group(app, group, namespace, job_id, pods) for app, group in _ROLES.items()]
     tables = [(cm, _content(cm)) for cm in config_maps]
     grt_labels = {"grt-server/deploy-server", "grt-group/deploy-server"}
     labelled = all(len(grt_labels & objects.labels_of(cm).keys()) == 1 for cm, _ in tables)
-    completed = [(cm, table) for cm, table in tables if table and table.get("status") == "completed"]
-    if not all(groups) or not labelled or not completed or not all(table is not None for _, table in tables):
+    completed = [
+        (cm, table) for cm, table in tables if table and table.get("status") == "completed"
+    ]
+    if (
+        not all(groups)
+        or not labelled
+        or not completed
+        or not all(table is not None for _, table in tables)
+    ):
         return None
     servers = [
-        {"group_id": "2", "job": objects.name(cm).removeprefix(RINGS_PREFIX), "server_list": table["server_list"]}
+        {
+            "group_id": "2",
+            "job": objects.name(cm).removeprefix(RINGS_PREFIX),
+            "server_list": table["server_list"],
+        }
         for cm, table in completed
     ]
     return {"version": "1.0", "status": "completed", "server_group_list": [*groups, *servers]}
@@ -94,10 +127,17 @@ def _global_table(namespace: str, job_id: str, config_maps: list[Object], pods: 
 def _role_group(app: str, group: str, namespace: str, job_id: str, pods: list[Object]) -> Any:
     """MindIE's own pods of one role; None without a pod that has both addresses."""
     for pod in pods:
-        labels, status = objects.labels_of(pod), objects.status(pod)
-        ours = objects.namespace(pod) == namespace and (labels.get("app"), labels.get("jobID")) == (app, job_id)
+        labels = objects.labels_of(pod)
+        status = objects.status(pod)
+        ours = objects.namespace(pod) == namespace and (labels.get("app"), labels.get("jobID")) == (
+            app,
+            job_id,
+        )
         if ours and status.get("hostIP") and status.get("podIP"):
-            return {"group_id": group, "server_list": [{"server_ip": status["podIP"], "host_ip": status["hostIP"]}]}
+            return {
+                "group_id": group,
+                "server_list": [{"server_ip": status["podIP"], "host_ip": status["hostIP"]}],
+            }
     return None
 
 

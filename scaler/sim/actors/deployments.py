@@ -1,9 +1,9 @@
 """Stand-ins for the Deployment and ReplicaSet controllers.
 
-A Deployment has a ReplicaSet per pod template, is scaled, and is updated within maxSurge and maxUnavailable: one step
-per round, as the original writes once and waits for the effect. A ReplicaSet keeps its number of active pods, and
-chooses which surplus pods go first. Not modelled: history, rollback, progress deadlines and hash collisions.
-Must not: know of nodes or rules."""
+A Deployment has a ReplicaSet per pod template, is scaled, and is updated within maxSurge and
+maxUnavailable: one step per round, as the original writes once and waits for the effect. A
+ReplicaSet keeps its number of active pods, and chooses which surplus pods go first. Not modelled:
+history, rollback, progress deadlines and hash collisions. Must not: know of nodes or rules."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ HASH = "pod-template-hash"
 _DESIRED = "deployment.kubernetes.io/desired-replicas"
 _MOST = "deployment.kubernetes.io/max-replicas"
 _REVISION = "deployment.kubernetes.io/revision"
-_NOT_COPIED = frozenset({"kubectl.kubernetes.io/last-applied-configuration", _DESIRED, _MOST, _REVISION})
+_NOT_COPIED = frozenset(
+    {"kubectl.kubernetes.io/last-applied-configuration", _DESIRED, _MOST, _REVISION}
+)
 
 
 class Rollout(msgspec.Struct, frozen=True):
-    """A Deployment with its ReplicaSets: `new` has the present template, `old` are the others, oldest first."""
+    """A Deployment with its ReplicaSets: `new` has the present template, `old` are the others,
+    oldest first."""
 
     deployment: Object
     new: Object | None
@@ -52,7 +55,9 @@ class Rollout(msgspec.Struct, frozen=True):
         if self.recreates:
             return 0, 0
         given = (objects.spec(self.deployment).get("strategy") or {}).get("rollingUpdate") or {}
-        return making.fence_posts(given.get("maxSurge", "25%"), given.get("maxUnavailable", "25%"), self.replicas)
+        return making.fence_posts(
+            given.get("maxSurge", "25%"), given.get("maxUnavailable", "25%"), self.replicas
+        )
 
     @property
     def most(self) -> int:
@@ -65,7 +70,8 @@ Sizes = dict[str, int]
 
 
 class Deployments(StandInController):
-    """Follows all Deployments and their ReplicaSets; pods only to see the end of those of a Recreate."""
+    """Follows all Deployments and their ReplicaSets; pods only to see the end of those of a
+    Recreate."""
 
     follows = (DEPLOYMENTS, REPLICA_SETS, PODS)
 
@@ -98,19 +104,22 @@ class Deployments(StandInController):
 
 
 def scale(rollout: Rollout) -> Sizes:
-    """The ReplicaSets' sizes after the Deployment's replicas changed: all to one, or in proportion during a rollout."""
+    """The ReplicaSets' sizes after the Deployment's replicas changed: all to one, or in proportion
+    during a rollout."""
     living = rollout.living
     if len(living) <= 1:
         only = living[0] if living else rollout.new or next(reversed(rollout.old), None)
         return {objects.name(only): rollout.replicas} if only is not None else {}
-    size, marked = making.number(rollout.new or {}), objects.annotations_of(rollout.new or {}).get(_DESIRED)
+    size = making.number(rollout.new or {})
+    marked = objects.annotations_of(rollout.new or {}).get(_DESIRED)
     if size == rollout.replicas == _available(rollout.new) and marked == str(size):
         return {objects.name(old): 0 for old in rollout.old}
     return _in_proportion(rollout) if not rollout.recreates else {}
 
 
 def roll(rollout: Rollout) -> Sizes:
-    """The next step of an update: first the new ReplicaSet grows, then the old ones shrink; {} when no step is due."""
+    """The next step of an update: first the new ReplicaSet grows, then the old ones shrink; {} when
+    no step is due."""
     if rollout.new is None:
         return {}
     size = making.number(rollout.new)
@@ -124,7 +133,11 @@ def grown(rollout: Rollout, size: int) -> int:
     """The size of the new ReplicaSet, now `size`, within the surge."""
     if rollout.recreates or size > rollout.replicas:
         return rollout.replicas
-    room = rollout.replicas + rollout.fence_posts[0] - sum(making.number(found) for found in rollout.all)
+    room = (
+        rollout.replicas
+        + rollout.fence_posts[0]
+        - sum(making.number(found) for found in rollout.all)
+    )
     return size + max(0, min(room, rollout.replicas - size))
 
 
@@ -171,10 +184,17 @@ def _in_proportion(rollout: Rollout) -> Sizes:
 
 def _rollout(deployment: Object, found: list[Object]) -> Rollout:
     selector = objects.spec(deployment).get("selector")
-    own = [one for one in found if matches(selector, objects.labels_of(one)) and not objects.terminating(one)]
+    own = [
+        one
+        for one in found
+        if matches(selector, objects.labels_of(one)) and not objects.terminating(one)
+    ]
     own.sort(key=lambda one: (one["metadata"].get("creationTimestamp", ""), objects.name(one)))
     template = objects.spec(deployment).get("template") or {}
-    new = next((one for one in own if _plain(objects.spec(one).get("template") or {}) == _plain(template)), None)
+    new = next(
+        (one for one in own if _plain(objects.spec(one).get("template") or {}) == _plain(template)),
+        None,
+    )
     return Rollout(deployment, new, tuple(one for one in own if one is not new))
 
 
@@ -182,7 +202,11 @@ def _plain(template: Object) -> Object:
     """A pod template without the label that the controller has added."""
     metadata = template.get("metadata") or {}
     labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != HASH}
-    return {"labels": labels, "annotations": metadata.get("annotations") or {}, "spec": template.get("spec")}
+    return {
+        "labels": labels,
+        "annotations": metadata.get("annotations") or {},
+        "spec": template.get("spec"),
+    }
 
 
 def _available(replica_set: Object | None) -> int:
@@ -195,13 +219,23 @@ def _replica_set(rollout: Rollout, size: int) -> Object:
     template = making.marked(spec.get("template") or {}, mark)
     selector = spec.get("selector") or {}
     selector = {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), **mark}}
-    copied = {k: v for k, v in objects.annotations_of(rollout.deployment).items() if k not in _NOT_COPIED}
-    marks = {_DESIRED: str(rollout.replicas), _MOST: str(rollout.most), _REVISION: str(len(rollout.old) + 1)}
+    copied = {
+        k: v for k, v in objects.annotations_of(rollout.deployment).items() if k not in _NOT_COPIED
+    }
+    marks = {
+        _DESIRED: str(rollout.replicas),
+        _MOST: str(rollout.most),
+        _REVISION: str(len(rollout.old) + 1),
+    }
     return making.body_of(
-        REPLICA_SETS, f"{objects.name(rollout.deployment)}-{mark[HASH]}", rollout.deployment, DEPLOYMENTS,
-        labels=template["metadata"]["labels"], annotations={**copied, **marks},
+        REPLICA_SETS,
+        f"{objects.name(rollout.deployment)}-{mark[HASH]}",
+        rollout.deployment,
+        DEPLOYMENTS,
+        labels=template["metadata"]["labels"],
+        annotations={**copied, **marks},
         spec={"replicas": size, "selector": selector, "template": template},
-    )  # fmt: skip
+    )
 
 
 def _status(rollout: Rollout) -> Object:
@@ -225,23 +259,32 @@ class ReplicaSets(StandInController):
 
     async def keep(self, owner: Object) -> None:
         pods = [pod for pod in self.mirror.owned(PODS, owner) if making.active(pod)]
-        wanted, template = making.number(owner), objects.spec(owner).get("template") or {}
+        wanted = making.number(owner)
+        template = objects.spec(owner).get("template") or {}
         for _ in range(wanted - len(pods)):
-            if not await self.create(PODS, making.pod_of(template, f"{objects.name(owner)}-", owner, REPLICA_SETS)):
+            if not await self.create(
+                PODS, making.pod_of(template, f"{objects.name(owner)}-", owner, REPLICA_SETS)
+            ):
                 break  # the original ends the batch at the first refusal
         for victim in victims(pods, len(pods) - wanted):
             await self.delete(PODS, victim)
         serving = sum(map(making.ready, pods))
         status = {
-            "replicas": len(pods), "fullyLabeledReplicas": len(pods), "readyReplicas": serving,
-            "availableReplicas": serving, "observedGeneration": making.generation(owner),
-        }  # fmt: skip
+            "replicas": len(pods),
+            "fullyLabeledReplicas": len(pods),
+            "readyReplicas": serving,
+            "availableReplicas": serving,
+            "observedGeneration": making.generation(owner),
+        }
         await self.status(REPLICA_SETS, owner, status)
 
 
 def victims(pods: list[Object], number: int) -> list[Object]:
     """The active pods that go first, in the order of the original."""
-    on_node = {node: sum(objects.node_of(pod) == node for pod in pods) for node in map(objects.node_of, pods)}
+    on_node = {
+        node: sum(objects.node_of(pod) == node for pod in pods)
+        for node in map(objects.node_of, pods)
+    }
 
     def order(pod: Object) -> tuple[float, ...]:
         is_ready = making.ready(pod)
@@ -251,7 +294,9 @@ def victims(pods: list[Object], number: int) -> list[Object]:
             is_ready,
             _cost(pod),
             -on_node[objects.node_of(pod)],
-            -seconds_of(objects.condition(pod, "Ready").get("lastTransitionTime")) if is_ready else 0.0,
+            -seconds_of(objects.condition(pod, "Ready").get("lastTransitionTime"))
+            if is_ready
+            else 0.0,
             -max((int(c.get("restartCount") or 0) for c in objects.containers(pod)), default=0),
             -seconds_of(pod["metadata"].get("creationTimestamp")),
         )
@@ -261,6 +306,8 @@ def victims(pods: list[Object], number: int) -> list[Object]:
 
 def _cost(pod: Object) -> int:
     try:
-        return int(objects.annotations_of(pod).get("controller.kubernetes.io/pod-deletion-cost", "0"))
+        return int(
+            objects.annotations_of(pod).get("controller.kubernetes.io/pod-deletion-cost", "0")
+        )
     except ValueError:
         return 0

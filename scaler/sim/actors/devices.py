@@ -1,10 +1,11 @@
 """The chips of nodes: reports of agents about them, and their assignment to pods.
 
-A bound pod that requests NPUs gets the first chips of its node that are neither taken nor reported faulty, with the
-matching annotations. The documents of the device plugin and of NodeD have the formats of the real components
-(docs/reference/faults.md); a node that never had a fault has none here, although a real device plugin always has one.
-Chips and addresses are derived from names, so they are the same in every run.
-Must not: bind pods, act on a fault, or know of rules, jobs and rank tables."""
+A bound pod that requests NPUs gets the first chips of its node that are neither taken nor reported
+faulty, with the matching annotations. The documents of the device plugin and of NodeD have the
+formats of the real components (docs/reference/faults.md); a node that never had a fault has none
+here, although a real device plugin always has one. Chips and addresses are derived from names, so
+they are the same in every run. Must not: bind pods, act on a fault, or know of rules, jobs and rank
+tables."""
 
 from __future__ import annotations
 
@@ -31,7 +32,10 @@ _VENDOR = "huawei.com/"
 def chips_of(node: Object | None) -> tuple[str, int]:
     """The NPU resource of a node and its number of chips, faulty ones included."""
     capacity = objects.status(node).get("capacity") or {} if node else {}
-    return next(((name, int(amount)) for name, amount in capacity.items() if name.startswith(_VENDOR)), ("", 0))
+    return next(
+        ((name, int(amount)) for name, amount in capacity.items() if name.startswith(_VENDOR)),
+        ("", 0),
+    )
 
 
 def chip_name(resource: str, index: int) -> str:
@@ -49,13 +53,22 @@ def given_chips(pod: Object) -> frozenset[str]:
 
 
 def device_annotations(pod: Object, node: str, chips: Iterable[str]) -> dict[str, str]:
-    """The annotations that Volcano's plugin and the device plugin write on a pod with these chips of `node`."""
+    """The annotations that Volcano's plugin and the device plugin write on a pod with these chips
+    of `node`."""
     names = sorted(chips, key=chip_index)
     devices = [
-        {"device_id": str(chip_index(name)), "device_ip": _address(29, f"{node}/{name}"), "super_device_id": str(rank)}
+        {
+            "device_id": str(chip_index(name)),
+            "device_ip": _address(29, f"{node}/{name}"),
+            "super_device_id": str(rank),
+        }
         for rank, name in enumerate(names)
     ]
-    server = {"pod_name": objects.name(pod), "server_id": objects.uid(pod), "host_ip": host_address(node)}
+    server = {
+        "pod_name": objects.name(pod),
+        "server_id": objects.uid(pod),
+        "host_ip": host_address(node),
+    }
     configuration = {**server, "devices": devices}
     return {REAL: ",".join(names), CONFIGURATION: json.dumps(configuration)}
 
@@ -73,14 +86,17 @@ def _address(first: int, text: str) -> str:
     return f"{first}.{number >> 16 & 255}.{number >> 8 & 255}.{max(1, number & 255)}"
 
 
-DEVICE_NAMESPACE, NODE_NAMESPACE = "kube-system", "mindx-dl"
-DEVICE_PREFIX, NODE_PREFIX = "mindx-dl-deviceinfo-", "mindx-dl-nodeinfo-"
+DEVICE_NAMESPACE = "kube-system"
+NODE_NAMESPACE = "mindx-dl"
+DEVICE_PREFIX = "mindx-dl-deviceinfo-"
+NODE_PREFIX = "mindx-dl-nodeinfo-"
 LABELS = {"mx-consumer-cim": "true"}
 UNHEALTHY = "UnHealthy"
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """The report about one node. `whole` = no part of the node may be used, because of the node or its switch."""
+    """The report about one node. `whole` = no part of the node may be used, because of the node or
+    its switch."""
 
     chips: frozenset[str] = frozenset()
     whole: bool = False
@@ -96,13 +112,17 @@ def reported(config_maps: Iterable[Object], node: str) -> Reported:
             devices = json.loads(data["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
             listed = [value for key, value in devices.items() if key.endswith("-Unhealthy")]
             chips = frozenset(name for value in listed for name in value.split(",") if name)
-            whole = whole or json.loads(data.get("SwitchInfoCfg", "{}")).get("NodeStatus") == UNHEALTHY
+            whole = (
+                whole or json.loads(data.get("SwitchInfoCfg", "{}")).get("NodeStatus") == UNHEALTHY
+            )
         elif objects.name(cm) == NODE_PREFIX + node:
             whole = whole or json.loads(data["NodeInfo"])["NodeInfo"]["NodeStatus"] == UNHEALTHY
     return Reported(chips, whole)
 
 
-async def report_chips(api: KubeApi, clock: Clock, node: str, chips: Iterable[int], *, healthy: bool) -> None:
+async def report_chips(
+    api: KubeApi, clock: Clock, node: str, chips: Iterable[int], *, healthy: bool
+) -> None:
     """The device plugin of `node` reports these chips as faulty, or as healthy again."""
     obj = await api.get(NODES, None, node)
     resource, number = chips_of(obj)
@@ -114,14 +134,25 @@ async def report_chips(api: KubeApi, clock: Clock, node: str, chips: Iterable[in
 async def report_switch(api: KubeApi, clock: Clock, node: str, *, healthy: bool) -> None:
     """The switch of `node` fails, or is healthy again."""
     status = "Healthy" if healthy else UNHEALTHY
-    fault = {"FaultCode": [] if healthy else ["[0x08520003,na,L2,na]"], "FaultLevel": "" if healthy else "Separate"}
-    info: dict[str, Any] = {**fault, "UpdateTime": int(clock.now()), "NodeStatus": status, "FaultTimeAndLevelMap": {}}
+    fault = {
+        "FaultCode": [] if healthy else ["[0x08520003,na,L2,na]"],
+        "FaultLevel": "" if healthy else "Separate",
+    }
+    info: dict[str, Any] = {
+        **fault,
+        "UpdateTime": int(clock.now()),
+        "NodeStatus": status,
+        "FaultTimeAndLevelMap": {},
+    }
     obj = await api.get(NODES, None, node)
-    await _write_devices(api, clock, obj, (await _reported(api, node)).chips, switch=json.dumps(info))
+    await _write_devices(
+        api, clock, obj, (await _reported(api, node)).chips, switch=json.dumps(info)
+    )
 
 
 async def report_node(api: KubeApi, clock: Clock, node: str, *, healthy: bool) -> None:
-    """NodeD of `node` reports a fault of the machine; if there is none any more, it deletes its document."""
+    """NodeD of `node` reports a fault of the machine; if there is none any more, it deletes its
+    document."""
     name = NODE_PREFIX + node
     if healthy:
         try:
@@ -129,19 +160,29 @@ async def report_node(api: KubeApi, clock: Clock, node: str, *, healthy: bool) -
         except NotFoundError:
             return
     else:
-        fault = {"DeviceType": "CPU", "DeviceId": 0, "FaultCode": ["00000011"], "FaultLevel": "SeparateFault"}
+        fault = {
+            "DeviceType": "CPU",
+            "DeviceId": 0,
+            "FaultCode": ["00000011"],
+            "FaultLevel": "SeparateFault",
+        }
         info = {"FaultDevList": [fault], "NodeStatus": UNHEALTHY}
         data = {"NodeInfo": json.dumps({"NodeInfo": info, "CheckCode": _check_code(info)})}
         await put(api, NODE_NAMESPACE, name, {**data, "updateTime": rfc3339(clock.now())}, LABELS)
     await _set_allocatable(api, await api.get(NODES, None, node))
 
 
-async def _write_devices(api: KubeApi, clock: Clock, node: Object, faulty: frozenset[str], *, switch: str = "") -> None:
+async def _write_devices(
+    api: KubeApi, clock: Clock, node: Object, faulty: frozenset[str], *, switch: str = ""
+) -> None:
     resource, number = chips_of(node)
     usable = [name for index in range(number) if (name := chip_name(resource, index)) not in faulty]
-    levels = dict.fromkeys(("large_model_fault_level", "fault_level", "fault_handling"), "SeparateNPU")
+    levels = dict.fromkeys(
+        ("large_model_fault_level", "fault_level", "fault_handling"), "SeparateNPU"
+    )
     faults = [
-        {"fault_type": "CardUnhealthy", "npu_name": name, **levels, "fault_code": "80E18005"} for name in sorted(faulty)
+        {"fault_type": "CardUnhealthy", "npu_name": name, **levels, "fault_code": "80E18005"}
+        for name in sorted(faulty)
     ]
     info = {
         "DeviceList": {
@@ -153,7 +194,12 @@ async def _write_devices(api: KubeApi, clock: Clock, node: Object, faulty: froze
         },
         "UpdateTime": int(clock.now()),
     }
-    document = {"DeviceInfo": info, "SuperPodID": -2, "ServerIndex": -2, "CheckCode": _check_code(info)}
+    document = {
+        "DeviceInfo": info,
+        "SuperPodID": -2,
+        "ServerIndex": -2,
+        "CheckCode": _check_code(info),
+    }
     data = {"DeviceInfoCfg": json.dumps(document)} | ({"SwitchInfoCfg": switch} if switch else {})
     await put(api, DEVICE_NAMESPACE, DEVICE_PREFIX + objects.name(node), data, LABELS)
     await _set_allocatable(api, node)
@@ -161,7 +207,9 @@ async def _write_devices(api: KubeApi, clock: Clock, node: Object, faulty: froze
 
 async def _reported(api: KubeApi, node: str) -> Reported:
     places = (DEVICE_NAMESPACE, NODE_NAMESPACE)
-    return reported([cm for place in places for cm in (await api.list(CONFIG_MAPS, place)).items], node)
+    return reported(
+        [cm for place in places for cm in (await api.list(CONFIG_MAPS, place)).items], node
+    )
 
 
 async def _set_allocatable(api: KubeApi, node: Object) -> None:
@@ -178,7 +226,9 @@ def _check_code(info: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(info, separators=(",", ":")).encode()).hexdigest()
 
 
-async def put(api: KubeApi, namespace: str, name: str, data: dict[str, str], labels: dict[str, str]) -> None:
+async def put(
+    api: KubeApi, namespace: str, name: str, data: dict[str, str], labels: dict[str, str]
+) -> None:
     """Create the ConfigMap, or merge `data` into the existing one."""
     patch = {"data": data}
     try:
@@ -186,7 +236,11 @@ async def put(api: KubeApi, namespace: str, name: str, data: dict[str, str], lab
     except NotFoundError:
         await ensure_namespace(api, namespace)
         meta = {"name": name, "namespace": namespace, "labels": labels}
-        await api.create(CONFIG_MAPS, namespace, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, **patch})
+        await api.create(
+            CONFIG_MAPS,
+            namespace,
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, **patch},
+        )
 
 
 class DevicePlugin(StandIn):
@@ -198,8 +252,13 @@ class DevicePlugin(StandIn):
         """Pod uid -> its chips, also before the mirror shows the annotation."""
 
     async def _round(self) -> None:
-        pods = [pod for pod in self.mirror.all(PODS) if objects.node_of(pod) and not objects.ended(pod)]
-        known = {objects.uid(pod): given_chips(pod) or self._given.get(objects.uid(pod), frozenset()) for pod in pods}
+        pods = [
+            pod for pod in self.mirror.all(PODS) if objects.node_of(pod) and not objects.ended(pod)
+        ]
+        known = {
+            objects.uid(pod): given_chips(pod) or self._given.get(objects.uid(pod), frozenset())
+            for pod in pods
+        }
         self._given = known
         for pod in pods:
             if not known[objects.uid(pod)] and not objects.terminating(pod):
@@ -208,11 +267,20 @@ class DevicePlugin(StandIn):
     async def _serve(self, pod: Object, pods: list[Object]) -> None:
         """A pod for which there are not enough chips waits for a change."""
         node = objects.node_of(pod)
-        wanted = [(name, int(amount)) for name, amount in objects.requests(pod).items() if name.startswith(_VENDOR)]
+        wanted = [
+            (name, int(amount))
+            for name, amount in objects.requests(pod).items()
+            if name.startswith(_VENDOR)
+        ]
         resource, number = wanted[0] if wanted else ("", 0)
         has, built = chips_of(self.mirror.get(NODES, "", node))
         names = [chip_name(resource, index) for index in range(built)] if has == resource else []
-        taken = {chip for other in pods if objects.node_of(other) == node for chip in self._given[objects.uid(other)]}
+        taken = {
+            chip
+            for other in pods
+            if objects.node_of(other) == node
+            for chip in self._given[objects.uid(other)]
+        }
         taken |= reported(self.mirror.all(CONFIG_MAPS), node).chips
         free = [name for name in names if name not in taken]
         if not number or len(free) < number:

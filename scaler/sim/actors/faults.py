@@ -1,10 +1,11 @@
-"""A stand-in for the fault handling of MindCluster's Volcano plugin: it deletes the pods of faulty instances.
+"""A stand-in for the fault handling of MindCluster's Volcano plugin: it deletes the pods of faulty
+instances.
 
-Only PodGroups in phase Running or Unknown are handled. A pod is faulty when its node is missing or not Ready, when
-its node, switch or one of its chips is reported as faulty, when it is labelled `fault-type=Separate`, or when it failed
-and the PodGroup's `fault-retry-times` is not used up.
-Not modelled: sub-health faults, and the escalation of pod-level rescheduling.
-Must not: delete PodGroups, Services or jobs, or create anything."""
+Only PodGroups in phase Running or Unknown are handled. A pod is faulty when its node is missing or
+not Ready, when its node, switch or one of its chips is reported as faulty, when it is labelled
+`fault-type=Separate`, or when it failed and the PodGroup's `fault-retry-times` is not used up. Not
+modelled: sub-health faults, and the escalation of pod-level rescheduling. Must not: delete
+PodGroups, Services or jobs, or create anything."""
 
 from __future__ import annotations
 
@@ -18,9 +19,12 @@ from scaler.sim.actors.stand_in import RETRY, Key, StandIn, key_of
 
 
 class FaultActor(StandIn):
-    """Seconds: `detection` from a fault to the deletion, `grace_over_time` until pods that still exist are forced."""
+    """Seconds: `detection` from a fault to the deletion, `grace_over_time` until pods that still
+    exist are forced."""
 
-    def __init__(self, api: KubeApi, clock: Clock, *, detection: float = 5.0, grace_over_time: float = 900.0) -> None:
+    def __init__(
+        self, api: KubeApi, clock: Clock, *, detection: float = 5.0, grace_over_time: float = 900.0
+    ) -> None:
         super().__init__(api, PODS, NODES, POD_GROUPS, CONFIG_MAPS)
         self._clock = clock
         self._detection = detection
@@ -38,11 +42,24 @@ class FaultActor(StandIn):
             if group_name := objects.annotations_of(pod).get(objects.GROUP_NAME):
                 members[objects.namespace(pod), group_name].append(pod)
         prefixes = (DEVICE_PREFIX, NODE_PREFIX)
-        self._reports = [cm for cm in self.mirror.all(CONFIG_MAPS) if objects.name(cm).startswith(prefixes)]
-        groups = [g for g in self.mirror.all(POD_GROUPS) if objects.status(g).get("phase") in {"Running", "Unknown"}]
-        faults = [(group, pod) for group in groups for pod in members[key_of(group)] if self._faulty(group, pod)]
+        self._reports = [
+            cm for cm in self.mirror.all(CONFIG_MAPS) if objects.name(cm).startswith(prefixes)
+        ]
+        groups = [
+            g
+            for g in self.mirror.all(POD_GROUPS)
+            if objects.status(g).get("phase") in {"Running", "Unknown"}
+        ]
+        faults = [
+            (group, pod)
+            for group in groups
+            for pod in members[key_of(group)]
+            if self._faulty(group, pod)
+        ]
         now = self._clock.now()
-        self._faulty_since = {objects.uid(pod): self._faulty_since.get(objects.uid(pod), now) for _, pod in faults}
+        self._faulty_since = {
+            objects.uid(pod): self._faulty_since.get(objects.uid(pod), now) for _, pod in faults
+        }
         due: dict[Key, list[Object]] = defaultdict(list)
         waits = []
         for group, pod in faults:
@@ -57,20 +74,29 @@ class FaultActor(StandIn):
         return min(waits, default=None)
 
     def _faulty(self, group: Object, pod: Object) -> bool:
-        if _setting(group, pod, "fault-scheduling") not in {"force", "grace"} or not objects.node_of(pod):
+        if _setting(group, pod, "fault-scheduling") not in {
+            "force",
+            "grace",
+        } or not objects.node_of(pod):
             return False
         failed = objects.phase(pod) == "Failed" or objects.last_exit_code(pod) != 0
         try:
             retries = abs(int(_setting(group, pod, "fault-retry-times") or "0"))
         except ValueError:
             retries = 0
-        return self._separated(pod) or (failed and retries > self._retries_used.get(objects.uid(group), 0))
+        return self._separated(pod) or (
+            failed and retries > self._retries_used.get(objects.uid(group), 0)
+        )
 
     def _separated(self, pod: Object) -> bool:
         node = self.mirror.get(NODES, "", objects.node_of(pod))
         faults = reported(self._reports, objects.node_of(pod))
         hurt = faults.whole or bool(faults.chips & given_chips(pod))
-        return hurt or not objects.node_ready(node) or objects.labels_of(pod).get("fault-type") == "Separate"
+        return (
+            hurt
+            or not objects.node_ready(node)
+            or objects.labels_of(pod).get("fault-type") == "Separate"
+        )
 
     async def _act(self, key: Key, faulty: list[Object], members: list[Object]) -> None:
         group = self.mirror.get(POD_GROUPS, *key)
@@ -78,16 +104,22 @@ class FaultActor(StandIn):
             return
         force = _setting(group, faulty[0], "fault-scheduling") == "force"
         hit = faulty if _pod_level(group, faulty[0]) else members
-        doomed = [pod for pod in hit if force or not objects.terminating(pod)]  # force also ends terminating pods
+        # force also ends terminating pods
+        doomed = [pod for pod in hit if force or not objects.terminating(pod)]
         if doomed and not any(self._separated(pod) for pod in faulty):
-            self._retries_used[objects.uid(group)] = self._retries_used.get(objects.uid(group), 0) + 1
+            self._retries_used[objects.uid(group)] = (
+                self._retries_used.get(objects.uid(group), 0) + 1
+            )
         for pod in doomed:
             if not force:
-                self._evicted.setdefault(objects.uid(pod), self._clock.now() + self._grace_over_time)
+                self._evicted.setdefault(
+                    objects.uid(pod), self._clock.now() + self._grace_over_time
+                )
             await self.end(pod, grace=0 if force else None)
 
     async def _force_overdue(self) -> list[float]:
-        """Ends by force what `grace` did not end, in any phase of its PodGroup; returns seconds until the next ones."""
+        """Ends by force what `grace` did not end, in any phase of its PodGroup; returns seconds
+        until the next ones."""
         now = self._clock.now()
         present = {objects.uid(pod): pod for pod in self.mirror.all(PODS)}
         self._evicted = {uid: due for uid, due in self._evicted.items() if uid in present}
@@ -108,6 +140,9 @@ def _pod_level(group: Object, pod: Object) -> bool:
         _setting(group, pod, "app") in {"mindie-ms-controller", "mindie-ms-coordinator"}
         or _setting(group, pod, "pod-rescheduling") == "on"
         or _setting(group, pod, "process-recover-enable") == "on"
-        or any(objects.annotations_of(obj).get("huawei.com/recover_policy_path") == "pod" for obj in (group, pod))
+        or any(
+            objects.annotations_of(obj).get("huawei.com/recover_policy_path") == "pod"
+            for obj in (group, pod)
+        )
         or bool(_setting(group, pod, "ome.io/inferenceservice"))
     )

@@ -1,8 +1,9 @@
 """The faults of a scenario: a KubeApi that fails on demand, and curses on instances.
 
-Requests fail and watches break for a time (`fail`, `cut_watches`): a failed write may or may not have taken effect, as
-with a real API server. A curse names what never happens to an instance (`Never`). Pods are refused here; a stand-in
-calls `Curses` before any other step that may be cursed. Must not: change anything by itself."""
+Requests fail and watches break for a time (`fail`, `cut_watches`): a failed write may or may not
+have taken effect, as with a real API server. A curse names what never happens to an instance
+(`Never`). Pods are refused here; a stand-in calls `Curses` before any other step that may be
+cursed. Must not: change anything by itself."""
 
 from __future__ import annotations
 
@@ -42,12 +43,18 @@ class Curse(Model):
     """What never happens to an instance: a component does not do its part."""
 
     of: Name = Field(
-        description="`namespace/instance`: the name of a job, or what the names of pods begin with; * is any text."
+        description=(
+            "`namespace/instance`: the name of a job, or what the names of pods begin with; * is"
+            " any text."
+        )
     )
     never: Never = Field(
-        description="bound: the scheduler binds none of its pods; half-bound: only the first of them; enqueued: its "
-        "PodGroup stays Pending; made: its owner makes no pods; created: the API server refuses its pods; running: its "
-        "pods never start; ending: its terminating pods stay."
+        description=(
+            "bound: the scheduler binds none of its pods; half-bound: only the first of them;"
+            " enqueued: its PodGroup stays Pending; made: its owner makes no pods; created: the API"
+            " server refuses its pods; running: its pods never start; ending: its terminating pods"
+            " stay."
+        )
     )
     since: Seconds = Field(0.0, alias="from", description="When it begins.")
     until: Seconds | None = Field(None, description="When it ends; default is never.")
@@ -55,26 +62,34 @@ class Curse(Model):
     @model_validator(mode="after")
     def _lasts(self) -> Curse:
         if self.until is not None and self.until <= self.since:
-            raise ValueError(f"it ends (until: {self.until:g} s) before it begins (from: {self.since:g} s)")
+            raise ValueError(
+                f"it ends (until: {self.until:g} s) before it begins (from: {self.since:g} s)"
+            )
         return self
 
     def holds(self, now: float) -> bool:
         return self.since <= now and (self.until is None or now < self.until)
 
     def means(self, obj: Object) -> bool:
-        """Whether the object, an owner of it, or the instance in its labels and annotations has this name."""
+        """Whether the object, an owner of it, or the instance in its labels and annotations has
+        this name."""
         namespace, _, name = self.of.rpartition("/")
         if not fnmatchcase(objects.namespace(obj), namespace or "default"):
             return False
-        owners = [str(owner.get("name", "")) for owner in obj["metadata"].get("ownerReferences") or []]
+        owners = [
+            str(owner.get("name", "")) for owner in obj["metadata"].get("ownerReferences") or []
+        ]
         names = (objects.name(obj), *owners, instance_of(obj, {})[0])
         return any(fnmatchcase(found, name) or fnmatchcase(found, f"{name}-*") for found in names)
 
 
 class Curses:
-    """Called with a step and an object: a pod, a PodGroup or a job. `elapsed`: seconds since the start."""
+    """Called with a step and an object: a pod, a PodGroup or a job. `elapsed`: seconds since the
+    start."""
 
-    def __init__(self, curses: Sequence[Curse] = (), elapsed: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(
+        self, curses: Sequence[Curse] = (), elapsed: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self._curses = tuple(curses)
         self._elapsed = elapsed
         self.unmet = list(curses)
@@ -90,9 +105,12 @@ class Curses:
 class FaultyApi(KubeApi):
     """Passes all requests to `api`, except for faults and curses.
 
-    `owner`: the view of a controller that makes pods; a pod that is never made does not even reach the API server."""
+    `owner`: the view of a controller that makes pods; a pod that is never made does not even reach
+    the API server."""
 
-    def __init__(self, api: KubeApi, cursed: Curses | None = None, *, owner: bool = False, seed: int = 0) -> None:
+    def __init__(
+        self, api: KubeApi, cursed: Curses | None = None, *, owner: bool = False, seed: int = 0
+    ) -> None:
         self._api = api
         self._cursed = cursed or Curses()
         self._owner = owner
@@ -109,7 +127,8 @@ class FaultyApi(KubeApi):
     def cut_watches(self) -> None:
         """Break every watch that waits for an event now."""
         now = loop_time()
-        waiting, self._waiting = self._waiting, {}
+        waiting = self._waiting
+        self._waiting = {}
         for scope in waiting.values():
             scope.reschedule(now)
 
@@ -120,7 +139,8 @@ class FaultyApi(KubeApi):
 
     async def _write(self, send: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
         """The fault comes before the request, or after it has taken effect."""
-        fault, late = self._fault(), self._random.random() < 0.5
+        fault = self._fault()
+        late = self._random.random() < 0.5
         if fault and not late:
             raise fault
         answer = await send(*args, **options)

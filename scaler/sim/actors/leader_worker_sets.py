@@ -1,11 +1,13 @@
-"""A stand-in for LeaderWorkerSet's manager: one StatefulSet of leaders, and one of workers per leader pod.
+"""A stand-in for LeaderWorkerSet's manager: one StatefulSet of leaders, and one of workers per
+leader pod.
 
-Needs the stand-in for StatefulSets, the garbage collector, and on the simulated API server its pod webhook
-(`label_member`), which gives a leader its group's index and key, a worker its own index, and with gang scheduling both
-the name of the group's PodGroup. Until then a leader has name, worker-index 0, revision and size; a worker all but its
-index. Not modelled: subgroups, volume claims, services and node selectors of exclusive topology.
-An update moves the partition and the replicas of its StatefulSet of leaders, from the highest group down,
-`maxUnavailable` at a time, with `maxSurge` groups more. Must not: make pods itself, or know of rules."""
+Needs the stand-in for StatefulSets, the garbage collector, and on the simulated API server its pod
+webhook (`label_member`), which gives a leader its group's index and key, a worker its own index,
+and with gang scheduling both the name of the group's PodGroup. Until then a leader has name,
+worker-index 0, revision and size; a worker all but its index. Not modelled: subgroups, volume
+claims, services and node selectors of exclusive topology. An update moves the partition and the
+replicas of its StatefulSet of leaders, from the highest group down, `maxUnavailable` at a time,
+with `maxSurge` groups more. Must not: make pods itself, or know of rules."""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ AFTER_START = _PREFIX + "experimental-recreate-group-after-start"
 
 
 class GroupCondition(msgspec.Struct, frozen=True):
-    """One group, by index: whether leader and workers are all ready, and all of the newest revision."""
+    """One group, by index: whether leader and workers are all ready, and all of the newest
+    revision."""
 
     ready: bool = False
     updated: bool = False
@@ -50,7 +53,8 @@ class Leaders(msgspec.Struct, frozen=True):
 
 
 class LeaderWorkerSets(StandInController):
-    """Follows all LeaderWorkerSets. `gang`: a PodGroup per group, made together with its workers."""
+    """Follows all LeaderWorkerSets. `gang`: a PodGroup per group, made together with its
+    workers."""
 
     follows = (LEADER_WORKER_SETS, STATEFUL_SETS, PODS, POD_GROUPS)
 
@@ -63,7 +67,8 @@ class LeaderWorkerSets(StandInController):
     async def keep(self, owner: Object) -> None:
         revision = revision_of(owner)
         self._templates.setdefault(revision, copy.deepcopy(template_of(owner)))
-        here, name = objects.namespace(owner), objects.name(owner)
+        here = objects.namespace(owner)
+        name = objects.name(owner)
         pods = [pod for pod in self.mirror.all(PODS) if objects.namespace(pod) == here]
         members = [pod for pod in pods if objects.labels_of(pod).get(NAME) == name]
         await self._keep_leaders(owner, members, revision)
@@ -86,16 +91,22 @@ class LeaderWorkerSets(StandInController):
         rolling = (objects.spec(found).get("updateStrategy") or {}).get("rollingUpdate") or {}
         now = Leaders(int(rolling.get("partition") or 0), making.number(found))
         leaders = {objects.labels_of(pod).get(GROUP_INDEX): pod for pod in members if _leads(pod)}
-        groups = [self._condition(lws, leaders.get(str(index)), revision) for index in range(now.replicas)]
+        groups = [
+            self._condition(lws, leaders.get(str(index)), revision) for index in range(now.replicas)
+        ]
         wanted = next_leaders(
-            lws, now, groups,
+            lws,
+            now,
+            groups,
             new_revision=objects.labels_of(found).get(REVISION) != revision,
             resized=objects.annotations_of(found).get(REPLICAS) != str(making.number(lws)),
-        )  # fmt: skip
+        )
         body = _leaders(lws, wanted, revision)
         parts = ("replicas", "updateStrategy", "template")
         changed = any(objects.spec(found).get(part) != body["spec"][part] for part in parts)
-        if changed or any(read(found) != read(body) for read in (objects.labels_of, objects.annotations_of)):
+        if changed or any(
+            read(found) != read(body) for read in (objects.labels_of, objects.annotations_of)
+        ):
             await self.renew(STATEFUL_SETS, found, body)
         status = {
             "replicas": int(objects.status(found).get("replicas") or 0),
@@ -117,10 +128,14 @@ class LeaderWorkerSets(StandInController):
         if workers is None:
             return GroupCondition()
         serving = objects.status(workers).get("readyReplicas") == making.number(workers)
-        return GroupCondition(ready and serving, updated and objects.labels_of(workers).get(REVISION) == revision)
+        return GroupCondition(
+            ready and serving, updated and objects.labels_of(workers).get(REVISION) == revision
+        )
 
     async def _keep_group(self, lws: Object, leader: Object) -> None:
-        template = self._templates.get(objects.labels_of(leader).get(REVISION, "")) or template_of(lws)
+        template = self._templates.get(objects.labels_of(leader).get(REVISION, "")) or template_of(
+            lws
+        )
         if self._gang:
             await self._keep_pod_group(lws, leader, template)
         late = objects.spec(lws).get("startupPolicy") == "LeaderReady" and not making.ready(leader)
@@ -136,18 +151,30 @@ class LeaderWorkerSets(StandInController):
         size = size_of(template)
         parts = [_leader_template(template), *[template.get("workerTemplate") or {}] * (size - 1)]
         body = making.pod_group(
-            name, leader, PODS, parts,
+            name,
+            leader,
+            PODS,
+            parts,
             labels={key: objects.labels_of(leader)[key] for key in (NAME, GROUP_INDEX, REVISION)},
-            annotations={k: v for k, v in objects.annotations_of(lws).items() if k.startswith("volcano.sh/")},
+            annotations={
+                k: v for k, v in objects.annotations_of(lws).items() if k.startswith("volcano.sh/")
+            },
             minMember=1 if objects.spec(lws).get("startupPolicy") == "LeaderReady" else size,
             queue=objects.annotations_of(lws).get("scheduling.volcano.sh/queue-name"),
-        )  # fmt: skip
+        )
         await self.create(POD_GROUPS, body)
 
     def _leader_of(self, pod: Object, members: list[Object]) -> Object | None:
-        """The leader to whose StatefulSet a worker belongs; none of another revision, and none that is younger."""
-        owners = {objects.uid(found): objects.owner_uid(found) for found in self.mirror.all(STATEFUL_SETS)}
-        same = [m for m in members if objects.labels_of(m).get(REVISION) == objects.labels_of(pod).get(REVISION)]
+        """The leader to whose StatefulSet a worker belongs; none of another revision, and none that
+        is younger."""
+        owners = {
+            objects.uid(found): objects.owner_uid(found) for found in self.mirror.all(STATEFUL_SETS)
+        }
+        same = [
+            m
+            for m in members
+            if objects.labels_of(m).get(REVISION) == objects.labels_of(pod).get(REVISION)
+        ]
         return next((m for m in same if objects.uid(m) == owners.get(objects.owner_uid(pod))), None)
 
 
@@ -162,7 +189,9 @@ def restarts_group(lws: Object, pod: Object, members: list[Object]) -> bool:
     patient = policy == "RecreateGroupAfterStart" or AFTER_START in objects.annotations_of(lws)
     index = objects.labels_of(pod).get(GROUP_INDEX)
     group = [member for member in members if objects.labels_of(member).get(GROUP_INDEX) == index]
-    waiting = len(group) != size_of(template_of(lws)) or any(objects.phase(member) == "Pending" for member in group)
+    waiting = len(group) != size_of(template_of(lws)) or any(
+        objects.phase(member) == "Pending" for member in group
+    )
     return not (patient and waiting)
 
 
@@ -196,21 +225,32 @@ def _notes(lws: Object, template: Object) -> dict[str, str]:
 
 
 def _leaders(lws: Object, wanted: Leaders, revision: str) -> Object:
-    name, template = objects.name(lws), template_of(lws)
+    name = objects.name(lws)
+    template = template_of(lws)
     mark = {NAME: name, REVISION: revision}
-    rolling = {"partition": wanted.partition, "maxUnavailable": _rolling(lws).get("maxUnavailable", 1)}
+    rolling = {
+        "partition": wanted.partition,
+        "maxUnavailable": _rolling(lws).get("maxUnavailable", 1),
+    }
     spec = {
         "serviceName": name,
         "replicas": wanted.replicas,
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": {NAME: name, WORKER_INDEX: "0"}},
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
-        "template": making.marked(_leader_template(template), {WORKER_INDEX: "0", **mark}, _notes(lws, template)),
+        "template": making.marked(
+            _leader_template(template), {WORKER_INDEX: "0", **mark}, _notes(lws, template)
+        ),
     }
     return making.body_of(
-        STATEFUL_SETS, name, lws, LEADER_WORKER_SETS, labels={**objects.labels_of(lws), **mark},
-        annotations={**objects.annotations_of(lws), REPLICAS: str(making.number(lws))}, spec=spec,
-    )  # fmt: skip
+        STATEFUL_SETS,
+        name,
+        lws,
+        LEADER_WORKER_SETS,
+        labels={**objects.labels_of(lws), **mark},
+        annotations={**objects.annotations_of(lws), REPLICAS: str(making.number(lws))},
+        spec=spec,
+    )
 
 
 def _rolling(lws: Object) -> Object:
@@ -235,9 +275,15 @@ def _workers(lws: Object, leader: Object, template: Object) -> Object:
 
 
 def next_leaders(
-    lws: Object, leaders: Leaders | None, groups: Sequence[GroupCondition], *, new_revision: bool, resized: bool
+    lws: Object,
+    leaders: Leaders | None,
+    groups: Sequence[GroupCondition],
+    *,
+    new_revision: bool,
+    resized: bool,
 ) -> Leaders:
-    """The next step. `leaders` is the present StatefulSet (None before it exists), `groups` has its replicas."""
+    """The next step. `leaders` is the present StatefulSet (None before it exists), `groups` has its
+    replicas."""
     replicas = making.number(lws)
     rolling = _rolling(lws)
     surge = min(making.scaled(rolling.get("maxSurge", 0), replicas, up=True), replicas)
@@ -246,7 +292,11 @@ def next_leaders(
     if leaders is None:
         return Leaders(max(0, least), replicas)
     if new_revision:
-        size = replicas if leaders.replicas < replicas else _groups_now(replicas, surge, unavailable, replicas)
+        size = (
+            replicas
+            if leaders.replicas < replicas
+            else _groups_now(replicas, surge, unavailable, replicas)
+        )
         return Leaders(max(min(replicas, leaders.replicas), least), size)
     if leaders.partition == 0 and leaders.replicas == replicas:
         return Leaders(max(0, least), replicas)
@@ -261,7 +311,8 @@ def next_leaders(
 
 
 def _groups_now(replicas: int, surge: int, unavailable: int, behind: int) -> int:
-    """Groups beyond the wanted ones stay while more than `unavailable` of the wanted ones are not updated."""
+    """Groups beyond the wanted ones stay while more than `unavailable` of the wanted ones are not
+    updated."""
     return replicas + (max(0, behind - unavailable) if behind <= surge else surge)
 
 
@@ -281,7 +332,8 @@ def _next_partition(groups: Sequence[GroupCondition], step: int, partition: int)
 
 
 def label_member(review: Review) -> Object:
-    """The hook, for clusters whose LeaderWorkerSet has Volcano as its scheduler provider, as MindCluster requires."""
+    """The hook, for clusters whose LeaderWorkerSet has Volcano as its scheduler provider, as
+    MindCluster requires."""
     pod = label_without_gang(review)
     labels = objects.labels_of(pod)
     if review.operation == "CREATE" and review.resource == PODS and NAME in labels:
@@ -297,7 +349,9 @@ def label_without_gang(review: Review) -> Object:
     if review.operation != "CREATE" or review.resource != PODS or NAME not in labels:
         return pod
     if SIZE not in objects.annotations_of(pod):
-        raise ForbiddenError(403, "Forbidden", f"size annotation is unexpectedly missing for pod {objects.name(pod)}")
+        raise ForbiddenError(
+            403, "Forbidden", f"size annotation is unexpectedly missing for pod {objects.name(pod)}"
+        )
     ordinal = ordinal_of(pod)
     leads = labels.get(WORKER_INDEX) == "0"
     if leads:

@@ -1,7 +1,8 @@
-"""Common parts of the objects that controllers make: names, owners, pods from templates, PodGroups, numbers.
+"""Common parts of the objects that controllers make: names, owners, pods from templates, PodGroups,
+numbers.
 
-Written from the descriptions of the real controllers and independent of scaler.workloads: stand-ins judge the scaler.
-Pure."""
+Written from the descriptions of the real controllers and independent of scaler.workloads: stand-ins
+judge the scaler. Pure."""
 
 from __future__ import annotations
 
@@ -21,9 +22,12 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def digest(value: Any, length: int = 10) -> str:
-    """A short name for a value: the same for equal values, in the letters that Kubernetes uses for such names."""
+    """A short name for a value: the same for equal values, in the letters that Kubernetes uses for
+    such names."""
     encoded = msgspec.json.encode(value, order="deterministic")
-    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in hashlib.sha256(encoded).digest()[:length])
+    return "".join(
+        _LETTERS[byte % len(_LETTERS)] for byte in hashlib.sha256(encoded).digest()[:length]
+    )
 
 
 def shortened(name: str, longest: int = 63) -> str:
@@ -34,16 +38,27 @@ def shortened(name: str, longest: int = 63) -> str:
 def reference(owner: Object, resource: Resource) -> Object:
     """The controlling owner, as an entry of ownerReferences."""
     return {
-        "apiVersion": resource.api_version, "kind": resource.kind, "name": objects.name(owner),
-        "uid": objects.uid(owner), "controller": True, "blockOwnerDeletion": True,
-    }  # fmt: skip
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": objects.name(owner),
+        "uid": objects.uid(owner),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
 
 
 def body_of(
-    resource: Resource, name: str, owner: Object, owner_resource: Resource, *,
-    labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None, **rest: Any,
-) -> Object:  # fmt: skip
-    """An object to create in the owner's namespace; a name that ends in `-` is a generateName. `rest`: spec etc."""
+    resource: Resource,
+    name: str,
+    owner: Object,
+    owner_resource: Resource,
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **rest: Any,
+) -> Object:
+    """An object to create in the owner's namespace; a name that ends in `-` is a generateName.
+    `rest`: spec etc."""
     naming = {"generateName": name} if name.endswith("-") else {"name": name}
     metadata: Object = {
         **naming,
@@ -56,7 +71,9 @@ def body_of(
 
 
 def marked(
-    template: Object, labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None
+    template: Object,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
 ) -> Object:
     """A copy of a pod template with these labels and annotations in place of its own."""
     made = copy.deepcopy(template)
@@ -67,9 +84,15 @@ def marked(
 
 
 def pod_of(
-    template: Object, name: str, owner: Object, owner_resource: Resource, *,
-    labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None, **spec: Any,
-) -> Object:  # fmt: skip
+    template: Object,
+    name: str,
+    owner: Object,
+    owner_resource: Resource,
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> Object:
     """A pod from a template, with these labels and annotations in place of its own."""
     made = marked(template, labels, annotations)
     whole = {**(made.get("spec") or {}), **spec}
@@ -77,29 +100,47 @@ def pod_of(
 
 
 def pod_group(
-    name: str, owner: Object, owner_resource: Resource, members: Iterable[Object], *,
-    labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None, **spec: Any,
-) -> Object:  # fmt: skip
-    """The PodGroup of pods, or templates, that start together. None values in `spec` are left out."""
+    name: str,
+    owner: Object,
+    owner_resource: Resource,
+    members: Iterable[Object],
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> Object:
+    """The PodGroup of pods, or templates, that start together. None values in `spec` are left
+    out."""
     parts = list(members)
     total: dict[str, float] = defaultdict(float)
     for part in parts:
         for resource, amount in objects.requests(part).items():
             total[resource] += amount
     total.pop("pods", None)
-    resources = {name: str(int(v)) if v.is_integer() else f"{round(v * 1000)}m" for name, v in total.items()}
+    resources = {
+        name: str(int(v)) if v.is_integer() else f"{round(v * 1000)}m" for name, v in total.items()
+    }
     whole = {"minMember": len(parts), "minResources": resources, **spec}
     return body_of(
-        POD_GROUPS, name, owner, owner_resource, labels=labels, annotations=annotations,
+        POD_GROUPS,
+        name,
+        owner,
+        owner_resource,
+        labels=labels,
+        annotations=annotations,
         spec={key: value for key, value in whole.items() if value is not None},
-    )  # fmt: skip
+    )
 
 
 def add_environment(pod_spec: Object, variables: Mapping[str, str], *, first: bool = False) -> None:
     """Adds variables to every container, in place; an existing variable is replaced."""
     added = [{"name": name, "value": value} for name, value in variables.items()]
     for container in pod_spec.get("containers") or []:
-        kept = [variable for variable in container.get("env") or [] if variable.get("name") not in variables]
+        kept = [
+            variable
+            for variable in container.get("env") or []
+            if variable.get("name") not in variables
+        ]
         container["env"] = [*added, *kept] if first else [*kept, *added]
 
 
@@ -125,7 +166,8 @@ def generation(obj: Object) -> int:
 
 
 def scaled(value: Any, whole: int, *, up: bool) -> int:
-    """An IntOrString: a number, or a percentage of `whole` that is rounded up or down; 0 for other values."""
+    """An IntOrString: a number, or a percentage of `whole` that is rounded up or down; 0 for other
+    values."""
     if isinstance(value, int):
         return value
     text = str(value).removesuffix("%")
@@ -137,5 +179,6 @@ def scaled(value: Any, whole: int, *, up: bool) -> int:
 
 def fence_posts(surge: Any, unavailable: Any, replicas: int) -> tuple[int, int]:
     """(maxSurge, maxUnavailable) as pods; when both are 0, one may be unavailable."""
-    more, fewer = scaled(surge, replicas, up=True), scaled(unavailable, replicas, up=False)
+    more = scaled(surge, replicas, up=True)
+    fewer = scaled(unavailable, replicas, up=False)
     return more, fewer or (0 if more else 1)

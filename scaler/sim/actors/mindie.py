@@ -1,10 +1,11 @@
 """A stand-in for the scale-down of MindIE Controller: a surplus prefill instance exits non-zero.
 
-Inside each service it watches for a decode instance whose pods find no node, or, beside Ascend Operator, are not even
-made because its PodGroup finds no room. When that has lasted `patience` seconds and more prefill instances run than the
-smallest ratio needs, the newest of them exits; the fault actor then deletes its pods. Only a service whose
-controller pod runs does this, one instance per `patience`. `say` is called with words, service and job.
-Must not: delete anything, or read more of the rule than MindIE does (groups by position: prefill, then decode)."""
+Inside each service it watches for a decode instance whose pods find no node, or, beside Ascend
+Operator, are not even made because its PodGroup finds no room. When that has lasted `patience`
+seconds and more prefill instances run than the smallest ratio needs, the newest of them exits; the
+fault actor then deletes its pods. Only a service whose controller pod runs does this, one instance
+per `patience`. `say` is called with words, service and job. Must not: delete anything, or read more
+of the rule than MindIE does (groups by position: prefill, then decode)."""
 
 from __future__ import annotations
 
@@ -27,10 +28,17 @@ Say = Callable[[str, str, str], None]
 
 
 class MindIEController(StandIn):
-    """Follows all services, as one MindIE Controller per service would. `beside`: Ascend Operator is there."""
+    """Follows all services, as one MindIE Controller per service would. `beside`: Ascend Operator
+    is there."""
 
     def __init__(
-        self, api: KubeApi, clock: Clock, *, patience: float = 60.0, beside: bool = False, say: Say | None = None
+        self,
+        api: KubeApi,
+        clock: Clock,
+        *,
+        patience: float = 60.0,
+        beside: bool = False,
+        say: Say | None = None,
     ) -> None:
         super().__init__(api, PODS, ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS)
         self._clock = clock
@@ -44,14 +52,19 @@ class MindIEController(StandIn):
         for job in self.mirror.all(ASCEND_JOBS):
             if service := service_of(job):
                 services[service].append(job)
-        short = {service: surplus for service, jobs in services.items() if (surplus := self._surplus(service, jobs))}
+        short = {
+            service: surplus
+            for service, jobs in services.items()
+            if (surplus := self._surplus(service, jobs))
+        }
         now = self._clock.now()
         self._short_since = {service: self._short_since.get(service, now) for service in short}
         waits = [await self._release(service, surplus) for service, surplus in short.items()]
         return min(waits, default=None)
 
     async def _release(self, service: str, surplus: list[Object]) -> float:
-        """The newest surplus instance exits when its time has come; returns seconds until the next look."""
+        """The newest surplus instance exits when its time has come; returns seconds until the next
+        look."""
         now = self._clock.now()
         remaining = self._short_since[service] + self._patience - now
         if remaining > 0:
@@ -59,7 +72,9 @@ class MindIEController(StandIn):
         self._short_since[service] = now
         job = str(objects.controller(surplus[-1]).get("name", objects.name(surplus[-1])))
         if self._say:
-            self._say("MindIE Controller lets it exit: a decode instance finds no node", service, job)
+            self._say(
+                "MindIE Controller lets it exit: a decode instance finds no node", service, job
+            )
         try:
             await exit_pod(self.api, surplus[-1], now=now, code=1)
         except KubeError:
@@ -67,9 +82,14 @@ class MindIEController(StandIn):
         return self._patience
 
     def _surplus(self, service: str, jobs: list[Object]) -> list[Object]:
-        """First pods of prefill instances that may exit, in natural order; empty when no decode instance waits."""
+        """First pods of prefill instances that may exit, in natural order; empty when no decode
+        instance waits."""
         groups = self.mirror.all(POD_GROUPS) if self._beside else []
-        owners = {objects.owner_uid(group) for group in groups if objects.status(group).get("phase") == "Pending"}
+        owners = {
+            objects.owner_uid(group)
+            for group in groups
+            if objects.status(group).get("phase") == "Pending"
+        }
         owners |= {
             objects.owner_uid(pod)
             for job in jobs
@@ -93,13 +113,18 @@ class MindIEController(StandIn):
         prefills = [self.mirror.owned(PODS, job) for job in _of_group(jobs, prefill)]
         return [members[0] for members in [p for p in prefills if _runs(p)][prefill_count:]]
 
-    def _smallest(self, namespace: str, name: str) -> tuple[tuple[str, int], tuple[str, int]] | None:
-        """(prefill group, count), (decode group, count) of the smallest ratio; None when the rule is unreadable."""
+    def _smallest(
+        self, namespace: str, name: str
+    ) -> tuple[tuple[str, int], tuple[str, int]] | None:
+        """(prefill group, count), (decode group, count) of the smallest ratio; None when the rule
+        is unreadable."""
         rule = self.mirror.get(CONFIG_MAPS, namespace, name)
         try:
             document = json.loads(((rule or {}).get("data") or {})[RULE_KEY])
             groups = document["elastic_scaling_list"][-1]["group_list"]
-            prefill, decode = ((str(group["group_name"]), int(group["group_num"])) for group in groups)
+            prefill, decode = (
+                (str(group["group_name"]), int(group["group_num"])) for group in groups
+            )
             return prefill, decode
         except (KeyError, IndexError, TypeError, ValueError):
             return None
@@ -111,4 +136,6 @@ def _of_group(jobs: list[Object], group: str) -> list[Object]:
 
 
 def _runs(pods: list[Object]) -> bool:
-    return bool(pods) and all(objects.phase(pod) == "Running" and not objects.terminating(pod) for pod in pods)
+    return bool(pods) and all(
+        objects.phase(pod) == "Running" and not objects.terminating(pod) for pod in pods
+    )

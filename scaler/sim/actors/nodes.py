@@ -1,8 +1,10 @@
-"""Nodes of a simulated cluster: the objects, their events, their kubelets, and what becomes of pods of lost nodes.
+"""Nodes of a simulated cluster: the objects, their events, their kubelets, and what becomes of pods
+of lost nodes.
 
-Kubelets: bound pods start, deleted ones stop, crashed ones back off and restart. Their state is only in the pods, so
-they may be restarted at any time. On a node that is missing or not Ready they do nothing: its pods keep their status.
-Must not: schedule, create pods, or know of jobs and rules."""
+Kubelets: bound pods start, deleted ones stop, crashed ones back off and restart. Their state is
+only in the pods, so they may be restarted at any time. On a node that is missing or not Ready they
+do nothing: its pods keep their status. Must not: schedule, create pods, or know of jobs and
+rules."""
 
 from __future__ import annotations
 
@@ -52,7 +54,10 @@ def node_object(spec: NodeSpec) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": spec.name, "labels": {"kubernetes.io/hostname": spec.name, **spec.labels}},
+        "metadata": {
+            "name": spec.name,
+            "labels": {"kubernetes.io/hostname": spec.name, **spec.labels},
+        },
         "spec": {},
         "status": {
             "addresses": [{"type": "InternalIP", "address": host_address(spec.name)}],
@@ -82,24 +87,35 @@ async def change_node(api: KubeApi, spec: NodeSpec, fate: NodeFate) -> None:
     elif fate is NodeFate.READY:
         try:
             await _patch_status(api, spec.name, {"conditions": [ready_condition(True)]})
-            await api.patch(NODES, None, spec.name, {"spec": {"unschedulable": None}}, patch_type=PatchType.MERGE)
+            await api.patch(
+                NODES,
+                None,
+                spec.name,
+                {"spec": {"unschedulable": None}},
+                patch_type=PatchType.MERGE,
+            )
         except NotFoundError:
             await add_node(api, spec)
     elif fate is NodeFate.CORDONED:
-        await api.patch(NODES, None, spec.name, {"spec": {"unschedulable": True}}, patch_type=PatchType.MERGE)
+        await api.patch(
+            NODES, None, spec.name, {"spec": {"unschedulable": True}}, patch_type=PatchType.MERGE
+        )
     else:
         await _patch_status(api, spec.name, {"conditions": [ready_condition(False)]})
 
 
 async def _patch_status(api: KubeApi, name: str, status: Object) -> None:
-    await api.patch(NODES, None, name, {"status": status}, patch_type=PatchType.MERGE, subresource="status")
+    await api.patch(
+        NODES, None, name, {"status": status}, patch_type=PatchType.MERGE, subresource="status"
+    )
 
 
 class KubeletTimings(Model):
-    """How long things take on a node, in seconds; pairs are the least and the most, drawn once per pod.
+    """How long things take on a node, in seconds; pairs are the least and the most, drawn once per
+    pod.
 
-    A pod starts with image and devices, and is ready when its weights are loaded. It stops within its grace period at
-    the latest. The pause of CrashLoopBackOff doubles per restart up to 300."""
+    A pod starts with image and devices, and is ready when its weights are loaded. It stops within
+    its grace period at the latest. The pause of CrashLoopBackOff doubles per restart up to 300."""
 
     start: Annotated[Range, Field(description="From bound to Running.")] = (8.0, 12.0)
     ready: Annotated[Range, Field(description="From Running to Ready.")] = (20.0, 40.0)
@@ -108,12 +124,18 @@ class KubeletTimings(Model):
 
 
 class Kubelet(StandIn):
-    """All kubelets. Follows pods and nodes. The same seed draws the same durations for the same pods."""
+    """All kubelets. Follows pods and nodes. The same seed draws the same durations for the same
+    pods."""
 
     def __init__(
-        self, api: KubeApi, clock: Clock, *, timings: KubeletTimings | None = None, seed: int = 0,
+        self,
+        api: KubeApi,
+        clock: Clock,
+        *,
+        timings: KubeletTimings | None = None,
+        seed: int = 0,
         cursed: Curses | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(api, PODS, NODES)
         self._clock = clock
         self._timings = timings or KubeletTimings()
@@ -138,14 +160,20 @@ class Kubelet(StandIn):
         never = {"stopping": Never.ENDING, "bound": Never.RUNNING}.get(stage)
         if never is not None and self._cursed(never, pod):
             return LOOK_AGAIN
-        remaining = self._since.setdefault((objects.uid(pod), stage), self._clock.now()) + delay - self._clock.now()
+        remaining = (
+            self._since.setdefault((objects.uid(pod), stage), self._clock.now())
+            + delay
+            - self._clock.now()
+        )
         if remaining > 0:
             return remaining
         if stage == "stopping":
             await self.end(pod, grace=0)
         else:
             at_once = not max(self._timings.ready)
-            status = running_status(pod, now=self._clock.now(), ready=at_once or stage.startswith("running"))
+            status = running_status(
+                pod, now=self._clock.now(), ready=at_once or stage.startswith("running")
+            )
             await self.attempt(write_status(self.api, pod, status))
         return None
 
@@ -158,7 +186,9 @@ class Kubelet(StandIn):
             return "", 0.0
         if objects.crash_looping(pod):
             times = objects.restarts(pod)
-            return f"crashed {times}", min(300.0, self._timings.crash_backoff * 2 ** max(0, times - 1))
+            return f"crashed {times}", min(
+                300.0, self._timings.crash_backoff * 2 ** max(0, times - 1)
+            )
         if objects.phase(pod) != "Running":
             return "bound", self._draw(pod, self._timings.start)
         if not objects.ready(pod):
@@ -167,33 +197,47 @@ class Kubelet(StandIn):
 
     def _draw(self, pod: Object, bounds: tuple[float, float]) -> float:
         key = zlib.crc32(f"{objects.namespace(pod)}/{objects.name(pod)}/{bounds}".encode())
-        return random.Random(self._seed ^ key).uniform(*bounds)  # noqa: S311 - for delays, not for secrets
+        # For delays, not for secrets.
+        return random.Random(self._seed ^ key).uniform(*bounds)  # noqa: S311
 
 
 def running_status(pod: Object, *, now: float, ready: bool) -> Object:
     """The status of a pod whose containers all run; earlier counts and addresses stay."""
     old = objects.status(pod)
-    count, started = objects.restarts(pod), old.get("startTime") or rfc3339(now)
-    last: Object = next((found for c in objects.containers(pod) if (found := c.get("lastState"))), {})
+    count = objects.restarts(pod)
+    started = old.get("startTime") or rfc3339(now)
+    last: Object = next(
+        (found for c in objects.containers(pod) if (found := c.get("lastState"))), {}
+    )
     return {
         "phase": "Running",
         "startTime": started,
         "hostIP": host_address(objects.node_of(pod)),
         "podIP": old.get("podIP") or pod_address(pod),
         "conditions": [
-            {"type": "PodScheduled", "status": "True", "lastTransitionTime": rfc3339(seconds_of(started))},
+            {
+                "type": "PodScheduled",
+                "status": "True",
+                "lastTransitionTime": rfc3339(seconds_of(started)),
+            },
             {"type": "Ready", "status": str(ready), "lastTransitionTime": rfc3339(now)},
         ],
         "containerStatuses": [
-            {"name": container.get("name", ""), "ready": ready, "restartCount": count if index == 0 else 0,
-             "state": {"running": {"startedAt": rfc3339(now)}}, "lastState": last if index == 0 else {}}
+            {
+                "name": container.get("name", ""),
+                "ready": ready,
+                "restartCount": count if index == 0 else 0,
+                "state": {"running": {"startedAt": rfc3339(now)}},
+                "lastState": last if index == 0 else {},
+            }
             for index, container in enumerate(objects.spec(pod).get("containers") or [])
         ],
-    }  # fmt: skip
+    }
 
 
 async def exit_pod(api: KubeApi, pod: Object, *, now: float, code: int) -> None:
-    """The first container exits with this code: the pod is in CrashLoopBackOff if it restarts, else it ends."""
+    """The first container exits with this code: the pod is in CrashLoopBackOff if it restarts, else
+    it ends."""
     policy = objects.spec(pod).get("restartPolicy") or "Always"
     again = policy == "Always" or (policy == "OnFailure" and code != 0)
     reason = "Error" if code else "Completed"
@@ -212,12 +256,15 @@ async def write_status(api: KubeApi, pod: Object, status: Object) -> None:
 
 
 class NodeLifecycle(StandIn):
-    """The control plane's actions on pods of lost nodes: Ready turns False, and after a while they are deleted.
+    """The control plane's actions on pods of lost nodes: Ready turns False, and after a while they
+    are deleted.
 
-    `eviction` is how long a node may be not Ready (the default toleration of 300 s); `orphan` how long pods of a
-    node that is gone stay. Both in seconds."""
+    `eviction` is how long a node may be not Ready (the default toleration of 300 s); `orphan` how
+    long pods of a node that is gone stay. Both in seconds."""
 
-    def __init__(self, api: KubeApi, clock: Clock, *, eviction: float = 300.0, orphan: float = 40.0) -> None:
+    def __init__(
+        self, api: KubeApi, clock: Clock, *, eviction: float = 300.0, orphan: float = 40.0
+    ) -> None:
         super().__init__(api, PODS, NODES)
         self._clock = clock
         self._eviction = eviction
@@ -233,10 +280,13 @@ class NodeLifecycle(StandIn):
         return min(pauses, default=None)
 
     async def _attend(self, pod: Object) -> float | None:
-        """Handle one pod on a lost node; returns seconds until the next step, None when there is none."""
+        """Handle one pod on a lost node; returns seconds until the next step, None when there is
+        none."""
         gone = self.mirror.get(NODES, "", objects.node_of(pod)) is None
         due = self._lost_since[objects.node_of(pod)] + (self._orphan if gone else self._eviction)
-        unready = [c for c in objects.status(pod).get("conditions") or [] if c.get("type") != "Ready"]
+        unready = [
+            c for c in objects.status(pod).get("conditions") or [] if c.get("type") != "Ready"
+        ]
         status = {"conditions": [*unready, {"type": "Ready", "status": "False"}]}
         if objects.ready(pod) and not await self.attempt(write_status(self.api, pod, status)):
             return None

@@ -1,6 +1,7 @@
 """Functions that read raw Kubernetes objects, for all stand-ins.
 
-Must not: write, or decide anything. Independent of scaler.workloads on purpose: the stand-ins judge the controller."""
+Must not: write, or decide anything. Independent of scaler.workloads on purpose: the stand-ins judge
+the controller."""
 
 from __future__ import annotations
 
@@ -34,12 +35,15 @@ def annotations_of(obj: Object) -> dict[str, str]:
 
 
 def scaling_labels(obj: Object) -> dict[str, str]:
-    """The labels with rule, group and service of a job or a pod: its own or those of its first pod template."""
+    """The labels with rule, group and service of a job or a pod: its own or those of its first pod
+    template."""
     own = labels_of(obj)
     if RULE_LABEL in own:
         return own
     parts = [*(spec(obj).get("replicaSpecs") or {}).values(), *(spec(obj).get("tasks") or [])]
-    found = [((part.get("template") or {}).get("metadata") or {}).get("labels") or {} for part in parts]
+    found = [
+        ((part.get("template") or {}).get("metadata") or {}).get("labels") or {} for part in parts
+    ]
     return next((labels for labels in found if RULE_LABEL in labels), own)
 
 
@@ -111,7 +115,8 @@ def ready(obj: Object) -> bool:
 
 
 def node_ready(node: Object | None) -> bool:
-    """Whether the node exists and its condition Ready is True: MindCluster's present liveness rule."""
+    """Whether the node exists and its condition Ready is True: MindCluster's present liveness
+    rule."""
     return node is not None and ready(node)
 
 
@@ -136,21 +141,32 @@ def restarts(pod: Object) -> int:
 
 
 def requests(pod: Object) -> dict[str, float]:
-    """A pod's requests, by resource; a missing request is replaced by its limit. Every pod takes one of `pods`."""
+    """A pod's requests, by resource; a missing request is replaced by its limit. Every pod takes
+    one of `pods`."""
     total: dict[str, float] = {"pods": 1.0}
     for container in spec(pod).get("containers") or []:
         resources = container.get("resources") or {}
-        for resource, value in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items():
+        for resource, value in {
+            **(resources.get("limits") or {}),
+            **(resources.get("requests") or {}),
+        }.items():
             total[resource] = total.get(resource, 0.0) + quantity(value)
     return total
 
 
 def allocatable(node: Object) -> dict[str, float]:
-    return {resource: quantity(value) for resource, value in (status(node).get("allocatable") or {}).items()}
+    return {
+        resource: quantity(value)
+        for resource, value in (status(node).get("allocatable") or {}).items()
+    }
 
 
 def last_exit_code(pod: Object) -> int:
     """The first non-zero exit code of a container's current or last termination, else 0."""
-    states = (container.get(where) or {} for container in containers(pod) for where in ("state", "lastState"))
+    states = (
+        container.get(where) or {}
+        for container in containers(pod)
+        for where in ("state", "lastState")
+    )
     codes = (int((state.get("terminated") or {}).get("exitCode") or 0) for state in states)
     return next((code for code in codes if code), 0)

@@ -1,13 +1,15 @@
-"""A stand-in for Ascend Operator: makes the objects of AscendJobs as it does, as an ordinary client of KubeApi.
+"""A stand-in for Ascend Operator: makes the objects of AscendJobs as it does, as an ordinary client
+of KubeApi.
 
-    PodGroup -> its phase is neither "" nor Pending -> rank table -> Service -> gate -> pods of one replica type after
-    the other
+    PodGroup -> its phase is neither "" nor Pending -> rank table -> Service -> gate -> pods of one
+    replica type after the other
 
-Weaknesses of its rank tables are kept: a table that comes late is never filled, a withdrawn one keeps its old servers,
-and `version` is the time of the write before. ranktables.table makes the text of a completed one.
-Like the original it decides for each job alone, checks a refused job again by timers only, and keeps rounds in its
-memory. Not modelled: hot switching, restart policy ExitCode, and the wait for its caches.
-Must not: know of services or instances, look at nodes, or be better than the original."""
+Weaknesses of its rank tables are kept: a table that comes late is never filled, a withdrawn one
+keeps its old servers, and `version` is the time of the write before. ranktables.table makes the
+text of a completed one. Like the original it decides for each job alone, checks a refused job again
+by timers only, and keeps rounds in its memory. Not modelled: hot switching, restart policy
+ExitCode, and the wait for its caches. Must not: know of services or instances, look at nodes, or be
+better than the original."""
 
 from __future__ import annotations
 
@@ -19,9 +21,26 @@ import msgspec
 
 from scaler.clock import Clock, loop_time
 from scaler.informers.pods import read_pod
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    POD_GROUPS,
+    PODS,
+    SERVICES,
+    KubeApi,
+    Object,
+    Resource,
+)
 from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
-from scaler.names import GROUP_LABEL, RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY, RULE_KEY, RULE_LABEL
+from scaler.names import (
+    GROUP_LABEL,
+    RANK_TABLE_KEY,
+    RANK_TABLE_PREFIX,
+    RANK_TABLE_VERSION_KEY,
+    RULE_KEY,
+    RULE_LABEL,
+)
 from scaler.ranktables.table import Status, rank_table
 from scaler.ranktables.tables import member_of
 from scaler.rules.jobspec import CONTAINER, read_replicas
@@ -54,11 +73,14 @@ class _Table(msgspec.Struct):
 
 
 class AscendOperator(StandIn):
-    """One operator process. `crashes`: end with OperatorCrashError where the original does; else that is a refusal.
+    """One operator process. `crashes`: end with OperatorCrashError where the original does; else
+    that is a refusal.
 
     A job that is `cursed` to be never made is never handled."""
 
-    def __init__(self, api: KubeApi, clock: Clock, *, crashes: bool = False, cursed: Curses | None = None) -> None:
+    def __init__(
+        self, api: KubeApi, clock: Clock, *, crashes: bool = False, cursed: Curses | None = None
+    ) -> None:
         super().__init__(api, ASCEND_JOBS, PODS, POD_GROUPS, SERVICES, DEPLOYMENTS)
         self._clock = clock
         self._crashes = crashes
@@ -68,7 +90,8 @@ class AscendOperator(StandIn):
         self._due: dict[Key, float] = {}
         """Job -> loop time at which it is handled."""
         self._looked_at: dict[Key, tuple[str, ...]] = {}
-        """Job -> versions of the job and of all its objects, when it was last queued for a change."""
+        """Job -> versions of the job and of all its objects, when it was last queued for a
+        change."""
         self._rounds: dict[str, int] = {}
         """Job uid -> counted restarts; also the value of the pods' label `version`."""
         self._pods: dict[str, tuple[str, str]] = {}
@@ -78,7 +101,11 @@ class AscendOperator(StandIn):
         self._count_lost_pods()
         now = loop_time()
         for job in self.mirror.all(ASCEND_JOBS):
-            owned = [obj for resource in (PODS, POD_GROUPS, SERVICES) for obj in self.mirror.owned(resource, job)]
+            owned = [
+                obj
+                for resource in (PODS, POD_GROUPS, SERVICES)
+                for obj in self.mirror.owned(resource, job)
+            ]
             versions = tuple(obj["metadata"]["resourceVersion"] for obj in (job, *owned))
             if self._looked_at.get(key_of(job)) != versions:
                 self._looked_at[key_of(job)] = versions
@@ -94,7 +121,8 @@ class AscendOperator(StandIn):
             if version == str(self._rounds.get(owner, 0)):
                 self._rounds[owner] = self._rounds.get(owner, 0) + 1
         self._pods = {
-            uid: (objects.owner_uid(pod), objects.labels_of(pod).get("version", "")) for uid, pod in present.items()
+            uid: (objects.owner_uid(pod), objects.labels_of(pod).get("version", ""))
+            for uid, pod in present.items()
         }
 
     async def _reconcile_next(self) -> None:
@@ -122,13 +150,17 @@ class AscendOperator(StandIn):
         if self.mirror.get(DEPLOYMENTS, *place) is not None or objects.terminating(job):
             return
         given = (objects.spec(job).get("runPolicy") or {}).get("backoffLimit")
-        limit = _number(objects.labels_of(job).get("fault-retry-times") if given is None else given)  # 0 = unlimited
+        # 0 = unlimited
+        limit = _number(objects.labels_of(job).get("fault-retry-times") if given is None else given)
         if faults := read_job(job).faults:
             await self._write_status(job, Condition("Failed", "JobValidFailed", faults[0]))
         elif rules.finished(objects.status(job)):
             await self._clean_up(job)
         elif 0 < limit < self._rounds.get(objects.uid(job), 0):
-            words = f"Job {objects.name(job)} has failed because it has reached the specified backoff limit"
+            words = (
+                f"Job {objects.name(job)} has failed because it has reached the specified backoff"
+                " limit"
+            )
             await self._write_status(job, Condition("Failed", "JobFailed", words))
         else:
             await self._keep(job)
@@ -150,10 +182,17 @@ class AscendOperator(StandIn):
             await self._write_status(job, Condition("Created", "PodCreateFailed", str(error)))
             raise
         members = self._members(job)
-        pods = {kind: [pod for pod in members if _type_of(job, pod) == kind] for kind in read_replicas(job)}
-        condition = rules.of_pods(job, members, retries_left=_number(objects.labels_of(job).get("fault-retry-times")))
+        pods = {
+            kind: [pod for pod in members if _type_of(job, pod) == kind]
+            for kind in read_replicas(job)
+        }
+        condition = rules.of_pods(
+            job, members, retries_left=_number(objects.labels_of(job).get("fault-retry-times"))
+        )
         started = objects.status(job).get("startTime") or self._clock.timestamp()
-        await self._write_status(job, condition, startTime=started, replicaStatuses=rules.replica_statuses(pods))
+        await self._write_status(
+            job, condition, startTime=started, replicaStatuses=rules.replica_statuses(pods)
+        )
 
     async def _keep_table(self, job: Object, pods: list[Object]) -> None:
         """Write the table if its pods have changed; a failed write is forgotten."""
@@ -163,14 +202,17 @@ class AscendOperator(StandIn):
         if uids == table.pods:
             return
         withdrawn = {**json.loads(table.text or "{}"), "status": Status.INITIALIZING.value}
-        table.pods, table.text = uids, now.text if uids else json.dumps(withdrawn)
+        table.pods = uids
+        table.text = now.text if uids else json.dumps(withdrawn)
         if table.absent:
             return
         place = objects.namespace(job), RANK_TABLE_PREFIX + objects.name(job)
         try:
             found = await self.api.get(CONFIG_MAPS, *place)
             data = {RANK_TABLE_KEY: table.text, RANK_TABLE_VERSION_KEY: str(table.saved)}
-            await self.api.replace(CONFIG_MAPS, *place, {**found, "data": {**(found.get("data") or {}), **data}})
+            await self.api.replace(
+                CONFIG_MAPS, *place, {**found, "data": {**(found.get("data") or {}), **data}}
+            )
         except NotFoundError:
             table.absent = table.saved == 0
         except KubeError:
@@ -189,28 +231,37 @@ class AscendOperator(StandIn):
 
     async def _pods_of_all_types(self, job: Object) -> None:
         try:
-            clusterd = str(objects.spec(await self.api.get(SERVICES, NAMESPACE, CLUSTERD))["clusterIP"])
+            clusterd = str(
+                objects.spec(await self.api.get(SERVICES, NAMESPACE, CLUSTERD))["clusterIP"]
+            )
         except (KubeError, KeyError):
             clusterd = _DOMAIN
         present = {objects.name(pod) for pod in self._members(job)}
         wanted = made.pods(read_job(job), job, clusterd)
         for kind in read_replicas(job):
-            missing = [pod for name, pod in wanted.items() if _type_of(job, pod) == kind and name not in present]
+            missing = [
+                pod
+                for name, pod in wanted.items()
+                if _type_of(job, pod) == kind and name not in present
+            ]
             if missing:
                 await self._check_gate(job)
             for pod in missing:
                 await self._create_once(PODS, self._as_made_here(job, pod, clusterd))
 
     def _as_made_here(self, job: Object, pod: Object, clusterd: str) -> Object:
-        """Fields where the scaler differs on purpose: the round's number, and variables that are always appended."""
+        """Fields where the scaler differs on purpose: the round's number, and variables that are
+        always appended."""
         pod["metadata"]["labels"]["version"] = str(self._rounds.get(objects.uid(job), 0))
         kind = _type_of(job, pod)
         given = job["spec"]["replicaSpecs"][kind]["template"]["spec"]["containers"]
         labels = objects.labels_of(job)
         variables = {
-            "MINDX_TASK_ID": labels.get("jobID", ""), "APP_TYPE": labels.get("app", ""),
-            "MINDX_SERVER_IP": clusterd, "MINDX_SERVER_DOMAIN": _DOMAIN,
-        }  # fmt: skip
+            "MINDX_TASK_ID": labels.get("jobID", ""),
+            "APP_TYPE": labels.get("app", ""),
+            "MINDX_SERVER_IP": clusterd,
+            "MINDX_SERVER_DOMAIN": _DOMAIN,
+        }
         added = [{"name": name, "value": value} for name, value in variables.items()]
         for container, template in zip(pod["spec"]["containers"], given, strict=True):
             if container["name"] == CONTAINER:
@@ -218,7 +269,8 @@ class AscendOperator(StandIn):
         return pod
 
     async def _check_gate(self, job: Object) -> None:
-        """Reads the rule each time. Counts PodGroups, the job's own included, whatever the state of their pods."""
+        """Reads the rule each time. Counts PodGroups, the job's own included, whatever the state of
+        their pods."""
         labels = objects.labels_of(job)
         rule = labels.get(RULE_LABEL)
         if rule is None:
@@ -244,15 +296,23 @@ class AscendOperator(StandIn):
 
     def _members(self, job: Object) -> list[Object]:
         """Pods by label in the namespace, without a check of the owner."""
-        name, namespace = objects.name(job), objects.namespace(job)
+        name = objects.name(job)
+        namespace = objects.namespace(job)
         pods = [pod for pod in self.mirror.all(PODS) if objects.namespace(pod) == namespace]
-        return [pod for pod in pods if objects.labels_of(pod).get("training.kubeflow.org/job-name") == name]
+        return [
+            pod
+            for pod in pods
+            if objects.labels_of(pod).get("training.kubeflow.org/job-name") == name
+        ]
 
     async def _clean_up(self, job: Object) -> None:
         """Pending pods and the PodGroup are deleted; running pods stay."""
         pending = [pod for pod in self._members(job) if objects.phase(pod) == "Pending"]
         doomed = [(PODS, pod) for pod in pending if not objects.terminating(pod)]
-        for resource, obj in [*doomed, *((POD_GROUPS, group) for group in self.mirror.owned(POD_GROUPS, job))]:
+        for resource, obj in [
+            *doomed,
+            *((POD_GROUPS, group) for group in self.mirror.owned(POD_GROUPS, job)),
+        ]:
             with contextlib.suppress(NotFoundError, ConflictError):
                 await self.api.delete(resource, *key_of(obj), uid=objects.uid(obj))
 
@@ -267,7 +327,9 @@ class AscendOperator(StandIn):
         if after == before:
             return
         with contextlib.suppress(KubeError):
-            await self.api.replace(ASCEND_JOBS, *key_of(job), {**job, "status": after}, subresource="status")
+            await self.api.replace(
+                ASCEND_JOBS, *key_of(job), {**job, "status": after}, subresource="status"
+            )
 
 
 def _service(obj: Object) -> tuple[str | None, ...]:

@@ -1,8 +1,10 @@
-"""The rules of Ascend Operator: its gate for elastic scaling, its retries, and the status of its jobs. Values only.
+"""The rules of Ascend Operator: its gate for elastic scaling, its retries, and the status of its
+jobs. Values only.
 
-Written from the description of its behaviour and independent of scaler.rules and scaler.decide, so that it can
-contradict them. Its conditions follow the update rules of the library that it uses, and are unreliable after the first
-fault. Must not be better than the original: its weaknesses are compared with the scaler."""
+Written from the description of its behaviour and independent of scaler.rules and scaler.decide, so
+that it can contradict them. Its conditions follow the update rules of the library that it uses, and
+are unreliable after the first fault. Must not be better than the original: its weaknesses are
+compared with the scaler."""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ import msgspec
 from scaler.kube.api import Object
 from scaler.sim.actors import objects
 
-BASE_DELAY, LONGEST_DELAY = 0.005, 20.0
-RATE, BURST = 10.0, 100
+BASE_DELAY = 0.005
+LONGEST_DELAY = 20.0
+RATE = 10.0
+BURST = 100
 """Retries per second of all jobs together, and the burst before that."""
 
 Counts = Mapping[str, int]
@@ -30,22 +34,29 @@ class OperatorCrashError(Exception):
 
 
 def may_create(document: str, running: Counts, group: str) -> bool:
-    """Whether missing pods of a replica type may be created; OperatorCrashError if the next ratio lacks the group."""
+    """Whether missing pods of a replica type may be created; OperatorCrashError if the next ratio
+    lacks the group."""
     ratios = read_ratios(document)
     for ratio in reversed(ratios):
         if any(running.get(name, 0) < number for name, number in ratio.items()):
             if group not in ratio:
-                raise OperatorCrashError(f"group {group!r} is not in the ratio that is to be reached")
+                raise OperatorCrashError(
+                    f"group {group!r} is not in the ratio that is to be reached"
+                )
             return ratio[group] > running.get(group, 0)
     return False
 
 
 def read_ratios(document: str) -> list[dict[str, int]]:
-    """Instances per group and ratio, in the order of the document; empty for documents that the original refuses."""
+    """Instances per group and ratio, in the order of the document; empty for documents that the
+    original refuses."""
     try:
         entries = [  # the last duplicate of a group wins
             {
-                group["group_name"]: (_number(group["group_num"]), _number(group["server_num_per_group"]))
+                group["group_name"]: (
+                    _number(group["group_num"]),
+                    _number(group["server_num_per_group"]),
+                )
                 for group in entry["group_list"]
             }
             for entry in json.loads(document)["elastic_scaling_list"]
@@ -66,7 +77,8 @@ def _number(text: Any) -> int:
 
 
 class Retries:
-    """Delays before a refused job is handled again: its own delay, doubling, and one share of a common rate."""
+    """Delays before a refused job is handled again: its own delay, doubling, and one share of a
+    common rate."""
 
     def __init__(self) -> None:
         self._times: dict[str, int] = {}
@@ -95,10 +107,11 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 NO_SCHEDULER = Condition(
-    "Created", "PodGroupNotInitialized",
+    "Created",
+    "PodGroupNotInitialized",
     "volcano-scheduler is maybe not running, execute command to check the status: "
     "kubectl get pod -n volcano-system -l app=volcano-scheduler",
-)  # fmt: skip
+)
 
 
 def of_pods(job: Object, pods: Iterable[Object], *, retries_left: int) -> Condition | None:
@@ -107,40 +120,65 @@ def of_pods(job: Object, pods: Iterable[Object], *, retries_left: int) -> Condit
     phases = set(_phases(pods))
     if "Failed" in phases:
         if retries_left < 1:
-            return Condition("Failed", "JobFailed", f"Job {place} has failed because has pod failed.")
+            return Condition(
+                "Failed", "JobFailed", f"Job {place} has failed because has pod failed."
+            )
         words = f"Job {place} is unconditional retry job and remain retry times is {retries_left}."
         return Condition("Restarting", "JobRestarting", words)
     if "Running" in phases:
         return Condition("Running", "JobRunning", f"Job {place} is running.")
     if phases == {"Succeeded"}:
-        return Condition("Succeeded", "JobRunning", f"Job{place.replace('/', '-')} successfully completed.")
+        return Condition(
+            "Succeeded", "JobRunning", f"Job{place.replace('/', '-')} successfully completed."
+        )
     return None
 
 
 def updated(status: Mapping[str, Any], condition: Condition | None, now: str) -> Object:
     """The status with a condition added.
 
-    Failed is final; the same reason again changes nothing, not even the place; Running and Restarting replace each
-    other; an end sets Running to False."""
+    Failed is final; the same reason again changes nothing, not even the place; Running and
+    Restarting replace each other; an end sets Running to False."""
     old = [dict(one) for one in status.get("conditions") or []]
-    result: Object = {**status, "conditions": old, "replicaStatuses": dict(status.get("replicaStatuses") or {})}
+    result: Object = {
+        **status,
+        "conditions": old,
+        "replicaStatuses": dict(status.get("replicaStatuses") or {}),
+    }
     present = {(c["type"], c["status"], c["reason"]) for c in old}
-    if condition is None or _holds(old, "Failed") or (condition.kind, "True", condition.reason) in present:
+    if (
+        condition is None
+        or _holds(old, "Failed")
+        or (condition.kind, "True", condition.reason) in present
+    ):
         return result
-    since = next((c["lastTransitionTime"] for c in old if c["type"] == condition.kind and c["status"] == "True"), now)
+    since = next(
+        (
+            c["lastTransitionTime"]
+            for c in old
+            if c["type"] == condition.kind and c["status"] == "True"
+        ),
+        now,
+    )
     kept = [one for one in old if one["type"] != condition.kind]
     if condition.kind in ("Running", "Restarting"):
         kept = [one for one in kept if one["type"] not in ("Running", "Restarting")]
     if condition.kind in ("Failed", "Succeeded"):
         result["completionTime"] = now
         kept = [{**c, "status": "False"} if c["type"] == "Running" else c for c in kept]
-    new = {"type": condition.kind, "status": "True", "reason": condition.reason, "message": condition.message}
+    new = {
+        "type": condition.kind,
+        "status": "True",
+        "reason": condition.reason,
+        "message": condition.message,
+    }
     result["conditions"] = [*kept, {**new, "lastTransitionTime": since, "lastUpdateTime": now}]
     return result
 
 
 def replica_statuses(pods: Mapping[str, list[Object]]) -> Object:
-    """Running, succeeded and failed pods per replica type; zeros and pending pods are in no counter."""
+    """Running, succeeded and failed pods per replica type; zeros and pending pods are in no
+    counter."""
     counters = {"active": "Running", "succeeded": "Succeeded", "failed": "Failed"}
     phases = {kind: _phases(members) for kind, members in pods.items()}
     return {
@@ -157,8 +195,14 @@ def finished(status: Mapping[str, Any]) -> bool:
 
 def _phases(pods: Iterable[Object]) -> list[str]:
     """The phases of all pods except failed ones that are terminating."""
-    return [objects.phase(pod) for pod in pods if not (objects.phase(pod) == "Failed" and objects.terminating(pod))]
+    return [
+        objects.phase(pod)
+        for pod in pods
+        if not (objects.phase(pod) == "Failed" and objects.terminating(pod))
+    ]
 
 
 def _holds(conditions: Iterable[Mapping[str, Any]], kind: str) -> bool:
-    return any(condition["type"] == kind and condition["status"] == "True" for condition in conditions)
+    return any(
+        condition["type"] == kind and condition["status"] == "True" for condition in conditions
+    )

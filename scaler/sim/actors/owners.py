@@ -1,4 +1,5 @@
-"""The controllers that make pods for their owners, each started when the cluster has objects of its types.
+"""The controllers that make pods for their owners, each started when the cluster has objects of its
+types.
 
 A stand-in without objects of its own would follow every pod in vain."""
 
@@ -38,17 +39,24 @@ class WhenUsed:
 
 
 def owners(api: KubeApi, *, counts_unavailable: bool = False) -> Sequence[WhenUsed]:
-    """The controllers of Kubernetes, Volcano, LeaderWorkerSet, AIBrix, OME and Infer Operator that lead to pods.
+    """The controllers of Kubernetes, Volcano, LeaderWorkerSet, AIBrix, OME and Infer Operator that
+    lead to pods.
 
-    Ascend Operator is not among them: where the scaler makes the pods of AscendJobs, it does not run.
-    `counts_unavailable`: StatefulSets are updated as since Kubernetes 1.35."""
+    Ascend Operator is not among them: where the scaler makes the pods of AscendJobs, it does not
+    run. `counts_unavailable`: StatefulSets are updated as since Kubernetes 1.35."""
     return [
         WhenUsed(api, Deployments(api), kube.DEPLOYMENTS),
         WhenUsed(api, ReplicaSets(api), kube.REPLICA_SETS),
         WhenUsed(api, StatefulSets(api, counts_unavailable=counts_unavailable), kube.STATEFUL_SETS),
         WhenUsed(api, LeaderWorkerSets(api), kube.LEADER_WORKER_SETS),
         WhenUsed(api, StormServices(api), kinds.STORM_SERVICES, kinds.ROLE_SETS, kube.POD_SETS),
-        WhenUsed(api, InferOperator(api), kinds.INFER_SERVICE_SETS, kinds.INFER_SERVICES, kinds.INSTANCE_SETS),
+        WhenUsed(
+            api,
+            InferOperator(api),
+            kinds.INFER_SERVICE_SETS,
+            kinds.INFER_SERVICES,
+            kinds.INSTANCE_SETS,
+        ),
         WhenUsed(api, Ome(api), kinds.INFERENCE_SERVICES),
         WhenUsed(api, VolcanoJobs(api), kube.VOLCANO_JOBS),
         WhenUsed(api, PodGroups(api), kube.REPLICA_SETS, kube.STATEFUL_SETS, kinds.ROLE_SETS),

@@ -1,7 +1,9 @@
-"""Where a pod fits: the predicates of a Kubernetes scheduler that MindIE's manifests use, as pure functions.
+"""Where a pod fits: the predicates of a Kubernetes scheduler that MindIE's manifests use, as pure
+functions.
 
-Modelled: readiness, cordon, taints, nodeSelector, required node affinity, required pod anti-affinity, resources.
-Must not: do I/O or know of gangs and phases (scaler.sim.actors.scheduler)."""
+Modelled: readiness, cordon, taints, nodeSelector, required node affinity, required pod
+anti-affinity, resources. Must not: do I/O or know of gangs and phases
+(scaler.sim.actors.scheduler)."""
 
 from __future__ import annotations
 
@@ -18,9 +20,14 @@ class Room:
 
     `tie` chooses among nodes that are equally full; without it the first by name is used."""
 
-    def __init__(self, nodes: Iterable[Object], pods: Iterable[Object], *, tie: random.Random | None = None) -> None:
+    def __init__(
+        self, nodes: Iterable[Object], pods: Iterable[Object], *, tie: random.Random | None = None
+    ) -> None:
         self._tie = tie
-        self._nodes = {objects.name(node): node for node in sorted(nodes, key=lambda n: natural(objects.name(n)))}
+        self._nodes = {
+            objects.name(node): node
+            for node in sorted(nodes, key=lambda n: natural(objects.name(n)))
+        }
         self._free = {name: objects.allocatable(node) for name, node in self._nodes.items()}
         self._pods: dict[str, list[Object]] = {name: [] for name in self._nodes}
         self._anti_affinity = False
@@ -30,7 +37,8 @@ class Room:
                 self._take(objects.node_of(pod), pod)
 
     def place(self, pods: Sequence[Object], at_least: int) -> dict[str, str]:
-        """Pod name -> node, the fullest with room, for as many of the pods as fit; {} if fewer than `at_least` do."""
+        """Pod name -> node, the fullest with room, for as many of the pods as fit; {} if fewer than
+        `at_least` do."""
         placed: list[tuple[str, Object]] = []
         unplaced = 0
         for pod in pods:
@@ -54,17 +62,27 @@ class Room:
 
     def idle(self, resource: str) -> float:
         """The free amount of a resource on all nodes that accept new pods."""
-        return sum(self._free[name].get(resource, 0.0) for name, node in self._nodes.items() if accepts(node, None))
+        return sum(
+            self._free[name].get(resource, 0.0)
+            for name, node in self._nodes.items()
+            if accepts(node, None)
+        )
 
     def _fullness(self, name: str) -> tuple[float, float]:
         free = self._free[name]
-        return sum(amount for resource, amount in free.items() if "/" in resource), free.get("cpu", 0.0)
+        return sum(amount for resource, amount in free.items() if "/" in resource), free.get(
+            "cpu", 0.0
+        )
 
     def _fits(self, name: str, node: Object, pod: Object) -> bool:
         free = self._free[name]
         return (
             accepts(node, pod)
-            and all(free.get(resource, 0.0) >= need for resource, need in objects.requests(pod).items() if need)
+            and all(
+                free.get(resource, 0.0) >= need
+                for resource, need in objects.requests(pod).items()
+                if need
+            )
             and not self._repelled(node, pod)
         )
 
@@ -91,7 +109,8 @@ class Room:
 
 
 def accepts(node: Object, pod: Object | None) -> bool:
-    """Whether the node takes new pods, and this one by its selector, affinity and tolerations (None = any pod)."""
+    """Whether the node takes new pods, and this one by its selector, affinity and tolerations (None
+    = any pod)."""
     if not objects.node_ready(node) or objects.spec(node).get("unschedulable"):
         return False
     if pod is None:
@@ -100,7 +119,11 @@ def accepts(node: Object, pod: Object | None) -> bool:
     if not matches(selector, objects.labels_of(node)) or not _has_affinity(node, pod):
         return False
     tolerations = objects.spec(pod).get("tolerations") or []
-    taints = [t for t in objects.spec(node).get("taints") or [] if t.get("effect") in {"NoSchedule", "NoExecute"}]
+    taints = [
+        t
+        for t in objects.spec(node).get("taints") or []
+        if t.get("effect") in {"NoSchedule", "NoExecute"}
+    ]
     return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
 
 
@@ -109,23 +132,30 @@ def matches(selector: Object | None, labels: dict[str, str]) -> bool:
     if selector is None:
         return False
     wanted = selector.get("matchLabels") or {}
-    return wanted.items() <= labels.items() and all(_holds(e, labels) for e in selector.get("matchExpressions") or [])
+    return wanted.items() <= labels.items() and all(
+        _holds(e, labels) for e in selector.get("matchExpressions") or []
+    )
 
 
 def _has_affinity(node: Object, pod: Object) -> bool:
     affinity = (objects.spec(pod).get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    labels, fields = objects.labels_of(node), {"metadata.name": objects.name(node)}
+    labels = objects.labels_of(node)
+    fields = {"metadata.name": objects.name(node)}
     for term in (required or {}).get("nodeSelectorTerms") or []:
-        expressions, by_field = term.get("matchExpressions") or [], term.get("matchFields") or []
-        met = all(_holds(e, labels) for e in expressions) and all(_holds(e, fields) for e in by_field)
+        expressions = term.get("matchExpressions") or []
+        by_field = term.get("matchFields") or []
+        met = all(_holds(e, labels) for e in expressions) and all(
+            _holds(e, fields) for e in by_field
+        )
         if met and (expressions or by_field):  # an empty term selects no node
             return True
     return not required
 
 
 def _holds(expression: Object, labels: dict[str, str]) -> bool:
-    value, values = labels.get(expression.get("key", "")), expression.get("values") or []
+    value = labels.get(expression.get("key", ""))
+    values = expression.get("values") or []
     bound = objects.quantity(values[0] if values else "")
     answers = {
         "In": value in values,

@@ -1,12 +1,14 @@
-"""A stand-in for Volcano (1.10 and newer): binds gangs whole and writes PodGroup phases, as a client of KubeApi.
+"""A stand-in for Volcano (1.10 and newer): binds gangs whole and writes PodGroup phases, as a
+client of KubeApi.
 
-Sessions run one after another, at most one per period, and only when something has changed. In one session: enqueue
-(a PodGroup goes Inqueue when the idle NPUs of the cluster would do for its minResources), allocate (gangs in the
-order of priority, then age), phases. Gated pods keep a gang valid, but not ready: with fewer released pods than it
-needs nothing of it is bound, with enough of them they go ahead. MindCluster's plugin is in it: it raises what a
-PodGroup of a ReplicaSet needs to all replicas (see `_grouped`), and decides alone what is enqueued, unless its setting
-`forceEnqueue` is off. Without gangs it stands in for kube-scheduler.
-Must not: delete anything, or know of rules and instances."""
+Sessions run one after another, at most one per period, and only when something has changed. In one
+session: enqueue (a PodGroup goes Inqueue when the idle NPUs of the cluster would do for its
+minResources), allocate (gangs in the order of priority, then age), phases. Gated pods keep a gang
+valid, but not ready: with fewer released pods than it needs nothing of it is bound, with enough of
+them they go ahead. MindCluster's plugin is in it: it raises what a PodGroup of a ReplicaSet needs
+to all replicas (see `_grouped`), and decides alone what is enqueued, unless its setting
+`forceEnqueue` is off. Without gangs it stands in for kube-scheduler. Must not: delete anything, or
+know of rules and instances."""
 
 from __future__ import annotations
 
@@ -28,21 +30,24 @@ _MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
 
 
 class Gang:
-    """The pods of one PodGroup (or one pod without any: `group` is None); `needed` of them must start together."""
+    """The pods of one PodGroup (or one pod without any: `group` is None); `needed` of them must
+    start together."""
 
     def __init__(self, group: Object | None, pods: list[Object], needed: int = 1) -> None:
         self.group = group
         self.terminating = any(objects.terminating(pod) for pod in pods)
         self._provided = [pod for pod in pods if objects.gated(pod) or objects.node_of(pod)]
         self.pods = [pod for pod in pods if not objects.terminating(pod) and not objects.gated(pod)]
-        self.unbound = [pod for pod in self.pods if not objects.node_of(pod) and not objects.ended(pod)]
+        self.unbound = [
+            pod for pod in self.pods if not objects.node_of(pod) and not objects.ended(pod)
+        ]
         self.min_member = _min_member(group)
         self.needed = max(needed, self.min_member)
 
     @property
     def keeps(self) -> dict[str, float]:
-        """Resources kept free for it while it is in the queue: the requests of its PodGroup, with or without pods,
-        minus the requests of its held and of its bound pods."""
+        """Resources kept free for it while it is in the queue: the requests of its PodGroup, with
+        or without pods, minus the requests of its held and of its bound pods."""
         requested = (objects.spec(self.group).get("minResources") or {}) if self.group else {}
         provided = [objects.requests(pod) for pod in self._provided]
         return {
@@ -62,20 +67,31 @@ class Gang:
 
 
 class GangScheduler(StandIn):
-    """Follows pods, nodes and PodGroups; `period` is the least time between two sessions, in seconds.
+    """Follows pods, nodes and PodGroups; `period` is the least time between two sessions, in
+    seconds.
 
-    `gangs=False`: every pod is scheduled alone, and PodGroups have no effect. `force_enqueue=False`: as with Volcano's
-    own plugins, PodGroups in the queue keep room free, and none enters the queue without room beside that. The order
-    among gangs of the same priority and second, and among equally full nodes, has no guarantee: by name with seed 0,
-    else different for each seed."""
+    `gangs=False`: every pod is scheduled alone, and PodGroups have no effect.
+    `force_enqueue=False`: as with Volcano's own plugins, PodGroups in the queue keep room free, and
+    none enters the queue without room beside that. The order among gangs of the same priority and
+    second, and among equally full nodes, has no guarantee: by name with seed 0, else different for
+    each seed."""
 
     def __init__(
-        self, api: KubeApi, *, period: float = 1.0, gangs: bool = True, force_enqueue: bool = True,
-        seed: int = 0, cursed: Curses | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(api, PODS, NODES, *((POD_GROUPS, PRIORITY_CLASSES, REPLICA_SETS) if gangs else ()))
+        self,
+        api: KubeApi,
+        *,
+        period: float = 1.0,
+        gangs: bool = True,
+        force_enqueue: bool = True,
+        seed: int = 0,
+        cursed: Curses | None = None,
+    ) -> None:
+        super().__init__(
+            api, PODS, NODES, *((POD_GROUPS, PRIORITY_CLASSES, REPLICA_SETS) if gangs else ())
+        )
         self._seed = seed
-        self._tie = random.Random(f"scheduler-{seed}") if seed else None  # noqa: S311 - for order, not for secrets
+        # For order, not for secrets.
+        self._tie = random.Random(f"scheduler-{seed}") if seed else None  # noqa: S311
         self._period = period
         self._by_group = gangs
         self._force_enqueue = force_enqueue
@@ -119,14 +135,20 @@ class GangScheduler(StandIn):
         for gang in gangs:
             phase = self._enqueue(gang, room)
             placement = self._allocate(gang, room, phase) if phase != "Pending" else {}
-            targets = [(pod, placement[objects.name(pod)]) for pod in gang.unbound if objects.name(pod) in placement]
+            targets = [
+                (pod, placement[objects.name(pod)])
+                for pod in gang.unbound
+                if objects.name(pod) in placement
+            ]
             bound = sum([await self._bind(pod, node) for pod, node in targets])
             self.failed |= bound < len(placement)
             closing = gang.phase(bound)
             if (closing, phase) == ("Pending", "Inqueue"):
                 closing = phase
             if gang.group is not None and objects.status(gang.group).get("phase") != closing:
-                await self.attempt(merge(self.api, POD_GROUPS, gang.group, {"status": {"phase": closing}}))
+                await self.attempt(
+                    merge(self.api, POD_GROUPS, gang.group, {"status": {"phase": closing}})
+                )
         return self._period if self.failed or self._withheld else None
 
     def _pods(self) -> list[Object]:
@@ -135,13 +157,20 @@ class GangScheduler(StandIn):
         waiting = {objects.uid(pod) for pod in seen if not objects.node_of(pod)}
         self._assumed = {uid: node for uid, node in self._assumed.items() if uid in waiting}
         assumed = ((pod, self._assumed.get(objects.uid(pod))) for pod in seen)
-        return [{**pod, "spec": {**objects.spec(pod), "nodeName": node}} if node else pod for pod, node in assumed]
+        return [
+            {**pod, "spec": {**objects.spec(pod), "nodeName": node}} if node else pod
+            for pod, node in assumed
+        ]
 
     def _gangs(self, pods: list[Object]) -> list[Gang]:
         members: dict[tuple[str, str], list[Object]] = defaultdict(list)
         single = []
         for pod in pods:
-            if (objects.spec(pod).get("schedulerName") or "") not in ("volcano", "default-scheduler", ""):
+            if (objects.spec(pod).get("schedulerName") or "") not in (
+                "volcano",
+                "default-scheduler",
+                "",
+            ):
                 continue
             group_name = objects.annotations_of(pod).get(objects.GROUP_NAME)
             if group_name and self._by_group:
@@ -153,8 +182,10 @@ class GangScheduler(StandIn):
         return sorted([*grouped, *single], key=self._order)
 
     def _grouped(self, group: Object, pods: list[Object]) -> Gang:
-        """The gang of a PodGroup. If instances share it, MindCluster's plugin requires more pods than it says."""
-        for obj in (group, *sorted(pods, key=key_of)[:1]):  # users write it on the PodGroup, else on its first pod
+        """The gang of a PodGroup. If instances share it, MindCluster's plugin requires more pods
+        than it says."""
+        # users write it on the PodGroup, else on its first pod
+        for obj in (group, *sorted(pods, key=key_of)[:1]):
             stated = objects.annotations_of(obj).get(_MIN_AVAILABLE, "")
             if stated.isascii() and stated.isdecimal():
                 return Gang(group, pods, int(stated) if _min_member(group) == 1 else 1)
@@ -167,10 +198,17 @@ class GangScheduler(StandIn):
         if subject is None:
             return 0, "", "", ("", "")
         created = str(subject["metadata"].get("creationTimestamp", ""))
-        drawn = hashlib.blake2b(f"{self._seed}/{objects.uid(subject)}".encode(), digest_size=4).hexdigest()
+        drawn = hashlib.blake2b(
+            f"{self._seed}/{objects.uid(subject)}".encode(), digest_size=4
+        ).hexdigest()
         name = objects.spec(gang.group).get("priorityClassName") if gang.group else None
         found = self.mirror.get(PRIORITY_CLASSES, "", str(name)) if name else None
-        return -int((found or {}).get("value") or 0), created, drawn if self._seed else "", key_of(subject)
+        return (
+            -int((found or {}).get("value") or 0),
+            created,
+            drawn if self._seed else "",
+            key_of(subject),
+        )
 
     def _enqueue(self, gang: Gang, room: Room) -> str:
         """The phase with which the gang enters the allocate step."""
@@ -181,8 +219,11 @@ class GangScheduler(StandIn):
             return phase
         needs = objects.spec(gang.group).get("minResources") or {}
         devices = {name: objects.quantity(need) for name, need in needs.items() if "/" in name}
-        # the check of MindCluster's plugin: only idle NPUs count, minus those that are kept for others
-        if any(room.idle(name) - self._kept.get(name, 0.0) < need for name, need in devices.items()):
+        # the check of MindCluster's plugin: only idle NPUs count, minus those that are kept for
+        # others
+        if any(
+            room.idle(name) - self._kept.get(name, 0.0) < need for name, need in devices.items()
+        ):
             return phase
         self._keep_free(gang)
         return "Inqueue"
@@ -193,12 +234,15 @@ class GangScheduler(StandIn):
                 self._kept[name] += amount
 
     def _allocate(self, gang: Gang, room: Room, phase: str) -> dict[str, str]:
-        """Pod name -> node for as many as fit, if these and the bound ones are as many as must start together."""
+        """Pod name -> node for as many as fit, if these and the bound ones are as many as must
+        start together."""
         complete = not gang.terminating and len(gang.pods) >= gang.needed
         if phase == "Completed" or not complete or not gang.unbound:
             return {}
         bound = len(gang.pods) - len(gang.unbound)
-        pods = [pod for pod in sorted(gang.unbound, key=key_of) if not self._withholds(Never.BOUND, pod)]
+        pods = [
+            pod for pod in sorted(gang.unbound, key=key_of) if not self._withholds(Never.BOUND, pod)
+        ]
         halves = [pod for pod in pods if self._withholds(Never.HALF_BOUND, pod)]
         if halves:
             return {} if bound else room.place(halves[:1], 1)
@@ -210,7 +254,11 @@ class GangScheduler(StandIn):
         return cursed
 
     async def _bind(self, pod: Object, node: str) -> bool:
-        about = {"name": objects.name(pod), "namespace": objects.namespace(pod), "uid": objects.uid(pod)}
+        about = {
+            "name": objects.name(pod),
+            "namespace": objects.namespace(pod),
+            "uid": objects.uid(pod),
+        }
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body: Object = {"apiVersion": "v1", "kind": "Binding", "metadata": about, "target": target}
         try:

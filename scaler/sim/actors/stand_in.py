@@ -1,8 +1,10 @@
-"""The base of all stand-ins: they follow the cluster and act after changes. Controllers also wait for their own writes.
+"""The base of all stand-ins: they follow the cluster and act after changes. Controllers also wait
+for their own writes.
 
-A mirror is deliberately simple and independent of the scaler's own cache, so that the two cannot share a mistake. A
-controller that makes pods for an owner lists the owner's objects (`have`), or creates and deletes them one by one. The
-next round repeats what was refused or has failed. Must not: know what any object means."""
+A mirror is deliberately simple and independent of the scaler's own cache, so that the two cannot
+share a mistake. A controller that makes pods for an owner lists the owner's objects (`have`), or
+creates and deletes them one by one. The next round repeats what was refused or has failed. Must
+not: know what any object means."""
 
 from __future__ import annotations
 
@@ -44,10 +46,12 @@ class Mirror:
         self.revision = 0
         """Grows with every change."""
         self.settle = 0.02
-        """Seconds in which further changes are collected after one: a burst counts as one change."""
+        """Seconds in which further changes are collected after one: a burst counts as one
+        change."""
 
     def all(self, resource: Resource) -> list[Object]:
-        """Every object of one type, by namespace and name, so that nothing depends on the order of events."""
+        """Every object of one type, by namespace and name, so that nothing depends on the order of
+        events."""
         if resource not in self._sorted:
             found = self._objects[resource]
             self._sorted[resource] = [found[key] for key in sorted(found)]
@@ -138,10 +142,14 @@ def _by_owner(found: list[Object]) -> dict[str, list[Object]]:
     return index
 
 
-async def merge(api: KubeApi, resource: Resource, obj: Object, patch: Object, *, subresource: str = "") -> Object:
+async def merge(
+    api: KubeApi, resource: Resource, obj: Object, patch: Object, *, subresource: str = ""
+) -> Object:
     """A merge patch of exactly this object, and of no later one with the same name."""
     patch = {**patch, "metadata": {**(patch.get("metadata") or {}), "uid": objects.uid(obj)}}
-    return await api.patch(resource, *key_of(obj), patch, patch_type=PatchType.MERGE, subresource=subresource)
+    return await api.patch(
+        resource, *key_of(obj), patch, patch_type=PatchType.MERGE, subresource=subresource
+    )
 
 
 class Actor(Protocol):
@@ -173,14 +181,16 @@ class StandIn(ABC):
                 await self.mirror.wait(pause)
             pause = await self._round() if self.mirror.synced else None
             if self.failed:
-                self.failed, pause = False, RETRY if pause is None else min(pause, RETRY)
+                self.failed = False
+                pause = RETRY if pause is None else min(pause, RETRY)
 
     @abstractmethod
     async def _round(self) -> float | None:
         """Do what is due; returns seconds until the next due time, None without one."""
 
     async def attempt(self, write: Awaitable[Any]) -> bool:
-        """False when the write failed: the next round comes soon. A missing or replaced object is no failure."""
+        """False when the write failed: the next round comes soon. A missing or replaced object is
+        no failure."""
         try:
             await write
         except (NotFoundError, ConflictError):
@@ -191,13 +201,15 @@ class StandIn(ABC):
         return True
 
     async def end(self, pod: Object, *, grace: int | None = None) -> bool:
-        """Deletes exactly this pod, with this grace period if it is shorter than its own; False when that failed."""
+        """Deletes exactly this pod, with this grace period if it is shorter than its own; False
+        when that failed."""
         options: Any = {"uid": objects.uid(pod), "grace_period_seconds": grace}
         return await self.attempt(self.api.delete(PODS, *key_of(pod), **options))
 
 
 class StandInController(StandIn):
-    """Base of the stand-ins for controllers. `reconcile` runs only when the mirror shows all own writes."""
+    """Base of the stand-ins for controllers. `reconcile` runs only when the mirror shows all own
+    writes."""
 
     follows: tuple[Resource, ...]
     """Resource types, that of the owners first."""
@@ -230,11 +242,16 @@ class StandInController(StandIn):
             found = self.mirror.get(resource, *key)
             if found is None or objects.uid(found) != uid or objects.terminating(found):
                 del self._deleted[uid]
-        shown = all(self.mirror.version(resource) >= version for resource, version in self._written.items())
+        shown = all(
+            self.mirror.version(resource) >= version for resource, version in self._written.items()
+        )
         return shown and not self._deleted
 
-    async def have(self, resource: Resource, owner: Object, wanted: Iterable[Object], *, update: bool = False) -> None:
-        """Creates the missing ones of these objects, by name, and deletes all other objects of the owner.
+    async def have(
+        self, resource: Resource, owner: Object, wanted: Iterable[Object], *, update: bool = False
+    ) -> None:
+        """Creates the missing ones of these objects, by name, and deletes all other objects of the
+        owner.
 
         `update`: an existing object with another spec is renewed."""
         bodies = {objects.name(body): body for body in wanted}
@@ -257,7 +274,9 @@ class StandInController(StandIn):
         """False when the object exists already or was refused."""
         return await self._write(resource, self.api.create(resource, objects.namespace(body), body))
 
-    async def patch(self, resource: Resource, obj: Object, patch: Object, *, subresource: str = "") -> None:
+    async def patch(
+        self, resource: Resource, obj: Object, patch: Object, *, subresource: str = ""
+    ) -> None:
         """A merge patch of exactly this object."""
         await self._write(resource, merge(self.api, resource, obj, patch, subresource=subresource))
 
@@ -284,7 +303,8 @@ class StandInController(StandIn):
             self._deleted[objects.uid(obj)] = resource, key_of(obj)
 
     async def _write(self, resource: Resource, request: Awaitable[Object]) -> bool:
-        """False when the write failed or was refused; the next round waits until the mirror shows the write."""
+        """False when the write failed or was refused; the next round waits until the mirror shows
+        the write."""
         try:
             version = int((await request)["metadata"]["resourceVersion"])
         except KubeError:

@@ -1,9 +1,11 @@
-"""A stand-in for the StatefulSet controller: pods by ordinal, one after the other or all at once, updates from the top.
+"""A stand-in for the StatefulSet controller: pods by ordinal, one after the other or all at once,
+updates from the top.
 
-An update replaces a pod of an old revision in any condition, and then waits until it is ready. Since Kubernetes
-1.35 (`counts_unavailable`) every pod that is not available, held ones too, counts against maxUnavailable first, so that
-one held pod may stop an update. Pod templates of earlier revisions are kept in memory only.
-Not modelled: volume claims. Must not: know the owners of the StatefulSets, or rules."""
+An update replaces a pod of an old revision in any condition, and then waits until it is ready.
+Since Kubernetes 1.35 (`counts_unavailable`) every pod that is not available, held ones too, counts
+against maxUnavailable first, so that one held pod may stop an update. Pod templates of earlier
+revisions are kept in memory only. Not modelled: volume claims. Must not: know the owners of the
+StatefulSets, or rules."""
 
 from __future__ import annotations
 
@@ -30,14 +32,17 @@ class StatefulSets(StandInController):
         """Revision -> pod template."""
 
     async def keep(self, owner: Object) -> None:
-        pods, update = self.mirror.owned(PODS, owner), revision_of(owner)
+        pods = self.mirror.owned(PODS, owner)
+        update = revision_of(owner)
         self._templates.setdefault(update, copy.deepcopy(objects.spec(owner).get("template") or {}))
         await self.status(STATEFUL_SETS, owner, _status(owner, pods, update))
         in_order = objects.spec(owner).get("podManagementPolicy", "OrderedReady") == "OrderedReady"
         wanted = _wanted(owner, pods)
         if await self._fill(owner, wanted, update, in_order=in_order):
             return
-        for pod in sorted((pod for pod in pods if ordinal_of(pod) not in wanted), key=ordinal_of, reverse=True):
+        for pod in sorted(
+            (pod for pod in pods if ordinal_of(pod) not in wanted), key=ordinal_of, reverse=True
+        ):
             if not objects.terminating(pod):
                 await self.delete(PODS, pod)
             if in_order:
@@ -45,7 +50,9 @@ class StatefulSets(StandInController):
         for pod in to_update(owner, wanted, update, counts_unavailable=self._counts_unavailable):
             await self.delete(PODS, pod)
 
-    async def _fill(self, stateful_set: Object, wanted: Replicas, update: str, *, in_order: bool) -> bool:
+    async def _fill(
+        self, stateful_set: Object, wanted: Replicas, update: str, *, in_order: bool
+    ) -> bool:
         """Creates missing pods; True when further pods, in order, have to wait for one of them."""
         for ordinal, pod in wanted.items():
             if pod is None:
@@ -63,18 +70,25 @@ class StatefulSets(StandInController):
         template = self._templates.get(revision) or self._templates[update]
         name = f"{objects.name(stateful_set)}-{ordinal}"
         return making.pod_of(
-            template, name, stateful_set, STATEFUL_SETS,
+            template,
+            name,
+            stateful_set,
+            STATEFUL_SETS,
             labels={
-                "statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(ordinal),
+                "statefulset.kubernetes.io/pod-name": name,
+                "apps.kubernetes.io/pod-index": str(ordinal),
                 REVISION: revision,
             },
-            hostname=name, subdomain=str(objects.spec(stateful_set).get("serviceName") or ""),
-        )  # fmt: skip
+            hostname=name,
+            subdomain=str(objects.spec(stateful_set).get("serviceName") or ""),
+        )
 
 
 def revision_of(stateful_set: Object) -> str:
     """The name of the revision of its pod template."""
-    return f"{objects.name(stateful_set)}-{making.digest(objects.spec(stateful_set).get('template'))}"
+    return (
+        f"{objects.name(stateful_set)}-{making.digest(objects.spec(stateful_set).get('template'))}"
+    )
 
 
 def ordinal_of(pod: Object) -> int:
@@ -83,15 +97,26 @@ def ordinal_of(pod: Object) -> int:
     return int(digits) if digits.isdecimal() else -1
 
 
-def to_update(stateful_set: Object, wanted: Replicas, update: str, *, counts_unavailable: bool) -> list[Object]:
-    """The pods that an update deletes next, the highest of an old revision first; none with OnDelete.
+def to_update(
+    stateful_set: Object, wanted: Replicas, update: str, *, counts_unavailable: bool
+) -> list[Object]:
+    """The pods that an update deletes next, the highest of an old revision first; none with
+    OnDelete.
 
-    One at a time, while all above it are ready; with `counts_unavailable` as many as maxUnavailable allows."""
+    One at a time, while all above it are ready; with `counts_unavailable` as many as maxUnavailable
+    allows."""
     if (objects.spec(stateful_set).get("updateStrategy") or {}).get("type") == "OnDelete":
         return []
-    updated = [pod for ordinal, pod in sorted(wanted.items(), reverse=True)
-               if ordinal >= _partition(stateful_set) and pod is not None]  # fmt: skip
-    outdated = [p for p in updated if objects.labels_of(p).get(REVISION) != update and not objects.terminating(p)]
+    updated = [
+        pod
+        for ordinal, pod in sorted(wanted.items(), reverse=True)
+        if ordinal >= _partition(stateful_set) and pod is not None
+    ]
+    outdated = [
+        p
+        for p in updated
+        if objects.labels_of(p).get(REVISION) != update and not objects.terminating(p)
+    ]
     unready = [ordinal for ordinal, pod in wanted.items() if pod is None or not making.ready(pod)]
     if counts_unavailable:
         most = _rolling(stateful_set).get("maxUnavailable", 1)
@@ -115,7 +140,10 @@ def _first(stateful_set: Object) -> int:
 def _wanted(stateful_set: Object, pods: list[Object]) -> Replicas:
     present = {ordinal_of(pod): pod for pod in pods}
     first = _first(stateful_set)
-    return {ordinal: present.get(ordinal) for ordinal in range(first, first + making.number(stateful_set))}
+    return {
+        ordinal: present.get(ordinal)
+        for ordinal in range(first, first + making.number(stateful_set))
+    }
 
 
 def _status(stateful_set: Object, pods: list[Object], update: str) -> Object:
@@ -126,8 +154,12 @@ def _status(stateful_set: Object, pods: list[Object], update: str) -> Object:
     done = updated == serving == making.number(stateful_set) and not _partition(stateful_set)
     current = update if done else before
     return {
-        "replicas": len(pods), "readyReplicas": serving, "availableReplicas": serving,
+        "replicas": len(pods),
+        "readyReplicas": serving,
+        "availableReplicas": serving,
         "currentReplicas": sum(objects.labels_of(pod).get(REVISION) == current for pod in pods),
-        "updatedReplicas": updated, "currentRevision": current, "updateRevision": update,
+        "updatedReplicas": updated,
+        "currentRevision": current,
+        "updateRevision": update,
         "observedGeneration": making.generation(stateful_set),
-    }  # fmt: skip
+    }

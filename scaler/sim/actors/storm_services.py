@@ -1,9 +1,11 @@
-"""Stand-ins for AIBrix: StormServices make RoleSets, RoleSets make pods or PodSets, PodSets make their pods.
+"""Stand-ins for AIBrix: StormServices make RoleSets, RoleSets make pods or PodSets, PodSets make
+their pods.
 
-A role with podGroupSize above 1 consists of PodSets, each one instance; else each pod is one. All roles of a RoleSet
-are scaled together and updated one after the other. Not modelled: StormServices that replace whole RoleSets (every
-update is in place), pausing, in-place image updates, services, and gang strategies other than Volcano's. Must not: bind
-pods, make PodGroups for pods without a strategy, or know of rules."""
+A role with podGroupSize above 1 consists of PodSets, each one instance; else each pod is one. All
+roles of a RoleSet are scaled together and updated one after the other. Not modelled: StormServices
+that replace whole RoleSets (every update is in place), pausing, in-place image updates, services,
+and gang strategies other than Volcano's. Must not: bind pods, make PodGroups for pods without a
+strategy, or know of rules."""
 
 from __future__ import annotations
 
@@ -45,8 +47,13 @@ class StormServices(StandInController):
             await self._keep_pod_set(pod_set, self.mirror.owned(PODS, pod_set))
 
     async def _keep_storm(self, storm: Object) -> None:
-        own = [found for found in self.mirror.owned(ROLE_SETS, storm) if not objects.terminating(found)]
-        indices = {objects.uid(found): int(objects.annotations_of(found).get(ROLE_SET_INDEX) or 0) for found in own}
+        own = [
+            found for found in self.mirror.owned(ROLE_SETS, storm) if not objects.terminating(found)
+        ]
+        indices = {
+            objects.uid(found): int(objects.annotations_of(found).get(ROLE_SET_INDEX) or 0)
+            for found in own
+        }
         own.sort(key=lambda found: indices[objects.uid(found)])
         wanted = making.number(storm)
         for index in range(len(own), wanted):
@@ -66,15 +73,20 @@ class StormServices(StandInController):
             return
         for role in sorted(roles, key=lambda role: int(role.get("upgradeOrder") or 0)):
             await self._apply(role_set, role, members, update=True)
-            found, wanted = [_member_of(member) for member in _of(role, members)], _role(role)
+            found = [_member_of(member) for member in _of(role, members)]
+            wanted = _role(role)
             newest = all(m.active and m.ready and m.hash == wanted.hash for m in found)
             if not newest or len(found) != wanted.replicas:
                 return  # one role after the other
 
-    async def _apply(self, role_set: Object, role: Object, members: list[Object], *, update: bool) -> bool:
+    async def _apply(
+        self, role_set: Object, role: Object, members: list[Object], *, update: bool
+    ) -> bool:
         """One step of scaling, or of an update; False when none was due."""
         numbered = bool(role.get("stateful")) or group_size(role) > 1
-        scale, roll = (scale_stateful, roll_stateful) if numbered else (scale_stateless, roll_stateless)
+        scale, roll = (
+            (scale_stateful, roll_stateful) if numbered else (scale_stateless, roll_stateless)
+        )
         own = _of(role, members)
         change = (roll if update else scale)(_role(role), [_member_of(member) for member in own])
         resource = POD_SETS if group_size(role) > 1 else PODS
@@ -96,7 +108,9 @@ class StormServices(StandInController):
         await self._keep_pod_group(pod_set, POD_SETS)
         size = making.number(pod_set, "podGroupSize")
         counted = [pod for pod in pods if not objects.ended(pod)]
-        restarted = [pod for pod in counted if objects.restarts(pod) and not objects.terminating(pod)]
+        restarted = [
+            pod for pod in counted if objects.restarts(pod) and not objects.terminating(pod)
+        ]
         if len(counted) < size and restarted:
             for pod in restarted:  # unhealthy pods are deleted before missing ones are created
                 await self.delete(PODS, pod)
@@ -105,11 +119,15 @@ class StormServices(StandInController):
             for index in range(size):
                 if str(index) not in present:
                     await self.create(PODS, _member(pod_set, index, size))
-        for pod in sorted(counted, key=lambda pod: int(objects.labels_of(pod).get(POD_INDEX) or 0))[size:]:
+        for pod in sorted(counted, key=lambda pod: int(objects.labels_of(pod).get(POD_INDEX) or 0))[
+            size:
+        ]:
             await self.delete(PODS, pod)
         serving = sum(map(making.ready, counted))
         phase = "Ready" if serving == size else "Running" if serving else "Pending"
-        await self.status(POD_SETS, pod_set, {"totalPods": len(counted), "readyPods": serving, "phase": phase})
+        await self.status(
+            POD_SETS, pod_set, {"totalPods": len(counted), "readyPods": serving, "phase": phase}
+        )
 
 
 def group_size(role: Object) -> int:
@@ -120,12 +138,16 @@ def group_size(role: Object) -> int:
 def _role(role: Object) -> Role:
     replicas = int(role.get("replicas") or 0)
     strategy = role.get("updateStrategy") or {}
-    surge, unavailable = making.fence_posts(strategy.get("maxSurge", 0), strategy.get("maxUnavailable", 0), replicas)
+    surge, unavailable = making.fence_posts(
+        strategy.get("maxSurge", 0), strategy.get("maxUnavailable", 0), replicas
+    )
     return Role(replicas, _hash(role), surge, min(unavailable, replicas))
 
 
 def _of(role: Object, members: Iterable[Object]) -> list[Object]:
-    named = [member for member in members if objects.labels_of(member).get(ROLE) == role.get("name")]
+    named = [
+        member for member in members if objects.labels_of(member).get(ROLE) == role.get("name")
+    ]
     return [member for member in named if _is_pod_set(member) == (group_size(role) > 1)]
 
 
@@ -158,19 +180,34 @@ def _role_set(storm: Object, index: int) -> Object:
     metadata = template.get("metadata") or {}
     revision = f"{objects.name(storm)}-{making.digest(template)}"
     return making.body_of(
-        ROLE_SETS, f"{objects.name(storm)[:48]}-roleset-", storm, STORM_SERVICES,
-        labels={**(metadata.get("labels") or {}), STORM_SERVICE: objects.name(storm), _REVISION: revision},
-        annotations={**(metadata.get("annotations") or {}), ROLE_SET_INDEX: str(index), _PREFIX + "revision": revision},
+        ROLE_SETS,
+        f"{objects.name(storm)[:48]}-roleset-",
+        storm,
+        STORM_SERVICES,
+        labels={
+            **(metadata.get("labels") or {}),
+            STORM_SERVICE: objects.name(storm),
+            _REVISION: revision,
+        },
+        annotations={
+            **(metadata.get("annotations") or {}),
+            ROLE_SET_INDEX: str(index),
+            _PREFIX + "revision": revision,
+        },
         spec=template.get("spec") or {},
-    )  # fmt: skip
+    )
 
 
-def _marks(role_set: Object, role: Object, slot: int | None) -> tuple[str, dict[str, str], dict[str, str]]:
+def _marks(
+    role_set: Object, role: Object, slot: int | None
+) -> tuple[str, dict[str, str], dict[str, str]]:
     """Name, labels and annotations of a pod or a PodSet of a role."""
     labels = {
-        "roleset-name": objects.name(role_set), ROLE: str(role.get("name")), TEMPLATE_HASH: _hash(role),
+        "roleset-name": objects.name(role_set),
+        ROLE: str(role.get("name")),
+        TEMPLATE_HASH: _hash(role),
         STORM_SERVICE: objects.labels_of(role_set).get(STORM_SERVICE, ""),
-    }  # fmt: skip
+    }
     annotations = {ROLE_SET_INDEX: objects.annotations_of(role_set).get(ROLE_SET_INDEX, "")}
     if slot is not None:
         labels[REPLICA_INDEX] = annotations[REPLICA_INDEX] = str(slot)
@@ -185,20 +222,31 @@ def _made(role_set: Object, role: Object, slot: int | None) -> Object:
     """A member of a role: a pod, or a PodSet."""
     name, labels, annotations = _marks(role_set, role, slot)
     variables = {
-        "STORM_SERVICE_NAME": labels[STORM_SERVICE], "ROLESET_NAME": objects.name(role_set),
-        "ROLESET_INDEX": annotations[ROLE_SET_INDEX], "ROLE_NAME": str(role.get("name")),
-        "ROLE_TEMPLATE_HASH": _hash(role), **({} if slot is None else {"ROLE_REPLICA_INDEX": str(slot)}),
-    }  # fmt: skip
+        "STORM_SERVICE_NAME": labels[STORM_SERVICE],
+        "ROLESET_NAME": objects.name(role_set),
+        "ROLESET_INDEX": annotations[ROLE_SET_INDEX],
+        "ROLE_NAME": str(role.get("name")),
+        "ROLE_TEMPLATE_HASH": _hash(role),
+        **({} if slot is None else {"ROLE_REPLICA_INDEX": str(slot)}),
+    }
     template = copy.deepcopy(role.get("template") or {})
     add_environment(template.get("spec") or {}, variables, first=True)
     if group_size(role) == 1:
         host = {"subdomain": labels[STORM_SERVICE], **({} if slot is None else {"hostname": name})}
-        return making.pod_of(template, name, role_set, ROLE_SETS, labels=labels, annotations=annotations, **host)
-    spec: Object = {"podGroupSize": group_size(role), "template": template, "stateful": bool(role.get("stateful"))}
+        return making.pod_of(
+            template, name, role_set, ROLE_SETS, labels=labels, annotations=annotations, **host
+        )
+    spec: Object = {
+        "podGroupSize": group_size(role),
+        "template": template,
+        "stateful": bool(role.get("stateful")),
+    }
     if _volcano(role) is not None:
         spec["schedulingStrategy"] = role["schedulingStrategy"]
         annotations[objects.GROUP_NAME] = name
-    return making.body_of(POD_SETS, name, role_set, ROLE_SETS, labels=labels, annotations=annotations, spec=spec)
+    return making.body_of(
+        POD_SETS, name, role_set, ROLE_SETS, labels=labels, annotations=annotations, spec=spec
+    )
 
 
 def _member(pod_set: Object, index: int, size: int) -> Object:
@@ -208,12 +256,20 @@ def _member(pod_set: Object, index: int, size: int) -> Object:
     name = shortened(f"{objects.name(pod_set)}-{index}")
     own = {POD_SET: objects.name(pod_set), POD_INDEX: str(index)}
     pod = making.pod_of(
-        template, name, pod_set, POD_SETS,
+        template,
+        name,
+        pod_set,
+        POD_SETS,
         labels={**objects.labels_of(pod_set), **(given.get("labels") or {}), **own},
         annotations={**objects.annotations_of(pod_set), **(given.get("annotations") or {})},
-        hostname=name, subdomain=objects.labels_of(pod_set).get(STORM_SERVICE, ""),
-    )  # fmt: skip
-    place = {"PODSET_NAME": objects.name(pod_set), "POD_GROUP_INDEX": str(index), "POD_GROUP_SIZE": str(size)}
+        hostname=name,
+        subdomain=objects.labels_of(pod_set).get(STORM_SERVICE, ""),
+    )
+    place = {
+        "PODSET_NAME": objects.name(pod_set),
+        "POD_GROUP_INDEX": str(index),
+        "POD_GROUP_SIZE": str(size),
+    }
     add_environment(pod["spec"], place, first=True)
     return pod
 
@@ -265,7 +321,8 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def scale_stateful(role: Role, members: list[Member]) -> Change:
-    """Fill empty slots, leave one member per slot, delete members that have ended or have no slot."""
+    """Fill empty slots, leave one member per slot, delete members that have ended or have no
+    slot."""
     slots = role.slots(members)
     delete = [*_ended(members), *(m.name for m in members if m.active and m.slot not in slots)]
     delete += [name for held in slots.values() for name in _superfluous(role, held)]
@@ -292,7 +349,9 @@ def scale_stateless(role: Role, members: list[Member]) -> Change:
     if missing > 0:
         return Change((None,) * min(missing, role.room(members)), _ended(members))
     spare = role.spare(sum(m.ready for m in active))
-    waiting = sorted((m for m in active if not m.ready), key=lambda m: (m.hash == role.hash, m.name))
+    waiting = sorted(
+        (m for m in active if not m.ready), key=lambda m: (m.hash == role.hash, m.name)
+    )
     serving = sorted((m for m in active if m.ready), key=lambda m: (m.hash == role.hash, m.name))
     surplus = [*waiting, *serving[:spare]][:-missing] if missing else []
     return Change((), (*_ended(members), *(m.name for m in surplus)))
@@ -303,7 +362,9 @@ def roll_stateless(role: Role, members: list[Member]) -> Change:
     active = [m for m in members if m.active]
     outdated = sorted((m for m in active if m.hash != role.hash), key=lambda m: m.name)
     spare = role.spare(sum(m.ready for m in active))
-    delete = [m.name for m in outdated if not m.ready] + [m.name for m in outdated if m.ready][:spare]
+    delete = [m.name for m in outdated if not m.ready] + [m.name for m in outdated if m.ready][
+        :spare
+    ]
     wanted = role.replicas - (len(active) - len(outdated))
     return Change((None,) * max(0, min(role.room(members), wanted)), tuple(delete))
 
@@ -313,7 +374,8 @@ def _ended(members: Iterable[Member]) -> tuple[str, ...]:
 
 
 def _superfluous(role: Role, held: list[Member]) -> list[str]:
-    """Of several members in one slot: a ready new one stays alone; until then a ready old and a new one stay."""
+    """Of several members in one slot: a ready new one stays alone; until then a ready old and a new
+    one stay."""
     if len(held) < 2:
         return []
     new, old = ([m for m in held if (m.hash == role.hash) is same] for same in (True, False))

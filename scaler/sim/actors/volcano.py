@@ -1,10 +1,11 @@
 """Stand-ins for Volcano's controllers of Jobs and of PodGroups.
 
-Jobs: the PodGroup first, pods once it is Inqueue, and policies for events of pods. Modelled policies: the events
-PodEvicted, PodFailed and `*` with the actions RestartJob, RestartTask, RestartPod, AbortJob and TerminateJob. Not
-modelled: commands, plugins, job dependencies, time-outs and exit codes. PodGroups: pods that name none get one per
-owner, and the annotation. So all pods of a ReplicaSet, a StatefulSet or a RoleSet share one, with minMember 1 unless
-the owner says otherwise; that of a ReplicaSet or StatefulSet is written again with each new pod, as since Volcano
+Jobs: the PodGroup first, pods once it is Inqueue, and policies for events of pods. Modelled
+policies: the events PodEvicted, PodFailed and `*` with the actions RestartJob, RestartTask,
+RestartPod, AbortJob and TerminateJob. Not modelled: commands, plugins, job dependencies, time-outs
+and exit codes. PodGroups: pods that name none get one per owner, and the annotation. So all pods of
+a ReplicaSet, a StatefulSet or a RoleSet share one, with minMember 1 unless the owner says
+otherwise; that of a ReplicaSet or StatefulSet is written again with each new pod, as since Volcano
 1.12.2. Must not: bind pods, look at nodes, write PodGroup phases, or know of rules."""
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from collections import defaultdict
 
 import msgspec
 
-from scaler.kube.api import POD_GROUPS, PODS, REPLICA_SETS, STATEFUL_SETS, VOLCANO_JOBS, KubeApi, Object, Resource
+from scaler.kube.api import (
+    POD_GROUPS,
+    PODS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    VOLCANO_JOBS,
+    KubeApi,
+    Object,
+    Resource,
+)
 from scaler.sim.actors import making, objects
 from scaler.sim.actors.stand_in import StandInController
 
@@ -22,9 +32,11 @@ JOB_VERSION = "volcano.sh/job-version"
 TASK = "volcano.sh/task-spec"
 QUEUE = "volcano.sh/queue-name"
 _ENDING = {
-    "AbortJob": "Aborted", "TerminateJob": "Terminated", "CompleteJob": "Completed",
+    "AbortJob": "Aborted",
+    "TerminateJob": "Terminated",
+    "CompleteJob": "Completed",
     **dict.fromkeys(("RestartJob", "RestartTask", "RestartPod"), "Restarting"),
-}  # fmt: skip
+}
 """Action that deletes pods -> the phase of the job afterwards."""
 
 
@@ -51,12 +63,15 @@ class VolcanoJobs(StandInController):
 
     def _events(self) -> defaultdict[str, list[PodEvent]]:
         """By job, the events of pods of its present version since the last round."""
-        of_jobs = [pod for pod in self.mirror.all(PODS) if objects.owner_kind(pod) == VOLCANO_JOBS.kind]
+        of_jobs = [
+            pod for pod in self.mirror.all(PODS) if objects.owner_kind(pod) == VOLCANO_JOBS.kind
+        ]
         present = {objects.uid(pod): pod for pod in of_jobs if JOB_NAME in objects.labels_of(pod)}
         versions = {objects.uid(job): _version(job) for job in self.mirror.all(VOLCANO_JOBS)}
         events = defaultdict[str, list[PodEvent]](list)
         for uid, before in self._alive.items():
-            now, owner = present.get(uid), objects.owner_uid(before)
+            now = present.get(uid)
+            owner = objects.owner_uid(before)
             failed = now is not None and objects.phase(now) == "Failed"
             gone = now is None or objects.terminating(now)
             if (failed or gone) and _note(before, JOB_VERSION) == versions.get(owner, ""):
@@ -67,7 +82,9 @@ class VolcanoJobs(StandInController):
 
     async def _keep_job(self, job: Object, pods: list[Object], events: list[PodEvent]) -> None:
         phase = phase_of(job)
-        ending = [(event, action) for event in events if (action := action_for(job, event)) in _ENDING]
+        ending = [
+            (event, action) for event in events if (action := action_for(job, event)) in _ENDING
+        ]
         if phase in ("Aborted", "Terminated", "Completed", "Failed"):
             return
         if phase == "Restarting":
@@ -83,7 +100,9 @@ class VolcanoJobs(StandInController):
             if group is None:
                 await self.create(POD_GROUPS, _group_of_job(job))
             elif objects.status(group).get("phase") not in (None, "", "Pending"):
-                pods_of = [_pod(job, task, index) for task in tasks_of(job) for index in range(_size(task))]
+                pods_of = [
+                    _pod(job, task, index) for task in tasks_of(job) for index in range(_size(task))
+                ]
                 await self.have(PODS, job, pods_of)
             await self.status(VOLCANO_JOBS, job, _status(job, pods))
 
@@ -94,7 +113,10 @@ class VolcanoJobs(StandInController):
             after["retryCount"] = int(objects.status(job).get("retryCount") or 0) + 1
         await self.status(VOLCANO_JOBS, job, after)
         for pod in pods:
-            hit = {"RestartTask": _note(pod, TASK) == why.task, "RestartPod": objects.name(pod) == why.pod}
+            hit = {
+                "RestartTask": _note(pod, TASK) == why.task,
+                "RestartPod": objects.name(pod) == why.pod,
+            }
             if hit.get(action, True) and not objects.terminating(pod):
                 await self.delete(PODS, pod)
 
@@ -110,11 +132,14 @@ def group_name(job: Object) -> str:
 def tasks_of(job: Object) -> list[Object]:
     """Its tasks, each with a name."""
     tasks = objects.spec(job).get("tasks") or []
-    return [{**task, "name": task.get("name") or f"default{index}"} for index, task in enumerate(tasks)]
+    return [
+        {**task, "name": task.get("name") or f"default{index}"} for index, task in enumerate(tasks)
+    ]
 
 
 def action_for(job: Object, event: PodEvent) -> str:
-    """The action in the task's policies, else in the job's; SyncJob (create missing pods) if neither has one."""
+    """The action in the task's policies, else in the job's; SyncJob (create missing pods) if
+    neither has one."""
     own = next((task for task in tasks_of(job) if task["name"] == event.task), {})
     for policy in [*(own.get("policies") or []), *(objects.spec(job).get("policies") or [])]:
         if {event.kind, "*"} & {policy.get("event"), *(policy.get("events") or [])}:
@@ -140,14 +165,21 @@ def _note(pod: Object, key: str) -> str:
 
 
 def _group_of_job(job: Object) -> Object:
-    tasks, spec = tasks_of(job), objects.spec(job)
+    tasks = tasks_of(job)
+    spec = objects.spec(job)
     parts = [task.get("template") or {} for task in tasks for _ in range(_size(task))]
     return making.pod_group(
-        group_name(job), job, VOLCANO_JOBS, parts[: least(job)],
-        labels=objects.labels_of(job), annotations=objects.annotations_of(job), minMember=least(job),
+        group_name(job),
+        job,
+        VOLCANO_JOBS,
+        parts[: least(job)],
+        labels=objects.labels_of(job),
+        annotations=objects.annotations_of(job),
+        minMember=least(job),
         minTaskMember={task["name"]: int(task.get("minAvailable", _size(task))) for task in tasks},
-        queue=_queue(job), priorityClassName=spec.get("priorityClassName") or None,
-    )  # fmt: skip
+        queue=_queue(job),
+        priorityClassName=spec.get("priorityClassName") or None,
+    )
 
 
 def _queue(job: Object) -> str:
@@ -155,18 +187,33 @@ def _queue(job: Object) -> str:
 
 
 def _pod(job: Object, task: Object, index: int) -> Object:
-    template, status, name = task.get("template") or {}, objects.status(job), f"{objects.name(job)}-{task['name']}"
-    marks = {JOB_NAME: objects.name(job), TASK: task["name"], "volcano.sh/task-index": str(index), QUEUE: _queue(job)}
+    template = task.get("template") or {}
+    status = objects.status(job)
+    name = f"{objects.name(job)}-{task['name']}"
+    marks = {
+        JOB_NAME: objects.name(job),
+        TASK: task["name"],
+        "volcano.sh/task-index": str(index),
+        QUEUE: _queue(job),
+    }
     notes = {
-        JOB_VERSION: _version(job), "volcano.sh/job-retry-count": str(status.get("retryCount") or 0),
-        "volcano.sh/template-uid": name, objects.GROUP_NAME: group_name(job),
-    }  # fmt: skip
-    scheduler = (template.get("spec") or {}).get("schedulerName") or objects.spec(job).get("schedulerName")
+        JOB_VERSION: _version(job),
+        "volcano.sh/job-retry-count": str(status.get("retryCount") or 0),
+        "volcano.sh/template-uid": name,
+        objects.GROUP_NAME: group_name(job),
+    }
+    scheduler = (template.get("spec") or {}).get("schedulerName") or objects.spec(job).get(
+        "schedulerName"
+    )
     return making.pod_of(
-        template, f"{name}-{index}", job, VOLCANO_JOBS,
+        template,
+        f"{name}-{index}",
+        job,
+        VOLCANO_JOBS,
         labels={**marks, "volcano.sh/job-namespace": objects.namespace(job)},
-        annotations={**marks, **notes}, schedulerName=scheduler or "volcano",
-    )  # fmt: skip
+        annotations={**marks, **notes},
+        schedulerName=scheduler or "volcano",
+    )
 
 
 def _status(job: Object, pods: list[Object]) -> Object:
@@ -175,21 +222,28 @@ def _status(job: Object, pods: list[Object]) -> Object:
         phase.lower(): sum(objects.phase(pod) == phase for pod in living)
         for phase in ("Pending", "Running", "Succeeded", "Failed")
     }
-    ended, total = counts["succeeded"] + counts["failed"], sum(_size(task) for task in tasks_of(job))
+    ended = counts["succeeded"] + counts["failed"]
+    total = sum(_size(task) for task in tasks_of(job))
     phase = "Running" if counts["running"] + ended >= least(job) else phase_of(job)
     if total and ended == total:
         phase = "Completed" if counts["succeeded"] >= least(job) else "Failed"
     return {
-        **counts, "terminating": len(pods) - len(living), "minAvailable": least(job), "version": int(_version(job)),
+        **counts,
+        "terminating": len(pods) - len(living),
+        "minAvailable": least(job),
+        "version": int(_version(job)),
         "state": {"phase": phase},
-    }  # fmt: skip
+    }
 
 
-_WITH_REPLICAS: dict[str, Resource] = {resource.kind: resource for resource in (REPLICA_SETS, STATEFUL_SETS)}
+_WITH_REPLICAS: dict[str, Resource] = {
+    resource.kind: resource for resource in (REPLICA_SETS, STATEFUL_SETS)
+}
 
 
 class PodGroups(StandInController):
-    """Follows the pods that Volcano schedules. The PodGroup of an owner that was scaled to zero is deleted."""
+    """Follows the pods that Volcano schedules. The PodGroup of an owner that was scaled to zero is
+    deleted."""
 
     follows = (PODS, POD_GROUPS, REPLICA_SETS, STATEFUL_SETS)
 
@@ -198,18 +252,27 @@ class PodGroups(StandInController):
             named = objects.GROUP_NAME in objects.annotations_of(pod)
             if not named and objects.spec(pod).get("schedulerName") == "volcano":
                 await self._group(pod)
-        owners = [owner for resource in _WITH_REPLICAS.values() for owner in self.mirror.all(resource)]
+        owners = [
+            owner for resource in _WITH_REPLICAS.values() for owner in self.mirror.all(resource)
+        ]
         idle = {objects.uid(owner) for owner in owners if objects.spec(owner).get("replicas") == 0}
         for group in self.mirror.all(POD_GROUPS):
-            if objects.owner_uid(group) in idle and objects.name(group) == f"podgroup-{objects.owner_uid(group)}":
+            if (
+                objects.owner_uid(group) in idle
+                and objects.name(group) == f"podgroup-{objects.owner_uid(group)}"
+            ):
                 await self.delete(POD_GROUPS, group)
 
     async def _group(self, pod: Object) -> None:
         name = f"podgroup-{objects.owner_uid(pod) or objects.uid(pod)}"
-        resource = _WITH_REPLICAS.get(objects.owner_kind(pod))  # only of these the annotations are read
+        # only of these the annotations are read
+        resource = _WITH_REPLICAS.get(objects.owner_kind(pod))
         owners = self.mirror.all(resource) if resource is not None else []
-        owner = next((owner for owner in owners if objects.uid(owner) == objects.owner_uid(pod)), None)
-        body, found = _group_of_pod(pod, owner, name), self.mirror.get(POD_GROUPS, objects.namespace(pod), name)
+        owner = next(
+            (owner for owner in owners if objects.uid(owner) == objects.owner_uid(pod)), None
+        )
+        body = _group_of_pod(pod, owner, name)
+        found = self.mirror.get(POD_GROUPS, objects.namespace(pod), name)
         if found is None:
             await self.create(POD_GROUPS, body)
         elif owner is not None and objects.spec(found) != body["spec"]:
@@ -221,10 +284,16 @@ def _group_of_pod(pod: Object, owner: Object | None, name: str) -> Object:
     inherited = objects.annotations_of(owner or {})
     least = inherited.get("scheduling.volcano.sh/group-min-member", "1")
     body = making.pod_group(
-        name, pod, PODS, [pod], annotations={k: v for k, v in inherited.items() if k.startswith("volcano.sh/")},
+        name,
+        pod,
+        PODS,
+        [pod],
+        annotations={k: v for k, v in inherited.items() if k.startswith("volcano.sh/")},
         minMember=int(least) if least.isdecimal() else 1,
         queue=objects.annotations_of(pod).get("scheduling.volcano.sh/queue-name", "default"),
         priorityClassName=objects.spec(pod).get("priorityClassName") or None,
-    )  # fmt: skip
-    body["metadata"]["ownerReferences"] = pod["metadata"].get("ownerReferences") or [making.reference(pod, PODS)]
+    )
+    body["metadata"]["ownerReferences"] = pod["metadata"].get("ownerReferences") or [
+        making.reference(pod, PODS)
+    ]
     return body

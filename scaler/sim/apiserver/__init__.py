@@ -1,1 +1,2 @@
-"""The simulated API server: objects, versions, rules of the API, and its faults. No scheduler, no kubelet."""
+"""The simulated API server: objects, versions, rules of the API, and its faults. No scheduler, no
+kubelet."""

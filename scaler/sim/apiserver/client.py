@@ -1,4 +1,5 @@
-"""KubeApi on the simulated API server, as one client sees it: with latency, faults and an audit of its writes."""
+"""KubeApi on the simulated API server, as one client sees it: with latency, faults and an audit of
+its writes."""
 
 from __future__ import annotations
 
@@ -35,20 +36,29 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class SimClient:
-    """One client of an ApiServer. Half of `latency` seconds passes before the effect of a request and half after it.
+    """One client of an ApiServer. Half of `latency` seconds passes before the effect of a request
+    and half after it.
 
-    With a seed other than 0 each half varies by up to one half, so that requests overtake each other."""
+    With a seed other than 0 each half varies by up to one half, so that requests overtake each
+    other."""
 
     def __init__(
-        self, server: ApiServer, name: str, *, latency: float, seed: int, audit: deque[Write],
+        self,
+        server: ApiServer,
+        name: str,
+        *,
+        latency: float,
+        seed: int,
+        audit: deque[Write],
         interceptor: Interceptor | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.server = server
         self.name = name
         self.interceptor = interceptor or Interceptor()
         self.audit = audit
         self._latency = latency
-        self._random = random.Random(f"{name}-{seed}") if seed else None  # noqa: S311 - for order, not for secrets
+        # For order, not for secrets.
+        self._random = random.Random(f"{name}-{seed}") if seed else None  # noqa: S311
         self._watches: list[Watch] = []
 
     async def list(
@@ -56,20 +66,28 @@ class SimClient:
     ) -> Page[Any]:
         """See KubeApi.list."""
         request = Request(self.name, "list", resource, namespace or "")
-        page = await self._send(request, lambda: self.server.list(resource, namespace, Query(**query)))
+        page = await self._send(
+            request, lambda: self.server.list(resource, namespace, Query(**query))
+        )
         read = [_decoded(record, decode) for record in page.items]
         items = [item for item in read if not isinstance(item, Refused)]
         if decode is None and not self.server.catalog.find(resource).custom:
             for item in items:
-                # In a list only custom resources have kind and apiVersion, as from a real API server.
+                # In a list only custom resources have kind and apiVersion, as from a real API
+                # server.
                 del item["apiVersion"], item["kind"]
         refused = [item for item in read if isinstance(item, Refused)]
         return Page(items, page.resource_version, page.continue_token, refused)
 
     async def watch(
-        self, resource: Resource, namespace: str | None = None, *, timeout_seconds: int = 300, decode: Any = None,
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        timeout_seconds: int = 300,
+        decode: Any = None,
         **query: Any,
-    ) -> AsyncGenerator[WatchEvent[Any], None]:  # fmt: skip
+    ) -> AsyncGenerator[WatchEvent[Any], None]:
         """See KubeApi.watch."""
         request = Request(self.name, "watch", resource, namespace or "")
 
@@ -91,45 +109,77 @@ class SimClient:
             self._watches.remove(watch)
             watch.close()
 
-    async def get(self, resource: Resource, namespace: str | None, name: str, *, subresource: str = "") -> Object:
+    async def get(
+        self, resource: Resource, namespace: str | None, name: str, *, subresource: str = ""
+    ) -> Object:
         """See KubeApi.get; with `scale`, its Scale."""
         request = Request(self.name, "get", resource, namespace or "", name, subresource)
-        return (await self._send(request, lambda: self.server.get(resource, namespace, name, subresource))).copy()
+        return (
+            await self._send(
+                request, lambda: self.server.get(resource, namespace, name, subresource)
+            )
+        ).copy()
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
         """See KubeApi.create. Creating one of kinds.BINDINGS binds the pod of that name."""
         request = self._creating(resource, namespace, body)
-        return (await self._write(request, lambda: self.server.create(resource, namespace, body))).copy()
+        return (
+            await self._write(request, lambda: self.server.create(resource, namespace, body))
+        ).copy()
 
     async def would_create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
         """See HttpKubeApi.would_create."""
         request = self._creating(resource, namespace, body)
-        return (await self._send(request, lambda: self.server.create(resource, namespace, body, dry_run=True))).copy()
+        return (
+            await self._send(
+                request, lambda: self.server.create(resource, namespace, body, dry_run=True)
+            )
+        ).copy()
 
     async def replace(
-        self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        body: Object,
+        *,
+        subresource: str = "",
     ) -> Object:
         """See KubeApi.replace."""
         request = Request(self.name, "replace", resource, namespace or "", name, subresource, body)
-        effect = partial(self.server.replace, resource, namespace, name, body, subresource=subresource)
+        effect = partial(
+            self.server.replace, resource, namespace, name, body, subresource=subresource
+        )
         return (await self._write(request, effect)).copy()
 
     async def patch(
-        self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
-        subresource: str = "", apply: Apply = OWN,
-    ) -> Object:  # fmt: skip
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        patch: Any,
+        *,
+        patch_type: PatchType,
+        subresource: str = "",
+        apply: Apply = OWN,
+    ) -> Object:
         """See KubeApi.patch."""
         request = Request(self.name, "patch", resource, namespace or "", name, subresource, patch)
-        effect = partial(self.server.patch, resource, namespace, name, patch, patch_type, subresource, apply)
+        effect = partial(
+            self.server.patch, resource, namespace, name, patch, patch_type, subresource, apply
+        )
         return (await self._write(request, effect)).copy()
 
-    async def delete(self, resource: Resource, namespace: str | None, name: str, **options: Any) -> None:
+    async def delete(
+        self, resource: Resource, namespace: str | None, name: str, **options: Any
+    ) -> None:
         """See KubeApi.delete."""
         request = Request(self.name, "delete", resource, namespace or "", name)
         await self._write(request, lambda: self.server.delete(resource, namespace, name, **options))
 
     def cut_watches(self, resource: Resource | None = None) -> int:
-        """Ends this client's open watches (of one resource) as a closed connection would; returns how many."""
+        """Ends this client's open watches (of one resource) as a closed connection would; returns
+        how many."""
         cut = [watch for watch in self._watches if resource in (None, watch.kind.resource)]
         for watch in cut:
             watch.cut()
@@ -156,8 +206,13 @@ class SimClient:
         return await self._send(request, audited)
 
     def _note(self, request: Request, name: str, *, version: str = "", error: str = "") -> None:
-        moment, verb = self.server.clock.now(), f"{request.verb} {request.subresource}".strip()
-        self.audit.append(Write(moment, self.name, verb, request.resource, request.namespace, name, version, error))
+        moment = self.server.clock.now()
+        verb = f"{request.verb} {request.subresource}".strip()
+        self.audit.append(
+            Write(
+                moment, self.name, verb, request.resource, request.namespace, name, version, error
+            )
+        )
 
     def _creating(self, resource: Resource, namespace: str | None, body: Any) -> Request:
         """The request to create a body of any content."""
@@ -203,6 +258,7 @@ class Interceptor:
     async def after(self, request: Request) -> None:
         """Called after the effect: raise UnknownOutcomeError to lose the answer."""
 
-    async def deliver(self, request: Request, event: Seen) -> bool:  # noqa: ARG002 - passes everything
+    # Passes everything.
+    async def deliver(self, request: Request, event: Seen) -> bool:  # noqa: ARG002
         """Called before an event of a watch is delivered; False ends the watch without an error."""
         return True

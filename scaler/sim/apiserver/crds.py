@@ -1,5 +1,5 @@
-"""CustomResourceDefinitions: ElasticService as it is installed; minimal ones of our own for the kinds of other
-projects.
+"""CustomResourceDefinitions: ElasticService as it is installed; minimal ones of our own for the
+kinds of other projects.
 
 AscendJob, PodGroup and Queue are in crds.yaml; kinds whose pods others make accept any spec."""
 
@@ -14,14 +14,25 @@ import yaml
 from scaler.kube.api import LEADER_WORKER_SETS, VOLCANO_JOBS, Object, Resource
 from scaler.sim.apiserver import kinds
 
-_SHORT_NAMES = {VOLCANO_JOBS: ["vcjob", "vj"], LEADER_WORKER_SETS: ["lws"], kinds.INFERENCE_SERVICES: ["isvc"]}
+_SHORT_NAMES = {
+    VOLCANO_JOBS: ["vcjob", "vj"],
+    LEADER_WORKER_SETS: ["lws"],
+    kinds.INFERENCE_SERVICES: ["isvc"],
+}
 
 
 @cache
 def _documents() -> list[bytes]:
     """As JSON, which is copied ten times as fast as objects."""
-    files = [resources.files(__package__).joinpath(name) for name in ("elasticservices.yaml", "crds.yaml")]
-    return [msgspec.json.encode(one) for file in files for one in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
+    files = [
+        resources.files(__package__).joinpath(name)
+        for name in ("elasticservices.yaml", "crds.yaml")
+    ]
+    return [
+        msgspec.json.encode(one)
+        for file in files
+        for one in yaml.safe_load_all(file.read_text(encoding="utf-8"))
+    ]
 
 
 def definitions() -> list[Object]:
@@ -30,7 +41,8 @@ def definitions() -> list[Object]:
 
 
 def workload_definitions() -> list[Object]:
-    """Of Volcano Job, LeaderWorkerSet, and of AIBrix, OME and Infer Operator; for clusters without the real ones."""
+    """Of Volcano Job, LeaderWorkerSet, and of AIBrix, OME and Infer Operator; for clusters without
+    the real ones."""
     return [workload_definition(resource) for resource in kinds.WORKLOADS]
 
 
@@ -39,13 +51,22 @@ def workload_definition(resource: Resource) -> Object:
     definition: Object = msgspec.json.decode(_documents()[-1])
     spec = definition["spec"]
     kind = resource.kind
-    names: Object = {"plural": resource.plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
+    names: Object = {
+        "plural": resource.plural,
+        "singular": kind.lower(),
+        "kind": kind,
+        "listKind": f"{kind}List",
+    }
     if resource in _SHORT_NAMES:
         names["shortNames"] = _SHORT_NAMES[resource]
     age = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
     definition["metadata"]["name"] = f"{resource.plural}.{resource.group}"
     definition["spec"] = {
-        "group": resource.group, "names": names, "scope": "Namespaced",
-        "versions": [{**spec["versions"][0], "name": resource.version, "additionalPrinterColumns": [age]}],
-    }  # fmt: skip
+        "group": resource.group,
+        "names": names,
+        "scope": "Namespaced",
+        "versions": [
+            {**spec["versions"][0], "name": resource.version, "additionalPrinterColumns": [age]}
+        ],
+    }
     return definition

@@ -1,7 +1,7 @@
 """The simulated cluster over HTTP, for a real kubectl and for the real client of scaler.kube.
 
-For built-in kinds, fields that a later server-side apply leaves out stay. Only server-side apply has dry runs. There is
-no access control and no TLS; the server listens on loopback by default."""
+For built-in kinds, fields that a later server-side apply leaves out stay. Only server-side apply
+has dry runs. There is no access control and no TLS; the server listens on loopback by default."""
 
 from __future__ import annotations
 
@@ -25,15 +25,18 @@ from scaler.sim.cluster import SimCluster
 
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _MAX_BODY = 3 * 1024 * 1024
-_CLUSTER, _CLIENT = web.AppKey("cluster", SimCluster), web.AppKey("client", SimClient)
+_CLUSTER = web.AppKey("cluster", SimCluster)
+_CLIENT = web.AppKey("client", SimClient)
 _SERVER_ERROR = re.compile(r"(5\d\d) (\w+): (.*)", re.DOTALL)
 
 
 @asynccontextmanager
 async def serve(cluster: SimCluster, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-    """Serves the cluster while the context lasts; gives the URL. Port 0 takes a free one. Needs a real-time loop."""
+    """Serves the cluster while the context lasts; gives the URL. Port 0 takes a free one. Needs a
+    real-time loop."""
     app = web.Application(client_max_size=_MAX_BODY, middlewares=[_answer])
-    app[_CLUSTER], app[_CLIENT] = cluster, cluster.client("http", latency=0)
+    app[_CLUSTER] = cluster
+    app[_CLIENT] = cluster.client("http", latency=0)
     for path in ("bindings", "pods/{name}/binding"):
         app.router.add_post(f"/api/v1/namespaces/{{namespace}}/{path}", _bind)
     app.router.add_view("/{path:.*}", _Call)
@@ -52,12 +55,16 @@ def kubeconfig(url: str, namespace: str = "default") -> str:
     """A kubeconfig (YAML) for kubectl and for the real client."""
     name = "simulated"
     context = {"cluster": name, "user": name, "namespace": namespace}
-    return yaml.safe_dump({
-        "apiVersion": "v1", "kind": "Config", "current-context": name,
-        "clusters": [{"name": name, "cluster": {"server": url}}],
-        "users": [{"name": name, "user": {}}],
-        "contexts": [{"name": name, "context": context}],
-    })  # fmt: skip
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": name,
+            "clusters": [{"name": name, "cluster": {"server": url}}],
+            "users": [{"name": name, "user": {}}],
+            "contexts": [{"name": name, "context": context}],
+        }
+    )
 
 
 @web.middleware
@@ -80,7 +87,8 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 async def _bind(request: web.Request) -> web.StreamResponse:
-    body, name = await _body(request), request.match_info.get("name")
+    body = await _body(request)
+    name = request.match_info.get("name")
     if name and isinstance(body, dict):
         body = {**body, "metadata": {**(body.get("metadata") or {}), "name": name}}
     await request.app[_CLIENT].create(BINDINGS, request.match_info["namespace"], body)
@@ -91,20 +99,26 @@ class _Call(web.View):
     """One request about a resource, which is one call of a client."""
 
     def __init__(self, request: web.Request) -> None:
-        """Reads `api/v1/[namespaces/NS/]PLURAL[/NAME[/SUBRESOURCE]]`, or `apis/GROUP/...` in the same way."""
+        """Reads `api/v1/[namespaces/NS/]PLURAL[/NAME[/SUBRESOURCE]]`, or `apis/GROUP/...` in the
+        same way."""
         super().__init__(request)
         self.client = request.app[_CLIENT]
         server = request.app[_CLUSTER].server
         parts = request.path.strip("/").split("/")
         if parts[0] == "api" and len(parts) > 2:
-            group, version, rest = "", parts[1], parts[2:]
+            group = ""
+            version = parts[1]
+            rest = parts[2:]
         elif parts[0] == "apis" and len(parts) > 3:
-            group, version, rest = parts[1], parts[2], parts[3:]
+            group = parts[1]
+            version = parts[2]
+            rest = parts[3:]
         else:
             raise refusals.unknown_resource()
         self.namespace = None
         if rest[0] == "namespaces" and len(rest) > 2 and rest[2] != "status":
-            self.namespace, rest = rest[1], rest[2:]
+            self.namespace = rest[1]
+            rest = rest[2:]
         self.kind = server.catalog.named(group, version, rest[0])
         self.resource = self.kind.resource
         self.name, self.subresource = ([*rest[1:], "", ""])[:2]
@@ -122,9 +136,12 @@ class _Call(web.View):
         if self.request.query.get("watch") in ("true", "1"):
             return await self._watch()
         page = await self.client.list(
-            self.resource, self.namespace, **_selection(self.request), limit=_number(self.request, "limit"),
+            self.resource,
+            self.namespace,
+            **_selection(self.request),
+            limit=_number(self.request, "limit"),
             continue_token=self.request.query.get("continue", ""),
-        )  # fmt: skip
+        )
         metadata = {"resourceVersion": page.resource_version}
         if page.continue_token:
             metadata["continue"] = page.continue_token
@@ -135,13 +152,16 @@ class _Call(web.View):
         return _json({**named, "metadata": metadata, "items": page.items})
 
     async def _watch(self) -> web.StreamResponse:
-        """A refused watch gets an error status, later errors are events of the stream, as from a real server."""
+        """A refused watch gets an error status, later errors are events of the stream, as from a
+        real server."""
         if self.request.query.get("sendInitialEvents") == "true":
             raise refusals.unprocessable("sendInitialEvents: Forbidden: lists come by listing here")
         stream: AsyncGenerator[WatchEvent[Object], None] = self.client.watch(
-            self.resource, self.namespace, **_selection(self.request),
+            self.resource,
+            self.namespace,
+            **_selection(self.request),
             timeout_seconds=_number(self.request, "timeoutSeconds") or 1800,
-        )  # fmt: skip
+        )
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         bookmarks = self.request.query.get("allowWatchBookmarks") in ("true", "1")
         opening = asyncio.ensure_future(anext(stream, None))
@@ -160,7 +180,9 @@ class _Call(web.View):
         except KubeError as error:
             if not response.prepared:
                 raise
-            await response.write(msgspec.json.encode({"type": "ERROR", "object": _status(error)}) + b"\n")
+            await response.write(
+                msgspec.json.encode({"type": "ERROR", "object": _status(error)}) + b"\n"
+            )
         except ConnectionResetError:
             pass
         finally:
@@ -172,9 +194,17 @@ class _Call(web.View):
     def _event_object(self, event: WatchEvent[Object]) -> Object:
         if event.object is None:
             metadata = {"resourceVersion": event.resource_version, "creationTimestamp": None}
-            return {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": metadata}
+            return {
+                "kind": self.resource.kind,
+                "apiVersion": self.resource.api_version,
+                "metadata": metadata,
+            }
         shown = self._shown([event.object])
-        return event.object if shown is None else {**shown, "metadata": {"resourceVersion": event.resource_version}}
+        return (
+            event.object
+            if shown is None
+            else {**shown, "metadata": {"resourceVersion": event.resource_version}}
+        )
 
     def _shown(self, objects: list[Object]) -> Object | None:
         """The objects, as a Table if the client asks for one."""
@@ -186,7 +216,9 @@ class _Call(web.View):
     async def post(self) -> web.StreamResponse:
         if self.name:
             raise refusals.method_not_allowed()
-        return _json(await self.client.create(self.resource, self.namespace, await _body(self.request)), 201)
+        return _json(
+            await self.client.create(self.resource, self.namespace, await _body(self.request)), 201
+        )
 
     async def put(self) -> web.StreamResponse:
         body = await _body(self.request)
@@ -199,8 +231,14 @@ class _Call(web.View):
         except ValueError:
             raise refusals.unsupported_media_type([*PatchType]) from None
         query = self.request.query
-        how = Apply(query.get("fieldManager", ""), query.get("force") == "true", bool(query.get("dryRun")))
-        given: dict[str, Any] = {"patch_type": patch_type, "subresource": self.subresource, "apply": how}
+        how = Apply(
+            query.get("fieldManager", ""), query.get("force") == "true", bool(query.get("dryRun"))
+        )
+        given: dict[str, Any] = {
+            "patch_type": patch_type,
+            "subresource": self.subresource,
+            "apply": how,
+        }
         return _json(await self.client.patch(*self.place, body, **given))
 
     async def delete(self) -> web.StreamResponse:
@@ -212,20 +250,27 @@ class _Call(web.View):
         grace = options.get("gracePeriodSeconds")
         before = await self.client.get(*self.place)
         await self.client.delete(
-            *self.place, uid=preconditions.get("uid", ""),
+            *self.place,
+            uid=preconditions.get("uid", ""),
             resource_version=preconditions.get("resourceVersion", ""),
             grace_period_seconds=None if grace is None else int(grace),
             propagation_policy=options.get("propagationPolicy", ""),
-        )  # fmt: skip
-        details = {"name": self.name, "kind": self.resource.plural, "uid": before["metadata"]["uid"]}
+        )
+        details = {
+            "name": self.name,
+            "kind": self.resource.plural,
+            "uid": before["metadata"]["uid"],
+        }
         return _json({**_SUCCESS, "details": details})
 
 
 def _selection(request: web.Request) -> dict[str, str]:
     """The parameters of both lists and watches."""
     names = {
-        "label_selector": "labelSelector", "field_selector": "fieldSelector", "resource_version": "resourceVersion",
-    }  # fmt: skip
+        "label_selector": "labelSelector",
+        "field_selector": "fieldSelector",
+        "resource_version": "resourceVersion",
+    }
     return {name: request.query.get(parameter, "") for name, parameter in names.items()}
 
 
@@ -237,19 +282,26 @@ def _number(request: web.Request, parameter: str) -> int:
 
 
 async def _body(request: web.Request) -> Any:
-    """JSON, YAML for apply, or kubectl's few protobuf bodies; BadRequestError when it is unreadable."""
+    """JSON, YAML for apply, or kubectl's few protobuf bodies; BadRequestError when it is
+    unreadable."""
     data = await request.read()
     try:
         if request.content_type == protobuf.CONTENT_TYPE:
             return protobuf.decode(data)
-        return yaml.safe_load(data) if request.content_type == PatchType.APPLY else msgspec.json.decode(data)
+        return (
+            yaml.safe_load(data)
+            if request.content_type == PatchType.APPLY
+            else msgspec.json.decode(data)
+        )
     except (ValueError, yaml.YAMLError) as error:
         raise refusals.bad_request(f"the body cannot be read: {error}") from None
 
 
 def _json(body: Object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     encoded = msgspec.json.encode(body)
-    return web.Response(body=encoded, status=status, content_type="application/json", headers=headers)
+    return web.Response(
+        body=encoded, status=status, content_type="application/json", headers=headers
+    )
 
 
 def _refusal(error: KubeError) -> web.Response:
@@ -259,12 +311,23 @@ def _refusal(error: KubeError) -> web.Response:
 
 
 def _status(error: KubeError) -> Object:
-    code, reason, message = 500, "InternalError", str(error)
+    code = 500
+    reason = "InternalError"
+    message = str(error)
     if isinstance(error, StatusError):
-        code, reason, message = error.status, error.reason, error.message
+        code = error.status
+        reason = error.reason
+        message = error.message
     elif found := _SERVER_ERROR.fullmatch(message):
-        code, reason, message = int(found[1]), found[2], found[3]
+        code = int(found[1])
+        reason = found[2]
+        message = found[3]
     return {
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
-        "reason": reason, "code": code,
-    }  # fmt: skip
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }

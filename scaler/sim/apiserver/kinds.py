@@ -15,7 +15,8 @@ from scaler.sim.apiserver import refusals
 from scaler.sim.apiserver.store import Record
 
 BINDINGS = Resource("", "v1", "bindings", "Binding")
-"""Create one of these, named like a pod, to bind the pod to `target.name`; works on a real API server as well.
+"""Create one of these, named like a pod, to bind the pod to `target.name`; works on a real API
+server as well.
 
 So does the same kind by the name of the subresource, `pods/binding`."""
 
@@ -27,9 +28,16 @@ INFERENCE_SERVICES = Resource("ome.io", "v1beta1", "inferenceservices", "Inferen
 INSTANCE_SETS = Resource("mindcluster.huawei.com", "v1", "instancesets", "InstanceSet")
 
 WORKLOADS = (
-    api.VOLCANO_JOBS, api.LEADER_WORKER_SETS, STORM_SERVICES, ROLE_SETS, api.POD_SETS, INFER_SERVICE_SETS,
-    INFER_SERVICES, INSTANCE_SETS, INFERENCE_SERVICES,
-)  # fmt: skip
+    api.VOLCANO_JOBS,
+    api.LEADER_WORKER_SETS,
+    STORM_SERVICES,
+    ROLE_SETS,
+    api.POD_SETS,
+    INFER_SERVICE_SETS,
+    INFER_SERVICES,
+    INSTANCE_SETS,
+    INFERENCE_SERVICES,
+)
 """Custom resources that lead to pods, besides AscendJobs."""
 
 
@@ -41,7 +49,8 @@ def at(obj: Any, path: Iterable[str]) -> Any:
 
 
 ScalePaths = tuple[tuple[str, ...], ...]
-"""Paths of the fields in an object's Scale: spec, status and selector, which is empty if the definition names none."""
+"""Paths of the fields in an object's Scale: spec, status and selector, which is empty if the
+definition names none."""
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +80,9 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _builtin(resource: Resource, *short_names: str, **behaviour: Any) -> Kind:
-    return Kind(resource=resource, singular=resource.kind.lower(), short_names=short_names, **behaviour)
+    return Kind(
+        resource=resource, singular=resource.kind.lower(), short_names=short_names, **behaviour
+    )
 
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -87,21 +98,33 @@ BUILT_IN: tuple[Kind, ...] = (
     _builtin(api.DEPLOYMENTS, "deploy", **_CONTROLLED),
     _builtin(api.LEASES, unconditional_update=False, create_on_update=True),
     _builtin(api.PRIORITY_CLASSES, "pc"),
-    _builtin(api.CUSTOM_RESOURCE_DEFINITIONS, "crd", "crds", unconditional_update=False, **_CONTROLLED),
+    _builtin(
+        api.CUSTOM_RESOURCE_DEFINITIONS, "crd", "crds", unconditional_update=False, **_CONTROLLED
+    ),
     _builtin(api.SECRETS),
     _builtin(api.MUTATING_WEBHOOKS),
     _builtin(api.VALIDATING_WEBHOOKS),
     _builtin(Resource("", "v1", "serviceaccounts", "ServiceAccount"), "sa"),
     _builtin(Resource("", "v1", "endpoints", "Endpoints"), "ep"),
-    _builtin(Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"), "pvc", status=True),
-    _builtin(Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False), "pv", status=True),
+    _builtin(
+        Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"), "pvc", status=True
+    ),
+    _builtin(
+        Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False),
+        "pv",
+        status=True,
+    ),
     _builtin(Resource("", "v1", "resourcequotas", "ResourceQuota"), "quota", status=True),
     _builtin(api.REPLICA_SETS, "rs", **_CONTROLLED),
     _builtin(api.STATEFUL_SETS, "sts", **_CONTROLLED),
     _builtin(Resource("apps", "v1", "daemonsets", "DaemonSet"), "ds", **_CONTROLLED),
     _builtin(Resource("batch", "v1", "jobs", "Job"), **_CONTROLLED),
     _builtin(api.DISRUPTION_BUDGETS, "pdb", **_CONTROLLED),
-    _builtin(Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"), "netpol", generation=True),
+    _builtin(
+        Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
+        "netpol",
+        generation=True,
+    ),
     _builtin(Resource(_RBAC, "v1", "roles", "Role")),
     _builtin(Resource(_RBAC, "v1", "rolebindings", "RoleBinding")),
     _builtin(Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)),
@@ -110,17 +133,23 @@ BUILT_IN: tuple[Kind, ...] = (
 
 
 def kind_of(definition: Object) -> Kind:
-    """The resource of a (validated) CustomResourceDefinition: its storage version, as nothing here converts them."""
+    """The resource of a (validated) CustomResourceDefinition: its storage version, as nothing here
+    converts them."""
     spec = definition["spec"]
     names = spec["names"]
     version = next(version for version in spec["versions"] if version.get("storage"))
     namespaced = spec["scope"] == "Namespaced"
     subresources = version.get("subresources") or {}
     scale = subresources.get("scale")
-    named = [str((scale or {}).get(f"{name}Path", "")) for name in ("specReplicas", "statusReplicas", "labelSelector")]
+    named = [
+        str((scale or {}).get(f"{name}Path", ""))
+        for name in ("specReplicas", "statusReplicas", "labelSelector")
+    ]
     paths = tuple(tuple(filter(None, path.split("."))) for path in named)
     return Kind(
-        resource=Resource(spec["group"], version["name"], names["plural"], names["kind"], namespaced),
+        resource=Resource(
+            spec["group"], version["name"], names["plural"], names["kind"], namespaced
+        ),
         singular=names.get("singular") or names["kind"].lower(),
         short_names=tuple(names.get("shortNames") or ()),
         custom=True,
@@ -140,8 +169,10 @@ _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def scale_of(kind: Kind, record: Record) -> Record:
-    """The Scale of an object. InternalError (500), as from a real API server, when the object has no number."""
-    (path, status_path, selector_path), obj = _paths(kind), record.object
+    """The Scale of an object. InternalError (500), as from a real API server, when the object has
+    no number."""
+    obj = record.object
+    (path, status_path, selector_path) = _paths(kind)
     spec = {"replicas": at(obj, path)}
     if spec["replicas"] is None:
         raise refusals.internal(f'the spec replicas field ".{".".join(path)}" does not exist')
@@ -149,16 +180,26 @@ def scale_of(kind: Kind, record: Record) -> Record:
     status: Object = {"replicas": at(obj, status_path) or 0}
     if selector_path and (selector := at(obj, selector_path)):
         status["selector"] = selector
-    scale = {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}
+    scale = {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }
     return Record(scale, record.version)
 
 
 def scaled(kind: Kind, record: Record, scale: Object) -> Object:
-    """The object with the number of a Scale; uid and resourceVersion of the Scale, if set, are preconditions."""
+    """The object with the number of a Scale; uid and resourceVersion of the Scale, if set, are
+    preconditions."""
     whole = inner = record.copy()
-    name, sent = whole["metadata"]["name"], scale["metadata"]
+    name = whole["metadata"]["name"]
+    sent = scale["metadata"]
     if sent.get("name") != name:
-        raise refusals.bad_request(f"the name of the object ({name} based on URL) does not match or is missing")
+        raise refusals.bad_request(
+            f"the name of the object ({name} based on URL) does not match or is missing"
+        )
     whole["metadata"] |= {key: sent[key] for key in ("uid", "resourceVersion") if key in sent}
     *path, last = _paths(kind)[0]
     for field in path:
@@ -197,7 +238,9 @@ class Catalog:
     def of(self, obj: Object) -> Kind:
         """The kind named in an object; NotFoundError when it is not served."""
         for kind in self._kinds.values():
-            if kind.resource.kind == obj.get("kind") and kind.resource.api_version == obj.get("apiVersion"):
+            if kind.resource.kind == obj.get("kind") and kind.resource.api_version == obj.get(
+                "apiVersion"
+            ):
                 return kind
         raise refusals.unknown_resource()
 

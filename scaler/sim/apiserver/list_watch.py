@@ -1,7 +1,7 @@
 """Lists and watches, with the selectors of both as kubectl writes them.
 
-A list is a consistent page of records at one version. A watch reads the history of the store at its own pace; a watch
-that needs history which is no longer kept has expired."""
+A list is a consistent page of records at one version. A watch reads the history of the store at its
+own pace; a watch that needs history which is no longer kept has expired."""
 
 from __future__ import annotations
 
@@ -31,23 +31,38 @@ _SPLIT = re.compile(r",(?![^(]*\))")
 
 _FIELDS_OF = {
     "Pod": (
-        "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "status.phase",
-        "status.podIP", "status.nominatedNodeName",
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
     ),
     "Event": (
-        *(f"involvedObject.{n}" for n in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion")),
-        "reason", "source", "type", "reportingComponent",
+        *(
+            f"involvedObject.{n}"
+            for n in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion")
+        ),
+        "reason",
+        "source",
+        "type",
+        "reportingComponent",
     ),
     "Node": ("spec.unschedulable",),
     "Namespace": ("status.phase",),
     "Secret": ("type",),
-}  # fmt: skip
+}
 
 
 @lru_cache(maxsize=1024)
 def label_predicate(selector: str) -> Predicate:
     """Whether an object's labels match; BadRequestError when the selector cannot be read."""
-    tests = [_label_test(part.strip(), selector) for part in _SPLIT.split(selector)] if selector.strip() else []
+    tests = (
+        [_label_test(part.strip(), selector) for part in _SPLIT.split(selector)]
+        if selector.strip()
+        else []
+    )
 
     def matches(obj: Object) -> bool:
         labels = obj["metadata"].get("labels") or {}
@@ -58,22 +73,32 @@ def label_predicate(selector: str) -> Predicate:
 
 def _label_test(part: str, selector: str) -> _LabelTest:
     if found := _EXISTS.match(part):
-        wanted, key = not found[1], found[2]
+        wanted = not found[1]
+        key = found[2]
         return lambda labels: (key in labels) is wanted
     if found := _SET.match(part):
-        values, inside = frozenset(value.strip() for value in found[3].split(",")), found[2] == "in"
+        values = frozenset(value.strip() for value in found[3].split(","))
+        inside = found[2] == "in"
     elif found := _EQUALITY.match(part):
-        values, inside = frozenset({found[3]}), found[2] != "!="
+        values = frozenset({found[3]})
+        inside = found[2] != "!="
     else:
-        raise refusals.bad_request(f"unable to parse requirement: couldn't parse the selector string {selector!r}")
+        raise refusals.bad_request(
+            f"unable to parse requirement: couldn't parse the selector string {selector!r}"
+        )
     name = found[1]
     return lambda labels: (labels.get(name) in values) is inside
 
 
 @lru_cache(maxsize=1024)
 def field_predicate(selector: str, kind: str) -> Predicate:
-    """Whether an object's fields match; BadRequestError for a field that the kind does not offer."""
-    tests = [_field_test(part.strip(), selector, kind) for part in selector.split(",")] if selector.strip() else []
+    """Whether an object's fields match; BadRequestError for a field that the kind does not
+    offer."""
+    tests = (
+        [_field_test(part.strip(), selector, kind) for part in selector.split(",")]
+        if selector.strip()
+        else []
+    )
     return lambda obj: all(test(obj) for test in tests)
 
 
@@ -81,7 +106,9 @@ def _field_test(part: str, selector: str, kind: str) -> Predicate:
     found = _EQUALITY.match(part)
     if not found:
         raise refusals.bad_request(f"invalid selector: {selector!r}; can't understand {part!r}")
-    field, wanted, equal = found[1], found[3], found[2] != "!="
+    field = found[1]
+    wanted = found[3]
+    equal = found[2] != "!="
     if field not in ("metadata.name", "metadata.namespace", *_FIELDS_OF.get(kind, ())):
         raise refusals.bad_request(f"field label not supported: {field}")
     path = field.split(".") if field != "source" else ["source", "component"]
@@ -129,9 +156,15 @@ def version_number(text: str) -> int:
 def list_page(store: Store, kind: Kind, namespace: str | None, query: Query) -> Page[Record]:
     """One page; ExpiredError when its version is not kept any more."""
     table = store.table(kind.resource)
-    version, after = _read_token(query.continue_token) if query.continue_token else _first_page(store, query)
+    version, after = (
+        _read_token(query.continue_token) if query.continue_token else _first_page(store, query)
+    )
     if version < table.oldest:
-        raise refusals.expired_continue() if query.continue_token else refusals.expired(version, table.oldest)
+        raise (
+            refusals.expired_continue()
+            if query.continue_token
+            else refusals.expired(version, table.oldest)
+        )
     matches = selection(kind, query)
     found: list[Record] = []
     last: Key = ("", "")
@@ -161,7 +194,9 @@ def _first_page(store: Store, query: Query) -> _Token:
     return (wanted if wanted and query.limit else store.version), ("", "")
 
 
-def _records_at(table: Table, version: int, namespace: str | None, after: Key) -> Iterator[tuple[Key, Record]]:
+def _records_at(
+    table: Table, version: int, namespace: str | None, after: Key
+) -> Iterator[tuple[Key, Record]]:
     unchanged = table.index_after(version) == len(table.changes)
     records = table.records if unchanged else table.at(version)
     keys = table.keys if unchanged else sorted(records)
@@ -186,9 +221,11 @@ class Watch:
     bookmark_seconds = 60.0
     """Seconds between bookmarks; tests in real time use less."""
 
-    def __init__(self, store: Store, kind: Kind, namespace: str | None, query: Query, timeout: float) -> None:
-        """Raises ExpiredError when the version is not kept any more, UnknownOutcomeError (504) when it does not exist
-        yet, BadRequestError for a bad selector."""
+    def __init__(
+        self, store: Store, kind: Kind, namespace: str | None, query: Query, timeout: float
+    ) -> None:
+        """Raises ExpiredError when the version is not kept any more, UnknownOutcomeError (504) when
+        it does not exist yet, BadRequestError for a bad selector."""
         self.kind = kind
         self._store = store
         self._table = store.table(kind.resource)
@@ -196,9 +233,11 @@ class Watch:
         self._namespace = namespace or ""
         self._position = self._start(query.resource_version)
         self._initial: list[Record] = []
-        if not self._position:  # without a version (or with 0) a watch begins with the present objects
+        # without a version (or with 0) a watch begins with the present objects
+        if not self._position:
             page = list_page(store, kind, namespace, query)
-            self._position, self._initial = int(page.resource_version), page.items
+            self._position = int(page.resource_version)
+            self._initial = page.items
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.time() + timeout
         self._next_bookmark = self._loop.time() + self.bookmark_seconds
@@ -211,7 +250,9 @@ class Watch:
     def _start(self, resource_version: str) -> int:
         try:
             position = version_number(resource_version)
-        except BadRequestError as error:  # an error on the side of the API server, as it says itself
+        except (
+            BadRequestError
+        ) as error:  # an error on the side of the API server, as it says itself
             raise refusals.internal(error.message) from None
         if position and position < self._table.oldest:
             raise refusals.expired(position, self._table.oldest)
@@ -232,9 +273,11 @@ class Watch:
         self._wake()
 
     async def next(self) -> list[Seen]:
-        """The next events; empty at the end of the watch. ExpiredError when the watch is too far behind."""
+        """The next events; empty at the end of the watch. ExpiredError when the watch is too far
+        behind."""
         if self._initial:
-            records, self._initial = self._initial, []
+            records = self._initial
+            self._initial = []
             return [Seen(EventType.ADDED, record, record.version, 0.0) for record in records]
         while self.is_open:
             events = list(self._read()) or list(self._bookmark())

@@ -1,8 +1,10 @@
-"""Patches of all four types, with an API server's answers to bad ones. Pure: inputs may be reused, results share parts.
+"""Patches of all four types, with an API server's answers to bad ones. Pure: inputs may be reused,
+results share parts.
 
-JSON patch (RFC 6902), JSON merge patch (RFC 7386), strategic merge patch for built-in kinds, and server-side apply by
-the schema of a custom resource. In server-side apply every manager owns what it applied last; fields that are written
-by other means have no owner, and lists are owned as a whole."""
+JSON patch (RFC 6902), JSON merge patch (RFC 7386), strategic merge patch for built-in kinds, and
+server-side apply by the schema of a custom resource. In server-side apply every manager owns what
+it applied last; fields that are written by other means have no owner, and lists are owned as a
+whole."""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def json_patch(document: Any, operations: Any) -> Any:
-    """RFC 6902. BadRequestError for a body that is no patch; InvalidError (422) for an impossible operation."""
+    """RFC 6902. BadRequestError for a body that is no patch; InvalidError (422) for an impossible
+    operation."""
     if not isinstance(operations, list):
         raise bad_request("json: cannot unmarshal the JSON patch: an array of operations is wanted")
     root = {"": copy.deepcopy(document)}  # every path begins with the empty name
@@ -39,14 +42,17 @@ def json_patch(document: Any, operations: Any) -> Any:
 
 
 def _apply(root: dict[str, Any], operation: dict[str, Any]) -> None:
-    op, path = operation.get("op"), _pointer(operation["path"])
+    op = operation.get("op")
+    path = _pointer(operation["path"])
     value = copy.deepcopy(operation.get("value"))
     if op in ("move", "copy"):
         source = _pointer(str(operation.get("from", "")))
         value = copy.deepcopy(_locate(root, source))
         if op == "move":
             if path[: len(source)] == source and path != source:
-                raise unprocessable("move operation does not apply: a value cannot move into itself")
+                raise unprocessable(
+                    "move operation does not apply: a value cannot move into itself"
+                )
             _remove(root, source)
     if op in ("add", "replace", "move", "copy"):
         _add(root, path, value, replace=op == "replace")
@@ -84,7 +90,9 @@ def _index(part: str, last: int) -> int:
 
 
 def _missing(path: list[str]) -> Exception:
-    return unprocessable(f"operation does not apply: doc is missing path: {'/'.join(path)}: missing value")
+    return unprocessable(
+        f"operation does not apply: doc is missing path: {'/'.join(path)}: missing value"
+    )
 
 
 def _add(root: dict[str, Any], path: list[str], value: Any, *, replace: bool) -> None:
@@ -108,9 +116,12 @@ def _remove(root: dict[str, Any], path: list[str]) -> None:
 
 _DIRECTIVES = ("$patch", "$retainKeys")
 
-# Merge keys by the name of the list. Kubernetes has them by Go type; the names are unambiguous in the served kinds.
+# Merge keys by the name of the list. Kubernetes has them by Go type; the names are unambiguous in
+# the served kinds.
 _MERGE_KEYS: dict[str, str] = {
-    **dict.fromkeys(("containers", "initContainers", "ephemeralContainers", "env", "volumes", "secrets"), "name"),
+    **dict.fromkeys(
+        ("containers", "initContainers", "ephemeralContainers", "env", "volumes", "secrets"), "name"
+    ),
     **dict.fromkeys(("imagePullSecrets", "schedulingGates", "resourceClaims"), "name"),
     **dict.fromkeys(("podIPs", "hostIPs", "hostAliases"), "ip"),
     **dict.fromkeys(("conditions", "addresses"), "type"),
@@ -122,7 +133,8 @@ _MERGE_KEYS: dict[str, str] = {
 
 
 def strategic_merge(target: Any, patch: Any, name: str = "") -> Any:
-    """`target` with `patch` merged in; `name` is the field with both. BadRequestError for a wrong directive."""
+    """`target` with `patch` merged in; `name` is the field with both. BadRequestError for a wrong
+    directive."""
     if isinstance(patch, dict):
         return _merge_map(target if isinstance(target, dict) else {}, patch)
     if isinstance(patch, list):
@@ -170,12 +182,19 @@ def _in_order(items: list[Any], order: list[Any], key: str) -> list[Any]:
         return item.get(key) if isinstance(item, dict) and key else item
 
     names = [identity(entry) for entry in order]
-    return sorted(items, key=lambda item: names.index(identity(item)) if identity(item) in names else len(names))
+    return sorted(
+        items,
+        key=lambda item: names.index(identity(item)) if identity(item) in names else len(names),
+    )
 
 
 def _merge_key(name: str, items: list[Any]) -> str:
     if name == "ports":
-        return "containerPort" if items and isinstance(items[0], dict) and "containerPort" in items[0] else "port"
+        return (
+            "containerPort"
+            if items and isinstance(items[0], dict) and "containerPort" in items[0]
+            else "port"
+        )
     return _MERGE_KEYS.get(name, "")
 
 
@@ -191,7 +210,11 @@ def _merge_list(target: list[Any], patch: list[Any], name: str) -> list[Any]:
     for item in patch:
         if key not in item:
             raise bad_request(f"map: {item} does not contain declared merge key: {key}")
-        alike = [index for index, old in enumerate(result) if isinstance(old, dict) and old.get(key) == item[key]]
+        alike = [
+            index
+            for index, old in enumerate(result)
+            if isinstance(old, dict) and old.get(key) == item[key]
+        ]
         place = alike[0] if alike else len(result)
         merged = _merge_map(result[place] if alike else {}, item)
         result[place : place + 1] = [] if item.get("$patch") == "delete" else [merged]
@@ -216,53 +239,95 @@ class FieldManagers:
         self._known.pop(obj["metadata"]["uid"], None)
 
     def note(self, obj: Object, subresource: str, manager: str, body: Object) -> None:
-        """Note what the manager has applied, without a subresource also in the object's `managedFields`."""
+        """Note what the manager has applied, without a subresource also in the object's
+        `managedFields`."""
         known = self.of(obj)
         known[subresource, manager] = body
         if not subresource:
             obj["metadata"]["managedFields"] = [
-                {"manager": who, "operation": "Apply", "apiVersion": said["apiVersion"], "fieldsType": "FieldsV1",
-                 "fieldsV1": _fields(said)}
-                for (part, who), said in sorted(known.items()) if not part
-            ]  # fmt: skip
+                {
+                    "manager": who,
+                    "operation": "Apply",
+                    "apiVersion": said["apiVersion"],
+                    "fieldsType": "FieldsV1",
+                    "fieldsV1": _fields(said),
+                }
+                for (part, who), said in sorted(known.items())
+                if not part
+            ]
 
-    def conflicts(self, obj: Object, subresource: str, manager: str, body: Object) -> list[tuple[str, Path]]:
+    def conflicts(
+        self, obj: Object, subresource: str, manager: str, body: Object
+    ) -> list[tuple[str, Path]]:
         """Manager and path of all fields that `body` would change and that others applied."""
         known = self.of(obj).items()
-        return _conflicts(obj, body, {who: one for (part, who), one in known if part == subresource and who != manager})
+        return _conflicts(
+            obj,
+            body,
+            {who: one for (part, who), one in known if part == subresource and who != manager},
+        )
 
 
 def _fields(body: Object) -> Object:
     """The body, with only labels and annotations in its metadata."""
 
     def named(value: Any) -> Object:
-        return {f"f:{name}": named(inner) for name, inner in value.items()} if isinstance(value, dict) else {}
+        return (
+            {f"f:{name}": named(inner) for name, inner in value.items()}
+            if isinstance(value, dict)
+            else {}
+        )
 
-    wanted = {name: value for name, value in body.items() if name not in ("apiVersion", "kind", "metadata")}
-    metadata = {name: value for name, value in body.get("metadata", {}).items() if name in ("labels", "annotations")}
+    wanted = {
+        name: value
+        for name, value in body.items()
+        if name not in ("apiVersion", "kind", "metadata")
+    }
+    metadata = {
+        name: value
+        for name, value in body.get("metadata", {}).items()
+        if name in ("labels", "annotations")
+    }
     return named(wanted | ({"metadata": metadata} if metadata else {}))
 
 
-def _conflicts(live: Any, wanted: Any, others: dict[str, Any], path: Path = ()) -> list[tuple[str, Path]]:
+def _conflicts(
+    live: Any, wanted: Any, others: dict[str, Any], path: Path = ()
+) -> list[tuple[str, Path]]:
     if isinstance(live, dict) and isinstance(wanted, dict):
         found = []
         for name, value in wanted.items():
-            inner = {who: body[name] for who, body in others.items() if isinstance(body, dict) and name in body}
+            inner = {
+                who: body[name]
+                for who, body in others.items()
+                if isinstance(body, dict) and name in body
+            }
             found += _conflicts(live.get(name), value, inner, (*path, name)) if inner else []
         return found
     return [] if live == wanted else [(who, path) for who in others]
 
 
 def applied(live: Any, before: Any, wanted: Any, schema: Schema) -> Any:
-    """`live` after a manager that applied `before` last applies `wanted`: fields only in `before` are removed."""
-    if isinstance(wanted, dict) and isinstance(live, dict) and schema.get("x-kubernetes-map-type") != "atomic":
+    """`live` after a manager that applied `before` last applies `wanted`: fields only in `before`
+    are removed."""
+    if (
+        isinstance(wanted, dict)
+        and isinstance(live, dict)
+        and schema.get("x-kubernetes-map-type") != "atomic"
+    ):
         return _object(live, before if isinstance(before, dict) else {}, wanted, schema)
-    if isinstance(wanted, list) and isinstance(live, list) and schema.get("x-kubernetes-list-type") == "map":
+    if (
+        isinstance(wanted, list)
+        and isinstance(live, list)
+        and schema.get("x-kubernetes-list-type") == "map"
+    ):
         return _keyed(live, before if isinstance(before, list) else [], wanted, schema)
     return wanted
 
 
-def _object(live: dict[str, Any], before: dict[str, Any], wanted: dict[str, Any], schema: Schema) -> dict[str, Any]:
+def _object(
+    live: dict[str, Any], before: dict[str, Any], wanted: dict[str, Any], schema: Schema
+) -> dict[str, Any]:
     result = {}
     for name, value in live.items():
         inner = (schema.get("properties") or {}).get(name, schema.get("additionalProperties"))
@@ -282,7 +347,9 @@ def _keyed(live: list[Any], before: list[Any], wanted: list[Any], schema: Schema
     def by_key(items: list[Any]) -> dict[tuple[Any, ...], Any]:
         return {tuple(item.get(name) for name in names): item for item in items}
 
-    there, mine, new = by_key(live), by_key(before), by_key(wanted)
+    there = by_key(live)
+    mine = by_key(before)
+    new = by_key(wanted)
     result = []
     for key, item in there.items():
         if key in new:

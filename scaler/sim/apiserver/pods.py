@@ -1,4 +1,5 @@
-"""The API server's rules for pods: defaults, scheduling gates, binding, and the fields of the spec that may change.
+"""The API server's rules for pods: defaults, scheduling gates, binding, and the fields of the spec
+that may change.
 
 Only the defaults that a controller or a scheduler reads, not all of Kubernetes."""
 
@@ -19,9 +20,10 @@ _SPEC_DEFAULTS: dict[str, Any] = {
     "enableServiceLinks": True,
 }
 _IMMUTABLE = (
-    "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
-    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing "
-    "tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+    "spec: Forbidden: pod updates may not change fields other than"
+    " `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations`"
+    " (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be"
+    " set to 1 if it was previously negative)"
 )
 
 
@@ -32,7 +34,12 @@ def prepare(pod: Object) -> None:
     pod["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
     if spec.get("schedulingGates"):
         words = "Scheduling is blocked due to non-empty scheduling gates"
-        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": words}
+        gated = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": words,
+        }
         pod["status"]["conditions"] = [gated]
 
 
@@ -67,20 +74,29 @@ def _fill_container(container: Object) -> None:
 def _qos_class(spec: Object) -> str:
     resources = [container["resources"] for container in spec.get("containers") or ()]
     computed = [
-        {kind: {name: amount for name, amount in (entry.get(kind) or {}).items() if name in ("cpu", "memory")}
-         for kind in ("limits", "requests")}
+        {
+            kind: {
+                name: amount
+                for name, amount in (entry.get(kind) or {}).items()
+                if name in ("cpu", "memory")
+            }
+            for kind in ("limits", "requests")
+        }
         for entry in resources
-    ]  # fmt: skip
+    ]
     if not any(entry["limits"] or entry["requests"] for entry in computed):
         return "BestEffort"
-    guaranteed = all(len(entry["limits"]) == 2 and entry["limits"] == entry["requests"] for entry in computed)
+    guaranteed = all(
+        len(entry["limits"]) == 2 and entry["limits"] == entry["requests"] for entry in computed
+    )
     return "Guaranteed" if guaranteed else "Burstable"
 
 
 def create_problems(pod: Object) -> Iterator[str]:
     """Why a pod must not be created."""
     spec = pod["spec"]
-    containers, gates = spec.get("containers") or (), spec.get("schedulingGates") or ()
+    containers = spec.get("containers") or ()
+    gates = spec.get("schedulingGates") or ()
     if not containers:
         yield "spec.containers: Required value"
     yield from _naming_problems("spec.containers", containers)
@@ -107,12 +123,16 @@ def _naming_problems(path: str, entries: Sequence[Object]) -> Iterator[str]:
 
 def update_problems(old: Object, new: Object) -> Iterator[str]:
     """Why a pod must not change like this."""
-    before, after = dict(old["spec"]), dict(new["spec"])
+    before = dict(old["spec"])
+    after = dict(new["spec"])
     gates_before = {gate.get("name") for gate in before.pop("schedulingGates", None) or ()}
     for gate in after.pop("schedulingGates", None) or ():
         name = gate.get("name")
         if name not in gates_before:
-            yield f"spec.schedulingGates: Forbidden: only deletion is allowed, but found new scheduling gate '{name}'"
+            yield (
+                "spec.schedulingGates: Forbidden: only deletion is allowed, but found new"
+                f" scheduling gate '{name}'"
+            )
     tolerations = after.pop("tolerations", None) or []
     if any(toleration not in tolerations for toleration in before.pop("tolerations", None) or ()):
         yield _IMMUTABLE
@@ -121,8 +141,10 @@ def update_problems(old: Object, new: Object) -> Iterator[str]:
         spec.pop("activeDeadlineSeconds", None)
         spec["containers"] = _without_images(spec.get("containers"))
         spec["initContainers"] = _without_images(spec.get("initContainers"))
-    wider, narrower = before.get("nodeSelector") or {}, after.get("nodeSelector") or {}
-    if gates_before and wider.items() <= narrower.items():  # a gated pod may get additional node selectors
+    wider = before.get("nodeSelector") or {}
+    narrower = after.get("nodeSelector") or {}
+    # a gated pod may get additional node selectors
+    if gates_before and wider.items() <= narrower.items():
         before.pop("nodeSelector", None)
         after.pop("nodeSelector", None)
     if before != after:
@@ -134,12 +156,19 @@ def _without_images(containers: Any) -> list[Any]:
 
 
 def bind(pod: Object, binding: Object, now: str) -> None:
-    """Puts a pod (a private copy) on a node; ConflictError when it is bound, gated or terminating."""
-    metadata, spec, name = pod["metadata"], pod["spec"], pod["metadata"]["name"]
+    """Puts a pod (a private copy) on a node; ConflictError when it is bound, gated or
+    terminating."""
+    metadata = pod["metadata"]
+    spec = pod["spec"]
+    name = pod["metadata"]["name"]
     if metadata.get("deletionTimestamp"):
-        raise refusals.conflict(PODS, name, f"pod {name} is being deleted, cannot be assigned to a host")
+        raise refusals.conflict(
+            PODS, name, f"pod {name} is being deleted, cannot be assigned to a host"
+        )
     if spec.get("nodeName"):
-        raise refusals.conflict(PODS, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+        raise refusals.conflict(
+            PODS, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+        )
     if spec.get("schedulingGates"):
         raise refusals.conflict(PODS, name, f"pod {name} has non-empty .spec.schedulingGates")
     target = binding.get("target", {})

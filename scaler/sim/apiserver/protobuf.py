@@ -1,4 +1,5 @@
-"""The few protobuf bodies that kubectl sends instead of JSON: `kubectl create configmap`, `secret`, `namespace`.
+"""The few protobuf bodies that kubectl sends instead of JSON: `kubectl create configmap`, `secret`,
+`namespace`.
 
 Knows the fields of these kinds and of ObjectMeta, nothing more; other kinds need JSON. Pure."""
 
@@ -15,32 +16,55 @@ CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 
 _Field = tuple[str, str]
-"""Name in JSON, and shape: text, bytes, texts, number, flag, map, bytes map, or the name of a message."""
+"""Name in JSON, and shape: text, bytes, texts, number, flag, map, bytes map, or the name of a
+message."""
 
 _MESSAGES: dict[str, dict[int, _Field]] = {
     "Unknown": {1: ("type", "TypeMeta"), 2: ("raw", "raw")},
     "TypeMeta": {1: ("apiVersion", "text"), 2: ("kind", "text")},
     "ObjectMeta": {
-        1: ("name", "text"), 2: ("generateName", "text"), 3: ("namespace", "text"), 5: ("uid", "text"),
-        6: ("resourceVersion", "text"), 11: ("labels", "map"), 12: ("annotations", "map"), 14: ("finalizers", "texts"),
+        1: ("name", "text"),
+        2: ("generateName", "text"),
+        3: ("namespace", "text"),
+        5: ("uid", "text"),
+        6: ("resourceVersion", "text"),
+        11: ("labels", "map"),
+        12: ("annotations", "map"),
+        14: ("finalizers", "texts"),
     },
     "ConfigMap": {
-        1: ("metadata", "ObjectMeta"), 2: ("data", "map"), 3: ("binaryData", "bytes map"), 4: ("immutable", "flag"),
+        1: ("metadata", "ObjectMeta"),
+        2: ("data", "map"),
+        3: ("binaryData", "bytes map"),
+        4: ("immutable", "flag"),
     },
-    "Secret": {1: ("metadata", "ObjectMeta"), 2: ("data", "bytes map"), 3: ("type", "text"), 5: ("immutable", "flag")},
+    "Secret": {
+        1: ("metadata", "ObjectMeta"),
+        2: ("data", "bytes map"),
+        3: ("type", "text"),
+        5: ("immutable", "flag"),
+    },
     "Namespace": {1: ("metadata", "ObjectMeta")},
     "DeleteOptions": {
-        1: ("gracePeriodSeconds", "number"), 2: ("preconditions", "Preconditions"), 4: ("propagationPolicy", "text"),
+        1: ("gracePeriodSeconds", "number"),
+        2: ("preconditions", "Preconditions"),
+        4: ("propagationPolicy", "text"),
     },
     "Preconditions": {1: ("uid", "text"), 2: ("resourceVersion", "text")},
-}  # fmt: skip
+}
 
 
-_PLAIN: dict[str, Callable[[Any], Any]] = {"text": bytes.decode, "flag": bool, "number": int, "raw": bytes}
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "text": bytes.decode,
+    "flag": bool,
+    "number": int,
+    "raw": bytes,
+}
 
 
 def decode(data: bytes) -> Object:
-    """The object in a body of kubectl. ValueError when the body is no object, or of an unknown kind."""
+    """The object in a body of kubectl. ValueError when the body is no object, or of an unknown
+    kind."""
     if not data.startswith(_MAGIC):
         raise ValueError("the body does not begin like a Kubernetes protobuf")
     envelope = _message(data[len(_MAGIC) :], _MESSAGES["Unknown"])
@@ -74,7 +98,8 @@ def _message(data: bytes, fields: dict[int, _Field]) -> Object:
 
 
 def _pairs(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Field numbers with their values; ValueError if bytes are missing or the wire type is unknown."""
+    """Field numbers with their values; ValueError if bytes are missing or the wire type is
+    unknown."""
     position = 0
     while position < len(data):
         tag, position = _varint(data, position)

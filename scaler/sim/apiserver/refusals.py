@@ -1,4 +1,5 @@
-"""The refusals of an API server in its own words, as errors of kube.errors. Nothing here decides anything."""
+"""The refusals of an API server in its own words, as errors of kube.errors. Nothing here decides
+anything."""
 
 from __future__ import annotations
 
@@ -21,11 +22,16 @@ def already_exists(resource: Resource, name: str) -> KubeError:
 
 
 def conflict(resource: Resource, name: str, why: str) -> KubeError:
-    return status_error(409, "Conflict", f'Operation cannot be fulfilled on {resource.full_name} "{name}": {why}')
+    return status_error(
+        409, "Conflict", f'Operation cannot be fulfilled on {resource.full_name} "{name}": {why}'
+    )
 
 
 def stale(resource: Resource, name: str) -> KubeError:
-    why = "the object has been modified; please apply your changes to the latest version and try again"
+    why = (
+        "the object has been modified; please apply your changes to the latest version and try"
+        " again"
+    )
     return conflict(resource, name, why)
 
 
@@ -45,11 +51,16 @@ def bad_request(why: str) -> KubeError:
 
 
 def method_not_allowed() -> KubeError:
-    return status_error(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return status_error(
+        405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
+    )
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> KubeError:
-    why = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
+    why = (
+        "the body of the request was in an unknown format - accepted media types include: "
+        + ", ".join(accepted)
+    )
     return status_error(415, "UnsupportedMediaType", why)
 
 
@@ -58,7 +69,10 @@ def expired(wanted: int, oldest: int) -> KubeError:
 
 
 def expired_continue() -> KubeError:
-    why = "The provided continue parameter is too old to display a consistent list result. Start a new list without it."
+    why = (
+        "The provided continue parameter is too old to display a consistent list result. Start a"
+        " new list without it."
+    )
     return status_error(410, "Expired", why)
 
 
@@ -74,4 +88,6 @@ def apply_conflict(found: Sequence[tuple[str, tuple[str, ...]]], resource: Resou
     """`found`: manager and path of each field that another manager owns."""
     one = [f'"{who}" using {resource.api_version}: .{".".join(path)}' for who, path in found]
     why = f"conflict with {one[0]}" if len(one) == 1 else "conflicts: " + ", ".join(one)
-    return status_error(409, "Conflict", f"Apply failed with {len(one)} conflict{'s' * (len(one) > 1)}: {why}")
+    return status_error(
+        409, "Conflict", f"Apply failed with {len(one)} conflict{'s' * (len(one) > 1)}: {why}"
+    )

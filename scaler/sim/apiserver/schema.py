@@ -1,8 +1,8 @@
 """The API server's checks before it stores an object. Pure.
 
-For built-in kinds only the fields that this package reads have types, as in the Go types: a mismatch is a 400, and null
-means absent. The structural schema of a custom resource prunes, adds defaults and checks types, required fields,
-enumerations and bounds; no CEL, no patterns."""
+For built-in kinds only the fields that this package reads have types, as in the Go types: a
+mismatch is a 400, and null means absent. The structural schema of a custom resource prunes, adds
+defaults and checks types, required fields, enumerations and bounds; no CEL, no patterns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ import msgspec
 
 Schema = dict[str, Any]
 
-_TYPES = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
+_TYPES = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+}
 ROOT_FIELDS = ("apiVersion", "kind", "metadata")
 
 
@@ -69,7 +76,9 @@ def problems(value: Any, schema: Schema, path: str = "") -> Iterator[str]:
 def _type_problem(value: Any, schema: Schema) -> str:
     found = _TYPES.get(type(value), "null")
     if schema.get("x-kubernetes-int-or-string"):
-        return "" if found in ("integer", "string") else f'"{found}": must be an integer or a string'
+        return (
+            "" if found in ("integer", "string") else f'"{found}": must be an integer or a string'
+        )
     wanted = schema.get("type", found)
     fits = found == wanted or (found == "integer" and wanted == "number")
     return "" if fits else f'"{found}": must be of type {wanted}: "{found}"'
@@ -81,17 +90,26 @@ def _value_problems(value: Any, schema: Schema, path: str) -> Iterator[str]:
         yield f'{path}: Unsupported value: "{value}": supported values: {supported}'
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if value < schema.get("minimum", value):
-            yield f"{path}: Invalid value: {value}: should be greater than or equal to {schema['minimum']}"
+            yield (
+                f"{path}: Invalid value: {value}: should be greater than or equal to"
+                f" {schema['minimum']}"
+            )
         if value > schema.get("maximum", value):
-            yield f"{path}: Invalid value: {value}: should be less than or equal to {schema['maximum']}"
+            yield (
+                f"{path}: Invalid value: {value}: should be less than or equal to"
+                f" {schema['maximum']}"
+            )
 
 
 _TEXTS = dict[str, str]
 _MAP = dict[str, Any]
 
 
-def _shape(name: str, *, required: dict[str, Any] | None = None, text: str = "", **fields: Any) -> type[Any]:
-    """Fields by their JSON names; `text` lists those that hold a string, and `[kind]` is a list of that kind."""
+def _shape(
+    name: str, *, required: dict[str, Any] | None = None, text: str = "", **fields: Any
+) -> type[Any]:
+    """Fields by their JSON names; `text` lists those that hold a string, and `[kind]` is a list of
+    that kind."""
     optional = {**dict.fromkeys(text.split(), str), **fields}
     return msgspec.defstruct(
         name,
@@ -108,39 +126,73 @@ def _kind(kind: Any) -> Any:
 
 
 _METADATA = _shape(
-    "ObjectMeta", text="name generateName namespace uid resourceVersion", labels=_TEXTS, annotations=_TEXTS,
+    "ObjectMeta",
+    text="name generateName namespace uid resourceVersion",
+    labels=_TEXTS,
+    annotations=_TEXTS,
     finalizers=[str],
     ownerReferences=[
-        _shape("OwnerReference", text="apiVersion kind name uid", controller=bool, blockOwnerDeletion=bool)
+        _shape(
+            "OwnerReference",
+            text="apiVersion kind name uid",
+            controller=bool,
+            blockOwnerDeletion=bool,
+        )
     ],
-)  # fmt: skip
+)
 _STATUS = _shape(
-    "Status", text="phase", conditions=[_shape("Condition", text="type status")], capacity=_MAP, allocatable=_MAP
+    "Status",
+    text="phase",
+    conditions=[_shape("Condition", text="type status")],
+    capacity=_MAP,
+    allocatable=_MAP,
 )
 _REFERENCE = _shape("ObjectReference", text="kind name namespace")
 
 _AMOUNTS = dict[str, str | int | float]
 _VARIABLE = _shape("EnvVar", text="name value", valueFrom=_shape("EnvVarSource", fieldRef=_MAP))
 _CONTAINER = _shape(
-    "Container", text="name image", env=[_VARIABLE], ports=[_MAP],
+    "Container",
+    text="name image",
+    env=[_VARIABLE],
+    ports=[_MAP],
     resources=_shape("ResourceRequirements", limits=_AMOUNTS, requests=_AMOUNTS),
-)  # fmt: skip
+)
 _POD_SPEC = _shape(
-    "PodSpec", text="nodeName restartPolicy schedulerName priorityClassName", containers=[_CONTAINER],
-    initContainers=[_CONTAINER], schedulingGates=[_shape("PodSchedulingGate", text="name")], tolerations=[_MAP],
-    volumes=[_MAP], nodeSelector=_TEXTS, terminationGracePeriodSeconds=int, activeDeadlineSeconds=int, priority=int,
-)  # fmt: skip
+    "PodSpec",
+    text="nodeName restartPolicy schedulerName priorityClassName",
+    containers=[_CONTAINER],
+    initContainers=[_CONTAINER],
+    schedulingGates=[_shape("PodSchedulingGate", text="name")],
+    tolerations=[_MAP],
+    volumes=[_MAP],
+    nodeSelector=_TEXTS,
+    terminationGracePeriodSeconds=int,
+    activeDeadlineSeconds=int,
+    priority=int,
+)
 _SERVICE_SPEC = _shape(
-    "ServiceSpec", text="type clusterIP", ports=[_shape("ServicePort", text="protocol name", port=int)], selector=_TEXTS
+    "ServiceSpec",
+    text="type clusterIP",
+    ports=[_shape("ServicePort", text="protocol name", port=int)],
+    selector=_TEXTS,
 )
 _LEASE_SPEC = _shape(
-    "LeaseSpec", text="holderIdentity acquireTime renewTime", leaseDurationSeconds=int, leaseTransitions=int
+    "LeaseSpec",
+    text="holderIdentity acquireTime renewTime",
+    leaseDurationSeconds=int,
+    leaseTransitions=int,
 )
 _NAMES = _shape("Names", required={"plural": str, "kind": str}, text="singular", shortNames=[str])
 _VERSION = _shape(
-    "Version", required={"name": str}, storage=bool, served=bool, schema=_MAP, subresources=_MAP,
+    "Version",
+    required={"name": str},
+    storage=bool,
+    served=bool,
+    schema=_MAP,
+    subresources=_MAP,
     additionalPrinterColumns=[_MAP],
-)  # fmt: skip
+)
 _DEFINITION_SPEC = _shape(
     "DefinitionSpec", required={"group": str, "scope": str, "names": _NAMES, "versions": [_VERSION]}
 )
@@ -153,14 +205,19 @@ _SHAPES = {
     "Pod": _shape("Pod", metadata=_METADATA, spec=_POD_SPEC, status=_STATUS),
     "ConfigMap": _shape("ConfigMap", metadata=_METADATA, data=_TEXTS, binaryData=_TEXTS),
     "Service": _shape("Service", metadata=_METADATA, spec=_SERVICE_SPEC, status=_MAP),
-    "Event": _shape("Event", metadata=_METADATA, text="reason message type", involvedObject=_REFERENCE),
+    "Event": _shape(
+        "Event", metadata=_METADATA, text="reason message type", involvedObject=_REFERENCE
+    ),
     "Lease": _shape("Lease", metadata=_METADATA, spec=_LEASE_SPEC),
-    "CustomResourceDefinition": _shape("Definition", required={"spec": _DEFINITION_SPEC}, metadata=_METADATA),
+    "CustomResourceDefinition": _shape(
+        "Definition", required={"spec": _DEFINITION_SPEC}, metadata=_METADATA
+    ),
 }
 
 
 def mismatch(built_in: str, body: Any) -> str:
-    """Why the body is no object of that built-in kind, or no custom resource (""); empty when it is one."""
+    """Why the body is no object of that built-in kind, or no custom resource (""); empty when it is
+    one."""
     try:
         msgspec.convert(body, _SHAPES.get(built_in, _ANY))
     except msgspec.ValidationError as error:

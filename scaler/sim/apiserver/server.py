@@ -1,8 +1,9 @@
-"""The simulated API server: every verb, synchronously, on the versioned store. No asyncio, no latency, no faults.
+"""The simulated API server: every verb, synchronously, on the versioned store. No asyncio, no
+latency, no faults.
 
-client.py adds what clients see of it (time, faults, watches); strategies.py has the rules of single kinds.
-Admission: hooks see requests for the object itself only, not for its status, and on a create neither the uid nor a
-generated name."""
+client.py adds what clients see of it (time, faults, watches); strategies.py has the rules of single
+kinds. Admission: hooks see requests for the object itself only, not for its status, and on a create
+neither the uid nor a generated name."""
 
 from __future__ import annotations
 
@@ -20,7 +21,13 @@ from scaler.kube.errors import BadRequestError
 from scaler.sim.apiserver import list_watch, pods, refusals, schema, strategies
 from scaler.sim.apiserver.kinds import BINDINGS, SCALE, SCALES, Catalog, Kind, scale_of, scaled
 from scaler.sim.apiserver.list_watch import Query
-from scaler.sim.apiserver.patches import FieldManagers, applied, json_patch, merge_patch, strategic_merge
+from scaler.sim.apiserver.patches import (
+    FieldManagers,
+    applied,
+    json_patch,
+    merge_patch,
+    strategic_merge,
+)
 from scaler.sim.apiserver.store import Key, Record, Store
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
@@ -29,7 +36,8 @@ _FIRST_CLUSTER_IP = int(ipaddress.IPv4Address("10.96.0.1"))
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of a hook. `object` is the hook's own copy; `old` (None on a create) must not be changed."""
+    """The input of a hook. `object` is the hook's own copy; `old` (None on a create) must not be
+    changed."""
 
     operation: Literal["CREATE", "UPDATE"]
     resource: Resource
@@ -41,7 +49,8 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Hook = Callable[[Review], Object]
-"""A webhook or a policy, a pure function: returns the object, changed or not, or raises StatusError to refuse."""
+"""A webhook or a policy, a pure function: returns the object, changed or not, or raises StatusError
+to refuse."""
 
 
 class ApiServer:
@@ -51,7 +60,13 @@ class ApiServer:
     that every create and update passes, in this order."""
 
     def __init__(
-        self, clock: Clock, *, seed: int, history: int, strict_namespaces: bool, admission: Sequence[Hook]
+        self,
+        clock: Clock,
+        *,
+        seed: int,
+        history: int,
+        strict_namespaces: bool,
+        admission: Sequence[Hook],
     ) -> None:
         self.clock = clock
         self.store = Store(history=history)
@@ -62,7 +77,9 @@ class ApiServer:
         self._strict_namespaces = strict_namespaces
         self._admission = tuple(admission)
 
-    def get(self, resource: Resource, namespace: str | None, name: str, subresource: str = "") -> Record:
+    def get(
+        self, resource: Resource, namespace: str | None, name: str, subresource: str = ""
+    ) -> Record:
         kind, key = self._locate(resource, namespace, name)
         record = self._record(kind, key)
         return scale_of(kind, record) if subresource == SCALE else record
@@ -70,7 +87,9 @@ class ApiServer:
     def list(self, resource: Resource, namespace: str | None, query: Query) -> Page[Record]:
         return list_watch.list_page(self.store, self.catalog.find(resource), namespace, query)
 
-    def create(self, resource: Resource, namespace: str | None, body: Object, *, dry_run: bool = False) -> Record:
+    def create(
+        self, resource: Resource, namespace: str | None, body: Object, *, dry_run: bool = False
+    ) -> Record:
         if resource.kind == BINDINGS.kind:
             return self._bind(namespace, body)
         kind = self.catalog.find(resource)
@@ -89,8 +108,14 @@ class ApiServer:
         return Record(obj, self.store.version) if dry_run else self._put(kind, key, obj)
 
     def replace(
-        self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
-    ) -> Record:  # fmt: skip
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        body: Object,
+        *,
+        subresource: str = "",
+    ) -> Record:
         kind, key = self._locate(resource, namespace, name)
         if subresource == SCALE:
             new = scaled(kind, self._record(kind, key), self._accept(SCALES, _private(body)))
@@ -101,19 +126,29 @@ class ApiServer:
             return self.create(resource, namespace, obj)
         record = self._record(kind, key)
         if not obj["metadata"].get("name"):
-            raise refusals.bad_request(f"the name of the object ({name} based on URL) was undeterminable")
+            raise refusals.bad_request(
+                f"the name of the object ({name} based on URL) was undeterminable"
+            )
         strategies.check_preconditions(kind, record.object, obj["metadata"].get("uid", ""))
         if not obj["metadata"].get("resourceVersion"):
             if not kind.unconditional_update:
-                words = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+                words = (
+                    "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+                )
                 raise refusals.invalid(kind.resource, name, [words])
             obj["metadata"]["resourceVersion"] = record.object["metadata"]["resourceVersion"]
         return self._update(kind, key, record, obj, subresource)
 
     def patch(
-        self, resource: Resource, namespace: str | None, name: str, patch: Any, patch_type: PatchType,
-        subresource: str = "", apply: Apply = OWN,
-    ) -> Record:  # fmt: skip
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        patch: Any,
+        patch_type: PatchType,
+        subresource: str = "",
+        apply: Apply = OWN,
+    ) -> Record:
         kind, key = self._locate(resource, namespace, name)
         if subresource == SCALE:  # server-side apply owns no field here: it is a merge
             how = PatchType.MERGE if patch_type is PatchType.APPLY else patch_type
@@ -130,28 +165,45 @@ class ApiServer:
             raise refusals.unprocessable(f'"" is invalid: patch: {error.message}') from None
         uid = obj["metadata"].get("uid")
         # The status of a custom resource ignores even the uid.
-        if not (subresource and kind.custom) and uid not in (None, record.object["metadata"]["uid"]):
-            raise refusals.invalid(kind.resource, name, [f'metadata.uid: Invalid value: "{uid}": field is immutable'])
+        if not (subresource and kind.custom) and uid not in (
+            None,
+            record.object["metadata"]["uid"],
+        ):
+            raise refusals.invalid(
+                kind.resource, name, [f'metadata.uid: Invalid value: "{uid}": field is immutable']
+            )
         return self._update(kind, key, record, obj, subresource)
 
     def _apply(self, kind: Kind, key: Key, body: Any, subresource: str, apply: Apply) -> Record:
-        """Server-side apply. Built-in kinds are merged strategically, and fields that are no longer applied stay."""
+        """Server-side apply. Built-in kinds are merged strategically, and fields that are no longer
+        applied stay."""
         if not isinstance(body, dict) or not (body.get("apiVersion") and body.get("kind")):
             raise refusals.bad_request("what is applied must be an object with apiVersion and kind")
         manager = apply.manager
         if not manager:
-            raise refusals.unprocessable("fieldManager: Required value: is required for apply patch")
+            raise refusals.unprocessable(
+                "fieldManager: Required value: is required for apply patch"
+            )
         record = self.store.table(kind.resource).records.get(key)
         if record is None:
             if subresource:
                 raise refusals.not_found(kind.resource, key[1])
             named = {**(body.get("metadata") or {}), "name": key[1]}
-            record = self.create(kind.resource, key[0] or None, {**body, "metadata": named}, dry_run=apply.dry_run)
-        elif not apply.force and (found := self._managers.conflicts(record.object, subresource, manager, body)):
+            record = self.create(
+                kind.resource, key[0] or None, {**body, "metadata": named}, dry_run=apply.dry_run
+            )
+        elif not apply.force and (
+            found := self._managers.conflicts(record.object, subresource, manager, body)
+        ):
             raise refusals.apply_conflict(found, kind.resource)
         else:
-            live, before = record.copy(), self._managers.of(record.object).get((subresource, manager), {})
-            merged = applied(live, before, body, kind.schema or {}) if kind.custom else strategic_merge(live, body)
+            live = record.copy()
+            before = self._managers.of(record.object).get((subresource, manager), {})
+            merged = (
+                applied(live, before, body, kind.schema or {})
+                if kind.custom
+                else strategic_merge(live, body)
+            )
             new = self._accept(kind, merged)
             record = self._update(kind, key, record, new, subresource, dry_run=apply.dry_run)
         if apply.dry_run:
@@ -161,15 +213,24 @@ class ApiServer:
         return record if said == record.object else self._put(kind, key, said)
 
     def delete(
-        self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
-        grace_period_seconds: int | None = None, propagation_policy: str = "",
-    ) -> Record:  # fmt: skip
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        propagation_policy: str = "",
+    ) -> Record:
         """Returns the object after the call, or its last version."""
         kind, key = self._locate(resource, namespace, name)
         record = self._record(kind, key)
         strategies.check_preconditions(kind, record.object, uid, resource_version)
         obj = record.copy()
-        ends = strategies.delete_ends(kind, obj, self.clock.now(), grace_period_seconds, propagation_policy)
+        ends = strategies.delete_ends(
+            kind, obj, self.clock.now(), grace_period_seconds, propagation_policy
+        )
         if obj != record.object:
             record = self._put(kind, key, obj)
         return self._remove(kind, key) if ends else record
@@ -179,7 +240,9 @@ class ApiServer:
     def _locate(self, resource: Resource, namespace: str | None, name: str) -> tuple[Kind, Key]:
         kind = self.catalog.find(resource)
         if kind.resource.namespaced and not namespace:
-            raise refusals.bad_request("an empty namespace may not be set when a resource name is provided")
+            raise refusals.bad_request(
+                "an empty namespace may not be set when a resource name is provided"
+            )
         return kind, (namespace or "" if kind.resource.namespaced else "", name)
 
     def _record(self, kind: Kind, key: Key) -> Record:
@@ -214,28 +277,38 @@ class ApiServer:
     # Input
 
     def _accept(self, kind: Kind, body: Any) -> Object:
-        """The body as an object of that kind, pruned and with its fields in order; BadRequestError when it is none."""
+        """The body as an object of that kind, pruned and with its fields in order; BadRequestError
+        when it is none."""
         if not isinstance(body, dict):
             raise refusals.bad_request("the body is not an object")
-        api_version, name = kind.resource.api_version, kind.resource.kind
+        api_version = kind.resource.api_version
+        name = kind.resource.kind
         if kind.custom and not (body.get("kind") and body.get("apiVersion")):
             raise refusals.bad_request("Object 'Kind' or 'apiVersion' is missing")
         found = (body.get("apiVersion") or api_version, body.get("kind") or name)
         if found != (api_version, name):
-            raise refusals.bad_request(f"the API version in the data {found} does not match the expected {api_version}")
+            raise refusals.bad_request(
+                f"the API version in the data {found} does not match the expected {api_version}"
+            )
         problem = schema.mismatch(kind.built_in, body)
         if problem:
-            raise refusals.bad_request(f"{name} in version {kind.resource.version!r} cannot be handled: {problem}")
+            raise refusals.bad_request(
+                f"{name} in version {kind.resource.version!r} cannot be handled: {problem}"
+            )
         if not kind.custom:
             body = schema.without_nulls(body)
         rest = {key: value for key, value in body.items() if key not in schema.ROOT_FIELDS}
         if kind.schema is not None:
             rest = schema.prune(rest, kind.schema)
-        metadata = {key: value for key, value in (body.get("metadata") or {}).items() if value not in _EMPTY}
+        metadata = {
+            key: value for key, value in (body.get("metadata") or {}).items() if value not in _EMPTY
+        }
         metadata.pop("managedFields", None)
         return {"apiVersion": api_version, "kind": name, "metadata": metadata, **rest}
 
-    def _admitted(self, kind: Kind, namespace: str | None, obj: Object, old: Object | None = None) -> Object:
+    def _admitted(
+        self, kind: Kind, namespace: str | None, obj: Object, old: Object | None = None
+    ) -> Object:
         """The object after the hooks, pruned again."""
         if not self._admission:
             return obj
@@ -243,9 +316,13 @@ class ApiServer:
         labels = (record.object["metadata"].get("labels") or {}) if record else {}
         for hook in self._admission:
             review = Review(
-                operation="UPDATE" if old else "CREATE", resource=kind.resource, namespace=namespace or "",
-                namespace_labels=labels, object=obj, old=old,
-            )  # fmt: skip
+                operation="UPDATE" if old else "CREATE",
+                resource=kind.resource,
+                namespace=namespace or "",
+                namespace_labels=labels,
+                object=obj,
+                old=old,
+            )
             obj = hook(review)
         return self._accept(kind, _private(obj))
 
@@ -253,16 +330,22 @@ class ApiServer:
         sent = obj["metadata"]
         if sent.get("resourceVersion"):
             raise refusals.internal("resourceVersion should not be set on objects to be created")
-        name, prefix = sent.get("name"), sent.get("generateName")
+        name = sent.get("name")
+        prefix = sent.get("generateName")
         if not (name or prefix):
             problem = "metadata.name: Required value: name or generateName is required"
             raise refusals.invalid(kind.resource, "", [problem])
-        own: Object = {"name": name or str(prefix)[:58] + "".join(self._random.choices(_NAME_LETTERS, k=5))}
+        own: Object = {
+            "name": name or str(prefix)[:58] + "".join(self._random.choices(_NAME_LETTERS, k=5))
+        }
         if prefix:
             own["generateName"] = prefix
         if kind.resource.namespaced:
             if not namespace or (sent.get("namespace") or namespace) != namespace:
-                words = "the namespace of the provided object does not match the namespace sent on the request"
+                words = (
+                    "the namespace of the provided object does not match the namespace sent on the"
+                    " request"
+                )
                 raise refusals.bad_request(words)
             own["namespace"] = namespace
         own["uid"] = str(UUID(int=self._random.getrandbits(128), version=4))
@@ -270,7 +353,11 @@ class ApiServer:
         if kind.generation:
             own["generation"] = 1
         own["creationTimestamp"] = rfc3339(self.clock.now())
-        rest = {key: value for key, value in sent.items() if key not in own and key not in strategies.SYSTEM_FIELDS}
+        rest = {
+            key: value
+            for key, value in sent.items()
+            if key not in own and key not in strategies.SYSTEM_FIELDS
+        }
         obj["metadata"] = own | rest
 
     def _allocate(self, obj: Object) -> None:
@@ -293,8 +380,15 @@ class ApiServer:
     # Changes
 
     def _update(
-        self, kind: Kind, key: Key, record: Record, new: Object, subresource: str, *, dry_run: bool = False
-    ) -> Record:  # fmt: skip
+        self,
+        kind: Kind,
+        key: Key,
+        record: Record,
+        new: Object,
+        subresource: str,
+        *,
+        dry_run: bool = False,
+    ) -> Record:
         if subresource not in ("", "status") or (subresource and not kind.status):
             raise refusals.unknown_resource()
         old = record.object
@@ -342,5 +436,7 @@ def _patched(kind: Kind, document: Object, patch: Any, patch_type: PatchType) ->
     if patch_type is PatchType.MERGE:
         return merge_patch(document, patch)
     if kind.custom:
-        raise refusals.unsupported_media_type((PatchType.JSON, PatchType.MERGE, "application/apply-patch+yaml"))
+        raise refusals.unsupported_media_type(
+            (PatchType.JSON, PatchType.MERGE, "application/apply-patch+yaml")
+        )
     return strategic_merge(document, patch)

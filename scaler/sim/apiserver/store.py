@@ -1,7 +1,8 @@
-"""The versioned store: one counter, the current objects and a bounded history of changes per resource.
+"""The versioned store: one counter, the current objects and a bounded history of changes per
+resource.
 
-It knows nothing about the rules of an API server. Stored objects are never changed; to keep or change
-one, make a copy."""
+It knows nothing about the rules of an API server. Stored objects are never changed; to keep or
+change one, make a copy."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def _decoder(wanted: Any) -> msgspec.json.Decoder[Any]:
 
 
 class Record:
-    """One version of one object: `object` to read, `raw` the same as JSON, from which copies are made."""
+    """One version of one object: `object` to read, `raw` the same as JSON, from which copies are
+    made."""
 
     __slots__ = ("object", "raw", "version")
 
@@ -52,7 +54,8 @@ class Record:
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One commit: `after` is the new version (for DELETED the last one), `before` the version that it replaced."""
+    """One commit: `after` is the new version (for DELETED the last one), `before` the version that
+    it replaced."""
 
     type: EventType
     resource: Resource
@@ -117,7 +120,8 @@ Backup = tuple[int, dict[Resource, dict[Key, Record]]]
 
 
 class Store:
-    """All tables under one version counter. `history` is the number of changes kept per resource, at least."""
+    """All tables under one version counter. `history` is the number of changes kept per resource,
+    at least."""
 
     def __init__(self, *, history: int) -> None:
         self.version = 1
@@ -133,7 +137,8 @@ class Store:
         return table
 
     def put(self, resource: Resource, key: Key, obj: Object, moment: float) -> Record:
-        """Stores a new version of an object, which belongs to the store from now on; sets its resourceVersion."""
+        """Stores a new version of an object, which belongs to the store from now on; sets its
+        resourceVersion."""
         before = self.table(resource).records.get(key)
         kind = EventType.ADDED if before is None else EventType.MODIFIED
         return self._commit(kind, resource, key, before, obj, moment)
@@ -154,7 +159,12 @@ class Store:
         version = self.version
         if moment < math.inf:
             oldest = max(table.oldest for table in self._tables.values())
-            kept = [change for table in self._tables.values() for change in table.changes if change.moment <= moment]
+            kept = [
+                change
+                for table in self._tables.values()
+                for change in table.changes
+                if change.moment <= moment
+            ]
             version = max([oldest, *(change.version for change in kept)])
         return version, {resource: table.at(version) for resource, table in self._tables.items()}
 
@@ -163,12 +173,20 @@ class Store:
         self.version, kept = backup
         for resource, table in self._tables.items():
             records = kept.get(resource, {})
-            table.records, table.keys = dict(records), sorted(records)
-            table.changes, table.oldest = [], self.version
+            table.records = dict(records)
+            table.keys = sorted(records)
+            table.changes = []
+            table.oldest = self.version
 
     def _commit(
-        self, kind: EventType, resource: Resource, key: Key, before: Record | None, obj: Object, moment: float
-    ) -> Record:  # fmt: skip
+        self,
+        kind: EventType,
+        resource: Resource,
+        key: Key,
+        before: Record | None,
+        obj: Object,
+        moment: float,
+    ) -> Record:
         self.version += 1
         obj["metadata"]["resourceVersion"] = str(self.version)
         change = Change(kind, resource, key, before, Record(obj, self.version), moment)

@@ -1,7 +1,8 @@
 """The rules of each kind for create, update and delete: defaults, and refusals.
 
-A strategy gets a private object and changes it in place. Problems with names, metadata and fields are returned as
-`path: what`. Pods have a module of their own; custom resources are checked by their schema."""
+A strategy gets a private object and changes it in place. Problems with names, metadata and fields
+are returned as `path: what`. Pods have a module of their own; custom resources are checked by their
+schema."""
 
 from __future__ import annotations
 
@@ -19,12 +20,24 @@ from scaler.sim.apiserver.kinds import Kind
 _Prepare = Callable[[Object], None]
 _Check = Callable[[Object], Iterator[str]]
 # The server's own fields of metadata: values from a client are ignored.
-SYSTEM_FIELDS = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
-                  "generation", "generateName", "managedFields")  # fmt: skip
+SYSTEM_FIELDS = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "generateName",
+    "managedFields",
+)
 _SERVICE_DEFAULTS = {
-    "type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"],
+    "type": "ClusterIP",
+    "sessionAffinity": "None",
+    "internalTrafficPolicy": "Cluster",
+    "ipFamilies": ["IPv4"],
     "ipFamilyPolicy": "SingleStack",
-}  # fmt: skip
+}
 
 
 def _prepare_namespace(obj: Object) -> None:
@@ -68,18 +81,28 @@ def _prepare_definition(obj: Object) -> None:
     obj["status"] = {
         "acceptedNames": names,
         "conditions": [{"status": "True", **accepted}, {"status": "True", **established}],
-        "storedVersions": [version["name"] for version in obj["spec"]["versions"] if version.get("storage")],
+        "storedVersions": [
+            version["name"] for version in obj["spec"]["versions"] if version.get("storage")
+        ],
     }
 
 
 def _definition_problems(obj: Object) -> Iterator[str]:
     spec = obj["spec"]
     if obj["metadata"]["name"] != f"{spec['names']['plural']}.{spec['group']}":
-        yield f'metadata.name: Invalid value: "{obj["metadata"]["name"]}": must be spec.names.plural+"."+spec.group'
+        yield (
+            f'metadata.name: Invalid value: "{obj["metadata"]["name"]}": must be'
+            ' spec.names.plural+"."+spec.group'
+        )
     if spec["scope"] not in ("Namespaced", "Cluster"):
-        yield f'spec.scope: Unsupported value: "{spec["scope"]}": supported values: "Cluster", "Namespaced"'
+        yield (
+            f'spec.scope: Unsupported value: "{spec["scope"]}": supported values: "Cluster",'
+            ' "Namespaced"'
+        )
     if sum(1 for version in spec["versions"] if version.get("storage")) != 1:
-        yield "spec.versions: Invalid value: must have exactly one version marked as storage version"
+        yield (
+            "spec.versions: Invalid value: must have exactly one version marked as storage version"
+        )
 
 
 def _service_problems(obj: Object) -> Iterator[str]:
@@ -89,7 +112,10 @@ def _service_problems(obj: Object) -> Iterator[str]:
     for index, port in enumerate(spec.get("ports") or ()):
         number = port.get("port")
         if not isinstance(number, int) or not 0 < number < 65536:
-            yield f"spec.ports[{index}].port: Invalid value: {number}: must be between 1 and 65535, inclusive"
+            yield (
+                f"spec.ports[{index}].port: Invalid value: {number}: must be between 1 and 65535,"
+                " inclusive"
+            )
 
 
 def _event_problems(obj: Object) -> Iterator[str]:
@@ -102,7 +128,9 @@ def _lease_problems(obj: Object) -> Iterator[str]:
     spec = obj.get("spec") or {}
     for field in ("leaseDurationSeconds", "leaseTransitions"):
         value = spec.get(field)
-        if value is not None and (not isinstance(value, int) or value < (field == "leaseDurationSeconds")):
+        if value is not None and (
+            not isinstance(value, int) or value < (field == "leaseDurationSeconds")
+        ):
             yield f"spec.{field}: Invalid value: {value}: must be greater than 0"
 
 
@@ -119,9 +147,14 @@ class _Rule(NamedTuple):
 
     def problems(self, path: str, value: str) -> Iterator[str]:
         if len(value) > self.longest:
-            yield f'{path}: Invalid value: "{value}": must be no more than {self.longest} characters'
+            yield (
+                f'{path}: Invalid value: "{value}": must be no more than {self.longest} characters'
+            )
         if not re.fullmatch(self.pattern, value):
-            yield f'{path}: Invalid value: "{value}": must be {self.words} (regex used for validation: {self.pattern})'
+            yield (
+                f'{path}: Invalid value: "{value}": must be {self.words} (regex used for'
+                f" validation: {self.pattern})"
+            )
 
 
 _SUBDOMAIN = _Rule("a lowercase RFC 1123 subdomain", rf"{_LABEL}(\.{_LABEL})*", 253)
@@ -147,7 +180,10 @@ def _metadata_problems(metadata: Object) -> Iterator[str]:
     annotations = metadata.get("annotations") or {}
     for key in annotations:
         yield from _key_problems("metadata.annotations", key.lower())
-    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _MAX_ANNOTATIONS:
+    if (
+        sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+        > _MAX_ANNOTATIONS
+    ):
         yield f"metadata.annotations: Too long: may not be more than {_MAX_ANNOTATIONS} bytes"
     for finalizer in metadata.get("finalizers") or ():
         yield from _key_problems("metadata.finalizers", finalizer)
@@ -172,16 +208,29 @@ def _owner_problems(owners: Any) -> Iterator[str]:
     for index, owner in enumerate(owners):
         for field in ("apiVersion", "kind", "name", "uid"):
             if not isinstance(owner, dict) or not owner.get(field):
-                yield f'metadata.ownerReferences[{index}].{field}: Invalid value: "": {field} must not be empty'
+                yield (
+                    f'metadata.ownerReferences[{index}].{field}: Invalid value: "": {field} must'
+                    " not be empty"
+                )
     if sum(1 for owner in owners if isinstance(owner, dict) and owner.get("controller")) > 1:
-        yield "metadata.ownerReferences: Invalid value: Only one reference can have Controller set to true"
+        yield (
+            "metadata.ownerReferences: Invalid value: Only one reference can have Controller set to"
+            " true"
+        )
 
 
 def _config_map_problems(obj: Object) -> Iterator[str]:
-    entries = [(field, *entry) for field in ("data", "binaryData") for entry in (obj.get(field) or {}).items()]
+    entries = [
+        (field, *entry)
+        for field in ("data", "binaryData")
+        for entry in (obj.get(field) or {}).items()
+    ]
     for field, key, _ in entries:
         yield from _CONFIG_KEY.problems(f"{field}[{key}]", key)
-    if sum(len(str(value).encode("utf-8", "surrogatepass")) for *_, value in entries) > _MAX_CONFIG_MAP:
+    if (
+        sum(len(str(value).encode("utf-8", "surrogatepass")) for *_, value in entries)
+        > _MAX_CONFIG_MAP
+    ):
         yield f"[]: Too long: may not be more than {_MAX_CONFIG_MAP} bytes"
 
 
@@ -226,7 +275,10 @@ def update_problems(kind: Kind, old: Object, new: Object) -> list[str]:
         before = old["metadata"].get("finalizers") or ()
         added = [name for name in new["metadata"].get("finalizers") or () if name not in before]
         if added:
-            words = "no new finalizers can be added if the object is being deleted, found new finalizers"
+            words = (
+                "no new finalizers can be added if the object is being deleted, found new"
+                " finalizers"
+            )
             found.append(f"metadata.finalizers: Forbidden: {words} {added}")
     return found
 
@@ -244,13 +296,18 @@ def _problems(kind: Kind, obj: Object) -> Iterator[str]:
 
 def check_identity(kind: Kind, old: Object, new: Object) -> None:
     """Check name, namespace and version of an update: those of the object, or left out."""
-    before, after = old["metadata"], new["metadata"]
+    before = old["metadata"]
+    after = new["metadata"]
     name = before["name"]
     if after.get("name") not in (None, "", name):
-        words = f"the name of the object ({after['name']}) does not match the name on the URL ({name})"
+        words = (
+            f"the name of the object ({after['name']}) does not match the name on the URL ({name})"
+        )
         raise refusals.bad_request(words)
     if after.get("namespace") not in (None, "", before.get("namespace")):
-        raise refusals.bad_request("the namespace of the object does not match the namespace on the request")
+        raise refusals.bad_request(
+            "the namespace of the object does not match the namespace on the request"
+        )
     version = after.get("resourceVersion") or "0"
     if not (version.isascii() and version.isdigit()):
         raise refusals.internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
@@ -261,10 +318,13 @@ def check_identity(kind: Kind, old: Object, new: Object) -> None:
 def merge_update(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
     """The new object, with the parts that this request must not change taken from the old one."""
     metadata = {name: old["metadata"][name] for name in SYSTEM_FIELDS if name in old["metadata"]}
-    metadata |= {name: value for name, value in new["metadata"].items() if name not in SYSTEM_FIELDS}
+    metadata |= {
+        name: value for name, value in new["metadata"].items() if name not in SYSTEM_FIELDS
+    }
     metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
     if subresource == "status":
-        # A custom resource's metadata cannot be changed through its status, a pod's and a node's can.
+        # A custom resource's metadata cannot be changed through its status, a pod's and a node's
+        # can.
         result = {**old, "metadata": {**old["metadata"]} if kind.custom else metadata}
         return _with_status(result, new)
     result = {**new, "metadata": metadata}
@@ -273,7 +333,9 @@ def merge_update(kind: Kind, old: Object, new: Object, subresource: str) -> Obje
     if kind.built_in == "Pod":
         pods.fill_defaults(result)
     elif kind.built_in == "Service":
-        kept = {name: old["spec"][name] for name in ("clusterIP", "clusterIPs") if name in old["spec"]}
+        kept = {
+            name: old["spec"][name] for name in ("clusterIP", "clusterIPs") if name in old["spec"]
+        }
         result["spec"] = kept | (result.get("spec") or {})
     return result
 
@@ -302,21 +364,33 @@ def check_preconditions(kind: Kind, obj: Object, uid: str = "", resource_version
     pairs = (("UID", uid, "uid"), ("ResourceVersion", resource_version, "resourceVersion"))
     for words, wanted, field in pairs:
         if wanted and wanted != metadata[field]:
-            why = f"Precondition failed: {words} in precondition: {wanted}, {words} in object meta: {metadata[field]}"
+            why = (
+                f"Precondition failed: {words} in precondition: {wanted}, {words} in object meta:"
+                f" {metadata[field]}"
+            )
             raise refusals.conflict(kind.resource, metadata["name"], why)
 
 
-def delete_ends(kind: Kind, obj: Object, now: float, grace: int | None, propagation_policy: str) -> bool:
-    """Whether a DELETE removes the object (a private copy) at once; else its metadata is marked in place."""
+def delete_ends(
+    kind: Kind, obj: Object, now: float, grace: int | None, propagation_policy: str
+) -> bool:
+    """Whether a DELETE removes the object (a private copy) at once; else its metadata is marked in
+    place."""
     metadata = obj["metadata"]
     graceful = _set_grace(obj, grace, now) if kind.built_in == "Pod" else False
     if graceful is None:
         return False
     if propagation_policy not in ("", "Background", *_FINALIZER_OF):
-        raise refusals.unprocessable(f'propagationPolicy: Unsupported value: "{propagation_policy}"')
+        raise refusals.unprocessable(
+            f'propagationPolicy: Unsupported value: "{propagation_policy}"'
+        )
     if propagation_policy:
-        finalizers = [name for name in metadata.pop("finalizers", ()) if name not in _FINALIZER_OF.values()]
-        finalizers += [_FINALIZER_OF[propagation_policy]] if propagation_policy in _FINALIZER_OF else []
+        finalizers = [
+            name for name in metadata.pop("finalizers", ()) if name not in _FINALIZER_OF.values()
+        ]
+        finalizers += (
+            [_FINALIZER_OF[propagation_policy]] if propagation_policy in _FINALIZER_OF else []
+        )
         metadata |= {"finalizers": finalizers} if finalizers else {}
     if metadata.get("finalizers"):
         _mark(metadata, now, metadata.get("deletionGracePeriodSeconds", 0))
@@ -332,7 +406,8 @@ def is_over(obj: Object) -> bool:
 
 
 def _set_grace(pod: Object, period: int | None, now: float) -> bool | None:
-    """Whether the pod has a grace period; None when nothing changes, because a running period can only be shortened."""
+    """Whether the pod has a grace period; None when nothing changes, because a running period can
+    only be shortened."""
     metadata = pod["metadata"]
     running = metadata.get("deletionGracePeriodSeconds")
     if not metadata.get("deletionTimestamp"):

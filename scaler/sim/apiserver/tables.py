@@ -1,7 +1,7 @@
 """Objects as the rows of `kubectl get`: the server's side of printing.
 
-The columns of custom resources come from their definition, those of a few built-in kinds from here; other kinds have
-name and age. Pure."""
+The columns of custom resources come from their definition, those of a few built-in kinds from here;
+other kinds have name and age. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from scaler.sim.apiserver.kinds import Kind
 Cell = Any
 _Print = Callable[[Object, float], Cell]
 _Column = tuple[str, int, _Print]
-"""Title, priority (0 is always shown, 1 with -o wide) and the function from an object and a time to the text."""
+"""Title, priority (0 is always shown, 1 with -o wide) and the function from an object and a time to
+the text."""
 
 
 def table(kind: Kind, objects: Iterable[Object], now: float, *, whole: bool = False) -> Object:
-    """A Table of meta.k8s.io. `whole` puts the objects into the rows, otherwise only their metadata.
+    """A Table of meta.k8s.io. `whole` puts the objects into the rows, otherwise only their
+    metadata.
 
     An object in a row has its kind, unlike in a list: kubectl sorts only objects with a kind."""
     columns = [_NAME, *_columns(kind)]
@@ -32,8 +34,13 @@ def table(kind: Kind, objects: Iterable[Object], now: float, *, whole: bool = Fa
         "apiVersion": "meta.k8s.io/v1",
         "metadata": {},
         "columnDefinitions": [
-            {"name": title, "type": "string", "format": "name" if title == "Name" else "", "description": title,
-             "priority": priority}
+            {
+                "name": title,
+                "type": "string",
+                "format": "name" if title == "Name" else "",
+                "description": title,
+                "priority": priority,
+            }
             for title, priority, _ in columns
         ],
         "rows": [
@@ -43,7 +50,7 @@ def table(kind: Kind, objects: Iterable[Object], now: float, *, whole: bool = Fa
             }
             for obj in objects
         ],
-    }  # fmt: skip
+    }
 
 
 def _columns(kind: Kind) -> Iterator[_Column]:
@@ -55,18 +62,26 @@ def _columns(kind: Kind) -> Iterator[_Column]:
         yield from _BUILT_IN.get(kind.built_in, [_AGE])
 
 
-_STEP = re.compile(r"\.((?:[^.\[\\]|\\.)+)|\[(-?\d+):?\]|\['([^']+)'\]|\[\?\(@\.(\w+)==\"(\w+)\"\)\]")
+_STEP = re.compile(
+    r"\.((?:[^.\[\\]|\\.)+)|\[(-?\d+):?\]|\['([^']+)'\]|\[\?\(@\.(\w+)==\"(\w+)\"\)\]"
+)
 
 
 def json_path(obj: Any, path: str) -> Any:
-    """The value at a path such as `.status.conditions[-1:].type`; None when there is none. The only supported filter is
-    the one for the first item with a certain text in a field; no wildcards."""
+    """The value at a path such as `.status.conditions[-1:].type`; None when there is none. The only
+    supported filter is the one for the first item with a certain text in a field; no wildcards."""
     for name, index, quoted, field, word in _STEP.findall(path):
         if field:
             items = obj if isinstance(obj, list) else ()
-            obj = next((item for item in items if isinstance(item, dict) and item.get(field) == word), None)
+            obj = next(
+                (item for item in items if isinstance(item, dict) and item.get(field) == word), None
+            )
         elif index:
-            obj = obj[int(index)] if isinstance(obj, list) and -len(obj) <= int(index) < len(obj) else None
+            obj = (
+                obj[int(index)]
+                if isinstance(obj, list) and -len(obj) <= int(index) < len(obj)
+                else None
+            )
         else:
             obj = obj.get(quoted or name.replace("\\", "")) if isinstance(obj, dict) else None
     return obj
@@ -77,7 +92,9 @@ def age(timestamp: str | None, now: float) -> str:
     if not timestamp:
         return "<unknown>"
     seconds = max(0, int(now - seconds_of(timestamp)))
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    minutes = seconds // 60
+    hours = seconds // 3600
+    days = seconds // 86400
     below = (
         (120, f"{seconds}s", ""),
         (600, f"{minutes}m", f"{seconds % 60}s"),
@@ -86,7 +103,9 @@ def age(timestamp: str | None, now: float) -> str:
         (2 * 86400, f"{hours}h", ""),
         (8 * 86400, f"{days}d", f"{hours % 24}h"),
     )
-    whole, rest = next(((whole, rest) for limit, whole, rest in below if seconds < limit), (f"{days}d", ""))
+    whole, rest = next(
+        ((whole, rest) for limit, whole, rest in below if seconds < limit), (f"{days}d", "")
+    )
     return whole if rest.startswith("0") else whole + rest
 
 
@@ -113,8 +132,17 @@ def _pod_status(pod: Object, _: float) -> str:
     if pod["spec"].get("schedulingGates"):
         return "SchedulingGated"
     states = [container.get("state") or {} for container in status.get("containerStatuses") or ()]
-    reasons = [(state.get(how) or {}).get("reason") for state in states for how in ("waiting", "terminated")]
-    return str(next((reason for reason in [*reasons, status.get("reason"), status.get("phase")] if reason), ""))
+    reasons = [
+        (state.get(how) or {}).get("reason")
+        for state in states
+        for how in ("waiting", "terminated")
+    ]
+    return str(
+        next(
+            (reason for reason in [*reasons, status.get("reason"), status.get("phase")] if reason),
+            "",
+        )
+    )
 
 
 def _ready(pod: Object, _: float) -> str:
@@ -123,13 +151,21 @@ def _ready(pod: Object, _: float) -> str:
 
 
 def _node_status(node: Object, _: float) -> str:
-    words = "Ready" if objects.ready(node) else "NotReady" if objects.condition(node, "Ready") else "Unknown"
+    words = (
+        "Ready"
+        if objects.ready(node)
+        else "NotReady"
+        if objects.condition(node, "Ready")
+        else "Unknown"
+    )
     return words + (",SchedulingDisabled" if objects.spec(node).get("unschedulable") else "")
 
 
 def _ports(service: Object, _: float) -> str:
     ports = objects.spec(service).get("ports") or []
-    return ",".join(f"{port.get('port')}/{port.get('protocol', 'TCP')}" for port in ports) or "<none>"
+    return (
+        ",".join(f"{port.get('port')}/{port.get('protocol', 'TCP')}" for port in ports) or "<none>"
+    )
 
 
 def _last_seen(event: Object, now: float) -> str:
@@ -146,22 +182,42 @@ _NAME: _Column = ("Name", 0, lambda obj, _: obj["metadata"]["name"])
 _AGE: _Column = ("Age", 0, _age_at(".metadata.creationTimestamp"))
 _BUILT_IN: dict[str, list[_Column]] = {
     "Pod": [
-        ("Ready", 0, _ready), ("Status", 0, _pod_status),
-        ("Restarts", 0, lambda pod, _: str(objects.restarts(pod))), _AGE,
-        ("IP", 1, _at(".status.podIP")), ("Node", 1, _at(".spec.nodeName")),
+        ("Ready", 0, _ready),
+        ("Status", 0, _pod_status),
+        ("Restarts", 0, lambda pod, _: str(objects.restarts(pod))),
+        _AGE,
+        ("IP", 1, _at(".status.podIP")),
+        ("Node", 1, _at(".spec.nodeName")),
         ("Nominated Node", 1, _at(".status.nominatedNodeName")),
     ],
-    "Node": [("Status", 0, _node_status), _AGE, ("Internal-IP", 1, _at(".status.addresses[0].address"))],
-    "ConfigMap": [("Data", 0, lambda obj, _: str(len(obj.get("data") or {}) + len(obj.get("binaryData") or {}))), _AGE],
+    "Node": [
+        ("Status", 0, _node_status),
+        _AGE,
+        ("Internal-IP", 1, _at(".status.addresses[0].address")),
+    ],
+    "ConfigMap": [
+        (
+            "Data",
+            0,
+            lambda obj, _: str(len(obj.get("data") or {}) + len(obj.get("binaryData") or {})),
+        ),
+        _AGE,
+    ],
     "Namespace": [("Status", 0, _at(".status.phase", "")), _AGE],
     "Service": [
-        ("Type", 0, _at(".spec.type")), ("Cluster-IP", 0, _at(".spec.clusterIP")),
-        ("External-IP", 0, lambda *_: "<none>"), ("Port(s)", 0, _ports), _AGE,
+        ("Type", 0, _at(".spec.type")),
+        ("Cluster-IP", 0, _at(".spec.clusterIP")),
+        ("External-IP", 0, lambda *_: "<none>"),
+        ("Port(s)", 0, _ports),
+        _AGE,
     ],
     "Event": [
-        ("Last Seen", 0, _last_seen), ("Type", 0, _at(".type", "")), ("Reason", 0, _at(".reason", "")),
-        ("Object", 0, _about), ("Message", 0, _at(".message", "")),
+        ("Last Seen", 0, _last_seen),
+        ("Type", 0, _at(".type", "")),
+        ("Reason", 0, _at(".reason", "")),
+        ("Object", 0, _about),
+        ("Message", 0, _at(".message", "")),
     ],
     "Lease": [("Holder", 0, _at(".spec.holderIdentity", "")), _AGE],
     "PriorityClass": [("Value", 0, _at(".value", 0)), _AGE],
-}  # fmt: skip
+}

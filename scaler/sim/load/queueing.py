@@ -1,8 +1,10 @@
-"""Requests through prefill and decode, as amounts that flow: one step of time, values in, values out.
+"""Requests through prefill and decode, as amounts that flow: one step of time, values in, values
+out.
 
-A request waits for prefill, is prefilled, waits for a place in decode, and is decoded; first come, first served.
-Amounts are real numbers; the arrivals of one step are one `Cohort`. Each arrived request is served, lost, or waits.
-Must not: know of instances, of clocks or of the cluster (scaler.sim.load.service)."""
+A request waits for prefill, is prefilled, waits for a place in decode, and is decoded; first come,
+first served. Amounts are real numbers; the arrivals of one step are one `Cohort`. Each arrived
+request is served, lost, or waits. Must not: know of instances, of clocks or of the cluster
+(scaler.sim.load.service)."""
 
 from __future__ import annotations
 
@@ -60,26 +62,42 @@ class Flow(msgspec.Struct, frozen=True):
     @property
     def oldest(self) -> float:
         """Waiting time of the oldest request, in seconds."""
-        return self.at - min((cohorts[0].since for cohorts in (self.handed, self.waiting) if cohorts), default=self.at)
+        return self.at - min(
+            (cohorts[0].since for cohorts in (self.handed, self.waiting) if cohorts),
+            default=self.at,
+        )
 
 
-def step(flow: Flow, capacity: Capacity, arriving: float, seconds: float, *, broken: float = 0.0) -> Flow:
-    """The flow `seconds` later. `arriving` requests come first, and the share `broken` of the decoding requests is
-    lost.
+def step(
+    flow: Flow, capacity: Capacity, arriving: float, seconds: float, *, broken: float = 0.0
+) -> Flow:
+    """The flow `seconds` later. `arriving` requests come first, and the share `broken` of the
+    decoding requests is lost.
 
-    `seconds` should be far below `capacity.answer`: the rate of finished requests is that at the start of the step."""
+    `seconds` should be far below `capacity.answer`: the rate of finished requests is that at the
+    start of the step."""
     now = flow.at + seconds
     decoding = flow.decoding * (1.0 - broken)
     served = decoding * min(1.0, seconds / capacity.answer)
     decoding -= served
     came = Cohort(flow.at, arriving)
-    prefilled, waiting = taken((*flow.waiting, came) if arriving else flow.waiting, capacity.prefill * seconds)
+    prefilled, waiting = taken(
+        (*flow.waiting, came) if arriving else flow.waiting, capacity.prefill * seconds
+    )
     placed, handed = taken((*flow.handed, *prefilled), max(0.0, capacity.places - decoding))
     waiting, handed = (
-        tuple(cohort for cohort in cohorts if cohort.since > now - capacity.patience) for cohorts in (waiting, handed)
+        tuple(cohort for cohort in cohorts if cohort.since > now - capacity.patience)
+        for cohorts in (waiting, handed)
     )
     waiting, _ = taken(waiting, max(0.0, capacity.bound - total(handed)))
-    after = Flow(now, waiting, handed, decoding + total(placed), flow.arrived + arriving, flow.served + served)
+    after = Flow(
+        now,
+        waiting,
+        handed,
+        decoding + total(placed),
+        flow.arrived + arriving,
+        flow.served + served,
+    )
     gone = flow.decoding * broken + flow.queue + arriving - total(placed) - after.queue
     return msgspec.structs.replace(after, lost=flow.lost + max(0.0, gone))
 

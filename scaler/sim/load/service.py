@@ -1,13 +1,15 @@
-"""Sends requests through one service of the cluster, and runs its autoscalers. An ordinary client of the API.
+"""Sends requests through one service of the cluster, and runs its autoscalers. An ordinary client
+of the API.
 
-Instances take requests while all their pods are Ready. Requests in decode on an instance that breaks are lost; on an
-instance that is deleted they are finished. Must not: know the controller's plans, or write other fields than
-`spec.replicas`.
+Instances take requests while all their pods are Ready. Requests in decode on an instance that
+breaks are lost; on an instance that is deleted they are finished. Must not: know the controller's
+plans, or write other fields than `spec.replicas`.
 
-Autoscalers are HorizontalPodAutoscalers (autoscaling/v2) as documented. Modelled: metrics with an average value,
-tolerance, least and most, stabilization windows, and the default policies (up: four or as many again at once, down:
-all). Not modelled: metrics that are missing or late, pods that are not ready. Written from
-https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/ and its API reference."""
+Autoscalers are HorizontalPodAutoscalers (autoscaling/v2) as documented. Modelled: metrics with an
+average value, tolerance, least and most, stabilization windows, and the default policies (up: four
+or as many again at once, down: all). Not modelled: metrics that are missing or late, pods that are
+not ready. Written from https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/
+and its API reference."""
 
 from __future__ import annotations
 
@@ -52,16 +54,23 @@ class LoadedService:
                 self._step()
 
     def _step(self) -> None:
-        load, before = self._load, self._flow
+        load = self._load
+        before = self._flow
         seconds = self._recorder.elapsed - before.at
         sample = self._timeline.last(load.service)
-        takes = {group: {view.name for view in sample.instances if view.group == group and view.ready}
-                 for group in (load.prefill.group, load.decode.group)}  # fmt: skip
-        prefill, decode = len(takes[load.prefill.group]), takes[load.decode.group]
+        takes = {
+            group: {view.name for view in sample.instances if view.group == group and view.ready}
+            for group in (load.prefill.group, load.decode.group)
+        }
+        prefill = len(takes[load.prefill.group])
+        decode = takes[load.decode.group]
         capacity = Capacity(
-            prefill * load.prefilled, len(decode) * load.decode.sequences, load.seconds, load.patience,
+            prefill * load.prefilled,
+            len(decode) * load.decode.sequences,
+            load.seconds,
+            load.patience,
             math.inf if load.queue is None else load.queue,
-        )  # fmt: skip
+        )
         rate = load.requests.at(before.at + seconds / 2)
         breaking = set()  # instances that were broken at some moment since the step before
         for past in reversed(self._timeline.samples.get(load.service, [])):
@@ -74,13 +83,24 @@ class LoadedService:
         work = (queueing.total(before.waiting) + rate * seconds) / load.prefilled / seconds
         self._timeline.loads.setdefault(load.service, []).append(
             LoadSample(
-                at=before.at, end=after.at, rate=rate, able=capacity.able, prefill=prefill, decode=len(decode),
-                npus=sum(view.npus for view in sample.instances), prefill_busy=min(prefill, work),
-                decode_busy=after.decoding / load.decode.sequences, prefill_queue=queueing.total(after.waiting),
-                decode_queue=queueing.total(after.handed), wait=after.oldest, decoding=after.decoding,
-                arrived=after.arrived, served=after.served, lost=after.lost,
+                at=before.at,
+                end=after.at,
+                rate=rate,
+                able=capacity.able,
+                prefill=prefill,
+                decode=len(decode),
+                npus=sum(view.npus for view in sample.instances),
+                prefill_busy=min(prefill, work),
+                decode_busy=after.decoding / load.decode.sequences,
+                prefill_queue=queueing.total(after.waiting),
+                decode_queue=queueing.total(after.handed),
+                wait=after.oldest,
+                decoding=after.decoding,
+                arrived=after.arrived,
+                served=after.served,
+                lost=after.lost,
             )
-        )  # fmt: skip
+        )
 
     async def _follow(self, scaler: Autoscaler) -> None:
         past: tuple[Advice, ...] = ()
@@ -102,8 +122,11 @@ class LoadedService:
         metrics = [(measured(samples[-1], metric), metric.average) for metric in scaler.metrics]
         wanted, past = desired(scaler, specified, running, metrics, past, self._recorder.elapsed)
         if wanted != specified:
-            name, merge = objects.name(target), {"spec": {"replicas": wanted}}
-            await self._api.patch(resource, self._load.namespace, name, merge, patch_type=PatchType.MERGE)
+            name = objects.name(target)
+            merge = {"spec": {"replicas": wanted}}
+            await self._api.patch(
+                resource, self._load.namespace, name, merge, patch_type=PatchType.MERGE
+            )
             before = "all" if specified >= ALL else specified
             text = f"autoscaler: {resource.kind} {name} from {before} to {wanted}"
             self._recorder.say(MomentKind.TARGET, text, self._load.service)
@@ -113,7 +136,9 @@ class LoadedService:
         if not self._load.ungoverned:
             found = (await self._api.list(ELASTIC_SERVICES, self._load.namespace)).items
             about = {"rule": self._load.rule, "jobID": self._load.job_id}
-            return ELASTIC_SERVICES, next((one for one in found if about.items() <= objects.spec(one).items()), None)
+            return ELASTIC_SERVICES, next(
+                (one for one in found if about.items() <= objects.spec(one).items()), None
+            )
         stage = self._load.prefill if scaler.scales == "prefill" else self._load.decode
         return DEPLOYMENTS, await self._api.get(DEPLOYMENTS, self._load.namespace, stage.group)
 
@@ -121,7 +146,11 @@ class LoadedService:
 def measured(sample: LoadSample, metric: Metric) -> float:
     """The value of a metric: the sum over all instances."""
     if metric.of in ("rate", "requests"):
-        return sample.rate if metric.of == "rate" else sample.queue + sample.prefill_busy + sample.decoding
+        return (
+            sample.rate
+            if metric.of == "rate"
+            else sample.queue + sample.prefill_busy + sample.decoding
+        )
     stages = (metric.stage,) if metric.stage else ("prefill", "decode")
     return float(sum(getattr(sample, f"{stage}_{metric.of}") for stage in stages))
 
@@ -137,25 +166,33 @@ class Advice(msgspec.Struct, frozen=True):
 
 
 def by_metric(total: float, average: float, running: int, tolerance: float) -> int:
-    """The replicas with which each has `average` of the total; the running number if that is within the tolerance."""
+    """The replicas with which each has `average` of the total; the running number if that is within
+    the tolerance."""
     if running and abs(total / (average * running) - 1.0) <= tolerance:
         return running
     return math.ceil(total / average - 1e-9)
 
 
 def desired(
-    policy: Autoscaler, specified: int, running: int, metrics: Sequence[tuple[float, float]],
-    past: Sequence[Advice], now: float,
-) -> tuple[int, tuple[Advice, ...]]:  # fmt: skip
-    """(replicas to write, memory), from `spec.replicas` and `status.replicas` of the scaled object and pairs (total,
-    average value), of which the largest demand counts. 0 switches off an autoscaler that may not go to 0 itself."""
+    policy: Autoscaler,
+    specified: int,
+    running: int,
+    metrics: Sequence[tuple[float, float]],
+    past: Sequence[Advice],
+    now: float,
+) -> tuple[int, tuple[Advice, ...]]:
+    """(replicas to write, memory), from `spec.replicas` and `status.replicas` of the scaled object
+    and pairs (total, average value), of which the largest demand counts. 0 switches off an
+    autoscaler that may not go to 0 itself."""
     if specified == 0 and policy.least:
         return 0, tuple(past)
     if specified > policy.most:
         return policy.most, tuple(past)
     if specified < policy.least:
         return policy.least, tuple(past)
-    advised = max(by_metric(total, average, running, policy.tolerance) for total, average in metrics)
+    advised = max(
+        by_metric(total, average, running, policy.tolerance) for total, average in metrics
+    )
     window = max(policy.up, policy.down)
     kept = (*(one for one in past if one.at > now - window), Advice(now, advised))
     # stable: at least the least advice of one window, at most the most of the other

@@ -31,12 +31,16 @@ _DURATION_SCHEMA = {
     "description": "Seconds, or text such as 90s, 2m30s, 1h.",
 }
 Seconds = Annotated[
-    float, BeforeValidator(_seconds), Field(ge=0, le=_MAX_TIME, allow_inf_nan=False), WithJsonSchema(_DURATION_SCHEMA)
+    float,
+    BeforeValidator(_seconds),
+    Field(ge=0, le=_MAX_TIME, allow_inf_nan=False),
+    WithJsonSchema(_DURATION_SCHEMA),
 ]
 
 
 def _beside(path: Path, info: pydantic.ValidationInfo) -> Path:
-    """The path relative to the folder of the scenario's file, if the scenario was read from a file."""
+    """The path relative to the folder of the scenario's file, if the scenario was read from a
+    file."""
     folder: Path = (info.context or {}).get("folder", Path())
     return folder / path
 

@@ -1,7 +1,8 @@
-"""Instances and their condition, counted only from jobs, pods and nodes: the witness of simulations.
+"""Instances and their condition, counted only from jobs, pods and nodes: the witness of
+simulations.
 
-The instance of a pod follows from what its owners wrote on the pod. Independent of scaler.workloads and scaler.decide,
-so that it can contradict them. Must not: write, or ask the controller."""
+The instance of a pod follows from what its owners wrote on the pod. Independent of scaler.workloads
+and scaler.decide, so that it can contradict them. Must not: write, or ask the controller."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class InstanceView(msgspec.Struct, frozen=True):
 
 
 class Members(msgspec.Struct):
-    """The objects of one instance, of which `size` pods are wanted; `job` is what it is one with, if anything."""
+    """The objects of one instance, of which `size` pods are wanted; `job` is what it is one with,
+    if anything."""
 
     service: str
     group: str
@@ -79,10 +81,16 @@ def gathered(all_of: AllOf) -> list[Members]:
     for uid, job in jobs.items():
         if service := service_of(job):
             group = objects.scaling_labels(job).get(GROUP_LABEL, "")
-            parts = [*(objects.spec(job).get("replicaSpecs") or {}).values(), *(objects.spec(job).get("tasks") or [])]
+            parts = [
+                *(objects.spec(job).get("replicaSpecs") or {}).values(),
+                *(objects.spec(job).get("tasks") or []),
+            ]
             size = sum(int(part.get("replicas", 1)) for part in parts if isinstance(part, dict))
             found[service, uid] = Members(service, group, objects.name(job), size, job=job)
-    sizes = {objects.uid(made): int(objects.spec(made).get("replicas", 1)) for made in all_of(STATEFUL_SETS)}
+    sizes = {
+        objects.uid(made): int(objects.spec(made).get("replicas", 1))
+        for made in all_of(STATEFUL_SETS)
+    }
     for pod in all_of(PODS):
         uid = objects.owner_uid(pod)
         service = service_of(jobs.get(uid, pod))
@@ -101,7 +109,10 @@ def census(all_of: AllOf) -> dict[str, list[InstanceView]]:
     services: dict[str, list[InstanceView]] = defaultdict(list)
     for one in gathered(all_of):
         services[one.service].append(_view(one, ready))
-    return {name: sorted(services[name], key=lambda v: (v.group, natural(v.name))) for name in sorted(services)}
+    return {
+        name: sorted(services[name], key=lambda v: (v.group, natural(v.name)))
+        for name in sorted(services)
+    }
 
 
 def running(instances: Iterable[InstanceView]) -> dict[str, int]:
@@ -113,7 +124,9 @@ def running(instances: Iterable[InstanceView]) -> dict[str, int]:
 
 
 def _view(instance: Members, ready: set[str]) -> InstanceView:
-    nodes = tuple(sorted({objects.node_of(pod) for pod in instance.pods if objects.node_of(pod)}, key=natural))
+    nodes = tuple(
+        sorted({objects.node_of(pod) for pod in instance.pods if objects.node_of(pod)}, key=natural)
+    )
     live = [pod for pod in instance.pods if not objects.terminating(pod) and not objects.gated(pod)]
     condition = _condition(live, instance.size, ready, len(instance.pods))
     holding = [pod for pod in instance.pods if objects.node_of(pod) and not objects.ended(pod)]
@@ -127,7 +140,8 @@ def labelled(pod: Object, ungoverned: Mapping[str, str]) -> Object:
     """A pod of a Deployment that no rule governs, with the labels that its service would give it.
 
     `ungoverned`: namespace -> jobID. Its group is the Deployment, and its rule `-`."""
-    job_id, owner = ungoverned.get(objects.namespace(pod)), objects.controller(pod)
+    job_id = ungoverned.get(objects.namespace(pod))
+    owner = objects.controller(pod)
     if job_id is None or owner.get("kind") != "ReplicaSet":
         return pod
     group = str(owner["name"]).rpartition("-")[0]
@@ -139,7 +153,10 @@ def _condition(live: list[Object], expected: int, ready: set[str], present: int)
     if not live:
         return Condition.EMPTY
     bound = [pod for pod in live if objects.node_of(pod)]
-    if any(objects.ended(pod) or objects.crash_looping(pod) or objects.node_of(pod) not in ready for pod in bound):
+    if any(
+        objects.ended(pod) or objects.crash_looping(pod) or objects.node_of(pod) not in ready
+        for pod in bound
+    ):
         return Condition.BROKEN
     if bound and (len(live) < expected or present > len(live)):
         return Condition.BROKEN
@@ -151,17 +168,26 @@ def _condition(live: list[Object], expected: int, ready: set[str], present: int)
 
 
 def instance_of(pod: Object, sizes: Mapping[str, int]) -> tuple[str, int]:
-    """The name of a pod's instance, and the number of its pods; a pod without owner facts is an instance of its own.
+    """The name of a pod's instance, and the number of its pods; a pod without owner facts is an
+    instance of its own.
 
     `sizes`: owner uid -> number of its pods."""
-    labels, annotations = objects.labels_of(pod), objects.annotations_of(pod)
-    name, size = objects.name(pod), 1
+    labels = objects.labels_of(pod)
+    annotations = objects.annotations_of(pod)
+    name = objects.name(pod)
+    size = 1
     if NAME in labels and GROUP_INDEX in labels:
-        name, size = f"{labels[NAME]}-{labels[GROUP_INDEX]}", _number(annotations.get(SIZE), 1)
+        name = f"{labels[NAME]}-{labels[GROUP_INDEX]}"
+        size = _number(annotations.get(SIZE), 1)
     elif POD_SET in labels:
         containers = objects.spec(pod).get("containers") or []
-        variables = {variable.get("name"): variable.get("value") for c in containers for variable in c.get("env") or []}
-        name, size = labels[POD_SET], _number(variables.get("POD_GROUP_SIZE"), 1)
+        variables = {
+            variable.get("name"): variable.get("value")
+            for c in containers
+            for variable in c.get("env") or []
+        }
+        name = labels[POD_SET]
+        size = _number(variables.get("POD_GROUP_SIZE"), 1)
     elif MANAGED in labels:
         name = f"{labels.get(SERVICE)}-{labels.get(ROLE)}-{labels.get(INDEX)}"
         size = sizes.get(objects.owner_uid(pod), 1)

@@ -1,4 +1,5 @@
-"""The load of a service in a scenario file: requests over time, what an instance does of them, and who scales it.
+"""The load of a service in a scenario file: requests over time, what an instance does of them, and
+who scales it.
 
 Must not: let time pass (scaler.sim.load.service)."""
 
@@ -20,17 +21,22 @@ _Amount = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 
 
 class Day(Model):
-    """A smooth curve that is the same each day: the most at `peak`, the least twelve hours before and after."""
+    """A smooth curve that is the same each day: the most at `peak`, the least twelve hours before
+    and after."""
 
     least: _Rate
     most: _Rate
-    peak: Seconds = Field(14 * 3600.0, description="Time of day, counted from the start of the scenario.")
+    peak: Seconds = Field(
+        14 * 3600.0, description="Time of day, counted from the start of the scenario."
+    )
 
 
 class Requests(Model):
     """Requests per second over time: points with straight lines between them, or a day."""
 
-    points: list[tuple[Seconds, _Rate]] = Field([], description="[time, requests per second], in the order of time.")
+    points: list[tuple[Seconds, _Rate]] = Field(
+        [], description="[time, requests per second], in the order of time."
+    )
     day: Day | None = None
 
     @model_validator(mode="after")
@@ -43,7 +49,8 @@ class Requests(Model):
         return self
 
     def at(self, when: float) -> float:
-        """Requests per second at a time; before the first point as there, after the last as there."""
+        """Requests per second at a time; before the first point as there, after the last as
+        there."""
         if self.day is not None:
             share = (1 + math.cos((when - self.day.peak) / DAY * 2 * math.pi)) / 2
             return self.day.least + (self.day.most - self.day.least) * share
@@ -57,26 +64,39 @@ class Requests(Model):
 class Prefill(Model):
     """What one prefill instance does."""
 
-    group: Name = Field("group0", description="The group of the rule; without a rule, the Deployment.")
+    group: Name = Field(
+        "group0", description="The group of the rule; without a rule, the Deployment."
+    )
     tokens_per_second: _Amount
 
 
 class Decode(Model):
     """What one decode instance does."""
 
-    group: Name = Field("group1", description="The group of the rule; without a rule, the Deployment.")
-    tokens_per_second: _Amount = Field(description="With all its sequences busy; each has the same share, always.")
-    sequences: int = Field(64, ge=1, le=100_000, description="Requests that are decoded at the same time.")
+    group: Name = Field(
+        "group1", description="The group of the rule; without a rule, the Deployment."
+    )
+    tokens_per_second: _Amount = Field(
+        description="With all its sequences busy; each has the same share, always."
+    )
+    sequences: int = Field(
+        64, ge=1, le=100_000, description="Requests that are decoded at the same time."
+    )
 
 
 class Metric(Model):
     """What an autoscaler looks at, and how much of it there should be for each replica."""
 
     of: Literal["rate", "requests", "queue", "busy"] = Field(
-        description="rate: requests that arrive per second; requests: all that are there, waiting or at work; queue: "
-        "those that wait; busy: instances at work (prefill: share of the time, decode: share of the sequences)."
+        description=(
+            "rate: requests that arrive per second; requests: all that are there, waiting or at"
+            " work; queue: those that wait; busy: instances at work (prefill: share of the time,"
+            " decode: share of the sequences)."
+        )
     )
-    stage: Literal["prefill", "decode"] | None = Field(None, description="Only there; not with rate and requests.")
+    stage: Literal["prefill", "decode"] | None = Field(
+        None, description="Only there; not with rate and requests."
+    )
     average: _Amount = Field(description="The target: so much for each replica.")
 
     @model_validator(mode="after")
@@ -95,7 +115,8 @@ class Autoscaler(Model):
     up: Seconds = Field(0.0, description="stabilizationWindowSeconds of scaling up.")
     down: Seconds = Field(300.0, description="stabilizationWindowSeconds of scaling down.")
     scales: Literal["service", "prefill", "decode"] = Field(
-        "service", description="The ElasticService; without a rule, the Deployment of prefill or of decode."
+        "service",
+        description="The ElasticService; without a rule, the Deployment of prefill or of decode.",
     )
     metrics: list[Metric] = Field(min_length=1)
     period: Seconds = Field(15.0, ge=1, description="Between two looks.")
@@ -112,18 +133,28 @@ class Load(Model):
 
     service: str = Field(
         pattern=r"^[^/]+/[^/]+/[^/]+$",
-        description="namespace/rule/jobID. With - as the rule none governs it, and its groups are Deployments.",
+        description=(
+            "namespace/rule/jobID. With - as the rule none governs it, and its groups are"
+            " Deployments."
+        ),
     )
     requests: Requests
-    since: Seconds = Field(0.0, alias="from", description="When the first requests come, and counting begins.")
+    since: Seconds = Field(
+        0.0, alias="from", description="When the first requests come, and counting begins."
+    )
     prompt: _Amount = Field(description="Tokens of a prompt, on average.")
     answer: _Amount = Field(description="Tokens of an answer, on average.")
     prefill: Prefill
     decode: Decode
-    patience: Seconds = Field(60.0, gt=0, description="A request that is not decoded after this long is lost.")
-    queue: int | None = Field(None, ge=0, description="So many requests wait at most; what comes then is lost.")
+    patience: Seconds = Field(
+        60.0, gt=0, description="A request that is not decoded after this long is lost."
+    )
+    queue: int | None = Field(
+        None, ge=0, description="So many requests wait at most; what comes then is lost."
+    )
     works: list[tuple[int, int]] = Field(
-        [], description="[prefill, decode] instances that work together; time with others is counted."
+        [],
+        description="[prefill, decode] instances that work together; time with others is counted.",
     )
     autoscalers: list[Autoscaler] = Field([])
 
@@ -131,9 +162,13 @@ class Load(Model):
     def _modelled(self) -> Load:
         for scaler in self.autoscalers:
             if self.ungoverned == (scaler.scales == "service"):
-                raise ValueError("with a rule autoscalers scale the service, without one prefill or decode")
+                raise ValueError(
+                    "with a rule autoscalers scale the service, without one prefill or decode"
+                )
         if self.seconds < 1:
-            raise ValueError(f"an answer is decoded in {self.seconds:.2g} s; less than 1 s is not modelled")
+            raise ValueError(
+                f"an answer is decoded in {self.seconds:.2g} s; less than 1 s is not modelled"
+            )
         return self
 
     @property

@@ -1,7 +1,8 @@
 """Reads YAML manifests, and applies or deletes their objects in kubectl's order.
 
-`apply` is similar to `kubectl apply`: create, or merge into the existing object. Must not: change the user's files, or
-know what the objects mean. Kinds that have nothing to do with the scaler are skipped and named."""
+`apply` is similar to `kubectl apply`: create, or merge into the existing object. Must not: change
+the user's files, or know what the objects mean. Kinds that have nothing to do with the scaler are
+skipped and named."""
 
 from __future__ import annotations
 
@@ -21,16 +22,27 @@ from scaler.sim.apiserver.schema import without_nulls
 KINDS: dict[str, Resource] = {
     resource.kind: resource
     for resource in (
-        kube.ASCEND_JOBS, kube.CONFIG_MAPS, kube.DEPLOYMENTS, kube.NAMESPACES, kube.NODES, kube.POD_GROUPS, kube.PODS,
-        kube.PRIORITY_CLASSES, kube.QUEUES, kube.SERVICES, kube.REPLICA_SETS, kube.STATEFUL_SETS, *WORKLOADS,
+        kube.ASCEND_JOBS,
+        kube.CONFIG_MAPS,
+        kube.DEPLOYMENTS,
+        kube.NAMESPACES,
+        kube.NODES,
+        kube.POD_GROUPS,
+        kube.PODS,
+        kube.PRIORITY_CLASSES,
+        kube.QUEUES,
+        kube.SERVICES,
+        kube.REPLICA_SETS,
+        kube.STATEFUL_SETS,
+        *WORKLOADS,
     )
-}  # fmt: skip
+}
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The same language in both; the loader in C is ten times as fast and not in every build."""
 
 SHORT_FILES: list[Callable[[Path, str], Sequence[Object]]] = []
-"""Functions from a file and its text to objects, for texts with `app_name`, a short file of `scaler deploy`; they raise
-ManifestError. Empty if scaler.tools.simulation is not loaded."""
+"""Functions from a file and its text to objects, for texts with `app_name`, a short file of `scaler
+deploy`; they raise ManifestError. Empty if scaler.tools.simulation is not loaded."""
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 
 
@@ -63,11 +75,18 @@ def _read_file(path: Path, replace: Mapping[str, str]) -> Iterable[Object]:
     for number, document in enumerate(documents, start=1):
         if document is None:
             continue
-        if SHORT_FILES and isinstance(document, dict) and "app_name" in document and "kind" not in document:
+        if (
+            SHORT_FILES
+            and isinstance(document, dict)
+            and "app_name" in document
+            and "kind" not in document
+        ):
             yield from (without_nulls(obj) for obj in SHORT_FILES[0](path, text))
             return
         if not _is_object(document):
-            raise ManifestError(f"{path}: document {number} is not a Kubernetes object (kind and metadata.name)")
+            raise ManifestError(
+                f"{path}: document {number} is not a Kubernetes object (kind and metadata.name)"
+            )
         for obj in document["items"] if document["kind"] == "List" else [document]:
             cleaned: Object = without_nulls(obj)
             cleaned.pop("status", None)
@@ -78,7 +97,9 @@ def _is_object(document: Any) -> bool:
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
         return False
     if document["kind"] == "List":
-        return isinstance(document.get("items"), list) and all(_is_object(item) for item in document["items"])
+        return isinstance(document.get("items"), list) and all(
+            _is_object(item) for item in document["items"]
+        )
     metadata = document.get("metadata")
     return isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
 
@@ -88,7 +109,13 @@ def copied(objs: Iterable[Object], namespace: str) -> list[Object]:
     moved = []
     for obj in objs:
         resource = KINDS.get(obj["kind"])
-        field = "name" if resource == kube.NAMESPACES else "namespace" if resource and resource.namespaced else ""
+        field = (
+            "name"
+            if resource == kube.NAMESPACES
+            else "namespace"
+            if resource and resource.namespaced
+            else ""
+        )
         moved.append({**obj, "metadata": {**obj["metadata"], field: namespace}} if field else obj)
     return moved
 
@@ -121,7 +148,9 @@ async def delete(api: KubeApi, obj: Object) -> None:
 def place_of(resource: Resource, obj: Object) -> tuple[str | None, str]:
     """(namespace, name) of an object; None for cluster-scoped ones."""
     metadata = obj["metadata"]
-    return (metadata.get("namespace") or "default") if resource.namespaced else None, metadata["name"]
+    return (metadata.get("namespace") or "default") if resource.namespaced else None, metadata[
+        "name"
+    ]
 
 
 async def ensure_namespace(api: KubeApi, namespace: str) -> None:

@@ -1,4 +1,5 @@
-"""Plays a scenario in virtual time: its world on a simulated cluster, with the real controller, on one loop.
+"""Plays a scenario in virtual time: its world on a simulated cluster, with the real controller, on
+one loop.
 
 One seed gives one history. Must not: decide, or import an HTTP or Kubernetes client."""
 
@@ -27,14 +28,18 @@ START = 1_790_000_000.0
 """Seconds since the epoch at the start of every simulation: a day in September 2026."""
 
 ADMISSION = (label_member, *webhooks())
-"""The webhooks of every simulated cluster: LeaderWorkerSet's, and our own for namespaces that opted in."""
+"""The webhooks of every simulated cluster: LeaderWorkerSet's, and our own for namespaces that opted
+in."""
 
 SIMULATED = Settings.model_validate({"leader_election": False, "http_port": 0, "mode": Mode.CREATE})
 """One process without servers; all other settings have their defaults."""
 
 
-def play(what: Scenario, *, seed: int, timeline: Timeline | None = None, record: Observer | None = None) -> Timeline:
-    """Run the scenario to its end; the timeline grows meanwhile. `record` is called with every decision."""
+def play(
+    what: Scenario, *, seed: int, timeline: Timeline | None = None, record: Observer | None = None
+) -> Timeline:
+    """Run the scenario to its end; the timeline grows meanwhile. `record` is called with every
+    decision."""
     grown = timeline or Timeline()
 
     async def unfold() -> None:
@@ -48,7 +53,8 @@ def play(what: Scenario, *, seed: int, timeline: Timeline | None = None, record:
 
 
 def settings_of(scenario: Scenario) -> Settings:
-    """The settings of the scenario's controller: those of the scenario, else of every simulation, else the defaults."""
+    """The settings of the scenario's controller: those of the scenario, else of every simulation,
+    else the defaults."""
     given = {name: getattr(scenario.settings, name) for name in scenario.settings.model_fields_set}
     mode = Mode.GATES if scenario.ascend_operator else Mode.CREATE
     both = scenario.arbitration and scenario.settings.arbitration

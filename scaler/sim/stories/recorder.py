@@ -26,9 +26,12 @@ _MAX_FAILURES = 20
 
 
 class Recorder(StandIn):
-    """`observe` is the controller's observer; `run` follows the cluster. Times count from `start()`."""
+    """`observe` is the controller's observer; `run` follows the cluster. Times count from
+    `start()`."""
 
-    def __init__(self, api: KubeApi, clock: Clock, timeline: Timeline, ungoverned: Mapping[str, str]) -> None:
+    def __init__(
+        self, api: KubeApi, clock: Clock, timeline: Timeline, ungoverned: Mapping[str, str]
+    ) -> None:
         super().__init__(api, *SHOWING)
         self._clock = clock
         self._timeline = timeline
@@ -36,7 +39,8 @@ class Recorder(StandIn):
         """Namespace -> jobID of a service without a rule."""
         self._start = 0.0
         self._owned: dict[str, tuple[str, str, Object]] = {}
-        """Pod uid -> service, instance and the pod as last seen, for every existing pod of a service."""
+        """Pod uid -> service, instance and the pod as last seen, for every existing pod of a
+        service."""
         self._notes: dict[str, tuple[str, ...]] = {}
         self._said: set[tuple[str, str]] = set()
         """Notes that have been recorded, by service."""
@@ -72,30 +76,42 @@ class Recorder(StandIn):
         for service in sorted({*found, *self._timeline.samples}):
             last = self._timeline.last(service)
             sample = msgspec.structs.replace(
-                last, at=self.elapsed, instances=tuple(found.get(service, ())),
+                last,
+                at=self.elapsed,
+                instances=tuple(found.get(service, ())),
                 pods_deleted=last.pods_deleted + lost["pods", service],
                 revocations=last.revocations + lost["revoked instances", service],
                 evictions=last.evictions + lost["bound pods", service],
-            )  # fmt: skip
+            )
             self._timeline.add(service, sample)
 
-    def _count_losses(self, pods: list[Object], services: dict[str, str]) -> Counter[tuple[str, str]]:
+    def _count_losses(
+        self, pods: list[Object], services: dict[str, str]
+    ) -> Counter[tuple[str, str]]:
         """(Kind of loss since the last look, service) -> number."""
-        present, lost, revoked = {objects.uid(pod): pod for pod in pods}, Counter[tuple[str, str]](), set()
+        present = {objects.uid(pod): pod for pod in pods}
+        lost = Counter[tuple[str, str]]()
+        revoked = set()
         for uid, (service, instance, before) in self._owned.items():
             now = present.get(uid)
             lost["pods", service] += now is None
             if (now is None or objects.terminating(now)) and not objects.terminating(before):
                 lost["bound pods", service] += bool(objects.node_of(before))
                 if not (objects.node_of(before) or objects.gated(before) or objects.ended(before)):
-                    revoked.add((service, instance))  # it lost a pod for which the scheduler sought a node
+                    # it lost a pod for which the scheduler sought a node
+                    revoked.add((service, instance))
         lost.update(("revoked instances", service) for service, _ in revoked)
-        known, self._owned = self._owned, {}
+        known = self._owned
+        self._owned = {}
         for uid, pod in present.items():
             owner = objects.owner_uid(pod)
             service = known[uid][0] if uid in known else services.get(owner) or service_of(pod)
             if service:
-                self._owned[uid] = service, owner if owner in services else instance_of(pod, {})[0], pod
+                self._owned[uid] = (
+                    service,
+                    owner if owner in services else instance_of(pod, {})[0],
+                    pod,
+                )
         return lost
 
     def observe(self, world: World, decision: Decision) -> None:
@@ -122,7 +138,12 @@ class Recorder(StandIn):
         before = self._timeline.last(service)
         reasons = {verdict.name: str(verdict.reason) for verdict in plan.verdicts}
         after = msgspec.structs.replace(
-            before, at=self.elapsed, target=plan.target, complete=plan.complete, smallest=smallest, reasons=reasons
+            before,
+            at=self.elapsed,
+            target=plan.target,
+            complete=plan.complete,
+            smallest=smallest,
+            reasons=reasons,
         )
         self._timeline.add(service, after)
         if before.target != after.target:
@@ -150,7 +171,8 @@ class Recorder(StandIn):
                 self.say(MomentKind.WARNING, f"resolved: {note.partition(':')[0]}", service)
 
     def _say_note(self, service: str, note: str) -> None:
-        """Record a note, as the cluster's events do; not what comes and goes while jobs are applied one by one."""
+        """Record a note, as the cluster's events do; not what comes and goes while jobs are applied
+        one by one."""
         if note in self._notes[service] and (service, note) not in self._said:
             self._said.add((service, note))
             self.say(MomentKind.WARNING, note, service)

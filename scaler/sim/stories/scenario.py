@@ -1,4 +1,5 @@
-"""A scenario: nodes, manifests, timed events and what is expected of them. The model behind the YAML files.
+"""A scenario: nodes, manifests, timed events and what is expected of them. The model behind the
+YAML files.
 
 schemas/scenario.schema.json is generated from this model (`scaler schema scenario`).
 Must not: run anything (scaler.sim.stories.play) or touch the cluster."""
@@ -20,7 +21,9 @@ from scaler.sim.stories.loads import Load
 class NodeGroup(Model):
     """A number of equal nodes."""
 
-    name: Name = Field("node-{}", description="Name pattern; {} is replaced by the number of the node.")
+    name: Name = Field(
+        "node-{}", description="Name pattern; {} is replaced by the number of the node."
+    )
     count: int = Field(1, ge=1, le=10_000)
     first: int = Field(0, ge=0, description="Number of the first node.")
     npu: int = Field(8, ge=0, le=1024, description="NPUs per node; 0 = a node for CPU pods.")
@@ -40,14 +43,20 @@ class NodeGroup(Model):
 class Copies(Model):
     """Many services from the manifests of one: each copy in a namespace of its own."""
 
-    manifests: list[File] = Field(min_length=1, description="Files and folders, applied in this order.")
-    namespace: Name = Field("copy-{}", description="Name pattern; {} is replaced by the number of the copy.")
+    manifests: list[File] = Field(
+        min_length=1, description="Files and folders, applied in this order."
+    )
+    namespace: Name = Field(
+        "copy-{}", description="Name pattern; {} is replaced by the number of the copy."
+    )
     count: int = Field(1, ge=1, le=1000)
     first: int = Field(0, ge=0, description="Number of the first copy.")
     at: Seconds = Field(0.0, description="When the first is applied.")
     every: Seconds = Field(0.0, description="Time from one copy to the next.")
     lasting: Seconds | None = Field(None, description="Each is deleted again after this long.")
-    replace: dict[str, str] = Field({}, description="Texts to replace in the manifests; each must be in one of them.")
+    replace: dict[str, str] = Field(
+        {}, description="Texts to replace in the manifests; each must be in one of them."
+    )
 
     @model_validator(mode="after")
     def _distinct(self) -> Copies:
@@ -56,7 +65,8 @@ class Copies(Model):
         return self
 
     def arrivals(self) -> Iterator[tuple[float, str]]:
-        """(time, namespace) of each copy; numbers are padded with zeros, so that names sort like numbers."""
+        """(time, namespace) of each copy; numbers are padded with zeros, so that names sort like
+        numbers."""
         last = self.first + self.count - 1
         for number in range(self.count):
             digits = str(self.first + number).zfill(len(str(last)))
@@ -64,21 +74,38 @@ class Copies(Model):
 
 
 class Timing(KubeletTimings):
-    """How long the stand-ins take. A pair is the least and the most; each pod draws its own from the seed."""
+    """How long the stand-ins take. A pair is the least and the most; each pod draws its own from
+    the seed."""
 
     schedule_period: Seconds = Field(1.0, description="Least time between two scheduler sessions.")
     fault_detection: Seconds = Field(5.0, description="From a fault to the deletion of the pods.")
     mindie_patience: Seconds = Field(
-        60.0, description="How long a decode instance may lack nodes before a surplus prefill instance exits."
+        60.0,
+        description=(
+            "How long a decode instance may lack nodes before a surplus prefill instance exits."
+        ),
     )
-    eviction: Seconds = Field(300.0, description="Time on a node that is not Ready before other pods are evicted.")
+    eviction: Seconds = Field(
+        300.0, description="Time on a node that is not Ready before other pods are evicted."
+    )
 
 
 class ObjectRef(Model):
     kind: Literal[
-        "AscendJob", "ConfigMap", "Pod", "PodGroup", "Service", "Node", "Namespace", "Deployment", "StatefulSet",
-        "LeaderWorkerSet", "StormService", "InferServiceSet", "Job",
-    ] = Field(description="Job is a Volcano Job.")  # fmt: skip
+        "AscendJob",
+        "ConfigMap",
+        "Pod",
+        "PodGroup",
+        "Service",
+        "Node",
+        "Namespace",
+        "Deployment",
+        "StatefulSet",
+        "LeaderWorkerSet",
+        "StormService",
+        "InferServiceSet",
+        "Job",
+    ] = Field(description="Job is a Volcano Job.")
     name: Name
     namespace: Name = "default"
 
@@ -87,12 +114,16 @@ class OnNodes(Model):
     """Something happens to nodes, given by name or by the instance that runs on them."""
 
     names: list[Name] = Field([], description="Node names.")
-    of_job: str = Field("", description="Instead of names: `namespace/job`, the nodes that its pods are bound to.")
+    of_job: str = Field(
+        "", description="Instead of names: `namespace/job`, the nodes that its pods are bound to."
+    )
     at_most: int = Field(1000, ge=1, description="With of_job: so many of its nodes, by name.")
 
     @model_validator(mode="after")
     def _named(self) -> Self:
-        every = getattr(self, "becomes", None) is NodeFate.READY and not self.names and not self.of_job
+        every = (
+            getattr(self, "becomes", None) is NodeFate.READY and not self.names and not self.of_job
+        )
         if bool(self.names) == bool(self.of_job) and not every:
             raise ValueError("say which nodes: either names or of_job")
         return self
@@ -106,11 +137,14 @@ class NodeEvent(OnNodes):
 
 
 class FaultEvent(OnNodes):
-    """MindCluster reports a fault of chips, of whole nodes, or of their switches; or that it is over."""
+    """MindCluster reports a fault of chips, of whole nodes, or of their switches; or that it is
+    over."""
 
     what: Literal["chip", "node", "switch"]
     becomes: Literal["faulty", "healthy"] = "faulty"
-    chips: list[Annotated[int, Field(ge=0, lt=1024)]] = Field([0], description="With chip: their numbers on the node.")
+    chips: list[Annotated[int, Field(ge=0, lt=1024)]] = Field(
+        [0], description="With chip: their numbers on the node."
+    )
 
 
 class RuleEvent(Model):
@@ -119,8 +153,12 @@ class RuleEvent(Model):
     namespace: Name
     name: Name
     text: str | None = Field(None, description="The new document.")
-    file: File | None = Field(None, description="A file with the new document, relative to the scenario.")
-    replace: dict[str, str] = Field({}, description="Texts to replace in the document that is there.")
+    file: File | None = Field(
+        None, description="A file with the new document, relative to the scenario."
+    )
+    replace: dict[str, str] = Field(
+        {}, description="Texts to replace in the document that is there."
+    )
 
     @model_validator(mode="after")
     def _one(self) -> RuleEvent:
@@ -141,7 +179,9 @@ class ScaleEvent(Model):
 
     service: Name = Field(description="namespace/rule/jobID")
     replicas: int = Field(
-        ge=0, le=1_000_000, description="Instances wanted in all; 1000000 is as many as there may be."
+        ge=0,
+        le=1_000_000,
+        description="Instances wanted in all; 1000000 is as many as there may be.",
     )
 
 
@@ -169,7 +209,9 @@ _NOT_ACTIONS = ("at", "name", "note")
 
 
 def _exactly_one(schema: dict[str, Any]) -> None:
-    schema["oneOf"] = [{"required": [name]} for name in schema["properties"] if name not in _NOT_ACTIONS]
+    schema["oneOf"] = [
+        {"required": [name]} for name in schema["properties"] if name not in _NOT_ACTIONS
+    ]
 
 
 class Event(Model):
@@ -188,19 +230,32 @@ class Event(Model):
     patch: PatchEvent | None = Field(None, description="Change an object.")
     scale: ScaleEvent | None = Field(None, description="So many instances of a service are wanted.")
     pod_exit: PodExit | None = Field(None, description="A pod crashes.")
-    fault: FaultEvent | None = Field(None, description="Chips, nodes or switches are reported as faulty.")
-    controller: ControllerEvent | None = Field(None, description="The scaler itself dies or starts.")
-    scheduler: SchedulerEvent | None = Field(None, description="The scheduler holds no more sessions, or goes on.")
+    fault: FaultEvent | None = Field(
+        None, description="Chips, nodes or switches are reported as faulty."
+    )
+    controller: ControllerEvent | None = Field(
+        None, description="The scaler itself dies or starts."
+    )
+    scheduler: SchedulerEvent | None = Field(
+        None, description="The scheduler holds no more sessions, or goes on."
+    )
     api_fault: ApiFault | None = Field(None, description="The API server fails the scaler.")
-    mark: Name | None = Field(None, description="Nothing happens: words for the timeline, and a time for `after`.")
+    mark: Name | None = Field(
+        None, description="Nothing happens: words for the timeline, and a time for `after`."
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _one(cls, data: Any) -> Any:
         actions = [name for name in cls.model_fields if name not in _NOT_ACTIONS]
-        given = [action for action in actions if isinstance(data, dict) and data.get(action) is not None]
+        given = [
+            action for action in actions if isinstance(data, dict) and data.get(action) is not None
+        ]
         if len(given) != 1:
-            raise ValueError(f"an event needs exactly one of {', '.join(actions)}; found {', '.join(given) or 'none'}")
+            raise ValueError(
+                f"an event needs exactly one of {', '.join(actions)}; found"
+                f" {', '.join(given) or 'none'}"
+            )
         return data
 
     @property
@@ -214,45 +269,76 @@ _WHEN = ("at", "within", "never_for")
 
 
 class Expectation(Model):
-    """Conditions that must hold together: at a time, within a time, for good until the end, or never for long.
+    """Conditions that must hold together: at a time, within a time, for good until the end, or
+    never for long.
 
     Without at, within and never_for they must hold at the end."""
 
     at: Seconds | None = Field(None, description="They hold at this time.")
-    within: Seconds | None = Field(None, description="They hold at some moment of this time, from `after` on.")
-    never_for: Seconds | None = Field(None, description="They never hold for longer than this, from `after` on.")
+    within: Seconds | None = Field(
+        None, description="They hold at some moment of this time, from `after` on."
+    )
+    never_for: Seconds | None = Field(
+        None, description="They never hold for longer than this, from `after` on."
+    )
     after: str = Field("", description="Name of an event; default is the start.")
     service: str = Field(
         "",
-        description="namespace/rule/jobID; not needed while there is one service. With * in it: each service so named.",
+        description=(
+            "namespace/rule/jobID; not needed while there is one service. With * in it: each"
+            " service so named."
+        ),
     )
     running: Counts | None = Field(None, description="Exactly so many instances of each group run.")
-    running_at_least: Counts | None = Field(None, description="So many instances of each group run, or more.")
+    running_at_least: Counts | None = Field(
+        None, description="So many instances of each group run, or more."
+    )
     target: Counts | None = Field(None, description="The ratio that the scaler works towards.")
     complete: bool | None = Field(None, description="The largest attainable ratio is reached.")
     reasons: dict[str, str] | None = Field(None, description="Job name -> its reason.")
-    pods_deleted: int | None = Field(None, ge=0, description="So many pods of the service were deleted since `after`.")
+    pods_deleted: int | None = Field(
+        None, ge=0, description="So many pods of the service were deleted since `after`."
+    )
     revocations_at_most: int | None = Field(
-        None, ge=0, description="So many times at most, since `after`, did an instance lose pods that had no node."
+        None,
+        ge=0,
+        description=(
+            "So many times at most, since `after`, did an instance lose pods that had no node."
+        ),
     )
     evictions_at_most: int | None = Field(
-        None, ge=0, description="So many pods at most that had a node, of each service, were deleted since `after`."
+        None,
+        ge=0,
+        description=(
+            "So many pods at most that had a node, of each service, were deleted since `after`."
+        ),
     )
     serving: int | None = Field(
-        None, ge=0, description="So many services run their smallest ratio or more. About all services, so by itself."
+        None,
+        ge=0,
+        description=(
+            "So many services run their smallest ratio or more. About all services, so by itself."
+        ),
     )
     serving_at_least: int | None = Field(None, ge=0, description="The same, or more of them.")
     lost_at_most: int | None = Field(
         None,
         ge=0,
-        description="So many requests at most are lost from `after` to `at` or the end. Of a load, so by itself.",
+        description=(
+            "So many requests at most are lost from `after` to `at` or the end. Of a load, so by"
+            " itself."
+        ),
     )
-    queue_at_most: int | None = Field(None, ge=0, description="So many requests at most wait in that time.")
+    queue_at_most: int | None = Field(
+        None, ge=0, description="So many requests at most wait in that time."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Expectation:
         when = [key for key in _WHEN if getattr(self, key) is not None]
-        conditions = [key for key in type(self).model_fields if key not in (*_WHEN, "after", "service")]
+        conditions = [
+            key for key in type(self).model_fields if key not in (*_WHEN, "after", "service")
+        ]
         given = [key for key in conditions if getattr(self, key) is not None]
         over_all = [key for key in given if key in _OVER_ALL]
         if len(when) > 1:
@@ -263,7 +349,9 @@ class Expectation(Model):
             words = "is about all services: expect other things beside it in an entry of their own"
             raise ValueError(f"{over_all[0]} {words}")
         if self.of_load and (set(given) - {*_OF_LOAD} or set(when) - {"at"}):
-            raise ValueError(f"{_OF_LOAD[0]} and {_OF_LOAD[1]} need an entry of their own, with `at` or without")
+            raise ValueError(
+                f"{_OF_LOAD[0]} and {_OF_LOAD[1]} need an entry of their own, with `at` or without"
+            )
         return self
 
     @property
@@ -283,18 +371,29 @@ class Scenario(Model):
     title: str = ""
     seed: int = Field(0, ge=0, description="One seed gives one history; --seed overrides it.")
     nodes: list[NodeGroup] = Field(min_length=1)
-    manifests: list[File] = Field([], description="Files and folders, applied in this order at the start.")
+    manifests: list[File] = Field(
+        [], description="Files and folders, applied in this order at the start."
+    )
     copies: list[Copies] = Field([], description="Services that are there many times.")
     settings: Settings = Field(
-        default_factory=lambda: Settings.model_validate({}), description="Settings of the controller, by their names."
+        default_factory=lambda: Settings.model_validate({}),
+        description="Settings of the controller, by their names.",
     )
     curse: list[Curse] = Field([], description="What never happens to which instance.")
-    arbitration: bool = Field(True, description="The setting: weigh services against each other, minimums first.")
+    arbitration: bool = Field(
+        True, description="The setting: weigh services against each other, minimums first."
+    )
     ascend_operator: bool = Field(
-        False, description="Ascend Operator makes the pods of AscendJobs, and the scaler decides beside it by gates."
+        False,
+        description=(
+            "Ascend Operator makes the pods of AscendJobs, and the scaler decides beside it by"
+            " gates."
+        ),
     )
     timing: Timing = Field(default_factory=lambda: Timing.model_validate({}))
-    load: list[Load] = Field([], description="Requests for services, and the autoscalers that follow them.")
+    load: list[Load] = Field(
+        [], description="Requests for services, and the autoscalers that follow them."
+    )
     events: list[Event] = Field([])
     expect: list[Expectation] = Field([])
     until: Seconds = Field(600.0, description="When the run ends.")
@@ -302,7 +401,9 @@ class Scenario(Model):
     @field_validator("settings")
     @classmethod
     def _without_ports(cls, settings: Settings) -> Settings:
-        ports = [name for name in ("http_port", "webhook_port") if name in settings.model_fields_set]
+        ports = [
+            name for name in ("http_port", "webhook_port") if name in settings.model_fields_set
+        ]
         if ports:
             raise ValueError(f"{ports[0]}: nothing is served in virtual time")
         return settings
@@ -312,7 +413,9 @@ class Scenario(Model):
         names = [event.name for event in self.events if event.name]
         unknown = [e.after for e in self.expect if e.after and e.after not in names]
         if unknown:
-            raise ValueError(f"no event is named {unknown[0]!r}; there are: {', '.join(names) or 'none'}")
+            raise ValueError(
+                f"no event is named {unknown[0]!r}; there are: {', '.join(names) or 'none'}"
+            )
         services = [load.service for load in self.load]
         if len(set(services)) < len(services):
             raise ValueError("two loads are for the same service; add them up in one")
@@ -322,11 +425,17 @@ class Scenario(Model):
         times += [e.at for e in self.expect if e.at is not None]
         late = [at for at in times if at > self.until]
         if late:
-            raise ValueError(f"{late[0]:g} s is after the end of the scenario (until: {self.until:g} s)")
+            raise ValueError(
+                f"{late[0]:g} s is after the end of the scenario (until: {self.until:g} s)"
+            )
         return self
 
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of scenario files, for editors: `scaler schema scenario`."""
     schema = Scenario.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "scaler scenario"}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "scaler scenario",
+    }

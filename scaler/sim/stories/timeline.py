@@ -25,7 +25,8 @@ class MomentKind(StrEnum):
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """One line of the timeline. `at` is seconds since the start; `service` is "" for the whole cluster."""
+    """One line of the timeline. `at` is seconds since the start; `service` is "" for the whole
+    cluster."""
 
     at: float
     kind: MomentKind
@@ -60,11 +61,14 @@ class Sample(msgspec.Struct, frozen=True):
     def serves(self) -> bool:
         """Whether the service runs at least its smallest ratio."""
         counts = self.running
-        return bool(self.smallest) and all(counts.get(group, 0) >= count for group, count in self.smallest.items())
+        return bool(self.smallest) and all(
+            counts.get(group, 0) >= count for group, count in self.smallest.items()
+        )
 
 
 class LoadSample(msgspec.Struct, frozen=True):
-    """The requests of one service from `at` to `end` (seconds). Amounts are at the end, totals from the start."""
+    """The requests of one service from `at` to `end` (seconds). Amounts are at the end, totals from
+    the start."""
 
     at: float
     end: float
@@ -125,7 +129,8 @@ class Timeline:
             samples.append(sample)
 
     def spans(self, service: str, start: float = 0.0) -> Iterator[tuple[float, float, Sample]]:
-        """(from, to, sample) over the time from `start` to the end; the last span includes the end."""
+        """(from, to, sample) over the time from `start` to the end; the last span includes the
+        end."""
         samples = self.samples.get(service, [])
         ends = [*(sample.at for sample in samples[1:]), self.end]
         for sample, end in zip(samples, ends, strict=False):
@@ -134,13 +139,24 @@ class Timeline:
 
     def serving(self) -> list[tuple[float, float, int]]:
         """(from, to, how many services serve) over the whole time."""
-        changes = sorted((sample.at, name, sample.serves) for name in self.samples for sample in self.samples[name])
-        counts, serving = {0.0: 0}, set[str]()
+        changes = sorted(
+            (sample.at, name, sample.serves)
+            for name in self.samples
+            for sample in self.samples[name]
+        )
+        counts = {0.0: 0}
+        serving = set[str]()
         for at, name, serves in changes:
             serving = serving | {name} if serves else serving - {name}
             counts[at] = len(serving)
-        starts = [at for at, before in zip(counts, [-1, *counts.values()], strict=False) if counts[at] != before]
-        return [(at, end, counts[at]) for at, end in zip(starts, [*starts[1:], self.end], strict=True)]
+        starts = [
+            at
+            for at, before in zip(counts, [-1, *counts.values()], strict=False)
+            if counts[at] != before
+        ]
+        return [
+            (at, end, counts[at]) for at, end in zip(starts, [*starts[1:], self.end], strict=True)
+        ]
 
     def at_time(self, service: str, when: float) -> Sample:
         """The state at a time; changes of that very instant count."""

@@ -1,4 +1,5 @@
-"""The world of a scenario: nodes, stand-ins, the controller and what happens to them, from the start to the end.
+"""The world of a scenario: nodes, stand-ins, the controller and what happens to them, from the
+start to the end.
 
 All events go through KubeApi, but those of the controller, of its requests and of the scheduler.
 Must not: judge (scaler.tools.simulation.verdicts), or touch files but manifests and rules."""
@@ -25,7 +26,15 @@ from scaler.sim.actors.devices import DevicePlugin, put, report_chips, report_no
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.faulty_api import Curses, FaultyApi
 from scaler.sim.actors.mindie import MindIEController
-from scaler.sim.actors.nodes import Kubelet, NodeFate, NodeLifecycle, NodeSpec, add_node, change_node, exit_pod
+from scaler.sim.actors.nodes import (
+    Kubelet,
+    NodeFate,
+    NodeLifecycle,
+    NodeSpec,
+    add_node,
+    change_node,
+    exit_pod,
+)
 from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.owners import owners
 from scaler.sim.actors.scheduler import GangScheduler
@@ -67,15 +76,24 @@ RunController = Callable[[KubeApi, Clock, Observer], Coroutine[Any, Any, None]]
 
 
 class World:
-    """One scenario on one cluster. `seed` decides every random duration and every free choice of a stand-in.
+    """One scenario on one cluster. `seed` decides every random duration and every free choice of a
+    stand-in.
 
-    `controller_api` is what the controller gets, with the API faults of the scenario; by default a view of the `api`.
-    The recorder gets the words about an event before the event, so that the timeline shows causes before effects."""
+    `controller_api` is what the controller gets, with the API faults of the scenario; by default a
+    view of the `api`. The recorder gets the words about an event before the event, so that the
+    timeline shows causes before effects."""
 
     def __init__(
-        self, api: KubeApi, clock: Clock, what: scenario.Scenario, *, controller: RunController, timeline: Timeline,
-        seed: int, controller_api: FaultyApi | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        api: KubeApi,
+        clock: Clock,
+        what: scenario.Scenario,
+        *,
+        controller: RunController,
+        timeline: Timeline,
+        seed: int,
+        controller_api: FaultyApi | None = None,
+    ) -> None:
         self._api = api
         self._clock = clock
         self._scenario = what
@@ -93,10 +111,14 @@ class World:
         self._event: scenario.Event | None = None
 
     async def play(self) -> None:
-        """Run from the empty cluster to the end of the scenario; `timeline` is complete afterwards."""
+        """Run from the empty cluster to the end of the scenario; `timeline` is complete
+        afterwards."""
         async with asyncio.TaskGroup() as group:
             self._recorder.start()
-            tasks = [group.create_task(actor.run(), name=type(actor).__name__) for actor in self._actors()]
+            tasks = [
+                group.create_task(actor.run(), name=type(actor).__name__)
+                for actor in self._actors()
+            ]
             try:
                 await self._begin()
                 await self._unfold()
@@ -105,7 +127,9 @@ class World:
                 for task in tasks:
                     task.cancel()
         for curse in self._curses.unmet:
-            self._recorder.say(MomentKind.WARNING, f"the curse of {curse.of} (never {curse.never}) met no object")
+            self._recorder.say(
+                MomentKind.WARNING, f"the curse of {curse.of} (never {curse.never}) met no object"
+            )
         for load in self._scenario.load:
             if load.service not in self._timeline.samples:
                 words = f"there was no service {load.service}: all its requests are lost"
@@ -116,7 +140,11 @@ class World:
         """Start nodes, controller, manifests, in this order. A refusal is recorded as a failure."""
         for spec in self._specs.values():
             await add_node(self._api, spec)
-        about = {"apiVersion": QUEUES.api_version, "kind": QUEUES.kind, "metadata": {"name": "default"}}
+        about = {
+            "apiVersion": QUEUES.api_version,
+            "kind": QUEUES.kind,
+            "metadata": {"name": "default"},
+        }
         with contextlib.suppress(AlreadyExistsError):
             await self._api.create(QUEUES, None, {**about, "spec": {"weight": 1}})
         await self._start()
@@ -131,7 +159,9 @@ class World:
 
     def _actors(self) -> Sequence[Actor]:
         timing = self._scenario.timing
-        api, clock, curses = self._api, self._clock, self._curses
+        api = self._api
+        clock = self._clock
+        curses = self._curses
         making = FaultyApi(api, curses, owner=True)
         return [
             self._recorder,
@@ -141,18 +171,32 @@ class World:
             ClusterD(api),
             FaultActor(api, clock, detection=timing.fault_detection),
             MindIEController(
-                api, clock, patience=timing.mindie_patience, beside=self._scenario.ascend_operator,
+                api,
+                clock,
+                patience=timing.mindie_patience,
+                beside=self._scenario.ascend_operator,
                 say=partial(self._recorder.say, MomentKind.INSTANCE),
             ),
             NodeLifecycle(api, clock, eviction=timing.eviction),
             GarbageCollector(api),
             *owners(making),
-            *(LoadedService(api, load, self._timeline, self._recorder) for load in self._scenario.load),
-            *([AscendOperator(making, clock, cursed=curses)] if self._scenario.ascend_operator else []),
-        ]  # fmt: skip
+            *(
+                LoadedService(api, load, self._timeline, self._recorder)
+                for load in self._scenario.load
+            ),
+            *(
+                [AscendOperator(making, clock, cursed=curses)]
+                if self._scenario.ascend_operator
+                else []
+            ),
+        ]
 
     def _arrivals(self) -> list[tuple[float, scenario.Copies, str]]:
-        return [(at, copies, namespace) for copies in self._scenario.copies for at, namespace in copies.arrivals()]
+        return [
+            (at, copies, namespace)
+            for copies in self._scenario.copies
+            for at, namespace in copies.arrivals()
+        ]
 
     async def _leave(self, copies: scenario.Copies, namespace: str) -> None:
         """Delete the copy, except for cluster-scoped objects, which all copies share."""
@@ -162,26 +206,36 @@ class World:
             if "namespace" in obj["metadata"]:
                 await delete(self._api, obj)
 
-    async def _bring(self, paths: Sequence[Path], namespace: str = "", replace: dict[str, str] | None = None) -> None:
+    async def _bring(
+        self, paths: Sequence[Path], namespace: str = "", replace: dict[str, str] | None = None
+    ) -> None:
         """Apply the manifests, unchanged or as a copy in this namespace."""
         words = namespace or f"-f {paths[0].name}"
         self._recorder.say(MomentKind.EVENT, f"kubectl apply {words}")
         try:
             objs = [obj for path in paths for obj in read_manifests(path, replace)]
             objs = copied(objs, namespace) if namespace else objs
-            skipped = [f"{obj['kind']} {objects.name(obj)}" for obj in objs if not await apply(self._api, obj)]
+            skipped = [
+                f"{obj['kind']} {objects.name(obj)}"
+                for obj in objs
+                if not await apply(self._api, obj)
+            ]
         except (ManifestError, KubeError) as error:
             self._recorder.say(MomentKind.FAILURE, f"kubectl apply {words} failed: {error}")
             return
         if skipped:
-            self._recorder.say(MomentKind.WARNING, f"left out, not known to the simulation: {', '.join(skipped)}")
+            self._recorder.say(
+                MomentKind.WARNING, f"left out, not known to the simulation: {', '.join(skipped)}"
+            )
 
     async def _unfold(self) -> None:
         happening: list[tuple[float, partial[Coroutine[Any, Any, None]]]]
         happening = [(event.at, partial(self._perform, event)) for event in self._scenario.events]
         for at, copies, namespace in self._arrivals():
             if at:
-                happening.append((at, partial(self._bring, copies.manifests, namespace, copies.replace)))
+                happening.append(
+                    (at, partial(self._bring, copies.manifests, namespace, copies.replace))
+                )
             if copies.lasting is not None and at + copies.lasting <= self._scenario.until:
                 happening.append((at + copies.lasting, partial(self._leave, copies, namespace)))
         for at, happen in sorted(happening, key=lambda pair: pair[0]):
@@ -190,21 +244,30 @@ class World:
         await asyncio.sleep(max(0.0, self._scenario.until - self._recorder.elapsed))
 
     async def _perform(self, event: scenario.Event) -> None:
-        """Perform an event: the method has the name of the action. An impossible event is recorded as a failure."""
+        """Perform an event: the method has the name of the action. An impossible event is recorded
+        as a failure."""
         self._event = event
         try:
             await getattr(self, f"_{event.action}")(getattr(event, event.action))
         except (EventError, ManifestError, KubeError) as error:
-            self._recorder.say(MomentKind.FAILURE, f"the event at {event.at:g} s failed: {error}", subject=event.name)
+            self._recorder.say(
+                MomentKind.FAILURE,
+                f"the event at {event.at:g} s failed: {error}",
+                subject=event.name,
+            )
 
     def _announce(self, words: str) -> None:
         event = self._event
-        self._recorder.say(MomentKind.EVENT, (event and event.note) or words, subject=event.name if event else "")
+        self._recorder.say(
+            MomentKind.EVENT, (event and event.note) or words, subject=event.name if event else ""
+        )
 
     async def _steer(self, what: scenario.ControllerEvent) -> None:
-        """Stop or start the controller, or one after the other; no effect if it is in that state already."""
+        """Stop or start the controller, or one after the other; no effect if it is in that state
+        already."""
         if what != "start" and self._running is not None:
-            task, self._running = self._running, None
+            task = self._running
+            self._running = None
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         if what != "stop" and self._running is None:
@@ -235,14 +298,17 @@ class World:
         names = await self._named(event)
         what = f"chips {', '.join(map(str, event.chips))}" if event.what == "chip" else event.what
         self._announce(f"{', '.join(names)}: {what} reported {event.becomes}")
-        report: Callable[..., Awaitable[None]] = report_switch if event.what == "switch" else report_node
+        report: Callable[..., Awaitable[None]] = (
+            report_switch if event.what == "switch" else report_node
+        )
         if event.what == "chip":
             report = partial(report_chips, chips=event.chips)
         for name in names:
             await report(self._api, self._clock, name, healthy=event.becomes == "healthy")
 
     async def _named(self, event: scenario.OnNodes) -> list[str]:
-        """Nodes by name, or those of the pods of `namespace/job`, or of the pods of an instance of another kind."""
+        """Nodes by name, or those of the pods of `namespace/job`, or of the pods of an instance of
+        another kind."""
         if event.names or not event.of_job:
             return event.names
         namespace, _, job = event.of_job.rpartition("/")
@@ -264,7 +330,10 @@ class World:
 
     async def _delete(self, ref: scenario.ObjectRef) -> None:
         self._announce(f"kubectl delete {ref.kind.lower()} {ref.name}")
-        await delete(self._api, {"kind": ref.kind, "metadata": {"name": ref.name, "namespace": ref.namespace}})
+        await delete(
+            self._api,
+            {"kind": ref.kind, "metadata": {"name": ref.name, "namespace": ref.namespace}},
+        )
 
     async def _delete_file(self, path: Path) -> None:
         self._announce(f"kubectl delete -f {path.name}")
@@ -276,7 +345,8 @@ class World:
             old = (await self._api.get(CONFIG_MAPS, rule.namespace, rule.name)).get("data") or {}
             how = "edited"
         except NotFoundError:
-            old, how = {}, "created"
+            old = {}
+            how = "created"
         text = _text(rule, old.get(RULE_KEY, ""))
         self._announce(f"rule {rule.name}: {how}")
         await put(self._api, rule.namespace, rule.name, {RULE_KEY: text}, {})
@@ -286,18 +356,29 @@ class World:
         resource = KINDS[ref.kind]
         namespace = ref.namespace if resource.namespaced else None
         self._announce(f"kubectl patch {ref.kind.lower()} {ref.name}")
-        await self._api.patch(resource, namespace, ref.name, patch.merge, patch_type=PatchType.MERGE)
+        await self._api.patch(
+            resource, namespace, ref.name, patch.merge, patch_type=PatchType.MERGE
+        )
 
     async def _scale(self, scale: scenario.ScaleEvent) -> None:
         namespace, _, about = scale.service.partition("/")
         found = (await self._api.list(ELASTIC_SERVICES, namespace)).items
-        names = [objects.name(obj) for obj in found if f"{obj['spec']['rule']}/{obj['spec']['jobID']}" == about]
+        names = [
+            objects.name(obj)
+            for obj in found
+            if f"{obj['spec']['rule']}/{obj['spec']['jobID']}" == about
+        ]
         if not names:
             raise EventError(f"there is no ElasticService of {scale.service}")
         self._announce(f"kubectl scale esvc/{names[0]} --replicas={scale.replicas}")
         wanted = {"spec": {"replicas": scale.replicas}}
         await self._api.patch(
-            ELASTIC_SERVICES, namespace, names[0], wanted, patch_type=PatchType.MERGE, subresource="scale"
+            ELASTIC_SERVICES,
+            namespace,
+            names[0],
+            wanted,
+            patch_type=PatchType.MERGE,
+            subresource="scale",
         )
 
     async def _pod_exit(self, ref: scenario.PodExit) -> None:
@@ -323,7 +404,10 @@ class World:
             self._announce("API server: cuts the scaler's watches")
             self._controller_api.cut_watches()
         else:
-            self._announce(f"API server: {fault.share:.0%} of the scaler's requests fail for {fault.lasting:g} s")
+            self._announce(
+                f"API server: {fault.share:.0%} of the scaler's requests fail for"
+                f" {fault.lasting:g} s"
+            )
             self._controller_api.fail(share=fault.share, lasting=fault.lasting)
 
 

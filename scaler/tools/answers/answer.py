@@ -1,4 +1,5 @@
-"""The whole answer of `scaler why`: put together, as a value and as text. Must not read a cluster."""
+"""The whole answer of `scaler why`: put together, as a value and as text. Must not read a
+cluster."""
 
 from __future__ import annotations
 
@@ -17,9 +18,18 @@ from scaler.tools.cluster.detail import is_true
 from scaler.tools.console import text
 from scaler.tools.diagnosis import Check, Standing
 
-_MARKS = {Standing.OK: ("ok", "green"), Standing.NOTE: ("note", "yellow"), Standing.FAIL: ("FAIL", "bold red")}
+_MARKS = {
+    Standing.OK: ("ok", "green"),
+    Standing.NOTE: ("note", "yellow"),
+    Standing.FAIL: ("FAIL", "bold red"),
+}
 _WELL = frozenset({State.RUNNING.value, State.FINISHED.value})
-_WAITS_WELL = (Reason.NOT_IN_RATIO, Reason.SCALED_DOWN, Reason.STARTING, Reason.WAITING_FOR_SCHEDULER)
+_WAITS_WELL = (
+    Reason.NOT_IN_RATIO,
+    Reason.SCALED_DOWN,
+    Reason.STARTING,
+    Reason.WAITING_FOR_SCHEDULER,
+)
 _SHOWN = 6
 """Checks shown of a section with a problem, and instances in the head."""
 _WELL_SHOWN = 2
@@ -27,7 +37,13 @@ _WELL_SHOWN = 2
 
 RANKS = "rank table"
 FAIL = Standing.FAIL
-RULE, POD_GROUP, POD, ROOM, SCALER, APPLY, SCALE = "rule", "podgroup", "pod", "room", "scaler", "apply", "scale"
+RULE = "rule"
+POD_GROUP = "podgroup"
+POD = "pod"
+ROOM = "room"
+SCALER = "scaler"
+APPLY = "apply"
+SCALE = "scale"
 RESUME = "resume"
 _NEXT: Mapping[str, tuple[str, ...]] = {
     Reason.RULE_MISSING: (RULE,),
@@ -51,9 +67,13 @@ STEPS = {
     APPLY: "apply the jobs of the smallest ratio that are missing",
     SCALE: "nothing, if no more is wanted; to have all instances again:",
     RESUME: "nothing, if the pause is meant; to end it:",
-    ROOM: "wait for room, add or mend nodes, or lower the smallest ratio; scaler plan --nodes says how many do",
+    ROOM: (
+        "wait for room, add or mend nodes, or lower the smallest ratio; scaler plan --nodes says"
+        " how many do"
+    ),
 }
-NOTHING, WAIT = "nothing: this is as it should be", "wait; it passes by itself"
+NOTHING = "nothing: this is as it should be"
+WAIT = "wait; it passes by itself"
 """Advice without a command. The page has each in its own language (words-zh.json)."""
 
 
@@ -95,7 +115,8 @@ def answer_of(subject: Subject, notes: Iterable[str], sections: Sequence[Section
         kept,
         tuple(_next(subject, kept)),
         well,
-        any(one.title == RANKS for one in kept) and all(one.standing is not FAIL for one in kept if one.title == RANKS),
+        any(one.title == RANKS for one in kept)
+        and all(one.standing is not FAIL for one in kept if one.title == RANKS),
     )
 
 
@@ -111,7 +132,9 @@ def _head(subject: Subject) -> Iterator[str]:
     """The state in one line; for a service also each instance that does not run."""
     if subject.whole and subject.view is not None:
         available = {True: "available", False: "NOT AVAILABLE", None: "not known to be available"}
-        standing = available[is_true(subject.view, "Available")] if subject.view.replicas else "rests"
+        standing = (
+            available[is_true(subject.view, "Available")] if subject.view.replicas else "rests"
+        )
         yield f"{standing}: {subject.view.status.get('message', '')}"
     elif subject.service is None:
         yield "not an instance of any service that is seen here"
@@ -137,13 +160,18 @@ def _is_expected(one: InstanceStanding) -> bool:
 def _next(subject: Subject, sections: Sequence[Section]) -> Iterator[str]:
     """The advice: first how to correct each fault, then where to look."""
     failed = [
-        (section.title, check) for section in sections for check in section.checks if check.standing is Standing.FAIL
+        (section.title, check)
+        for section in sections
+        for check in section.checks
+        if check.standing is Standing.FAIL
     ]
     mend = [check for title, check in failed if title not in ("minimum and room", "scheduler")]
     if mend:
         yield MEND.format(mend[0].about)
     lacking = any(title == "minimum and room" and check.about == "nodes" for title, check in failed)
-    kinds = dict.fromkeys(ROOM if lacking and kind == POD_GROUP else kind for kind in _kinds(subject))
+    kinds = dict.fromkeys(
+        ROOM if lacking and kind == POD_GROUP else kind for kind in _kinds(subject)
+    )
     yield from dict.fromkeys(command for kind in kinds for command in _commands(kind, subject))
     if not failed and not list(_kinds(subject)):
         yield NOTHING if _stands_well(subject) else WAIT
@@ -155,7 +183,8 @@ def _kinds(subject: Subject) -> Iterator[str]:
 
 
 def _commands(kind: str, subject: Subject) -> Iterator[str]:
-    where, rule = f"-n {subject.namespace}", subject.key.rule
+    where = f"-n {subject.namespace}"
+    rule = subject.key.rule
     stuck = [
         instance
         for instance in subject.instances
@@ -170,11 +199,20 @@ def _commands(kind: str, subject: Subject) -> Iterator[str]:
     elif kind == RESUME:
         yield f"kubectl {where} annotate configmap {rule} {PREFIX}paused-"
     elif kind == POD_GROUP:
-        yield f"kubectl {where} describe podgroups; kubectl -n volcano-system logs deploy/volcano-scheduler"
+        yield (
+            f"kubectl {where} describe podgroups; kubectl -n volcano-system logs"
+            " deploy/volcano-scheduler"
+        )
     elif kind == POD:
         pod = subject.pod.name if subject.pod is not None else ""
         names = (
-            [pod] if pod else [f"{instance.name}-master-0" for instance in stuck[:1] if instance.kind == "AscendJob"]
+            [pod]
+            if pod
+            else [
+                f"{instance.name}-master-0"
+                for instance in stuck[:1]
+                if instance.kind == "AscendJob"
+            ]
         )
         for name in names or ["POD"]:
             yield f"kubectl {where} describe pod {name}; kubectl {where} logs {name} --previous"
@@ -193,7 +231,11 @@ def rendered(answer: Answer) -> RenderableType:
         for number, check in enumerate(_shown(section)):
             mark, tone = _MARKS[check.standing]
             title = text(section.title if number == 0 else "", "bold")
-            grid.add_row(title, text(mark, tone), text(f"{check.about}: {check.words}", tone if mark == "FAIL" else ""))
+            grid.add_row(
+                title,
+                text(mark, tone),
+                text(f"{check.about}: {check.words}", tone if mark == "FAIL" else ""),
+            )
     parts += [Text(), grid]
     if answer.next:
         parts += [Text(), text("what to do", "bold"), *(text(f"  {line}") for line in answer.next)]

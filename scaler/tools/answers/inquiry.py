@@ -24,11 +24,14 @@ async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | 
     scope = await reach(access.api, access.namespaces)
     cluster = Cluster(access.api, access.clock, scope, known.home(namespace, access.clock.server()))
     async with cluster.watched():
-        leader, now = known.of(namespace, access.clock.server()), access.clock.server()
+        leader = known.of(namespace, access.clock.server())
+        now = access.clock.server()
         stale = leader is not None and not leader.is_at_work(now)
         subject = await find(cluster, access.api, namespace, name, stale=stale)
         if subject is None:
-            return await _of_nothing(access, cluster, Subject(namespace, name, "service"), always=always_ranks)
+            return await _of_nothing(
+                access, cluster, Subject(namespace, name, "service"), always=always_ranks
+            )
         looked = await workings.look(cluster, access.api, subject)
         ranks = await _ranks(access, subject, always=always_ranks)
         notes = list(absent_scaler(known, [namespace], access.clock.server()))
@@ -37,12 +40,21 @@ async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | 
         seen = {gap.resource for gap in cluster.gaps()}
         unread = [name for name in looked.unread if name not in seen]
         notes += [f"you may not read {', '.join(unread)}"] if unread else []
-        return answer_of(subject, notes, sections(cluster, subject, looked, Section(RANKS, ranks, whole=always_ranks)))
+        return answer_of(
+            subject,
+            notes,
+            sections(cluster, subject, looked, Section(RANKS, ranks, whole=always_ranks)),
+        )
 
 
-async def _of_nothing(access: Access, cluster: Cluster, subject: Subject, *, always: bool) -> Answer | None:
-    """The answer about a name that is no service; MindIE's own pods or rank tables may still have it as jobID."""
-    namespace, name, gaps = subject.namespace, subject.name, list(gap_words(cluster.gaps()))
+async def _of_nothing(
+    access: Access, cluster: Cluster, subject: Subject, *, always: bool
+) -> Answer | None:
+    """The answer about a name that is no service; MindIE's own pods or rank tables may still have
+    it as jobID."""
+    namespace = subject.namespace
+    name = subject.name
+    gaps = list(gap_words(cluster.gaps()))
     with suppress(ForbiddenError):
         evidence = await rank_table.gather(access.api, namespace, name)
         if always or evidence.strays or evidence.roles or evidence.left_out:
@@ -67,10 +79,14 @@ async def _ranks(access: Access, subject: Subject, *, always: bool) -> tuple[Che
     return rank_table.rank_checks(evidence, always=always, only=job)
 
 
-def sections(cluster: Cluster, subject: Subject, looked: workings.Looked, ranks: Section) -> list[Section]:
+def sections(
+    cluster: Cluster, subject: Subject, looked: workings.Looked, ranks: Section
+) -> list[Section]:
     """All sections, each with its checks."""
     world, decision = cluster.decision()
-    pods = workings.scheduler_checks(cluster, subject, looked) if subject.service is not None else ()
+    pods = (
+        workings.scheduler_checks(cluster, subject, looked) if subject.service is not None else ()
+    )
     return [
         Section("labels and rule", tuple(labels.label_checks(cluster, subject))),
         Section("scale", tuple(scale.scale_checks(subject, looked.scaled))),

@@ -1,4 +1,5 @@
-"""Labels and rule: are the labels complete, and do they name what was intended? Finds near matches of typos. Pure."""
+"""Labels and rule: are the labels complete, and do they name what was intended? Finds near matches
+of typos. Pure."""
 
 from __future__ import annotations
 
@@ -25,9 +26,15 @@ def label_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
     labels = labels_of(subject)
     if labels is not None:
         about = f"{subject.object['kind']} {at(subject.object, 'metadata').get('name')}"
-        yield from key_checks(labels, about, inside=subject.resource is not None and subject.resource.kind != "Pod")
+        yield from key_checks(
+            labels, about, inside=subject.resource is not None and subject.resource.kind != "Pod"
+        )
         group = labels.get(GROUP_LABEL, "")
-        rule = cluster.state.rules.in_force(subject.namespace, subject.key.rule).rule if subject.key.rule else None
+        rule = (
+            cluster.state.rules.in_force(subject.namespace, subject.key.rule).rule
+            if subject.key.rule
+            else None
+        )
         if rule is not None and group and not any(one.group == group for one in subject.instances):
             yield from _group_check(group, rule.groups, about)
     if subject.whole:
@@ -38,13 +45,16 @@ def label_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
 
 
 def labels_of(subject: Subject) -> Mapping[str, str] | None:
-    """The labels that count: of the job itself, or of the template of its pods. None when neither is seen."""
+    """The labels that count: of the job itself, or of the template of its pods. None when neither
+    is seen."""
     if not subject.object or subject.whole:
         return None
     own = at(subject.object, "metadata", "labels")
     template = at(subject.object, "spec", "template", "metadata", "labels")
     task = next((at(one, "template", "metadata", "labels") for one in _tasks(subject)), {})
-    leader = at(subject.object, "spec", "leaderWorkerTemplate", "workerTemplate", "metadata", "labels")
+    leader = at(
+        subject.object, "spec", "leaderWorkerTemplate", "workerTemplate", "metadata", "labels"
+    )
     return {**own, **leader, **task, **template}
 
 
@@ -57,8 +67,14 @@ def key_checks(labels: Mapping[str, str], about: str, *, inside: bool = False) -
     """The findings of `scaler lint` about these labels: missing ones, and probable misspellings."""
     faults = list(all_label_faults(labels, "it"))
     if not any(key in labels for key in KEYS[:2]) and not faults:
-        words = f"no label {RULE_LABEL}: it is no part of any service, and the scaler leaves it alone"
-        where = " (of Deployments and the like, labels stand in the template of the pods)" if inside else ""
+        words = (
+            f"no label {RULE_LABEL}: it is no part of any service, and the scaler leaves it alone"
+        )
+        where = (
+            " (of Deployments and the like, labels stand in the template of the pods)"
+            if inside
+            else ""
+        )
         yield Check(Standing.FAIL, about, words + where)
         return
     for fault in faults:
@@ -70,7 +86,8 @@ def key_checks(labels: Mapping[str, str], about: str, *, inside: bool = False) -
 
 
 def _outsiders(cluster: Cluster, subject: Subject) -> Iterator[Check]:
-    """Jobs of the service that do not count because of their own labels: the answer names each of them."""
+    """Jobs of the service that do not count because of their own labels: the answer names each of
+    them."""
     for instance in subject.instances:
         if instance.label_problem:
             standing = subject.standings.get(instance.uid)
@@ -86,11 +103,19 @@ def _outsiders(cluster: Cluster, subject: Subject) -> Iterator[Check]:
             if app.startswith("mindie-ms-co"):  # controller and coordinator name no rule
                 continue
             rule = record.job.key.rule
-            words = f"has the jobID of this service and {f'rule {rule}' if rule else f'no label {RULE_LABEL}'}"
-            yield Check(Standing.NOTE, f"AscendJob {record.name}", f"{words}: it is not counted here")
+            words = (
+                "has the jobID of this service and"
+                f" {f'rule {rule}' if rule else f'no label {RULE_LABEL}'}"
+            )
+            yield Check(
+                Standing.NOTE, f"AscendJob {record.name}", f"{words}: it is not counted here"
+            )
         elif record.job.key == key:
             about = f"AscendJob {record.name}"
-            yield from (Check(Standing.FAIL, about, f"{one.message}; {one.hint}") for one in app_faults(labels))
+            yield from (
+                Check(Standing.FAIL, about, f"{one.message}; {one.hint}")
+                for one in app_faults(labels)
+            )
 
 
 def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
@@ -106,11 +131,17 @@ def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
         ratios = len(known.rule.ratios)
         yield Check(Standing.OK, about, f"valid, {ratios} ratio{'s' if ratios > 1 else ''}")
     if known.options.paused:
-        yield Check(Standing.NOTE, about, 'annotation mind-cluster/paused is "true": nothing is admitted until it goes')
+        yield Check(
+            Standing.NOTE,
+            about,
+            'annotation mind-cluster/paused is "true": nothing is admitted until it goes',
+        )
     if known.rule is not None:
         for instance in subject.instances:
             if instance.group and instance.group not in known.rule.groups:
-                yield from _group_check(instance.group, known.rule.groups, f"{instance.kind} {instance.name}")
+                yield from _group_check(
+                    instance.group, known.rule.groups, f"{instance.kind} {instance.name}"
+                )
 
 
 def _group_check(group: str, groups: Sequence[str], about: str) -> Iterator[Check]:
@@ -120,7 +151,11 @@ def _group_check(group: str, groups: Sequence[str], about: str) -> Iterator[Chec
 
 
 def _near_rules(cluster: Cluster, namespace: str, rule: str) -> Sequence[str]:
-    rules = [cm.name for cm in cluster.cache.config_maps.values() if cm.namespace == namespace and RULE_KEY in cm.keys]
+    rules = [
+        cm.name
+        for cm in cluster.cache.config_maps.values()
+        if cm.namespace == namespace and RULE_KEY in cm.keys
+    ]
     return difflib.get_close_matches(rule, rules, n=2, cutoff=0.6)
 
 
@@ -131,10 +166,15 @@ def _job_id(cluster: Cluster, subject: Subject) -> Iterator[Check]:
     others = {
         one.key.job_id: len(one.instances)
         for one in world.services
-        if one.key.namespace == key.namespace and one.key.rule == key.rule and one.key.job_id != key.job_id
+        if one.key.namespace == key.namespace
+        and one.key.rule == key.rule
+        and one.key.job_id != key.job_id
     }
     mine = len(subject.service.instances) if subject.service is not None else 0
     for near in difflib.get_close_matches(key.job_id, others, n=1, cutoff=0.8):
         if others[near] > mine and _DIGITS.sub("", near) != _DIGITS.sub("", key.job_id):
-            words = f"{key.job_id} has {mine} and {near} has {others[near]} instances of the same rule: a typo?"
+            words = (
+                f"{key.job_id} has {mine} and {near} has {others[near]} instances of the same rule:"
+                " a typo?"
+            )
             yield Check(Standing.NOTE, f"label {JOB_ID_LABEL}", words)

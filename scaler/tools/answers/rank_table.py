@@ -1,4 +1,5 @@
-"""The objects of a cluster that a service's rank tables depend on, for `scaler.tools.diagnosis`. Reads only."""
+"""The objects of a cluster that a service's rank tables depend on, for `scaler.tools.diagnosis`.
+Reads only."""
 
 from __future__ import annotations
 
@@ -15,18 +16,31 @@ from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, KubeApi, Object
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.ranktables.table import mounts_rank_table, rank_table
 from scaler.ranktables.tables import member_of, obstacle
-from scaler.tools.diagnosis import ROLES, SERVER_APP, Check, Evidence, RolePod, Server, Standing, diagnose
+from scaler.tools.diagnosis import (
+    ROLES,
+    SERVER_APP,
+    Check,
+    Evidence,
+    RolePod,
+    Server,
+    Standing,
+    diagnose,
+)
 
-NO_TABLES = "none of its jobs mounts a rank table, and no ConfigMap rings-config-<job> has its jobID: none is needed"
+NO_TABLES = (
+    "none of its jobs mounts a rank table, and no ConfigMap rings-config-<job> has its jobID: none"
+    " is needed"
+)
 LAST_WORDS = (
-    "all conditions are met. ClusterD tries three times after a change and then waits for the next one: if there "
-    "still is no global rank table, look at its log in mindx-dl, and change one of these ConfigMaps to wake it"
+    "all conditions are met. ClusterD tries three times after a change and then waits for the next"
+    " one: if there still is no global rank table, look at its log in mindx-dl, and change one of"
+    " these ConfigMaps to wake it"
 )
 
 
 def rank_checks(evidence: Evidence, *, always: bool, only: str = "") -> tuple[Check, ...]:
-    """ClusterD's conditions one by one; one line if the service has no rank tables at all, unless `always`. `only`: the
-    checks about this job."""
+    """ClusterD's conditions one by one; one line if the service has no rank tables at all, unless
+    `always`. `only`: the checks about this job."""
     used = always or evidence.strays or any(one.table_map or one.mounts for one in evidence.servers)
     if not used:
         return (Check(Standing.OK, "rank table", NO_TABLES),)
@@ -47,16 +61,25 @@ async def gather(api: KubeApi, namespace: str, job_id: str) -> Evidence:
     named = [cm for cm in config_maps if cm["metadata"]["name"].startswith(RANK_TABLE_PREFIX)]
     by_name = {table_map.name: table_map for table_map in map(_table_map, named)}
     records = [record for job in jobs if _is_server(job) and (record := _record(job)) is not None]
-    servers = tuple(_server(record, by_name.pop(RANK_TABLE_PREFIX + record.name, None), pods) for record in records)
-    strays = tuple(table_map for table_map in by_name.values() if table_map.labels.get("jobID") == job_id)
-    return Evidence(namespace, job_id, servers, strays, tuple(_roles(pods, job_id)), tuple(_left_out(jobs)))
+    servers = tuple(
+        _server(record, by_name.pop(RANK_TABLE_PREFIX + record.name, None), pods)
+        for record in records
+    )
+    strays = tuple(
+        table_map for table_map in by_name.values() if table_map.labels.get("jobID") == job_id
+    )
+    return Evidence(
+        namespace, job_id, servers, strays, tuple(_roles(pods, job_id)), tuple(_left_out(jobs))
+    )
 
 
 def _table_map(config_map: Object) -> RankTableMap:
     """That of a rank table with its text and all its labels, which a cache does not keep."""
     read = msgspec.convert(config_map, ConfigMapObject)
     found = read_table_map(read)
-    return msgspec.structs.replace(found, text=read.data.get(RANK_TABLE_KEY), labels=read.metadata.labels)
+    return msgspec.structs.replace(
+        found, text=read.data.get(RANK_TABLE_KEY), labels=read.metadata.labels
+    )
 
 
 def _is_server(job: Object) -> bool:
@@ -87,12 +110,26 @@ def _server(record: JobRecord, table_map: RankTableMap | None, pods: Iterable[Ob
     members = tuple(member_of(pod) for pod in ours)
     table = rank_table(record.job, record.object, members)
     mounted = mounts_rank_table(record.job, record.object)
-    return Server(record.job, members, table_map, table, obstacle(table_map, record.job, mounted, table), bool(mounted))
+    return Server(
+        record.job,
+        members,
+        table_map,
+        table,
+        obstacle(table_map, record.job, mounted, table),
+        bool(mounted),
+    )
 
 
 def _roles(pods: Iterable[Object], job_id: str) -> Iterable[RolePod]:
     for pod in pods:
-        meta, status = pod["metadata"], pod.get("status") or {}
+        meta = pod["metadata"]
+        status = pod.get("status") or {}
         labels: dict[str, Any] = meta.get("labels") or {}
-        if labels.get("app") in ROLES and labels.get("jobID") == job_id and not meta.get("deletionTimestamp"):
-            yield RolePod(labels["app"], meta["name"], status.get("hostIP", ""), status.get("podIP", ""))
+        if (
+            labels.get("app") in ROLES
+            and labels.get("jobID") == job_id
+            and not meta.get("deletionTimestamp")
+        ):
+            yield RolePod(
+                labels["app"], meta["name"], status.get("hostIP", ""), status.get("podIP", "")
+            )

@@ -1,7 +1,8 @@
-"""Minimum and room: the target of the service, the nodes that each waiting instance needs, and the users of these.
-Pure.
+"""Minimum and room: the target of the service, the nodes that each waiting instance needs, and the
+users of these. Pure.
 
-The input is the world and the decision of the controller's own code for what is seen; must not decide anything."""
+The input is the world and the decision of the controller's own code for what is seen; must not
+decide anything."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from scaler.decide.explain import ABOUT_ROOM, FACTS, amount_in_words, counts_in_words, target_in_words, where_in_words
+from scaler.decide.explain import (
+    ABOUT_ROOM,
+    FACTS,
+    amount_in_words,
+    counts_in_words,
+    target_in_words,
+    where_in_words,
+)
 from scaler.decide.nodes import PODS, Node, Nodes, PodRequest, accepts, joined
 from scaler.decide.world import Decision, Instance, Plan, Reason, State, World
 from scaler.rules.values import at
@@ -22,8 +30,9 @@ _FEW = 4
 
 
 class Supply(msgspec.Struct, frozen=True):
-    """The nodes for pods of one request. `free`: how many of these pods fit now; `spoken_for`: how many pods of others
-    are to be placed there first, by service; `used`: nodes without room, by service ("" = others)."""
+    """The nodes for pods of one request. `free`: how many of these pods fit now; `spoken_for`: how
+    many pods of others are to be placed there first, by service; `used`: nodes without room, by
+    service ("" = others)."""
 
     nodes: int
     free: int
@@ -53,14 +62,20 @@ def _standing(subject: Subject, plan: Plan) -> Check:
     less = "runs less than its smallest ratio" if plan.replicas else "rests"
     runs = f"runs {counts_in_words(current)}" if current else less
     works = "" if plan.complete else f"; works towards {target_in_words(plan)}"
-    available = bool(current) if subject.view is None else is_true(subject.view, "Available") is not False
+    available = (
+        bool(current) if subject.view is None else is_true(subject.view, "Available") is not False
+    )
     missing = ", ".join(
         f"{name} has {group.live} of {plan.target.get(name, 0)} jobs that can be used"
         for name, group in plan.groups.items()
         if group.live < plan.target.get(name, 0)
     )
     words = f"{runs}{works}" + (f"; {missing}: apply or mend them" if missing else "")
-    return Check(Standing.OK if plan.complete else Standing.NOTE if available else Standing.FAIL, "service", words)
+    return Check(
+        Standing.OK if plan.complete else Standing.NOTE if available else Standing.FAIL,
+        "service",
+        words,
+    )
 
 
 def _waits_for_room(subject: Subject, instance: Instance) -> bool:
@@ -68,13 +83,17 @@ def _waits_for_room(subject: Subject, instance: Instance) -> bool:
     return standing is not None and standing.reason in ABOUT_ROOM and bool(instance.unbound)
 
 
-def _needs(world: World, decision: Decision, plan: Plan, waiting: Sequence[Instance]) -> Iterator[Check]:
+def _needs(
+    world: World, decision: Decision, plan: Plan, waiting: Sequence[Instance]
+) -> Iterator[Check]:
     """Each different request once, for all of the instances together."""
     if world.nodes is None:
         return
     for request, count in joined(*(instance.unbound for instance in waiting)):
         found = supply(world, decision, plan, request)
-        yield Check(_judged(found, count), "nodes", _supply_in_words(world.nodes, request, count, found))
+        yield Check(
+            _judged(found, count), "nodes", _supply_in_words(world.nodes, request, count, found)
+        )
 
 
 def supply(world: World, decision: Decision, plan: Plan, request: PodRequest) -> Supply:
@@ -82,7 +101,9 @@ def supply(world: World, decision: Decision, plan: Plan, request: PodRequest) ->
     nodes = world.nodes or Nodes()
     able = [node for node in nodes.nodes if accepts(request.where, node.node_class)]
     names = {node.name for node in able}
-    free = {node.name: _times(nodes.resources, node.free, request) for node in able if node.schedulable}
+    free = {
+        node.name: _times(nodes.resources, node.free, request) for node in able if node.schedulable
+    }
     spoken_for: Counter[str] = Counter()
     sits: dict[str, set[str]] = {}
     for service, other in zip(world.services, decision.plans, strict=True):
@@ -92,14 +113,20 @@ def supply(world: World, decision: Decision, plan: Plan, request: PodRequest) ->
                 if seat in names:
                     sits.setdefault(seat, set()).add(service.key.job_id or service.key.rule)
             verdict = verdicts.get(instance.uid)
-            if service.key != plan.key and verdict is not None and _is_reserved(verdict.reason, verdict.state):
+            if (
+                service.key != plan.key
+                and verdict is not None
+                and _is_reserved(verdict.reason, verdict.state)
+            ):
                 spoken_for[service.key.job_id or service.key.rule] += _pods_for(instance, able)
     used: Counter[str] = Counter()
     for node in able:
         if node.schedulable and not free[node.name]:
             used[" and ".join(sorted(sits.get(node.name, {""})))] += 1
     away = [
-        f"{node.name} ({'cordoned' if node.ready else 'not Ready or faulty'})" for node in able if not node.schedulable
+        f"{node.name} ({'cordoned' if node.ready else 'not Ready or faulty'})"
+        for node in able
+        if not node.schedulable
     ]
     shared = any(_times(nodes.resources, node.allocatable, request) > 1 for node in able)
     return Supply(len(able), sum(free.values()), +spoken_for, used, away, shared)
@@ -112,7 +139,11 @@ def _is_reserved(reason: Reason, state: State) -> bool:
 def _pods_for(instance: Instance, nodes: Sequence[Node]) -> int:
     """The pods of the instance that are not bound yet and may run on one of these nodes."""
     classes = {node.node_class for node in nodes}
-    return sum(number for request, number in instance.unbound if any(accepts(request.where, one) for one in classes))
+    return sum(
+        number
+        for request, number in instance.unbound
+        if any(accepts(request.where, one) for one in classes)
+    )
 
 
 def _pods_in_words(count: int, what: str, *, shared: bool) -> str:
@@ -132,25 +163,42 @@ def _judged(found: Supply, count: int) -> Standing:
 
 
 def _supply_in_words(nodes: Nodes, request: PodRequest, count: int, found: Supply) -> str:
-    """`needs 2 nodes with 8 free huawei.com/Ascend910 (accelerator-type=a3), 1 there, 3 reserved by chat-7; ...`."""
+    """`needs 2 nodes with 8 free huawei.com/Ascend910 (accelerator-type=a3), 1 there, 3 reserved by
+    chat-7; ...`."""
     amounts = dict(request.requests)
     main = next((name for name in nodes.resources if name in amounts and name != PODS), PODS)
     what = amount_in_words(main, amounts[main]) if main != PODS else "room"
     where = where_in_words(request.where)
-    parts = [f"needs {_pods_in_words(count, what + where, shared=found.shared)}, {found.free} there"]
-    parts += [f"{number} reserved by {name}" for name, number in sorted(found.spoken_for.items())[:_FEW]]
+    parts = [
+        f"needs {_pods_in_words(count, what + where, shared=found.shared)}, {found.free} there"
+    ]
+    parts += [
+        f"{number} reserved by {name}" for name, number in sorted(found.spoken_for.items())[:_FEW]
+    ]
     if not found.nodes:
         return (
-            f"{parts[0]}: no node takes such pods at all; look at the pods' selector and the nodes' labels and taints"
+            f"{parts[0]}: no node takes such pods at all; look at the pods' selector and the nodes'"
+            " labels and taints"
         )
     known = sorted((name, number) for name, number in found.used.items() if name)
     busy = [f"{number} used by {name}" for name, number in known[:_FEW]]
-    busy += [f"{sum(number for _, number in known[_FEW:])} by others of ours"] if len(known) > _FEW else []
+    busy += (
+        [f"{sum(number for _, number in known[_FEW:])} by others of ours"]
+        if len(known) > _FEW
+        else []
+    )
     busy += [f"{found.used['']} used by other pods or too small"] if found.used.get("") else []
     busy += (
-        [f"{len(found.away)} away: {', '.join(found.away[:_FEW])}{' ...' if len(found.away) > _FEW else ''}"]
+        [
+            f"{len(found.away)} away:"
+            f" {', '.join(found.away[:_FEW])}{' ...' if len(found.away) > _FEW else ''}"
+        ]
         if found.away
         else []
     )
-    of = f"; of {found.nodes} such node{'s' if found.nodes > 1 else ''}: {', '.join(busy)}" if busy else ""
+    of = (
+        f"; of {found.nodes} such node{'s' if found.nodes > 1 else ''}: {', '.join(busy)}"
+        if busy
+        else ""
+    )
     return ", ".join(parts) + of

@@ -1,4 +1,5 @@
-"""Which client has reduced the number of wanted instances of a service, and how to undo that. Reads only, two kinds."""
+"""Which client has reduced the number of wanted instances of a service, and how to undo that. Reads
+only, two kinds."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ _MOST = 4
 
 
 class Scaled(msgspec.Struct, frozen=True):
-    """About a service with a number. `setters`: manager and time of each client that has set the number. The API server
-    does not always store the time, and forgets the client when the number is 0."""
+    """About a service with a number. `setters`: manager and time of each client that has set the
+    number. The API server does not always store the time, and forgets the client when the number is
+    0."""
 
     setters: tuple[tuple[str, str], ...] = ()
     autoscalers: tuple[Object, ...] = ()
@@ -41,10 +43,12 @@ def undo(subject: Subject) -> str:
 
 
 async def look(api: KubeApi, subject: Subject) -> Scaled:
-    """Read which clients have set the number. Raises KubeError, except for missing rights or objects."""
+    """Read which clients have set the number. Raises KubeError, except for missing rights or
+    objects."""
     if subject.view is None or not is_limited(subject):
         return Scaled()
-    name, unread = subject.view.name, list[str]()
+    name = subject.view.name
+    unread = list[str]()
     found: list[Object] = []
     setters: list[tuple[str, str]] = []
     try:
@@ -71,7 +75,11 @@ def _setters(obj: Object) -> Iterator[tuple[str, str]]:
 def _scales(autoscaler: Object, name: str) -> bool:
     target = at(autoscaler, "spec", "scaleTargetRef")
     group = as_text(target.get("apiVersion")).partition("/")[0]
-    return (group, target.get("kind"), target.get("name")) == (ELASTIC_SERVICES.group, ELASTIC_SERVICES.kind, name)
+    return (group, target.get("kind"), target.get("name")) == (
+        ELASTIC_SERVICES.group,
+        ELASTIC_SERVICES.kind,
+        name,
+    )
 
 
 def scale_checks(subject: Subject, found: Scaled) -> Iterator[Check]:
@@ -80,29 +88,45 @@ def scale_checks(subject: Subject, found: Scaled) -> Iterator[Check]:
     if view is None or not is_limited(subject):
         return
     said = as_text(condition(view.status, "ScalingLimited").get("message"))
-    setters = " and ".join(_who(manager) + f" ({moment})" * bool(moment) for manager, moment in found.setters)
+    setters = " and ".join(
+        _who(manager) + f" ({moment})" * bool(moment) for manager, moment in found.setters
+    )
     by = f"; set by {setters}" if setters else "; the API server has not kept who set it"
     yield Check(
-        Standing.NOTE, f"esvc/{view.name}", f"spec.replicas is {view.replicas}{f': {said}' if said else ''}{by}"
+        Standing.NOTE,
+        f"esvc/{view.name}",
+        f"spec.replicas is {view.replicas}{f': {said}' if said else ''}{by}",
     )
     for one in found.autoscalers[:_MOST]:
         yield Check(Standing.NOTE, *_autoscaler(one))
 
 
 def _who(manager: str) -> str:
-    return "an autoscaler (kube-controller-manager)" if manager == "kube-controller-manager" else manager or "somebody"
+    return (
+        "an autoscaler (kube-controller-manager)"
+        if manager == "kube-controller-manager"
+        else manager or "somebody"
+    )
 
 
 def _autoscaler(one: Object) -> tuple[str, str]:
     meta, spec, status = (at(one, part) for part in ("metadata", "spec", "status"))
     owners = [
-        f", made for {at(owner).get('kind')} {at(owner).get('name')}" for owner in as_list(meta.get("ownerReferences"))
+        f", made for {at(owner).get('kind')} {at(owner).get('name')}"
+        for owner in as_list(meta.get("ownerReferences"))
     ]
-    bounds = f"{spec.get('minReplicas', 1)} to {spec.get('maxReplicas')} instances, {status.get('desiredReplicas')} now"
+    bounds = (
+        f"{spec.get('minReplicas', 1)} to {spec.get('maxReplicas')} instances,"
+        f" {status.get('desiredReplicas')} now"
+    )
     said = [
-        f"{as_text(at(c).get('type'))} is {as_text(at(c).get('status'))}: {as_text(at(c).get('message'))}"
+        f"{as_text(at(c).get('type'))} is {as_text(at(c).get('status'))}:"
+        f" {as_text(at(c).get('message'))}"
         for c in as_list(status.get("conditions"))
         if at(c).get("type") in ("AbleToScale", "ScalingActive") and at(c).get("status") == "False"
     ]
-    words = f"scales it{''.join(owners[:1])}: {bounds}; it sets the number again: change its bounds, or delete it first"
+    words = (
+        f"scales it{''.join(owners[:1])}: {bounds}; it sets the number again: change its bounds, or"
+        " delete it first"
+    )
     return f"HorizontalPodAutoscaler {meta.get('name')}", "; ".join([words, *said])

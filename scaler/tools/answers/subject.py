@@ -1,4 +1,5 @@
-"""The subject of `scaler why NAME`: an instance, a pod, a service, or an object that is not governed by the scaler."""
+"""The subject of `scaler why NAME`: an instance, a pod, a service, or an object that is not
+governed by the scaler."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ OF_INSTANCES = ("Deployment", "LeaderWorkerSet", "StormService", "RoleBasedGroup
 
 
 class InstanceStanding(msgspec.Struct, frozen=True):
-    """State and reason of one instance. `by_leader`: as the scaler wrote them; else as decided here."""
+    """State and reason of one instance. `by_leader`: as the scaler wrote them; else as decided
+    here."""
 
     state: str
     reason: str
@@ -44,8 +46,9 @@ class InstanceStanding(msgspec.Struct, frozen=True):
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """The result of a look-up. `instances`: those in question; `pod`: if the question is about one of their pods;
-    `object`: the object with the labels, as the API server returns it, {} when there is not just one."""
+    """The result of a look-up. `instances`: those in question; `pod`: if the question is about one
+    of their pods; `object`: the object with the labels, as the API server returns it, {} when there
+    is not just one."""
 
     namespace: str
     name: str
@@ -70,10 +73,12 @@ class Subject(msgspec.Struct, frozen=True):
         return self.kind == "service"
 
 
-async def find(cluster: Cluster, api: KubeApi, namespace: str, name: str, *, stale: bool) -> Subject | None:
-    """The first match of: an instance or its job, a pod, an object that makes instances, a service, any object that
-    could have labels of ours. None when nothing has this name. `stale`: no scaler is at work, so the status of
-    ElasticServices does not count. Raises KubeError."""
+async def find(
+    cluster: Cluster, api: KubeApi, namespace: str, name: str, *, stale: bool
+) -> Subject | None:
+    """The first match of: an instance or its job, a pod, an object that makes instances, a service,
+    any object that could have labels of ours. None when nothing has this name. `stale`: no scaler
+    is at work, so the status of ElasticServices does not count. Raises KubeError."""
     world, decision = cluster.decision()
     views = {view.key: view for view in cluster.views()}
     mine = [
@@ -81,15 +86,25 @@ async def find(cluster: Cluster, api: KubeApi, namespace: str, name: str, *, sta
         for service, plan in zip(world.services, decision.plans, strict=True)
         if service.key.namespace == namespace
     ]
-    found = _instance(mine, name) or _pod(cluster, mine, namespace, name) or _made_by(mine, namespace, name)
+    found = (
+        _instance(mine, name)
+        or _pod(cluster, mine, namespace, name)
+        or _made_by(mine, namespace, name)
+    )
     found = found or _service(mine, name)
-    resource, obj = await _object(api, namespace, found.instances[0] if found and found.instances else None, name)
+    resource, obj = await _object(
+        api, namespace, found.instances[0] if found and found.instances else None, name
+    )
     if found is None:
         return Subject(namespace, name, obj["kind"], resource=resource, object=obj) if obj else None
-    return msgspec.structs.replace(found, resource=resource, object=obj, standings=_standings(found, stale=stale))
+    return msgspec.structs.replace(
+        found, resource=resource, object=obj, standings=_standings(found, stale=stale)
+    )
 
 
-def _chosen(subject: Subject, kind: str, instances: Iterable[Instance], pod: PodRecord | None = None) -> Subject:
+def _chosen(
+    subject: Subject, kind: str, instances: Iterable[Instance], pod: PodRecord | None = None
+) -> Subject:
     return msgspec.structs.replace(subject, kind=kind, instances=tuple(instances), pod=pod)
 
 
@@ -116,7 +131,11 @@ def _made_by(mine: list[Subject], namespace: str, name: str) -> Subject | None:
         within = identity(kind, namespace, name, "")
         for one in mine:
             instances = one.service.instances if one.service else ()
-            made = [it for it in instances if f"{it.owner}/".startswith(within) or it.uid.startswith(within)]
+            made = [
+                it
+                for it in instances
+                if f"{it.owner}/".startswith(within) or it.uid.startswith(within)
+            ]
             if made:
                 return _chosen(one, kind, made)
     return None
@@ -127,7 +146,11 @@ def _service(mine: list[Subject], name: str) -> Subject | None:
         found = [one for one in mine if name and _names(one)[number] == name]
         if found:  # a rule may have several services: the one in the worst state
             worst = min(
-                found, key=lambda one: (bool(one.plan and one.plan.serves), bool(one.plan and one.plan.complete))
+                found,
+                key=lambda one: (
+                    bool(one.plan and one.plan.serves),
+                    bool(one.plan and one.plan.complete),
+                ),
             )
             return _chosen(worst, "service", worst.service.instances if worst.service else ())
     return None
@@ -136,7 +159,12 @@ def _service(mine: list[Subject], name: str) -> Subject | None:
 def _names(one: Subject) -> tuple[str, ...]:
     """Possible names of a service, the most certain first."""
     key = one.key
-    usual = (key.job_id if key.rule else "", f"{key.rule}-{key.job_id}", f"{key.rule}/{key.job_id}", key.rule)
+    usual = (
+        key.job_id if key.rule else "",
+        f"{key.rule}-{key.job_id}",
+        f"{key.rule}/{key.job_id}",
+        key.rule,
+    )
     return (one.view.name if one.view else "", *usual, key.job_id)
 
 
@@ -144,7 +172,9 @@ def _standings(subject: Subject, *, stale: bool) -> dict[str, InstanceStanding]:
     """State and reason of each instance: as the scaler wrote them, else as decided here."""
     said = {
         as_text(at(one).get("uid")): at(one)
-        for one in as_list(subject.view.status.get("instances") if subject.view and subject.view.name else None)
+        for one in as_list(
+            subject.view.status.get("instances") if subject.view and subject.view.name else None
+        )
         if not stale
     }
     verdicts = {verdict.uid: verdict for verdict in subject.plan.verdicts} if subject.plan else {}
@@ -156,17 +186,22 @@ def _standings(subject: Subject, *, stale: bool) -> dict[str, InstanceStanding]:
 
 def _standing(said: object, verdict: Verdict | None, plan: Plan | None) -> InstanceStanding:
     if said:
-        state, reason, message = (as_text(at(said).get(name)) for name in ("state", "reason", "message"))
+        state, reason, message = (
+            as_text(at(said).get(name)) for name in ("state", "reason", "message")
+        )
         return InstanceStanding(state, reason, message, by_leader=True)
     if verdict is None or plan is None:
         return InstanceStanding(State.HELD.value, "", "not decided about", by_leader=False)
-    return InstanceStanding(verdict.state.value, verdict.reason.value, words(verdict, plan), by_leader=False)
+    return InstanceStanding(
+        verdict.state.value, verdict.reason.value, words(verdict, plan), by_leader=False
+    )
 
 
 async def _object(
     api: KubeApi, namespace: str, instance: Instance | None, name: str
-) -> tuple[Resource | None, Object]:  # fmt: skip
-    """The object with the labels: the job of the instance, or the object of this name. Forbidden counts as missing."""
+) -> tuple[Resource | None, Object]:
+    """The object with the labels: the job of the instance, or the object of this name. Forbidden
+    counts as missing."""
     names = (instance.name, name) if instance is not None else (name,)
     for called in dict.fromkeys(names):
         for resource in MAKERS:
@@ -185,7 +220,12 @@ async def _object(
 def near_names(cluster: Cluster, namespace: str, name: str) -> list[str]:
     """Similar names that the caller may have meant."""
     world, _ = cluster.decision()
-    known = [instance.name for one in world.services if one.key.namespace == namespace for instance in one.instances]
+    known = [
+        instance.name
+        for one in world.services
+        if one.key.namespace == namespace
+        for instance in one.instances
+    ]
     known += [one.key.job_id for one in world.services if one.key.namespace == namespace]
     known += [pod.name for pod in cluster.cache.pods.values() if pod.namespace == namespace]
     return difflib.get_close_matches(name, dict.fromkeys(known), n=3, cutoff=0.6)

@@ -1,4 +1,5 @@
-"""Scheduler, operator and admission: the state of other components. Reads a few objects; writes none."""
+"""Scheduler, operator and admission: the state of other components. Reads a few objects; writes
+none."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ _WAITS = frozenset({"Pending", "Inqueue", "Unknown", ""})
 
 
 class Looked(msgspec.Struct, frozen=True):
-    """The objects read for this answer, beside the watched ones. `unread`: those that the caller may not read."""
+    """The objects read for this answer, beside the watched ones. `unread`: those that the caller
+    may not read."""
 
     pods: dict[str, Object] = {}
     pod_groups: dict[str, Object] = {}
@@ -56,10 +58,18 @@ async def look(cluster: Cluster, api: KubeApi, subject: Subject) -> Looked:
     shown = _in_trouble(subject)
     pods = [pod for instance in shown for pod in _pods_in_trouble(cluster, instance, subject.pod)]
     raw = {pod.name: await reader.get(PODS, subject.namespace, pod.name) for pod in pods}
-    groups = {name for pod in raw.values() if (name := as_text(at(pod, "metadata", "annotations").get(POD_GROUP)))}
-    groups |= {record.job.pod_group for one in shown if (record := cluster.cache.job(one.uid)) is not None}
+    groups = {
+        name
+        for pod in raw.values()
+        if (name := as_text(at(pod, "metadata", "annotations").get(POD_GROUP)))
+    }
+    groups |= {
+        record.job.pod_group for one in shown if (record := cluster.cache.job(one.uid)) is not None
+    }
     found = await reader.all(POD_GROUPS, subject.namespace, groups)
-    queues = {as_text(at(group, "spec").get("queue")) or "default" for group in found.values() if group}
+    queues = {
+        as_text(at(group, "spec").get("queue")) or "default" for group in found.values() if group
+    }
     others = any(not instance.made_by_us for instance in subject.instances)
     scaled = await scale.look(api, subject)
     return Looked(
@@ -77,7 +87,9 @@ class _Reader(NamedTuple):
     api: KubeApi
     unread: list[str]
 
-    async def all(self, resource: Resource, namespace: str | None, names: Iterable[str]) -> dict[str, Object]:
+    async def all(
+        self, resource: Resource, namespace: str | None, names: Iterable[str]
+    ) -> dict[str, Object]:
         """By name; {} for a missing object. A forbidden one is left out."""
         found = {name: await self.get(resource, namespace, name) for name in sorted(names)}
         return {} if resource.full_name in self.unread else found
@@ -118,7 +130,9 @@ def _state(subject: Subject, instance: Instance) -> str:
     return known.state if known is not None else ""
 
 
-def _pods_in_trouble(cluster: Cluster, instance: Instance, asked: PodRecord | None) -> Sequence[PodRecord]:
+def _pods_in_trouble(
+    cluster: Cluster, instance: Instance, asked: PodRecord | None
+) -> Sequence[PodRecord]:
     if asked is not None:
         return [asked]
     pods = cluster.cache.pods_of(instance.uid)
@@ -131,14 +145,18 @@ def _pods_in_trouble(cluster: Cluster, instance: Instance, asked: PodRecord | No
 def scheduler_checks(cluster: Cluster, subject: Subject, looked: Looked) -> Iterator[Check]:
     """The conditions that Volcano set on the PodGroups, and the kubelet on the pods."""
     if not any(instance.pods for instance in subject.instances):
-        yield Check(Standing.OK, "scheduler", "no pods yet: there is nothing for the scheduler to do")
+        yield Check(
+            Standing.OK, "scheduler", "no pods yet: there is nothing for the scheduler to do"
+        )
         return
     for name, group in looked.pod_groups.items():
         yield from _group_checks(name, group)
     for name, queue in looked.queues.items():
         state = as_text(at(queue, "status").get("state"))
         if state not in ("", "Open"):
-            yield Check(Standing.FAIL, f"queue {name}", f"is {state}: Volcano starts nothing of it; open it")
+            yield Check(
+                Standing.FAIL, f"queue {name}", f"is {state}: Volcano starts nothing of it; open it"
+            )
     events = cluster.last_warnings(subject.namespace)
     for pod in looked.pods.values():
         yield from _pod_checks(cluster, pod, events)
@@ -150,7 +168,9 @@ def scheduler_checks(cluster: Cluster, subject: Subject, looked: Looked) -> Iter
 def _group_checks(name: str, group: Object) -> Iterator[Check]:
     about = f"PodGroup {name}"
     if not group:
-        yield Check(Standing.NOTE, about, "does not exist: nobody has asked the scheduler for this gang")
+        yield Check(
+            Standing.NOTE, about, "does not exist: nobody has asked the scheduler for this gang"
+        )
         return
     phase = as_text(at(group, "status").get("phase"))
     said = [
@@ -177,7 +197,9 @@ def _pod_checks(cluster: Cluster, pod: Object, events: dict[str, EventRecord]) -
     elif gates:
         yield Check(Standing.OK, about, f"held by our gate {GATE}, as its instance is")
         return
-    words = list(_pod_words(status)) + list(filter(None, [_node_words(cluster, as_text(spec.get("nodeName")))]))
+    words = list(_pod_words(status)) + list(
+        filter(None, [_node_words(cluster, as_text(spec.get("nodeName")))])
+    )
     event = events.get(as_text(meta.get("uid")))
     if event is not None and not words and not _is_ready(status):
         words.append(f"{event.reason}: {event.message}")
@@ -202,14 +224,21 @@ def _pod_words(status: object) -> Iterator[str]:
     if scheduled.get("status") == "False" and scheduled.get("reason") != "SchedulingGated":
         yield f"{as_text(scheduled.get('reason'))}: {as_text(scheduled.get('message'))}"
     for container in map(at, as_list(at(status).get("containerStatuses"))):
-        waiting, ended = at(container, "state", "waiting"), at(container, "lastState", "terminated")
+        waiting = at(container, "state", "waiting")
+        ended = at(container, "lastState", "terminated")
         reason = as_text(waiting.get("reason"))
         if reason and reason not in ("ContainerCreating", "PodInitializing"):
             said = as_text(waiting.get("message"))
-            code = f"; ended with exit code {ended['exitCode']} before" if "exitCode" in ended else ""
+            code = (
+                f"; ended with exit code {ended['exitCode']} before" if "exitCode" in ended else ""
+            )
             yield f"container {container.get('name')}: {reason}{f': {said}' if said else ''}{code}"
     if at(status).get("phase") == "Failed":
-        yield f"Failed: {as_text(at(status).get('reason'))} {as_text(at(status).get('message'))}".rstrip(" :")
+        yield (
+            f"Failed: {as_text(at(status).get('reason'))} {as_text(at(status).get('message'))}".rstrip(
+                " :"
+            )
+        )
 
 
 # Makers of the pods
@@ -225,10 +254,17 @@ def operator_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
             if operator
             else "the scaler makes them"
         )
-        yield Check(Standing.OK, "Ascend Operator", who if operator else f"none runs; pods of AscendJobs: {who}")
+        yield Check(
+            Standing.OK,
+            "Ascend Operator",
+            who if operator else f"none runs; pods of AscendJobs: {who}",
+        )
     elsewhere = cluster.cache.ascend_operators_elsewhere()
     if elsewhere:
-        words = f"{', '.join(elsewhere)} is in another namespace than the scaler looks in, and does not count"
+        words = (
+            f"{', '.join(elsewhere)} is in another namespace than the scaler looks in, and does not"
+            " count"
+        )
         yield Check(Standing.NOTE, "Ascend Operator", words)
     for instance in subject.instances:
         about = f"{instance.kind} {instance.name}"
@@ -239,16 +275,24 @@ def operator_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
         lacking = instance.expected - instance.pods
         if not instance.made_by_us and lacking > 0 and not instance.more_to_come:
             yield Check(
-                Standing.NOTE, about, f"{lacking} of its {instance.expected} pods have not been made by their owner"
+                Standing.NOTE,
+                about,
+                f"{lacking} of its {instance.expected} pods have not been made by their owner",
             )
         if instance.name_taken:
-            yield Check(Standing.FAIL, about, f"{instance.name_taken} has a name that it needs, and another owner")
+            yield Check(
+                Standing.FAIL,
+                about,
+                f"{instance.name_taken} has a name that it needs, and another owner",
+            )
 
 
 def warnings(subject: Subject) -> Iterator[Check]:
     """The scaler's own warnings, in its words."""
     names = {instance.name for instance in subject.instances}
-    for found in map(at, as_list(subject.view.status.get("warnings") if subject.view is not None else None)):
+    for found in map(
+        at, as_list(subject.view.status.get("warnings") if subject.view is not None else None)
+    ):
         kind, name, words = (as_text(found.get(part)) for part in ("type", "instance", "message"))
         if not name or name in names:
             yield Check(Standing.NOTE, name or "service", f"{kind}: {words}")
@@ -266,25 +310,43 @@ def admission_checks(subject: Subject, looked: Looked) -> Iterator[Check]:
     if not others:
         if subject.instances and not refused:
             yield Check(
-                Standing.OK, "admission", "not needed: the scaler makes these pods, and holds them by not making them"
+                Standing.OK,
+                "admission",
+                "not needed: the scaler makes these pods, and holds them by not making them",
             )
         return
     value = at(looked.namespace, "metadata", "labels").get(NAMESPACE_LABEL)
     enabled = value == "enabled"
     if looked.namespace and not enabled:
         found = f"is {value}" if value else "is missing"
-        words = f"label {NAMESPACE_LABEL} {found}: pods get no gate here, unless templates have it; set it to enabled"
+        words = (
+            f"label {NAMESPACE_LABEL} {found}: pods get no gate here, unless templates have it; set"
+            " it to enabled"
+        )
         unheld = any(instance.unheld for instance in others)
-        yield Check(Standing.FAIL if unheld else Standing.NOTE, f"namespace {subject.namespace}", words)
+        yield Check(
+            Standing.FAIL if unheld else Standing.NOTE, f"namespace {subject.namespace}", words
+        )
     elif enabled:
-        yield Check(Standing.OK, f"namespace {subject.namespace}", "lets admission put our gate onto pods")
+        yield Check(
+            Standing.OK, f"namespace {subject.namespace}", "lets admission put our gate onto pods"
+        )
     if True in looked.sources.values():
-        yield Check(Standing.OK, "gate", f"set up by {' and '.join(s for s, on in looked.sources.items() if on)}")
+        yield Check(
+            Standing.OK,
+            "gate",
+            f"set up by {' and '.join(s for s, on in looked.sources.items() if on)}",
+        )
     elif enabled and None not in looked.sources.values():
         yield Check(
-            Standing.FAIL, "gate", "neither the admission policy nor the webhook is installed: nothing sets the gate"
+            Standing.FAIL,
+            "gate",
+            "neither the admission policy nor the webhook is installed: nothing sets the gate",
         )
     late = [instance.name for instance in others if instance.unheld]
     if late:
-        words = f"{', '.join(late[:8])}: pods came without our gate, nothing holds them; they count as they are"
+        words = (
+            f"{', '.join(late[:8])}: pods came without our gate, nothing holds them; they count as"
+            " they are"
+        )
         yield Check(Standing.FAIL, "gate", words)

@@ -41,14 +41,20 @@ def fault_data(picture: Picture) -> Check:
     nodes = {name_of(one) for one in picture.of(NODES) if npus(one)}
     sources = {report.source for _, report in reports.values()}
     if not sources:
-        words = "MindCluster reports none: only the readiness of nodes is known, faulty chips are not"
+        words = (
+            "MindCluster reports none: only the readiness of nodes is known, faulty chips are not"
+        )
         advice = "install MindCluster's device plugin and ClusterD: docs/reference/faults.md"
         return check(
-            "fault data", [Finding(Level.WARNING, words, advice)] if nodes else [], ok("no NPU nodes, no data")
+            "fault data",
+            [Finding(Level.WARNING, words, advice)] if nodes else [],
+            ok("no NPU nodes, no data"),
         )
     source = Source.CLUSTER if Source.CLUSTER in sources else Source.AGENTS
     written = _written([one for one, report in reports.values() if report.source is source])
-    broken = [f"{name}: {report.problem}" for name, (_, report) in reports.items() if report.problem]
+    broken = [
+        f"{name}: {report.problem}" for name, (_, report) in reports.items() if report.problem
+    ]
     found = [*_broken(broken), *_nodes(nodes, written, picture.now)]
     newest = f", newest {age(picture.now - max(written.values()))} ago" if written else ""
     who = "ClusterD (cluster-info)" if source is Source.CLUSTER else "device plugins (device-info)"
@@ -68,17 +74,28 @@ def _nodes(nodes: set[str], written: Mapping[str, float], now: float) -> Iterato
         words = f"{len(without)} of {len(nodes)} NPU nodes are not reported: {listed(without)}"
         yield Finding(Level.WARNING, words, _PLUGIN, tuple(without))
     if old:
-        words = f"{len(old)} of {len(nodes)} NPU nodes were last reported more than {age(STALE)} ago: {listed(old)}"
-        yield Finding(Level.WARNING, words, _PLUGIN, tuple(f"{one}: {age(now - written[one])} ago" for one in old))
+        words = (
+            f"{len(old)} of {len(nodes)} NPU nodes were last reported more than {age(STALE)} ago:"
+            f" {listed(old)}"
+        )
+        yield Finding(
+            Level.WARNING,
+            words,
+            _PLUGIN,
+            tuple(f"{one}: {age(now - written[one])} ago" for one in old),
+        )
 
 
 def _written(maps: list[Object]) -> dict[str, float]:
     """Node -> last report about its chips, in seconds since the epoch; 0 without a time."""
     found: dict[str, float] = {}
     for one in maps:
-        name, data = name_of(one), _data(one)
+        name = name_of(one)
+        data = _data(one)
         if name.startswith(DEVICE_PREFIX):
-            found[name.removeprefix(DEVICE_PREFIX)] = _time(at(_read(data.get("DeviceInfoCfg")), "DeviceInfo"))
+            found[name.removeprefix(DEVICE_PREFIX)] = _time(
+                at(_read(data.get("DeviceInfoCfg")), "DeviceInfo")
+            )
         elif name.startswith(_DEVICES) and namespace_of(one) == CLUSTER_NAMESPACE:
             for key, entry in _read(data.get(name)).items():
                 found[str(key).strip().removeprefix(DEVICE_PREFIX)] = _time(at(entry))

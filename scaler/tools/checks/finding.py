@@ -20,7 +20,8 @@ class Level(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One result of a check. `advice` is what to do, mostly a command; `details` are further facts."""
+    """One result of a check. `advice` is what to do, mostly a command; `details` are further
+    facts."""
 
     level: Level
     text: str
@@ -42,7 +43,9 @@ class Check(msgspec.Struct, frozen=True):
 def check(name: str, findings: list[Finding], well: Finding | None = None) -> Check:
     """A check with its findings in order; `well` is its finding if there is no other."""
     order = list(Level)
-    found = sorted(findings, key=lambda one: order.index(one.level)) or [well or Finding(Level.OK, "nothing found")]
+    found = sorted(findings, key=lambda one: order.index(one.level)) or [
+        well or Finding(Level.OK, "nothing found")
+    ]
     return Check(name, tuple(found))
 
 

@@ -7,10 +7,20 @@ from scaler.tools.checks.finding import Check
 from scaler.tools.checks.picture import Picture
 
 CHECKS = (
-    platform.kubernetes, platform.kinds, rights.installer, platform.scheduler, platform.operator, platform.npu_nodes,
-    faults.fault_data, install.scaler, install.installs, rights.accounts, admission.admission, admission.webhooks,
+    platform.kubernetes,
+    platform.kinds,
+    rights.installer,
+    platform.scheduler,
+    platform.operator,
+    platform.npu_nodes,
+    faults.fault_data,
+    install.scaler,
+    install.installs,
+    rights.accounts,
+    admission.admission,
+    admission.webhooks,
     services.services,
-)  # fmt: skip
+)
 
 
 def judge(picture: Picture) -> list[Check]:

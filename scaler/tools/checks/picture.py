@@ -1,4 +1,5 @@
-"""A cluster as it was read once, for the checks. Values only; the content of an object may be from any tenant."""
+"""A cluster as it was read once, for the checks. Values only; the content of an object may be from
+any tenant."""
 
 from __future__ import annotations
 
@@ -14,11 +15,13 @@ from scaler.rules.values import as_list, as_text, at
 from scaler.settings import Settings
 from scaler.tools.cluster.leader import USUAL, Leaders
 
-_NAME_LABEL, _NAME = "app.kubernetes.io/name", "mind-cluster-scaler"
+_NAME_LABEL = "app.kubernetes.io/name"
+_NAME = "mind-cluster-scaler"
 
 
 class Right(NamedTuple):
-    """A request that a user may or may not make. `namespace` "": in all; `resource` with its subresource."""
+    """A request that a user may or may not make. `namespace` "": in all; `resource` with its
+    subresource."""
 
     group: str
     resource: str
@@ -28,7 +31,8 @@ class Right(NamedTuple):
 
 
 class Install(msgspec.Struct, frozen=True):
-    """A scaler's Deployment. `settings` are those of its container; None if they are invalid, and `wrong` says why."""
+    """A scaler's Deployment. `settings` are those of its container; None if they are invalid, and
+    `wrong` says why."""
 
     namespace: str
     name: str
@@ -125,7 +129,9 @@ def tag_of(image: str) -> str:
 
 def homes(picture: Picture) -> set[str]:
     """Namespaces that an administrator has labelled as an install's own, and the usual one."""
-    return {name_of(one) for one in picture.of(NAMESPACES) if INSTALL_LABEL in labels_of(one)} | {USUAL}
+    return {name_of(one) for one in picture.of(NAMESPACES) if INSTALL_LABEL in labels_of(one)} | {
+        USUAL
+    }
 
 
 def scalers(picture: Picture) -> list[Object]:
@@ -134,5 +140,6 @@ def scalers(picture: Picture) -> list[Object]:
     return [
         one
         for one in picture.of(DEPLOYMENTS)
-        if namespace_of(one) in known and at(one, "spec", "template", "metadata", "labels").get(_NAME_LABEL) == _NAME
+        if namespace_of(one) in known
+        and at(one, "spec", "template", "metadata", "labels").get(_NAME_LABEL) == _NAME
     ]

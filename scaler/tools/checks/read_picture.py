@@ -1,6 +1,8 @@
-"""Reads a Picture: each object once, several requests at a time, each with a deadline. Changes nothing.
+"""Reads a Picture: each object once, several requests at a time, each with a deadline. Changes
+nothing.
 
-An access review is a create request that stores nothing. Forbidden resources are noted and left out."""
+An access review is a create request that stores nothing. Forbidden resources are noted and left
+out."""
 
 from __future__ import annotations
 
@@ -63,20 +65,40 @@ DEADLINE = 10.0
 """Seconds for one request."""
 AT_ONCE = 8
 """Requests at the same time."""
-PAGE, MOST = 500, 20_000
+PAGE = 500
+MOST = 20_000
 """Objects of one answer, and objects of one kind that are read."""
 MOST_LINTED = 1_000
 """Workloads whose labels are checked: 4 s."""
 _WIDE = (
-    CUSTOM_RESOURCE_DEFINITIONS, NODES, NAMESPACES, DEPLOYMENTS, QUEUES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    NODES,
+    NAMESPACES,
+    DEPLOYMENTS,
+    QUEUES,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
     MUTATING_POLICY_BINDINGS,
-)  # fmt: skip
-"""Read from the whole cluster, whatever namespace is given."""
-_WORKLOADS = (ASCEND_JOBS, VOLCANO_JOBS, LEADER_WORKER_SETS, STORM_SERVICES, INFER_SERVICE_SETS, STATEFUL_SETS)
-_OWN_REVIEW = Resource(
-    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
-_REVIEW = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False)
+"""Read from the whole cluster, whatever namespace is given."""
+_WORKLOADS = (
+    ASCEND_JOBS,
+    VOLCANO_JOBS,
+    LEADER_WORKER_SETS,
+    STORM_SERVICES,
+    INFER_SERVICE_SETS,
+    STATEFUL_SETS,
+)
+_OWN_REVIEW = Resource(
+    "authorization.k8s.io",
+    "v1",
+    "selfsubjectaccessreviews",
+    "SelfSubjectAccessReview",
+    namespaced=False,
+)
+_REVIEW = Resource(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
+)
 
 
 class _Reader:
@@ -110,7 +132,9 @@ class _Reader:
         """Whether the user ("" is the caller) has the right; None if the caller may not ask."""
         resource, _, subresource = right.resource.partition("/")
         attributes = {**right._asdict(), "resource": resource, "subresource": subresource}
-        spec: Object = {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
+        spec: Object = {
+            "resourceAttributes": {key: value for key, value in attributes.items() if value}
+        }
         kind = _REVIEW if user else _OWN_REVIEW
         if user:
             spec |= {"user": user, "groups": _groups(user)}
@@ -136,24 +160,40 @@ async def read(api: KubeApi, clock: Clock, namespace: str = "") -> Picture:
             group.create_task(reader.list(resource, *places))
         group.create_task(reader.list(PODS, *places, selector=RULE_LABEL))
         group.create_task(reader.list(CONFIG_MAPS, DEVICE_NAMESPACE, CLUSTER_NAMESPACE))
-    found = Picture(version.result(), clock.now(), reader.found, reader.unread, frozenset(reader.missing))
+    found = Picture(
+        version.result(), clock.now(), reader.found, reader.unread, frozenset(reader.missing)
+    )
     await _beside(reader, found)
     made = msgspec.structs.replace(
-        found, leaders=led.result(), installs=tuple(map(install_of, scalers(found))), namespace=namespace
+        found,
+        leaders=led.result(),
+        installs=tuple(map(install_of, scalers(found))),
+        namespace=namespace,
     )
     return msgspec.structs.replace(
-        made, found=reader.found, rights=await _rights(reader, made), linted=await _lint(reader, places)
+        made,
+        found=reader.found,
+        rights=await _rights(reader, made),
+        linted=await _lint(reader, places),
     )
 
 
-async def _list(api: KubeApi, resource: Resource, namespace: str | None, selector: str) -> list[Object]:
+async def _list(
+    api: KubeApi, resource: Resource, namespace: str | None, selector: str
+) -> list[Object]:
     items: list[Object] = []
     token = ""
     while len(items) < MOST:
         page = await within(
-            DEADLINE, api.list(resource, namespace, label_selector=selector, limit=PAGE, continue_token=token)
+            DEADLINE,
+            api.list(
+                resource, namespace, label_selector=selector, limit=PAGE, continue_token=token
+            ),
         )
-        items += [{"apiVersion": resource.api_version, "kind": resource.kind, **item} for item in page.items]
+        items += [
+            {"apiVersion": resource.api_version, "kind": resource.kind, **item}
+            for item in page.items
+        ]
         token = page.continue_token
         if not token:
             break
@@ -161,7 +201,8 @@ async def _list(api: KubeApi, resource: Resource, namespace: str | None, selecto
 
 
 async def _version(api: KubeApi) -> str:
-    """The version of the API server, or why there is none. The simulated cluster has no such request."""
+    """The version of the API server, or why there is none. The simulated cluster has no such
+    request."""
     if not isinstance(api, HttpKubeApi):
         return ""
     try:
@@ -178,13 +219,16 @@ async def _leaders(api: KubeApi) -> Leaders:
 
 
 async def _beside(reader: _Reader, found: Picture) -> None:
-    """Read in a few other namespaces: those of Volcano's scheduler, and of Services of webhooks about pods."""
+    """Read in a few other namespaces: those of Volcano's scheduler, and of Services of webhooks
+    about pods."""
     homes = {namespace_of(one) for one in found.deployments(VOLCANO)}
     served = {place.partition("/")[0] for place in served_by(found)}
     before = reader.unread.get(CONFIG_MAPS)
     for resource, namespaces in (
-        (CONFIG_MAPS, homes - {DEVICE_NAMESPACE, CLUSTER_NAMESPACE}), (LEASES, homes), (ENDPOINT_SLICES, served),
-    ):  # fmt: skip
+        (CONFIG_MAPS, homes - {DEVICE_NAMESPACE, CLUSTER_NAMESPACE}),
+        (LEASES, homes),
+        (ENDPOINT_SLICES, served),
+    ):
         if namespaces:
             await reader.list(resource, *sorted(namespaces))
     if before is None:  # a missing right beside Volcano is no finding about fault data
@@ -194,7 +238,8 @@ async def _beside(reader: _Reader, found: Picture) -> None:
 def install_of(deployment: Object) -> Install:
     """A scaler's Deployment, with the settings of its container."""
     spec = at(deployment, "spec", "template", "spec")
-    container, account = container_of(deployment), as_text(spec.get("serviceAccountName")) or "default"
+    container = container_of(deployment)
+    account = as_text(spec.get("serviceAccountName")) or "default"
     fields = {"metadata.namespace": namespace_of(deployment), "spec.serviceAccountName": account}
     settings, wrong = _settings(container, fields)
     replicas = at(deployment, "spec").get("replicas", 1)
@@ -212,7 +257,9 @@ def install_of(deployment: Object) -> Install:
     )
 
 
-def _settings(container: Mapping[str, Any], fields: Mapping[str, str]) -> tuple[Settings | None, str]:
+def _settings(
+    container: Mapping[str, Any], fields: Mapping[str, str]
+) -> tuple[Settings | None, str]:
     environ = {}
     for entry in map(at, as_list(container.get("env"))):
         path = as_text(at(entry, "valueFrom", "fieldRef").get("fieldPath"))
@@ -221,9 +268,13 @@ def _settings(container: Mapping[str, Any], fields: Mapping[str, str]) -> tuple[
     settings_module.add_arguments(parser)
     environ.pop(settings_module.CONFIG_VARIABLE, None)  # the file is inside the pod
     try:
-        args, _ = parser.parse_known_args([as_text(one) for one in as_list(container.get("args"))][1:])
+        args, _ = parser.parse_known_args(
+            [as_text(one) for one in as_list(container.get("args"))][1:]
+        )
         args.config = None
-        return settings_module.load(args, {key: value for key, value in environ.items() if value}), ""
+        return settings_module.load(
+            args, {key: value for key, value in environ.items() if value}
+        ), ""
     except (SettingsError, argparse.ArgumentError) as error:
         return None, f"its settings are wrong: {' '.join(str(error).split())}"
 
@@ -238,22 +289,40 @@ async def _rights(reader: _Reader, found: Picture) -> dict[tuple[str, Right], bo
     home = found.installs[0].namespace if found.installs else USUAL
     asked = [("", right) for right in (*to_install(home), ESCALATE)]
     for install in found.installs:
-        asked += [(install.user, right) for _, right in needed(install.settings)] if install.settings else []
+        asked += (
+            [(install.user, right) for _, right in needed(install.settings)]
+            if install.settings
+            else []
+        )
     rights = await _ask(reader, asked)
     if rights["", ESCALATE] is False:  # then the caller needs each right that it grants
-        given = {right for _, right in needed(Settings.model_validate({"mode": "auto", "lease_namespace": home}))}
+        given = {
+            right
+            for _, right in needed(
+                Settings.model_validate({"mode": "auto", "lease_namespace": home})
+            )
+        }
         rights |= await _ask(reader, [("", right) for right in sorted(given)])
     return rights
 
 
-async def _ask(reader: _Reader, asked: Iterable[tuple[str, Right]]) -> dict[tuple[str, Right], bool | None]:
+async def _ask(
+    reader: _Reader, asked: Iterable[tuple[str, Right]]
+) -> dict[tuple[str, Right], bool | None]:
     pairs = list(dict.fromkeys(asked))
-    return dict(zip(pairs, await asyncio.gather(*(reader.may(*pair) for pair in pairs)), strict=True))
+    return dict(
+        zip(pairs, await asyncio.gather(*(reader.may(*pair) for pair in pairs)), strict=True)
+    )
 
 
 async def _lint(reader: _Reader, places: Sequence[str]) -> Linted:
     """Lint the rules and workloads of the namespaces that have any."""
-    workloads = [one for kind in (*_WORKLOADS, DEPLOYMENTS) for one in reader.found.get(kind, ()) if _names_us(one)]
+    workloads = [
+        one
+        for kind in (*_WORKLOADS, DEPLOYMENTS)
+        for one in reader.found.get(kind, ())
+        if _names_us(one)
+    ]
     if places:
         workloads = [one for one in workloads if namespace_of(one) in places]
     homes = {namespace_of(one) for one in (*workloads, *reader.found.get(ELASTIC_SERVICES, ()))}
@@ -264,7 +333,12 @@ async def _lint(reader: _Reader, places: Sequence[str]) -> Linted:
         await beside.list(CONFIG_MAPS, *sorted(homes))
     rules = [one for one in beside.found.get(CONFIG_MAPS, ()) if RULE_KEY in at(one, "data")]
     report = lint([_source(one) for one in (*rules, *workloads)])
-    return Linted(dict(report.checked), tuple(report.findings), left_out, has_rules=CONFIG_MAPS not in beside.unread)
+    return Linted(
+        dict(report.checked),
+        tuple(report.findings),
+        left_out,
+        has_rules=CONFIG_MAPS not in beside.unread,
+    )
 
 
 def _names_us(workload: Object) -> bool:

@@ -1,4 +1,5 @@
-"""The rights that a scaler needs for its settings, and its installer. Pure; tests compare with the manifests."""
+"""The rights that a scaler needs for its settings, and its installer. Pure; tests compare with the
+manifests."""
 
 from __future__ import annotations
 
@@ -66,8 +67,19 @@ ROLES: dict[str, Role] = {
     },
 }
 """By the suffix of the role's name, as in the manifests."""
-_DEFINITIONS = (ASCEND_JOBS, POD_GROUPS, VOLCANO_JOBS, LEADER_WORKER_SETS, POD_SETS, ELASTIC_SERVICES)
-_NAMED = {("apiextensions.k8s.io", "customresourcedefinitions"): tuple(one.full_name for one in _DEFINITIONS)}
+_DEFINITIONS = (
+    ASCEND_JOBS,
+    POD_GROUPS,
+    VOLCANO_JOBS,
+    LEADER_WORKER_SETS,
+    POD_SETS,
+    ELASTIC_SERVICES,
+)
+_NAMED = {
+    ("apiextensions.k8s.io", "customresourcedefinitions"): tuple(
+        one.full_name for one in _DEFINITIONS
+    )
+}
 """Resources whose rights the manifests grant for these names only."""
 _FAULT_DATA: Role = {("", "configmaps"): "list watch"}
 _WEBHOOK: Role = {
@@ -92,9 +104,18 @@ _INSTALLED_HOME: Role = {
 ESCALATE = Right(_RBAC, "clusterroles", "escalate")
 """A user without this right must have every right that the user grants to the scaler."""
 _DONE_WITHOUT = {
-    "nodes", "namespaces", "customresourcedefinitions", "priorityclasses", "replicasets", "statefulsets", "jobs",
-    "leaderworkersets", "podsets", "elasticservices", "poddisruptionbudgets",
-}  # fmt: skip
+    "nodes",
+    "namespaces",
+    "customresourcedefinitions",
+    "priorityclasses",
+    "replicasets",
+    "statefulsets",
+    "jobs",
+    "leaderworkersets",
+    "podsets",
+    "elasticservices",
+    "poddisruptionbudgets",
+}
 """Without the right to list these the scaler works, with limits."""
 REVIEWS = "the right to create subjectaccessreviews.authorization.k8s.io is missing"
 
@@ -114,17 +135,24 @@ def needed(settings: Settings) -> Iterator[tuple[str, Right]]:
     if settings.webhook_port and not settings.webhook_cert_file:
         yield from _of("webhook", _WEBHOOK, [""], settings.install)
         secrets = (Right("", "secrets", verb, home, WEBHOOK_SECRET) for verb in ("get", "update"))
-        yield from (("webhook", right) for right in (Right("", "secrets", "create", home), *secrets))
+        yield from (
+            ("webhook", right) for right in (Right("", "secrets", "create", home), *secrets)
+        )
 
 
 def _home(settings: Settings) -> Iterator[tuple[str, Right]]:
     home = settings.lease_namespace
     for _, right in _of("election", ROLES["election"], [home]):
-        yield "election", right if right.verb == "create" else right._replace(name=settings.lease_name)
+        yield (
+            "election",
+            right if right.verb == "create" else right._replace(name=settings.lease_name),
+        )
     yield from _of("records", ROLES["records"], [home])
 
 
-def _of(title: str, role: Role, places: Iterable[str], name: str = "") -> Iterator[tuple[str, Right]]:
+def _of(
+    title: str, role: Role, places: Iterable[str], name: str = ""
+) -> Iterator[tuple[str, Right]]:
     for (group, resource), verbs in role.items():
         names = (name,) if title != "cluster" else _NAMED.get((group, resource), ("",))
         for verb, place, one in itertools.product(verbs.split(), places, names):
@@ -147,22 +175,34 @@ def installer(picture: Picture) -> Check:
         level = Level.WARNING if picture.installs or DEPLOYMENTS in picture.unread else Level.ERROR
         return check("your rights", [Finding(level, words, who, tuple(_words(refused)))])
     if not mine or None in mine.values():
-        return check("your rights", [Finding(Level.UNKNOWN, "whether you may install the scaler is not known")])
+        return check(
+            "your rights",
+            [Finding(Level.UNKNOWN, "whether you may install the scaler is not known")],
+        )
     return check("your rights", [], ok("you may install and upgrade the scaler"))
 
 
 def accounts(picture: Picture) -> Check:
     """Does each scaler's account have the rights for its settings?"""
     found = [
-        one for install in picture.installs if install.settings for one in _account(picture, install, install.settings)
+        one
+        for install in picture.installs
+        if install.settings
+        for one in _account(picture, install, install.settings)
     ]
     if not picture.installs:
         unread = [Finding(Level.UNKNOWN, "whether the scaler is installed is not known")]
         return check(
-            "its rights", unread if DEPLOYMENTS in picture.unread else [], ok("to be seen when the scaler is installed")
+            "its rights",
+            unread if DEPLOYMENTS in picture.unread else [],
+            ok("to be seen when the scaler is installed"),
         )
     number = len(picture.rights) - sum(not user for user, _ in picture.rights)
-    return check("its rights", found, ok(f"the scaler's account has all {number} rights that its settings need"))
+    return check(
+        "its rights",
+        found,
+        ok(f"the scaler's account has all {number} rights that its settings need"),
+    )
 
 
 def _account(picture: Picture, install: Install, settings: Settings) -> Iterator[Finding]:
@@ -176,10 +216,16 @@ def _account(picture: Picture, install: Install, settings: Settings) -> Iterator
     if unknown:
         yield Finding(Level.UNKNOWN, f"rights of {install.user}: {REVIEWS}")
     for role, rights in lacks.items():
-        optional = all(one.resource in _DONE_WITHOUT and one.verb in ("list", "watch") for one in rights)
+        optional = all(
+            one.resource in _DONE_WITHOUT and one.verb in ("list", "watch") for one in rights
+        )
         level = Level.WARNING if optional else Level.ERROR
-        words = f"ServiceAccount {install.namespace}/{install.account} may not {listed(_words(rights))}"
-        yield Finding(level, f"{words} (role {install.name}-{role})", again(install), tuple(_words(rights)))
+        words = (
+            f"ServiceAccount {install.namespace}/{install.account} may not {listed(_words(rights))}"
+        )
+        yield Finding(
+            level, f"{words} (role {install.name}-{role})", again(install), tuple(_words(rights))
+        )
 
 
 def _words(rights: list[Right]) -> list[str]:
@@ -187,8 +233,13 @@ def _words(rights: list[Right]) -> list[str]:
     verbs: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for right in rights:
         name = f" {right.name}" if right.name else ""
-        verbs[f"{right.resource}.{right.group}".rstrip(".") + name, right.namespace].append(right.verb)
-    return [f"{', '.join(some)} {what}" + (f" in {where}" if where else "") for (what, where), some in verbs.items()]
+        verbs[f"{right.resource}.{right.group}".rstrip(".") + name, right.namespace].append(
+            right.verb
+        )
+    return [
+        f"{', '.join(some)} {what}" + (f" in {where}" if where else "")
+        for (what, where), some in verbs.items()
+    ]
 
 
 def variant(settings: Settings) -> str:

@@ -26,26 +26,45 @@ def services(picture: Picture) -> Check:
     found = [*missing_right(picture, ELASTIC_SERVICES), *_linted(picture)]
     if unavailable:
         words = f"{len(unavailable)} of {len(there)} are not available: {listed(unavailable)}"
-        found.append(Finding(Level.WARNING, words, f"scaler why {unavailable[0]}", tuple(unavailable)))
+        found.append(
+            Finding(Level.WARNING, words, f"scaler why {unavailable[0]}", tuple(unavailable))
+        )
     if picture.linted.left_out:
-        words = f"the labels of {picture.linted.left_out} more workloads: they are too many for one look"
+        words = (
+            f"the labels of {picture.linted.left_out} more workloads: they are too many for one"
+            " look"
+        )
         found.append(Finding(Level.UNKNOWN, words, "scaler preflight -n NAMESPACE"))
-    checked = ", ".join(f"{number} {kind}" for kind, number in sorted(picture.linted.checked.items())) or "no rule"
+    checked = (
+        ", ".join(f"{number} {kind}" for kind, number in sorted(picture.linted.checked.items()))
+        or "no rule"
+    )
     where = f" in {picture.namespace}" if picture.namespace else ""
     return check("services", found, ok(f"{len(there)}{where}; nothing wrong in {checked}"))
 
 
 def _is_available(service: Object) -> bool:
     conditions = [at(one) for one in as_list(at(service, "status").get("conditions"))]
-    return not any(one.get("type") == "Available" and one.get("status") == "False" for one in conditions)
+    return not any(
+        one.get("type") == "Available" and one.get("status") == "False" for one in conditions
+    )
 
 
 def _linted(picture: Picture) -> Iterator[Finding]:
-    findings = [found for one in picture.linted.findings if (found := _in_a_cluster(picture, one)) is not None]
+    findings = [
+        found
+        for one in picture.linted.findings
+        if (found := _in_a_cluster(picture, one)) is not None
+    ]
     for name, level in _LEVELS.items():
         wrong = [one for one in findings if one.level == name]
         for one in wrong[:MOST]:
-            yield Finding(level, f"{one.file}: {one.message}", one.hint, (f"{one.code} {one.pointer}".strip(),))
+            yield Finding(
+                level,
+                f"{one.file}: {one.message}",
+                one.hint,
+                (f"{one.code} {one.pointer}".strip(),),
+            )
         if len(wrong) > MOST:
             namespace = f"-n {picture.namespace}" if picture.namespace else "-A"
             words = f"{len(wrong) - MOST} more {name}s in rules and workloads"
@@ -54,14 +73,13 @@ def _linted(picture: Picture) -> Iterator[Finding]:
 
 
 def _in_a_cluster(picture: Picture, found: LintFinding) -> LintFinding | None:
-    """The finding, or None: a missing rule is a fault only if all ConfigMaps were read, else unknown."""
+    """The finding, or None: a missing rule is a fault only if all ConfigMaps were read, else
+    unknown."""
     if found.code != NO_RULE:
         return found
     if not picture.linted.has_rules:
         return None
     rule = found.message.partition(" is not ")[0]
-    message, hint = (
-        f"its {rule} does not exist",
-        "apply the rule's ConfigMap",
-    )
+    message = f"its {rule} does not exist"
+    hint = "apply the rule's ConfigMap"
     return msgspec.structs.replace(found, level="error", message=message, hint=hint)

@@ -1,4 +1,5 @@
-"""The flags of every command that reads a cluster, as in kubectl: cluster, credentials and namespaces."""
+"""The flags of every command that reads a cluster, as in kubectl: cluster, credentials and
+namespaces."""
 
 from __future__ import annotations
 
@@ -22,15 +23,20 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?")
 def named(text: str) -> str:
     """A possible name or label value in Kubernetes; argparse prints the error."""
     if not _NAME.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no name in Kubernetes: letters, digits, - _ and .")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no name in Kubernetes: letters, digits, - _ and ."
+        )
     return text
 
 
 def place(text: str) -> tuple[str, str]:
-    """`NAMESPACE/NAME` or `NAME` as a pair, the namespace "" if not given; argparse prints the error."""
+    """`NAMESPACE/NAME` or `NAME` as a pair, the namespace "" if not given; argparse prints the
+    error."""
     namespace, slash, name = text.rpartition("/")
     if slash and not namespace:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither NAME nor NAMESPACE/NAME, as in mindie/mindie-server-p0")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither NAME nor NAMESPACE/NAME, as in mindie/mindie-server-p0"
+        )
     return named(namespace) if namespace else "", named(name)
 
 
@@ -45,26 +51,40 @@ class Access(NamedTuple):
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags for cluster and credentials."""
     group = parser.add_argument_group("cluster, as with kubectl")
-    group.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else ~/.kube/config, else this pod")
-    group.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
     group.add_argument(
-        "-k", "--insecure-skip-tls-verify", action="store_true", help="believe whoever answers; insecure"
-    )  # fmt: skip
+        "--kubeconfig",
+        metavar="FILE",
+        help="default: $KUBECONFIG, else ~/.kube/config, else this pod",
+    )
+    group.add_argument(
+        "--context", metavar="NAME", help="context in the kubeconfig; default: the current one"
+    )
+    group.add_argument(
+        "-k",
+        "--insecure-skip-tls-verify",
+        action="store_true",
+        help="believe whoever answers; insecure",
+    )
 
 
 def add_scope_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags for namespaces."""
     group = parser.add_argument_group("namespaces").add_mutually_exclusive_group()
-    group.add_argument("-n", "--namespace", type=named, metavar="NAME", help="default: that of the context")
+    group.add_argument(
+        "-n", "--namespace", type=named, metavar="NAME", help="default: that of the context"
+    )
     group.add_argument("-A", "--all-namespaces", action="store_true", help="every namespace")
     parser.add_argument("-ns", nargs="?", action=_OfDeploy, help=argparse.SUPPRESS)
 
 
 class _OfDeploy(argparse.Action):
-    """An error for -ns, a flag of the one-command deployer, which would mean a namespace `s` here."""
+    """An error for -ns, a flag of the one-command deployer, which would mean a namespace `s`
+    here."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        parser.error("-ns belongs to `scaler deploy status -n NAME -ns NAMESPACE`; here it is -n NAMESPACE")
+        parser.error(
+            "-ns belongs to `scaler deploy status -n NAME -ns NAMESPACE`; here it is -n NAMESPACE"
+        )
 
 
 @asynccontextmanager
@@ -86,7 +106,10 @@ async def opened(args: argparse.Namespace) -> AsyncIterator[Access]:
             clock.saw(date, took)
 
     async with client.connect(
-        kubeconfig=kubeconfig, context=args.context, answered=answered, insecure=args.insecure_skip_tls_verify
+        kubeconfig=kubeconfig,
+        context=args.context,
+        answered=answered,
+        insecure=args.insecure_skip_tls_verify,
     ) as api:
         yield Access(api, clock, _namespaces(args, kubeconfig))
 

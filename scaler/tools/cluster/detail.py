@@ -23,7 +23,8 @@ MOST_EVENTS = 200
 
 
 class PodView(msgspec.Struct, frozen=True, rename="camel"):
-    """One pod. `standing` in a word or two, `trouble` is a problem of its node, `said` the last warning."""
+    """One pod. `standing` in a word or two, `trouble` is a problem of its node, `said` the last
+    warning."""
 
     name: str
     standing: str
@@ -35,7 +36,8 @@ class PodView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class InstanceView(msgspec.Struct, frozen=True, rename="camel"):
-    """One instance as in the status, and its pods as they are seen; none if pods are forbidden to read."""
+    """One instance as in the status, and its pods as they are seen; none if pods are forbidden to
+    read."""
 
     name: str
     group: str
@@ -56,7 +58,8 @@ class RatioView(msgspec.Struct, frozen=True, rename="camel"):
     runs: bool = False
     target: bool = False
     largest_wanted: bool = False
-    """Fewer instances are wanted than the rule allows, and this is the largest ratio for that number."""
+    """Fewer instances are wanted than the rule allows, and this is the largest ratio for that
+    number."""
     beyond: bool = False
     """More instances than wanted."""
 
@@ -77,7 +80,8 @@ def detail_of(cluster: Cluster, view: ServiceView) -> ServiceDetail:
 
 
 def _ratios(view: ServiceView) -> Iterable[RatioView]:
-    status, most = view.status, largest_wanted(view)
+    status = view.status
+    most = largest_wanted(view)
     runs, target = (at(status, name).get("index") for name in ("currentRatio", "targetRatio"))
     for index, counts in enumerate(as_list(status.get("ratios"))):
         numbers = {str(name): as_count(number) for name, number in at(counts).items()}
@@ -85,12 +89,19 @@ def _ratios(view: ServiceView) -> Iterable[RatioView]:
         yield RatioView(index, numbers, largest_wanted=index == most > 0, **marks)
 
 
-def _instance(cluster: Cluster, found: Mapping[str, Any], said: Mapping[str, EventRecord]) -> InstanceView:
-    text = {name: as_text(found.get(name)) for name in ("name", "group", "kind", "state", "reason", "message", "since")}
+def _instance(
+    cluster: Cluster, found: Mapping[str, Any], said: Mapping[str, EventRecord]
+) -> InstanceView:
+    text = {
+        name: as_text(found.get(name))
+        for name in ("name", "group", "kind", "state", "reason", "message", "since")
+    }
     pods = cluster.cache.pods_of(as_text(found.get("uid")))
     shown = tuple(_pod(cluster, pods[name], said) for name in sorted(pods))
     nodes = tuple(filter(None, map(as_text, as_list(found.get("nodes")))))
-    return InstanceView(**text, nodes=nodes or tuple(sorted({pod.node for pod in shown} - {""})), pods=shown)
+    return InstanceView(
+        **text, nodes=nodes or tuple(sorted({pod.node for pod in shown} - {""})), pods=shown
+    )
 
 
 def _pod(cluster: Cluster, pod: PodRecord, said: Mapping[str, EventRecord]) -> PodView:
@@ -128,7 +139,8 @@ def node_trouble(cluster: Cluster, name: str) -> str:
     record = cluster.cache.nodes.get("", name)
     if record is None:
         return "does not exist" if len(cluster.cache.nodes) else ""
-    facts, faults = record.facts, cluster.cache.faults.of(name)
+    facts = record.facts
+    faults = cluster.cache.faults.of(name)
     words = [] if facts.ready else ["NotReady"]
     words += ["cordoned"] if facts.unschedulable else []
     words += ["reported as faulty"] if faults.node or faults.switch else []
@@ -136,14 +148,20 @@ def node_trouble(cluster: Cluster, name: str) -> str:
     return ", ".join(words)
 
 
-def _events(cluster: Cluster, view: ServiceView, instances: Sequence[InstanceView]) -> tuple[EventRecord, ...]:
+def _events(
+    cluster: Cluster, view: ServiceView, instances: Sequence[InstanceView]
+) -> tuple[EventRecord, ...]:
     """Events about the service, its rule, its jobs and their pods; the oldest first."""
     jobs = {instance.name for instance in instances}
     pods = {pod.name for instance in instances for pod in instance.pods}
     names = {
-        "ElasticService": {view.name} - {""}, "ConfigMap": {view.key.rule}, "Pod": pods | jobs, "PodGroup": jobs,
-        ASCEND_JOBS.kind: jobs, "Job": jobs,
-    }  # fmt: skip
+        "ElasticService": {view.name} - {""},
+        "ConfigMap": {view.key.rule},
+        "Pod": pods | jobs,
+        "PodGroup": jobs,
+        ASCEND_JOBS.kind: jobs,
+        "Job": jobs,
+    }
     found = [
         event
         for event in cluster.events.values()
@@ -173,8 +191,11 @@ def is_drained(instance: InstanceView) -> bool:
 
 
 def largest_wanted(view: ServiceView) -> int:
-    """Index of the largest ratio that is aimed at; for a service that rests the index after the last."""
-    totals = [sum(map(as_count, at(ratio).values())) for ratio in as_list(view.status.get("ratios"))]
+    """Index of the largest ratio that is aimed at; for a service that rests the index after the
+    last."""
+    totals = [
+        sum(map(as_count, at(ratio).values())) for ratio in as_list(view.status.get("ratios"))
+    ]
     enough = [index for index, total in enumerate(totals) if total >= view.replicas]
     return max(enough, default=0) if view.replicas else len(totals)
 
@@ -186,17 +207,23 @@ def is_true(view: ServiceView, kind: str) -> bool | None:
 
 
 def urgency(view: ServiceView) -> tuple[int, float, str]:
-    """Sort key of services, the worst first: not available, rule invalid, degraded, not complete, complete or without
-    any job; within one state the longest first."""
-    available, complete = is_true(view, "Available"), is_true(view, "Complete")
-    degraded, valid = is_true(view, "Degraded"), is_true(view, "RuleValid")
-    rank = 0 if not available else 1 if valid is False else 2 if degraded else 3 if not complete else 4
+    """Sort key of services, the worst first: not available, rule invalid, degraded, not complete,
+    complete or without any job; within one state the longest first."""
+    available = is_true(view, "Available")
+    complete = is_true(view, "Complete")
+    degraded = is_true(view, "Degraded")
+    valid = is_true(view, "RuleValid")
+    rank = (
+        0 if not available else 1 if valid is False else 2 if degraded else 3 if not complete else 4
+    )
     rank = 4 if view.status.get("reason") == "NoJobs" else rank
     return rank, seconds_of(as_text(view.status.get("since"))), str(view.key)
 
 
 def steps(view: ServiceView) -> tuple[int, int]:
     """The reached steps of the ladder, and all steps: (0, 3) below the smallest ratio."""
-    ratios = len(as_list(view.status.get("ratios"))) + as_count(at(view.status, "leftOut").get("ratios"))
+    ratios = len(as_list(view.status.get("ratios"))) + as_count(
+        at(view.status, "leftOut").get("ratios")
+    )
     current = at(view.status, "currentRatio").get("index")
     return (ratios - current if isinstance(current, int) else 0), ratios

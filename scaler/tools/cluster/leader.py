@@ -51,12 +51,15 @@ class Leaders(msgspec.Struct, frozen=True):
     def of(self, namespace: str, now: float) -> Leader | None:
         """The leader that governs this namespace; of several the one that renewed last."""
         fitting = [leader for leader in self.found if leader.looks_after(namespace)]
-        return max(fitting, key=lambda leader: (leader.is_at_work(now), leader.renewed), default=None)
+        return max(
+            fitting, key=lambda leader: (leader.is_at_work(now), leader.renewed), default=None
+        )
 
 
 async def leaders(api: KubeApi) -> Leaders:
     """The scalers of this cluster, as far as their Leases are readable. Never raises KubeError."""
-    selector, unread = f"{MANAGED_BY_LABEL}={MANAGED_BY}", ""
+    selector = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
+    unread = ""
     try:
         return Leaders(_read((await api.list(LEASES, label_selector=selector)).items))
     except ForbiddenError:
@@ -86,11 +89,14 @@ async def _homes(api: KubeApi) -> AsyncIterator[str]:
 
 
 def _read(leases: list[Object]) -> tuple[Leader, ...]:
-    return tuple(_leader(lease) for lease in leases if GOVERNS in at(lease, "metadata", "annotations"))
+    return tuple(
+        _leader(lease) for lease in leases if GOVERNS in at(lease, "metadata", "annotations")
+    )
 
 
 def _leader(lease: Object) -> Leader:
-    spec, notes = at(lease, "spec"), at(lease, "metadata", "annotations")
+    spec = at(lease, "spec")
+    notes = at(lease, "metadata", "annotations")
     duration: Any = spec.get("leaseDurationSeconds")
     return Leader(
         namespace=lease["metadata"]["namespace"],

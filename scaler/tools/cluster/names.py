@@ -1,4 +1,5 @@
-"""Names of services and of their namespaces, for shell completion. Must not wait long; prints no errors."""
+"""Names of services and of their namespaces, for shell completion. Must not wait long; prints no
+errors."""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ from scaler.tools.cluster.access import opened
 
 PATIENCE = 2.0
 """Seconds; a user who completes a word waits no longer."""
-MOST, MOST_WORDS = 500, 40
+MOST = 500
+MOST_WORDS = 40
 
 
 def services(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """`NAME` in the namespace of `args`, then `NAMESPACE/NAME` of all readable services, with their running and target
-    counts. Empty if the cluster does not answer in time."""
+    """`NAME` in the namespace of `args`, then `NAMESPACE/NAME` of all readable services, with their
+    running and target counts. Empty if the cluster does not answer in time."""
     own, every = _asked(args)
     named = [(_of(one, "name"), _runs(one)) for one in own]
     return named + [(f"{_of(one, 'namespace')}/{_of(one, 'name')}", _runs(one)) for one in every]
@@ -28,7 +30,10 @@ def services(args: argparse.Namespace) -> list[tuple[str, str]]:
 
 def namespaces(args: argparse.Namespace) -> list[tuple[str, str]]:
     """Namespaces with services."""
-    return [(name, "") for name in sorted({_of(one, "namespace") for found in _asked(args) for one in found})]
+    return [
+        (name, "")
+        for name in sorted({_of(one, "namespace") for found in _asked(args) for one in found})
+    ]
 
 
 def _asked(args: argparse.Namespace) -> tuple[list[Object], list[Object]]:
@@ -58,5 +63,6 @@ def _of(found: Object, field: str) -> str:
 
 def _runs(found: Object) -> str:
     status = at(found, "status")
-    runs, reason = as_text(status.get("running")) or "-", as_text(status.get("reason"))
+    runs = as_text(status.get("running")) or "-"
+    reason = as_text(status.get("reason"))
     return printable(f"{runs} of {as_text(status.get('target')) or '-'}, {reason}"[:MOST_WORDS])

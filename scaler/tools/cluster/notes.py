@@ -21,12 +21,22 @@ def absent_scaler(found: Leaders, namespaces: Iterable[str], now: float) -> Iter
         if leader is None and found.unread:
             said.add(f"whether a scaler is at work is not known: {found.unread}")
         elif leader is None:
-            words = "there is no Lease of one, so either none is at work or it runs without leader election"
+            words = (
+                "there is no Lease of one, so either none is at work or it runs without leader"
+                " election"
+            )
             said.add(f"no scaler is known to look after namespace {namespace}: {words}")
         elif not leader.is_at_work(now):
             where = f"{leader.namespace}/{leader.lease}"
-            ago = f"was renewed {age(now - leader.renewed)} ago" if leader.renewed else "was never renewed"
-            said.add(f"NO SCALER IS AT WORK: Lease {where} {ago}; nothing is decided, and what it wrote is old")
+            ago = (
+                f"was renewed {age(now - leader.renewed)} ago"
+                if leader.renewed
+                else "was never renewed"
+            )
+            said.add(
+                f"NO SCALER IS AT WORK: Lease {where} {ago}; nothing is decided, and what it wrote"
+                " is old"
+            )
         elif leader.blind_since:
             said.add(f"the scaler is out of touch with the cluster since {leader.blind_since}")
     return sorted(said)
@@ -38,7 +48,9 @@ def gap_words(gaps: Sequence[Gap]) -> Iterable[str]:
     told = [name for name in _TOLD if name in forbidden]
     if forbidden:
         others = len(forbidden) - len(told)
-        more = f" and {others} other kinds" if told and others else "" if told else f"{others} kinds"
+        more = (
+            f" and {others} other kinds" if told and others else "" if told else f"{others} kinds"
+        )
         yield f"you may not read {', '.join(told)}{more}: what follows is without them"
     for gap in gaps:
         if not gap.installed and gap.resource == ASCEND_JOBS.full_name:

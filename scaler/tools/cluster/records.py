@@ -1,4 +1,5 @@
-"""The kept fields of objects that the controller does not read: ElasticServices and events. Values only."""
+"""The kept fields of objects that the controller does not read: ElasticServices and events. Values
+only."""
 
 from __future__ import annotations
 
@@ -6,7 +7,11 @@ from typing import Any
 
 import msgspec
 
-from scaler.informers.elastic_services import ElasticServiceObject, ElasticServiceRecord, elastic_service_record
+from scaler.informers.elastic_services import (
+    ElasticServiceObject,
+    ElasticServiceRecord,
+    elastic_service_record,
+)
 from scaler.kube.api import Object
 from scaler.kube.metadata import Metadata, Stored
 from scaler.rules.rule import ALL
@@ -44,7 +49,9 @@ def as_cached(found: Written) -> ElasticServiceRecord | None:
     """The same as a record of the controller's cache."""
     kept = {"metadata": found.object["metadata"], "spec": at(found.object, "spec")}
     try:
-        return elastic_service_record(msgspec.json.decode(msgspec.json.encode(kept), type=ElasticServiceObject))
+        return elastic_service_record(
+            msgspec.json.decode(msgspec.json.encode(kept), type=ElasticServiceObject)
+        )
     except msgspec.ValidationError:
         return None
 
@@ -99,7 +106,9 @@ class EventRecord(Stored, frozen=True):
 
 
 def event_record(event: EventObject) -> EventRecord:
-    meta, about, series = event.metadata, event.involved_object, event.series
+    meta = event.metadata
+    about = event.involved_object
+    series = event.series
     first = event.first_timestamp or event.event_time or meta.creation_timestamp or ""
     return EventRecord(
         *meta.identity,

@@ -1,4 +1,5 @@
-"""The output of `scaler status`: the chosen services, once or live. Must not write to the cluster."""
+"""The output of `scaler status`: the chosen services, once or live. Must not write to the
+cluster."""
 
 from __future__ import annotations
 
@@ -38,9 +39,12 @@ _INSTALL = "kubectl apply -f manifests/base/elasticservices.yaml"
 
 
 class Board:
-    """One cluster, and the part of it that `args` select. `answer`: the answer about ElasticServices."""
+    """One cluster, and the part of it that `args` select. `answer`: the answer about
+    ElasticServices."""
 
-    def __init__(self, access: Access, args: argparse.Namespace, cluster: Cluster, answer: Answer) -> None:
+    def __init__(
+        self, access: Access, args: argparse.Namespace, cluster: Cluster, answer: Answer
+    ) -> None:
         self.args = args
         self.cluster = cluster
         self.namespaces = access.namespaces
@@ -58,7 +62,9 @@ class Board:
     def views(self) -> list[ServiceView]:
         """The selected services, the worst first."""
         found = [
-            view for view in self.cluster.views() if view.key.namespace in (self.namespaces or [view.key.namespace])
+            view
+            for view in self.cluster.views()
+            if view.key.namespace in (self.namespaces or [view.key.namespace])
         ]
         return sorted(chosen(found, self.args.service), key=urgency)
 
@@ -70,13 +76,16 @@ class Board:
         found = list(absent_scaler(self.leaders, {view.key.namespace for view in views}, self.now))
         if self._answer.why:
             install = f"; to install it: {_INSTALL}" if self._answer.missing else ""
-            found.append(f"{self._answer.why}: what follows is decided here, from what can be read{install}")
+            found.append(
+                f"{self._answer.why}: what follows is decided here, from what can be read{install}"
+            )
         return [*found, *gap_words(self.cluster.gaps())]
 
     def style(self, screen: Console) -> Style:
         several = len(self.namespaces) != 1
         ascii_only = screen.options.ascii_only
-        narrow, wide = screen.width < NARROW, self.args.format == "wide"
+        narrow = screen.width < NARROW
+        wide = self.args.format == "wide"
         return Style(self.now, wide=wide, namespaces=several, ascii_only=ascii_only, narrow=narrow)
 
     @property
@@ -97,9 +106,17 @@ class Board:
                 parts += [tree(detail, style), Text()]
             parts.pop()
         else:
-            most = max(1, screen.height - 2 - len(parts)) if self.args.watch and screen.is_terminal else len(views)
+            most = (
+                max(1, screen.height - 2 - len(parts))
+                if self.args.watch and screen.is_terminal
+                else len(views)
+            )
             parts.append(overview(views[:most], style))
-            parts += [text(f"... and {len(views) - most} more, less badly off")] if len(views) > most else []
+            parts += (
+                [text(f"... and {len(views) - most} more, less badly off")]
+                if len(views) > most
+                else []
+            )
         return Group(*parts)
 
     @property
@@ -113,14 +130,24 @@ class Board:
         where = f"in namespace {self.namespaces[0]}" if self.namespaces else "in this cluster"
         if self.is_blind:
             return (
-                f"which services there are {where} is not known: you may read neither ElasticServices nor jobs and pods"
+                f"which services there are {where} is not known: you may read neither"
+                " ElasticServices nor jobs and pods"
             )
         if not self.args.service:
             hint = " (-A looks everywhere)" if self.namespaces else ""
-            return f"there are no services {where}{hint}: no job or pod names a rule by label mind-cluster/scaling-rule"
+            return (
+                f"there are no services {where}{hint}: no job or pod names a rule by label"
+                " mind-cluster/scaling-rule"
+            )
         known = [label(view) for view in self.cluster.views()]
         near = difflib.get_close_matches(self.args.service, known, n=3, cutoff=0.5) or known[:5]
-        hint = f"; there are {', '.join(near)}" if near else " (-A looks everywhere)" if self.namespaces else ""
+        hint = (
+            f"; there are {', '.join(near)}"
+            if near
+            else " (-A looks everywhere)"
+            if self.namespaces
+            else ""
+        )
         return f"there is no service {self.args.service!r} {where}{hint}"
 
 
@@ -132,7 +159,11 @@ def chosen(views: Sequence[ServiceView], name: str) -> list[ServiceView]:
 def _named(views: Sequence[ServiceView], name: str) -> list[ServiceView]:
     for names in (
         lambda view: (view.name,),
-        lambda view: (view.key.job_id, f"{view.key.rule}/{view.key.job_id}", f"{view.key.rule}-{view.key.job_id}"),
+        lambda view: (
+            view.key.job_id,
+            f"{view.key.rule}/{view.key.job_id}",
+            f"{view.key.rule}-{view.key.job_id}",
+        ),
         lambda view: (view.key.rule,),
     ):
         found = [view for view in views if name in names(view)]
@@ -143,7 +174,8 @@ def _named(views: Sequence[ServiceView], name: str) -> list[ServiceView]:
 
 @asynccontextmanager
 async def board(access: Access, args: argparse.Namespace) -> AsyncIterator[Board]:
-    """Read the resources that are needed, and keep them current inside. Raises KubeError without an answer."""
+    """Read the resources that are needed, and keep them current inside. Raises KubeError without an
+    answer."""
     answer = await ask(access.api, access.namespaces)
     found = await leaders(access.api)
     async with AsyncExitStack() as stack:
@@ -152,7 +184,9 @@ async def board(access: Access, args: argparse.Namespace) -> AsyncIterator[Board
         home = found.home(access.namespaces[0] if access.namespaces else "", access.clock.server())
         cluster = Cluster(access.api, access.clock, scope, home)
         resources = (
-            (ELASTIC_SERVICES,) if only else tuple(set(cluster.informers) - ({EVENTS} if not args.service else set()))
+            (ELASTIC_SERVICES,)
+            if only
+            else tuple(set(cluster.informers) - ({EVENTS} if not args.service else set()))
         )
         await stack.enter_async_context(cluster.watched(resources))
         made = Board(access, args, cluster, answer)
@@ -174,14 +208,25 @@ async def once(made: Board) -> int:
 
 
 def data_of(made: Board, views: Sequence[ServiceView]) -> dict[str, Any]:
-    details = {detail.view.key: detail for detail in made.details(views)} if made.args.service else {}
+    details = (
+        {detail.view.key: detail for detail in made.details(views)} if made.args.service else {}
+    )
     services = []
     for view in views:
-        key, detail = view.key, details.get(view.key)
-        found: dict[str, Any] = {"namespace": key.namespace, "name": view.name, "rule": key.rule, "jobID": key.job_id}
+        key = view.key
+        detail = details.get(view.key)
+        found: dict[str, Any] = {
+            "namespace": key.namespace,
+            "name": view.name,
+            "rule": key.rule,
+            "jobID": key.job_id,
+        }
         found |= {"replicas": view.replicas, "status": view.status}
         if detail is not None:
-            found |= {"instances": detail.instances, "events": [_event(event) for event in detail.events]}
+            found |= {
+                "instances": detail.instances,
+                "events": [_event(event) for event in detail.events],
+            }
         services.append(msgspec.to_builtins(found))
     return {"services": services, "notes": made.notes(views)}
 
@@ -219,7 +264,8 @@ async def _follow(made: Board, screen: Console) -> int:
 
 async def _changes(made: Board) -> AsyncIterator[None]:
     """At once, after each change, and whenever ages have to be printed again."""
-    loop, seen = asyncio.get_running_loop(), -1
+    loop = asyncio.get_running_loop()
+    seen = -1
     looked = loop.time()
     while True:
         yield

@@ -1,4 +1,5 @@
-"""Services on a terminal: all at a glance, and one as a tree. Must not read a cluster or decide anything."""
+"""Services on a terminal: all at a glance, and one as a tree. Must not read a cluster or decide
+anything."""
 
 from __future__ import annotations
 
@@ -30,9 +31,14 @@ from scaler.tools.console import age, clean, text
 
 CONDITIONS = ("Available", "Complete", "Degraded", "RuleValid", "ScalingLimited")
 _STYLES = {
-    "Running": "green", "Finished": "dim", "Held": "blue", "Broken": "bold red", "Terminating": "yellow",
-    "Starting": "yellow", "Admitted": "yellow",
-}  # fmt: skip
+    "Running": "green",
+    "Finished": "dim",
+    "Held": "blue",
+    "Broken": "bold red",
+    "Terminating": "yellow",
+    "Starting": "yellow",
+    "Admitted": "yellow",
+}
 _GLYPHS = {"Running": "●", "Broken": "✗", "Held": "○", "Finished": "·", "Terminating": "◌"}
 _ASCII = {"Running": "*", "Broken": "X", "Held": "o", "Finished": ".", "Terminating": "~"}
 _PODS_SHOWN = 8
@@ -40,13 +46,18 @@ _EVENTS_SHOWN = 8
 
 
 class Style:
-    """How much is shown, and at what time. `ascii_only`: the terminal has no other characters; `narrow`: no room for
-    text beside the columns."""
+    """How much is shown, and at what time. `ascii_only`: the terminal has no other characters;
+    `narrow`: no room for text beside the columns."""
 
     def __init__(
-        self, now: float, *, wide: bool = False, namespaces: bool = False, ascii_only: bool = False,
+        self,
+        now: float,
+        *,
+        wide: bool = False,
+        namespaces: bool = False,
+        ascii_only: bool = False,
         narrow: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.now = now
         self.narrow = narrow and not wide
         self.wide = wide
@@ -70,17 +81,24 @@ class Style:
 
 
 def overview(views: Sequence[ServiceView], style: Style) -> RenderableType:
-    """One line for each service, the worst first, with why it is not complete; if narrow, the reasons are below."""
+    """One line for each service, the worst first, with why it is not complete; if narrow, the
+    reasons are below."""
     columns = _columns(style, limited=any(wanted(view) != "all" for view in views))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name, _ in columns:
-        table.add_column(name, overflow="fold", no_wrap=name in ("SINCE", "RATIO", "AVAILABLE", "RUNNING", "TARGET"))
+        table.add_column(
+            name,
+            overflow="fold",
+            no_wrap=name in ("SINCE", "RATIO", "AVAILABLE", "RUNNING", "TARGET"),
+        )
     parts: list[RenderableType] = [table]
     for view in sorted(views, key=urgency):
         table.add_row(*(cell(view) for _, cell in columns))
     waiting = [view for view in sorted(views, key=urgency) if _why(view)] if style.narrow else []
     parts += [Text()] if waiting else []
-    parts += [Text.assemble(text(f"{label(view)}: ", tone(view)), text(_why(view))) for view in waiting]
+    parts += [
+        Text.assemble(text(f"{label(view)}: ", tone(view)), text(_why(view))) for view in waiting
+    ]
     return Group(*parts)
 
 
@@ -136,21 +154,30 @@ def _truth(view: ServiceView, kind: str) -> Text:
 
 
 def tree(detail: ServiceDetail, style: Style) -> RenderableType:
-    """One service: conditions, the ladder and its position on it, groups with instances and pods, events."""
+    """One service: conditions, the ladder and its position on it, groups with instances and pods,
+    events."""
     view = detail.view
     head = Text.assemble(
-        text(f"{view.key.namespace}/{label(view)}", f"bold {tone(view)}".replace("bold bold", "bold")),
+        text(
+            f"{view.key.namespace}/{label(view)}", f"bold {tone(view)}".replace("bold bold", "bold")
+        ),
         text(f"   rule {view.key.rule}, jobID {view.key.job_id or '-'}", "dim"),
     )
     parts: list[RenderableType] = [head, _conditions(view, style)]
     if _why(view):
         parts += [Text(), _titled("waits for" if view.replicas else "rests", text(_why(view)))]
-    title = Text.assemble(text("ratios, largest first", "bold"), text(f"   instances wanted: {wanted(view)}", "dim"))
+    title = Text.assemble(
+        text("ratios, largest first", "bold"), text(f"   instances wanted: {wanted(view)}", "dim")
+    )
     parts += [*_notes(view), Text(), title, _ladder(detail, style)]
     for name in _groups(detail):
         parts += [Text(), _group(name, detail, style)]
     left = as_count(at(view.status, "leftOut").get("instances"))
-    parts += [text(f"... and {left} more instances that the status has no room for", "dim")] if left else []
+    parts += (
+        [text(f"... and {left} more instances that the status has no room for", "dim")]
+        if left
+        else []
+    )
     if detail.events:
         parts += [Text(), text("events, newest last", "bold"), _events(detail, style)]
     return Group(*parts)
@@ -170,7 +197,13 @@ def _conditions(view: ServiceView, style: Style) -> RenderableType:
             words = as_text(found.get("message"))
             about = "" if words == _why(view) else words
             since = style.since(found.get("lastTransitionTime"))
-            grid.add_row(Text("  " + kind), _truth(view, kind), text(since), text(found.get("reason", "")), text(about))
+            grid.add_row(
+                Text("  " + kind),
+                _truth(view, kind),
+                text(since),
+                text(found.get("reason", "")),
+                text(about),
+            )
     return grid
 
 
@@ -180,7 +213,10 @@ def _notes(view: ServiceView) -> Iterable[RenderableType]:
             yield _titled(title, text(view.status[name]))
     for warning in map(at, as_list(view.status.get("warnings"))):
         about = f"{as_text(warning.get('instance'))}: " if warning.get("instance") else ""
-        yield _titled("warning", text(f"{as_text(warning.get('type'))}: {about}{as_text(warning.get('message'))}"))
+        yield _titled(
+            "warning",
+            text(f"{as_text(warning.get('type'))}: {about}{as_text(warning.get('message'))}"),
+        )
 
 
 def _ladder(detail: ServiceDetail, style: Style) -> RenderableType:
@@ -189,12 +225,24 @@ def _ladder(detail: ServiceDetail, style: Style) -> RenderableType:
         return text("  none: no valid rule has been seen", "dim")
     grid = Table.grid(padding=(0, 2, 0, 0))
     for ratio in ratios:
-        found = (("runs", ratio.runs), ("works towards", ratio.target), ("largest wanted", ratio.largest_wanted))
-        marks = [f"{style.arrow} {words}" for words, on in found if on] + ["not wanted"] * ratio.beyond
+        found = (
+            ("runs", ratio.runs),
+            ("works towards", ratio.target),
+            ("largest wanted", ratio.largest_wanted),
+        )
+        marks = [f"{style.arrow} {words}" for words, on in found if on] + [
+            "not wanted"
+        ] * ratio.beyond
         tone = "green" if ratio.runs else "yellow" if ratio.target else "dim"
-        grid.add_row(text(f"  {ratio.index}", tone), text(counts_in_words(ratio.counts), tone), text("  ".join(marks)))
+        grid.add_row(
+            text(f"  {ratio.index}", tone),
+            text(counts_in_words(ratio.counts), tone),
+            text("  ".join(marks)),
+        )
     if detail.view.replicas and not any(ratio.runs for ratio in ratios):
-        grid.add_row(text("  -", "bold red"), text("not even the smallest ratio runs", "bold red"), Text())
+        grid.add_row(
+            text("  -", "bold red"), text("not even the smallest ratio runs", "bold red"), Text()
+        )
     return grid
 
 
@@ -204,13 +252,22 @@ def _groups(detail: ServiceDetail) -> list[str]:
 
 
 def _group(name: str, detail: ServiceDetail, style: Style) -> RenderableType:
-    found = next((at(one) for one in as_list(detail.view.status.get("groups")) if at(one).get("name") == name), {})
+    found = next(
+        (
+            at(one)
+            for one in as_list(detail.view.status.get("groups"))
+            if at(one).get("name") == name
+        ),
+        {},
+    )
     numbers = f"{as_count(found.get('running'))} of {as_count(found.get('target'))} running"
     drained = sum(one.group == name and is_drained(one) for one in detail.instances)
     more = [(as_count(found.get("inFlight")), "on the way"), (as_count(found.get("held")), "held")]
     more += [(drained, "being drained")]
     said = ", ".join([numbers, *(f"{number} {words}" for number, words in more if number)])
-    title = Text.assemble(text(name or "no group", "bold"), "  ", text(said if found else "not in the rule"))
+    title = Text.assemble(
+        text(name or "no group", "bold"), "  ", text(said if found else "not in the rule")
+    )
     made = Tree(title, guide_style="dim")
     for instance in (one for one in detail.instances if one.group == name):
         branch = made.add(_instance(instance, style))
@@ -223,14 +280,21 @@ def _instance(instance: InstanceView, style: Style) -> RenderableType:
     colour = _STYLES.get(instance.state, "")
     reason = "" if instance.reason == instance.state else f"  {instance.reason}"
     line = Text.assemble(
-        text(f"{style.glyph(instance.state)} {instance.name}", colour), "  ",
+        text(f"{style.glyph(instance.state)} {instance.name}", colour),
+        "  ",
         text(f"{instance.state}{reason}  {style.since(instance.since)}"),
-    )  # fmt: skip
+    )
     if instance.state == "Running" and not style.wide:
         where = f"on {', '.join(instance.nodes)}" if instance.nodes else ""
-        line.append_text(text("  " + "; ".join(filter(None, (_pods_in_words(instance), where))), "dim"))
+        line.append_text(
+            text("  " + "; ".join(filter(None, (_pods_in_words(instance), where))), "dim")
+        )
         return line
-    return Group(line, Padding(text(instance.message, colour), (0, 0, 0, 2))) if _adds(instance) else line
+    return (
+        Group(line, Padding(text(instance.message, colour), (0, 0, 0, 2)))
+        if _adds(instance)
+        else line
+    )
 
 
 def _adds(instance: InstanceView) -> bool:
@@ -247,7 +311,11 @@ def _pods(instance: InstanceView, style: Style) -> Iterable[RenderableType]:
     pods: Sequence[PodView] = instance.pods
     if not style.wide:
         trouble = [pod for pod in pods if pod.standing != "Running" or pod.trouble]
-        pods = trouble if instance.state == "Running" else [*trouble, *(pod for pod in pods if pod not in trouble)]
+        pods = (
+            trouble
+            if instance.state == "Running"
+            else [*trouble, *(pod for pod in pods if pod not in trouble)]
+        )
     most = len(pods) if style.wide else _PODS_SHOWN
     yield from (_pod(pod, style) for pod in pods[:most])
     if len(pods) > most:

@@ -1,10 +1,11 @@
-"""A cluster as the caller may read it, kept current by watches: services, their jobs, pods, nodes and events.
+"""A cluster as the caller may read it, kept current by watches: services, their jobs, pods, nodes
+and events.
 
     KubeApi -> the controller's informers -> its cache -> ClusterState -> World -> Decision
             -> ElasticServices, Events
 
-Resources that are forbidden or not installed are in `gaps`; the rest is as complete as possible. Must not write
-anything."""
+Resources that are forbidden or not installed are in `gaps`; the rest is as complete as possible.
+Must not write anything."""
 
 from __future__ import annotations
 
@@ -69,7 +70,14 @@ from scaler.tools.cluster.records import (
 PATIENCE = 30.0
 """Seconds for the lists of all resources; a resource without a list by then is a gap."""
 OUT_OF_TOUCH = 120.0
-WATCHED = OPTIONAL - {DISRUPTION_BUDGETS} | {ASCEND_JOBS, PODS, POD_GROUPS, SERVICES, CONFIG_MAPS, DEPLOYMENTS}
+WATCHED = OPTIONAL - {DISRUPTION_BUDGETS} | {
+    ASCEND_JOBS,
+    PODS,
+    POD_GROUPS,
+    SERVICES,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+}
 """The caller may lack the right to any of these: that becomes a gap, and the others are read."""
 
 
@@ -103,14 +111,19 @@ class ServiceView(msgspec.Struct, frozen=True):
 
 
 class Cluster:
-    """`namespaces` are those to read, () for all; `home` is the namespace of the scaler's install."""
+    """`namespaces` are those to read, () for all; `home` is the namespace of the scaler's
+    install."""
 
-    def __init__(self, api: KubeApi, clock: Clock, namespaces: Sequence[str] = (), home: str = USUAL) -> None:
+    def __init__(
+        self, api: KubeApi, clock: Clock, namespaces: Sequence[str] = (), home: str = USUAL
+    ) -> None:
         self.clock = clock
         self.namespaces = tuple(namespaces)
         self.version = 0
         """Grows with every change of any object."""
-        changes, rng = Changes(), random.Random()  # noqa: S311 - jitter, no secret
+        # noqa: S311 - jitter, no secret
+        changes = Changes()
+        rng = random.Random()
         self.cache = Cache(changes, clock.now)
         self.state = ClusterState(self.cache, changes, clock.now, home)
         self.services: Store[Written] = Store(_ignore)
@@ -122,7 +135,8 @@ class Cluster:
         self._changed = asyncio.Event()
         self._dirty: set[ServiceKey] = set()
         self._builder = WorldBuilder(self.state, Policy(), alone=self.why_alone)
-        self._decided, self._memory = DecisionCache(), Memory()
+        self._decided = DecisionCache()
+        self._memory = Memory()
         self._last: tuple[int, World, Decision] | None = None
         self._subscribe(changes)
 
@@ -144,8 +158,10 @@ class Cluster:
         """Take over the number of wanted instances: decisions made here depend on it, too."""
         if name is None:
             return
-        found, store = self.services.get(*name), self.cache.elastic_services.store
-        record, known = as_cached(found) if found is not None else None, store.get(*name)
+        found = self.services.get(*name)
+        store = self.cache.elastic_services.store
+        record = as_cached(found) if found is not None else None
+        known = store.get(*name)
         if record is not None:
             store.apply(record)
         elif known is not None:
@@ -160,8 +176,11 @@ class Cluster:
         self._changed.set()
 
     @asynccontextmanager
-    async def watched(self, resources: Iterable[Resource] = (), *, patience: float = PATIENCE) -> AsyncIterator[None]:
-        """Wait for the lists of all resources (or of `resources`); inside they are kept current. Raises KubeError."""
+    async def watched(
+        self, resources: Iterable[Resource] = (), *, patience: float = PATIENCE
+    ) -> AsyncIterator[None]:
+        """Wait for the lists of all resources (or of `resources`); inside they are kept current.
+        Raises KubeError."""
         self._watched = list(resources) or list(self.informers)
         chosen = [self.informers[resource] for resource in self._watched]
         async with asyncio.TaskGroup() as group:
@@ -178,7 +197,8 @@ class Cluster:
                     task.cancel()
 
     async def changed(self, since: int, within: float) -> bool:
-        """Wait until `version` differs from `since`; False when that took longer than `within` seconds."""
+        """Wait until `version` differs from `since`; False when that took longer than `within`
+        seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 while self.version == since:
@@ -187,7 +207,8 @@ class Cluster:
         return self.version != since
 
     async def settle(self) -> None:
-        """Make the first decisions, which take seconds for 10,000 instances, before a caller waits for one."""
+        """Make the first decisions, which take seconds for 10,000 instances, before a caller waits
+        for one."""
         for key in [key for key in self.cache.service_keys() if self.cache.has_instances(key)]:
             self.state.service(key)
             await asyncio.sleep(0)
@@ -202,7 +223,8 @@ class Cluster:
         """Watched resources that are not seen now."""
         found = []
         for resource in self._watched:
-            informer = self.informers[resource]  # of several namespaces one may be forbidden: the scaler's own
+            # of several namespaces one may be forbidden: the scaler's own
+            informer = self.informers[resource]
             if informer.problem and (informer.absent or ": 403 " not in informer.problem):
                 installed = not informer.problem.endswith("are not installed in the cluster")
                 found.append(Gap(resource.full_name, informer.problem, installed))
@@ -222,13 +244,18 @@ class Cluster:
     def last_warnings(self, namespace: str) -> dict[str, EventRecord]:
         """The last warning about each pod of a namespace, by uid."""
         about = (
-            e for e in self.events.values() if e.namespace == namespace and e.kind == "Pod" and e.type == "Warning"
+            e
+            for e in self.events.values()
+            if e.namespace == namespace and e.kind == "Pod" and e.type == "Warning"
         )
-        return {event.about_uid: event for event in sorted(about, key=lambda event: seconds_of(event.last))}
+        return {
+            event.about_uid: event
+            for event in sorted(about, key=lambda event: seconds_of(event.last))
+        }
 
     def views(self) -> list[ServiceView]:
-        """Every service, by namespace and name: with the status that the scaler wrote, else with one decided from what
-        is seen here."""
+        """Every service, by namespace and name: with the status that the scaler wrote, else with
+        one decided from what is seen here."""
         found = {view.key: view for view in map(_view, self.services.values())}
         world, decision = self.decision()
         for service, plan in zip(world.services, decision.plans, strict=True):
@@ -248,13 +275,15 @@ class Cluster:
         return report_of(self.state, service, plan, alone=self.why_alone(), out_of_touch="")
 
     def decision(self) -> tuple[World, Decision]:
-        """The decision from what is seen here: the controller's own code, with a memory that began when this cluster
-        was opened. At most one decision for each version."""
+        """The decision from what is seen here: the controller's own code, with a memory that began
+        when this cluster was opened. At most one decision for each version."""
         if self._last is not None and self._last[0] == self.version:
             return self._last[1:]
         version = self.version
         self._look_around()
-        for key in {*self._dirty, *self.cache.service_keys()} if self._last is None else self._dirty:
+        for key in (
+            {*self._dirty, *self.cache.service_keys()} if self._last is None else self._dirty
+        ):
             if self.cache.has_instances(key):
                 self._builder.look_at(key)
             else:
@@ -274,22 +303,42 @@ def _view(found: Written) -> ServiceView:
     return ServiceView(key, found.name, dict(status), created, replicas_of(found.object))
 
 
-def _informers(api: KubeApi, cluster: Cluster, rng: random.Random, home: str) -> Mapping[Resource, Informer[Any, Any]]:
-    scope: dict[str, Any] = {"namespaces": cluster.namespaces or None, "rng": rng, "may_be_forbidden": True}
+def _informers(
+    api: KubeApi, cluster: Cluster, rng: random.Random, home: str
+) -> Mapping[Resource, Informer[Any, Any]]:
+    scope: dict[str, Any] = {
+        "namespaces": cluster.namespaces or None,
+        "rng": rng,
+        "may_be_forbidden": True,
+    }
     watched, _ = informers(api, cluster.cache, cluster.namespaces, rng, home, optional=WATCHED)
     return {
         **{resource: one for resource, one in watched.items() if resource in WATCHED},
         ELASTIC_SERVICES: Informer(
             api, ELASTIC_SERVICES, cluster.services, record=written, decode=WrittenObject, **scope
         ),
-        EVENTS: Informer(api, EVENTS, cluster.events, record=event_record, decode=EventObject, **scope),
+        EVENTS: Informer(
+            api, EVENTS, cluster.events, record=event_record, decode=EventObject, **scope
+        ),
     }
 
 
 def _stores(cluster: Cluster) -> Iterable[Store[Any]]:
     cache = cluster.cache
-    found: list[Store[Any]] = [cluster.services, cluster.events, cache.jobs, cache.volcano_jobs, cache.pods]
-    found += [cache.pod_groups, cache.kube_services, cache.config_maps, cache.nodes, cache.priorities]
+    found: list[Store[Any]] = [
+        cluster.services,
+        cluster.events,
+        cache.jobs,
+        cache.volcano_jobs,
+        cache.pods,
+    ]
+    found += [
+        cache.pod_groups,
+        cache.kube_services,
+        cache.config_maps,
+        cache.nodes,
+        cache.priorities,
+    ]
     return [*found, *cache.owners.stores.values()]
 
 
@@ -298,8 +347,8 @@ def _ignore(_old: object, _new: object) -> None:
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The answer of a cluster about ElasticServices: `why` they cannot be read, "" when they can; whether there are
-    `some`, and whether the kind is `missing`."""
+    """The answer of a cluster about ElasticServices: `why` they cannot be read, "" when they can;
+    whether there are `some`, and whether the kind is `missing`."""
 
     why: str = ""
     some: bool = False
@@ -307,7 +356,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 async def ask(api: KubeApi, namespaces: Sequence[str]) -> Answer:
-    """Check that the cluster answers. Raises KubeError when it does not, or does not know the caller."""
+    """Check that the cluster answers. Raises KubeError when it does not, or does not know the
+    caller."""
     try:
         page = await api.list(ELASTIC_SERVICES, namespaces[0] if namespaces else None, limit=1)
     except NotFoundError:
@@ -323,8 +373,8 @@ NOTHING_TO_SEE = frozenset({ASCEND_JOBS.full_name, PODS.full_name})
 
 
 async def reach(api: KubeApi, namespaces: Sequence[str]) -> tuple[str, ...]:
-    """All namespaces if the caller may read pods in all of them, else these: the free room of nodes is known only from
-    the pods of all namespaces. Raises KubeError."""
+    """All namespaces if the caller may read pods in all of them, else these: the free room of nodes
+    is known only from the pods of all namespaces. Raises KubeError."""
     try:
         await api.list(PODS, limit=1)
     except ForbiddenError:

@@ -1,4 +1,5 @@
-"""The kinds that a service is made of, in the order of deletion, and what has to be installed for each."""
+"""The kinds that a service is made of, in the order of deletion, and what has to be installed for
+each."""
 
 from __future__ import annotations
 
@@ -15,7 +16,15 @@ from scaler.kube.api import (
 INFERENCE_SERVICES = Resource("ome.io", "v1beta1", "inferenceservices", "InferenceService")
 STORM_SERVICES = Resource("orchestration.aibrix.ai", "v1alpha1", "stormservices", "StormService")
 
-KINDS = (INFERENCE_SERVICES, STORM_SERVICES, ASCEND_JOBS, DEPLOYMENTS, SERVICES, CONFIG_MAPS, PRIORITY_CLASSES)
+KINDS = (
+    INFERENCE_SERVICES,
+    STORM_SERVICES,
+    ASCEND_JOBS,
+    DEPLOYMENTS,
+    SERVICES,
+    CONFIG_MAPS,
+    PRIORITY_CLASSES,
+)
 """In the order in which they are deleted: makers of pods first."""
 
 INSTALL = {
@@ -39,4 +48,6 @@ def resource_of(obj: Object) -> Resource:
     for resource in KINDS:
         if (resource.api_version, resource.kind) == (obj.get("apiVersion"), obj.get("kind")):
             return resource
-    raise UnknownKindError(f"{obj.get('apiVersion')} {obj.get('kind')} is no kind that a service is made of")
+    raise UnknownKindError(
+        f"{obj.get('apiVersion')} {obj.get('kind')} is no kind that a service is made of"
+    )

@@ -1,4 +1,5 @@
-"""The objects of a service: their labels, their text for people, differences, and what was applied before. Pure."""
+"""The objects of a service: their labels, their text for people, differences, and what was applied
+before. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +20,19 @@ MANAGER = "scaler-deploy"
 SERVICE_LABEL = "deploy.mind-cluster.io/service"
 """Label of all objects made for a service: the name of the service."""
 NAMESPACE_LABEL = "deploy.mind-cluster.io/namespace"
-"""Second label: the namespace of the service, for copies in other namespaces and for cluster-scoped objects."""
+"""Second label: the namespace of the service, for copies in other namespaces and for cluster-scoped
+objects."""
 
 _KEPT_BY_THE_SERVER = (
-    "managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink", "deletionTimestamp",
+    "managedFields",
+    "resourceVersion",
+    "generation",
+    "uid",
+    "creationTimestamp",
+    "selfLink",
+    "deletionTimestamp",
     "deletionGracePeriodSeconds",
-)  # fmt: skip
+)
 
 
 def labels_of(service: str, namespace: str) -> dict[str, str]:
@@ -37,14 +45,15 @@ def selector_of(service: str, namespace: str) -> str:
 
 
 def labelled(obj: Object, service: str, namespace: str) -> Object:
-    """The object as it is sent. Pod templates keep their labels: another label would change the pods."""
+    """The object as it is sent. Pod templates keep their labels: another label would change the
+    pods."""
     labels = {**at(obj, "metadata", "labels"), **labels_of(service, namespace)}
     return {**obj, "metadata": {**at(obj, "metadata"), "labels": labels}}
 
 
 def is_made_for(obj: Object, service: str, namespace: str) -> bool:
-    """Whether this object was made here for this service. Objects that a platform made from it may have the same
-    labels, but also have an owner."""
+    """Whether this object was made here for this service. Objects that a platform made from it may
+    have the same labels, but also have an owner."""
     labels = at(obj, "metadata", "labels")
     made = all(labels.get(name) == value for name, value in labels_of(service, namespace).items())
     return made and not as_list(at(obj, "metadata").get("ownerReferences"))
@@ -61,14 +70,23 @@ def maker_of(obj: Object) -> str:
         return f"owned by {clean(at(owner).get('kind'))} {clean(at(owner).get('name'))}"
     if labels.get(MANAGED_BY_LABEL):
         return f"managed by {clean(labels[MANAGED_BY_LABEL])}"
-    managers = dict.fromkeys(clean(entry.get("manager")) for entry in as_list(metadata.get("managedFields")))
+    managers = dict.fromkeys(
+        clean(entry.get("manager")) for entry in as_list(metadata.get("managedFields"))
+    )
     return f"written by {', '.join(managers)}" if managers else "made by somebody else"
 
 
 def shown(obj: Object) -> Object:
     """The object without fields that the server maintains."""
-    metadata = {name: value for name, value in at(obj, "metadata").items() if name not in _KEPT_BY_THE_SERVER}
-    return {**{name: value for name, value in obj.items() if name != "status"}, "metadata": metadata}
+    metadata = {
+        name: value
+        for name, value in at(obj, "metadata").items()
+        if name not in _KEPT_BY_THE_SERVER
+    }
+    return {
+        **{name: value for name, value in obj.items() if name != "status"},
+        "metadata": metadata,
+    }
 
 
 def differs(before: Object, after: Object) -> bool:
@@ -77,7 +95,8 @@ def differs(before: Object, after: Object) -> bool:
 
 def diff(before: Object, after: Object) -> Iterator[str]:
     """The lines that differ, each with three lines around it."""
-    old, new = _lines(before), _lines(after)
+    old = _lines(before)
+    new = _lines(after)
     for number, line in enumerate(difflib.unified_diff(old, new, lineterm="", n=3)):
         if number > 1:
             yield clean(line)
@@ -99,20 +118,26 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+    )
 
 
 _Dumper.add_representer(str, _text)
 
 
 def as_before(before: Object, now: Object) -> Object | None:
-    """What has to be applied so that an object is again as before: all fields that we owned then, and those that we
-    have taken since from other owners; None if managedFields do not show it."""
+    """What has to be applied so that an object is again as before: all fields that we owned then,
+    and those that we have taken since from other owners; None if managedFields do not show it."""
     then, since = (_fields_of(obj) for obj in (before, now))
     if then is None or since is None:
         return None
     found = _owned(before, _both(then, since))
-    place = {name: before["metadata"][name] for name in ("name", "namespace") if name in before["metadata"]}
+    place = {
+        name: before["metadata"][name]
+        for name in ("name", "namespace")
+        if name in before["metadata"]
+    }
     head = {"apiVersion": before["apiVersion"], "kind": before["kind"]}
     return {**found, **head, "metadata": {**at(found, "metadata"), **place}}
 
@@ -120,7 +145,9 @@ def as_before(before: Object, now: Object) -> Object | None:
 def _fields_of(obj: Object) -> Mapping[str, Any] | None:
     """FieldsV1 of our manager."""
     for entry in as_list(at(obj, "metadata").get("managedFields")):
-        if (entry.get("manager"), entry.get("operation")) == (MANAGER, "Apply") and not entry.get("subresource"):
+        if (entry.get("manager"), entry.get("operation")) == (MANAGER, "Apply") and not entry.get(
+            "subresource"
+        ):
             return at(entry, "fieldsV1")
     return None
 

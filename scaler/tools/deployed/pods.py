@@ -19,10 +19,13 @@ MAKERS = (DEPLOYMENTS, ASCEND_JOBS, *_LABELS)
 Key = tuple[Resource, str]
 
 
-def pods_of(found: Iterable[tuple[Resource, Object]], pods: Sequence[Object]) -> dict[Key, list[Object]]:
+def pods_of(
+    found: Iterable[tuple[Resource, Object]], pods: Sequence[Object]
+) -> dict[Key, list[Object]]:
     """Object -> its pods. Every pod belongs to one object at most."""
     makers = sorted(
-        ((resource, obj) for resource, obj in found if resource in MAKERS), key=lambda one: MAKERS.index(one[0])
+        ((resource, obj) for resource, obj in found if resource in MAKERS),
+        key=lambda one: MAKERS.index(one[0]),
     )
     made: dict[Key, list[Object]] = {(resource, _name(obj)): [] for resource, obj in makers}
     for pod in pods:
@@ -40,7 +43,10 @@ def _is_of(pod: Object, resource: Resource, obj: Object) -> bool:
         return bool(wanted) and all(labels.get(name) == value for name, value in wanted.items())
     if resource == ASCEND_JOBS:
         owners = as_list(at(pod, "metadata").get("ownerReferences"))
-        return any((at(one).get("kind"), at(one).get("name")) == (resource.kind, _name(obj)) for one in owners)
+        return any(
+            (at(one).get("kind"), at(one).get("name")) == (resource.kind, _name(obj))
+            for one in owners
+        )
     return bool(labels.get(_LABELS[resource]) == _name(obj))
 
 
@@ -59,13 +65,17 @@ def why_waiting(pods: Iterable[Object]) -> str:
     """Why pods are not ready: each reason with the number of pods, the worst first; "" for none."""
     reasons = Counter(_why(pod) for pod in pods if not is_ready(pod))
     told = sorted(reasons.items(), key=lambda one: (one[0].startswith("held by"), -one[1], one[0]))
-    return "; ".join(f"{number} {'pod' if number == 1 else 'pods'}: {why}" for why, number in told[:3])
+    return "; ".join(
+        f"{number} {'pod' if number == 1 else 'pods'}: {why}" for why, number in told[:3]
+    )
 
 
 def _why(pod: Object) -> str:
     if at(pod, "metadata").get("deletionTimestamp"):
         return "being deleted"
-    gates = [clean(at(gate).get("name")) for gate in as_list(at(pod, "spec").get("schedulingGates"))]
+    gates = [
+        clean(at(gate).get("name")) for gate in as_list(at(pod, "spec").get("schedulingGates"))
+    ]
     if gates:
         return f"held by gate {', '.join(gates)}"
     status = at(pod, "status")
@@ -75,15 +85,24 @@ def _why(pod: Object) -> str:
             if as_text(waiting.get("reason")) not in ("", "PodInitializing", "ContainerCreating"):
                 return _said(waiting)
     for condition in map(at, as_list(status.get("conditions"))):
-        said = condition.get("type"), condition.get("status"), condition.get("reason") == "SchedulingGated"
-        if said == ("PodScheduled", "False", False):  # the condition may still be about a gate that is off by now
+        said = (
+            condition.get("type"),
+            condition.get("status"),
+            condition.get("reason") == "SchedulingGated",
+        )
+        # the condition may still be about a gate that is off by now
+        if said == ("PodScheduled", "False", False):
             return _said(condition)
     if status.get("reason"):
         return _said(status)
     phase = as_text(status.get("phase"))
     if phase == "Running":
         return "runs and is not ready yet"
-    return "starting" if at(pod, "spec").get("nodeName") and phase in ("", "Pending") else clean(phase or "Pending")
+    return (
+        "starting"
+        if at(pod, "spec").get("nodeName") and phase in ("", "Pending")
+        else clean(phase or "Pending")
+    )
 
 
 def _said(part: Mapping[str, Any]) -> str:

@@ -1,4 +1,5 @@
-"""Waits until a service is available: prints a line for every change of what it waits for. Reads only."""
+"""Waits until a service is available: prints a line for every change of what it waits for. Reads
+only."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ EVERY = 2.0
 async def until_available(
     access: Access, name: str, namespace: str, tell: Callable[[str], None], seconds: float
 ) -> Standing:
-    """The state when the service is available, or after so many seconds. Until then requests without an answer are
-    repeated; KubeError for a refusal, or if there never was an answer."""
+    """The state when the service is available, or after so many seconds. Until then requests
+    without an answer are repeated; KubeError for a refusal, or if there never was an answer."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     said: list[str] | None = None
@@ -35,7 +36,8 @@ async def until_available(
         except KubeError as error:
             if loop.time() >= deadline and last is None:
                 raise
-            now, lines = [str(error)], [f"waits: no answer of the API server: {error}"]
+            now = [str(error)]
+            lines = [f"waits: no answer of the API server: {error}"]
         if last is not None and last.available:
             return last
         if now != said:

@@ -18,7 +18,9 @@ from scaler.kube.errors import (
 from scaler.tools.console import clean
 from scaler.tools.deployed.kinds import INSTALL
 
-_OWNERS = re.compile(r'"((?:[^"\\]|\\.)*)"(?: with subresource "[^"]*")? using \S+?:((?:\s*(?:- )?\.\S+)+)')
+_OWNERS = re.compile(
+    r'"((?:[^"\\]|\\.)*)"(?: with subresource "[^"]*")? using \S+?:((?:\s*(?:- )?\.\S+)+)'
+)
 
 
 class DeployError(Exception):
@@ -48,7 +50,10 @@ def in_words(error: KubeError, resource: Resource, name: str) -> Iterator[str]:
     elif isinstance(error, ConflictError) and "Apply failed" in words:
         yield f"{about}: fields of it belong to somebody else:"
         for owner, fields in _OWNERS.findall(words):
-            yield f"  {', '.join(field.lstrip('- ').rstrip(',') for field in fields.split() if field != '-')}: {owner}"
+            yield (
+                f"  {', '.join(field.lstrip('- ').rstrip(',') for field in fields.split() if field != '-')}:"
+                f" {owner}"
+            )
         yield "  Write into the file what is there, or take the fields over with --force-conflicts."
     elif isinstance(error, ForbiddenError) and " cannot " in words:
         yield f"{about}: you have no right to do that: {words}"

@@ -1,4 +1,5 @@
-"""Deletes the objects of a service: makers of pods first, the rule last; waits, and says why an object is left."""
+"""Deletes the objects of a service: makers of pods first, the rule last; waits, and says why an
+object is left."""
 
 from __future__ import annotations
 
@@ -23,14 +24,18 @@ EVERY = 1.0
 
 
 async def remove(api: KubeApi, found: Iterable[Found], namespace: str) -> dict[str, str]:
-    """Delete these objects, each only in the version that was seen. Returns those that failed, each with the reason."""
+    """Delete these objects, each only in the version that was seen. Returns those that failed, each
+    with the reason."""
     left = {}
     for one in found:
         try:
             await api.delete(
-                one.resource, place_of(one.resource, namespace), one.name, uid=str(one.object["metadata"]["uid"]),
+                one.resource,
+                place_of(one.resource, namespace),
+                one.name,
+                uid=str(one.object["metadata"]["uid"]),
                 propagation_policy="Background",
-            )  # fmt: skip
+            )
         except (NotFoundError, ConflictError):  # gone, or replaced by another one
             continue
         except KubeError as error:
@@ -38,12 +43,17 @@ async def remove(api: KubeApi, found: Iterable[Found], namespace: str) -> dict[s
     return left
 
 
-async def until_gone(api: KubeApi, found: Sequence[Found], namespace: str, seconds: float) -> list[Found]:
-    """The objects that still exist after so many seconds, as they are then, with their pods. Raises KubeError."""
+async def until_gone(
+    api: KubeApi, found: Sequence[Found], namespace: str, seconds: float
+) -> list[Found]:
+    """The objects that still exist after so many seconds, as they are then, with their pods. Raises
+    KubeError."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while True:
-        left = [one for one in [await _again(api, one, namespace) for one in found] if one is not None]
+        left = [
+            one for one in [await _again(api, one, namespace) for one in found] if one is not None
+        ]
         left += await _pods(api, found, namespace)
         if not left or loop.time() >= deadline:
             return left
@@ -66,23 +76,33 @@ async def _pods(api: KubeApi, found: Sequence[Found], namespace: str) -> list[Fo
 
 
 async def kept_namespace(api: KubeApi, name: str) -> list[str]:
-    """A note that a namespace made by an apply stays: others may have created objects in it since."""
+    """A note that a namespace made by an apply stays: others may have created objects in it
+    since."""
     with suppress(KubeError):
         found = await api.get(NAMESPACES, None, name)
         if at(found, "metadata", "labels").get(MANAGED_BY_LABEL) == MANAGER:
-            return [f"Namespace {name} stays; if nobody else uses it: kubectl delete namespace {name}"]
+            return [
+                f"Namespace {name} stays; if nobody else uses it: kubectl delete namespace {name}"
+            ]
     return []
 
 
 def why_left(one: Found) -> str:
     """Why the object still exists, as far as it shows that."""
-    metadata, spec = at(one.object, "metadata"), at(one.object, "spec")
+    metadata = at(one.object, "metadata")
+    spec = at(one.object, "spec")
     since = as_text(metadata.get("deletionTimestamp"))
     if not since:
-        return "its owner has not deleted it yet" if one.resource == PODS else "it is not being deleted"
+        return (
+            "its owner has not deleted it yet"
+            if one.resource == PODS
+            else "it is not being deleted"
+        )
     finalizers = as_list(metadata.get("finalizers"))
     if finalizers:
         return f"being deleted since {clean(since)}; waits for {', '.join(map(clean, finalizers))}"
     if node := as_text(spec.get("nodeName")):
-        return f"being deleted since {clean(since)}; its node {clean(node)} has not said that it ended"
+        return (
+            f"being deleted since {clean(since)}; its node {clean(node)} has not said that it ended"
+        )
     return f"being deleted since {clean(since)}"

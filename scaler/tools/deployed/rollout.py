@@ -1,7 +1,8 @@
-"""Applies a service: all objects are read and checked before the first write, written in order, and undone on failure.
+"""Applies a service: all objects are read and checked before the first write, written in order, and
+undone on failure.
 
-Everything is server-side apply with a field manager of its own. The dry run returns each object as it would become; an
-object that would not change is not written."""
+Everything is server-side apply with a field manager of its own. The dry run returns each object as
+it would become; an object that would not change is not written."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ Tell = Callable[[str], None]
 
 
 class Change(NamedTuple):
-    """One object: what is sent, the existing object (None if there is none), and the result of the dry run."""
+    """One object: what is sent, the existing object (None if there is none), and the result of the
+    dry run."""
 
     resource: Resource
     body: Object
@@ -50,7 +52,8 @@ class Change(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """All changes in the order of their writes; `pruned`: made for the service, and no longer in the file."""
+    """All changes in the order of their writes; `pruned`: made for the service, and no longer in
+    the file."""
 
     changes: tuple[Change, ...]
     pruned: tuple[Found, ...]
@@ -65,16 +68,17 @@ class How(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """The checked changes. `namespace`: the one made for them ({}: would be made), None if it existed."""
+    """The checked changes. `namespace`: the one made for them ({}: would be made), None if it
+    existed."""
 
     rollout: Rollout
     namespace: Object | None
 
 
 async def prepared(api: KubeApi, service: Service, how: How, tell: Tell) -> Prepared:
-    """Read the objects, and let the API server check all changes. In a missing namespace it checks nothing, so the
-    namespace is created first, and deleted again after an error. Raises DeployError with all problems, KubeError if the
-    cluster does not answer."""
+    """Read the objects, and let the API server check all changes. In a missing namespace it checks
+    nothing, so the namespace is created first, and deleted again after an error. Raises DeployError
+    with all problems, KubeError if the cluster does not answer."""
     rollout = await _surveyed(api, service)
     namespace = await _namespace_made(api, service.namespace, how)
     if namespace is not None and how.dry_run:
@@ -106,7 +110,8 @@ async def _looked_at(api: KubeApi, service: Service, obj: Object, known: Invento
     except UnknownKindError as error:
         raise DeployError(str(error)) from None
     body = labelled(obj, service.name, service.namespace)
-    name, place = body["metadata"]["name"], place_of(resource, service.namespace)
+    name = body["metadata"]["name"]
+    place = place_of(resource, service.namespace)
     if resource in known.missing:
         return Change(resource, body, None)
     try:
@@ -128,13 +133,21 @@ def _foreign(change: Change, service: Service) -> list[str]:
     if not is_made_for(change.before, service.name, service.namespace):
         where = f" in namespace {service.namespace}" if change.resource.namespaced else ""
         words = f"{change}{where} is there already and is not this service's"
-        return [f"{words}: {maker_of(change.before)}. Choose another app_name or app_namespace, or delete it first."]
+        return [
+            f"{words}: {maker_of(change.before)}. Choose another app_name or app_namespace, or"
+            " delete it first."
+        ]
     if change.before["metadata"].get("deletionTimestamp"):
-        return [f"{change} is being deleted: wait until it is gone, or see `scaler deploy status -n {service.name}`"]
+        return [
+            f"{change} is being deleted: wait until it is gone, or see `scaler deploy status -n"
+            f" {service.name}`"
+        ]
     return []
 
 
-async def _checked(api: KubeApi, changes: Sequence[Change], namespace: str, how: How) -> list[Change]:
+async def _checked(
+    api: KubeApi, changes: Sequence[Change], namespace: str, how: How
+) -> list[Change]:
     """The changes with the result of the dry run."""
     checked: list[Change] = []
     problems: list[str] = []
@@ -153,7 +166,7 @@ async def _apply(api: KubeApi, change: Change, namespace: str, how: Apply) -> Ob
     place = place_of(change.resource, namespace)
     return await api.patch(
         change.resource, place, change.name, change.body, patch_type=PatchType.APPLY, apply=how
-    )  # fmt: skip
+    )
 
 
 async def _namespace_made(api: KubeApi, name: str, how: How) -> Object | None:
@@ -161,12 +174,16 @@ async def _namespace_made(api: KubeApi, name: str, how: How) -> Object | None:
         if await look(api, NAMESPACES, None, name) is not None:
             return None
     except ForbiddenError:
-        return None  # a caller without rights on namespaces uses an existing one; if it is missing, the check says so
+        # a caller without rights on namespaces uses an existing one; if it is missing, the check
+        # says so
+        return None
     if how.dry_run:
         return {}
     metadata = {"name": name, "labels": {MANAGED_BY_LABEL: MANAGER}}
     try:
-        return await api.create(NAMESPACES, None, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        return await api.create(
+            NAMESPACES, None, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        )
     except AlreadyExistsError:
         return None
     except ForbiddenError as error:
@@ -178,12 +195,15 @@ async def _unmade(api: KubeApi, namespace: Object | None, tell: Tell) -> None:
     if namespace:
         found = Found(NAMESPACES, namespace)
         left = await remove(api, [found], found.name)
-        left |= {str(one): why_left(one) for one in await until_gone(api, [found], found.name, PATIENCE)}
+        left |= {
+            str(one): why_left(one) for one in await until_gone(api, [found], found.name, PATIENCE)
+        }
         tell(f"{found}: {left.get(str(found)) or 'deleted again'}")
 
 
 async def carry_out(api: KubeApi, made: Prepared, namespace: str, tell: Tell, how: How) -> None:
-    """Write the changes. A refusal or an interruption undoes all; DeployError says why and what is left."""
+    """Write the changes. A refusal or an interruption undoes all; DeployError says why and what is
+    left."""
     tried: list[Change] = []
     if made.namespace:
         tell(f"Namespace {namespace}: created")
@@ -197,7 +217,9 @@ async def carry_out(api: KubeApi, made: Prepared, namespace: str, tell: Tell, ho
                 tell(f"{change}: unchanged")
     except KubeError as error:
         why = list(in_words(error, tried[-1].resource, tried[-1].name))
-        raise DeployError(*why, *await _undone(api, tried, namespace, tell, made.namespace)) from None
+        raise DeployError(
+            *why, *await _undone(api, tried, namespace, tell, made.namespace)
+        ) from None
     except asyncio.CancelledError:
         tell("interrupted")
         for line in await _undone(api, tried, namespace, tell, made.namespace):
@@ -216,12 +238,15 @@ async def _pruned(api: KubeApi, pruned: Sequence[Found], namespace: str, tell: T
 
 async def _undone(
     api: KubeApi, tried: Sequence[Change], namespace: str, tell: Tell, made: Object | None
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """Restore the state before, last change first. Returns what could not be restored."""
-    problems, created = [], []
+    problems = []
+    created = []
     for change in reversed(tried):
         try:
-            now = await look(api, change.resource, place_of(change.resource, namespace), change.name)
+            now = await look(
+                api, change.resource, place_of(change.resource, namespace), change.name
+            )
             if now is None:
                 continue
             if change.before is None:

@@ -16,7 +16,10 @@ def planned(rollout: Rollout, *, namespace: str = "") -> Iterator[str]:
     """The output of a dry run. `namespace`: the one that would be created, too."""
     if namespace:
         yield f"Namespace {namespace}: would be created"
-        yield "The API server checks no objects in a namespace that is not there: one may still be refused."
+        yield (
+            "The API server checks no objects in a namespace that is not there: one may still be"
+            " refused."
+        )
     for change in rollout.changes:
         yield f"{change}: {'would be created' if change.before is None else changed(change)}"
         yield from difference(change)
@@ -27,17 +30,32 @@ def planned(rollout: Rollout, *, namespace: str = "") -> Iterator[str]:
 
 
 def kept_by_pods(rollout: Rollout) -> Iterator[str]:
-    """Jobs that change while their pods do not: no controller replaces a pod of an AscendJob for a new template."""
-    jobs = [change for change in rollout.changes if change.resource == ASCEND_JOBS and _pods_differ(change)]
+    """Jobs that change while their pods do not: no controller replaces a pod of an AscendJob for a
+    new template."""
+    jobs = [
+        change
+        for change in rollout.changes
+        if change.resource == ASCEND_JOBS and _pods_differ(change)
+    ]
     if jobs:
         names = ", ".join(job.name for job in jobs)
         space = jobs[0].body["metadata"]["namespace"]
-        yield f"pods of these AscendJobs keep what they were made with until they are made anew: {names}"
-        yield f"  one after the other, as each runs again: kubectl delete pod -n {space} -l {JOB_LABEL}={jobs[0].name}"
+        yield (
+            "pods of these AscendJobs keep what they were made with until they are made anew:"
+            f" {names}"
+        )
+        yield (
+            f"  one after the other, as each runs again: kubectl delete pod -n {space} -l"
+            f" {JOB_LABEL}={jobs[0].name}"
+        )
 
 
 def _pods_differ(change: Change) -> bool:
-    return change.before is not None and change.after is not None and _specs(change.before) != _specs(change.after)
+    return (
+        change.before is not None
+        and change.after is not None
+        and _specs(change.before) != _specs(change.after)
+    )
 
 
 def _specs(job: Object | None) -> Any:
@@ -58,7 +76,10 @@ def difference(change: Change) -> Iterator[str]:
 
 def told(found: Standing) -> Iterator[str]:
     """The output of `scaler deploy status`."""
-    yield f"{found.name} in namespace {found.namespace}: {'available' if found.available else 'NOT available'}"
+    yield (
+        f"{found.name} in namespace {found.namespace}:"
+        f" {'available' if found.available else 'NOT available'}"
+    )
     for ladder in found.ladders:
         yield from _of_ladder(ladder)
     yield from _table([("KIND", "NAME", "READY", "STATE"), *map(_row, found.parts)])
@@ -67,14 +88,22 @@ def told(found: Standing) -> Iterator[str]:
 
 
 def _of_ladder(ladder: Ladder) -> Iterator[str]:
-    steps = [f"{step} (runs)" if index == ladder.reached else step for index, step in enumerate(ladder.ratios)]
+    steps = [
+        f"{step} (runs)" if index == ladder.reached else step
+        for index, step in enumerate(ladder.ratios)
+    ]
     yield f"ratios, ElasticService {ladder.name}: {', then '.join(steps) or 'not known yet'}"
     if ladder.why:
         yield f"  {ladder.why}"
 
 
 def _row(part: Part) -> tuple[str, ...]:
-    return part.kind, part.name, "-" if part.wanted is None else f"{part.ready}/{part.wanted}", part.state
+    return (
+        part.kind,
+        part.name,
+        "-" if part.wanted is None else f"{part.ready}/{part.wanted}",
+        part.state,
+    )
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""The state of a service: each object made for it, its ratios, and whether it is available. Reads only."""
+"""The state of a service: each object made for it, its ratios, and whether it is available. Reads
+only."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ _COMPONENTS = ("engine", "decoder", "router")
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One object. `wanted` and `ready` pods are None if it makes none; `elastic`: it names a rule."""
+    """One object. `wanted` and `ready` pods are None if it makes none; `elastic`: it names a
+    rule."""
 
     kind: str
     name: str
@@ -41,7 +43,8 @@ class Part(msgspec.Struct, frozen=True):
     state: str = "there"
     why: str = ""
     behind: str = ""
-    """The part of its last change that is not done yet, although pods may be ready: these are the former ones."""
+    """The part of its last change that is not done yet, although pods may be ready: these are the
+    former ones."""
 
     @property
     def is_complete(self) -> bool:
@@ -73,7 +76,10 @@ class Standing(msgspec.Struct, frozen=True):
         """What prevents the service from being available, with the reason."""
         for ladder in self.ladders:
             if not ladder.available:
-                yield f"not even the smallest ratio runs: {ladder.why or 'the scaler has not said why yet'}"
+                yield (
+                    "not even the smallest ratio runs:"
+                    f" {ladder.why or 'the scaler has not said why yet'}"
+                )
         for part in self.parts:
             if not (part.is_complete or (part.elastic and self.serves and not part.behind)):
                 words = f"{part.kind} {part.name}: {part.ready} of {part.wanted} pods ready"
@@ -86,7 +92,11 @@ async def standing(access: Access, name: str, namespace: str) -> tuple[Standing,
     known, pods, services = await asyncio.gather(
         inventory(api, name, namespace), _listed(access, namespace), _services(access, namespace)
     )
-    rules = {one.name for one in known.found if one.resource == CONFIG_MAPS and RULE_KEY in at(one.object, "data")}
+    rules = {
+        one.name
+        for one in known.found
+        if one.resource == CONFIG_MAPS and RULE_KEY in at(one.object, "data")
+    }
     ladders = tuple(_ladder(one) for one in services or () if at(one, "spec").get("rule") in rules)
     serves = bool(ladders) and all(one.available for one in ladders) and _runs(known.found, pods)
     parts = tuple(_parts(known.found, pods, serves=serves))
@@ -112,7 +122,9 @@ async def _services(access: Access, namespace: str) -> list[Object] | None:
     return None
 
 
-async def _of_the_scaler(access: Access, namespace: str, services: list[Object] | None) -> list[str]:
+async def _of_the_scaler(
+    access: Access, namespace: str, services: list[Object] | None
+) -> list[str]:
     """Notes about a scaler that follows the rule of this service, or its absence."""
     now = access.clock.server()
     if services is None:
@@ -121,9 +133,11 @@ async def _of_the_scaler(access: Access, namespace: str, services: list[Object] 
 
 
 def _runs(found: Sequence[Found], pods: list[Object] | None) -> bool:
-    """Whether any instance may run: just after a service was deleted and created again, its ElasticService is still
-    that of the former service."""
-    made = pods_of(((one.resource, one.object) for one in found if _is_elastic(one.object)), pods or [])
+    """Whether any instance may run: just after a service was deleted and created again, its
+    ElasticService is still that of the former service."""
+    made = pods_of(
+        ((one.resource, one.object) for one in found if _is_elastic(one.object)), pods or []
+    )
     return pods is None or any(is_ready(pod) for own in made.values() for pod in own)
 
 
@@ -137,24 +151,44 @@ def _parts(found: Sequence[Found], pods: list[Object] | None, *, serves: bool) -
     for one in found:
         deleted = bool(one.object["metadata"].get("deletionTimestamp"))
         if one.resource not in MAKERS:
-            yield Part(one.resource.kind, clean(one.name), state="being deleted" if deleted else "there")
+            yield Part(
+                one.resource.kind, clean(one.name), state="being deleted" if deleted else "there"
+            )
             continue
-        own, wanted = made[one.resource, one.name], wanted_of(one)
+        own = made[one.resource, one.name]
+        wanted = wanted_of(one)
         ready = sum(map(is_ready, own)) if pods is not None else _ready_of(one)
         why = why_waiting(own) or (_no_pods(one) if not own and wanted and pods is not None else "")
         elastic = _is_elastic(one.object)
         behind = behind_of(one, wanted)
         short = "waits" if not (elastic and serves) else "runs in part" if ready else "held"
-        state = "being deleted" if deleted else "changes" if behind else "available" if ready >= wanted else short
-        yield Part(one.resource.kind, clean(one.name), ready, wanted, elastic, state, behind or why, behind)
+        state = (
+            "being deleted"
+            if deleted
+            else "changes"
+            if behind
+            else "available"
+            if ready >= wanted
+            else short
+        )
+        yield Part(
+            one.resource.kind, clean(one.name), ready, wanted, elastic, state, behind or why, behind
+        )
 
 
 def behind_of(one: Found, wanted: int) -> str:
     """The part of the last change that is not done yet, as far as the object shows it."""
-    meta, status = one.object["metadata"], at(one.object, "status")
-    if "observedGeneration" in status and as_count(status["observedGeneration"]) < as_count(meta.get("generation")):
+    meta = one.object["metadata"]
+    status = at(one.object, "status")
+    if "observedGeneration" in status and as_count(status["observedGeneration"]) < as_count(
+        meta.get("generation")
+    ):
         return "its controller has not seen the last change yet"
-    if one.resource == DEPLOYMENTS and "updatedReplicas" in status and as_count(status["updatedReplicas"]) < wanted:
+    if (
+        one.resource == DEPLOYMENTS
+        and "updatedReplicas" in status
+        and as_count(status["updatedReplicas"]) < wanted
+    ):
         return f"{as_count(status['updatedReplicas'])} of {wanted} pods are of the new template"
     return ""
 
@@ -167,15 +201,21 @@ def _ready_of(one: Found) -> int:
 
 def _no_pods(one: Found) -> str:
     controllers = {
-        ASCEND_JOBS: "the scaler, or Ascend Operator", INFERENCE_SERVICES: "OME", STORM_SERVICES: "AIBrix",
+        ASCEND_JOBS: "the scaler, or Ascend Operator",
+        INFERENCE_SERVICES: "OME",
+        STORM_SERVICES: "AIBrix",
         DEPLOYMENTS: "kube-controller-manager",
-    }  # fmt: skip
+    }
     said = [
         f"{entry.get('reason') or entry.get('type')}: {entry.get('message')}"
         for entry in map(at, as_list(at(one.object, "status").get("conditions")))
         if entry.get("status") == "False" and entry.get("message")
     ]
-    return clean(said[0])[:300] if said else f"there are no pods yet; {controllers[one.resource]} makes them"
+    return (
+        clean(said[0])[:300]
+        if said
+        else f"there are no pods yet; {controllers[one.resource]} makes them"
+    )
 
 
 def wanted_of(one: Found) -> int:
@@ -185,11 +225,16 @@ def wanted_of(one: Found) -> int:
         return sum(as_count(at(each).get("replicas")) for each in at(spec, "replicaSpecs").values())
     if one.resource == STORM_SERVICES:
         roles = map(at, as_list(at(spec, "template", "spec").get("roles")))
-        size = sum(_number(role, "replicas") * max(1, as_count(role.get("podGroupSize"))) for role in roles)
+        size = sum(
+            _number(role, "replicas") * max(1, as_count(role.get("podGroupSize"))) for role in roles
+        )
         return _number(spec, "replicas") * size
     if one.resource == INFERENCE_SERVICES:
         components = (at(spec, name) for name in _COMPONENTS if name in spec)
-        return sum(_number(each, "minReplicas") * (1 + as_count(at(each, "worker").get("size"))) for each in components)
+        return sum(
+            _number(each, "minReplicas") * (1 + as_count(at(each, "worker").get("size")))
+            for each in components
+        )
     return _number(spec, "replicas")
 
 

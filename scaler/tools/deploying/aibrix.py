@@ -30,18 +30,36 @@ def faults(file: File, elastic: Elastic | None) -> list[Fault]:
     for name, role in _roles(service):
         at = ("storm_service", name)
         found += node_faults((*at, "npu_num"), role.npu_num, role.node_selector)
-        pods, each = role.pod_group_size, role.npu_num
+        pods = role.pod_group_size
+        each = role.npu_num
         if role.tp_size > pods * each > 0:
-            words = f"{role.tp_size} ranks, and an instance of {pods} x {each} NPUs has {pods * each}"
+            words = (
+                f"{role.tp_size} ranks, and an instance of {pods} x {each} NPUs has {pods * each}"
+            )
             found.append(Fault((*at, "tp_size"), words))
         if role.replicas * pods > MAX_PODS:
-            found.append(Fault((*at, "replicas"), f"{role.replicas} x {pods} pods are more than {MAX_PODS:,}"))
+            found.append(
+                Fault(
+                    (*at, "replicas"), f"{role.replicas} x {pods} pods are more than {MAX_PODS:,}"
+                )
+            )
         if service.distributed_dp is not False and role.dp_size % pods:
-            words = f"{role.dp_size} ranks cannot be shared out evenly over the {pods} pods of an instance"
-            found.append(Fault((*at, "dp_size"), words, f"write a multiple of {pods}, or distributed_dp: 'false'"))
+            words = (
+                f"{role.dp_size} ranks cannot be shared out evenly over the {pods} pods of an"
+                " instance"
+            )
+            found.append(
+                Fault(
+                    (*at, "dp_size"),
+                    words,
+                    f"write a multiple of {pods}, or distributed_dp: 'false'",
+                )
+            )
         wanted = role.annotations.get(MIN_AVAILABLE, str(pods))
         if elastic is not None and wanted != str(pods):
-            words = f"{wanted} pods would wait for each other, and with ratios an instance has {pods}"
+            words = (
+                f"{wanted} pods would wait for each other, and with ratios an instance has {pods}"
+            )
             found.append(Fault((*at, "annotations", MIN_AVAILABLE), words, "leave it out"))
     if service.distributed_dp and service.routing is None:
         how = "add routing: with its image, or write distributed_dp: 'false'"

@@ -1,6 +1,8 @@
-"""The keys of a short file, each with its type, default and limits. The JSON Schema is made from these models.
+"""The keys of a short file, each with its type, default and limits. The JSON Schema is made from
+these models.
 
-Keys, defaults and limits of MindCluster's one-command deployer are kept where it has them. Must not know objects."""
+Keys, defaults and limits of MindCluster's one-command deployer are kept where it has them. Must not
+know objects."""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ _QUANTITY = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?(?:m|k|[KMGTPE]i?)?")
 _PATH = re.compile(r"/[^:\s]{0,4000}")
 
 
-# -- texts ----------------------------------------------------------------------------------------------------
+# -- texts
+# ----------------------------------------------------------------------------------------------------
 
 
 def _text(value: Any) -> Any:
@@ -49,7 +52,9 @@ def _text(value: Any) -> Any:
 def _number(value: Any) -> Any:
     if isinstance(value, str) and len(value) < 10 and re.fullmatch(r"[+-]?[0-9]+", value):
         if isinstance(value, Scalar) and value.meaning != int(value):
-            raise ValueError(f"YAML reads {value} as {value.meaning}|write it without the 0 in front")
+            raise ValueError(
+                f"YAML reads {value} as {value.meaning}|write it without the 0 in front"
+            )
         return int(value)
     raise ValueError(f"a whole number is needed here, found {_short(value)}")
 
@@ -57,7 +62,13 @@ def _number(value: Any) -> Any:
 def _short(value: Any) -> str:
     if isinstance(value, str):
         return f'"{value[:60]}"' if not isinstance(value, Scalar) else value[:60]
-    return "a list" if isinstance(value, list) else "keys and values" if isinstance(value, dict) else "nothing"
+    return (
+        "a list"
+        if isinstance(value, list)
+        else "keys and values"
+        if isinstance(value, dict)
+        else "nothing"
+    )
 
 
 def _flag(value: Any) -> Any:
@@ -69,7 +80,10 @@ def _flag(value: Any) -> Any:
 def _name(value: Any) -> Any:
     value = _text(value)
     if isinstance(value, str) and not _NAME.fullmatch(value):
-        how = "write lower-case letters, digits and '-', at most 63, the first a letter, the last no '-'"
+        how = (
+            "write lower-case letters, digits and '-', at most 63, the first a letter, the last"
+            " no '-'"
+        )
         raise ValueError(f"Kubernetes refuses the name {_short(value)}|{how}")
     return value
 
@@ -77,21 +91,26 @@ def _name(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     """A required text on one line."""
     value = _text(value)
-    if isinstance(value, str) and (not value.strip() or len(value) > 4096 or not value.isprintable()):
+    if isinstance(value, str) and (
+        not value.strip() or len(value) > 4096 or not value.isprintable()
+    ):
         raise ValueError(f"a text of one line is needed here, found {_short(value)}")
     return value
 
 
 def _image(value: Any) -> Any:
     value = _plain(value)
-    if isinstance(value, str) and (re.search(r"\s", value) or value.startswith((":", "@", "/")) or value.endswith(":")):
+    if isinstance(value, str) and (
+        re.search(r"\s", value) or value.startswith((":", "@", "/")) or value.endswith(":")
+    ):
         raise ValueError(f"{_short(value)} is no container image|write name:tag")
     return value
 
 
 def _tagged(value: Any) -> Any:
     value = _image(value)
-    if isinstance(value, str) and not re.search(r"[:@]", value.rpartition("/")[2]):  # before it a registry's port
+    # before it a registry's port
+    if isinstance(value, str) and not re.search(r"[:@]", value.rpartition("/")[2]):
         raise ValueError(f"{_short(value)} has no tag|write {value[:60]}:TAG")
     return value
 
@@ -106,7 +125,9 @@ def _path(value: Any) -> Any:
 def _quantity(value: Any) -> Any:
     value = _text(value)
     if isinstance(value, str) and not _QUANTITY.fullmatch(value):
-        raise ValueError(f"{_short(value)} is no quantity of Kubernetes|write 500m, 2, 128Mi or the like")
+        raise ValueError(
+            f"{_short(value)} is no quantity of Kubernetes|write 500m, 2, 128Mi or the like"
+        )
     return value
 
 
@@ -142,19 +163,33 @@ def _variable(value: Any) -> Any:
 
 _ANY_SCALAR = {"type": ["string", "number", "boolean"]}
 
-Name = Annotated[str, BeforeValidator(_name), WithJsonSchema({"type": "string", "pattern": "^[a-z][a-z0-9-]*$"})]
+Name = Annotated[
+    str, BeforeValidator(_name), WithJsonSchema({"type": "string", "pattern": "^[a-z][a-z0-9-]*$"})
+]
 Text = Annotated[str, BeforeValidator(_plain), WithJsonSchema({"type": "string", "minLength": 1})]
-LabelText = Annotated[str, BeforeValidator(label_value), WithJsonSchema({"type": "string", "maxLength": 63})]
+LabelText = Annotated[
+    str, BeforeValidator(label_value), WithJsonSchema({"type": "string", "maxLength": 63})
+]
 Image = Annotated[str, BeforeValidator(_image), WithJsonSchema({"type": "string", "minLength": 1})]
-TaggedImage = Annotated[str, BeforeValidator(_tagged), WithJsonSchema({"type": "string", "pattern": ":"})]
-HostPath = Annotated[str, BeforeValidator(_path), WithJsonSchema({"type": "string", "pattern": "^/"})]
-Quantity = Annotated[str, BeforeValidator(_quantity), WithJsonSchema({"type": ["string", "number"]})]
-Flag = Annotated[bool, BeforeValidator(_flag), WithJsonSchema({"enum": ["true", "false", True, False]})]
+TaggedImage = Annotated[
+    str, BeforeValidator(_tagged), WithJsonSchema({"type": "string", "pattern": ":"})
+]
+HostPath = Annotated[
+    str, BeforeValidator(_path), WithJsonSchema({"type": "string", "pattern": "^/"})
+]
+Quantity = Annotated[
+    str, BeforeValidator(_quantity), WithJsonSchema({"type": ["string", "number"]})
+]
+Flag = Annotated[
+    bool, BeforeValidator(_flag), WithJsonSchema({"enum": ["true", "false", True, False]})
+]
 Labels = dict[
-    Annotated[str, BeforeValidator(_key)], Annotated[str, BeforeValidator(label_value), WithJsonSchema(_ANY_SCALAR)]
+    Annotated[str, BeforeValidator(_key)],
+    Annotated[str, BeforeValidator(label_value), WithJsonSchema(_ANY_SCALAR)],
 ]
 Annotations = dict[
-    Annotated[str, BeforeValidator(_key)], Annotated[str, BeforeValidator(_annotation), WithJsonSchema(_ANY_SCALAR)]
+    Annotated[str, BeforeValidator(_key)],
+    Annotated[str, BeforeValidator(_annotation), WithJsonSchema(_ANY_SCALAR)],
 ]
 Variables = dict[
     Annotated[str, BeforeValidator(_variable)],
@@ -189,16 +224,22 @@ class Model(BaseModel):
         return {key: value for key, value in data.items() if value is not None}
 
 
-# -- OME ------------------------------------------------------------------------------------------------------
+# -- OME
+# ------------------------------------------------------------------------------------------------------
 
 
 class Component(Model):
     """`engine` or `decoder` of OME."""
 
     min_replicas: Number = Field(1, ge=1, le=MAX_REPLICAS, description="Instances.")
-    max_replicas: Number | None = Field(None, ge=1, le=MAX_REPLICAS, description="Default: as min_replicas.")
+    max_replicas: Number | None = Field(
+        None, ge=1, le=MAX_REPLICAS, description="Default: as min_replicas."
+    )
     pod_num: Number = Field(
-        1, ge=1, le=MAX_PODS_OF_INSTANCE, description="Pods of an instance; above 1: a leader and workers."
+        1,
+        ge=1,
+        le=MAX_PODS_OF_INSTANCE,
+        description="Pods of an instance; above 1: a leader and workers.",
     )
     image: TaggedImage | None = Field(None, description="Default: what the runtime says.")
     npu_num: Number = Field(8, ge=0, le=MAX_NPUS, description="NPUs of a pod.")
@@ -215,7 +256,9 @@ class Router(Model):
     """`router` of OME."""
 
     min_replicas: Number = Field(1, ge=1, le=MAX_INSTANCES, description="Pods.")
-    max_replicas: Number | None = Field(None, ge=1, le=MAX_INSTANCES, description="Default: as min_replicas.")
+    max_replicas: Number | None = Field(
+        None, ge=1, le=MAX_INSTANCES, description="Default: as min_replicas."
+    )
     image: Image | None = Field(None, description="Default: what the runtime says.")
     labels: Labels = Field({}, description="Of the pods.")
     annotations: Annotations = Field({}, description="Of the pods.")
@@ -236,7 +279,11 @@ class InferenceService(Model):
     @classmethod
     def _router(cls, data: Any) -> Any:
         """`router:` without anything below it is a router all the same."""
-        return {**data, "router": {}} if isinstance(data, dict) and data.get("router", 0) is None else data
+        return (
+            {**data, "router": {}}
+            if isinstance(data, dict) and data.get("router", 0) is None
+            else data
+        )
 
 
 class Amounts(Model):
@@ -277,21 +324,26 @@ class MfStore(Model):
     startup_probe: Probe | None = None
 
 
-# -- AIBrix ---------------------------------------------------------------------------------------------------
+# -- AIBrix
+# ---------------------------------------------------------------------------------------------------
 
 
 class Role(Model):
     """`prefill` or `decode` of AIBrix."""
 
     replicas: Number = Field(1, ge=1, le=1_024, description="Instances.")
-    pod_group_size: Number = Field(1, ge=1, le=MAX_PODS, alias="podGroupSize", description="Pods of an instance.")
+    pod_group_size: Number = Field(
+        1, ge=1, le=MAX_PODS, alias="podGroupSize", description="Pods of an instance."
+    )
     dp_size: Number = Field(1, ge=1, le=MAX_PARALLEL, description="Data parallel.")
     tp_size: Number = Field(1, ge=1, le=MAX_PARALLEL, description="Tensor parallel.")
     npu_num: Number = Field(1, ge=0, le=MAX_NPUS, description="NPUs of a pod.")
     image: Image
     labels: Labels = Field({}, description="Of the pods.")
     annotations: Annotations = Field({}, description="Of the pods.")
-    node_selector: Labels = Field({}, alias="nodeSelector", description="Labels that a node must have.")
+    node_selector: Labels = Field(
+        {}, alias="nodeSelector", description="Labels that a node must have."
+    )
 
 
 class Routing(Model):
@@ -301,7 +353,9 @@ class Routing(Model):
     image: Image
     labels: Labels = Field({}, description="Of the pods.")
     annotations: Annotations = Field({}, description="Of the pods.")
-    node_selector: Labels = Field({}, alias="nodeSelector", description="Labels that a node must have.")
+    node_selector: Labels = Field(
+        {}, alias="nodeSelector", description="Labels that a node must have."
+    )
 
 
 class StormService(Model):
@@ -309,13 +363,16 @@ class StormService(Model):
 
     model_name: LabelText = Field(description="Also the value of a label.")
     model_path: HostPath = Field(description="Where the weights are.")
-    distributed_dp: Flag | None = Field(None, description='Default: "true", each data parallel rank has a port.')
+    distributed_dp: Flag | None = Field(
+        None, description='Default: "true", each data parallel rank has a port.'
+    )
     prefill: Role
     decode: Role
     routing: Routing | None = None
 
 
-# -- MindIE Motor ---------------------------------------------------------------------------------------------
+# -- MindIE Motor
+# ---------------------------------------------------------------------------------------------
 
 
 class Servers(Model):
@@ -323,10 +380,14 @@ class Servers(Model):
 
     replicas: Number = Field(1, ge=1, le=1_024, description="Instances: one AscendJob each.")
     pod_num: Number = Field(1, ge=1, le=MAX_PODS, description="Pods of an instance.")
-    npu_num: Number | None = Field(None, ge=1, le=MAX_NPUS, description="NPUs of a pod. Default: all of a node.")
+    npu_num: Number | None = Field(
+        None, ge=1, le=MAX_NPUS, description="NPUs of a pod. Default: all of a node."
+    )
     labels: Labels = Field({}, description="Of the AscendJobs.")
     annotations: Annotations = Field({}, description="Of the AscendJobs.")
-    node_selector: Labels = Field({}, description="Labels that a node must have besides the usual ones.")
+    node_selector: Labels = Field(
+        {}, description="Labels that a node must have besides the usual ones."
+    )
     env_vars: Variables = Field({}, description="Environment variables.")
 
 
@@ -336,8 +397,12 @@ class MotorService(Model):
     image: Image = Field(description="Of every pod.")
     hardware: Literal["800I_A2", "800I_A3"] = Field("800I_A2", description="What the nodes are.")
     model_path: HostPath = Field(description="The folder of the weights on the nodes.")
-    log_path: HostPath = Field("/root/log/ascend_log", description="The folder for logs on the nodes.")
-    node_port: Number = Field(31_015, ge=1, le=65_535, description="Where every node takes requests.")
+    log_path: HostPath = Field(
+        "/root/log/ascend_log", description="The folder for logs on the nodes."
+    )
+    node_port: Number = Field(
+        31_015, ge=1, le=65_535, description="Where every node takes requests."
+    )
     prefill: Servers
     decode: Servers
 
@@ -345,7 +410,9 @@ class MotorService(Model):
 class File(Model):
     """A short file that describes a service, for `scaler deploy`."""
 
-    app_name: Name = Field(description="Name of the service; what it consists of is named after it.")
+    app_name: Name = Field(
+        description="Name of the service; what it consists of is named after it."
+    )
     app_namespace: Name = Field("default", description="Namespace.")
     platform: Literal["ome", "aibrix", "mindie-motor"] | None = Field(
         None, description="Default: told by the section that is there."
@@ -354,13 +421,19 @@ class File(Model):
     storm_service: StormService | None = Field(None, description="platform: aibrix")
     motor_service: MotorService | None = Field(None, description="platform: mindie-motor")
     mf_store: MfStore | None = Field(None, description="For OME with a decoder.")
-    ratios: list[Ratio] | None = Field(None, min_length=1, description="What may run, largest first: makes it elastic.")
+    ratios: list[Ratio] | None = Field(
+        None, min_length=1, description="What may run, largest first: makes it elastic."
+    )
 
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of short files, for editors: `scaler schema service`."""
     schema = _with_digits(File.model_json_schema())
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "scaler service"}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "scaler service",
+    }
 
 
 def _with_digits(schema: Any) -> Any:

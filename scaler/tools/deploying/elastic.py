@@ -19,7 +19,8 @@ from scaler.tools.deploying.source import Fault, Scalar
 _SHORT = re.compile(r"([0-9]{1,5})[pP]([0-9]{1,5})[dD]")
 _WHOLE = re.compile(r"[0-9]{1,5}")
 MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
-"""Annotation of pods: how many pods Volcano starts together. In an elastic service: those of one instance."""
+"""Annotation of pods: how many pods Volcano starts together. In an elastic service: those of one
+instance."""
 
 
 class Group(NamedTuple):
@@ -54,7 +55,9 @@ class Elastic(NamedTuple):
         return [{"name": GATE}]
 
 
-def elastic_of(file: File, groups: Sequence[Group], rule: str) -> tuple[Elastic | None, list[Fault]]:
+def elastic_of(
+    file: File, groups: Sequence[Group], rule: str
+) -> tuple[Elastic | None, list[Fault]]:
     """The elastic part, None if the file has no ratios; and the faults of the ratios."""
     written = file.ratios
     if written is None:
@@ -67,20 +70,26 @@ def elastic_of(file: File, groups: Sequence[Group], rule: str) -> tuple[Elastic 
         return None, faults
     document = {"version": "1.0", LIST: [_entry(one, groups) for one in counts]}
     faults = [_placed(fault, groups) for fault in check(document)[1] if fault.level == "error"]
-    faults += [fault for number, one in enumerate(counts) for fault in _too_many(one, number, groups)]
+    faults += [
+        fault for number, one in enumerate(counts) for fault in _too_many(one, number, groups)
+    ]
     config_map = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": rule, "namespace": file.app_namespace},
         "data": {RULE_KEY: _text(document)},
     }
-    return Elastic(rule, file.app_name, {group.role: group.name for group in groups}, config_map), faults
+    return Elastic(
+        rule, file.app_name, {group.role: group.name for group in groups}, config_map
+    ), faults
 
 
 def _text(document: Object) -> str:
     """The document with one ratio per line, for people who read it in the cluster."""
     ratios = ",\n".join(f"    {json.dumps(one)}" for one in document[LIST])
-    return f'{{\n  "version": {json.dumps(document["version"])},\n  "{LIST}": [\n{ratios}\n  ]\n}}\n'
+    return (
+        f'{{\n  "version": {json.dumps(document["version"])},\n  "{LIST}": [\n{ratios}\n  ]\n}}\n'
+    )
 
 
 def _entry(counts: dict[str, int], groups: Sequence[Group]) -> Object:
@@ -105,19 +114,30 @@ def _counts(item: Any, number: int, groups: Sequence[Group], faults: list[Fault]
         return {roles[0]: int(item)}
     if isinstance(item, dict):
         return _named(item, number, roles, faults)
-    faults.append(Fault(("ratios", number), f"{finding.shown(_plain(item))} is no ratio", _example(roles)))
+    faults.append(
+        Fault(("ratios", number), f"{finding.shown(_plain(item))} is no ratio", _example(roles))
+    )
     return {}
 
 
-def _named(item: dict[str, Any], number: int, roles: Sequence[str], faults: list[Fault]) -> dict[str, int]:
+def _named(
+    item: dict[str, Any], number: int, roles: Sequence[str], faults: list[Fault]
+) -> dict[str, int]:
     known = ", ".join(roles)
     for name, count in item.items():
         if name not in roles:
-            faults.append(Fault(("ratios", number, name), "is no group of this service", f"it has {known}"))
+            faults.append(
+                Fault(("ratios", number, name), "is no group of this service", f"it has {known}")
+            )
         elif not (isinstance(count, str) and _WHOLE.fullmatch(count)):
-            faults.append(Fault(("ratios", number, name), f"a whole number is needed, found {_plain(count)}"))
+            faults.append(
+                Fault(("ratios", number, name), f"a whole number is needed, found {_plain(count)}")
+            )
     missing = [role for role in roles if role not in item]
-    faults += [Fault(("ratios", number), f"{role} is missing", f"add {role}: 0 if none is to run") for role in missing]
+    faults += [
+        Fault(("ratios", number), f"{role} is missing", f"add {role}: 0 if none is to run")
+        for role in missing
+    ]
     return {} if faults else {role: int(item[role]) for role in roles}
 
 
@@ -126,7 +146,11 @@ def _plain(value: Any) -> Any:
 
 
 def _example(roles: Sequence[str]) -> str:
-    return "write 2P1D or {prefill: 2, decode: 1}" if len(roles) == 2 else f"write 2 or {{{roles[0]}: 2}}"
+    return (
+        "write 2P1D or {prefill: 2, decode: 1}"
+        if len(roles) == 2
+        else f"write 2 or {{{roles[0]}: 2}}"
+    )
 
 
 def _placed(fault: finding.Finding, groups: Sequence[Group]) -> Fault:

@@ -1,6 +1,8 @@
-"""AscendJobs of MindIE Motor: controller, coordinator and one per instance, each with its further objects.
+"""AscendJobs of MindIE Motor: controller, coordinator and one per instance, each with its further
+objects.
 
-Objects that MindIE's deployer makes from its own files (scripts and configurations, `NEEDED`) are not made here."""
+Objects that MindIE's deployer makes from its own files (scripts and configurations, `NEEDED`) are
+not made here."""
 
 from __future__ import annotations
 
@@ -15,17 +17,26 @@ from scaler.tools.deploying.source import Fault
 RULE = "scaling-rule"
 """The name of the rule that MindIE's controller mounts."""
 NEEDED = (
-    "common-env", "boot-bash-script", "server-prestop-bash-script", "python-script-get-group-id",
-    "python-script-update-server-conf", "python-script-gen-config-single-container", "python-file-utils",
-    "global-ranktable", "mindie-ms-controller-config", "mindie-ms-coordinator-config",
-    "mindie-ms-node-manager-config", "mindie-http-client-ctl-config",
-)  # fmt: skip
+    "common-env",
+    "boot-bash-script",
+    "server-prestop-bash-script",
+    "python-script-get-group-id",
+    "python-script-update-server-conf",
+    "python-script-gen-config-single-container",
+    "python-file-utils",
+    "global-ranktable",
+    "mindie-ms-controller-config",
+    "mindie-ms-coordinator-config",
+    "mindie-ms-node-manager-config",
+    "mindie-http-client-ctl-config",
+)
 """ConfigMaps that MindIE's deployer makes from its own files; every pod mounts some of them."""
 _NODES = {"800I_A2": (8, "module-910b-8"), "800I_A3": (16, "module-a3-16")}
 """Hardware -> NPUs of a node, and its label accelerator-type."""
 _LOGS = "/root/mindie"
 _PACKAGE = "/usr/local/lib/python3.11/site-packages/mindie_motor"
-_READ, _RUN = 0o640, 0o550
+_READ = 0o640
+_RUN = 0o550
 _SCRIPTS = {
     "python-script-get-group-id": ("get_group_id.py", _READ),
     "python-file-utils": ("file_utils.py", _RUN),
@@ -49,7 +60,10 @@ class _Kind(NamedTuple):
     priority: int
 
 
-_KINDS = {"prefill": _Kind("p", "group0", "0", "low", 1), "decode": _Kind("d", "group1", "1", "high", 100)}
+_KINDS = {
+    "prefill": _Kind("p", "group0", "0", "low", 1),
+    "decode": _Kind("d", "group1", "1", "high", 100),
+}
 
 
 def groups(file: File) -> list[Group]:
@@ -65,7 +79,8 @@ def groups(file: File) -> list[Group]:
 def faults(file: File, elastic: Elastic | None) -> list[Fault]:
     """Combinations that are impossible."""
     service = part(file.motor_service)
-    most, found = _NODES[service.hardware][0], []
+    most = _NODES[service.hardware][0]
+    found = []
     for role in _KINDS:
         count = getattr(service, role).npu_num
         if count is not None and count > most:
@@ -73,7 +88,9 @@ def faults(file: File, elastic: Elastic | None) -> list[Fault]:
             found.append(Fault(("motor_service", role, "npu_num"), words))
     if not 30_000 <= service.node_port <= 32_767:
         how = "write a number from 30000 to 32767"
-        found.append(Fault(("motor_service", "node_port"), f"{service.node_port} is no node port", how))
+        found.append(
+            Fault(("motor_service", "node_port"), f"{service.node_port} is no node port", how)
+        )
     if elastic is None:
         how = "add ratios: [...], the largest first; MindIE's controller reads the rule as well"
         found.append(Fault((), "ratios is missing", how))
@@ -82,7 +99,8 @@ def faults(file: File, elastic: Elastic | None) -> list[Fault]:
 
 def objects(file: File, elastic: Elastic | None) -> tuple[Object, ...]:
     """The objects in the order of their writes."""
-    service, rule = part(file.motor_service), part(elastic)
+    service = part(file.motor_service)
+    rule = part(elastic)
     made = [_coordinator(file, service), _entrance(file, service), _controller(file, service)]
     for role in _KINDS:
         for number in range(getattr(service, role).replicas):
@@ -91,7 +109,8 @@ def objects(file: File, elastic: Elastic | None) -> tuple[Object, ...]:
 
 
 def _instance(file: File, elastic: Elastic, role: str, number: int) -> list[Object]:
-    service, kind = part(file.motor_service), _KINDS[role]
+    service = part(file.motor_service)
+    kind = _KINDS[role]
     servers: Servers = getattr(service, role)
     tail = f"{kind.letter}{number}"
     ours = {
@@ -125,7 +144,11 @@ def _instance(file: File, elastic: Elastic, role: str, number: int) -> list[Obje
     job = _job(_metadata(file, name, labels), servers.pod_num)
     job["spec"]["runPolicy"]["schedulingPolicy"]["priorityClass"] = priority["metadata"]["name"]
     count, _ = _NODES[service.hardware]
-    block = {"sp-block": str(servers.pod_num * (servers.npu_num or count))} if service.hardware == "800I_A3" else {}
+    block = (
+        {"sp-block": str(servers.pod_num * (servers.npu_num or count))}
+        if service.hardware == "800I_A3"
+        else {}
+    )
     if block or servers.annotations:
         job["metadata"]["annotations"] = {**block, **servers.annotations}
     job["spec"]["replicaSpecs"] = {
@@ -136,7 +159,11 @@ def _instance(file: File, elastic: Elastic, role: str, number: int) -> list[Obje
 
 
 def _metadata(file: File, name: str, labels: dict[str, str]) -> Object:
-    return {"name": name, "namespace": file.app_namespace, "labels": {"jobID": file.app_name, **labels}}
+    return {
+        "name": name,
+        "namespace": file.app_namespace,
+        "labels": {"jobID": file.app_name, **labels},
+    }
 
 
 def _job(metadata: Object, pods: int) -> Object:
@@ -153,29 +180,45 @@ def _job(metadata: Object, pods: int) -> Object:
 
 
 def _replicas(file: File, count: int, spec: Object) -> Object:
-    labels = {"ring-controller.atlas": "ascend-910b", "app": "mindie-ms-server", "jobID": file.app_name}
-    return {"replicas": count, "restartPolicy": "Never", "template": {"metadata": {"labels": labels}, "spec": spec}}
+    labels = {
+        "ring-controller.atlas": "ascend-910b",
+        "app": "mindie-ms-server",
+        "jobID": file.app_name,
+    }
+    return {
+        "replicas": count,
+        "restartPolicy": "Never",
+        "template": {"metadata": {"labels": labels}, "spec": spec},
+    }
 
 
 def _server(file: File, role: str, tail: str, *, worker: bool) -> Object:
     """The pod of an instance."""
-    service, kind = part(file.motor_service), _KINDS[role]
+    service = part(file.motor_service)
+    kind = _KINDS[role]
     servers: Servers = getattr(service, role)
     count, node = _NODES[service.hardware]
     amount = npus(servers.npu_num or count)
     env = {
         "ROLE": kind.letter,
         "MINDIE_LOG_CONFIG_PATH": _LOGS,
-        "GLOBAL_RANK_TABLE_FILE_PATH": "/user/serverid/devindex/config/..data/global_ranktable.json",
+        "GLOBAL_RANK_TABLE_FILE_PATH": (
+            "/user/serverid/devindex/config/..data/global_ranktable.json"
+        ),
         "CONFIG_FROM_CONFIGMAP_PATH": "/mnt/configmap",
         "INITIAL_DP_SERVER_PORT": "10000",
         **servers.env_vars,
     }
     config = f"{file.app_name}-server-{tail}-config"
-    own = {config: ("config.json", _READ), "mindie-ms-node-manager-config": ("node_manager.json", _READ)}
+    own = {
+        config: ("config.json", _READ),
+        "mindie-ms-node-manager-config": ("node_manager.json", _READ),
+    }
     mounts, volumes = _files({**own, **_COMMON, **_SCRIPTS, **_SERVER_SCRIPTS})
     volumes += [
-        *_folders(data="/data", home="/home", queue="/var/queue_schedule", weights=service.model_path),
+        *_folders(
+            data="/data", home="/home", queue="/var/queue_schedule", weights=service.model_path
+        ),
         *_everywhere(service),
         {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}},
         _map(f"ascend-910-config-{tail}", f"rings-config-{file.app_name}-server-{tail}", _READ),
@@ -194,14 +237,26 @@ def _server(file: File, role: str, tail: str, *, worker: bool) -> Object:
     container = {
         **_container(service, mounts),
         "securityContext": {"privileged": True, **({} if worker else _DROPPED)},
-        "env": [_field("POD_IP", "status.podIP"), _field("POD_UID", "metadata.uid"), *replaced(env, {})],
-        "lifecycle": {"preStop": {"exec": {"command": ["/bin/bash", "-c", "/mnt/configmap/server_prestop.sh;"]}}},
+        "env": [
+            _field("POD_IP", "status.podIP"),
+            _field("POD_UID", "metadata.uid"),
+            *replaced(env, {}),
+        ],
+        "lifecycle": {
+            "preStop": {
+                "exec": {"command": ["/bin/bash", "-c", "/mnt/configmap/server_prestop.sh;"]}
+            }
+        },
         "resources": {
             "requests": {"memory": "1000Gi", "cpu": "16", **amount["requests"]},
             "limits": {"memory": "1000Gi", **amount["limits"]},
         },
     }
-    selector = {"accelerator": "huawei-Ascend910", "accelerator-type": node, **servers.node_selector}
+    selector = {
+        "accelerator": "huawei-Ascend910",
+        "accelerator-type": node,
+        **servers.node_selector,
+    }
     return {
         **({"affinity": _APART} if worker else {}),
         "nodeSelector": selector,
@@ -211,7 +266,10 @@ def _server(file: File, role: str, tail: str, *, worker: bool) -> Object:
 
 def _coordinator(file: File, service: MotorService) -> Object:
     own = {"mindie-ms-coordinator-config": ("ms_coordinator.json", _READ)}
-    resources = {"requests": {"memory": "12Gi", "cpu": "16"}, "limits": {"memory": "16Gi", "cpu": "64"}}
+    resources = {
+        "requests": {"memory": "12Gi", "cpu": "16"},
+        "limits": {"memory": "16Gi", "cpu": "64"},
+    }
     return _manager(file, service, "coordinator", own, resources)
 
 
@@ -233,11 +291,14 @@ def _manager(
     file: File, service: MotorService, name: str, own: dict[str, tuple[str, int]], resources: Object
 ) -> Object:
     """MindIE's controller or coordinator: no instance, so it has no labels of the rule."""
-    app, other = f"mindie-ms-{name}", "controller" if name == "coordinator" else "coordinator"
+    app = f"mindie-ms-{name}"
+    other = "controller" if name == "coordinator" else "coordinator"
     conf = {"mindie-ms-controller-config": ("ms_controller.json", _READ), **own}
     mounts, volumes = _files({**conf, **_COMMON, **_SCRIPTS})
     env = {
-        "GLOBAL_RANK_TABLE_FILE_PATH": "/user/serverid/devindex/config/..data/global_ranktable.json",
+        "GLOBAL_RANK_TABLE_FILE_PATH": (
+            "/user/serverid/devindex/config/..data/global_ranktable.json"
+        ),
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         "MIES_INSTALL_PATH": _PACKAGE,
         "CONFIG_FROM_CONFIGMAP_PATH": "/mnt/configmap",
@@ -249,20 +310,35 @@ def _manager(
         "readinessProbe": _probe("readiness 1 0"),
         "livenessProbe": {**_probe("liveness 4 0"), "timeoutSeconds": 4},
         "startupProbe": {**_probe("startup 1 0"), "failureThreshold": 100},
-        "env": [_field("POD_IP", "status.podIP"), *replaced(env, {}), _field("POD_NAMESPACE", "metadata.namespace")],
+        "env": [
+            _field("POD_IP", "status.podIP"),
+            *replaced(env, {}),
+            _field("POD_NAMESPACE", "metadata.namespace"),
+        ],
         "resources": resources,
     }
-    spec = {**_pod(0, container, [*volumes, *_everywhere(service)]), "affinity": _beside(f"mindie-ms-{other}")}
+    spec = {
+        **_pod(0, container, [*volumes, *_everywhere(service)]),
+        "affinity": _beside(f"mindie-ms-{other}"),
+    }
     labels = {"framework": "pytorch", "app": app, "ring-controller.atlas": "ascend-910b"}
     job = _job(_metadata(file, f"{file.app_name}-{name}", labels), 1)
     template = {"metadata": {"labels": {"app": app, "jobID": file.app_name}}, "spec": spec}
-    job["spec"]["replicaSpecs"] = {"Master": {"replicas": 1, "restartPolicy": "Always", "template": template}}
+    job["spec"]["replicaSpecs"] = {
+        "Master": {"replicas": 1, "restartPolicy": "Always", "template": template}
+    }
     return job
 
 
 def _entrance(file: File, service: MotorService) -> Object:
     labels = {"app": "mindie-ms-coordinator", "jobID": file.app_name}
-    port = {"name": "infer-http", "nodePort": service.node_port, "port": 1025, "protocol": "TCP", "targetPort": 1025}
+    port = {
+        "name": "infer-http",
+        "nodePort": service.node_port,
+        "port": 1025,
+        "protocol": "TCP",
+        "targetPort": 1025,
+    }
     name = "mindie-ms-coordinator-infer"
     return {
         "apiVersion": "v1",
@@ -277,7 +353,8 @@ def _entrance(file: File, service: MotorService) -> Object:
     }
 
 
-# -- parts of pods --------------------------------------------------------------------------------------------
+# -- parts of pods
+# --------------------------------------------------------------------------------------------
 
 _COMMON = {"mindie-http-client-ctl-config": ("http_client_ctl.json", _READ)}
 _MOUNTED_EVERYWHERE: list[Object] = [
@@ -291,7 +368,9 @@ _APART = {
         "requiredDuringSchedulingIgnoredDuringExecution": [
             {
                 "labelSelector": {
-                    "matchExpressions": [{"key": "deploy-name", "operator": "In", "values": ["mindie-server"]}]
+                    "matchExpressions": [
+                        {"key": "deploy-name", "operator": "In", "values": ["mindie-server"]}
+                    ]
                 },
                 "topologyKey": "kubernetes.io/hostname",
             }
@@ -318,7 +397,8 @@ def _folders(*, data: str, home: str, queue: str, weights: str) -> list[Object]:
 def _files(maps: dict[str, tuple[str, int]]) -> tuple[list[Any], list[Any]]:
     """Mounts and volumes of files from ConfigMaps, each with the mode of its files."""
     mounts = [
-        {"name": name, "mountPath": f"/mnt/configmap/{file}", "subPath": file} for name, (file, _) in maps.items()
+        {"name": name, "mountPath": f"/mnt/configmap/{file}", "subPath": file}
+        for name, (file, _) in maps.items()
     ]
     return mounts, [_map(name, name, mode) for name, (_, mode) in maps.items()]
 
@@ -361,10 +441,15 @@ def _beside(other: str) -> Object:
     """Affinity for nodes without NPUs, if possible not the node of the other component."""
     no_npus = {"key": "accelerator", "operator": "NotIn", "values": ["huawei-Ascend910"]}
     selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": [other]}]}
-    term = {"weight": 100, "podAffinityTerm": {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}}
+    term = {
+        "weight": 100,
+        "podAffinityTerm": {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"},
+    }
     return {
         "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [no_npus]}]}
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [no_npus]}]
+            }
         },
         "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]},
     }

@@ -12,10 +12,13 @@ from scaler.tools.deploying.parts import given, node_faults, npus, part, replace
 from scaler.tools.deploying.source import Fault
 
 _START = (
-    "source /usr/local/Ascend/ascend-toolkit/set_env.sh; source /usr/local/Ascend/nnal/atb/set_env.sh; "
-    "python -m memfabric_hybrid.launch_ascend_mf_store"
+    "source /usr/local/Ascend/ascend-toolkit/set_env.sh; source"
+    " /usr/local/Ascend/nnal/atb/set_env.sh; python -m memfabric_hybrid.launch_ascend_mf_store"
 )
-_RESOURCES = {"requests": {"memory": "64Mi", "cpu": "50m"}, "limits": {"memory": "256Mi", "cpu": "500m"}}
+_RESOURCES = {
+    "requests": {"memory": "64Mi", "cpu": "50m"},
+    "limits": {"memory": "256Mi", "cpu": "500m"},
+}
 _PROBES = {
     "liveness": ("/health", 30, 10, 3),
     "readiness": ("/ready", 5, 5, 3),
@@ -29,16 +32,26 @@ def groups(file: File) -> list[Group]:
     """The groups of the rule."""
     service = part(file.inference_service)
     named = (
-        [("prefill", service.engine), ("decode", service.decoder)] if service.decoder else [("engine", service.engine)]
+        [("prefill", service.engine), ("decode", service.decoder)]
+        if service.decoder
+        else [("engine", service.engine)]
     )
-    return [Group(name, name, one.max_replicas or one.min_replicas, one.pod_num) for name, one in named if one]
+    return [
+        Group(name, name, one.max_replicas or one.min_replicas, one.pod_num)
+        for name, one in named
+        if one
+    ]
 
 
 def faults(file: File, elastic: Elastic | None) -> list[Fault]:
     """Combinations that are impossible."""
     service = part(file.inference_service)
     found: list[Fault] = []
-    for name, one in (("engine", service.engine), ("decoder", service.decoder), ("router", service.router)):
+    for name, one in (
+        ("engine", service.engine),
+        ("decoder", service.decoder),
+        ("router", service.router),
+    ):
         at = ("inference_service", name)
         if one is not None and one.max_replicas is not None and one.max_replicas < one.min_replicas:
             words = f"{one.max_replicas} is less than min_replicas, {one.min_replicas}"
@@ -46,19 +59,32 @@ def faults(file: File, elastic: Elastic | None) -> list[Fault]:
         if isinstance(one, Component):
             found += _component_faults(at, one, elastic)
     if service.decoder is not None and file.mf_store is None:
-        found.append(Fault((), "mf_store is missing", "prefill and decode need it: add mf_store: with its image"))
+        found.append(
+            Fault(
+                (),
+                "mf_store is missing",
+                "prefill and decode need it: add mf_store: with its image",
+            )
+        )
     return found
 
 
 def _component_faults(at: Path, one: Component, elastic: Elastic | None) -> list[Fault]:
     found = node_faults((*at, "npu_num"), one.npu_num, one.node_selector)
-    ranks, there = one.tp_size * one.pp_size, one.npu_num * one.pod_num
+    ranks = one.tp_size * one.pp_size
+    there = one.npu_num * one.pod_num
     if ranks > there > 0:
-        words = f"{ranks} ranks (tp_size x pp_size), and an instance of {one.pod_num} x {one.npu_num} NPUs has {there}"
+        words = (
+            f"{ranks} ranks (tp_size x pp_size), and an instance of {one.pod_num} x {one.npu_num}"
+            f" NPUs has {there}"
+        )
         found.append(Fault((*at, "tp_size"), words))
     wanted = one.annotations.get(MIN_AVAILABLE, "1")
     if elastic is not None and wanted != "1":
-        words = f"{wanted} pods would wait for each other, and with ratios each instance starts by itself"
+        words = (
+            f"{wanted} pods would wait for each other, and with ratios each instance starts by"
+            " itself"
+        )
         found.append(Fault((*at, "annotations", MIN_AVAILABLE), words, "leave it out"))
     return found
 
@@ -86,8 +112,11 @@ def objects(file: File, elastic: Elastic | None) -> tuple[Object, ...]:
     return made, _store(file, file.mf_store), _store_service(file, file.mf_store)
 
 
-def _component(file: File, one: Component, labels: dict[str, str], elastic: Elastic | None) -> Object:
-    """A component with the labels of its group; in an elastic service each instance starts by itself."""
+def _component(
+    file: File, one: Component, labels: dict[str, str], elastic: Elastic | None
+) -> Object:
+    """A component with the labels of its group; in an elastic service each instance starts by
+    itself."""
     pod = {
         "schedulerName": "volcano",
         **({"schedulingGates": elastic.gates} if elastic else {}),
@@ -95,7 +124,9 @@ def _component(file: File, one: Component, labels: dict[str, str], elastic: Elas
         "runner": _runner(file, one),
     }
     alone = one.pod_num == 1
-    together = {} if elastic and not alone else {MIN_AVAILABLE: "1" if elastic else str(one.min_replicas)}
+    together = (
+        {} if elastic and not alone else {MIN_AVAILABLE: "1" if elastic else str(one.min_replicas)}
+    )
     common: Object = {
         "minReplicas": one.min_replicas,
         "maxReplicas": one.max_replicas or one.min_replicas,
@@ -123,9 +154,14 @@ def _runner(file: File, part: Component) -> Object:
 
 
 def _router(router: Router) -> Object:
-    runner = {"name": "sglang-router", **given(image=router.image, env=replaced({}, router.env_vars))}
+    runner = {
+        "name": "sglang-router",
+        **given(image=router.image, env=replaced({}, router.env_vars)),
+    }
     return {
-        **given(labels=router.labels, annotations=router.annotations, nodeSelector=router.node_selector),
+        **given(
+            labels=router.labels, annotations=router.annotations, nodeSelector=router.node_selector
+        ),
         "minReplicas": router.min_replicas,
         "maxReplicas": router.max_replicas or router.min_replicas,
         "runner": runner,
@@ -156,7 +192,11 @@ def _store(file: File, store: MfStore) -> Object:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": f"{file.app_name}-mf-store", "namespace": file.app_namespace, "labels": labels},
+        "metadata": {
+            "name": f"{file.app_name}-mf-store",
+            "namespace": file.app_namespace,
+            "labels": labels,
+        },
         "spec": {
             "replicas": store.replicas,
             "selector": {"matchLabels": labels},
@@ -194,6 +234,10 @@ def _store_service(file: File, store: MfStore) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": f"{file.app_name}-mf-store", "namespace": file.app_namespace, "labels": labels},
+        "metadata": {
+            "name": f"{file.app_name}-mf-store",
+            "namespace": file.app_namespace,
+            "labels": labels,
+        },
         "spec": {"type": "ClusterIP", "selector": labels, "ports": [port]},
     }

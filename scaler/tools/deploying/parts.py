@@ -26,7 +26,8 @@ def given(**fields: Any) -> Object:
 
 
 def replaced(own: dict[str, str], users: dict[str, str]) -> list[Object]:
-    """Environment variables: ours, with the user's value for the same name, and then the other ones of the user."""
+    """Environment variables: ours, with the user's value for the same name, and then the other ones
+    of the user."""
     return [{"name": name, "value": value} for name, value in {**own, **users}.items()]
 
 

@@ -27,7 +27,8 @@ class Service(NamedTuple):
     platform: str
     """`ome`, `aibrix` or `mindie-motor`."""
     objects: tuple[Object, ...]
-    """In the order of their writes, each with apiVersion, kind, metadata.name and its namespace, if any."""
+    """In the order of their writes, each with apiVersion, kind, metadata.name and its namespace, if
+    any."""
 
 
 def read_service(text: str | bytes, *, framework: str | None = None) -> Service:
@@ -39,7 +40,9 @@ def read_service(text: str | bytes, *, framework: str | None = None) -> Service:
     file = source.validated(File, without={*SECTIONS.values()} - {SECTIONS[platform]})
     if getattr(file, SECTIONS[platform]) is None:
         who = ", which SERVING_FRAMEWORK says," if platform == framework else ""
-        source.refuse(Fault((), f"{SECTIONS[platform]} is missing", f"{platform}{who} needs this section"))
+        source.refuse(
+            Fault((), f"{SECTIONS[platform]} is missing", f"{platform}{who} needs this section")
+        )
     maker = _MAKERS[platform]
     own = motor.RULE if platform == "mindie-motor" else f"{file.app_name}-rule"
     elastic, faults = elastic_of(file, maker.groups(file), own)
@@ -58,14 +61,24 @@ def _platform(source: Source, framework: str | None) -> str:
             how = f"write one of {', '.join(PLATFORMS)}"
             source.refuse(Fault(path, f"platform {name!r}{said} is not known", how))
     if framework and written and framework != written:
-        source.refuse(Fault(("platform",), f"{written} is not {framework}, which SERVING_FRAMEWORK says", "unset it"))
+        source.refuse(
+            Fault(
+                ("platform",),
+                f"{written} is not {framework}, which SERVING_FRAMEWORK says",
+                "unset it",
+            )
+        )
     present = [platform for platform, section in SECTIONS.items() if section in source.keys]
     if not (framework or written or present):
         source.validated(File, without=())  # a misspelt section name is reported as such
         hint = "add one of " + ", ".join(SECTIONS.values())
         source.refuse(Fault((), "no section says what to deploy", hint))
     if not (framework or written) and len(present) > 1:
-        source.refuse(Fault((), f"this describes a service for {' and for '.join(present)}", "add platform: ..."))
+        source.refuse(
+            Fault(
+                (), f"this describes a service for {' and for '.join(present)}", "add platform: ..."
+            )
+        )
     return framework or written or present[0]
 
 
@@ -73,7 +86,10 @@ def _refused_names(objects: tuple[Object, ...]) -> list[Fault]:
     """Faults of names that become too long with their suffix."""
     path: Path = ("app_name",)
     long = [name for obj in objects if len(name := obj["metadata"]["name"]) > _most(obj["kind"])]
-    return [Fault(path, f"it makes the name {name}, of {len(name)} characters", "shorten it") for name in long[:1]]
+    return [
+        Fault(path, f"it makes the name {name}, of {len(name)} characters", "shorten it")
+        for name in long[:1]
+    ]
 
 
 def _most(kind: str) -> int:

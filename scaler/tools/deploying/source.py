@@ -1,7 +1,8 @@
-"""The text of a short file: YAML, read strictly, each value with its place, and its mistakes in words.
+"""The text of a short file: YAML, read strictly, each value with its place, and its mistakes in
+words.
 
-Strict: no duplicate names, no merge or alias that grows, bounded in size and depth. Must not know the meaning of
-keys."""
+Strict: no duplicate names, no merge or alias that grows, bounded in size and depth. Must not know
+the meaning of keys."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class ConfigFinding(NamedTuple):
 
 
 class ConfigError(Exception):
-    """The text describes no service; `str()` has one line for each finding, without the name of the file."""
+    """The text describes no service; `str()` has one line for each finding, without the name of the
+    file."""
 
     def __init__(self, findings: Iterable[ConfigFinding]) -> None:
         self.findings = tuple(sorted(set(findings)))[:MOST]
@@ -67,7 +69,8 @@ class Fault(NamedTuple):
 
 
 class Scalar(str):
-    """A plain scalar that YAML reads as another type than text; its value is the text as written."""
+    """A plain scalar that YAML reads as another type than text; its value is the text as
+    written."""
 
     __slots__ = ("meaning",)
     meaning: Any
@@ -94,7 +97,9 @@ class Source:
     def validated(self, model: type[M], *, without: Collection[str]) -> M:
         """The model's value, without some keys of the top level. Raises ConfigError."""
         try:
-            return model.model_validate({key: self._data[key] for key in self._data if key not in without})
+            return model.model_validate(
+                {key: self._data[key] for key in self._data if key not in without}
+            )
         except ValidationError as error:
             found = [_fault(details, model) for details in error.errors(include_url=False)]
         raise ConfigError([self._finding(fault) for fault in found])
@@ -119,7 +124,9 @@ class Source:
 def _placed(lines: Lines, offset: int, fault: Fault) -> ConfigFinding:
     line, column = lines.place(max(0, min(offset, len(lines.text))))
     where = ".".join(str(step) for step in fault.path)
-    return ConfigFinding(line, column, printable(where[:200]), printable(fault.what), printable(fault.how))
+    return ConfigFinding(
+        line, column, printable(where[:200]), printable(fault.what), printable(fault.how)
+    )
 
 
 def _member(here: Value, step: str | int) -> tuple[Value, Value] | None:
@@ -137,23 +144,31 @@ def _member(here: Value, step: str | int) -> tuple[Value, Value] | None:
     return None
 
 
-# -- from text to values --------------------------------------------------------------------------------------
+# -- from text to values
+# --------------------------------------------------------------------------------------
 
 
 def read_source(text: str | bytes) -> Source:
     """The source. Raises ConfigError if the text is no YAML, not one mapping, or too large."""
     text = _decoded(text)
-    lines, (roots, broken) = Lines(text), values(text, "")
+    lines = Lines(text)
+    (roots, broken) = values(text, "")
     if broken:
-        raise ConfigError(ConfigFinding(one.line, one.column, "", one.message, one.hint) for one in broken)
+        raise ConfigError(
+            ConfigFinding(one.line, one.column, "", one.message, one.hint) for one in broken
+        )
     roots = [root for root in roots if not root.null]
     if not roots:
-        raise ConfigError([ConfigFinding(1, 1, "", "there is nothing in it", "start with app_name: ...")])
+        raise ConfigError(
+            [ConfigFinding(1, 1, "", "there is nothing in it", "start with app_name: ...")]
+        )
     if len(roots) > 1:
         fault = Fault((), "a second document begins here", "one file describes one service")
         raise ConfigError([_placed(lines, roots[1].start, fault)])
     if roots[0].kind != "mapping":
-        raise ConfigError([_placed(lines, roots[0].start, Fault((), "keys and values are needed here"))])
+        raise ConfigError(
+            [_placed(lines, roots[0].start, Fault((), "keys and values are needed here"))]
+        )
     reader = _Reader(lines)
     data = reader.data(roots[0], ())
     if reader.findings:
@@ -162,10 +177,17 @@ def read_source(text: str | bytes) -> Source:
 
 
 def _decoded(text: str | bytes) -> str:
-    """The text. Raises ConfigError if it is too long or no UTF-8 (also if cut inside a character)."""
+    """The text. Raises ConfigError if it is too long or no UTF-8 (also if cut inside a
+    character)."""
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     if len(data) > MAX_BYTES:
-        raise ConfigError([ConfigFinding(1, 1, "", f"{len(data):,} bytes are more than {MAX_BYTES:,}", "shorten it")])
+        raise ConfigError(
+            [
+                ConfigFinding(
+                    1, 1, "", f"{len(data):,} bytes are more than {MAX_BYTES:,}", "shorten it"
+                )
+            ]
+        )
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -191,7 +213,9 @@ class _Reader:
             return _scalar(value)
         if id(value) in self._open or len(self._open) > MAX_DEPTH or self._entries > MAX_ENTRIES:
             own = id(value) in self._open
-            self._refuse(value, path, "it contains itself" if own else "too much is nested or merged here")
+            self._refuse(
+                value, path, "it contains itself" if own else "too much is nested or merged here"
+            )
             return None
         if id(value) not in self._made:
             self._open.add(id(value))
@@ -212,7 +236,9 @@ class _Reader:
             if key.kind != "scalar":
                 self._refuse(key, path, "a name is needed here, not a list or a mapping")
             elif key.text in made:
-                self._refuse(key, (*path, key.text), "the same name a second time", "delete one of them")
+                self._refuse(
+                    key, (*path, key.text), "the same name a second time", "delete one of them"
+                )
             else:
                 made[key.text] = self.data(inner, (*path, key.text))
         for inner in (inner for key, inner in value.members if key.tag == _MERGE):
@@ -255,17 +281,21 @@ def _meaning(text: str) -> Any:
         return text
 
 
-# -- what a model refuses, in words ---------------------------------------------------------------------------
+# -- what a model refuses, in words
+# ---------------------------------------------------------------------------
 
 _WORDS = {
-    "model_type": "keys and values are needed here", "dict_type": "names and texts are needed here",
-    "list_type": "a list is needed here", "string_type": "a text is needed here",
-}  # fmt: skip
+    "model_type": "keys and values are needed here",
+    "dict_type": "names and texts are needed here",
+    "list_type": "a list is needed here",
+    "string_type": "a text is needed here",
+}
 
 
 def _fault(details: ErrorDetails, model: type[BaseModel]) -> Fault:
     path = tuple(step for step in details["loc"] if step != "[key]")
-    kind, context = details["type"], details.get("ctx", {})
+    kind = details["type"]
+    context = details.get("ctx", {})
     if kind == "extra_forbidden":
         return Fault(path, "is not known here", _nearest(str(path[-1]), path[:-1], model))
     if kind == "missing":
@@ -273,7 +303,11 @@ def _fault(details: ErrorDetails, model: type[BaseModel]) -> Fault:
     if kind == "too_short":
         return Fault(path, "is empty", "write at least one, or leave it out")
     if kind == "literal_error":
-        return Fault(path, f"{shown(_plain(details['input']))} is not known here", f"write {context['expected']}")
+        return Fault(
+            path,
+            f"{shown(_plain(details['input']))} is not known here",
+            f"write {context['expected']}",
+        )
     if kind in _WORDS:
         return Fault(path, f"{_WORDS[kind]}, found {shown(_plain(details['input']))}")
     for name, words in (("ge", "less than"), ("le", "more than")):
@@ -292,14 +326,30 @@ def _nearest(word: str, path: Sequence[str | int], model: type[BaseModel]) -> st
     here = _model_at(path, model)
     names = [field.alias or name for name, field in here.model_fields.items()] if here else []
     plain = {name.lower().replace("_", "").replace("-", ""): name for name in names}
-    close = difflib.get_close_matches(word[:63].lower().replace("_", "").replace("-", ""), plain, n=1, cutoff=0.6)
-    return f"did you mean {plain[close[0]]}?" if close else f"known are {', '.join(names)}" if names else ""
+    close = difflib.get_close_matches(
+        word[:63].lower().replace("_", "").replace("-", ""), plain, n=1, cutoff=0.6
+    )
+    return (
+        f"did you mean {plain[close[0]]}?"
+        if close
+        else f"known are {', '.join(names)}"
+        if names
+        else ""
+    )
 
 
 def _model_at(path: Sequence[str | int], model: type[BaseModel]) -> type[BaseModel] | None:
     here: type[BaseModel] | None = model
     for step in path:
-        fields = {field.alias or name: field for name, field in here.model_fields.items()} if here else {}
-        kinds = [fields[step].annotation, *get_args(fields[step].annotation)] if step in fields else []
-        here = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+        fields = (
+            {field.alias or name: field for name, field in here.model_fields.items()}
+            if here
+            else {}
+        )
+        kinds = (
+            [fields[step].annotation, *get_args(fields[step].annotation)] if step in fields else []
+        )
+        here = next(
+            (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None
+        )
     return here

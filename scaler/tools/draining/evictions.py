@@ -1,4 +1,5 @@
-"""The pods of some nodes that a drain would evict, and the disruption budgets that refuse. Pure but for the listing."""
+"""The pods of some nodes that a drain would evict, and the disruption budgets that refuse. Pure but
+for the listing."""
 
 from __future__ import annotations
 
@@ -35,15 +36,24 @@ class Evictions(msgspec.Struct, frozen=True):
 async def evictions(api: KubeApi, nodes: Iterable[str]) -> Evictions:
     """The evictions. Raises KubeError if pods may not be read."""
     found = [
-        pod for name in nodes for pod in (await api.list(PODS, field_selector=f"spec.nodeName={name}")).items
-    ]  # fmt: skip
-    return judged([pod for pod in found if _counts(pod)], await _budgets(api, {_namespace(pod) for pod in found}))
+        pod
+        for name in nodes
+        for pod in (await api.list(PODS, field_selector=f"spec.nodeName={name}")).items
+    ]
+    return judged(
+        [pod for pod in found if _counts(pod)],
+        await _budgets(api, {_namespace(pod) for pod in found}),
+    )
 
 
 async def _budgets(api: KubeApi, namespaces: Iterable[str]) -> list[Object] | None:
     """None if budgets may not be read."""
     try:
-        return [budget for name in sorted(namespaces) for budget in (await api.list(DISRUPTION_BUDGETS, name)).items]
+        return [
+            budget
+            for name in sorted(namespaces)
+            for budget in (await api.list(DISRUPTION_BUDGETS, name)).items
+        ]
     except ForbiddenError:
         return None
 
@@ -54,26 +64,39 @@ def judged(pods: Sequence[Object], budgets: Sequence[Object] | None) -> Eviction
     return Evictions(
         pods=tuple(map(_name, evicted)),
         stay=len(pods) - len(evicted),
-        local=sum(any("emptyDir" in volume for volume in at(pod, "spec").get("volumes") or ()) for pod in evicted),
+        local=sum(
+            any("emptyDir" in volume for volume in at(pod, "spec").get("volumes") or ())
+            for pod in evicted
+        ),
         bare=tuple(_name(pod) for pod in evicted if not _maker(pod)),
-        refused=("you may not read PodDisruptionBudgets: whether one refuses something is not known",)
-        if budgets is None
-        else tuple(_refusals(evicted, budgets)),
+        refused=(
+            ("you may not read PodDisruptionBudgets: whether one refuses something is not known",)
+            if budgets is None
+            else tuple(_refusals(evicted, budgets))
+        ),
     )
 
 
 def _refusals(pods: Sequence[Object], budgets: Sequence[Object]) -> Iterator[str]:
     asked: Counter[str] = Counter()
-    allowed = {_name(budget): at(budget, "status").get("disruptionsAllowed", 0) for budget in budgets}
+    allowed = {
+        _name(budget): at(budget, "status").get("disruptionsAllowed", 0) for budget in budgets
+    }
     for pod in pods:
         over = [_name(budget) for budget in budgets if _covers(budget, pod)]
         if len(over) > 1:
-            yield f"pod {_name(pod)}: {len(over)} budgets are about it ({', '.join(over)}), and no eviction is possible"
+            yield (
+                f"pod {_name(pod)}: {len(over)} budgets are about it ({', '.join(over)}), and no"
+                " eviction is possible"
+            )
         elif over:
             asked[over[0]] += 1
     for name, count in sorted(asked.items()):
         if count > allowed[name] and name.partition("/")[2].startswith(BUDGET):
-            yield f"PodDisruptionBudget {name} keeps {count} for a minimum until others run elsewhere, then they may go"
+            yield (
+                f"PodDisruptionBudget {name} keeps {count} for a minimum until others run"
+                " elsewhere, then they may go"
+            )
         elif count > allowed[name]:
             yield f"PodDisruptionBudget {name} allows {allowed[name]} of {count} evictions now"
 
@@ -84,7 +107,8 @@ def _covers(budget: Object, pod: Object) -> bool:
 
 
 def _counts(pod: Object) -> bool:
-    """Whether a pod is evicted: not if it has ended, is being deleted, or comes from a file of the kubelet."""
+    """Whether a pod is evicted: not if it has ended, is being deleted, or comes from a file of the
+    kubelet."""
     meta = at(pod, "metadata")
     ended = at(pod, "status").get("phase") in _ENDED
     return not (ended or "deletionTimestamp" in meta or _MIRROR in at(meta, "annotations"))

@@ -1,8 +1,9 @@
-"""The effect of a drain of nodes on the services of a cluster: decided by the controller's own function, pass by pass,
-until nothing changes. Pure.
+"""The effect of a drain of nodes on the services of a cluster: decided by the controller's own
+function, pass by pass, until nothing changes. Pure.
 
-An instance with a pod on such a node ends whole: its other pods serve no requests. Must not add rules of its own; the
-simulated scheduler puts each pod on the node where least room is left over, and pods are created and start at once."""
+An instance with a pod on such a node ends whole: its other pods serve no requests. Must not add
+rules of its own; the simulated scheduler puts each pod on the node where least room is left over,
+and pods are created and start at once."""
 
 from __future__ import annotations
 
@@ -16,12 +17,25 @@ from scaler.decide.explain import words
 from scaler.decide.node_classes import NodeIndex
 from scaler.decide.nodes import Nodes
 from scaler.decide.placement import Placement
-from scaler.decide.world import Admit, Complete, Decision, Evict, Instance, Plan, Revoke, Service, State, Verdict, World
+from scaler.decide.world import (
+    Admit,
+    Complete,
+    Decision,
+    Evict,
+    Instance,
+    Plan,
+    Revoke,
+    Service,
+    State,
+    Verdict,
+    World,
+)
 from scaler.tools.whatif import MOST_PASSES, TICK, Ground, Seats, ratio_of
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """The state of a service: running instances per group, and the largest ratio that they make; -1 = none."""
+    """The state of a service: running instances per group, and the largest ratio that they make; -1
+    = none."""
 
     counts: dict[str, int]
     ratio: int
@@ -70,7 +84,9 @@ class _Present:
                 found[one.uid] = _held(one)
         self.instances: dict[str, Instance] = found
         self.seats: dict[str, Seats] = {}
-        self.released = {uid for uid, one in found.items() if one.pods > one.gated and not one.bound}
+        self.released = {
+            uid for uid, one in found.items() if one.pods > one.gated and not one.bound
+        }
         self.evicted: dict[str, Instance] = {}
         self.plan = plan
 
@@ -86,27 +102,41 @@ class _Present:
 
     def seen(self) -> Service:
         return msgspec.structs.replace(
-            self.service, instances=tuple(self._seen(one) for one in self.instances.values()), assumed=False
+            self.service,
+            instances=tuple(self._seen(one) for one in self.instances.values()),
+            assumed=False,
         )
 
     def _seen(self, one: Instance) -> Instance:
         if (seats := self.seats.get(one.uid)) is not None:
             size = one.expected
             return msgspec.structs.replace(
-                one, pods=size, gated=0, bound=size, running=size, ready=size, unbound=(), seats=seats
-            )  # fmt: skip
+                one,
+                pods=size,
+                gated=0,
+                bound=size,
+                running=size,
+                ready=size,
+                unbound=(),
+                seats=seats,
+            )
         if one.uid in self.released and not one.bound:
             return msgspec.structs.replace(one, pods=one.expected, gated=0)
         return one
 
     def follow(self, made: Plan, ground: Ground) -> bool:
         """Carry out the plan; True if it changed anything."""
-        self.plan, done = made, False
+        self.plan = made
+        done = False
         for action in made.actions:
             one = self.instances.get(action.uid)
             if one is None:
                 continue
-            if isinstance(action, Admit | Complete) and not one.bound and one.uid not in self.released:
+            if (
+                isinstance(action, Admit | Complete)
+                and not one.bound
+                and one.uid not in self.released
+            ):
                 self.released.add(one.uid)
                 done = True
             elif isinstance(action, Revoke | Evict) and one.uid in self.released:
@@ -124,10 +154,27 @@ def _held(one: Instance) -> Instance:
     """The instance without pods; if others make them, new ones have the gate."""
     again = 0 if one.made_by_us else one.expected
     return msgspec.structs.replace(
-        one, pods=again, gated=again, bound=0, running=0, ready=0, ended=0, terminating=0, crashing=0, faulty=0,
-        restarts=0, admitted_at=0.0, newest=0.0, ends_by=0.0, unheld=0, leftovers=False, stripped=False, trouble="",
-        seats=(), unbound=one.needs,
-    )  # fmt: skip
+        one,
+        pods=again,
+        gated=again,
+        bound=0,
+        running=0,
+        ready=0,
+        ended=0,
+        terminating=0,
+        crashing=0,
+        faulty=0,
+        restarts=0,
+        admitted_at=0.0,
+        newest=0.0,
+        ends_by=0.0,
+        unheld=0,
+        leftovers=False,
+        stripped=False,
+        trouble="",
+        seats=(),
+        unbound=one.needs,
+    )
 
 
 def leave(ground: Ground, seats: Seats) -> None:
@@ -138,21 +185,26 @@ def leave(ground: Ground, seats: Seats) -> None:
 def foresee(world: World, decision: Decision, nodes: Set[str]) -> list[Fate]:
     """The effect on each service that a drain of these nodes touches, by namespace and name."""
     found = [
-        _Present(service, plan, nodes) for service, plan in zip(world.services, decision.plans, strict=True)
-    ]  # fmt: skip
+        _Present(service, plan, nodes)
+        for service, plan in zip(world.services, decision.plans, strict=True)
+    ]
     ground = Ground(_closed(world.nodes or Nodes(), nodes))
     for one in found:
         for ended in one.ends:
             leave(ground, tuple(seat for seat in ended.seats if seat[0] not in nodes))
-    memory, cache = decision.memory, DecisionCache()
+    memory = decision.memory
+    cache = DecisionCache()
     for number in range(1, MOST_PASSES):
         made = decide(
             msgspec.structs.replace(
-                world, now=world.now + number * TICK, services=tuple(one.seen() for one in found),
-                nodes=None if world.nodes is None else ground.nodes(), memory=memory,
+                world,
+                now=world.now + number * TICK,
+                services=tuple(one.seen() for one in found),
+                nodes=None if world.nodes is None else ground.nodes(),
+                memory=memory,
             ),
             cache,
-        )  # fmt: skip
+        )
         memory = made.memory
         changed = [one.follow(plan, ground) for one, plan in zip(found, made.plans, strict=True)]
         for one in found:
@@ -166,7 +218,10 @@ def foresee(world: World, decision: Decision, nodes: Set[str]) -> list[Fate]:
 
 def _closed(known: Nodes, names: Set[str]) -> Nodes:
     """The nodes after a drain: these take no pods."""
-    nodes = [msgspec.structs.replace(node, cordoned=node.cordoned or node.name in names) for node in known.nodes]
+    nodes = [
+        msgspec.structs.replace(node, cordoned=node.cordoned or node.name in names)
+        for node in known.nodes
+    ]
     return Nodes(known.resources, tuple(nodes))
 
 
@@ -174,7 +229,11 @@ def _fate(one: _Present, board: Placement) -> Fate:
     service = one.service
     ended = {each.uid for each in one.ends}
     gone = ended | set(one.evicted)
-    held = [verdict for verdict in one.plan.verdicts if verdict.uid in gone and verdict.uid not in one.running]
+    held = [
+        verdict
+        for verdict in one.plan.verdicts
+        if verdict.uid in gone and verdict.uid not in one.running
+    ]
     return Fate(
         service=str(service.key),
         ratios=len(service.rule.ratios) if service.rule is not None else 0,
@@ -185,7 +244,7 @@ def _fate(one: _Present, board: Placement) -> Fate:
         evicted=_names(one.evicted.values()),
         starts={one.instances[uid].name: _where(seats) for uid, seats in one.seats.items()},
         held=tuple(dict.fromkeys(_why(verdict, one, board) for verdict in held)),
-    )  # fmt: skip
+    )
 
 
 def _why(verdict: Verdict, one: _Present, board: Placement) -> str:

@@ -43,12 +43,15 @@ class HeldPod(msgspec.Struct, frozen=True):
 
     @property
     def gated(self) -> bool:
-        return not self.metadata.deletion_timestamp and any(gate.name == GATE for gate in self.spec.scheduling_gates)
+        return not self.metadata.deletion_timestamp and any(
+            gate.name == GATE for gate in self.spec.scheduling_gates
+        )
 
     @property
     def service(self) -> str:
         labels = self.metadata.labels
-        rule, job_id = labels.get(RULE_LABEL, "-"), labels.get(JOB_ID_LABEL, "-")
+        rule = labels.get(RULE_LABEL, "-")
+        job_id = labels.get(JOB_ID_LABEL, "-")
         return f"{self.metadata.namespace}/{rule}/{job_id} {labels.get(GROUP_LABEL, '-')}"
 
 
@@ -57,8 +60,12 @@ async def held_pods(api: KubeApi, install: Install) -> list[HeldPod]:
     found: list[HeldPod] = []
     for namespace in install.governs or (None,):
         pods = listed(api, PODS, namespace, field_selector="spec.nodeName=", decode=HeldPod)
-        found += [pod async for pod in pods if pod.gated and install.looks_after(pod.metadata.namespace)]
-    return sorted(found, key=lambda pod: (pod.service, pod.metadata.creation_timestamp, pod.metadata.name))
+        found += [
+            pod async for pod in pods if pod.gated and install.looks_after(pod.metadata.namespace)
+        ]
+    return sorted(
+        found, key=lambda pod: (pod.service, pod.metadata.creation_timestamp, pod.metadata.name)
+    )
 
 
 def _patch(pod: HeldPod, metadata: Object) -> Object:
@@ -70,8 +77,8 @@ def _patch(pod: HeldPod, metadata: Object) -> Object:
 
 
 async def release(api: KubeApi, pods: Sequence[HeldPod]) -> list[tuple[HeldPod, KubeError]]:
-    """Release all; returns the pods that failed, with the error. A pod that is gone, or replaced by another one of its
-    name, is no failure."""
+    """Release all; returns the pods that failed, with the error. A pod that is gone, or replaced by
+    another one of its name, is no failure."""
     failed: list[tuple[HeldPod, KubeError]] = []
     limit = asyncio.Semaphore(AT_ONCE)
 
@@ -80,7 +87,9 @@ async def release(api: KubeApi, pods: Sequence[HeldPod]) -> list[tuple[HeldPod, 
         async with limit:
             try:
                 patch = _patch(pod, {"uid": meta.uid})
-                await api.patch(PODS, meta.namespace, meta.name, patch, patch_type=PatchType.STRATEGIC)
+                await api.patch(
+                    PODS, meta.namespace, meta.name, patch, patch_type=PatchType.STRATEGIC
+                )
             except (NotFoundError, ConflictError):
                 return
             except KubeError as error:

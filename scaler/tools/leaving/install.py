@@ -1,4 +1,5 @@
-"""One install of the scaler in a cluster: its processes, the namespaces that it governs, and its admission."""
+"""One install of the scaler in a cluster: its processes, the namespaces that it governs, and its
+admission."""
 
 from __future__ import annotations
 
@@ -26,20 +27,26 @@ USUAL_NAME = "mind-cluster-scaler"
 APP_LABEL = f"app.kubernetes.io/name={USUAL_NAME}"
 """Label of the Deployment of every install, and of its pods."""
 MUTATING_POLICIES = Resource(
-    "admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy", namespaced=False
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicy",
+    namespaced=False,
 )
 ADMISSION = (MUTATING_WEBHOOKS, MUTATING_POLICY_BINDINGS, MUTATING_POLICIES, VALIDATING_WEBHOOKS)
-"""In the order of deletion: first what adds the gate, a policy after its binding, last what only checks."""
+"""In the order of deletion: first what adds the gate, a policy after its binding, last what only
+checks."""
 _PAGE = 500
 
 
 class InstallNotFoundError(Exception):
-    """There is no install in that namespace, but others exist, or that is unreadable. The message is for people."""
+    """There is no install in that namespace, but others exist, or that is unreadable. The message
+    is for people."""
 
 
 class Install(msgspec.Struct, frozen=True):
-    """`deployments` are its own, `leases` those that its processes hold; `governs` its namespaces, () for all except
-    those of `others`."""
+    """`deployments` are its own, `leases` those that its processes hold; `governs` its namespaces,
+    () for all except those of `others`."""
 
     namespace: str
     name: str
@@ -58,25 +65,34 @@ class Install(msgspec.Struct, frozen=True):
         if self.governs:
             return ", ".join(self.governs)
         left_out = sorted({name for other in self.others for name in other.governs})
-        return "every namespace" + (f" but those of other installs: {', '.join(left_out)}" if left_out else "")
+        return "every namespace" + (
+            f" but those of other installs: {', '.join(left_out)}" if left_out else ""
+        )
 
 
 async def find(api: KubeApi, namespace: str) -> Install:
-    """The install of that namespace; others count only if no tenant can write their Lease. The remains of an install
-    without a namespace count if there is no other install. Raises KubeError and InstallNotFoundError."""
+    """The install of that namespace; others count only if no tenant can write their Lease. The
+    remains of an install without a namespace count if there is no other install. Raises KubeError
+    and InstallNotFoundError."""
     known = await leaders(api)
     deployments = [one async for one in listed(api, DEPLOYMENTS, namespace, APP_LABEL)]
     own = tuple(leader for leader in known.found if leader.namespace == namespace)
     homes = {one["metadata"]["name"] async for one in listed(api, NAMESPACES, None, INSTALL_LABEL)}
-    others = tuple(one for one in known.found if one.namespace != namespace and one.namespace in homes)
+    others = tuple(
+        one for one in known.found if one.namespace != namespace and one.namespace in homes
+    )
     if not deployments and not own and others:
         there = ", ".join(sorted({leader.namespace for leader in others}))
-        raise InstallNotFoundError(f"no install in namespace {namespace}; installs are in: {there} (option -n)")
+        raise InstallNotFoundError(
+            f"no install in namespace {namespace}; installs are in: {there} (option -n)"
+        )
     if known.unread and not own:
         raise InstallNotFoundError(f"which namespaces it looks after is not known: {known.unread}")
     names = [as_text(_pod_spec(one).get("serviceAccountName")) for one in deployments]
     governs = own[0].governs if own else _governed_by_variable(deployments)
-    return Install(namespace, next(filter(None, names), USUAL_NAME), tuple(deployments), own, governs, others)
+    return Install(
+        namespace, next(filter(None, names), USUAL_NAME), tuple(deployments), own, governs, others
+    )
 
 
 def _pod_spec(deployment: Object) -> Object:
@@ -118,19 +134,25 @@ def _is_served_by(configuration: Object, namespace: str) -> bool:
 
 
 async def still_gating(api: KubeApi) -> list[str]:
-    """Other objects that may add the gate: configurations about pods that name a rule, policies that set our gate."""
+    """Other objects that may add the gate: configurations about pods that name a rule, policies
+    that set our gate."""
     found = []
     for resource in (MUTATING_WEBHOOKS, MUTATING_POLICIES):
         for one in await _all(api, resource):
             text = msgspec.json.encode(one).decode()
-            if GATE in text or (resource is MUTATING_WEBHOOKS and RULE_LABEL in text and '"pods"' in text):
+            if GATE in text or (
+                resource is MUTATING_WEBHOOKS and RULE_LABEL in text and '"pods"' in text
+            ):
                 found.append(f"{resource.kind} {one['metadata']['name']}")
     return found
 
 
 async def opted_in(api: KubeApi, install: Install) -> list[str]:
     """The namespaces that it governs and in which admission holds pods."""
-    found = [one["metadata"]["name"] async for one in listed(api, NAMESPACES, None, f"{NAMESPACE_LABEL}=enabled")]
+    found = [
+        one["metadata"]["name"]
+        async for one in listed(api, NAMESPACES, None, f"{NAMESPACE_LABEL}=enabled")
+    ]
     return sorted(name for name in found if install.looks_after(name))
 
 
@@ -149,8 +171,13 @@ async def listed(
     token = ""
     while True:
         page = await api.list(
-            resource, namespace, label_selector=selector, limit=_PAGE, continue_token=token, **options
-        )  # fmt: skip
+            resource,
+            namespace,
+            label_selector=selector,
+            limit=_PAGE,
+            continue_token=token,
+            **options,
+        )
         for item in page.items:
             yield item
         token = page.continue_token

@@ -33,17 +33,35 @@ _CLUSTER_ROLES = Resource(_RBAC, "v1", "clusterroles", "ClusterRole", False)
 _CLUSTER_BINDINGS = Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", False)
 _BINDINGS = Resource(_RBAC, "v1", "rolebindings", "RoleBinding")
 _ADMISSION = "admissionregistration.k8s.io"
-_CHECKS = Resource(_ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False)
+_CHECKS = Resource(
+    _ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False
+)
 _CHECK_BINDINGS = Resource(
     _ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False
 )
-_ROLES = ("cluster", "watch", "release", "create", "view", "edit", "webhook", "policy", "fault-data")
+_ROLES = (
+    "cluster",
+    "watch",
+    "release",
+    "create",
+    "view",
+    "edit",
+    "webhook",
+    "policy",
+    "fault-data",
+)
 _GUARDS = ("gate-guard", "account")
 _ROLE_BASED_GROUPS = Resource(RBG, "v1alpha2", "rolebasedgroups", "RoleBasedGroup")
 TEMPLATES = (
-    DEPLOYMENTS, STATEFUL_SETS, LEADER_WORKER_SETS, VOLCANO_JOBS, STORM_SERVICES, INFER_SERVICE_SETS,
-    INFERENCE_SERVICES, _ROLE_BASED_GROUPS,
-)  # fmt: skip
+    DEPLOYMENTS,
+    STATEFUL_SETS,
+    LEADER_WORKER_SETS,
+    VOLCANO_JOBS,
+    STORM_SERVICES,
+    INFER_SERVICE_SETS,
+    INFERENCE_SERVICES,
+    _ROLE_BASED_GROUPS,
+)
 """Kinds of which users write the pod templates. What these make has owners, and is left out."""
 _DEFINITION = ELASTIC_SERVICES.full_name
 _PART_OF = f"app.kubernetes.io/part-of={USUAL_NAME}"
@@ -53,18 +71,24 @@ _RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
 
 
 async def gates_in_templates(api: KubeApi, install: Install) -> list[str]:
-    """Workloads with our gate in their own pod templates: their next pods would be held for ever."""
+    """Workloads with our gate in their own pod templates: their next pods would be held for
+    ever."""
     return [
         f"{resource.kind} {one['metadata']['namespace']}/{one['metadata']['name']}"
         for resource in TEMPLATES
         async for one in _governed(api, resource, install)
-        if not one["metadata"].get("ownerReferences") and GATE in msgspec.json.encode(at(one, "spec")).decode()
+        if not one["metadata"].get("ownerReferences")
+        and GATE in msgspec.json.encode(at(one, "spec")).decode()
     ]
 
 
 async def jobs_without_pods(api: KubeApi, install: Install) -> list[str]:
     """AscendJobs under a rule without pods: another controller has to make them."""
-    jobs = [one async for one in _governed(api, ASCEND_JOBS, install) if RULE_LABEL in at(one, "metadata", "labels")]
+    jobs = [
+        one
+        async for one in _governed(api, ASCEND_JOBS, install)
+        if RULE_LABEL in at(one, "metadata", "labels")
+    ]
     if not jobs:
         return []
     owners = {
@@ -92,14 +116,20 @@ async def removal(api: KubeApi, install: Install) -> AsyncIterator[str]:
     meta = at(install.deployments[0], "metadata") if install.deployments else {}
     release = at(meta, "annotations").get(_RELEASE)
     if release:
-        yield f"helm uninstall {release} -n {at(meta, 'annotations').get(_RELEASE_NAMESPACE, install.namespace)}"
+        yield (
+            f"helm uninstall {release} -n"
+            f" {at(meta, 'annotations').get(_RELEASE_NAMESPACE, install.namespace)}"
+        )
     else:
         async for line in _without_helm(api, install):
             yield line
     async for line in _services(api, install):
         yield line
     for one in await budgets(api, install):
-        yield f"kubectl -n {one['metadata']['namespace']} delete poddisruptionbudget {one['metadata']['name']}"
+        yield (
+            f"kubectl -n {one['metadata']['namespace']} delete poddisruptionbudget"
+            f" {one['metadata']['name']}"
+        )
 
 
 async def _without_helm(api: KubeApi, install: Install) -> AsyncIterator[str]:
@@ -130,7 +160,8 @@ async def _without_helm(api: KubeApi, install: Install) -> AsyncIterator[str]:
 
 
 async def _services(api: KubeApi, install: Install) -> AsyncIterator[str]:
-    """The commands for ElasticServices: the last install also deletes the definition, and so all of them."""
+    """The commands for ElasticServices: the last install also deletes the definition, and so all of
+    them."""
     if not install.others:
         try:
             await api.get(CUSTOM_RESOURCE_DEFINITIONS, None, _DEFINITION)
@@ -138,15 +169,22 @@ async def _services(api: KubeApi, install: Install) -> AsyncIterator[str]:
             return
         yield f"kubectl delete crd {_DEFINITION}"
         return
-    there = {one["metadata"]["namespace"] async for one in _governed(api, ELASTIC_SERVICES, install)}
+    there = {
+        one["metadata"]["namespace"] async for one in _governed(api, ELASTIC_SERVICES, install)
+    }
     for namespace in sorted(there):
         yield f"kubectl -n {namespace} delete elasticservices -l {_OURS}"
 
 
 async def budgets(api: KubeApi, install: Install) -> list[Object]:
-    """The budgets of the install: without the scaler, which moves the labels, they refuse evictions for ever."""
+    """The budgets of the install: without the scaler, which moves the labels, they refuse evictions
+    for ever."""
     name = BUDGET + install.name.removeprefix(USUAL_NAME)
-    return [one async for one in _governed(api, DISRUPTION_BUDGETS, install) if one["metadata"]["name"] == name]
+    return [
+        one
+        async for one in _governed(api, DISRUPTION_BUDGETS, install)
+        if one["metadata"]["name"] == name
+    ]
 
 
 async def _bound(api: KubeApi, resource: Resource, install: Install) -> list[Object]:
@@ -156,14 +194,22 @@ async def _bound(api: KubeApi, resource: Resource, install: Install) -> list[Obj
         found = [one async for one in listed(api, resource, None)]
     except KubeError:
         return []
-    return [one for one in found if any(subject.items() <= it.items() for it in one.get("subjects") or ())]
+    return [
+        one
+        for one in found
+        if any(subject.items() <= it.items() for it in one.get("subjects") or ())
+    ]
 
 
-async def _named(api: KubeApi, resource: Resource, parts: tuple[str, ...], suffix: str) -> list[str]:
+async def _named(
+    api: KubeApi, resource: Resource, parts: tuple[str, ...], suffix: str
+) -> list[str]:
     wanted = {f"{USUAL_NAME}-{part}{suffix}" for part in parts}
     try:
         return [
-            one["metadata"]["name"] async for one in listed(api, resource, None) if one["metadata"]["name"] in wanted
+            one["metadata"]["name"]
+            async for one in listed(api, resource, None)
+            if one["metadata"]["name"] in wanted
         ]
     except KubeError:
         return []

@@ -1,6 +1,7 @@
 """Decides whether a bracket in a comment is part of the JSON, and reads the text accordingly.
 
-The documentation prints `"group_list": [   # Job ratio state   {`: the bracket is needed, but is in the comment."""
+The documentation prints `"group_list": [   # Job ratio state   {`: the bracket is needed, but is in the comment.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ def read(text: str) -> Reading:
 def _sound_readings(text: str, plain: Reading) -> list[Reading]:
     """The readings that make sense, none when there are too many to try.
 
-    Each way to keep some of the brackets is tried once, in ascending order of the comments; where a reading stops,
-    the ways that differ only after that point are never tried."""
+    Each way to keep some of the brackets is tried once, in ascending order of the comments; where a
+    reading stops, the ways that differ only after that point are never tried."""
     budget = min(MAX_READINGS, MAX_WORK // (len(text) + 1) + 1)
     sound: list[Reading] = []
     to_try: list[tuple[frozenset[int], Reading]] = [(frozenset(), plain)]
@@ -51,7 +52,8 @@ def _is_sound(reading: Reading) -> bool:
 
 
 def _undecided(reading: Reading) -> Reading:
-    """The finding that no reading makes sense, or more than one; without a cure for the comments in question."""
+    """The finding that no reading makes sense, or more than one; without a cure for the comments in
+    question."""
     faults = [
         msgspec.structs.replace(fault, edit=None) if fault.start in reading.suspects else fault
         for fault in reading.faults

@@ -1,6 +1,7 @@
 """Checks the ConfigMap of a rule in a file: its keys, its document, its annotations.
 
-rules.document finds the faults of the document; this module finds their places in the YAML file of the user."""
+rules.document finds the faults of the document; this module finds their places in the YAML file of
+the user."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class RuleMap(msgspec.Struct, frozen=True):
 
 
 def is_rule_map(found: Object, *, wanted: bool) -> bool:
-    """Whether a ConfigMap or Secret is checked: it has the key, or nearly; a job names it; or only it was named."""
+    """Whether a ConfigMap or Secret is checked: it has the key, or nearly; a job names it; or only
+    it was named."""
     names = _names(found, "data") + _names(found, "binaryData") + _names(found, "stringData")
     near = any(difflib.get_close_matches(name, [RULE_KEY], cutoff=0.9) for name in names)
     return near or wanted or found.alone
@@ -44,10 +46,17 @@ def read_rule_map(found: Object) -> RuleMap:
     """All findings about one rule ConfigMap. Never raises."""
     if found.kind == "Secret":
         message = "a Secret; the rule is read from a ConfigMap of this name"
-        wrong = found.finding(("kind",), "NotAConfigMap", message, "write `kind: ConfigMap` and `data:`")
+        wrong = found.finding(
+            ("kind",), "NotAConfigMap", message, "write `kind: ConfigMap` and `data:`"
+        )
         return RuleMap(found, None, [wrong])
     rule, findings = _document(found)
-    findings += [*metadata_findings(found), *_double_keys(found), *_immutable(found), *_options(found)]
+    findings += [
+        *metadata_findings(found),
+        *_double_keys(found),
+        *_immutable(found),
+        *_options(found),
+    ]
     good = all(finding.level == "warning" for finding in findings)
     return RuleMap(found, rule if good else None, findings)
 
@@ -95,7 +104,10 @@ def _inside(found: Object, value: Value, spans: list[Span] | None, fault: Findin
 
 def _double_keys(found: Object) -> Iterator[Finding]:
     if _names(found, "data").count(RULE_KEY) > 1:
-        message = f"{RULE_KEY} is written twice in this ConfigMap; kubectl refuses that, other tools take the last"
+        message = (
+            f"{RULE_KEY} is written twice in this ConfigMap; kubectl refuses that, other tools take"
+            " the last"
+        )
         yield found.finding(("data", RULE_KEY), "DuplicateKey", message, "delete one of them")
 
 
@@ -108,7 +120,9 @@ def _immutable(found: Object) -> Iterator[Finding]:
 def _options(found: Object) -> Iterator[Finding]:
     holder = found.root.get("metadata", "annotations")
     members = holder.members if holder else []
-    _, faults = read_options({key.text: value.string for key, value in members if value.string is not None})
+    _, faults = read_options(
+        {key.text: value.string for key, value in members if value.string is not None}
+    )
     yield from map(found.placed, faults)
 
 

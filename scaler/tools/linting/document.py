@@ -1,4 +1,5 @@
-"""A rule document as `scaler lint` reads it: it continues after text that is no JSON, with all faults and their cures.
+"""A rule document as `scaler lint` reads it: it continues after text that is no JSON, with all
+faults and their cures.
 
 The result is that of rules.document: lint accepts what the controller accepts, and nothing else."""
 
@@ -21,7 +22,8 @@ _DOUBTS = ("NotJson", "TrailingText", "BraceInComment", "NestedTooDeep", "Commen
 
 
 class Examination(msgspec.Struct, frozen=True):
-    """The value of a document, with each fault's offset in its text; faults are in the order of the text."""
+    """The value of a document, with each fault's offset in its text; faults are in the order of the
+    text."""
 
     rule: Rule | None
     faults: tuple[Finding, ...]
@@ -30,14 +32,21 @@ class Examination(msgspec.Struct, frozen=True):
     def edits(self) -> list[Edit]:
         """All cures; none after a place where the meaning of the text is uncertain."""
         doubts = [
-            fault.start for fault in self.faults if fault.code in _DOUBTS and getattr(fault, "edit", None) is None
+            fault.start
+            for fault in self.faults
+            if fault.code in _DOUBTS and getattr(fault, "edit", None) is None
         ]
-        edits = [fault.edit for fault in self.faults if isinstance(fault, TextFinding) and fault.edit is not None]
+        edits = [
+            fault.edit
+            for fault in self.faults
+            if isinstance(fault, TextFinding) and fault.edit is not None
+        ]
         return [edit for edit in edits if not doubts or edit.end <= min(doubts)]
 
 
 def read_document(text: str) -> tuple[Rule | None, tuple[Finding, ...]]:
-    """Read the bare JSON: the rule, None when there is any error, and all findings. Never raises."""
+    """Read the bare JSON: the rule, None when there is any error, and all findings. Never
+    raises."""
     examination = examine(text)
     return examination.rule, placed(examination.faults, text)
 
@@ -61,9 +70,23 @@ def _located(fault: Finding, root: Node, text: str) -> TextFinding:
     node, key = _find(root, fault.path)
     start = key if fault.on_key and key >= 0 else node.start
     digits = text[node.start : node.end]
-    bare = fault.code == "NotADecimalString" and isinstance(node.value, int) and digits.isascii() and digits.isdigit()
+    bare = (
+        fault.code == "NotADecimalString"
+        and isinstance(node.value, int)
+        and digits.isascii()
+        and digits.isdigit()
+    )
     edit = Edit(node.start, node.end, f'"{digits}"') if bare else None
-    return TextFinding(fault.code, fault.path, fault.message, fault.hint, fault.level, start, fault.on_key, edit=edit)
+    return TextFinding(
+        fault.code,
+        fault.path,
+        fault.message,
+        fault.hint,
+        fault.level,
+        start,
+        fault.on_key,
+        edit=edit,
+    )
 
 
 def _find(node: Node, path: Path) -> tuple[Node, int]:
@@ -77,7 +100,8 @@ def _find(node: Node, path: Path) -> tuple[Node, int]:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a rule. Unknown members only give warnings, so the schema allows them."""
+    """The JSON Schema (draft 2020-12) of a rule. Unknown members only give warnings, so the schema
+    allows them."""
     schema = RuleDocument.model_json_schema()
     for part in (schema, *schema["$defs"].values()):
         del part["additionalProperties"]

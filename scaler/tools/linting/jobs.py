@@ -1,7 +1,7 @@
 """Checks AscendJobs of an inference service in a file: why they could never be served.
 
-Only what the manifest itself shows, and the rule if it is among the linted files. Queues, nodes and images are not
-checked, and neither are jobs of other purposes (training)."""
+Only what the manifest itself shows, and the rule if it is among the linted files. Queues, nodes and
+images are not checked, and neither are jobs of other purposes (training)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _SPEC_FIELDS = ("schedulerName", "runPolicy", "successPolicy", "replicaSpecs")
 
 
 def is_service_job(found: Object) -> bool:
-    """An AscendJob with a rule or group label, or MindIE's controller or coordinator (labels `app` and `jobID`)."""
+    """An AscendJob with a rule or group label, or MindIE's controller or coordinator (labels `app`
+    and `jobID`)."""
     labels = labels_at(found, _LABELS)
     return found.kind == "AscendJob" and (
         names_ours(labels) or bool(_moved(found)) or {"app", JOB_ID_LABEL} <= {*labels}
@@ -43,22 +44,35 @@ def rule_name(found: Object) -> str:
 
 
 def _moved(found: Object) -> str:
-    """The rule in the annotation of a job whose label admission has moved, beside Ascend Operator."""
+    """The rule in the annotation of a job whose label admission has moved, beside Ascend
+    Operator."""
     return found.root.string_at("metadata", "annotations", MOVED_RULE)
 
 
 def job_label_faults(found: Object, rules: Rules) -> list[Finding]:
     """Findings about the labels of a job, and about its size against its rule."""
-    job, moved = _Job(found), _moved(found)
+    job = _Job(found)
+    moved = _moved(found)
     faults = list(place_faults(found, _LABELS, "this job", rules, moved=moved))
-    return [*faults, *size_faults(found, _LABELS, job.pods, SPECS_PATH, rules, moved=moved), *_template_apps(job)]
+    return [
+        *faults,
+        *size_faults(found, _LABELS, job.pods, SPECS_PATH, rules, moved=moved),
+        *_template_apps(job),
+    ]
 
 
 def check_job(found: Object) -> list[Finding]:
     """All other findings about one job."""
     job = _Job(found)
     findings = [*metadata_findings(found), *_shape(job), *_makeable(job), *_scheduling(job)]
-    return [*findings, *_fault_scheduling(job), *_retries(job), *_containers(job), *_super_pod(job), *_gates(job)]
+    return [
+        *findings,
+        *_fault_scheduling(job),
+        *_retries(job),
+        *_containers(job),
+        *_super_pod(job),
+        *_gates(job),
+    ]
 
 
 class _Job:
@@ -75,7 +89,11 @@ class _Job:
     @property
     def plain(self) -> dict[str, Any]:
         """The parts of the job that decide whether pods can be made of it."""
-        return {part: value.plain(_DEPTH) for part in ("metadata", "spec") if (value := self.root.get(part))}
+        return {
+            part: value.plain(_DEPTH)
+            for part in ("metadata", "spec")
+            if (value := self.root.get(part))
+        }
 
     def label(self, name: str) -> str:
         value = self.labels.get(name) if self.labels else None
@@ -120,12 +138,16 @@ def _shape(job: _Job) -> Iterator[Finding]:
     version = job.root.string_at("apiVersion")
     if version != API_VERSION:
         message = f"an AscendJob of {shown(version)}; the API server knows {API_VERSION} only"
-        yield job.finding(("apiVersion",), "ApiVersionUnknown", message, f"write apiVersion: {API_VERSION}")
+        yield job.finding(
+            ("apiVersion",), "ApiVersionUnknown", message, f"write apiVersion: {API_VERSION}"
+        )
     spec = job.root.get("spec")
     for key, _ in spec.members if spec else []:
         if key.text not in _SPEC_FIELDS:
             message = f"an AscendJob has no field spec.{key.text}; the API server drops it"
-            yield job.finding(("spec", key.text), "UnknownField", message, "is it misspelt?", "warning")
+            yield job.finding(
+                ("spec", key.text), "UnknownField", message, "is it misspelt?", "warning"
+            )
 
 
 def _fault_scheduling(job: _Job) -> Iterator[Finding]:
@@ -133,15 +155,22 @@ def _fault_scheduling(job: _Job) -> Iterator[Finding]:
     if value and value not in _FAULT_SCHEDULING:
         path = ("metadata", "labels", "fault-scheduling")
         message = f"fault-scheduling {shown(value)} is not known and counts as off"
-        yield job.finding(path, "FaultSchedulingUnknown", message, "write grace, force or off", "warning")
+        yield job.finding(
+            path, "FaultSchedulingUnknown", message, "write grace, force or off", "warning"
+        )
 
 
 def _retries(job: _Job) -> Iterator[Finding]:
     value = job.label("fault-retry-times")
     if value and not (value.isascii() and value.isdigit()):
         path = ("metadata", "labels", "fault-retry-times")
-        message = f"fault-retry-times {shown(value)} is no number and counts as 0: a pod that fails ends the job"
-        yield job.finding(path, "RetryTimesInvalid", message, "write how many retries, in quotes", "warning")
+        message = (
+            f"fault-retry-times {shown(value)} is no number and counts as 0: a pod that fails ends"
+            " the job"
+        )
+        yield job.finding(
+            path, "RetryTimesInvalid", message, "write how many retries, in quotes", "warning"
+        )
 
 
 def _makeable(job: _Job) -> Iterator[Finding]:
@@ -156,10 +185,17 @@ def _scheduling(job: _Job) -> Iterator[Finding]:
     if value is None:
         return
     if value.integer is None:
-        message = f"minAvailable is {shown(value.text)}, not an integer: the API server refuses the job"
-        yield job.finding(path, "MinAvailableInvalid", message, "write the number of pods, without quotes")
+        message = (
+            f"minAvailable is {shown(value.text)}, not an integer: the API server refuses the job"
+        )
+        yield job.finding(
+            path, "MinAvailableInvalid", message, "write the number of pods, without quotes"
+        )
     elif job.pods is not None and value.integer > job.pods:
-        message = f"minAvailable {value.integer}, but the job has {_pods(job.pods)}: its PodGroup can never run"
+        message = (
+            f"minAvailable {value.integer}, but the job has {_pods(job.pods)}: its PodGroup can"
+            " never run"
+        )
         yield job.finding(path, "MinAvailableTooBig", message, f"write {job.pods}", "warning")
 
 
@@ -167,22 +203,34 @@ def _containers(job: _Job) -> Iterator[Finding]:
     for name, spec in job.specs:
         main = _main_container(spec)
         if main is not None:
-            yield from _npu_limits(job, (*SPECS_PATH, name, "template", "spec", "containers"), name, main)
+            yield from _npu_limits(
+                job, (*SPECS_PATH, name, "template", "spec", "containers"), name, main
+            )
 
 
 def _main_container(spec: Value) -> Value | None:
     containers = spec.get("template", "spec", "containers")
-    return next((one for one in containers.items if one.string_at("name") == "ascend"), None) if containers else None
+    return (
+        next((one for one in containers.items if one.string_at("name") == "ascend"), None)
+        if containers
+        else None
+    )
 
 
 def _npu_limits(job: _Job, path: Path, name: str, container: Value) -> Iterator[Finding]:
-    requests, limits = container.get("resources", "requests"), container.get("resources", "limits")
+    requests = container.get("resources", "requests")
+    limits = container.get("resources", "limits")
     for key, value in requests.members if requests else []:
         limit = limits.get(key.text) if limits else None
         if key.text.startswith(NPU_PREFIX) and (limit is None or limit.text != value.text):
             allowed = limit.text if limit else "missing"
-            message = f"{name} requests {value.text} {key.text}, its limit is {allowed}: its pods will be refused"
-            yield job.finding(path, "NpuLimitDiffers", message, "write the same number in requests and limits")
+            message = (
+                f"{name} requests {value.text} {key.text}, its limit is {allowed}: its pods will be"
+                " refused"
+            )
+            yield job.finding(
+                path, "NpuLimitDiffers", message, "write the same number in requests and limits"
+            )
 
 
 def _super_pod(job: _Job) -> Iterator[Finding]:
@@ -190,13 +238,24 @@ def _super_pod(job: _Job) -> Iterator[Finding]:
     block = job.root.string_at(*path)
     if not (block.isascii() and block.isdigit() and len(block) < 10):
         return
-    npus = max((_npus(container) for _, spec in job.specs if (container := _main_container(spec))), default=0)
+    npus = max(
+        (_npus(container) for _, spec in job.specs if (container := _main_container(spec))),
+        default=0,
+    )
     if npus and int(block) % npus:
-        message = f"sp-block {block} is no multiple of the {npus} NPUs of a pod: the job cannot be placed"
-        yield job.finding(path, "SpBlockMismatch", message, f"write a multiple of {npus}", "warning")
+        message = (
+            f"sp-block {block} is no multiple of the {npus} NPUs of a pod: the job cannot be placed"
+        )
+        yield job.finding(
+            path, "SpBlockMismatch", message, f"write a multiple of {npus}", "warning"
+        )
 
 
 def _npus(container: Value) -> int:
     limits = container.get("resources", "limits")
-    numbers = [value.integer for key, value in limits.members if key.text.startswith(NPU_PREFIX)] if limits else []
+    numbers = (
+        [value.integer for key, value in limits.members if key.text.startswith(NPU_PREFIX)]
+        if limits
+        else []
+    )
     return max((number or 0 for number in numbers), default=0)

@@ -1,9 +1,10 @@
 """Reads JSON as people write it: checks strictly, continues after faults, gives exact places.
 
-Reading continues after a fault if its meaning is certain (comments, trailing commas, full-width punctuation, a byte
-order mark, ...), so faults of meaning after it are found in the same run. A text without faults is JSON, and
-json.loads gives the same value (except for NaN and nesting over `MAX_DEPTH`, which are refused here).
-Must not know what a rule is, and must end on every input without raising."""
+Reading continues after a fault if its meaning is certain (comments, trailing commas, full-width
+punctuation, a byte order mark, ...), so faults of meaning after it are found in the same run. A
+text without faults is JSON, and json.loads gives the same value (except for NaN and nesting over
+`MAX_DEPTH`, which are refused here). Must not know what a rule is, and must end on every input
+without raising."""
 
 from __future__ import annotations
 
@@ -20,7 +21,17 @@ from scaler.rules.text import LONGEST_INTEGER, MAX_DEPTH
 _SPACE = re.compile(r"[ \t\n\r]*")
 _PLAIN_STRING = re.compile(r'"([^"\\\x00-\x1f]*)"')
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_LOOKALIKES = {"：": ":", "，": ",", "、": ",", "｛": "{", "｝": "}", "［": "[", "］": "]", "【": "[", "】": "]"}
+_LOOKALIKES = {
+    "：": ":",
+    "，": ",",
+    "、": ",",
+    "｛": "{",
+    "｝": "}",
+    "［": "[",
+    "］": "]",
+    "【": "[",
+    "】": "]",
+}
 _DOUBLE_QUOTES = '"“”„‟＂'
 _SINGLE_QUOTES = "'‘’＇"
 _WORD = re.compile(rf"[^\s{{}}\[\],:#/{_DOUBLE_QUOTES}{_SINGLE_QUOTES}{''.join(_LOOKALIKES)}]+")
@@ -34,7 +45,8 @@ _LITERALS = {"true": True, "false": False, "null": None}
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """Replace `text[start:end]` by `text`: the cure of one fault, given only if there is exactly one cure."""
+    """Replace `text[start:end]` by `text`: the cure of one fault, given only if there is exactly
+    one cure."""
 
     start: int
     end: int
@@ -69,8 +81,13 @@ class Reading(msgspec.Struct, frozen=True):
 
 def bracket_fault(start: int, path: Path) -> TextFinding:
     """The fault of a bracket at `start`, in a comment."""
-    message = "this bracket stands behind a # on the same line: deleting the comment deletes the bracket too"
-    return TextFinding("BraceInComment", path, message, "put the bracket on a line of its own first", start=start)
+    message = (
+        "this bracket stands behind a # on the same line: deleting the comment deletes the"
+        " bracket too"
+    )
+    return TextFinding(
+        "BraceInComment", path, message, "put the bracket on a line of its own first", start=start
+    )
 
 
 class _StopReading(Exception):  # noqa: N818 - no error: ends the recursion of the reader
@@ -78,7 +95,8 @@ class _StopReading(Exception):  # noqa: N818 - no error: ends the recursion of t
 
 
 class Reader:
-    """One pass over one text. `kept`: comments whose brackets at the end are read as if outside the comment."""
+    """One pass over one text. `kept`: comments whose brackets at the end are read as if outside the
+    comment."""
 
     def __init__(self, text: str, kept: frozenset[int]) -> None:
         self.text = text
@@ -93,17 +111,26 @@ class Reader:
         try:
             root = self._value()
             if self._peek():
-                self._fault("TrailingText", self.pos, f"text after the end of the document: {self._excerpt()}",
-                            "delete it; a ConfigMap key holds one JSON document")  # fmt: skip
+                self._fault(
+                    "TrailingText",
+                    self.pos,
+                    f"text after the end of the document: {self._excerpt()}",
+                    "delete it; a ConfigMap key holds one JSON document",
+                )
         except _StopReading:
             pass
         return Reading(root, self.faults, self.suspects)
 
-    # -- values -------------------------------------------------------------------------------------------
+    # -- values
+    # -------------------------------------------------------------------------------------------
 
     def _value(self) -> Node:
         if len(self.path) > MAX_DEPTH:
-            self._stop(f"nested more than {MAX_DEPTH} deep", "a rule is nested 5 deep", code="NestedTooDeep")
+            self._stop(
+                f"nested more than {MAX_DEPTH} deep",
+                "a rule is nested 5 deep",
+                code="NestedTooDeep",
+            )
         char = self._peek()
         if char == "{":
             return self._object()
@@ -126,12 +153,16 @@ class Reader:
             self._take()
             if key in node.value:
                 self._fault(
-                    "DuplicateKey", start, f"{shown(key)} is written twice in this object", "delete one of them"
+                    "DuplicateKey",
+                    start,
+                    f"{shown(key)} is written twice in this object",
+                    "delete one of them",
                 )
             self.path.append(key)
             node.children[key] = child = self._value()
             self.path.pop()
-            node.value[key], node.keys[key] = child.value, start
+            node.value[key] = child.value
+            node.keys[key] = start
             done = self._ends("}")
         node.end = self.pos
         return node
@@ -166,7 +197,11 @@ class Reader:
         if char != ",":
             if char and (char in '{["' or _WORD.match(char)) and char != "&":
                 self._fault(
-                    "MissingComma", end, "a comma is missing behind this", "write `,` here", Edit(end, end, ",")
+                    "MissingComma",
+                    end,
+                    "a comma is missing behind this",
+                    "write `,` here",
+                    Edit(end, end, ","),
                 )
                 return False
             self._stop_expecting(f"`,` or `{close}`")
@@ -174,7 +209,13 @@ class Reader:
         self._take()
         if self._peek() != close:
             return False
-        self._fault("TrailingComma", comma, f"a comma before `{close}`", "delete the comma", Edit(comma, comma + 1, ""))
+        self._fault(
+            "TrailingComma",
+            comma,
+            f"a comma before `{close}`",
+            "delete the comma",
+            Edit(comma, comma + 1, ""),
+        )
         self._take()
         return True
 
@@ -187,7 +228,9 @@ class Reader:
             self._stop_expecting('a name in quotes `"`')
         right = json.dumps(word[0], ensure_ascii=False)
         message = f"the name {printable(word[0])} is not in quotes"
-        self._fault("UnquotedKey", self.pos, message, f"write {printable(right)}", Edit(*word.span(), right))
+        self._fault(
+            "UnquotedKey", self.pos, message, f"write {printable(right)}", Edit(*word.span(), right)
+        )
         self.pos = word.end()
         return word[0]
 
@@ -196,15 +239,19 @@ class Reader:
         word = _WORD.match(self.text, self.pos)
         if word is None or "&" in word[0]:
             self._stop_expecting("a value")
-        start, self.pos = self.pos, word.end()
+        start = self.pos
+        self.pos = word.end()
         if word[0] in _LITERALS:
             return Node(_LITERALS[word[0]], start, self.pos)
         if _NUMBER.fullmatch(word[0]):
             return Node(_number(word[0]), start, self.pos)
-        self._fault("NotJson", start, f"{shown(word[0])[1:-1]} is not a JSON value", "put it in quotes")
+        self._fault(
+            "NotJson", start, f"{shown(word[0])[1:-1]} is not a JSON value", "put it in quotes"
+        )
         return Node(word[0], start, self.pos)
 
-    # -- strings ------------------------------------------------------------------------------------------
+    # -- strings
+    # ------------------------------------------------------------------------------------------
 
     def _string(self) -> str:
         plain = _PLAIN_STRING.match(self.text, self.pos)
@@ -220,13 +267,22 @@ class Reader:
         return value
 
     def _string_end(self, start: int, opening: str) -> int:
-        """Offset of the closing quote: of the same kind, or on the same line one that only looks similar."""
+        """Offset of the closing quote: of the same kind, or on the same line one that only looks
+        similar."""
         line_end = self._line_end(start)
-        closing = '"' if opening == '"' else _SINGLE_QUOTES if opening in _SINGLE_QUOTES else _DOUBLE_QUOTES
+        closing = (
+            '"'
+            if opening == '"'
+            else _SINGLE_QUOTES
+            if opening in _SINGLE_QUOTES
+            else _DOUBLE_QUOTES
+        )
         ends = (self._quote(start + 1, line_end, quotes) for quotes in (closing, _DOUBLE_QUOTES))
         end = next((end for end in ends if end >= 0), -1)
         if end < 0:
-            self._stop("the text in quotes that begins here has no end on this line", 'close it with `"`')
+            self._stop(
+                "the text in quotes that begins here has no end on this line", 'close it with `"`'
+            )
         return end
 
     def _quote(self, pos: int, end: int, quotes: str) -> int:
@@ -245,12 +301,19 @@ class Reader:
                 pos = self._escape(pos, end, parts)
                 continue
             if char < " ":
-                self._fault("NotJson", pos, f"a raw control character U+{ord(char):04X} inside quotes", "delete it")
+                self._fault(
+                    "NotJson",
+                    pos,
+                    f"a raw control character U+{ord(char):04X} inside quotes",
+                    "delete it",
+                )
             else:
                 parts.append(char)
             pos += 1
         # Two escapes may be the halves of one character; a lone half stays unchanged.
-        return "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        return (
+            "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        )
 
     def _escape(self, pos: int, end: int, parts: list[str]) -> int:
         char = self.text[pos + 1 : pos + 2] if pos + 1 < end else ""
@@ -262,7 +325,10 @@ class Reader:
             parts.append(chr(int(digits[0], 16)))
             return pos + 6
         self._fault(
-            "NotJson", pos, f"\\{printable(char)} is not an escape that JSON knows", "write \\\\ for a backslash"
+            "NotJson",
+            pos,
+            f"\\{printable(char)} is not an escape that JSON knows",
+            "write \\\\ for a backslash",
         )
         parts.append("\\")
         return pos + 1
@@ -275,15 +341,23 @@ class Reader:
         right = f'"{right}"'
         edit = Edit(start, end + 1, right)
         if set(quotes) <= {"'", '"'}:
-            self._fault("SingleQuotes", start, "JSON has no single quotes", f"write {printable(right)}", edit)
+            self._fault(
+                "SingleQuotes",
+                start,
+                "JSON has no single quotes",
+                f"write {printable(right)}",
+                edit,
+            )
         else:
             message = f"full-width or typographic quotes {quotes[0]} {quotes[1]}"
             self._fault("FullWidthPunctuation", start, message, f"write {printable(right)}", edit)
 
-    # -- between tokens -----------------------------------------------------------------------------------
+    # -- between tokens
+    # -----------------------------------------------------------------------------------
 
     def _peek(self) -> str:
-        """The next significant character, in its ASCII form, "" at the end. Does not move past it."""
+        """The next significant character, in its ASCII form, "" at the end. Does not move past
+        it."""
         while True:
             self.pos = _SPACE.match(self.text, self.pos).end()  # type: ignore[union-attr]  # matches the empty string too
             char = self.text[self.pos : self.pos + 1]
@@ -300,7 +374,11 @@ class Reader:
             right = _LOOKALIKES[char]
             message = f"full-width punctuation {char} (U+{ord(char):04X})"
             self._fault(
-                "FullWidthPunctuation", self.pos, message, f"write {right}", Edit(self.pos, self.pos + 1, right)
+                "FullWidthPunctuation",
+                self.pos,
+                message,
+                f"write {right}",
+                Edit(self.pos, self.pos + 1, right),
             )
         self.pos += 1
 
@@ -308,19 +386,30 @@ class Reader:
         start = self.pos
         if char == "\ufeff" and start == 0:
             self.pos = 1
-            self._fault("ByteOrderMark", 0, "the text begins with a byte order mark (U+FEFF)",
-                        "save it as UTF-8 without BOM", Edit(0, 1, ""))  # fmt: skip
+            self._fault(
+                "ByteOrderMark",
+                0,
+                "the text begins with a byte order mark (U+FEFF)",
+                "save it as UTF-8 without BOM",
+                Edit(0, 1, ""),
+            )
             return
         while self.pos < len(self.text) and _is_odd_space(self.text[self.pos]):
             self.pos += 1
         right = "".join("" if odd in _INVISIBLE else " " for odd in self.text[start : self.pos])
         message = f"an invisible character U+{ord(char):04X} that JSON does not allow here"
-        self._fault("OddSpace", start, message, "write ordinary spaces", Edit(start, self.pos, right))
+        self._fault(
+            "OddSpace", start, message, "write ordinary spaces", Edit(start, self.pos, right)
+        )
 
     def _comment(self) -> None:
         start = self.pos
         end = self._comment_end(start)
-        brackets = None if self.text.startswith("/*", start) else _BRACKETS_AT_END.search(self.text, start + 1, end)
+        brackets = (
+            None
+            if self.text.startswith("/*", start)
+            else _BRACKETS_AT_END.search(self.text, start + 1, end)
+        )
         if brackets:
             self.suspects[start] = brackets.start()
             if start in self.kept:
@@ -328,7 +417,13 @@ class Reader:
                 end = brackets.start()
         mark = self.text[start] if self.text[start] == "#" else self.text[start : start + 2]
         before = len(self.text[:start].rstrip(" \t"))
-        self._fault("CommentInJson", start, f"JSON has no {mark} comments", "delete the comment", Edit(before, end, ""))
+        self._fault(
+            "CommentInJson",
+            start,
+            f"JSON has no {mark} comments",
+            "delete the comment",
+            Edit(before, end, ""),
+        )
         self.pos = end
 
     def _comment_end(self, start: int) -> int:
@@ -340,10 +435,15 @@ class Reader:
     def _line_end(self, start: int) -> int:
         return _LINE_END.search(self.text, start).start()  # type: ignore[union-attr]  # \Z always matches
 
-    # -- faults -------------------------------------------------------------------------------------------
+    # -- faults
+    # -------------------------------------------------------------------------------------------
 
-    def _fault(self, code: str, start: int, message: str, hint: str, edit: Edit | None = None) -> None:
-        self.faults.append(TextFinding(code, tuple(self.path), message, hint, start=start, edit=edit))
+    def _fault(
+        self, code: str, start: int, message: str, hint: str, edit: Edit | None = None
+    ) -> None:
+        self.faults.append(
+            TextFinding(code, tuple(self.path), message, hint, start=start, edit=edit)
+        )
         if len(self.faults) >= MAX_FINDINGS:
             raise _StopReading
 
@@ -358,9 +458,13 @@ class Reader:
                 if not self.text.strip()
                 else f"the document ends here, but {wanted} must follow"
             )
-            self._stop(what, "is a bracket not closed?" if self.text.strip() else "write the rule document")
+            self._stop(
+                what, "is a bracket not closed?" if self.text.strip() else "write the rule document"
+            )
         if self.text[self.pos] == "&":
-            self._stop(f"HTML entities instead of characters: {self._excerpt()}", 'write `"` for &quot;')
+            self._stop(
+                f"HTML entities instead of characters: {self._excerpt()}", 'write `"` for &quot;'
+            )
         self._stop(f"expected {wanted}, found {self._excerpt()}", "")
 
     def _excerpt(self) -> str:
@@ -372,5 +476,6 @@ def _is_odd_space(char: str) -> bool:
 
 
 def _number(text: str) -> int | float:
-    """The number as json.loads reads it; with more digits than Python converts in linear time, a float."""
+    """The number as json.loads reads it; with more digits than Python converts in linear time, a
+    float."""
     return int(text) if len(text) <= LONGEST_INTEGER and text.lstrip("-").isdigit() else float(text)

@@ -1,4 +1,5 @@
-"""Lints files of a user: rule documents, ConfigMaps, whole folders of manifests. Text in, findings out.
+"""Lints files of a user: rule documents, ConfigMaps, whole folders of manifests. Text in, findings
+out.
 
 Reads no file itself (tools.lint does), and never raises."""
 
@@ -18,7 +19,13 @@ from scaler.rules.rule import Rule
 from scaler.tools.linting.brackets import read
 from scaler.tools.linting.configmap import RuleMap, is_rank_table, is_rule_map, read_rule_map
 from scaler.tools.linting.document import read_document
-from scaler.tools.linting.guess import foreign_json, likely_kind, lost_indentation, odd_kinds, yaml_document
+from scaler.tools.linting.guess import (
+    foreign_json,
+    likely_kind,
+    lost_indentation,
+    odd_kinds,
+    yaml_document,
+)
 from scaler.tools.linting.jobs import check_job, is_service_job, job_label_faults, rule_name
 from scaler.tools.linting.manifest import Object, objects
 from scaler.tools.linting.metadata import label_findings
@@ -33,8 +40,9 @@ BOM = "\ufeff"
 MIXTURE = "MixturePossible"
 """An `info`: no error, and nothing fails because of it."""
 _WHAT_ENDS_ONE = (
-    "it ends when what is missing has room again, fewer are wanted, or a minimum takes the room of the surplus; "
-    'with the annotation mind-cluster/trade: "always" a service that shares nodes gives up surplus by itself'
+    "it ends when what is missing has room again, fewer are wanted, or a minimum takes the room of"
+    ' the surplus; with the annotation mind-cluster/trade: "always" a service that shares nodes'
+    " gives up surplus by itself"
 )
 _HOLDERS = ("ConfigMap", "Secret")
 _MOST_KINDS = 8
@@ -106,18 +114,26 @@ class _Read:
             self.objects.append(other)
             message = "this is the data of a ConfigMap without its head; it was checked as one"
             hint = "write apiVersion, kind and metadata.name above it"
-            self.findings.append(Finding("KindMissing", (), message, hint, line=1, column=1, file=source.name))
+            self.findings.append(
+                Finding("KindMissing", (), message, hint, line=1, column=1, file=source.name)
+            )
         elif other is not None:
             self.findings.append(other)
         else:
             self.documents += 1
             meant, said = read_document(text)
-            self.findings += [msgspec.structs.replace(finding, file=source.name) for finding in said]
-            self.findings += [Finding(MIXTURE, (), *words, "info").at(1, 1, source.name) for words in _mixtures(meant)]
+            self.findings += [
+                msgspec.structs.replace(finding, file=source.name) for finding in said
+            ]
+            self.findings += [
+                Finding(MIXTURE, (), *words, "info").at(1, 1, source.name)
+                for words in _mixtures(meant)
+            ]
 
 
 def lint(sources: Sequence[Source]) -> Report:
-    """Lint files together, so that workloads are checked against the rules they name. Never raises."""
+    """Lint files together, so that workloads are checked against the rules they name. Never
+    raises."""
     read_in = _Read()
     for source in sources:
         read_in.take(source)
@@ -125,9 +141,14 @@ def lint(sources: Sequence[Source]) -> Report:
     findings = read_in.findings
     for rule in maps:
         findings += rule.findings
-        findings += [rule.object.finding(("data", RULE_KEY), MIXTURE, *words, "info") for words in _mixtures(rule.rule)]
-    checked, left_out = Counter(rule=read_in.documents + len(maps)), list[Object]()
-    holders, names = {id(rule.object) for rule in maps}, {(one.kind, one.name) for one in read_in.objects}
+        findings += [
+            rule.object.finding(("data", RULE_KEY), MIXTURE, *words, "info")
+            for words in _mixtures(rule.rule)
+        ]
+    checked = Counter(rule=read_in.documents + len(maps))
+    left_out = list[Object]()
+    holders = {id(rule.object) for rule in maps}
+    names = {(one.kind, one.name) for one in read_in.objects}
     for found in read_in.objects:
         faults = faults_of(found, rules) if not is_made(found, names) else None
         if faults is not None:
@@ -139,12 +160,15 @@ def lint(sources: Sequence[Source]) -> Report:
     if sources and not checked.total() and not findings:
         findings.append(_nothing(sources[0].name, left_out, words))
     if maps and checked.total() == len(maps):
-        findings += [found.placed(_names_no_rule(found)) for found in left_out if _places(found)][:_MOST_KINDS]
+        findings += [found.placed(_names_no_rule(found)) for found in left_out if _places(found)][
+            :_MOST_KINDS
+        ]
     return Report(_sorted(findings, sources), +checked, words)
 
 
 def faults_of(found: Object, rules: Rules) -> list[Finding] | None:
-    """Findings about the labels, gates and sizes of a workload; None for a workload of no service."""
+    """Findings about the labels, gates and sizes of a workload; None for a workload of no
+    service."""
     if found.kind == "AscendJob":
         return job_label_faults(found, rules) if is_service_job(found) else None
     return None if found.kind in _HOLDERS else workload_faults(found, rules)
@@ -160,13 +184,17 @@ def rules_among(found: Sequence[Object]) -> tuple[list[RuleMap], Rules]:
 
 
 def is_made(found: Object, names: Container[tuple[str, str]]) -> bool:
-    """Whether another object makes this one, so that the other object has to be corrected. `names` are the kinds and
-    names of all objects in the files."""
+    """Whether another object makes this one, so that the other object has to be corrected. `names`
+    are the kinds and names of all objects in the files."""
     holder = found.root.get("metadata", "ownerReferences")
-    owners = [(one.string_at("kind"), one.string_at("name")) for one in (holder.items if holder else ())]
+    owners = [
+        (one.string_at("kind"), one.string_at("name")) for one in (holder.items if holder else ())
+    ]
     if not owners or found.kind == "Pod":  # the labels of a pod may have been edited directly
         return False
-    return found.kind in ("ReplicaSet", "ControllerRevision") or any(owner in names for owner in owners)
+    return found.kind in ("ReplicaSet", "ControllerRevision") or any(
+        owner in names for owner in owners
+    )
 
 
 def _findings(found: Object, faults: Sequence[Finding]) -> Iterator[Finding]:
@@ -174,7 +202,9 @@ def _findings(found: Object, faults: Sequence[Finding]) -> Iterator[Finding]:
         yield from check_job(found)
     yield from map(found.placed, faults)
     if found.kind != "AscendJob":
-        for path in dict.fromkeys(path for role in roles_of(found) or () for path in role.labels.values()):
+        for path in dict.fromkeys(
+            path for role in roles_of(found) or () for path in role.labels.values()
+        ):
             yield from label_findings(found, path)
 
 
@@ -188,7 +218,9 @@ def _named_by(found: Object) -> set[str]:
 
 def _may_hold(found: Object) -> bool:
     """Whether it is a ConfigMap, or the data of one without its head."""
-    return found.kind in _HOLDERS or (not found.kind and found.root.get("data", RULE_KEY) is not None)
+    return found.kind in _HOLDERS or (
+        not found.kind and found.root.get("data", RULE_KEY) is not None
+    )
 
 
 def _is_ours(found: Object) -> bool:
@@ -196,7 +228,10 @@ def _is_ours(found: Object) -> bool:
 
 
 def _is_named(holder: Object, named: set[tuple[str, str]]) -> bool:
-    return any(name == holder.name and same_namespace(namespace, holder.namespace) for namespace, name in named)
+    return any(
+        name == holder.name and same_namespace(namespace, holder.namespace)
+        for namespace, name in named
+    )
 
 
 def _mixtures(rule: Rule | None) -> Iterator[tuple[str, str]]:
@@ -217,10 +252,13 @@ def _what(found: Object) -> str:
 def _nothing(file: str, left_out: Sequence[Object], words: Mapping[str, int]) -> Finding:
     if not left_out:
         message = "nothing to check: no rule, and nothing that names one"
-        return Finding("NothingToCheck", (), message, "is this the right file?", "warning").at(1, 1, file)
+        return Finding("NothingToCheck", (), message, "is this the right file?", "warning").at(
+            1, 1, file
+        )
     first = left_out[0]
     line, column = first.lines.place(first.root.start)
-    near, kept_for = likely_kind(first.kind), first.root.string_at("metadata", "annotations", KEPT_FOR_ANNOTATION)
+    near = likely_kind(first.kind)
+    kept_for = first.root.string_at("metadata", "annotations", KEPT_FOR_ANNOTATION)
     hint = "give the rule's ConfigMap, or what names it with the label mind-cluster/scaling-rule"
     if near:
         hint = f"did you mean kind: {near}?"
@@ -234,12 +272,17 @@ def _nothing(file: str, left_out: Sequence[Object], words: Mapping[str, int]) ->
 
 def _places(found: Object) -> list[str]:
     """The paths of the labels of an object, in the form of kubectl explain."""
-    paths = (at for role in roles_of(found) or () if role.is_instance for at in role.labels.values())
+    paths = (
+        at for role in roles_of(found) or () if role.is_instance for at in role.labels.values()
+    )
     return [".".join(map(str, path)) for path in paths]
 
 
 def _where(found: Object) -> str:
-    return f"the scaler leaves its pods alone; the labels that say otherwise belong at {' and '.join(_places(found))}"
+    return (
+        "the scaler leaves its pods alone; the labels that say otherwise belong at"
+        f" {' and '.join(_places(found))}"
+    )
 
 
 def _names_no_rule(found: Object) -> Finding:
@@ -252,7 +295,10 @@ def counted(words: Mapping[str, int]) -> str:
     """`1 Namespace, 2 Service`, the most frequent first."""
     several = sorted(words.items(), key=lambda one: (-one[1], one[0]))
     rest = f" and {len(several) - _MOST_KINDS} other kinds" if len(several) > _MOST_KINDS else ""
-    return ", ".join(f"{number} {_several(what, number)}" for what, number in several[:_MOST_KINDS]) + rest
+    return (
+        ", ".join(f"{number} {_several(what, number)}" for what, number in several[:_MOST_KINDS])
+        + rest
+    )
 
 
 def _several(what: str, number: int) -> str:
@@ -263,7 +309,9 @@ def _several(what: str, number: int) -> str:
 
 def _sorted(findings: list[Finding], sources: Sequence[Source]) -> list[Finding]:
     order = {source.name: index for index, source in enumerate(sources)}
-    return sorted(findings, key=lambda finding: (order.get(finding.file, 0), finding.line, finding.column))
+    return sorted(
+        findings, key=lambda finding: (order.get(finding.file, 0), finding.line, finding.column)
+    )
 
 
 def decode(data: bytes, name: str) -> tuple[str, Finding | None]:
@@ -274,8 +322,12 @@ def decode(data: bytes, name: str) -> tuple[str, Finding | None]:
         line_start = data.rfind(b"\n", 0, broken.start) + 1
         line = data.count(b"\n", 0, line_start) + 1
         column = len(data[line_start : broken.start].decode("utf-8", "replace")) + 1
-    message = "the file is not UTF-8; kubectl would put it under binaryData, where nobody reads a rule"
-    return "", Finding("NotUtf8", (), message, _encoding_hint(data), line=line, column=column, file=name)
+    message = (
+        "the file is not UTF-8; kubectl would put it under binaryData, where nobody reads a rule"
+    )
+    return "", Finding(
+        "NotUtf8", (), message, _encoding_hint(data), line=line, column=column, file=name
+    )
 
 
 def is_manifest(text: str) -> bool:

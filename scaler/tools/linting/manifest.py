@@ -1,7 +1,8 @@
-"""Kubernetes objects in YAML (or JSON) text, each value with its place. Knows YAML, not the meaning of the objects.
+"""Kubernetes objects in YAML (or JSON) text, each value with its place. Knows YAML, not the meaning
+of the objects.
 
-Built on PyYAML's events rather than its nodes: composing nodes recurses, and the C loader ends the whole process on
-deep nesting. Nothing here raises on bad text: unreadable text is a finding."""
+Built on PyYAML's events rather than its nodes: composing nodes recurses, and the C loader ends the
+whole process on deep nesting. Nothing here raises on bad text: unreadable text is a finding."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ _FULL_WIDTH = re.compile("[：，“”‘’｛｝［］【】]")
 
 
 class Value(msgspec.Struct):
-    """One YAML value: `text` of a scalar, `members` of a mapping (in order, double names kept), `items` of a list."""
+    """One YAML value: `text` of a scalar, `members` of a mapping (in order, double names kept),
+    `items` of a list."""
 
     kind: str
     """`scalar`, `mapping` or `list`."""
@@ -49,7 +51,9 @@ class Value(msgspec.Struct):
     @property
     def integer(self) -> int | None:
         """The number when it is a decimal integer, else None."""
-        decimal = self.tag == _INTEGER and len(self.text) < 20 and re.fullmatch(r"[-+]?[0-9]+", self.text)
+        decimal = (
+            self.tag == _INTEGER and len(self.text) < 20 and re.fullmatch(r"[-+]?[0-9]+", self.text)
+        )
         return int(self.text) if decimal else None
 
     @property
@@ -57,7 +61,8 @@ class Value(msgspec.Struct):
         return self.kind == "scalar" and self.tag == _NULL
 
     def get(self, *path: str | int) -> Value | None:
-        """The value at the end of `path`, None when there is none (or null). Of duplicate names the last counts."""
+        """The value at the end of `path`, None when there is none (or null). Of duplicate names the
+        last counts."""
         here: Value | None = self
         for step in path:
             found = here._at(step) if here else []
@@ -81,8 +86,8 @@ class Value(msgspec.Struct):
     def plain(self, depth: int, seen: dict[tuple[int, int], Any] | None = None) -> Any:
         """The value as plain JSON, at most `depth` levels of it: deeper values are None.
 
-        A number that is no decimal integer stays text. A value that aliases repeat is made only once per level
-        (`seen`), so that a few lines of YAML cannot become a billion."""
+        A number that is no decimal integer stays text. A value that aliases repeat is made only
+        once per level (`seen`), so that a few lines of YAML cannot become a billion."""
         seen = {} if seen is None else seen
         if self.kind == "scalar":
             if self.integer is not None or self.null:
@@ -120,7 +125,9 @@ class Object(msgspec.Struct, frozen=True):
         """ "" when the manifest has none: kubectl then decides."""
         return self.root.string_at("metadata", "namespace")
 
-    def finding(self, path: Path, code: str, message: str, hint: str = "", level: Level = "error") -> Finding:
+    def finding(
+        self, path: Path, code: str, message: str, hint: str = "", level: Level = "error"
+    ) -> Finding:
         """A finding at the value at `path`; for a missing value at the name that should have it."""
         return self.placed(Finding(code, path, message, hint, level))
 
@@ -130,18 +137,22 @@ class Object(msgspec.Struct, frozen=True):
         return fault.at(line, column, self.file)
 
     def nearest(self, path: Path, *, on_key: bool = False) -> Value:
-        """The value at `path`, or its name (`on_key`); for a missing value the name that should have it."""
+        """The value at `path`, or its name (`on_key`); for a missing value the name that should
+        have it."""
         value = place = self.root
         for step in path:
-            key, inner = value.key(str(step)), value.get(step)
+            key = value.key(str(step))
+            inner = value.get(step)
             if inner is None:
                 return key or place
-            value, place = inner, key or inner
+            value = inner
+            place = key or inner
         return place if on_key else value
 
 
 def objects(text: str, file: str, *, alone: bool) -> tuple[list[Object], list[Finding]]:
-    """All objects of a YAML text, List items one by one; unreadable text is a finding. Never raises."""
+    """All objects of a YAML text, List items one by one; unreadable text is a finding. Never
+    raises."""
     found, findings = values(text, file)
     lines = Lines(text)
     roots = [one for root in found for one in _unpacked(root)]
@@ -157,7 +168,9 @@ def values(text: str, file: str) -> tuple[list[Value], list[Finding]]:
     try:
         roots.extend(_documents(text))
     except _TooDeepError as deep:
-        findings.append(_finding(file, lines, deep.offset, f"nested more than {MAX_DEPTH} deep", ""))
+        findings.append(
+            _finding(file, lines, deep.offset, f"nested more than {MAX_DEPTH} deep", "")
+        )
     except yaml.YAMLError as broken:
         findings.append(_syntax_finding(file, lines, broken))
     except ValueError as broken:  # lone surrogates, which no file can contain
@@ -233,7 +246,8 @@ class _Builder:
             self._anchors[anchor] = value
         if not self._open:
             return value
-        holder, key = self._open[-1], self._keys[-1]
+        holder = self._open[-1]
+        key = self._keys[-1]
         if holder.kind == "list":
             holder.items.append(value)
         elif key is None:
@@ -248,7 +262,9 @@ class _Builder:
         if tag is None or tag == "!":
             tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)
         style = event.style if event.style in ("|", ">", '"', "'") else ""
-        return Value("scalar", tag, event.start_mark.index, event.end_mark.index, event.value, style)
+        return Value(
+            "scalar", tag, event.start_mark.index, event.end_mark.index, event.value, style
+        )
 
 
 def _syntax_finding(file: str, lines: Lines, broken: yaml.YAMLError) -> Finding:
@@ -259,10 +275,14 @@ def _syntax_finding(file: str, lines: Lines, broken: yaml.YAMLError) -> Finding:
     hint = ""
     if "\t" in lines.line(line)[: len(lines.line(line)) - len(lines.line(line).lstrip())]:
         hint = "YAML is indented with spaces, not with tabs"
-    odd = next((found for number in (line, line - 1) if (found := _FULL_WIDTH.search(lines.line(number)))), None)
+    odd = next(
+        (found for number in (line, line - 1) if (found := _FULL_WIDTH.search(lines.line(number)))),
+        None,
+    )
     if odd:
         hint = (
-            f"full-width punctuation {odd[0]} (U+{ord(odd[0]):04X}) on this line or the one before: write it in ASCII"
+            f"full-width punctuation {odd[0]} (U+{ord(odd[0]):04X}) on this line or the one before:"
+            " write it in ASCII"
         )
     return _finding(file, lines, offset, f"not YAML: {problem}", hint)
 

@@ -1,4 +1,5 @@
-"""Checks labels and annotations: the API server accepts only strings, and as labels only some strings."""
+"""Checks labels and annotations: the API server accepts only strings, and as labels only some
+strings."""
 
 from __future__ import annotations
 
@@ -22,8 +23,14 @@ def label_findings(found: Object, path: Path) -> Iterator[Finding]:
     yield from _not_strings(found, path, "LabelNotAString")
     for key, value in _members(found, path):
         if value.string is not None and not _LABEL_VALUE.fullmatch(value.string):
-            message = f"{shown(value.string)} cannot be the value of a label: the API server refuses the object"
-            hint = "write letters, digits, '-', '_' or '.', at most 63 of them, a letter or digit at both ends"
+            message = (
+                f"{shown(value.string)} cannot be the value of a label: the API server refuses the"
+                " object"
+            )
+            hint = (
+                "write letters, digits, '-', '_' or '.', at most 63 of them, a letter or digit at"
+                " both ends"
+            )
             yield found.finding((*path, key.text), "LabelInvalid", message, hint)
 
 
@@ -32,7 +39,9 @@ def _not_strings(found: Object, path: Path, code: str) -> Iterator[Finding]:
         if value.string is None and not value.null:
             what = shown(value.text)[1:-1] if value.kind == "scalar" else f"a {value.kind}"
             message = f"{key.text} is {what}, not a string: the API server refuses the object"
-            hint = f'write {key.text}: "{value.text}"' if value.kind == "scalar" else "write a string"
+            hint = (
+                f'write {key.text}: "{value.text}"' if value.kind == "scalar" else "write a string"
+            )
             yield found.finding((*path, key.text), code, message, hint)
 
 

@@ -1,7 +1,8 @@
-"""The mixtures that a rule allows and that none of its ratios names. Counts in, counts out; nothing is decided here.
+"""The mixtures that a rule allows and that none of its ratios names. Counts in, counts out; nothing
+is decided here.
 
-A service that serves keeps its bound instances, so between the smallest and the largest ratio every combination of
-running instances is possible: after losses, or because a scale-up finds no room."""
+A service that serves keeps its bound instances, so between the smallest and the largest ratio every
+combination of running instances is possible: after losses, or because a scale-up finds no room."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class Mixtures(msgspec.Struct, frozen=True):
     number: int
     """Combinations between the smallest and the largest ratio that are no ratio."""
     example: Counts
-    """One of them, if possible an unbalanced one: a group at its largest, the others at their smallest."""
+    """One of them, if possible an unbalanced one: a group at its largest, the others at their
+    smallest."""
 
 
 def mixtures(rule: Rule) -> Mixtures | None:
@@ -35,7 +37,8 @@ def mixtures(rule: Rule) -> Mixtures | None:
 
 
 def _candidates(rule: Rule) -> Iterator[Counts]:
-    """If there is any mixture, one of these is one: single steps lead from the ratios to every combination."""
+    """If there is any mixture, one of these is one: single steps lead from the ratios to every
+    combination."""
     smallest = {name: rule.smallest.of(name) for name in rule.groups}
     for name in rule.groups:
         yield {**smallest, name: rule.largest.of(name)}
@@ -53,7 +56,13 @@ def _key(rule: Rule, counts: Counts) -> tuple[int, ...]:
 
 
 def in_words(found: Mixtures) -> str:
-    """One sentence, the same for every command: `2 mixtures that ... can run ..., such as 2 prefill + 1 decode`."""
-    number, link = ("1 mixture", ":") if found.number == 1 else (f"{found.number:,} mixtures", ", such as")
+    """One sentence, the same for every command: `2 mixtures that ... can run ..., such as 2 prefill
+    + 1 decode`."""
+    number, link = (
+        ("1 mixture", ":") if found.number == 1 else (f"{found.number:,} mixtures", ", such as")
+    )
     example = " + ".join(f"{count} {name}" for name, count in found.example.items())
-    return f"{number} that no ratio names can run while instances are lost or find no room{link} {example}"
+    return (
+        f"{number} that no ratio names can run while instances are lost or find no room{link}"
+        f" {example}"
+    )

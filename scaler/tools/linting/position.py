@@ -1,4 +1,5 @@
-"""Converts offsets to lines and columns, and values inside a YAML file to places in the file. Pure text work."""
+"""Converts offsets to lines and columns, and values inside a YAML file to places in the file. Pure
+text work."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class Lines:
         return place(self._starts, offset)
 
     def offset(self, line: int, column: int) -> int:
-        """The offset of a line and column, both from 1; the end of the text when there is no such line."""
+        """The offset of a line and column, both from 1; the end of the text when there is no such
+        line."""
         return self._starts[line - 1] + column - 1 if line <= len(self._starts) else len(self.text)
 
     def line(self, number: int) -> str:
@@ -46,11 +48,14 @@ class Lines:
         return self.text[self._starts[number - 1] : end].rstrip("\r\n")
 
 
-def align(value: str, raw: str, start: int, *, escapes: bool = False, doubled: str = "") -> list[Span] | None:
+def align(
+    value: str, raw: str, start: int, *, escapes: bool = False, doubled: str = ""
+) -> list[Span] | None:
     """For each character of `value` (and its end) its span in `raw`; None if it is not in `raw`.
 
-    Exact except for blanks, which YAML adds (indentation) and removes (folding): a blank gets a place among the blanks
-    around it. `escapes`: backslashes as in double-quoted scalars; `doubled`: a quote written twice."""
+    Exact except for blanks, which YAML adds (indentation) and removes (folding): a blank gets a
+    place among the blanks around it. `escapes`: backslashes as in double-quoted scalars; `doubled`:
+    a quote written twice."""
     spans: list[Span] = []
     pos = start
     for char in value:
@@ -77,7 +82,8 @@ def _next(char: str, raw: str, pos: int, escapes: bool, doubled: str) -> Span:
 
 
 def _unescape(raw: str, pos: int) -> tuple[str, int]:
-    """The character at `pos` of a double-quoted scalar, and the number of characters that it is written with."""
+    """The character at `pos` of a double-quoted scalar, and the number of characters that it is
+    written with."""
     if raw[pos] != "\\" or pos + 1 >= len(raw):
         return raw[pos], 1
     kind = raw[pos + 1]

@@ -14,7 +14,16 @@ from scaler.tools.linting.configmap import is_rule_map, rule_value, spans_of
 from scaler.tools.linting.document import examine
 from scaler.tools.linting.guess import foreign_json, lost_indentation, yaml_document
 from scaler.tools.linting.jsontext import Edit
-from scaler.tools.linting.lint import BOM, Source, decode, faults_of, is_made, is_manifest, lint, rules_among
+from scaler.tools.linting.lint import (
+    BOM,
+    Source,
+    decode,
+    faults_of,
+    is_made,
+    is_manifest,
+    lint,
+    rules_among,
+)
 from scaler.tools.linting.manifest import Object, Value, objects
 from scaler.tools.linting.position import Span
 from scaler.tools.linting.workloads import roles_of
@@ -25,7 +34,8 @@ _BLANK = " \t\r\n"
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """`text` is the file with every certain correction, and `remaining` the errors that are left in it."""
+    """`text` is the file with every certain correction, and `remaining` the errors that are left in
+    it."""
 
     text: str
     changed: int
@@ -46,7 +56,8 @@ def repair(source: Source, beside: Sequence[Source] = ()) -> Repair:
         better, count = _one_round(text, source.name, known)
         if not count:
             break
-        text, changed = better, changed + count
+        text = better
+        changed = changed + count
     report = lint([msgspec.structs.replace(source, data=text.encode()), *others])
     remaining = [one for one in report.findings if one.level == "error" and one.file == source.name]
     return Repair(text, changed, remaining)
@@ -67,7 +78,9 @@ def _one_round(text: str, name: str, beside: Sequence[Object]) -> tuple[str, int
     if lost_indentation(bare, name):
         return text, 0
     found, _ = objects(bare, name, alone=True)
-    edits = [edit for one in found if is_rule_map(one, wanted=False) for edit in _edits_in_file(one)]
+    edits = [
+        edit for one in found if is_rule_map(one, wanted=False) for edit in _edits_in_file(one)
+    ]
     _, rules = rules_among([*found, *beside])
     names = {(one.kind, one.name) for one in found}
     for one in found:
@@ -92,9 +105,15 @@ def _quoted(found: Object) -> list[Edit]:
     """Edits that add quotes to labels that are numbers or booleans."""
     paths: list[Path] = [("metadata", "labels"), ("metadata", "annotations")]
     paths += [path for role in roles_of(found) or () for path in role.labels.values()]
-    holders = [holder for path in dict.fromkeys(paths) if (holder := found.root.get(*path)) is not None]
+    holders = [
+        holder for path in dict.fromkeys(paths) if (holder := found.root.get(*path)) is not None
+    ]
     values = [value for holder in holders for _, value in holder.members]
-    plain = [one for one in values if one.kind == "scalar" and one.string is None and not one.null and not one.style]
+    plain = [
+        one
+        for one in values
+        if one.kind == "scalar" and one.string is None and not one.null and not one.style
+    ]
     return [Edit(one.start, one.end, json.dumps(one.text, ensure_ascii=False)) for one in plain]
 
 
@@ -113,7 +132,8 @@ def _edits_in_file(found: Object) -> list[Edit]:
 
 
 def _moved(edit: Edit, value: Value, spans: Sequence[Span]) -> Edit:
-    # Only characters other than blanks have an exact place (see position.align): these mark the ends of a span.
+    # Only characters other than blanks have an exact place (see position.align): these mark the
+    # ends of a span.
     behind_blank = edit.start > 0 and value.text[edit.start : edit.start + 1] in _BLANK
     start = spans[edit.start - 1][1] if behind_blank else spans[edit.start][0]
     end = spans[edit.end - 1][1] if edit.end > edit.start else start
@@ -127,12 +147,14 @@ def _in_style(text: str, style: str) -> str:
 
 
 def _applied(text: str, edits: Sequence[Edit]) -> tuple[str, int]:
-    """The text with the edits applied; of several for one span the last counts, of overlapping ones the first."""
+    """The text with the edits applied; of several for one span the last counts, of overlapping ones
+    the first."""
     spans = {(edit.start, edit.end): edit for edit in edits}
     parts: list[str] = []
     done = count = 0
     for (start, end), edit in sorted(spans.items()):
         if start >= done:
             parts += [text[done:start], edit.text]
-            done, count = end, count + 1
+            done = end
+            count = count + 1
     return "".join(parts) + text[done:], count

@@ -1,7 +1,8 @@
-"""The steps of a ladder that are too high for clients that set the number of instances. Counts in, findings out.
+"""The steps of a ladder that are too high for clients that set the number of instances. Counts in,
+findings out.
 
-A number between two ratios means the larger one, so an autoscaler gets far more instances at such a step than it
-set."""
+A number between two ratios means the larger one, so an autoscaler gets far more instances at such a
+step than it set."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ TOO_HIGH = 3
 
 
 def step_faults(rule: Rule) -> Iterator[Finding]:
-    """A warning for each ratio that has `TOO_HIGH` times as many instances as the next smaller one, or more."""
+    """A warning for each ratio that has `TOO_HIGH` times as many instances as the next smaller one,
+    or more."""
     for index, (large, small) in enumerate(itertools.pairwise(rule.ratios)):
         most, least = (sum(ratio.counts.values()) for ratio in (large, small))
         if most >= TOO_HIGH * least:
@@ -26,7 +28,10 @@ def step_faults(rule: Rule) -> Iterator[Finding]:
                 f"a high step: {most} instances here, {least} in the next ratio; "
                 f"whoever scales the service to {least + 1} gets {most}"
             )
-            hint = f"write ratios between the two, such as {counts_in_words(_between(rule, large, small))}"
+            hint = (
+                "write ratios between the two, such as"
+                f" {counts_in_words(_between(rule, large, small))}"
+            )
             yield Finding("HighStep", (LIST, index), message, hint, "warning")
 
 

@@ -1,6 +1,8 @@
-"""The paths of labels, gates and sizes of pods in each kind of workload. Paths into a manifest, nothing else.
+"""The paths of labels, gates and sizes of pods in each kind of workload. Paths into a manifest,
+nothing else.
 
-AscendJobs are not here: their own labels count (jobs.py). An unknown kind is recognized by the labels in it."""
+AscendJobs are not here: their own labels count (jobs.py). An unknown kind is recognized by the
+labels in it."""
 
 from __future__ import annotations
 
@@ -11,11 +13,13 @@ import msgspec
 from scaler.rules.finding import Path
 from scaler.tools.linting.manifest import Object, Value
 
-LABELS, GATES = ("metadata", "labels"), ("spec", "schedulingGates")
+LABELS = ("metadata", "labels")
+GATES = ("spec", "schedulingGates")
 
 
 class Role(msgspec.Struct, frozen=True):
-    """A part of a workload that makes instances of one group: all of their pods have the same three labels."""
+    """A part of a workload that makes instances of one group: all of their pods have the same three
+    labels."""
 
     labels: Mapping[str, Path]
     """Name for people -> path of the labels of its pods, one for each template."""
@@ -64,10 +68,18 @@ def _pods_alone(_: Value) -> Iterator[Role]:
 
 
 def _stateful_set(root: Value) -> Iterator[Role]:
-    """One that Infer Operator made is one instance with all its pods, as an annotation of the pods shows."""
-    made = root.string_at("spec", "template", *LABELS, "infer.huawei.com/ascend-infer-operator") == "true"
+    """One that Infer Operator made is one instance with all its pods, as an annotation of the pods
+    shows."""
+    made = (
+        root.string_at("spec", "template", *LABELS, "infer.huawei.com/ascend-infer-operator")
+        == "true"
+    )
     at: Path = ("spec", "replicas") if made else ("spec", "template")
-    yield _role(("the pod template", ("spec", "template")), pods=_number(root, at, 1) if made else 1, pods_at=at)
+    yield _role(
+        ("the pod template", ("spec", "template")),
+        pods=_number(root, at, 1) if made else 1,
+        pods_at=at,
+    )
 
 
 def _cron_job(_: Value) -> Iterator[Role]:
@@ -87,8 +99,14 @@ def _volcano_job(root: Value) -> Iterator[Role]:
 def _leader_worker_set(root: Value) -> Iterator[Role]:
     """A group is an instance. Without a template of its own the leader has that of the workers."""
     at = ("spec", "leaderWorkerTemplate")
-    names = [name for name in ("leaderTemplate", "workerTemplate") if root.get(*at, name) is not None]
-    yield _role(*((name, (*at, name)) for name in names), pods=_number(root, (*at, "size"), 1), pods_at=(*at, "size"))
+    names = [
+        name for name in ("leaderTemplate", "workerTemplate") if root.get(*at, name) is not None
+    ]
+    yield _role(
+        *((name, (*at, name)) for name in names),
+        pods=_number(root, (*at, "size"), 1),
+        pods_at=(*at, "size"),
+    )
 
 
 def _storm_service(root: Value) -> Iterator[Role]:
@@ -102,7 +120,11 @@ def _role_set(root: Value) -> Iterator[Role]:
 def _storm_roles(root: Value, path: Path) -> Iterator[Role]:
     for at, role, name in _listed(root, path):
         pods = _number(role, ("podGroupSize",), 1)
-        yield _role((f"the template of role {name}", (*at, "template")), pods=pods, pods_at=(*at, "podGroupSize"))
+        yield _role(
+            (f"the template of role {name}", (*at, "template")),
+            pods=pods,
+            pods_at=(*at, "podGroupSize"),
+        )
 
 
 def _pod_set(root: Value) -> Iterator[Role]:
@@ -139,7 +161,9 @@ def _role_based_group(root: Value) -> Iterator[Role]:
         if role.get("leaderWorkerPattern") is not None:
             size = (*pair, "size")
             yield _role(
-                (f"the template of role {name}", (*pair, "template")), pods=_number(root, size, 1), pods_at=size
+                (f"the template of role {name}", (*pair, "template")),
+                pods=_number(root, size, 1),
+                pods_at=size,
             )
         else:
             alone = (*at, "standalonePattern") if role.get("standalonePattern") is not None else at
@@ -151,18 +175,23 @@ def _inference_service(root: Value) -> Iterator[Role]:
 
 
 def _serving_runtime(root: Value) -> Iterator[Role]:
-    yield from _components(root, engine="engineConfig", decoder="decoderConfig", router="routerConfig")
+    yield from _components(
+        root, engine="engineConfig", decoder="decoderConfig", router="routerConfig"
+    )
 
 
 def _components(root: Value, *, engine: str, decoder: str, router: str) -> Iterator[Role]:
     """OME copies the labels of a component to its pods, both to leader and workers."""
     for name in (engine, decoder, router):
-        at, component = ("spec", name), root.get("spec", name)
+        at = ("spec", name)
+        component = root.get("spec", name)
         if component is not None:
             pair = component.get("leader") is not None or component.get("worker") is not None
             workers = _number(root, (*at, "worker", "size"), 1)
             pods = None if workers is None else (1 + workers if pair else 1)
-            gates = [(*at, part, "schedulingGates") for part in (("leader", "worker") if pair else ())]
+            gates = [
+                (*at, part, "schedulingGates") for part in (("leader", "worker") if pair else ())
+            ]
             yield Role(
                 {f"spec.{name}": (*at, "labels")},
                 tuple(gates) or ((*at, "schedulingGates"),),

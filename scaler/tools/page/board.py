@@ -1,6 +1,8 @@
-"""All services in one table: a row for each, and its history. A row that does not change stays the same object.
+"""All services in one table: a row for each, and its history. A row that does not change stays the
+same object.
 
-Services without an ElasticService are decided here from what is seen, with the controller's own code."""
+Services without an ElasticService are decided here from what is seen, with the controller's own
+code."""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from scaler.tools.page.history import History
 MOST_GROUPS = 8
 """Groups of one row; `running` and `target` have as many."""
 MOST_STEPS = 64
-MOST_NAME, MOST_WORDS = 100, 600
+MOST_NAME = 100
+MOST_WORDS = 600
 """Characters: a condition may have 32,768, and one author must not fill the page of every user."""
 _OF_RANK = ("Available", "RuleValid", "Degraded", "Complete", "Complete")
 """The condition that decides the rank of a service."""
@@ -53,8 +56,10 @@ class Board:
             self._dirty.add(name)
 
     def look(self, *, decide: bool) -> None:
-        """Take over the changes. `decide`: the whole cluster is seen, so services without ElasticService are shown."""
-        dirty, self._dirty = self._dirty, set()
+        """Take over the changes. `decide`: the whole cluster is seen, so services without
+        ElasticService are shown."""
+        dirty = self._dirty
+        self._dirty = set()
         for name in dirty:
             self._look_at(name)
         self._look_at_the_rest(decide=decide)
@@ -67,7 +72,8 @@ class Board:
         return self._histories.get(key) or History()
 
     def _look_at(self, name: tuple[str, str]) -> None:
-        before, written = self._keys.pop(name, ""), self.cluster.services.get(*name)
+        before = self._keys.pop(name, "")
+        written = self.cluster.services.get(*name)
         if before:
             self._written[before].discard(name)
         if written is not None and self._only in ("", name[0]):
@@ -98,14 +104,19 @@ class Board:
             if key in missing:
                 shown = self._shown.get(key)
                 before: Object = shown.view.status if shown else {}
-                status = status_of(self.cluster.report(service, plan), before, self.cluster.clock.timestamp())
+                status = status_of(
+                    self.cluster.report(service, plan), before, self.cluster.clock.timestamp()
+                )
                 if status != before:
                     view = ServiceView(service.key, "", status)
                     self._show(key, _Shown(view, row_of(view)))
 
     def _show(self, key: str, shown: _Shown) -> None:
-        self._shown[key], self.rows[key] = shown, shown.row
-        self._histories.setdefault(key, History()).note(shown.view.status, self.cluster.clock.server())
+        self._shown[key] = shown
+        self.rows[key] = shown.row
+        self._histories.setdefault(key, History()).note(
+            shown.view.status, self.cluster.clock.server()
+        )
 
     def _forget(self, key: str) -> None:
         for kept in (self._shown, self.rows, self._histories):
@@ -113,25 +124,31 @@ class Board:
 
 
 def _view(written: Written) -> ServiceView:
-    spec, meta = at(written.object, "spec"), at(written.object, "metadata")
+    spec = at(written.object, "spec")
+    meta = at(written.object, "metadata")
     key = ServiceKey(written.namespace, as_text(spec.get("rule")), as_text(spec.get("jobID")))
     created = as_text(meta.get("creationTimestamp"))
-    status, replicas = dict(at(written.object, "status")), replicas_of(written.object)
+    status = dict(at(written.object, "status"))
+    replicas = replicas_of(written.object)
     return ServiceView(key, written.name, status, created, replicas)
 
 
 def row_of(view: ServiceView) -> Row:
-    """The row of one service. `rank`: 0 not available, 1 rule invalid, 2 degraded, 3 not complete, 4 fine;
-    reason, words and time are those of the condition that decides the rank.
+    """The row of one service. `rank`: 0 not available, 1 rule invalid, 2 degraded, 3 not complete,
+    4 fine; reason, words and time are those of the condition that decides the rank.
 
-    `groups` are those of the largest ratio and of what runs; `counts` of each running, target, in flight and held, and
-    each of `steps` what one ratio names of them, the largest first. Steps before `limit` are more than is `wanted`."""
+    `groups` are those of the largest ratio and of what runs; `counts` of each running, target, in
+    flight and held, and each of `steps` what one ratio names of them, the largest first. Steps
+    before `limit` are more than is `wanted`."""
     status = view.status
     groups = {as_text(at(group).get("name")): at(group) for group in as_list(status.get("groups"))}
     ratios = [at(ratio) for ratio in as_list(status.get("ratios"))]
     names = list(dict.fromkeys([*sorted(groups), *(ratios[0] if ratios else ())]))[:MOST_GROUPS]
     counts = [
-        [as_count(at(groups.get(name)).get(field)) for field in ("running", "target", "inFlight", "held")]
+        [
+            as_count(at(groups.get(name)).get(field))
+            for field in ("running", "target", "inFlight", "held")
+        ]
         for name in names
     ]
     rank = urgency(view)[0]
@@ -155,7 +172,9 @@ def row_of(view: ServiceView) -> Row:
         "wanted": wanted(view),
         "limit": largest_wanted(view),
         "left": as_count(at(status, "leftOut").get("ratios")),
-        "conditions": {kind: is_true(view, kind) for kind in ("Available", "Complete", "Degraded", "RuleValid")},
+        "conditions": {
+            kind: is_true(view, kind) for kind in ("Available", "Complete", "Degraded", "RuleValid")
+        },
         "paused": at(status, "rule").get("paused") is True,
     }
 

@@ -1,4 +1,5 @@
-"""The messages to a page: tables of rows by name, first complete, then only changes. Pure, but for its memory.
+"""The messages to a page: tables of rows by name, first complete, then only changes. Pure, but for
+its memory.
 
 {"table": {"set": {"name": row}, "gone": ["name"]}}"""
 
@@ -20,12 +21,17 @@ class Feed:
         self._sent: dict[str, dict[str, Any]] = {}
 
     def news(self, tables: Tables) -> bytes:
-        """One line of JSON with the changes; b"" for none. A row must not be modified after it was passed here."""
+        """One line of JSON with the changes; b"" for none. A row must not be modified after it was
+        passed here."""
         said = {}
         for name, rows in tables.items():
             first = name not in self._sent
             sent = self._sent.setdefault(name, {})
-            changed = {key: row for key, row in rows.items() if (old := sent.get(key)) is not row and old != row}
+            changed = {
+                key: row
+                for key, row in rows.items()
+                if (old := sent.get(key)) is not row and old != row
+            }
             gone = [key for key in sent if key not in rows]
             if changed or gone or first:
                 said[name] = {"set": changed, "gone": gone}

@@ -1,7 +1,9 @@
-"""Access control: only the page that this process served, opened with the token. All other requests get 403.
+"""Access control: only the page that this process served, opened with the token. All other requests
+get 403.
 
-The token is in the part of the address after `#`, which browsers never send; the page sends it in a header, so no other
-site can make a browser send it (CSRF), and `Host` must be this machine's loopback (DNS rebinding)."""
+The token is in the part of the address after `#`, which browsers never send; the page sends it in a
+header, so no other site can make a browser send it (CSRF), and `Host` must be this machine's
+loopback (DNS rebinding)."""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",

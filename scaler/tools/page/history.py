@@ -1,7 +1,7 @@
 """The known history of one service: counts over time, and events. Bounded; values only.
 
-Filled from the status of the ElasticService on each change. What happened before the first look is derived from the
-times in the status. Must not send requests."""
+Filled from the status of the ElasticService on each change. What happened before the first look is
+derived from the times in the status. Must not send requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """One event. `kind`: event, condition, ratio or instance; `level`: good, bad, warning or plain."""
+    """One event. `kind`: event, condition, ratio or instance; `level`: good, bad, warning or
+    plain."""
 
     at: float
     kind: str
@@ -49,15 +50,23 @@ class History:
     def note(self, status: Mapping[str, Any], now: float) -> None:
         """Note the status from now on."""
         first = not self._known
-        before, self._known = self._known, dict(status)
+        before = self._known
+        self._known = dict(status)
         self._sample(status, (seconds_of(as_text(status.get("since"))) or now) if first else now)
         self.moments += sorted(
-            [*_conditions(before, status), *_ratios(before, status, now), *_instances(before, status)],
+            [
+                *_conditions(before, status),
+                *_ratios(before, status, now),
+                *_instances(before, status),
+            ],
             key=lambda moment: moment.at,
         )
 
     def _sample(self, status: Mapping[str, Any], moment: float) -> None:
-        groups = {as_text(at(group).get("name")): _counts(at(group)) for group in as_list(status.get("groups"))}
+        groups = {
+            as_text(at(group).get("name")): _counts(at(group))
+            for group in as_list(status.get("groups"))
+        }
         if not self.samples or self.samples[-1].groups != groups:
             self.samples.append(Sample(moment, groups))
 
@@ -65,7 +74,7 @@ class History:
 def _counts(group: Mapping[str, Any]) -> tuple[int, int, int, int]:
     running, target, in_flight, held = (
         as_count(group.get(name)) for name in ("running", "target", "inFlight", "held")
-    )  # fmt: skip
+    )
     return running, target, in_flight, held
 
 
@@ -73,10 +82,18 @@ _GOOD = {"Available": "True", "Complete": "True", "Degraded": "False", "RuleVali
 
 
 def _conditions(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Moment]:
-    known = {as_text(at(one).get("type")): at(one).get("status") for one in as_list(before.get("conditions"))}
+    known = {
+        as_text(at(one).get("type")): at(one).get("status")
+        for one in as_list(before.get("conditions"))
+    }
     for one in map(at, as_list(after.get("conditions"))):
-        kind, status = as_text(one.get("type")), as_text(one.get("status"))
-        if known.get(kind) != status and kind in _GOOD and (before or status != _GOOD[kind] or kind == "Available"):
+        kind = as_text(one.get("type"))
+        status = as_text(one.get("status"))
+        if (
+            known.get(kind) != status
+            and kind in _GOOD
+            and (before or status != _GOOD[kind] or kind == "Available")
+        ):
             level = "good" if status == _GOOD[kind] else "bad" if kind != "Complete" else "warning"
             since = seconds_of(as_text(one.get("lastTransitionTime")))
             yield Moment(since, "condition", level, kind, status, as_text(one.get("message")))
@@ -92,13 +109,23 @@ def _ratios(before: Mapping[str, Any], after: Mapping[str, Any], now: float) -> 
 
 
 def _instances(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Moment]:
-    known = {at(one).get("uid"): (at(one).get("state"), at(one).get("reason")) for one in _all(before)}
+    known = {
+        at(one).get("uid"): (at(one).get("state"), at(one).get("reason")) for one in _all(before)
+    }
     for one in map(at, _all(after)):
-        state, reason = as_text(one.get("state")), as_text(one.get("reason"))
+        state = as_text(one.get("state"))
+        reason = as_text(one.get("reason"))
         if known.pop(one.get("uid"), None) != (state, reason):
             level = "bad" if state == "Broken" else "good" if state == "Running" else "plain"
             since = seconds_of(as_text(one.get("since")))
-            yield Moment(since, "instance", level, as_text(one.get("name")), reason, as_text(one.get("message")))
+            yield Moment(
+                since,
+                "instance",
+                level,
+                as_text(one.get("name")),
+                reason,
+                as_text(one.get("message")),
+            )
 
 
 def _all(status: Mapping[str, Any]) -> list[Any]:

@@ -1,7 +1,8 @@
-"""Nodes by kind: free, used, used without serving, and reserved amounts, and waiting services. Values only.
+"""Nodes by kind: free, used, used without serving, and reserved amounts, and waiting services.
+Values only.
 
-Counted from the input of the decision: nothing is decided here. Amounts are of devices (resources with a `/`), or of
-pods where there are no devices."""
+Counted from the input of the decision: nothing is decided here. Amounts are of devices (resources
+with a `/`), or of pods where there are no devices."""
 
 from __future__ import annotations
 
@@ -55,9 +56,11 @@ class _Kind:
             sums[3] += sign * idle
 
     def row(self, asks: Mapping[PodRequest, int]) -> Row:
-        """`amounts`: resource -> all, free, used by services that serve, used without serving, free on nodes that take
-        no pods now, and at most requested by those with reserved room."""
-        amounts = {resource: [*sums, 0] for resource, sums in sorted(self.amounts.items()) if sums[0]}
+        """`amounts`: resource -> all, free, used by services that serve, used without serving, free
+        on nodes that take no pods now, and at most requested by those with reserved room."""
+        amounts = {
+            resource: [*sums, 0] for resource, sums in sorted(self.amounts.items()) if sums[0]
+        }
         classes = [one for one, count in self.classes.items() if count]
         for need, count in asks.items():
             if any(accepts(need.where, one) for one in classes):
@@ -69,7 +72,8 @@ class _Kind:
 
 
 class NodeKinds:
-    """Call `look` after a change: three tables of rows by name. Unchanged parts are not counted again."""
+    """Call `look` after a change: three tables of rows by name. Unchanged parts are not counted
+    again."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -94,7 +98,11 @@ class NodeKinds:
             if one.asks:
                 asks.update(one.asks)
         kinds = {name: kind.row(asks) for name, kind in self._kinds.items()}
-        return {"kinds": kinds, "nodes": self._nodes, "waiting": {key: one.waits for key, one in seen if one.waits}}
+        return {
+            "kinds": kinds,
+            "nodes": self._nodes,
+            "waiting": {key: one.waits for key, one in seen if one.waits},
+        }
 
     def _count_guests(self, world: World, decision: Decision) -> None:
         gone = set(self._services)
@@ -116,7 +124,9 @@ class NodeKinds:
         self._forget(key)
         seats = [seat for instance in service.instances for seat in instance.seats]
         for node, need in seats:
-            self._guests[node].setdefault(key, (plan.serves, Counter()))[1].update(dict(need.requests))
+            self._guests[node].setdefault(key, (plan.serves, Counter()))[1].update(
+                dict(need.requests)
+            )
         nodes = tuple({node for node, _ in seats})
         self._services[key] = _Seen(service, plan, nodes, waits, asks)
         self._moved.update(nodes)
@@ -134,9 +144,11 @@ class NodeKinds:
             if self._known.get(node.name) is not node or node.name in self._moved:
                 self._leave(node.name)
                 row = _node(self._cluster, node, nodes, self._guests.get(node.name, {}))
-                self._known[node.name], self._nodes[node.name] = node, row
+                self._known[node.name] = node
+                self._nodes[node.name] = row
                 self._kinds[row["kind"]].count(row, node.node_class, 1)
-        self._last, self._moved = nodes, set()
+        self._last = nodes
+        self._moved = set()
         if len(self._nodes) != len(nodes.nodes):
             for name in self._nodes.keys() - {node.name for node in nodes.nodes}:
                 self._leave(name)
@@ -154,7 +166,9 @@ class NodeKinds:
 
 def _seen(cluster: Cluster, world: World) -> Nodes:
     """The nodes; also shown if services are not weighed against each other."""
-    asked = {need for one in world.services for instance in one.instances for need, _ in instance.needs}
+    asked = {
+        need for one in world.services for instance in one.instances for need, _ in instance.needs
+    }
     return cluster.state.capacity.nodes(frozenset(asked))
 
 
@@ -189,14 +203,20 @@ def _kind(node: Node) -> str:
 
 
 def _waits(service: Service, plan: Plan) -> tuple[Row | None, Counter[PodRequest]]:
-    """What a service waits for, for the first reason in its plan, and the pods with reserved room."""
-    found = [one for one in plan.verdicts if one.reason in ABOUT_ROOM and one.state is not State.RUNNING]
+    """What a service waits for, for the first reason in its plan, and the pods with reserved
+    room."""
+    found = [
+        one for one in plan.verdicts if one.reason in ABOUT_ROOM and one.state is not State.RUNNING
+    ]
     if plan.complete or not found:
         return None, Counter()
     instances = {instance.uid: instance for instance in service.instances}
     first = min(found, key=lambda one: (not FACTS[one.reason].has_room, one.name))
-    alike = [instances[one.uid] for one in found if one.reason is first.reason and one.uid in instances]
-    pods, reserved = _pods(alike), FACTS[first.reason].has_room
+    alike = [
+        instances[one.uid] for one in found if one.reason is first.reason and one.uid in instances
+    ]
+    pods = _pods(alike)
+    reserved = FACTS[first.reason].has_room
     row = {
         "serves": plan.serves,
         "reserved": reserved,
@@ -220,6 +240,8 @@ def _pods(instances: Iterable[Instance]) -> Counter[PodRequest]:
 def _need_in_words(need: PodRequest) -> str:
     asked = dict(need.requests)
     amounts = ", ".join(
-        amount_in_words(name, asked[name]).replace(" free ", " ") for name in _devices(asked) if asked.get(name)
+        amount_in_words(name, asked[name]).replace(" free ", " ")
+        for name in _devices(asked)
+        if asked.get(name)
     )
     return amounts + where_in_words(need.where)

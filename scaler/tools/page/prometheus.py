@@ -17,7 +17,8 @@ STEP = 60
 """Seconds."""
 TIMEOUT = 5.0
 MOST_BYTES = 8 * 1024 * 1024
-INSTANCES, AVAILABLE = "scaler_service_instances", "scaler_service_available"
+INSTANCES = "scaler_service_instances"
+AVAILABLE = "scaler_service_available"
 
 
 class Past(msgspec.Struct, frozen=True):
@@ -41,15 +42,30 @@ class Prometheus:
         try:
             timeout = aiohttp.ClientTimeout(total=TIMEOUT)
             async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
-                instances = await self._range(session, f"sum by (state) ({INSTANCES}{{{selector}}})", now)
+                instances = await self._range(
+                    session, f"sum by (state) ({INSTANCES}{{{selector}}})", now
+                )
                 # the least of each step: a shorter outage would fall between two points
-                available = await self._range(session, f"max(min_over_time({AVAILABLE}{{{selector}}}[{STEP}s]))", now)
-        except (TimeoutError, TooLongError, aiohttp.ClientError, msgspec.MsgspecError, UnicodeError) as error:
+                available = await self._range(
+                    session, f"max(min_over_time({AVAILABLE}{{{selector}}}[{STEP}s]))", now
+                )
+        except (
+            TimeoutError,
+            TooLongError,
+            aiohttp.ClientError,
+            msgspec.MsgspecError,
+            UnicodeError,
+        ) as error:
             return Past(problem=f"Prometheus: {type(error).__name__}: {error}")
         return Past(_totals(instances), _moments(available))
 
     async def _range(self, session: aiohttp.ClientSession, query: str, now: float) -> list[Any]:
-        asked = {"query": query, "start": str(now - HOURS * 3600), "end": str(now), "step": str(STEP)}
+        asked = {
+            "query": query,
+            "start": str(now - HOURS * 3600),
+            "end": str(now),
+            "step": str(STEP),
+        }
         async with session.post(f"{self._url}/api/v1/query_range", data=asked) as response:
             response.raise_for_status()
             answer = msgspec.json.decode(await read_at_most(response, MOST_BYTES))
@@ -77,8 +93,18 @@ def _moments(series: Iterable[Any]) -> dict[str, dict[str, Any]]:
         last = None
         for moment, value in _points(one):
             if last is not None and value != last:
-                said = {"at": moment, "kind": "condition", "level": "good" if value else "bad", "subject": "Available"}
-                text = {"reason": "True" if value else "False", "text": "", "count": 1, "source": "Prometheus"}
+                said = {
+                    "at": moment,
+                    "kind": "condition",
+                    "level": "good" if value else "bad",
+                    "subject": "Available",
+                }
+                text = {
+                    "reason": "True" if value else "False",
+                    "text": "",
+                    "count": 1,
+                    "source": "Prometheus",
+                }
                 found[f"prometheus/{moment:.3f}"] = {**said, **text}
             last = value
     return found

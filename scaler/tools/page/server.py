@@ -56,15 +56,23 @@ class Try(msgspec.Struct):
 
 
 class Page:
-    """One cluster, for any number of browser windows. `about` is the content of the page's head, `extra` the part of it
-    that may change; `only`: services of this namespace."""
+    """One cluster, for any number of browser windows. `about` is the content of the page's head,
+    `extra` the part of it that may change; `only`: services of this namespace."""
 
     def __init__(
-        self, cluster: Cluster, api: KubeApi, about: dict[str, Any], *, only: str = "",
-        extra: Callable[[], dict[str, Any]] = dict, prometheus: Prometheus | None = None, pause: float = PAUSE,
-    ) -> None:  # fmt: skip
+        self,
+        cluster: Cluster,
+        api: KubeApi,
+        about: dict[str, Any],
+        *,
+        only: str = "",
+        extra: Callable[[], dict[str, Any]] = dict,
+        prometheus: Prometheus | None = None,
+        pause: float = PAUSE,
+    ) -> None:
         self.board = Board(cluster, only)
-        self._cluster, self._api = cluster, api
+        self._cluster = cluster
+        self._api = api
         self._about = about
         self._extra = extra
         self._prometheus = prometheus
@@ -99,7 +107,8 @@ class Page:
         """Take over every change, until cancelled."""
         await self._cluster.informers[ELASTIC_SERVICES].synced_or_absent.wait()
         while True:
-            version, began = self._cluster.version, time.perf_counter()
+            version = self._cluster.version
+            began = time.perf_counter()
             self.look()
             await asyncio.sleep(max(self._pause, time.perf_counter() - began))
             await self._cluster.changed(version, QUIET)
@@ -107,14 +116,18 @@ class Page:
     def look(self) -> None:
         """Take over the changes, and wake the tasks that send them to pages."""
         self.board.look(decide=self.complete)
-        turn, self._turn = self._turn, asyncio.Event()
+        turn = self._turn
+        self._turn = asyncio.Event()
         turn.set()
 
     def _tables(self, view: str, service: str) -> Tables:
         head = {
-            **self._about, **self._extra(), "reading": not self.complete, "gaps": views.gaps(self._cluster),
+            **self._about,
+            **self._extra(),
+            "reading": not self.complete,
+            "gaps": views.gaps(self._cluster),
             "alone": self._cluster.why_alone() if self.complete else "",
-        }  # fmt: skip
+        }
         tables: dict[str, Any] = {"head": {"": head}}
         if view == "service":
             tables |= views.service(self.board, service)
@@ -140,15 +153,19 @@ class Page:
         self._pages += 1
         try:
             with suppress(ConnectionResetError):
-                await self._tell(response, request.query.get("view", ""), request.query.get("service", ""))
+                await self._tell(
+                    response, request.query.get("view", ""), request.query.get("service", "")
+                )
         finally:
             self._pages -= 1
         return response
 
     async def _tell(self, response: web.StreamResponse, view: str, service: str) -> None:
-        feed, silent_since = Feed(), 0.0
+        feed = Feed()
+        silent_since = 0.0
         while True:
-            turn, began = self._turn, time.perf_counter()
+            turn = self._turn
+            began = time.perf_counter()
             news = feed.news(self._tables(view, service))
             if news or began - silent_since > QUIET - 1:
                 silent_since = began
@@ -202,12 +219,17 @@ def _refused(status: int, why: str) -> web.Response:
 
 def _files() -> dict[str, Path]:
     """Path of a URL -> file; only these paths are served."""
-    parts = {f"/static/{file.relative_to(STATIC)}": file for file in STATIC.rglob("*") if file.suffix in TYPES}
+    parts = {
+        f"/static/{file.relative_to(STATIC)}": file
+        for file in STATIC.rglob("*")
+        if file.suffix in TYPES
+    }
     return {"/": STATIC / "index.html", **parts}
 
 
 def _sender(file: Path) -> Callable[[web.Request], Any]:
-    content, kind = file.read_bytes(), TYPES[file.suffix]
+    content = file.read_bytes()
+    kind = TYPES[file.suffix]
 
     async def send(_: web.Request) -> web.Response:
         return web.Response(body=content, content_type=kind, charset="utf-8")
@@ -217,8 +239,11 @@ def _sender(file: Path) -> Callable[[web.Request], Any]:
 
 @asynccontextmanager
 async def served(page: Page, token: str, port: int) -> AsyncIterator[str]:
-    """The page's address while the context lasts. Port 0 takes a free one; OSError when the port cannot be had."""
-    runner = web.AppRunner(page.application(token), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    """The page's address while the context lasts. Port 0 takes a free one; OSError when the port
+    cannot be had."""
+    runner = web.AppRunner(
+        page.application(token), access_log=None, handler_cancellation=True, shutdown_timeout=0.1
+    )
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", port).start()

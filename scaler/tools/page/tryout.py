@@ -1,4 +1,5 @@
-"""The effect of another rule on a service: decided by the controller's own function and by that of `scaler plan`.
+"""The effect of another rule on a service: decided by the controller's own function and by that of
+`scaler plan`.
 
 Nothing is written anywhere. Must not: send requests, or add rules of its own."""
 
@@ -32,7 +33,8 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A change of one instance. `deed`: the action that would follow at once; "" when only its reason changes."""
+    """A change of one instance. `deed`: the action that would follow at once; "" when only its
+    reason changes."""
 
     service: str
     name: str
@@ -44,8 +46,9 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """`changes` are the decisions that would follow at once, for this service and all others; `plan` and `table` are
-    the answers of `scaler plan` for the rule and these counts. Empty when the rule has errors."""
+    """`changes` are the decisions that would follow at once, for this service and all others;
+    `plan` and `table` are the answers of `scaler plan` for the rule and these counts. Empty when
+    the rule has errors."""
 
     findings: tuple[Finding, ...]
     valid: bool
@@ -59,8 +62,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def try_rule(world: World, text: str, service: str) -> Answer:
-    """The decision if the rule of `service` (a `str(ServiceKey)`) were this text. Raises LookupError for a service that
-    has no jobs."""
+    """The decision if the rule of `service` (a `str(ServiceKey)`) were this text. Raises
+    LookupError for a service that has no jobs."""
     named = [one for one in world.services if str(one.key) == service]
     if not named:
         raise LookupError(f"no job of {service} is seen")
@@ -78,7 +81,8 @@ def try_rule(world: World, text: str, service: str) -> Answer:
             for one in world.services
         ),
     )
-    before, after = decide(world), decide(others)
+    before = decide(world)
+    after = decide(others)
     changes = list(_changes(before, after))
     changes.sort(key=lambda one: (one.service != service, not one.deed))
     now, then = (_plan_of(decision, service) for decision in (before, after))
@@ -105,12 +109,15 @@ def _changes(before: Decision, after: Decision) -> Iterable[Change]:
         if old == new:
             continue
         reasons = {verdict.uid: verdict.reason.value for verdict in old.verdicts}
-        done, to_do = _deeds(old.actions), _deeds(new.actions)
+        done = _deeds(old.actions)
+        to_do = _deeds(new.actions)
         for verdict in new.verdicts:
             deed = to_do.get(verdict.uid, "")
             was = reasons.get(verdict.uid, "")
             if was != verdict.reason.value or deed != done.get(verdict.uid, ""):
-                yield Change(str(new.key), verdict.name, deed, was, verdict.reason.value, words(verdict, new))
+                yield Change(
+                    str(new.key), verdict.name, deed, was, verdict.reason.value, words(verdict, new)
+                )
 
 
 def _deeds(actions: Iterable[Action]) -> dict[str, str]:
@@ -131,7 +138,11 @@ def _case(rule: Rule, plan: Plan, replicas: int) -> counts.Case:
 def _command(case: counts.Case) -> str:
     """The shell command for the same question."""
     parts = ["scaler plan rule.json"]
-    for option, found in (("--running", case.running), ("--in-flight", case.in_flight), ("--held", case.held)):
+    for option, found in (
+        ("--running", case.running),
+        ("--in-flight", case.in_flight),
+        ("--held", case.held),
+    ):
         if found:
             counted = ",".join(f"{name}={number}" for name, number in found.items())
             parts.append(f"{option} {shlex.quote(counted)}")

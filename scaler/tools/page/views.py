@@ -20,8 +20,9 @@ Rows = dict[str, Any]
 def gaps(cluster: Cluster) -> list[Rows]:
     """What is not seen, and why."""
     return [
-        {"resource": gap.resource, "why": gap.why, "installed": gap.installed} for gap in cluster.gaps()
-    ]  # fmt: skip
+        {"resource": gap.resource, "why": gap.why, "installed": gap.installed}
+        for gap in cluster.gaps()
+    ]
 
 
 def service(board: Board, key: str) -> dict[str, Rows]:
@@ -47,7 +48,11 @@ def _head(detail: ServiceDetail) -> Rows:
         "alone": as_text(status.get("alone")),
         "outOfTouch": as_text(status.get("outOfTouch")),
         "warnings": [
-            [as_text(at(one).get("type")), as_text(at(one).get("instance")), as_text(at(one).get("message"))]
+            [
+                as_text(at(one).get("type")),
+                as_text(at(one).get("instance")),
+                as_text(at(one).get("message")),
+            ]
             for one in as_list(status.get("warnings"))
         ],
         "said": [
@@ -64,14 +69,20 @@ def _head(detail: ServiceDetail) -> Rows:
 def _instances(detail: ServiceDetail) -> Rows:
     return {
         one.name: {
-            "group": one.group, "kind": one.kind, "state": one.state, "reason": one.reason, "message": one.message,
-            "since": one.since, "nodes": one.nodes,
+            "group": one.group,
+            "kind": one.kind,
+            "state": one.state,
+            "reason": one.reason,
+            "message": one.message,
+            "since": one.since,
+            "nodes": one.nodes,
             "pods": [
-                [pod.name, pod.standing, pod.node, pod.trouble, pod.restarts, printable(pod.said)] for pod in one.pods
+                [pod.name, pod.standing, pod.node, pod.trouble, pod.restarts, printable(pod.said)]
+                for pod in one.pods
             ],
         }
         for one in detail.instances
-    }  # fmt: skip
+    }
 
 
 def _moments(detail: ServiceDetail, history: History) -> Rows:
@@ -86,15 +97,30 @@ def _event(event: EventRecord) -> Rows:
     level = "warning" if event.type == "Warning" else "plain"
     at_ = seconds_of(event.last)
     return _moment(
-        Moment(at_, "event", level, event.about, event.reason, printable(event.message), event.count, event.source)
+        Moment(
+            at_,
+            "event",
+            level,
+            event.about,
+            event.reason,
+            printable(event.message),
+            event.count,
+            event.source,
+        )
     )
 
 
 def _moment(moment: Moment) -> Rows:
     return {
-        "at": moment.at, "kind": moment.kind, "level": moment.level, "subject": moment.subject,
-        "reason": moment.reason, "text": moment.text, "count": moment.count, "source": moment.source,
-    }  # fmt: skip
+        "at": moment.at,
+        "kind": moment.kind,
+        "level": moment.level,
+        "subject": moment.subject,
+        "reason": moment.reason,
+        "text": moment.text,
+        "count": moment.count,
+        "source": moment.source,
+    }
 
 
 def rule_text(board: Board, key: str) -> Rows | None:
@@ -105,4 +131,9 @@ def rule_text(board: Board, key: str) -> Rows | None:
     record = board.cluster.cache.config_maps.get(view.key.namespace, view.key.rule)
     if record is None:
         return None
-    return {"namespace": record.namespace, "name": record.name, "key": RULE_KEY, "text": record.data.get(RULE_KEY, "")}
+    return {
+        "namespace": record.namespace,
+        "name": record.name,
+        "key": RULE_KEY,
+        "text": record.data.get(RULE_KEY, ""),
+    }

@@ -25,4 +25,8 @@ async def why(cluster: Cluster, api: KubeApi, view: ServiceView) -> dict[str, An
         looked = await workings.look(cluster, api, subject)
     except KubeError as error:
         return {"problem": str(error)}
-    return dict(msgspec.to_builtins(answer_of(subject, (), sections(cluster, subject, looked, Section(RANKS, ())))))
+    return dict(
+        msgspec.to_builtins(
+            answer_of(subject, (), sections(cluster, subject, looked, Section(RANKS, ())))
+        )
+    )

@@ -1,8 +1,8 @@
 """The notes of a shadow: where its decision differs from what runs, since when, and for how long.
 
-Every decision is made from what is observed. An action that no controller does is a difference, until it is done or no
-longer decided. In the memory of the decision, turns and backoff stand still meanwhile: an action that was not done does
-not count as tried. Pure; must not write anything."""
+Every decision is made from what is observed. An action that no controller does is a difference,
+until it is done or no longer decided. In the memory of the decision, turns and backoff stand still
+meanwhile: an action that was not done does not count as tried. Pure; must not write anything."""
 
 from __future__ import annotations
 
@@ -33,10 +33,21 @@ from scaler.decide.world import (
     World,
 )
 
-MOST_ENDED, MOST_SERVICES, LONGEST_WORDS = 20, 10_000, 300
+MOST_ENDED = 20
+MOST_SERVICES = 10_000
+LONGEST_WORDS = 300
 _WAITS = frozenset({Reason.MINIMUM_DOES_NOT_FIT, Reason.WAITING_FOR_ROOM})
 _ROOM = _WAITS | {Reason.MINIMUM_TOO_LARGE, Reason.MINIMUM_INCOMPLETE, Reason.WAITING_FOR_CAPACITY}
-_TURNS = ("turn_since", "made", "failures", "counted", "ended_at", "backoff_until", "pardoned", "victims")
+_TURNS = (
+    "turn_since",
+    "made",
+    "failures",
+    "counted",
+    "ended_at",
+    "backoff_until",
+    "pardoned",
+    "victims",
+)
 _TURN = ("turn_since", "turn_over", "turns", "failures", "counted", "backoff_until", "pardoned")
 
 
@@ -51,13 +62,16 @@ class What(StrEnum):
     HOLD = "hold"
     """The instance waits for the scheduler, and the decision would revoke it."""
     EVICT = "evict"
-    """The instance is bound, and the decision would evict it: for a minimum, or because fewer are wanted."""
+    """The instance is bound, and the decision would evict it: for a minimum, or because fewer are
+    wanted."""
     STARTED = "started"
-    """The instance started although the decision held it; lasts while it is beyond the target, or a minimum waits."""
+    """The instance started although the decision held it; lasts while it is beyond the target, or a
+    minimum waits."""
 
 
 class Difference(msgspec.Struct):
-    """A difference of one instance. Times are seconds since the epoch; `until` is 0.0 while it lasts."""
+    """A difference of one instance. Times are seconds since the epoch; `until` is 0.0 while it
+    lasts."""
 
     what: What
     instance: str
@@ -80,10 +94,11 @@ class Tally(msgspec.Struct):
     """Nothing differed."""
     serving: float = 0.0
     could_serve: float = 0.0
-    """The service did not serve, and the decision would have started what it lacked: there was room. Always 0 for
-    services that decide alone."""
+    """The service did not serve, and the decision would have started what it lacked: there was
+    room. Always 0 for services that decide alone."""
     held_up: float = 0.0
-    """The service did not serve for lack of room, while an instance ran that the decision would hold or evict."""
+    """The service did not serve for lack of room, while an instance ran that the decision would
+    hold or evict."""
     counts: dict[What, int] = {}
     seconds: dict[What, float] = {}
     open: dict[str, Difference] = {}
@@ -98,13 +113,18 @@ class Tally(msgspec.Struct):
 
     @property
     def spoils(self) -> bool:
-        """Whether an instance is bound, or being bound, that the decision would not have admitted."""
-        of = {what: {uid for key in self.open if (uid := key.removeprefix(f"{what} ")) != key} for what in What}
+        """Whether an instance is bound, or being bound, that the decision would not have
+        admitted."""
+        of = {
+            what: {uid for key in self.open if (uid := key.removeprefix(f"{what} ")) != key}
+            for what in What
+        }
         return bool(of[What.EVICT] or of[What.STARTED] - of[What.HOLD])
 
     def advance(self, now: float, *, seen: bool = True) -> None:
         """Add the time until now to the last seen state; no time is added while nothing is seen."""
-        seconds, self.at = max(0.0, now - self.at), max(now, self.at)
+        seconds = max(0.0, now - self.at)
+        self.at = max(now, self.at)
         if self.gone or not seen:
             return
         self.watched += seconds
@@ -127,11 +147,14 @@ class Tally(msgspec.Struct):
         ended = self.ended.setdefault(one.what, [])
         ended.append(one)
         if len(ended) > MOST_ENDED:
-            ended.remove(min(ended, key=lambda d: d.since if d.what is What.STARTED else d.until - d.since))
+            ended.remove(
+                min(ended, key=lambda d: d.since if d.what is What.STARTED else d.until - d.since)
+            )
 
 
 class Shadow:
-    """Gets every decision of one term of leadership; notes of an earlier term are in `services` before the first."""
+    """Gets every decision of one term of leadership; notes of an earlier term are in `services`
+    before the first."""
 
     def __init__(self) -> None:
         self.services: dict[str, Tally] = {}
@@ -141,11 +164,15 @@ class Shadow:
         self._number = 0
         """Number of services in the last world."""
         self._waits = self._spoilt = False
-        """Whether a minimum waits for room, and whether an instance runs that the decision would not let run."""
+        """Whether a minimum waits for room, and whether an instance runs that the decision would
+        not let run."""
 
     def begin(self, services: dict[str, Tally], now: float) -> None:
-        """Begin a term of leadership with earlier notes; the time between the terms is not counted."""
-        self.services, self._last, self._begun = services, {}, False
+        """Begin a term of leadership with earlier notes; the time between the terms is not
+        counted."""
+        self.services = services
+        self._last = {}
+        self._begun = False
         for tally in services.values():
             tally.advance(now, seen=False)
 
@@ -154,14 +181,21 @@ class Shadow:
         for tally in self.services.values():
             tally.advance(now, seen=seen)
 
-    def saw(self, world: World, decision: Decision, pairs: Iterable[tuple[Service, Plan]]) -> Memory:
-        """Note this decision, in which `pairs` have changed; returns the memory for the next one."""
+    def saw(
+        self, world: World, decision: Decision, pairs: Iterable[tuple[Service, Plan]]
+    ) -> Memory:
+        """Note this decision, in which `pairs` have changed; returns the memory for the next
+        one."""
         changed = {service.key: (service, plan) for service, plan in pairs if service.key.rule}
         if len(world.services) != self._number or not changed.keys() <= self._last.keys():
             self._forget({service.key for service in world.services}, world.now)
         self._number = len(world.services)
         self.alone = world.alone
-        unsettled = {key: last for key, last in self._last.items() if (t := self._tally(key)).open or not t.serves}
+        unsettled = {
+            key: last
+            for key, last in self._last.items()
+            if (t := self._tally(key)).open or not t.serves
+        }
         for key, (service, plan) in {**unsettled, **changed}.items():
             self._look(key, service, plan, world.now, decision.memory)
         tallies = list(map(self._tally, self._last))
@@ -173,7 +207,9 @@ class Shadow:
     def _tally(self, key: ServiceKey) -> Tally:
         return self.services[str(key)]
 
-    def _look(self, key: ServiceKey, service: Service, plan: Plan, now: float, memory: Memory) -> None:
+    def _look(
+        self, key: ServiceKey, service: Service, plan: Plan, now: float, memory: Memory
+    ) -> None:
         tally = self.services.setdefault(str(key), Tally(now, now))
         tally.advance(now)
         tally.gone = False
@@ -183,12 +219,16 @@ class Shadow:
         starts = any(one.what is What.START for one in tally.open.values())
         tally.serves = plan.serves
         tally.could = not plan.serves and starts and not remembered.probe_since and not self.alone
-        held = (verdict for verdict in plan.verdicts if verdict.state is State.HELD and not plan.serves)
+        held = (
+            verdict for verdict in plan.verdicts if verdict.state is State.HELD and not plan.serves
+        )
         tally.waits = any(verdict.reason in _WAITS for verdict in held)
         tally.held = tally.waits and not tally.could and self._spoilt
         self._last[key] = service, plan
 
-    def _found(self, tally: Tally, service: Service, plan: Plan, now: float) -> Iterator[tuple[str, Difference]]:
+    def _found(
+        self, tally: Tally, service: Service, plan: Plan, now: float
+    ) -> Iterator[tuple[str, Difference]]:
         instances = {instance.uid: instance for instance in service.instances}
         verdicts = {verdict.uid: verdict for verdict in plan.verdicts}
         runs = counts_in_words({name: group.running for name, group in plan.groups.items()})
@@ -198,24 +238,31 @@ class Shadow:
             return uid, Difference(what, verdicts[uid].name, why[:LONGEST_WORDS], runs, target, now)
 
         for action in plan.actions:
-            instance, verdict = instances.get(action.uid), verdicts.get(action.uid)
+            instance = instances.get(action.uid)
+            verdict = verdicts.get(action.uid)
             if instance is None or verdict is None:
                 continue
             match action:
                 case Admit() | Complete() if instance.pods - instance.gated < instance.expected:
-                    room = "whether there is room is not known" if self.alone else "its room is free"
+                    room = (
+                        "whether there is room is not known" if self.alone else "its room is free"
+                    )
                     yield differs(What.START, action.uid, f"{target} is wanted, and {room}")
                 case Revoke() if _is_started(instance):
                     yield differs(What.HOLD, action.uid, words(verdict, plan))
                 case Evict(beneficiary=beneficiary):
-                    why = "fewer are wanted" if beneficiary == NOBODY else f"makes room for {beneficiary}"
+                    why = (
+                        "fewer are wanted"
+                        if beneficiary == NOBODY
+                        else f"makes room for {beneficiary}"
+                    )
                     yield differs(What.EVICT, action.uid, why)
         for uid, why in self._started(tally, service, plan):
             yield differs(What.STARTED, uid, why)
 
     def _started(self, tally: Tally, service: Service, plan: Plan) -> Iterator[tuple[str, str]]:
-        """Uids of started instances that the decision held, each with the reason: too many in the group, or bound to
-        nodes that were for others."""
+        """Uids of started instances that the decision held, each with the reason: too many in the
+        group, or bound to nodes that were for others."""
         before = self._last.get(plan.key)
         was = {instance.uid: instance for instance in before[0].instances} if before else {}
         said = {verdict.uid: verdict for verdict in before[1].verdicts} if before else {}
@@ -223,8 +270,10 @@ class Shadow:
         excess = _excess(service, plan)
         there = [instance for instance in service.instances if _is_started(instance)]
         for instance in sorted(there, key=lambda instance: _wants(asked.get(instance.uid))):
-            uid, group = instance.uid, instance.group or ""
-            last, known = was.get(uid), tally.open.get(f"{What.STARTED} {uid}")
+            uid = instance.uid
+            group = instance.group or ""
+            last = was.get(uid)
+            known = tally.open.get(f"{What.STARTED} {uid}")
             beyond = excess.get(group, 0) > 0
             if known is not None:
                 if beyond or self._waits:
@@ -233,8 +282,17 @@ class Shadow:
                 continue  # an instance that runs before the shadow begins is no difference
             elif beyond and not (last and _is_started(last)):
                 excess[group] -= 1
-                yield uid, f"it is beyond the {plan.groups[group].target} of {group} that were wanted"
-            elif before and last and instance.bound and not last.bound and _had_no_room(last, said, asked.get(uid)):
+                yield (
+                    uid,
+                    f"it is beyond the {plan.groups[group].target} of {group} that were wanted",
+                )
+            elif (
+                before
+                and last
+                and instance.bound
+                and not last.bound
+                and _had_no_room(last, said, asked.get(uid))
+            ):
                 yield uid, words(said[uid], before[1])
 
     def _forget(self, there: set[ServiceKey], now: float) -> None:
@@ -251,11 +309,16 @@ class Shadow:
 
     def _untried(self, before: Memory, after: Memory) -> Memory:
         """The memory without turns for actions that would be done and are not."""
-        open_ = [name for name in map(str, self._last) if self.services[name].open and name in after.services]
+        open_ = [
+            name
+            for name in map(str, self._last)
+            if self.services[name].open and name in after.services
+        ]
         if not open_:
             return after
         untried = {
-            name: _without_turns(before.services.get(name, ServiceMemory()), after.services[name]) for name in open_
+            name: _without_turns(before.services.get(name, ServiceMemory()), after.services[name])
+            for name in open_
         }
         return msgspec.structs.replace(after, services={**after.services, **untried})
 
@@ -267,9 +330,13 @@ def _is_started(instance: Instance) -> bool:
 
 def _excess(service: Service, plan: Plan) -> Counter[str]:
     """Started instances beyond the target, by group; empty without a target."""
-    started = Counter(instance.group or "" for instance in service.instances if _is_started(instance))
+    started = Counter(
+        instance.group or "" for instance in service.instances if _is_started(instance)
+    )
     groups = {name: group for name, group in plan.groups.items() if name in started}
-    return Counter({name: started[name] - group.paired - group.target for name, group in groups.items()})
+    return Counter(
+        {name: started[name] - group.paired - group.target for name, group in groups.items()}
+    )
 
 
 def _wants(asked: Action | None) -> bool:
@@ -277,7 +344,8 @@ def _wants(asked: Action | None) -> bool:
 
 
 def _had_no_room(last: Instance, said: Mapping[str, Verdict], asked: Action | None) -> bool:
-    """Whether the decision held the instance for lack of room, or would have revoked it, before it was bound."""
+    """Whether the decision held the instance for lack of room, or would have revoked it, before it
+    was bound."""
     if _is_started(last):
         return isinstance(asked, Revoke)
     return last.uid in said and said[last.uid].reason in _ROOM and not _wants(asked)
@@ -288,7 +356,8 @@ def _without_turns(before: ServiceMemory, after: ServiceMemory) -> ServiceMemory
     if (before.bound, before.jobs) != (after.bound, after.jobs):
         before = ServiceMemory()
     instances = {
-        uid: _kept(before.instances.get(uid, InstanceMemory()), one, _TURN) for uid, one in after.instances.items()
+        uid: _kept(before.instances.get(uid, InstanceMemory()), one, _TURN)
+        for uid, one in after.instances.items()
     }
     return msgspec.structs.replace(_kept(before, after, _TURNS), instances=instances)
 

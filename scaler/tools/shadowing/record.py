@@ -1,6 +1,8 @@
-"""Stores the notes of a shadow: one ConfigMap in its own namespace, read when a term begins, written twice a minute.
+"""Stores the notes of a shadow: one ConfigMap in its own namespace, read when a term begins,
+written twice a minute.
 
-A restart loses up to that much, and the time until the next term is not counted. Must not note anything."""
+A restart loses up to that much, and the time until the next term is not counted. Must not note
+anything."""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from scaler.kube.api import CONFIG_MAPS, Object, PatchType
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.tools.shadowing.notes import Shadow, Tally
 
-NAME, KEY = "mind-cluster-scaler-shadow", "noted.json.z"
+NAME = "mind-cluster-scaler-shadow"
+KEY = "noted.json.z"
 INTERVAL = 30.0
 """Seconds between two writes."""
 MAX_BYTES = 700 * 1024
@@ -60,7 +63,9 @@ def encode(noted: Noted) -> str:
     """The text, with as many differences as fit."""
     for most in (50, 5, 0):
         services = {name: _with(tally, most) for name, tally in noted.services.items()}
-        left_out = sum(map(_differences, noted.services.values())) - sum(map(_differences, services.values()))
+        left_out = sum(map(_differences, noted.services.values())) - sum(
+            map(_differences, services.values())
+        )
         kept = msgspec.structs.replace(noted, services=services, left_out=left_out)
         packed = zlib.compress(msgspec.json.encode(kept), 6)
         if len(packed) <= MAX_BYTES:
@@ -91,7 +96,8 @@ class Record:
 
     async def load(self, app: App) -> None:
         """Read the notes of an earlier leader. Raises KubeError."""
-        self._app, noted = app, Noted(0.0)
+        self._app = app
+        noted = Noted(0.0)
         try:
             noted = decode(await app.writer.get(CONFIG_MAPS, app.home, NAME))
         except NotFoundError:

@@ -25,7 +25,8 @@ class Figures(msgspec.Struct, frozen=True):
     """Seconds."""
     npu_hours: float
     unworkable_hours: float
-    """Hours with a combination of prefill and decode instances that is not in `works` of the load."""
+    """Hours with a combination of prefill and decode instances that is not in `works` of the
+    load."""
     moves: int
     """How often an autoscaler wrote another number."""
 
@@ -35,21 +36,35 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 _COLUMNS = {
-    "requests": "requests", "lost": "lost", "lost_percent": "lost %", "queue_p95": "queue p95", "queue_max": "most",
-    "longest_wait": "longest wait s", "npu_hours": "NPU-hours", "unworkable_hours": "hours at no ratio",
+    "requests": "requests",
+    "lost": "lost",
+    "lost_percent": "lost %",
+    "queue_p95": "queue p95",
+    "queue_max": "most",
+    "longest_wait": "longest wait s",
+    "npu_hours": "NPU-hours",
+    "unworkable_hours": "hours at no ratio",
     "moves": "autoscaler moves",
-}  # fmt: skip
+}
 
 
 def figures(loads: Iterable[Load], timeline: Timeline) -> list[Figures]:
     """One for each load, in their order; none for a load that never began."""
-    return [_of(load, timeline.loads[load.service], timeline) for load in loads if load.service in timeline.loads]
+    return [
+        _of(load, timeline.loads[load.service], timeline)
+        for load in loads
+        if load.service in timeline.loads
+    ]
 
 
 def _of(load: Load, samples: Sequence[LoadSample], timeline: Timeline) -> Figures:
     last = samples[-1]
     works = set(load.works)
-    moved = [m for m in timeline.moments if m.service == load.service and m.text.startswith("autoscaler:")]
+    moved = [
+        m
+        for m in timeline.moments
+        if m.service == load.service and m.text.startswith("autoscaler:")
+    ]
     return Figures(
         service=load.service,
         requests=round(last.arrived),
@@ -59,7 +74,9 @@ def _of(load: Load, samples: Sequence[LoadSample], timeline: Timeline) -> Figure
         longest_wait=round(max(s.wait for s in samples)),
         npu_hours=round(sum(s.npus * (s.end - s.at) for s in samples) / _HOUR, 1),
         unworkable_hours=round(
-            sum(s.end - s.at for s in samples if works and (s.prefill, s.decode) not in works) / _HOUR, 2
+            sum(s.end - s.at for s in samples if works and (s.prefill, s.decode) not in works)
+            / _HOUR,
+            2,
         ),
         moves=sum(moment.kind is MomentKind.TARGET for moment in moved),
     )
@@ -83,8 +100,14 @@ def table(found: Sequence[Figures]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def _cell(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}" if value < 10 else f"{value:,.1f}"
+    return (
+        f"{value:,}"
+        if isinstance(value, int)
+        else f"{value:,.2f}"
+        if value < 10
+        else f"{value:,.1f}"
+    )

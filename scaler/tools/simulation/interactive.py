@@ -25,8 +25,13 @@ from scaler.sim.stories.world import World
 from scaler.tools.simulation.screen import Screen
 
 _QUICK = {
-    "start": (2, 4), "ready": (2, 4), "stop": (1, 2), "fault_detection": 3, "mindie_patience": 20, "eviction": 60,
-}  # fmt: skip
+    "start": (2, 4),
+    "ready": (2, 4),
+    "stop": (1, 2),
+    "fault_detection": 3,
+    "mindie_patience": 20,
+    "eviction": 60,
+}
 """Seconds. Short, because loading weights is not interesting here."""
 
 SHORT_FILE = "service.yaml"
@@ -37,9 +42,19 @@ def hints(path: Path, example: Path, objects: Sequence[Object]) -> str:
     """Commands to try, with names that exist."""
     ready = """'{"status":{"conditions":[{"type":"Ready","status":"%s"}]}}'"""
     patch = "kubectl patch node npu-0 --subresource=status --type=merge -p"
-    rule = next((obj["metadata"]["name"] for obj in objects if RULE_KEY in obj.get("data", {})), "scaling-rule")
+    rule = next(
+        (obj["metadata"]["name"] for obj in objects if RULE_KEY in obj.get("data", {})),
+        "scaling-rule",
+    )
     jobs = [obj["metadata"] for obj in objects if obj["kind"] == ASCEND_JOBS.kind]
-    job = next((one["name"] for one in reversed(jobs) if one.get("labels", {}).get(GROUP_LABEL) == "group0"), "")
+    job = next(
+        (
+            one["name"]
+            for one in reversed(jobs)
+            if one.get("labels", {}).get(GROUP_LABEL) == "group0"
+        ),
+        "",
+    )
     apply = "" if example.name == SHORT_FILE else f"\n  kubectl apply -f {example}"
     return f"""
 The cluster is up; in another terminal:
@@ -78,13 +93,18 @@ async def _keep_up(scenario: Scenario, port: int, seed: int, out: TextIO, path: 
     cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
     timeline = Timeline()
     timeline.listener = Screen(out, timeline, live=out.isatty(), paced=False).tell
-    quick = scenario.model_copy(update={"timing": Timing.model_validate(_QUICK), "events": [], "until": math.inf})
+    quick = scenario.model_copy(
+        update={"timing": Timing.model_validate(_QUICK), "events": [], "until": math.inf}
+    )
     controller = real_controller(seed, leader_election=True, identity="scaler-demo")
     world = World(cluster, clock, quick, controller=controller, timeline=timeline, seed=seed)
     async with serve(cluster, port=port) as url:
         objects = [obj for manifests in scenario.manifests for obj in read_manifests(manifests)]
-        namespaces = [obj["metadata"]["namespace"] for obj in objects if obj["metadata"].get("namespace")]
-        path.write_text(kubeconfig(url, next(iter(namespaces), "default")), encoding="utf-8")  # noqa: ASYNC240 - once, before anything runs
+        namespaces = [
+            obj["metadata"]["namespace"] for obj in objects if obj["metadata"].get("namespace")
+        ]
+        # Once, before anything runs.
+        path.write_text(kubeconfig(url, next(iter(namespaces), "default")), encoding="utf-8")  # noqa: ASYNC240
         out.write(hints(path, _shown(scenario.manifests[0]), objects))
         out.flush()
         await world.play()

@@ -61,7 +61,14 @@ class Overview(Picture):
             spans = list(self._timeline.spans(service))
             name = service.partition("/")[0]
             self._write(LEFT - 8, self._y + 9, name[:24], "soft end")
-            self._lane([(start, end, standing(sample)) for start, end, sample in spans if sample.instances], service)
+            self._lane(
+                [
+                    (start, end, standing(sample))
+                    for start, end, sample in spans
+                    if sample.instances
+                ],
+                service,
+            )
             self._y += 13
         self._y += 10
         for service in self._timeline.loads:
@@ -80,7 +87,12 @@ class Overview(Picture):
         self._write(20, base - _HEIGHT / 2 + 4, "services that serve")
         spans = self._timeline.serving()
         self._stairs([(start, end, count * _HEIGHT / most) for start, end, count in spans], base)
-        self._write(WIDTH - RIGHT - 6, base - spans[-1][2] * _HEIGHT / most - 6, f"{spans[-1][2]} of {most}", "end")
+        self._write(
+            WIDTH - RIGHT - 6,
+            base - spans[-1][2] * _HEIGHT / most - 6,
+            f"{spans[-1][2]} of {most}",
+            "end",
+        )
         self._y = base + 14
 
     def _legend(self) -> None:

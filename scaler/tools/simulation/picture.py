@@ -1,6 +1,8 @@
-"""A simulation as one SVG: per service what runs in each group, the target, every instance's life, and the faults.
+"""A simulation as one SVG: per service what runs in each group, the target, every instance's life,
+and the faults.
 
-Self-contained, readable on light and dark background. Must not: need a library, a font or a script."""
+Self-contained, readable on light and dark background. Must not: need a library, a font or a
+script."""
 
 from __future__ import annotations
 
@@ -27,15 +29,31 @@ Mark = tuple[float, float, str]
 """Begin, end and text of what the scenario did."""
 
 _LIGHT = {
-    "ink": "#1f2328", "soft": "#59636e", "line": "#d1d9e0", "paper": "#ffffff", "panel": "#f6f8fa",
-    "target": "#8250df", "running": "#2da44e", "starting": "#d4a72c", "waiting": "#54aeff", "broken": "#cf222e",
+    "ink": "#1f2328",
+    "soft": "#59636e",
+    "line": "#d1d9e0",
+    "paper": "#ffffff",
+    "panel": "#f6f8fa",
+    "target": "#8250df",
+    "running": "#2da44e",
+    "starting": "#d4a72c",
+    "waiting": "#54aeff",
+    "broken": "#cf222e",
     "empty": "#d1d9e0",
-}  # fmt: skip
+}
 _DARK = {
-    "ink": "#e6edf3", "soft": "#9198a1", "line": "#3d444d", "paper": "#0d1117", "panel": "#151b23",
-    "target": "#ab7df8", "running": "#3fb950", "starting": "#d29922", "waiting": "#388bfd", "broken": "#f85149",
+    "ink": "#e6edf3",
+    "soft": "#9198a1",
+    "line": "#3d444d",
+    "paper": "#0d1117",
+    "panel": "#151b23",
+    "target": "#ab7df8",
+    "running": "#3fb950",
+    "starting": "#d29922",
+    "waiting": "#388bfd",
+    "broken": "#f85149",
     "empty": "#2a313c",
-}  # fmt: skip
+}
 _SHAPES = """
   text { font: 12px system-ui, "Segoe UI", "Noto Sans", "Noto Sans CJK SC", sans-serif; }
   .soft { font-size: 11px; } .title { font-size: 17px; font-weight: 600; }
@@ -60,12 +78,18 @@ def _colours(of: dict[str, str]) -> str:
     }
     fills |= {str(condition): str(condition) for condition in Condition}
     strokes = {"grid": "line", "edge": "running", "target": "target", "event": "broken"}
-    rules = [f"text {{ fill: {of['ink']}; }}", *(f".{css} {{ fill: {of[name]}; }}" for css, name in fills.items())]
+    rules = [
+        f"text {{ fill: {of['ink']}; }}",
+        *(f".{css} {{ fill: {of[name]}; }}" for css, name in fills.items()),
+    ]
     rules += [f".{css} {{ stroke: {of[name]}; }}" for css, name in strokes.items()]
     return " ".join(rules)
 
 
-_STYLE = f"\n  {_colours(_LIGHT)}\n  @media (prefers-color-scheme: dark) {{ {_colours(_DARK)} }}{_SHAPES}"
+_STYLE = (
+    f"\n  {_colours(_LIGHT)}\n  @media (prefers-color-scheme: dark) {{ {_colours(_DARK)}"
+    f" }}{_SHAPES}"
+)
 
 
 def draw(timeline: Timeline, title: str) -> str:
@@ -95,10 +119,10 @@ class Picture:
         height = self._y + 16
         body = "\n".join(self._parts)
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0f}" '
-            f'viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(_printable(self._title))}">\n'
-            f"<style>{_STYLE}</style>\n"
-            f'<rect class="paper" width="{WIDTH}" height="{height:.0f}"/>\n{body}\n</svg>\n'
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0f}"'
+            f' viewBox="0 0 {WIDTH} {height:.0f}" role="img"'
+            f' aria-label="{escape(_printable(self._title))}">\n<style>{_STYLE}</style>\n<rect'
+            f' class="paper" width="{WIDTH}" height="{height:.0f}"/>\n{body}\n</svg>\n'
         )
 
     def _heading(self) -> None:
@@ -134,7 +158,9 @@ class Picture:
         self._write(20, base - (base - self._y) / 2 + 4, group)
         self._stairs([(start, end, count * _UNIT) for start, end, count in running], base)
         if any(sample.target for _, _, sample in spans):
-            points = self._points([(start, end, count * _UNIT) for start, end, count in target], base)
+            points = self._points(
+                [(start, end, count * _UNIT) for start, end, count in target], base
+            )
             self._parts.append(f'<polyline class="target" points="{_joined(points)}"/>')
         self._y = base + 6
 
@@ -146,9 +172,13 @@ class Picture:
             self._parts.append(f'<polygon class="steps" points="{_joined(area)}"/>')
             self._parts.append(f'<polyline class="edge" points="{_joined(points)}"/>')
 
-    def _points(self, spans: Iterable[tuple[float, float, float]], base: float) -> list[tuple[float, float]]:
+    def _points(
+        self, spans: Iterable[tuple[float, float, float]], base: float
+    ) -> list[tuple[float, float]]:
         return [
-            (self._x(moment), base - height) for start, end, height in spans for moment in (start, end)
+            (self._x(moment), base - height)
+            for start, end, height in spans
+            for moment in (start, end)
         ]  # a step: the value at both ends of its span
 
     def _load(self, service: str) -> None:
@@ -158,13 +188,27 @@ class Picture:
             every = [sample for loads in self._timeline.loads.values() for sample in loads]
             spans = [(sample.at, sample.end) for sample in samples]
             lost = f"lost, of {samples[-1].arrived:,.0f}"
-            self._curves("requests per second", spans, ([s.rate for s in samples], [s.able for s in samples]),
-                         max(max(s.rate, s.able) for s in every))  # fmt: skip
-            self._area("waiting", "requests waiting", spans, [s.queue for s in samples], max(s.queue for s in every))
+            self._curves(
+                "requests per second",
+                spans,
+                ([s.rate for s in samples], [s.able for s in samples]),
+                max(max(s.rate, s.able) for s in every),
+            )
+            self._area(
+                "waiting",
+                "requests waiting",
+                spans,
+                [s.queue for s in samples],
+                max(s.queue for s in every),
+            )
             self._area("broken", lost, spans, [s.lost for s in samples], max(s.lost for s in every))
 
     def _curves(
-        self, about: str, spans: Sequence[tuple[float, float]], curves: tuple[list[float], list[float]], most: float
+        self,
+        about: str,
+        spans: Sequence[tuple[float, float]],
+        curves: tuple[list[float], list[float]],
+        most: float,
     ) -> None:
         base, unit = self._chart_of(about, most)
         for css, values in zip(("target", "edge"), curves, strict=True):
@@ -172,7 +216,12 @@ class Picture:
             self._parts.append(f'<polyline class="{css}" points="{_joined(points)}"/>')
 
     def _area(
-        self, css: str, about: str, spans: Sequence[tuple[float, float]], values: list[float], most: float
+        self,
+        css: str,
+        about: str,
+        spans: Sequence[tuple[float, float]],
+        values: list[float],
+        most: float,
     ) -> None:
         base, unit = self._chart_of(about, most)
         points = self._points(self._highest(spans, values, unit), base)
@@ -186,7 +235,12 @@ class Picture:
         self._rect("panel", LEFT, self._y - 4, WIDTH - LEFT - RIGHT, _CURVE + 4)
         for part in (0.0, 0.5, 1.0):
             self._line("grid", LEFT, base - part * _CURVE, WIDTH - RIGHT, base - part * _CURVE)
-            self._write(LEFT - 8, base - part * _CURVE + 4, f"{part * most:,.{0 if most >= 4 else 1}f}", "soft end")
+            self._write(
+                LEFT - 8,
+                base - part * _CURVE + 4,
+                f"{part * most:,.{0 if most >= 4 else 1}f}",
+                "soft end",
+            )
         self._write(20, base - _CURVE / 2 + 4, about)
         self._y = base + 14
         return base, _CURVE / most
@@ -215,14 +269,23 @@ class Picture:
             return
         for name in sorted(names, key=natural):
             self._write(LEFT - 8, self._y + 9, _short(name), "soft end")
-            self._lane([(start, end, _condition(sample, name)) for start, end, sample in spans], name)
+            self._lane(
+                [(start, end, _condition(sample, name)) for start, end, sample in spans], name
+            )
             self._y += _LANE
 
     def _lane(self, spans: Iterable[tuple[float, float, StrEnum | None]], name: str) -> None:
         for start, end, condition in _merged(spans):
             if condition is not None and end > start:
                 about = f"{name}: {condition} {start:.0f} s to {end:.0f} s"
-                self._rect(condition, self._x(start), self._y, self._x(end) - self._x(start), _LANE - 4, about)
+                self._rect(
+                    condition,
+                    self._x(start),
+                    self._y,
+                    self._x(end) - self._x(start),
+                    _LANE - 4,
+                    about,
+                )
 
     def _event_lines(self, top: float, bottom: float) -> None:
         for number, (at, _, _) in enumerate(self._events, start=1):
@@ -241,10 +304,22 @@ class Picture:
 
     def _legend(self) -> None:
         x = float(LEFT)
-        for condition in (Condition.RUNNING, Condition.STARTING, Condition.WAITING, Condition.BROKEN, Condition.EMPTY):
-            x = self._key(condition, "held or none" if condition is Condition.EMPTY else str(condition), x)
+        for condition in (
+            Condition.RUNNING,
+            Condition.STARTING,
+            Condition.WAITING,
+            Condition.BROKEN,
+            Condition.EMPTY,
+        ):
+            x = self._key(
+                condition, "held or none" if condition is Condition.EMPTY else str(condition), x
+            )
         self._line("target", x, self._y - 4, x + 24, self._y - 4)
-        words = "target; of requests: those that come, below what can be served" if self._timeline.loads else "target"
+        words = (
+            "target; of requests: those that come, below what can be served"
+            if self._timeline.loads
+            else "target"
+        )
         self._write(x + 30, self._y, words, "soft")
         self._y += 22
 
@@ -257,7 +332,9 @@ class Picture:
     def _event_list(self) -> None:
         for number, (at, end, words) in enumerate(self._events, start=1):
             until = f", until {_time(end)}" if int(end) > int(at) else ""
-            self._parts.append(f'<circle class="badge" cx="{LEFT + 7}" cy="{self._y - 4:.1f}" r="8"/>')
+            self._parts.append(
+                f'<circle class="badge" cx="{LEFT + 7}" cy="{self._y - 4:.1f}" r="8"/>'
+            )
             self._write(LEFT + 7, self._y - 0.5, str(number), "number")
             self._write(LEFT + 24, self._y, _time(at), "soft")
             self._write(LEFT + 84, self._y, words + until, "soft")
@@ -267,12 +344,18 @@ class Picture:
         return LEFT + (WIDTH - LEFT - RIGHT) * min(1.0, moment / self._end)
 
     def _write(self, x: float, y: float, text: str, css: str = "") -> None:
-        self._parts.append(f'<text x="{x:.1f}" y="{y:.1f}" class="{css}">{escape(_printable(text))}</text>')
+        self._parts.append(
+            f'<text x="{x:.1f}" y="{y:.1f}" class="{css}">{escape(_printable(text))}</text>'
+        )
 
     def _line(self, css: str, x1: float, y1: float, x2: float, y2: float) -> None:
-        self._parts.append(f'<line class="{css}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>')
+        self._parts.append(
+            f'<line class="{css}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+        )
 
-    def _rect(self, css: str, x: float, y: float, width: float, height: float, about: str = "") -> None:
+    def _rect(
+        self, css: str, x: float, y: float, width: float, height: float, about: str = ""
+    ) -> None:
         hint = f"<title>{escape(_printable(about))}</title>" if about else ""
         place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="2"'
         self._parts.append(f'<rect class="{css}" {place}>{hint}</rect>')
@@ -286,7 +369,9 @@ def _marks(timeline: Timeline, apart: float) -> list[Mark]:
             if not bursts or moment.at - bursts[-1][-1].at >= apart:
                 bursts.append([])
             bursts[-1].append(moment)
-    return [(burst[0].at, burst[-1].at, _together([event.text for event in burst])) for burst in bursts]
+    return [
+        (burst[0].at, burst[-1].at, _together([event.text for event in burst])) for burst in bursts
+    ]
 
 
 def _together(texts: list[str]) -> str:
@@ -296,7 +381,9 @@ def _together(texts: list[str]) -> str:
 
 def _groups(samples: Sequence[Sample]) -> list[str]:
     groups = dict.fromkeys(view.group for sample in samples for view in sample.instances)
-    return sorted(groups | dict.fromkeys(group for sample in samples for group in sample.target), key=natural)
+    return sorted(
+        groups | dict.fromkeys(group for sample in samples for group in sample.target), key=natural
+    )
 
 
 def _condition(sample: Sample, name: str) -> Condition | None:

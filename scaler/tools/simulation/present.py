@@ -11,12 +11,24 @@ from typing import Any
 import msgspec
 
 from scaler.decide.world import Decision, World
-from scaler.sim.stories.timeline import LoadSample, Moment, MomentKind, Sample, Timeline, counts_text
+from scaler.sim.stories.timeline import (
+    LoadSample,
+    Moment,
+    MomentKind,
+    Sample,
+    Timeline,
+    counts_text,
+)
 from scaler.tools.simulation.figures import Figures, table
 from scaler.tools.simulation.verdicts import Verdict
 
 _MOST_SAMPLES = 1000
-MARKS = {MomentKind.EVENT: "*", MomentKind.FAILURE: "!", MomentKind.WARNING: "~", MomentKind.TARGET: ">"}
+MARKS = {
+    MomentKind.EVENT: "*",
+    MomentKind.FAILURE: "!",
+    MomentKind.WARNING: "~",
+    MomentKind.TARGET: ">",
+}
 
 
 def line(moment: Moment) -> str:
@@ -59,8 +71,14 @@ def document(seed: int, timeline: Timeline, verdicts: list[Verdict], loads: list
         "end": timeline.end,
         "expectations": msgspec.to_builtins(verdicts),
         "moments": msgspec.to_builtins(timeline.moments),
-        "services": {name: [_sample(sample) for sample in samples] for name, samples in timeline.samples.items()},
-        "loads": [msgspec.to_builtins(one) | {"samples": _thinned(timeline.loads[one.service])} for one in loads],
+        "services": {
+            name: [_sample(sample) for sample in samples]
+            for name, samples in timeline.samples.items()
+        },
+        "loads": [
+            msgspec.to_builtins(one) | {"samples": _thinned(timeline.loads[one.service])}
+            for one in loads
+        ],
     }
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
 
@@ -76,7 +94,8 @@ def _sample(sample: Sample) -> dict[str, Any]:
 
 
 class WorldFiles:
-    """Writes one file per decision into a folder, numbered in order, for `scaler explain --world`."""
+    """Writes one file per decision into a folder, numbered in order, for `scaler explain
+    --world`."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 """Scenario files: YAML into a Scenario, with every problem named by file, line and column.
 
-Must not: run anything; paths in the file become relative to the file, and nothing else is changed."""
+Must not: run anything; paths in the file become relative to the file, and nothing else is
+changed."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ SHORT_FILES[:] = [_short_file]
 
 
 class ScenarioError(Exception):
-    """The file is not a scenario. `problems` has one line for each reason: `FILE:LINE:COLUMN: where: what`."""
+    """The file is not a scenario. `problems` has one line for each reason: `FILE:LINE:COLUMN:
+    where: what`."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -45,7 +47,9 @@ def load_scenario(path: Path) -> Scenario:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise ScenarioError([f"{path}{place}: not YAML: {error.problem or error.context}"]) from None
+        raise ScenarioError(
+            [f"{path}{place}: not YAML: {error.problem or error.context}"]
+        ) from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError) as error:
         raise ScenarioError([f"{path}: cannot be read: {error}"]) from None
     try:
@@ -65,7 +69,8 @@ def _problem(path: Path, root: yaml.Node | None, details: ErrorDetails) -> str:
 
 
 def _mark(node: yaml.Node | None, where: Sequence[int | str]) -> yaml.Mark | None:
-    """The place in the file of the value that pydantic's error is about, or of the nearest value around it."""
+    """The place in the file of the value that pydantic's error is about, or of the nearest value
+    around it."""
     if node is None:
         return None
     mark: yaml.Mark = node.start_mark
@@ -88,8 +93,12 @@ def _child(node: yaml.Node, step: int | str) -> tuple[yaml.Node, yaml.Mark] | No
 
 
 def check_inputs(scenario: Scenario) -> None:
-    """Read all files that the scenario names, so that a run does not fail half way. Raises ScenarioError."""
-    files = [*scenario.manifests, *(path for copies in scenario.copies for path in copies.manifests)]
+    """Read all files that the scenario names, so that a run does not fail half way. Raises
+    ScenarioError."""
+    files = [
+        *scenario.manifests,
+        *(path for copies in scenario.copies for path in copies.manifests),
+    ]
     files += [path for e in scenario.events if (path := e.apply or e.delete_file) is not None]
     problems = [problem for path in files if (problem := _unreadable(path))]
     problems += [problem for copies in scenario.copies for problem in _unused(copies)]
@@ -107,11 +116,17 @@ def _unused(copies: Copies) -> list[str]:
     """Replacement texts that do not occur."""
     try:
         text = "".join(
-            file.read_text(encoding="utf-8-sig") for path in copies.manifests for file in files_of(path)
-        )  # fmt: skip
+            file.read_text(encoding="utf-8-sig")
+            for path in copies.manifests
+            for file in files_of(path)
+        )
     except (OSError, UnicodeDecodeError):
         return []  # reported already
-    return [f"copies {copies.namespace}: no manifest contains {old!r}" for old in copies.replace if old not in text]
+    return [
+        f"copies {copies.namespace}: no manifest contains {old!r}"
+        for old in copies.replace
+        if old not in text
+    ]
 
 
 def _unreadable(path: Path) -> str:

@@ -1,7 +1,7 @@
 """The demo's screen: one line per event, and below them a board with every instance as a glyph.
 
-On a terminal the board is redrawn in place, with pauses for the reader; elsewhere plain lines are printed at once.
-Must not: influence the simulation."""
+On a terminal the board is redrawn in place, with pauses for the reader; elsewhere plain lines are
+printed at once. Must not: influence the simulation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ _PER_SECOND = 0.03  # seconds of real time per second of the simulation
 
 
 class Screen:
-    """Gets events (`tell`) and shows them. `paced` waits between them; `live` has colours and a board (a terminal)."""
+    """Gets events (`tell`) and shows them. `paced` waits between them; `live` has colours and a
+    board (a terminal)."""
 
     def __init__(self, out: TextIO, timeline: Timeline, *, live: bool, paced: bool) -> None:
         self._out = out
@@ -74,8 +75,13 @@ class Screen:
         return f"\x1b[{code}m{text}\x1b[0m" if self._live and code != "0" else text
 
     def _pause(self, moment: Moment) -> None:
-        gap, self._last = moment.at - self._last, moment.at
-        pause = _PAUSE_EVENT if moment.kind is MomentKind.EVENT else min(_PAUSE_MOST, _PAUSE_MOMENT + gap * _PER_SECOND)
+        gap = moment.at - self._last
+        self._last = moment.at
+        pause = (
+            _PAUSE_EVENT
+            if moment.kind is MomentKind.EVENT
+            else min(_PAUSE_MOST, _PAUSE_MOMENT + gap * _PER_SECOND)
+        )
         self._sleep(pause)
 
     def _lines(self, moment: Moment) -> list[str]:
@@ -104,7 +110,10 @@ class Screen:
     def _draw_board(self, now: float) -> None:
         if not self._live:
             return
-        lines = ["", *(line for service in self._timeline.samples for line in self.board(service, now))]
+        lines = [
+            "",
+            *(line for service in self._timeline.samples for line in self.board(service, now)),
+        ]
         for line in lines:
             self._out.write(f"{line}\n")
         self._board_height = len(lines)
@@ -122,7 +131,8 @@ class Screen:
 
     def _row(self, sample: Sample, group: str) -> str:
         views = [view for view in sample.instances if view.group == group]
-        running, target = sample.running.get(group, 0), sample.target.get(group, 0)
+        running = sample.running.get(group, 0)
+        target = sample.target.get(group, 0)
         glyphs = "   ".join(self._glyph(view) for view in views)
         return f"        {group}  {running} of {target}   {glyphs}"
 

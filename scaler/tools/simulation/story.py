@@ -15,7 +15,8 @@ from scaler.tools.simulation.verdicts import judge
 
 
 def tell(scenario: Scenario, *, seed: int, out: TextIO, live: bool, paced: bool) -> bool:
-    """Play and show; True if every expectation holds. `live` = colours and a board, for terminals."""
+    """Play and show; True if every expectation holds. `live` = colours and a board, for
+    terminals."""
     silence_logs()
     timeline = Timeline()
     screen = Screen(out, timeline, live=live, paced=paced)
@@ -26,14 +27,17 @@ def tell(scenario: Scenario, *, seed: int, out: TextIO, live: bool, paced: bool)
     verdicts = judge(scenario, timeline)
     good = all(verdict.ok for verdict in verdicts)
     out.write("\n" + "\n".join(["What had to come true:", *verdict_lines(verdicts)]) + "\n")
-    out.write("\n" + screen.paint(_last_words(good, timeline.moments), "1;32" if good else "1;31") + "\n")
+    out.write(
+        "\n" + screen.paint(_last_words(good, timeline.moments), "1;32" if good else "1;31") + "\n"
+    )
     return good
 
 
 def _legend(screen: Screen) -> str:
     words = {"empty": "held"}
     glyphs = [
-        screen.paint(f"{glyph} {words.get(condition, condition)}", code) for condition, (glyph, code) in GLYPHS.items()
+        screen.paint(f"{glyph} {words.get(condition, condition)}", code)
+        for condition, (glyph, code) in GLYPHS.items()
     ]
     return "   ".join(glyphs)
 

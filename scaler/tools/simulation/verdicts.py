@@ -1,4 +1,5 @@
-"""Whether a simulation met the expectations of its scenario. Pure: a timeline in, one verdict per expectation out."""
+"""Whether a simulation met the expectations of its scenario. Pure: a timeline in, one verdict per
+expectation out."""
 
 from __future__ import annotations
 
@@ -11,12 +12,19 @@ from scaler.sim.stories.scenario import Expectation, Scenario
 from scaler.sim.stories.timeline import MomentKind, Sample, Timeline, counts_text
 
 _WORDS = {
-    "running": "running {}", "running_at_least": "running at least {}", "target": "target {}",
-    "complete": "complete", "reasons": "{} is {}",
-    "serving": "{} services serve", "serving_at_least": "{} services serve or more", "pods_deleted": "{} pods deleted",
-    "lost_at_most": "{} requests lost at most", "queue_at_most": "{} requests wait at most",
-    "revocations_at_most": "{} revocations at most", "evictions_at_most": "{} pods evicted at most",
-}  # fmt: skip
+    "running": "running {}",
+    "running_at_least": "running at least {}",
+    "target": "target {}",
+    "complete": "complete",
+    "reasons": "{} is {}",
+    "serving": "{} services serve",
+    "serving_at_least": "{} services serve or more",
+    "pods_deleted": "{} pods deleted",
+    "lost_at_most": "{} requests lost at most",
+    "queue_at_most": "{} requests wait at most",
+    "revocations_at_most": "{} revocations at most",
+    "evictions_at_most": "{} pods evicted at most",
+}
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -30,11 +38,16 @@ class Verdict(msgspec.Struct, frozen=True):
 
 def judge(scenario: Scenario, timeline: Timeline) -> list[Verdict]:
     """All expectations in the scenario's order, and last that no error occurred."""
-    return [*(_judge(expectation, scenario, timeline) for expectation in scenario.expect), _soundness(timeline)]
+    return [
+        *(_judge(expectation, scenario, timeline) for expectation in scenario.expect),
+        _soundness(timeline),
+    ]
 
 
 def _soundness(timeline: Timeline) -> Verdict:
-    expected = f"nothing breaks: events, controller, and every invariant in {timeline.passes} passes"
+    expected = (
+        f"nothing breaks: events, controller, and every invariant in {timeline.passes} passes"
+    )
     broken = [moment.text for moment in timeline.moments if moment.kind is MomentKind.FAILURE]
     if not timeline.passes:
         broken.append("the controller never made a pass")
@@ -42,7 +55,8 @@ def _soundness(timeline: Timeline) -> Verdict:
 
 
 def _judge(expectation: Expectation, scenario: Scenario, timeline: Timeline) -> Verdict:
-    words, start = _words(expectation), _start(expectation, scenario)
+    words = _words(expectation)
+    start = _start(expectation, scenario)
     if expectation.over_all:
         found = _serving(expectation, timeline, start)
         return Verdict(words, ok=not found, found=found)
@@ -51,8 +65,16 @@ def _judge(expectation: Expectation, scenario: Scenario, timeline: Timeline) -> 
         return Verdict(words, ok=not found, found=found)
     meant = _services(expectation, timeline)
     if not meant:
-        return Verdict(words, ok=False, found=f"no such service; there are: {', '.join(timeline.samples) or 'none'}")
-    wrong = {service: found for service in meant if (found := _of_one(expectation, timeline, service, start))}
+        return Verdict(
+            words,
+            ok=False,
+            found=f"no such service; there are: {', '.join(timeline.samples) or 'none'}",
+        )
+    wrong = {
+        service: found
+        for service in meant
+        if (found := _of_one(expectation, timeline, service, start))
+    }
     several = len(meant) > 1
     shown = [f"{service}: {found}" if several else found for service, found in wrong.items()]
     return Verdict(words, ok=not wrong, found="; ".join(shown[:3]))
@@ -69,22 +91,33 @@ def _of_one(expectation: Expectation, timeline: Timeline, service: str, start: f
 
 
 def _start(expectation: Expectation, scenario: Scenario) -> float:
-    named = (event.at for event in scenario.events if event.name and event.name == expectation.after)
+    named = (
+        event.at for event in scenario.events if event.name and event.name == expectation.after
+    )
     return next(named, 0.0)
 
 
 def _serving(expectation: Expectation, timeline: Timeline, start: float) -> str:
     """ "" when as many services served as expected, else how many did."""
-    spans = [(max(begin, start), end, count) for begin, end, count in timeline.serving() if end >= start]
+    spans = [
+        (max(begin, start), end, count) for begin, end, count in timeline.serving() if end >= start
+    ]
     if expectation.never_for is not None:
         return _too_long(expectation.never_for, _longest_serving(expectation, spans))
     last = timeline.end if expectation.at is None else expectation.at
     first = last
     if expectation.within is not None:
-        first, last = start, start + expectation.within
-    counts = [count for begin, end, count in spans if begin <= last and (end > first or end == timeline.end)]
+        first = start
+        last = start + expectation.within
+    counts = [
+        count
+        for begin, end, count in spans
+        if begin <= last and (end > first or end == timeline.end)
+    ]
     return (
-        "" if any(_enough(expectation, count) for count in counts) else f"at {last:.0f} s: {counts[-1]} services serve"
+        ""
+        if any(_enough(expectation, count) for count in counts)
+        else f"at {last:.0f} s: {counts[-1]} services serve"
     )
 
 
@@ -108,7 +141,8 @@ def _load(expectation: Expectation, timeline: Timeline, start: float) -> str:
 
 def _longest_serving(expectation: Expectation, spans: Iterable[tuple[float, float, int]]) -> float:
     """The longest time during which as many services served; -1 for none."""
-    since, longest = None, -1.0
+    since = None
+    longest = -1.0
     for begin, end, count in spans:
         if not _enough(expectation, count):
             since = None
@@ -125,7 +159,11 @@ def _enough(expectation: Expectation, count: int) -> bool:
 
 
 def _too_long(allowed: float, longest: float) -> str:
-    return f"that held for {longest:.0f} s" if longest > allowed or (longest >= 0 and not allowed) else ""
+    return (
+        f"that held for {longest:.0f} s"
+        if longest > allowed or (longest >= 0 and not allowed)
+        else ""
+    )
 
 
 def _services(expectation: Expectation, timeline: Timeline) -> list[str]:
@@ -133,21 +171,27 @@ def _services(expectation: Expectation, timeline: Timeline) -> list[str]:
     if not expectation.service:
         return list(timeline.samples) if len(timeline.samples) == 1 else []
     if "*" in expectation.service:
-        return [service for service in timeline.samples if fnmatchcase(service, expectation.service)]
+        return [
+            service for service in timeline.samples if fnmatchcase(service, expectation.service)
+        ]
     return [expectation.service] if expectation.service in timeline.samples else []
 
 
 def _longest(expectation: Expectation, timeline: Timeline, service: str, start: float) -> str:
-    """ "" when the conditions never held for longer than `never_for`, else since when and how long."""
+    """ "" when the conditions never held for longer than `never_for`, else since when and how
+    long."""
     base = timeline.at_time(service, start)
-    since, longest, longest_at = None, -1.0, 0.0
+    since = None
+    longest = -1.0
+    longest_at = 0.0
     for begin, end, sample in timeline.spans(service, start):
         if _mismatch(expectation, sample, base):
             since = None
             continue
         since = begin if since is None else since
         if end - since > longest:
-            longest, longest_at = end - since, since
+            longest = end - since
+            longest_at = since
     if longest < 0 or (longest <= (expectation.never_for or 0.0) and expectation.never_for):
         return ""
     return f"held for {longest:.0f} s from {longest_at:.0f} s on"
@@ -155,30 +199,49 @@ def _longest(expectation: Expectation, timeline: Timeline, service: str, start: 
 
 def _soonest(expectation: Expectation, timeline: Timeline, service: str, start: float) -> str:
     """ "" when the conditions held at some time of the window, else the state at its end."""
-    base, deadline = timeline.at_time(service, start), start + (expectation.within or 0.0)
+    base = timeline.at_time(service, start)
+    deadline = start + (expectation.within or 0.0)
     for begin, _, sample in timeline.spans(service, start):
         if begin <= deadline and not _mismatch(expectation, sample, base):
             return ""
-    return f"at {deadline:.0f} s: " + _mismatch(expectation, timeline.at_time(service, deadline), base)
+    return f"at {deadline:.0f} s: " + _mismatch(
+        expectation, timeline.at_time(service, deadline), base
+    )
 
 
 def _mismatch(expectation: Expectation, sample: Sample, base: Sample) -> str:
     """What differs from the expectation; "" when nothing does."""
-    counted, e = sample.running, expectation
+    counted = sample.running
+    e = expectation
     deleted = sample.pods_deleted - base.pods_deleted
-    revoked, evicted = sample.revocations - base.revocations, sample.evictions - base.evictions
+    revoked = sample.revocations - base.revocations
+    evicted = sample.evictions - base.evictions
     running = f"running {counts_text(counted)}"
     checks = (
         (e.running is None or _equal(e.running, counted), running),
-        (all(counted.get(group, 0) >= count for group, count in (e.running_at_least or {}).items()), running),
-        (e.target is None or _equal(e.target, sample.target), f"target {counts_text(sample.target)}"),
+        (
+            all(
+                counted.get(group, 0) >= count
+                for group, count in (e.running_at_least or {}).items()
+            ),
+            running,
+        ),
+        (
+            e.target is None or _equal(e.target, sample.target),
+            f"target {counts_text(sample.target)}",
+        ),
         (e.complete in (None, sample.complete), "complete" if sample.complete else "not complete"),
-        *((sample.reasons.get(job) == reason, f"{job} is {sample.reasons.get(job, 'unknown')}")
-          for job, reason in (e.reasons or {}).items()),
+        *(
+            (sample.reasons.get(job) == reason, f"{job} is {sample.reasons.get(job, 'unknown')}")
+            for job, reason in (e.reasons or {}).items()
+        ),
         (e.pods_deleted in (None, deleted), f"{deleted} pods deleted"),
-        (e.revocations_at_most is None or revoked <= e.revocations_at_most, f"{revoked} revocations"),
+        (
+            e.revocations_at_most is None or revoked <= e.revocations_at_most,
+            f"{revoked} revocations",
+        ),
         (e.evictions_at_most is None or evicted <= e.evictions_at_most, f"{evicted} pods evicted"),
-    )  # fmt: skip
+    )
     return ", ".join(words for holds, words in checks if not holds)
 
 
@@ -208,4 +271,8 @@ def _when(expectation: Expectation) -> str:
         return f"never{lasting}{after}"
     if expectation.within is not None:
         return f"within {expectation.within:g} s{after or ' of the start'}"
-    return f"at {expectation.at:g} s{after and f', counted{after}'}" if expectation.at is not None else "at the end"
+    return (
+        f"at {expectation.at:g} s{after and f', counted{after}'}"
+        if expectation.at is not None
+        else "at the end"
+    )

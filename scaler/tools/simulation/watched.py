@@ -1,5 +1,5 @@
-"""A scenario in a browser: the real controller on a simulated cluster, faster than real time, on the page of
-`scaler ui`. It runs on after the last event, until Ctrl-C.
+"""A scenario in a browser: the real controller on a simulated cluster, faster than real time, on
+the page of `scaler ui`. It runs on after the last event, until Ctrl-C.
 
 Must not: listen anywhere but on loopback."""
 
@@ -31,11 +31,13 @@ _Ready = list[tuple[selectors.SelectorKey, int]]
 class PacedLoop(asyncio.SelectorEventLoop):
     """An event loop on which `speed` seconds pass in one: timers and timeouts come earlier.
 
-    On a machine that is too slow, time runs more slowly instead of jumping: no component counts as dead for that
-    reason."""
+    On a machine that is too slow, time runs more slowly instead of jumping: no component counts as
+    dead for that reason."""
 
     def __init__(self, speed: float) -> None:
-        self._speed, self._now, self._seen = speed, 0.0, time.monotonic()
+        self._speed = speed
+        self._now = 0.0
+        self._seen = time.monotonic()
         super().__init__(_Paced(self))
 
     def time(self) -> float:
@@ -60,8 +62,11 @@ class _Paced(selectors.DefaultSelector):
         return self._loop.wait(super().select, timeout)
 
 
-def show(scenario: Scenario, *, speed: float, seed: int, port: int, tell: Callable[[str], None]) -> None:
-    """Play it until Ctrl-C; `tell` is called with the page's address. Raises OSError when the port is not available."""
+def show(
+    scenario: Scenario, *, speed: float, seed: int, port: int, tell: Callable[[str], None]
+) -> None:
+    """Play it until Ctrl-C; `tell` is called with the page's address. Raises OSError when the port
+    is not available."""
     silence_logs()
     with asyncio.Runner(loop_factory=lambda: PacedLoop(speed)) as runner:
         try:
@@ -70,7 +75,9 @@ def show(scenario: Scenario, *, speed: float, seed: int, port: int, tell: Callab
             return
 
 
-async def _show(scenario: Scenario, speed: float, seed: int, port: int, tell: Callable[[str], None]) -> None:
+async def _show(
+    scenario: Scenario, speed: float, seed: int, port: int, tell: Callable[[str], None]
+) -> None:
     end_on_signals()
     clock = Clock()
     simulated = SimCluster(clock, seed=seed, admission=ADMISSION)
