@@ -20,8 +20,8 @@ from operator import is_not, or_
 import structlog
 
 from scaler.clock import Clock, Slices, loop_time
+from scaler.decide.again import why_not_decided
 from scaler.decide.decide import DecisionCache, decide
-from scaler.decide.demands import why_not_decided
 from scaler.decide.memory import Memory, refuse
 from scaler.decide.world import Decision, Plan, Service, ServiceKey, World
 from scaler.execute.executor import Executor, log_line

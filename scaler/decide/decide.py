@@ -15,23 +15,23 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scaler.decide import turn
-from scaler.decide.arbitration import Arbitration
-from scaler.decide.demand import Demand
-from scaler.decide.demands import MOST_FAILING, Demands, first_failing
-from scaler.decide.groups import Group
-from scaler.decide.node_classes import Neighbours, NodeIndex
+from scaler.decide import attempts as turn
+from scaler.decide.again import MOST_FAILING, Demands, first_failing
 from scaler.decide.nodes import Node, Nodes
-from scaler.decide.placement import Placement
 from scaler.decide.plan import NOT_MADE, Draft, plan_of
-from scaler.decide.reservations import Sources
-from scaler.decide.state import (
+from scaler.decide.room.classes import Neighbours, NodeIndex
+from scaler.decide.room.placement import Placement
+from scaler.decide.service.demand import Demand
+from scaler.decide.service.groups import Group
+from scaler.decide.service.states import (
     Member,
     is_made,
     may_be_revoked,
     newest_admission_first,
     why_not_admissible,
 )
+from scaler.decide.sharing.arbitration import Arbitration
+from scaler.decide.sharing.sources import Sources
 from scaler.decide.world import Decision, Plan, Reason, State, Tally, World
 
 Made = TypeVar("Made")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from scaler.decide.lifecycle import Remove
-from scaler.decide.state import affords_revoke
+from scaler.decide.service.lifecycle import Remove
+from scaler.decide.service.states import affords_revoke
 from scaler.decide.world import (
     NOBODY,
     Action,

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from scaler.decide.demand import Demand
-from scaler.decide.groups import why_not_drained
 from scaler.decide.memory import NEVER_SEEN, InstanceMemory, ServiceMemory
 from scaler.decide.nodes import NodeClass, PodRequests, joined
-from scaler.decide.state import (
+from scaler.decide.service.demand import Demand
+from scaler.decide.service.groups import why_not_drained
+from scaler.decide.service.states import (
     Member,
     candidate_order,
     in_order,

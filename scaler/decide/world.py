@@ -10,9 +10,9 @@ from enum import StrEnum
 
 import msgspec
 
-from scaler.decide.lifecycle import InstanceAction, Life, LifeAction
 from scaler.decide.memory import Memory
 from scaler.decide.nodes import Nodes, PodRequest, PodRequests
+from scaler.decide.service.lifecycle import InstanceAction, Life, LifeAction
 from scaler.rules.rule import ALL, Rule, RuleOptions
 
 

@@ -20,7 +20,7 @@ import structlog
 
 from scaler.clock import loop_time
 from scaler.decide.memory import NEVER_SEEN
-from scaler.decide.state import counts_as_running, state_of
+from scaler.decide.service.states import counts_as_running, state_of
 from scaler.decide.world import Policy, Service, ServiceKey
 from scaler.informers.changes import BudgetsChanged, ServiceChanged
 from scaler.informers.informer import Informer

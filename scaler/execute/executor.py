@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from scaler.clock import Clock
-from scaler.decide.lifecycle import Expire, Finish, Record, Remove, Resize
+from scaler.decide.service.lifecycle import Expire, Finish, Record, Remove, Resize
 from scaler.decide.world import (
     NOBODY,
     Action,

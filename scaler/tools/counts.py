@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from scaler.decide.groups import choose_target
+from scaler.decide.service.groups import choose_target
 from scaler.decide.world import Reason
 from scaler.rules.rule import ALL, Rule
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, assert_never
 
-from scaler.decide.lifecycle import Expire, Finish, LifeAction, Record, Remove, Resize
+from scaler.decide.service.lifecycle import Expire, Finish, LifeAction, Record, Remove, Resize
 from scaler.decide.world import NOBODY, Action, Admit, Complete, Evict, Reason, Revoke, Verdict
 from scaler.informers.config_maps import RankTableMap
 from scaler.kube.api import Object

@@ -17,9 +17,9 @@ import msgspec
 from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.explain import words
 from scaler.decide.memory import Memory
-from scaler.decide.node_classes import NodeIndex
 from scaler.decide.nodes import Node, Nodes, PodRequest, PodRequests, accepts, tolerates
-from scaler.decide.placement import Placement
+from scaler.decide.room.classes import NodeIndex
+from scaler.decide.room.placement import Placement
 from scaler.decide.world import (
     Admit,
     Evict,

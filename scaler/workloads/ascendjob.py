@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from scaler.clock import seconds_of
-from scaler.decide.lifecycle import CleanPods, Ending, RunPolicy
+from scaler.decide.service.lifecycle import CleanPods, Ending, RunPolicy
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
 from scaler.names import (

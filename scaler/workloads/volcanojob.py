@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from scaler.decide.lifecycle import RunPolicy
+from scaler.decide.service.lifecycle import RunPolicy
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
 from scaler.kube.metadata import LONGEST_NAME

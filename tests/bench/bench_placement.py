@@ -13,9 +13,9 @@ from itertools import chain
 
 import msgspec
 
-from scaler.decide.node_classes import NodeIndex
 from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, PodRequests, Where
-from scaler.decide.placement import Placement, Reservation
+from scaler.decide.room.classes import NodeIndex
+from scaler.decide.room.placement import Placement, Reservation
 
 NODES = 5_000
 CLASSES = 20

@@ -6,7 +6,11 @@ docs/explanation/reliability.md has the table."""
 from __future__ import annotations
 
 from scaler import app, clock, controller, election
-from scaler.decide import arbitration, groups, minimum, nodes, reservations, state
+from scaler.decide import nodes
+from scaler.decide.service import groups
+from scaler.decide.service import states as state
+from scaler.decide.sharing import arbitration, minimum
+from scaler.decide.sharing import sources as reservations
 from scaler.execute import executor, gates, writes
 from scaler.informers import cache, indexes, informer, reflector, store
 from scaler.kube import outbox, writer

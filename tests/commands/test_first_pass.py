@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scaler.decide.lifecycle import Ending, Expire, Finish, Record, Remove, Resize
+from scaler.decide.service.lifecycle import Ending, Expire, Finish, Record, Remove, Resize
 from scaler.decide.world import Action, Admit, Complete, Reason, Revoke, State, Verdict
 from scaler.informers.config_maps import RankTableMap, content_of
 from scaler.ranktables.table import RankTable, Status

@@ -32,6 +32,6 @@ def test_what_is_remembered_of_a_service_alone_is_no_reason_to_look_at_it_again(
     cache = DecisionCache()
     seen = world(RESTS, CHANGES, nodes="a:8x5")
     first = decide(seen, cache)
-    monkeypatch.setattr("scaler.decide.demands.Demand", lambda *_: pytest.fail("looked at again"))
+    monkeypatch.setattr("scaler.decide.again.Demand", lambda *_: pytest.fail("looked at again"))
     assert first.memory is not seen.memory
     decide(msgspec.structs.replace(seen, memory=first.memory), cache)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scaler.decide.decide import decide
 from scaler.decide.invariants import violations
-from scaler.decide.lifecycle import (
+from scaler.decide.service.lifecycle import (
     CleanPods,
     Expire,
     FailedPod,

@@ -10,8 +10,8 @@ import pytest
 from scaler.decide.decide import decide
 from scaler.decide.explain import words
 from scaler.decide.invariants import violations
-from scaler.decide.lifecycle import FailedPod, Life, Record, RunPolicy, next_step
 from scaler.decide.memory import InstanceMemory
+from scaler.decide.service.lifecycle import FailedPod, Life, Record, RunPolicy, next_step
 from scaler.decide.world import (
     Admit,
     Complete,

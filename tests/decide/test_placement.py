@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.decide.node_classes import NodeIndex
 from scaler.decide.nodes import (
     Amounts,
     Node,
@@ -25,7 +24,8 @@ from scaler.decide.nodes import (
     Where,
     joined,
 )
-from scaler.decide.placement import Placement, Reservation, Shortage
+from scaler.decide.room.classes import NodeIndex
+from scaler.decide.room.placement import Placement, Reservation, Shortage
 
 NPU = "huawei.com/Ascend910"
 A = NodeClass((("kind", "a"),))
@@ -438,14 +438,14 @@ def test_reservations_change_places_where_something_fits_only_so() -> None:
 def test_a_placement_that_has_spent_its_effort_says_so_and_keeps_what_is_reserved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("scaler.decide.trial.EFFORT", 0)
+    monkeypatch.setattr("scaler.decide.room.search.EFFORT", 0)
     of = crowded()
     assert str(of.fits(((ask(2), 1),))).endswith(", 0 there; not every placement was tried")
     assert fits(of, ask(1), ask(1))
 
 
 def test_a_search_that_is_given_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scaler.decide.trial.STEPS", 2)
+    monkeypatch.setattr("scaler.decide.room.search.STEPS", 2)
     found = placement(node(A, 5), node(A, 4)).fits(((ask(2), 3), (ask(3), 1)))
     assert str(found).endswith("no placement holds all of it; not every placement was tried")
 

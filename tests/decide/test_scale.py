@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.decide import groups
 from scaler.decide.decide import decide
 from scaler.decide.explain import target_in_words, words
-from scaler.decide.groups import in_all
 from scaler.decide.invariants import violations
 from scaler.decide.memory import InstanceMemory, Memory
+from scaler.decide.service import groups
+from scaler.decide.service.groups import in_all
 from scaler.decide.world import (
     NOBODY,
     Evict,

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from scaler.decide.arbitration import Arbitration
+from scaler.decide.again import PAUSE, why_not_decided
 from scaler.decide.decide import DecisionCache, decide, decide_alone
-from scaler.decide.demand import Demand
-from scaler.decide.demands import PAUSE, why_not_decided
 from scaler.decide.plan import plan_of
+from scaler.decide.service.demand import Demand
+from scaler.decide.sharing.arbitration import Arbitration
 from scaler.decide.world import Decision, Service, ServiceKey, World
 from tests.builders import doings, on_nodes, service, world
 
@@ -37,7 +37,7 @@ def in_a_look(patch: pytest.MonkeyPatch) -> None:
     has none."""
     nobody = ServiceKey("", "", "")
     failing = fails_at(Demand, lambda service, *_: service.key if service.instances else nobody)
-    patch.setattr("scaler.decide.demands.Demand", failing)
+    patch.setattr("scaler.decide.again.Demand", failing)
 
 
 def in_the_plan(patch: pytest.MonkeyPatch) -> None:

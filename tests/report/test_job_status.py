@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.decide.lifecycle import Life, RunPolicy
+from scaler.decide.service.lifecycle import Life, RunPolicy
 from scaler.decide.world import Reason, State, Verdict
 from scaler.kube.api import ASCEND_JOBS, Object
 from scaler.report.job_status import already_says, final_patch, merge_diff, status_patch

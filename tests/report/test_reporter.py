@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from scaler.clock import Clock
-from scaler.decide.demands import NotDecided, left_alone
+from scaler.decide.again import NotDecided, left_alone
 from scaler.decide.world import Reason, RuleProblem, Service, ServiceKey, Warning
 from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes

@@ -197,7 +197,7 @@ def test_nobody_knows_when_pods_end_on_a_lost_node() -> None:
 
 
 def test_only_what_the_plan_does_to_admissions_is_foreseen(stage: Stage) -> None:
-    from scaler.decide.lifecycle import Expire
+    from scaler.decide.service.lifecycle import Expire
 
     before = stage.world().services[0].instances
     stage.builder.assume(plan(Expire("uid-d0"), Admit("uid-p0")), NOW)

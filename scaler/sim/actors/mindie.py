@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from scaler.clock import Clock
-from scaler.decide.state import natural
+from scaler.decide.service.states import natural
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, KubeApi, Object
 from scaler.kube.errors import KubeError
 from scaler.names import GROUP_LABEL, RULE_KEY

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 
-from scaler.decide.state import natural
+from scaler.decide.service.states import natural
 from scaler.kube.api import Object
 from scaler.sim.actors import objects
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from scaler.decide.state import natural
+from scaler.decide.service.states import natural
 from scaler.kube.api import ASCEND_JOBS, NODES, PODS, STATEFUL_SETS, VOLCANO_JOBS, Object, Resource
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.sim.actors import objects

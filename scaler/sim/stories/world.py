@@ -15,7 +15,7 @@ from typing import Any
 
 from scaler.clock import Clock
 from scaler.controller import Observer
-from scaler.decide.state import natural
+from scaler.decide.service.states import natural
 from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PODS, QUEUES, KubeApi, PatchType
 from scaler.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from scaler.names import RULE_KEY

@@ -14,9 +14,9 @@ import msgspec
 
 from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.explain import words
-from scaler.decide.node_classes import NodeIndex
 from scaler.decide.nodes import Nodes
-from scaler.decide.placement import Placement
+from scaler.decide.room.classes import NodeIndex
+from scaler.decide.room.placement import Placement
 from scaler.decide.world import (
     Admit,
     Complete,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from scaler.decide.state import natural
+from scaler.decide.service.states import natural
 from scaler.sim.stories.instances import Condition
 from scaler.sim.stories.timeline import Sample, Timeline
 from scaler.tools.simulation.picture import LEFT, RIGHT, WIDTH, Picture

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from html import escape
 
-from scaler.decide.state import natural
+from scaler.decide.service.states import natural
 from scaler.sim.stories.instances import Condition
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline
 

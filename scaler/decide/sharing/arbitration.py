@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from scaler.decide import turn
-from scaler.decide.minimum import Minimums, held_beside, startable
+from scaler.decide import attempts as turn
 from scaler.decide.nodes import PodRequest, PodRequests, Room
-from scaler.decide.placement import Reservation, Shortage
 from scaler.decide.plan import NOT_MADE, Draft, Why, requests_of
-from scaler.decide.reservations import Minimum, Sources, may_trade
-from scaler.decide.state import (
+from scaler.decide.room.placement import Reservation, Shortage
+from scaler.decide.service.states import (
     Member,
     affords_revoke,
     age,
@@ -25,6 +23,8 @@ from scaler.decide.state import (
     may_be_revoked,
     newest_admission_first,
 )
+from scaler.decide.sharing.minimum import Minimums, held_beside, startable
+from scaler.decide.sharing.sources import Minimum, Sources, may_trade
 from scaler.decide.world import Reason, State, World
 
 

@@ -13,8 +13,8 @@ from operator import attrgetter
 
 import msgspec
 
-from scaler.decide.node_classes import Classes, Entry, NodeIndex, PodAmounts, plus, times
 from scaler.decide.nodes import Levels, PodRequest, Room
+from scaler.decide.room.classes import Classes, Entry, NodeIndex, PodAmounts, plus, times
 
 MOST_PODS = 10_000
 """The largest number of pods that is placed in one call; more pods count as finding no place."""

@@ -17,9 +17,9 @@ import msgspec
 
 from scaler.decide.memory import Turns
 from scaler.decide.nodes import PODS, NodeClass, PodRequest, PodRequests, Room
-from scaler.decide.placement import Placement, Reservation, Shortage
 from scaler.decide.plan import Draft, requests_of
-from scaler.decide.state import Member, age, is_made, is_to_come
+from scaler.decide.room.placement import Placement, Reservation, Shortage
+from scaler.decide.service.states import Member, age, is_made, is_to_come
 from scaler.decide.world import Preempt, State, World
 from scaler.rules.rule import Trade
 

@@ -12,11 +12,12 @@ from hashlib import blake2s
 
 import msgspec
 
-from scaler.decide import groups, state
-from scaler.decide.groups import Group
 from scaler.decide.memory import NEVER_SEEN, ServiceMemory, inherited, remembered_of
 from scaler.decide.nodes import PodRequests
-from scaler.decide.state import Member
+from scaler.decide.service import groups
+from scaler.decide.service import states as state
+from scaler.decide.service.groups import Group
+from scaler.decide.service.states import Member
 from scaler.decide.world import Policy, Service, State
 from scaler.rules.rule import ALL
 

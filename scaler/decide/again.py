@@ -13,9 +13,9 @@ from traceback import walk_tb
 
 import msgspec
 
-from scaler.decide.demand import Demand, asked_of
 from scaler.decide.memory import Memory, ServiceMemory
-from scaler.decide.node_classes import Requests
+from scaler.decide.room.classes import Requests
+from scaler.decide.service.demand import Demand, asked_of
 from scaler.decide.world import Note, Plan, Policy, Service, ServiceKey, Warning, World
 
 _EMPTY = ServiceMemory()

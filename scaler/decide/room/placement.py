@@ -15,9 +15,9 @@ from itertools import chain, combinations
 import msgspec
 
 from scaler.decide.explain import amount_in_words, where_in_words
-from scaler.decide.node_classes import Classes, NodeIndex, times
 from scaler.decide.nodes import PODS, PodRequest, PodRequests, Room
-from scaler.decide.trial import PlacedPod, PodClass, Trial, by_restriction
+from scaler.decide.room.classes import Classes, NodeIndex, times
+from scaler.decide.room.search import PlacedPod, PodClass, Trial, by_restriction
 
 MOST_GROUPS = 8
 """The largest number of sets of candidate nodes that are summed up in every combination."""

@@ -11,14 +11,14 @@ from itertools import combinations, islice
 
 import msgspec
 
-from scaler.decide import turn
+from scaler.decide import attempts as turn
 from scaler.decide.explain import room_in_words
 from scaler.decide.memory import TurnMemory
 from scaler.decide.nodes import Room, joined
-from scaler.decide.placement import Placement, Reservation, Shortage
 from scaler.decide.plan import Draft, Why, requests_of
-from scaler.decide.reservations import Minimum, Sources, may_trade, one_of_each
-from scaler.decide.state import Member, is_made
+from scaler.decide.room.placement import Placement, Reservation, Shortage
+from scaler.decide.service.states import Member, is_made
+from scaler.decide.sharing.sources import Minimum, Sources, may_trade, one_of_each
 from scaler.decide.world import Reason, State, World
 
 

@@ -11,7 +11,7 @@ from copy import copy
 
 import msgspec
 
-from scaler.decide.state import Member, affords_revoke, age
+from scaler.decide.service.states import Member, affords_revoke, age
 from scaler.decide.world import GroupPlan, Policy, Service, State
 from scaler.rules.rule import ALL, Ratio, Rule
 

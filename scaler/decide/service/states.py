@@ -9,8 +9,8 @@ from functools import lru_cache
 
 import msgspec
 
-from scaler.decide.lifecycle import LifeAction, next_step, recheck_at
 from scaler.decide.memory import InstanceMemory, Turns
+from scaler.decide.service.lifecycle import LifeAction, next_step, recheck_at
 from scaler.decide.world import Instance, Policy, Reason, RestartBudget, Service, State
 from scaler.rules.rule import CountsFrom
 

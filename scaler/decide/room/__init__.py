@@ -1,0 +1,1 @@
+"""Room: node classes, placement, and what can invalidate it."""

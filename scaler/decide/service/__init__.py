@@ -1,0 +1,1 @@
+"""One service: from its instances to a demand."""

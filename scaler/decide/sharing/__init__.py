@@ -1,0 +1,1 @@
+"""Several services on the same nodes: section 3b of the contract."""
