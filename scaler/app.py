@@ -14,8 +14,9 @@ import structlog
 
 from scaler.clock import Clock, loop_time
 from scaler.controller import Controller, Observer, Pairs
+from scaler.decide.decision import Decision
 from scaler.decide.memory import Memory
-from scaler.decide.world import Decision, World
+from scaler.decide.world import World
 from scaler.election import Election
 from scaler.execute.budgets import Budgets
 from scaler.execute.executor import Executor
@@ -36,11 +37,11 @@ from scaler.report.gate_setup import GateSetup
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.settings import Mode, Settings
+from scaler.state.assemble import WorldBuilder
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.queue import WorkQueue
 from scaler.state.rules_in_force import groups_of
-from scaler.state.world import WorldBuilder
 from scaler.threads import Connect, entered_in_thread, lead_in_thread
 
 if TYPE_CHECKING:

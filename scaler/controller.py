@@ -22,8 +22,9 @@ import structlog
 from scaler.clock import Clock, Slices, loop_time
 from scaler.decide.again import why_not_decided
 from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.decision import Decision, Plan
 from scaler.decide.memory import Memory, refuse
-from scaler.decide.world import Decision, Plan, Service, ServiceKey, World
+from scaler.decide.world import Service, ServiceKey, World
 from scaler.execute.executor import Executor, log_line
 from scaler.garbage import no_collection
 from scaler.informers.changes import ElasticServiceChanged, RoomChanged, ServiceChanged
@@ -31,11 +32,11 @@ from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.report.service_reports import difference, report_of
+from scaler.state.assemble import WorldBuilder, is_missed
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.last_valid import ConfigMapName
 from scaler.state.queue import WorkQueue, backoff_after
-from scaler.state.world import WorldBuilder, is_missed
 from scaler.workloads.membership import JOB_KINDS
 
 _log = structlog.get_logger(__name__)
@@ -341,7 +342,12 @@ class Controller:
                 now = self.clock.now()
                 generation = record.job.generation if record is not None else 0
                 self._memory = refuse(
-                    self._memory, key, outcome.uid, outcome.refused, now=now, generation=generation
+                    self._memory,
+                    str(key),
+                    outcome.uid,
+                    outcome.refused,
+                    now=now,
+                    generation=generation,
                 )
             settled = self.expectations.settled(key)
             if failed or (settled and not (refused or self.queue.is_dirty(key))):

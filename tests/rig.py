@@ -17,8 +17,9 @@ from typing import Any
 
 from scaler.app import App
 from scaler.clock import Clock
+from scaler.decide.decision import Decision, Plan
 from scaler.decide.invariants import violations
-from scaler.decide.world import Decision, Plan, Service, ServiceKey, World
+from scaler.decide.world import Service, ServiceKey, World
 from scaler.kube import api
 from scaler.kube.api import KubeApi, Object, PatchType, Resource
 from scaler.settings import Settings

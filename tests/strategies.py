@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from scaler.decide.decision import State
 from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
 from scaler.decide.world import (
     Instance,
@@ -16,7 +17,6 @@ from scaler.decide.world import (
     RestartBudget,
     RuleProblem,
     Service,
-    State,
     Warning,
     World,
 )

@@ -10,7 +10,8 @@ from scaler import controller
 from scaler.app import App
 from scaler.clock import Clock
 from scaler.decide.decide import DecisionCache, decide
-from scaler.decide.world import Decision, World
+from scaler.decide.decision import Decision
+from scaler.decide.world import World
 from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from scaler.kube.errors import ForbiddenError
 from scaler.report.metrics import Metrics

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scaler.decide.world import Reason, State, Warning
+from scaler.decide.decision import State
+from scaler.decide.world import Reason, Warning
 from scaler.report.metrics import Metrics
 from scaler.settings import Settings
 

@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 from scaler import app, controller
 from scaler.clock import Slices
 from scaler.decide.decide import decide
-from scaler.decide.world import Admit, Complete, Decision, World
+from scaler.decide.decision import Admit, Complete, Decision
+from scaler.decide.world import World
 from scaler.informers.cache import Cache
 from scaler.kube.api import NODES, PODS, PatchType
 from scaler.kube.errors import NotSentError

@@ -24,8 +24,8 @@ from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import START
 from scaler.sim.stories.scenario import Event, Scenario
+from scaler.sim.stories.scenario_run import ScenarioRun
 from scaler.sim.stories.timeline import MomentKind, Timeline
-from scaler.sim.stories.world import World
 from scaler.tools.simulation.scenario_file import load_scenario
 from tests.jobs import NAMESPACE, held, rule_config_map
 from tests.test_manifests import VARIANTS, Object, allowed, environment, of_kind
@@ -208,7 +208,9 @@ def played(variant: str) -> tuple[Rbac, Timeline]:
             [rule_config_map(), held("p0", "group0", owner=""), held("d0", "group1", owner="")],
             NAMESPACE,
         )
-        world = World(cluster, clock, scenario(), controller=controller, timeline=timeline, seed=0)
+        world = ScenarioRun(
+            cluster, clock, scenario(), controller=controller, timeline=timeline, seed=0
+        )
         await world.play()
 
     loop.run(main())

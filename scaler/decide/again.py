@@ -13,10 +13,11 @@ from traceback import walk_tb
 
 import msgspec
 
+from scaler.decide.decision import Note, Plan
 from scaler.decide.memory import Memory, ServiceMemory
 from scaler.decide.room.classes import Requests
 from scaler.decide.service.demand import Demand, asked_of
-from scaler.decide.world import Note, Plan, Policy, Service, ServiceKey, Warning, World
+from scaler.decide.world import Policy, Service, ServiceKey, Warning, World
 
 _EMPTY = ServiceMemory()
 

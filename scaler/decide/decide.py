@@ -17,6 +17,7 @@ import msgspec
 
 from scaler.decide import attempts as turn
 from scaler.decide.again import MOST_FAILING, Demands, first_failing
+from scaler.decide.decision import Decision, Plan, State, Tally
 from scaler.decide.nodes import Node, Nodes
 from scaler.decide.plan import NOT_MADE, Draft, plan_of
 from scaler.decide.room.classes import Neighbours, NodeIndex
@@ -32,7 +33,7 @@ from scaler.decide.service.states import (
 )
 from scaler.decide.sharing.arbitration import Arbitration
 from scaler.decide.sharing.sources import Sources
-from scaler.decide.world import Decision, Plan, Reason, State, Tally, World
+from scaler.decide.world import Reason, World
 
 Made = TypeVar("Made")
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from scaler.decide.decision import NOBODY, Plan, State, Verdict
 from scaler.decide.nodes import Requirement, Where
-from scaler.decide.world import NOBODY, Plan, Reason, State, Verdict
+from scaler.decide.world import Reason
 from scaler.rules.labels import nearest
 from scaler.rules.rule import ALL
 

@@ -9,24 +9,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from scaler.decide.service.lifecycle import Remove
-from scaler.decide.service.states import affords_revoke
-from scaler.decide.world import (
+from scaler.decide.decision import (
     NOBODY,
     Action,
     Admit,
     Complete,
     Decision,
     Evict,
-    Instance,
     Plan,
-    Policy,
+    Remove,
     Revoke,
-    Service,
     SlotAction,
     State,
-    World,
 )
+from scaler.decide.service.states import affords_revoke
+from scaler.decide.world import Instance, Policy, Service, World
 from scaler.rules.rule import Ratio
 
 _UP = (State.RUNNING, State.STARTING)

@@ -3,14 +3,9 @@ memory is empty."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 import msgspec
-
-if TYPE_CHECKING:
-    from scaler.decide.world import Service, ServiceKey
 
 
 class Turns(IntEnum):
@@ -112,11 +107,10 @@ LONGEST_REFUSAL = 300.0
 
 
 def refuse(
-    memory: Memory, key: ServiceKey, uid: str, words: str, *, now: float, generation: int
+    memory: Memory, name: str, uid: str, words: str, *, now: float, generation: int
 ) -> Memory:
     """Note that the API server refused a creation, and when to try again. The instance had its
-    turn."""
-    name = str(key)
+    turn. `name`: the service, as `str(ServiceKey)`."""
     service = memory.services.get(name, ServiceMemory())
     before = service.instances.get(uid, NEVER_SEEN)
     wait = min(FIRST_REFUSAL * 2.0 ** min(before.refused_times, 16), LONGEST_REFUSAL)
@@ -130,47 +124,3 @@ def refuse(
     )
     changed = msgspec.structs.replace(service, instances={**service.instances, uid: after})
     return msgspec.structs.replace(memory, services={**memory.services, name: changed})
-
-
-def remembered_of(
-    seen: ServiceMemory, after: dict[str, InstanceMemory], now: float
-) -> ServiceMemory:
-    """The memory of a service with the memories `after` of its instances. The same object when
-    nothing changed, so that a decision without changes allocates no lasting memory."""
-    if seen.instances and after.keys() != seen.instances.keys():
-        new = sum(uid not in seen.instances for uid in after)
-        left = [
-            uid
-            for uid in seen.instances
-            if uid not in after and _counts_on(seen.instances[uid], now)
-        ]
-        # at most 64 of one service
-        after |= {uid: seen.instances[uid] for uid in left[new : new + 64]}
-    return seen if after == seen.instances else msgspec.structs.replace(seen, instances=after)
-
-
-def _counts_on(memory: InstanceMemory, now: float) -> bool:
-    """Whether the memory of an instance that is gone holds for the instance that its owner makes in
-    its place."""
-    return memory.turns is not Turns.NONE or memory.backoff_until > now
-
-
-def inherited(
-    service: Service, before: Mapping[str, InstanceMemory], now: float
-) -> Mapping[str, InstanceMemory]:
-    """The memory of instances, where new instances of an owner inherit turns and backoff of
-    instances that are gone."""
-    if not before:
-        return before
-    uids = {instance.uid for instance in service.instances}
-    gone = [memory for uid, memory in before.items() if uid not in uids and _counts_on(memory, now)]
-    new = [i.uid for i in service.instances if i.uid not in before and not i.made_by_us and i.owner]
-    if not (gone and new):
-        return before
-    passed_on = (
-        InstanceMemory(
-            turns=m.turns, failures=m.failures, counted=m.counted, backoff_until=m.backoff_until
-        )
-        for m in gone
-    )
-    return {**before, **dict(zip(new, passed_on, strict=False))}

@@ -8,6 +8,18 @@ from typing import Any
 
 import msgspec
 
+from scaler.decide.decision import (
+    NOBODY,
+    Action,
+    Admit,
+    Complete,
+    Evict,
+    Note,
+    Plan,
+    Revoke,
+    State,
+    Verdict,
+)
 from scaler.decide.memory import NEVER_SEEN, InstanceMemory, ServiceMemory
 from scaler.decide.nodes import NodeClass, PodRequests, joined
 from scaler.decide.service.demand import Demand
@@ -20,23 +32,7 @@ from scaler.decide.service.states import (
     restart_reserve,
     why_not_admissible,
 )
-from scaler.decide.world import (
-    NOBODY,
-    Action,
-    Admit,
-    Complete,
-    Evict,
-    Instance,
-    Note,
-    Plan,
-    Policy,
-    Reason,
-    Revoke,
-    Service,
-    State,
-    Verdict,
-    Warning,
-)
+from scaler.decide.world import Instance, Policy, Reason, Service, Warning
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import shown
 from scaler.rules.labels import nearest

@@ -1,4 +1,4 @@
-"""The vocabulary of the decision: frozen values only.
+"""What a decision reads: frozen values only. What it gives back is in `decision.py`.
 
 A `World` goes in, a `Decision` comes out, with the next `Memory` in it. All of them serialise with
 msgspec.json, so a bug report, a test fixture and the input of `scaler explain` are the same file.
@@ -12,25 +12,7 @@ import msgspec
 
 from scaler.decide.memory import Memory
 from scaler.decide.nodes import Nodes, PodRequest, PodRequests
-from scaler.decide.service.lifecycle import InstanceAction, Life, LifeAction
 from scaler.rules.rule import ALL, Rule, RuleOptions
-
-
-class State(StrEnum):
-    """The state of an instance, derived from its pods each time; see
-    docs/explanation/how-it-decides.md."""
-
-    FINISHED = "Finished"
-    TERMINATING = "Terminating"
-    HELD = "Held"
-    RUNNING = "Running"
-    BROKEN = "Broken"
-    STARTING = "Starting"
-    ADMITTED = "Admitted"
-
-
-NOBODY = "-"
-"""The beneficiary where there is none: an instance is revoked or deleted for no other service."""
 
 
 class Reason(StrEnum):
@@ -109,6 +91,74 @@ class RestartBudget(msgspec.Struct, frozen=True, gc=False):
 
     limit: int
     used: int = 0
+
+
+class CleanPods(StrEnum):
+    """Which pods of a finished job are deleted; the values are those of
+    `spec.runPolicy.cleanPodPolicy`."""
+
+    ALL = "All"
+    RUNNING = "Running"
+    """Pods that have not ended; ended pods stay for their logs."""
+    NONE = "None"
+    """Only pods that are not bound to a node: these could take room from others later."""
+
+
+class RunPolicy(msgspec.Struct, frozen=True, gc=False):
+    """The run policy of a job. Times are seconds since the epoch, durations seconds."""
+
+    backoff_limit: int = 0
+    """Restarts that the job is allowed; 0 = any number."""
+    retries: bool = False
+    """Volcano retries failed pods (label `fault-retry-times`), as often as `Life.remaining`
+    says."""
+    clean: CleanPods = CleanPods.RUNNING
+    ttl: int | None = None
+    """Life of the job after it has finished; None = for ever."""
+    deadline: int | None = None
+    """Life of the job after its first start; None = for ever."""
+    all_workers: bool = False
+    """The job has succeeded when all its workers have, whatever the leader does."""
+    started_at: float = 0.0
+    finished_at: float = 0.0
+    rounds: int = 0
+    """How often all its pods were bound so far: the number of the round of its next pods."""
+
+
+class FailedPod(msgspec.Struct, frozen=True, gc=False):
+    """A pod in phase Failed."""
+
+    name: str
+    exit_code: int
+    """Exit code of its container `ascend`; -1 when there is none."""
+    exit_code_decides: bool = False
+    """Its replica type has restartPolicy ExitCode."""
+    disrupted: bool = False
+    """The cluster ended the pod: evicted, node shut down, refused by the kubelet."""
+
+
+class Life(msgspec.Struct, frozen=True, gc=False):
+    """What the pods of an instance show about restarts and ending, beside their counts."""
+
+    policy: RunPolicy = RunPolicy()
+    version: int = -1
+    """The newest round of its pods; -1 without pods."""
+    remaining: int | None = None
+    """Retries that Volcano has left for the instance; None = not known."""
+    failed: tuple[FailedPod, ...] = ()
+    succeeded: int = 0
+    workers: int = 0
+    """Workers of the instance, and how many of them succeeded."""
+    workers_succeeded: int = 0
+    surplus: tuple[str, ...] = ()
+    """Pods beyond the replicas of the job, the highest index first."""
+    outgrown: bool = False
+    """The PodGroup asks for another number of pods than the job does now."""
+    unbound: tuple[str, ...] = ()
+    """Names of pods, of a finished job only: not bound to a node; bound and still running;
+    ended."""
+    running_on: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
 
 
 class Instance(msgspec.Struct, frozen=True, gc=False):
@@ -286,117 +336,3 @@ class World(msgspec.Struct, frozen=True, gc=False):
     resource_versions: dict[str, str] = {}
     """Resource plural -> the resourceVersion up to which the cache had seen it."""
     format: int = 2
-
-
-class Admit(InstanceAction, frozen=True):
-    """Give a held instance all of its pods (or take all gates off)."""
-
-
-class Complete(InstanceAction, frozen=True):
-    """Create the missing pods (or release the gated ones) of an instance that has live pods."""
-
-
-class Revoke(InstanceAction, frozen=True):
-    """Undo an admission: delete unbound pods and the PodGroup. Also deletes what is left of a held
-    instance."""
-
-
-class Evict(InstanceAction, frozen=True):
-    """Delete the pods of an instance of which a pod is bound: preemption for a missing minimum, or
-    a drain."""
-
-    beneficiary: str
-    """The service that needs the room, as `str(ServiceKey)`; `NOBODY` for a drain."""
-
-
-SlotAction = Admit | Complete | Revoke | Evict
-"""Actions that follow from ratio and room. A `LifeAction` follows from the life of one instance
-alone."""
-Action = SlotAction | LifeAction
-
-
-class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """State and reason of one instance; each instance has exactly one verdict. `explain.py` makes
-    sentences of them."""
-
-    uid: str
-    name: str
-    group: str | None
-    state: State
-    reason: Reason
-    about: tuple[str, ...] = ()
-    """Words that the reason refers to: missing groups, the answer of the API server, the pod in
-    trouble."""
-
-
-class Note(msgspec.Struct, frozen=True, gc=False):
-    """A warning beside the reasons. `uid` is "" for a warning about the whole service."""
-
-    warning: Warning
-    message: str
-    uid: str = ""
-
-
-class GroupPlan(msgspec.Struct, frozen=True, gc=False):
-    """One group's share of the plan, counted before the plan takes effect."""
-
-    target: int
-    running: int
-    in_flight: int
-    held: int
-    live: int
-    admit: int = 0
-    revoke: int = 0
-    paired: int = 0
-    """Instances of the newest revision that stand beside a running outdated one; the two count
-    once, as running."""
-    beside: int = 0
-    """Of `admit`: instances without a place of their own, because each is in a pair with a running
-    outdated one."""
-
-
-class Plan(msgspec.Struct, frozen=True, gc=False):
-    """The actions for one service, and one verdict for each instance."""
-
-    key: ServiceKey
-    target_index: int
-    """Index in rule.ratios, 0 = the largest; -1 without a rule, and where the service rests."""
-    target: dict[str, int]
-    complete: bool
-    groups: dict[str, GroupPlan]
-    verdicts: tuple[Verdict, ...]
-    actions: tuple[Action, ...] = ()
-    notes: tuple[Note, ...] = ()
-    serves: bool = False
-    """Every group runs at least its minimum."""
-    replicas: int = ALL
-    """Instances of the largest ratio that `spec.replicas` needs; `ALL` = as the rule says, 0 = the
-    service rests."""
-
-
-class Tally(msgspec.Struct, frozen=True, gc=False):
-    """The numbers of one decision for the metrics."""
-
-    serving: int = 0
-    """Weighed services that run at least their minimum."""
-    minimums_waiting: int = 0
-    scale_ups_waiting: int = 0
-    """Instances beyond a minimum that wait for room."""
-    in_backoff: int = 0
-    probing: int = 0
-    idle: dict[str, int] = {}
-    """Resource -> amount that bound pods of services hold which do not serve."""
-
-
-class Decision(msgspec.Struct, frozen=True, gc=False):
-    """The plans for all services of a world, and the next memory."""
-
-    plans: tuple[Plan, ...]
-    """In the order of `World.services`; an unchanged plan is the same object as before."""
-    memory: Memory
-    recheck_at: float = 0.0
-    """When time alone may change the decision; 0.0 = never."""
-    heeds_room: bool = False
-    """Whether a change of what is free alone may change the decision."""
-    tally: Tally | None = None
-    """None where each service decides alone."""

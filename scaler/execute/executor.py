@@ -17,18 +17,21 @@ import msgspec
 import structlog
 
 from scaler.clock import Clock
-from scaler.decide.service.lifecycle import Expire, Finish, Record, Remove, Resize
-from scaler.decide.world import (
+from scaler.decide.decision import (
     NOBODY,
     Action,
     Admit,
     Complete,
     Evict,
+    Expire,
+    Finish,
     Plan,
+    Record,
+    Remove,
+    Resize,
     Revoke,
-    ServiceKey,
-    World,
 )
+from scaler.decide.world import ServiceKey, World
 from scaler.execute.gates import Gates
 from scaler.execute.recreation import RecreationGuard
 from scaler.execute.writes import REFUSALS, ExpectedWrites, all_done, gathered, identity_of

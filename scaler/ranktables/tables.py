@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from scaler.decide.world import Note, Reason, Warning
+from scaler.decide.decision import Note
+from scaler.decide.world import Reason, Warning
 from scaler.informers.cache import Cache
 from scaler.informers.config_maps import RankTableMap, digest_of
 from scaler.informers.jobs import JobRecord

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scaler.clock import rfc3339
-from scaler.decide.world import State, Verdict
+from scaler.decide.decision import State, Verdict
 from scaler.kube.api import ASCEND_JOBS, Object, PatchType
 from scaler.kube.writer import Writer
 from scaler.report.service_reports import InstanceReport, ReplicaStatuses

@@ -19,8 +19,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from scaler import __version__
-from scaler.decide import world
-from scaler.decide.world import NOBODY, Evict, Plan, Revoke, Service, ServiceKey
+from scaler.decide import decision
+from scaler.decide.decision import NOBODY, Evict, Plan, Revoke
+from scaler.decide.world import Service, ServiceKey
 from scaler.informers.informer import Informer
 from scaler.kube.api import Resource
 from scaler.report.service_metrics import ServiceSeries
@@ -228,10 +229,10 @@ class Metrics:
             self.watch_events.follow(partial(informer.counts.get, "events", 0), name)
             self.objects_refused.follow(partial(informer.counts.get, "refused", 0), name)
 
-    def arbitrated(self, tally: world.Tally | None) -> None:
+    def arbitrated(self, tally: decision.Tally | None) -> None:
         """Show the result of arbitration; None = each service was decided alone."""
         self._arbitration.set(tally is not None)
-        tally = tally or world.Tally()
+        tally = tally or decision.Tally()
         for name in ("serving", "minimums_waiting", "scale_ups_waiting", "in_backoff", "probing"):
             self._waiting.labels(name).set(getattr(tally, name))
         known = self._idle_resources | tally.idle.keys()

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import structlog
 
 from scaler.clock import Clock
+from scaler.decide.decision import Note, Plan, State
 from scaler.decide.explain import FACTS
-from scaler.decide.world import Note, Plan, Reason, ServiceKey, State, Warning
+from scaler.decide.world import Reason, ServiceKey, Warning
 from scaler.informers.changes import ElasticServiceChanged, ObjectRefused, OwnConfigMapGone
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, Object, PatchType
 from scaler.kube.errors import (

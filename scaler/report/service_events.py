@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 
+from scaler.decide.decision import State
 from scaler.decide.explain import counts_in_words
-from scaler.decide.world import Reason, State
+from scaler.decide.world import Reason
 from scaler.kube.api import Object
 from scaler.report.service_status import (
     RESTING,

@@ -13,8 +13,9 @@ import msgspec
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import GaugeMetricFamily
 
+from scaler.decide.decision import Admit, Complete, Plan
 from scaler.decide.explain import ABOUT_ROOM
-from scaler.decide.world import Admit, Complete, Plan, Reason, Service, ServiceKey
+from scaler.decide.world import Reason, Service, ServiceKey
 from scaler.report.service_reports import rule_is_valid, running_index
 
 MOST_OF_NAMESPACE = 200

@@ -11,8 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from scaler.decide.decision import GroupPlan, Plan, Verdict
 from scaler.decide.explain import words
-from scaler.decide.world import GroupPlan, Instance, Plan, Service, Verdict
+from scaler.decide.world import Instance, Service
 from scaler.informers.cache import Cache
 from scaler.informers.jobs import JobRecord
 from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS, Resource

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from scaler.decide.decision import Plan, State, Verdict
 from scaler.decide.explain import FACTS, counts_in_words, words
-from scaler.decide.world import Plan, Service, ServiceKey, State, Verdict
+from scaler.decide.world import Service, ServiceKey
 from scaler.kube.api import ASCEND_JOBS, Object
 from scaler.names import JOB_ID_LABEL, RULE_LABEL
 from scaler.report.service_reports import ServiceReport, rule_is_valid, running_index

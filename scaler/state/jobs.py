@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-from scaler.decide.service.lifecycle import FailedPod, Life
-from scaler.decide.world import Instance, RestartBudget, Warning
+from scaler.decide.world import FailedPod, Instance, Life, RestartBudget, Warning
 from scaler.informers.cache import Cache
 from scaler.informers.jobs import JobRecord
 from scaler.informers.pods import ENDED, PodRecord

@@ -54,7 +54,7 @@ class TargetRatio(msgspec.Struct, frozen=True):
     counts: dict[str, int]
 
 
-class Decision(msgspec.Struct, frozen=True):
+class CountsDecision(msgspec.Struct, frozen=True):
     target: TargetRatio
     complete: bool
     groups: dict[str, GroupDecision]
@@ -71,7 +71,7 @@ def aimed_at(rule: Rule, replicas: int) -> int:
     return len(rule.ratios) - len(rule.limited(replicas).ratios) if replicas else -1
 
 
-def decide(rule: Rule, case: Case, *, paused: bool = False) -> Decision:
+def decide(rule: Rule, case: Case, *, paused: bool = False) -> CountsDecision:
     """The decision for a service with these counts. Groups that no ratio names are ignored."""
     names = rule.groups
     wanted = rule if case.replicas == ALL else rule.limited(case.replicas)
@@ -83,7 +83,7 @@ def decide(rule: Rule, case: Case, *, paused: bool = False) -> Decision:
     ratio = wanted.ratios[target.index]
     index = target.index + len(rule.ratios) - len(wanted.ratios) if case.replicas else -1
     shares = {name: _share(case, name, ratio.of(name), (wanted, rule)) for name in names}
-    return Decision(
+    return CountsDecision(
         TargetRatio(index, {name: ratio.of(name) for name in names}),
         target.complete,
         {name: _paused(share) for name, share in shares.items()} if paused else shares,

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from scaler.decide.world import Note
+from scaler.decide.decision import Note
 from scaler.informers.config_maps import RankTableMap
 from scaler.names import JOB_ID_LABEL, RANK_TABLE_PREFIX
 from scaler.ranktables.table import RankTable, RankTablePod, Status

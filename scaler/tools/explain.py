@@ -16,9 +16,10 @@ from pathlib import Path
 import msgspec
 
 from scaler.decide.decide import decide
+from scaler.decide.decision import Decision, Plan
 from scaler.decide.explain import target_in_words, words
 from scaler.decide.invariants import violations
-from scaler.decide.world import Decision, Plan, World
+from scaler.decide.world import World
 from scaler.tools.output import add_output, converted
 
 HELP = """Say why each instance of a recorded world is where it is.

@@ -9,8 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, assert_never
 
-from scaler.decide.service.lifecycle import Expire, Finish, LifeAction, Record, Remove, Resize
-from scaler.decide.world import NOBODY, Action, Admit, Complete, Evict, Reason, Revoke, Verdict
+from scaler.decide.decision import (
+    NOBODY,
+    Action,
+    Admit,
+    Complete,
+    Evict,
+    Expire,
+    Finish,
+    LifeAction,
+    Record,
+    Remove,
+    Resize,
+    Revoke,
+    Verdict,
+)
+from scaler.decide.world import Reason
 from scaler.informers.config_maps import RankTableMap
 from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL

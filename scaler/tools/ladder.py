@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from scaler.decide.explain import counts_in_words
 from scaler.decide.world import Reason
 from scaler.rules.rule import Rule
-from scaler.tools.counts import Case, Decision, GroupDecision, aimed_at, decide
+from scaler.tools.counts import Case, CountsDecision, GroupDecision, aimed_at, decide
 from scaler.tools.linting.mixtures import in_words as mixtures_in_words
 from scaler.tools.linting.mixtures import mixtures
 
@@ -25,7 +25,7 @@ _MEANINGS = {
 }
 
 
-def in_words(rule: Rule, decision: Decision) -> str:
+def in_words(rule: Rule, decision: CountsDecision) -> str:
     """Target, counts and a sentence per group."""
     rows: list[Sequence[str]] = [
         ("group", "target", "running", "in flight", "held", "admit", "revoke")
@@ -41,7 +41,7 @@ def _numbers(group: GroupDecision) -> tuple[int, ...]:
     return group.target, group.running, group.in_flight, group.held, group.admit, group.revoke
 
 
-def _target_line(rule: Rule, decision: Decision) -> str:
+def _target_line(rule: Rule, decision: CountsDecision) -> str:
     if decision.target.index < 0:
         return "target: none: the service rests"
     ratio = f"ratio {decision.target.index} ({counts_in_words(decision.target.counts)})"
@@ -54,7 +54,7 @@ def _target_line(rule: Rule, decision: Decision) -> str:
     return f"target: {ratio}; {steps}\n        {standing}"
 
 
-def _awaited(decision: Decision) -> str:
+def _awaited(decision: CountsDecision) -> str:
     names = [
         f"{name} ({group.running} of {group.target} running)"
         for name, group in decision.groups.items()
@@ -63,7 +63,7 @@ def _awaited(decision: Decision) -> str:
     return " and ".join(names) or "more jobs of another group"
 
 
-def _sentence(group: GroupDecision, decision: Decision) -> str:
+def _sentence(group: GroupDecision, decision: CountsDecision) -> str:
     parts = [f"admit {group.admit}"] if group.admit else []
     if group.revoke:
         parts.append(f"take {group.revoke} unbound back, {_awaited(decision)} comes first")
@@ -147,7 +147,7 @@ def _row(rule: Rule, running: Sequence[int]) -> list[str]:
     return [*(str(number) for number in running), target, *admits, _waits(waits, decision)]
 
 
-def _waits(waiting: list[str], decision: Decision) -> str:
+def _waits(waiting: list[str], decision: CountsDecision) -> str:
     """`group0 until group1 runs 1`."""
     if not waiting:
         return ""

@@ -17,14 +17,15 @@ import msgspec
 from scaler.app import OPTIONAL_PATIENCE, App
 from scaler.clock import Clock
 from scaler.decide.decide import decide
+from scaler.decide.decision import Action, Plan, State, Verdict
 from scaler.decide.memory import Memory
-from scaler.decide.world import Action, Plan, Reason, State, Verdict
+from scaler.decide.world import Reason
 from scaler.informers.jobs import JobRecord
 from scaler.informers.resources import OURS
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
 from scaler.settings import Mode, Settings
+from scaler.state.assemble import WorldBuilder
 from scaler.state.cluster import ClusterState
-from scaler.state.world import WorldBuilder
 from scaler.tools.comparison import Found, Remark, Weight, compare, owner_uid
 from scaler.tools.first_pass import foresee, rank_table_remarks
 from scaler.workloads.ascendjob import is_foreign, read_job

@@ -15,22 +15,13 @@ from typing import Protocol
 import msgspec
 
 from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.decision import Admit, Evict, Plan, Revoke
 from scaler.decide.explain import words
 from scaler.decide.memory import Memory
 from scaler.decide.nodes import Node, Nodes, PodRequest, PodRequests, accepts, tolerates
 from scaler.decide.room.classes import NodeIndex
 from scaler.decide.room.placement import Placement
-from scaler.decide.world import (
-    Admit,
-    Evict,
-    Instance,
-    Plan,
-    Policy,
-    Revoke,
-    Service,
-    ServiceKey,
-    World,
-)
+from scaler.decide.world import Instance, Policy, Service, ServiceKey, World
 from scaler.informers.records import NodeFacts
 from scaler.rules.rule import ALL, Ratio, Rule, RuleOptions
 from scaler.state.capacity import CapacityIndex

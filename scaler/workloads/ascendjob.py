@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from scaler.clock import seconds_of
-from scaler.decide.service.lifecycle import CleanPods, Ending, RunPolicy
-from scaler.decide.world import Reason, ServiceKey
+from scaler.decide.decision import Ending
+from scaler.decide.world import CleanPods, Reason, RunPolicy, ServiceKey
 from scaler.kube.api import Object
 from scaler.names import (
     GROUP_LABEL,

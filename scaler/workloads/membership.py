@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from scaler.clock import seconds_of
-from scaler.decide.service.lifecycle import RunPolicy
-from scaler.decide.world import Reason, ServiceKey
+from scaler.decide.world import Reason, RunPolicy, ServiceKey
 from scaler.kube.metadata import Owner, Stored, sharing
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import shown

@@ -10,8 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from scaler.decide.service.lifecycle import RunPolicy
-from scaler.decide.world import Reason, ServiceKey
+from scaler.decide.world import Reason, RunPolicy, ServiceKey
 from scaler.kube.api import Object
 from scaler.kube.metadata import LONGEST_NAME
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL

@@ -19,8 +19,9 @@ from functools import lru_cache
 import msgspec
 
 from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.decision import State
 from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, Requirement, Where
-from scaler.decide.world import Instance, Service, ServiceKey, State, World
+from scaler.decide.world import Instance, Service, ServiceKey, World
 from scaler.tools.counts import Case
 from scaler.tools.counts import decide as decide_counts
 from tests.builders import NOW, instance, rule

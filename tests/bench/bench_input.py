@@ -23,7 +23,8 @@ import msgspec
 from scaler.app import App
 from scaler.clock import Clock
 from scaler.decide.decide import DecisionCache, decide
-from scaler.decide.world import Decision, Service, ServiceKey, State, World
+from scaler.decide.decision import Decision, State
+from scaler.decide.world import Service, ServiceKey, World
 from scaler.garbage import no_collection, what_stays_spared
 from scaler.kube.api import ASCEND_JOBS
 from scaler.kube.client import MOST_PAGE, connect

@@ -30,8 +30,8 @@ from scaler.informers.config_maps import ConfigMapObject, config_map_record
 from scaler.informers.jobs import read_job_record
 from scaler.informers.pods import PodObject, pod_record
 from scaler.informers.records import NodeObject, node_record
+from scaler.state.assemble import WorldBuilder
 from scaler.state.cluster import ClusterState
-from scaler.state.world import WorldBuilder
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.ascendjob_objects import pods
 from tests.jobs import job, node, rule_config_map, rule_document

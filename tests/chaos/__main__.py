@@ -70,7 +70,7 @@ def _play(aimed: str, verbose: bool, seed: int) -> Played:
     one = play(made, keep_trace=verbose, family=aimed)
     if verbose:
         print(
-            *made.world.services,
+            *made.inventory.services,
             *made.api_faults,
             *made.events,
             *one.trace,

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from scaler.sim.actors.nodes import NodeSpec
-from tests.chaos import schedule, world
+from tests.chaos import inventory, schedule
+from tests.chaos.inventory import CPU_NODE, HEALTHY, HEALTHY_NODES, Inventory, Service
 from tests.chaos.schedule import Event, Schedule
-from tests.chaos.world import CPU_NODE, HEALTHY, HEALTHY_NODES, Service, World
 from tests.faults import WRITES, Fault, Rule
 from tests.simulation import kinds
 from tests.simulation.kinds import Kind
@@ -64,18 +64,18 @@ def rollout(seed: int) -> Schedule:
     largest = (rng.randint(1, 3), rng.randint(1, 2))
     ladder = tuple(dict.fromkeys((largest, (1, 1))))
     service = schedule.gated_service("a", rng.choice(ROLLED), ladder, largest)
-    nodes = (CPU_NODE, *world.nodes("a", 2 * service.nodes_for(largest)))
+    nodes = (CPU_NODE, *inventory.nodes("a", 2 * service.nodes_for(largest)))
     events = [Event(round(rng.uniform(20, 40), 1), "updated", "a", 2)]
     if rng.random() < 0.5:
         events.append(Event(round(rng.uniform(40, 80), 1), "updated", "a", 3))
-    return Schedule(seed, World((service,), nodes), STORM, tuple(events))
+    return Schedule(seed, Inventory((service,), nodes), STORM, tuple(events))
 
 
 ROLLOUT = Schedule(
     0,
-    World(
+    Inventory(
         (schedule.gated_service("a", kinds.SURGING, ((2, 1), (1, 1)), (3, 1)),),
-        (CPU_NODE, *world.nodes("a", 8)),
+        (CPU_NODE, *inventory.nodes("a", 8)),
     ),
     60.0,
     (Event(30.0, "updated", "a", 2),),
@@ -121,10 +121,10 @@ def _spare_opens(seed: int, service: Service, number: int, event: Event, **more:
     """Beside the nodes of its smaller ratio so many spare ones open at 30 s; then comes the
     event."""
     spare = [NodeSpec(f"a-spare-{index}", labels={"pool": "a"}) for index in range(number)]
-    nodes = (CPU_NODE, *world.nodes("a", service.nodes_for(service.ladder[-1])), *spare)
+    nodes = (CPU_NODE, *inventory.nodes("a", service.nodes_for(service.ladder[-1])), *spare)
     closed = [Event(0.0, "node cordoned", node.name) for node in spare]
     opened = [Event(30.0, "node back", node.name) for node in spare]
-    return Schedule(seed, World((service,), nodes), STORM, (*closed, *opened, event), **more)
+    return Schedule(seed, Inventory((service,), nodes), STORM, (*closed, *opened, event), **more)
 
 
 def _soon(rng: random.Random) -> float:
@@ -158,9 +158,9 @@ def _history(
 ) -> Schedule:
     services = (HEALTHY, _NEIGHBOUR) if neighbour else (HEALTHY,)
     number = _NEIGHBOUR.nodes_for(_NEIGHBOUR.ladder[0]) if neighbour else 0
-    nodes = (CPU_NODE, *HEALTHY_NODES, *world.nodes("s", number))
+    nodes = (CPU_NODE, *HEALTHY_NODES, *inventory.nodes("s", number))
     made = Schedule(
-        seed, World(services, nodes), ATTACK_STORM, api_faults=api_faults, attacked=True
+        seed, Inventory(services, nodes), ATTACK_STORM, api_faults=api_faults, attacked=True
     )
     return made.also(
         *events, Event(at, "healthy hurt", "", within), replicas=replicas, election=replicas > 1

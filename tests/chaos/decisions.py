@@ -10,20 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from types import UnionType
 
+from scaler.decide.decision import NOBODY, Admit, Complete, Decision, Evict, Plan, Revoke
 from scaler.decide.invariants import violations
-from scaler.decide.world import (
-    NOBODY,
-    Admit,
-    Complete,
-    Decision,
-    Evict,
-    Instance,
-    Plan,
-    Preempt,
-    Revoke,
-    Service,
-    World,
-)
+from scaler.decide.world import Instance, Preempt, Service, World
 from scaler.rules.rule import Trade
 from tests.chaos.witness import Witness
 from tests.chaos.writes import Writes

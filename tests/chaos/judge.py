@@ -11,15 +11,15 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from scaler.decide.world import Complete, Plan, Revoke, State, Verdict
+from scaler.decide.decision import Complete, Plan, Revoke, State, Verdict
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES
 from scaler.rules.rule import ALL
 from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
+from tests.chaos.inventory import Inventory, Service, training_job
 from tests.chaos.operations import Operations
 from tests.chaos.view import Instance, View, view_of
 from tests.chaos.witness import Witness
-from tests.chaos.world import Service, World, training_job
 from tests.decide.contract import Counts, covers, limited, target_of
 
 
@@ -74,10 +74,10 @@ class Judge:
     """`operations`: what users wrote last."""
 
     def __init__(
-        self, cluster: SimCluster, world: World, witness: Witness, operations: Operations
+        self, cluster: SimCluster, inventory: Inventory, witness: Witness, operations: Operations
     ) -> None:
         self._cluster = cluster
-        self._world = world
+        self._inventory = inventory
         self._operations = operations
         self._fail = witness.fail
         self._view = View()
@@ -91,14 +91,14 @@ class Judge:
         """Fails what is promised and does not hold; returns what is not promised and does not hold
         either."""
         self._view = view_of(self._cluster)
-        if not self._world.gated:
+        if not self._inventory.gated:
             self._foreign_things()
         for name in self._view.unexplained():
             self._fail(f"L2: {name} is held without a reason")
         for (key, instance), reason in self._view.reasons.items():
             self.said.setdefault(key, {})[instance] = reason
         gaps: list[str] = []
-        for service in self._world.services:
+        for service in self._inventory.services:
             own = [one for one in self._view.instances if one.service == service.key]
             ladder = service.counts(self._operations.ladders[service.name])
             found = self._limited(
@@ -109,7 +109,7 @@ class Judge:
                 gaps += self._rolled_out(found)
             else:
                 self._no_surplus_waits(found)
-                gaps += [] if self._world.shared else self._largest_ratio(found)
+                gaps += [] if self._inventory.shared else self._largest_ratio(found)
         return gaps
 
     def _limited(self, found: AtRest) -> AtRest:

@@ -18,12 +18,12 @@ from scaler.sim.actors.nodes import NodeFate, change_node, exit_pod
 from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
 from scaler.sim.actors.stand_in import key_of
 from scaler.sim.cluster import SimCluster
-from tests.chaos import hostile, world
+from tests.chaos import hostile, inventory
+from tests.chaos.inventory import HEALTHY, Inventory, Service
 from tests.chaos.replica import Replica
 from tests.chaos.schedule import SCALED, Event
 from tests.chaos.view import Instance, view_of
 from tests.chaos.witness import HealthyTenant
-from tests.chaos.world import HEALTHY, Service, World
 from tests.chaos.writes import LEASE, OWN_SUFFIXES
 from tests.sim.manifests import apply_pruned
 from tests.simulation import kinds
@@ -39,7 +39,7 @@ FATES = {
 }
 RESTORED = 120.0
 """Seconds in which everything has found its way back after a restore of etcd."""
-DECODE = (world.GROUPS[1], kinds.GROUPS[1])
+DECODE = (inventory.GROUPS[1], kinds.GROUPS[1])
 
 
 class NothingThereError(Exception):
@@ -52,7 +52,7 @@ class Operations:
     healthy service, where there is one."""
 
     def __init__(
-        self, cluster: SimCluster, clock: Clock, planned: World, replicas: list[Replica]
+        self, cluster: SimCluster, clock: Clock, planned: Inventory, replicas: list[Replica]
     ) -> None:
         self.ladders: dict[str, tuple[Ratio, ...]] = {
             service.name: service.ladder for service in planned.services
@@ -64,7 +64,7 @@ class Operations:
         self._applied: dict[str, Sequence[Object]] = {}
         self._cluster = cluster
         self._clock = clock
-        self._world = planned
+        self._inventory = planned
         self._replicas = replicas
         self._taken: list[tuple[str, str]] = []
         self._furnished = clock.now() + 1.0
@@ -91,7 +91,7 @@ class Operations:
         elif event.what == "clock stepped":
             self._replicas[int(event.subject)].ahead += event.amount
         elif event.subject:
-            await self._to_service(event, self._world.service_of(event.subject))
+            await self._to_service(event, self._inventory.service_of(event.subject))
         else:
             await self._to_cluster(event.what, event.amount)
 
@@ -118,7 +118,7 @@ class Operations:
             await self._to_makers(event, service)
 
     async def fate(self, node: str, fate: NodeFate) -> None:
-        spec = next(spec for spec in self._world.nodes if spec.name == node)
+        spec = next(spec for spec in self._inventory.nodes if spec.name == node)
         await change_node(self._cluster, spec, fate)
 
     async def _to_cluster(self, what: str, seconds: float = 0.0) -> None:
@@ -187,15 +187,15 @@ class Operations:
             return [one for one in view_of(self._cluster).instances if one.service == service.key]
         there = self._cluster.peek(api.PODS, service.namespace)
         pods = [pod for pod in there if objects.controller(pod).get("name") == subject]
-        return [Instance(service.key, world.group_of(subject), subject, len(pods), pods=pods)]
+        return [Instance(service.key, inventory.group_of(subject), subject, len(pods), pods=pods)]
 
     async def _to_job(self, event: Event, service: Service) -> None:
         place = (service.namespace, event.subject)
-        job = world.server_job(service, event.subject)
+        job = inventory.server_job(service, event.subject)
         if event.what == "name taken":
             self._taken.append((service.namespace, f"{event.subject}-master-0"))
             await self._cluster.create(
-                api.PODS, service.namespace, world.foreign_pod(*self._taken[-1])
+                api.PODS, service.namespace, inventory.foreign_pod(*self._taken[-1])
             )
         elif event.what == "job applied":
             try:
@@ -229,7 +229,7 @@ class Operations:
     async def apply(self, service: Service) -> None:
         """`kubectl apply --prune` of what the user of a service whose pods others make wrote
         last."""
-        made = world.made_by_others(service, *self.specs[service.name])
+        made = inventory.made_by_others(service, *self.specs[service.name])
         before = self._applied.get(service.name, ())
         await apply_pruned(self._cluster, made, before)
         self._applied[service.name] = made
@@ -263,7 +263,9 @@ class Operations:
 
     def write_rule(self, service: Service, text: str | None = None, **annotations: str) -> None:
         """The user's last ladder, or this text instead."""
-        self._cluster.apply([world.rule(service, self.ladders[service.name], text, **annotations)])
+        self._cluster.apply(
+            [inventory.rule(service, self.ladders[service.name], text, **annotations)]
+        )
 
     async def heal(self, lost_nodes: tuple[str, ...]) -> None:
         """What broke is mended: nodes but the lost ones, labels, rules, names; what others make is
@@ -272,18 +274,18 @@ class Operations:
             pods = {objects.name(pod): pod for pod in self._cluster.peek(api.PODS, namespace)}
             if name in pods and not objects.owner_uid(pods[name]):
                 self._cluster.server.delete(api.PODS, namespace, name, grace_period_seconds=0)
-        for node in self._world.nodes:
+        for node in self._inventory.nodes:
             with contextlib.suppress(NotFoundError):
                 await self.fate(
                     node.name, NodeFate.GONE if node.name in lost_nodes else NodeFate.READY
                 )
-        if not self._world.gated:
+        if not self._inventory.gated:
             with contextlib.suppress(NotFoundError):
                 await self._to_cluster("operator goes")
         self._throw_out()
         for replica in self._replicas:
             replica.ahead = 0.0
-        for service in self._world.services:
+        for service in self._inventory.services:
             # A rule that is created again inherits its annotations, so it has to be said that it
             # goes on.
             self.write_rule(service, paused="false")
@@ -293,7 +295,7 @@ class Operations:
             for job in self._cluster.peek(api.ASCEND_JOBS, service.namespace):
                 name = objects.name(job)
                 if name in service.job_names():
-                    labels = world.server_job(service, name)["metadata"]["labels"]
+                    labels = inventory.server_job(service, name)["metadata"]["labels"]
                     await self._relabel(service.namespace, name, labels)
 
     def _throw_out(self) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from scaler.rules.rule import ALL
 from scaler.sim.actors.nodes import NodeSpec
-from tests.chaos.world import CPU_NODE, HEALTHY, HEALTHY_NODES, Service, World, nodes
+from tests.chaos.inventory import CPU_NODE, HEALTHY, HEALTHY_NODES, Inventory, Service, nodes
 from tests.faults import WRITES, Fault, Rule
 from tests.simulation import kinds
 from tests.simulation.kinds import Ratio
@@ -72,7 +72,7 @@ class Event(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
 class Schedule(msgspec.Struct, frozen=True):
     seed: int
-    world: World
+    inventory: Inventory
     storm: float
     """Seconds until everything that goes wrong has ended."""
     events: tuple[Event, ...] = ()
@@ -125,15 +125,15 @@ class Kind(NamedTuple):
                 return Event(
                     at,
                     self.what,
-                    rng.choice(rng.choice(made.world.services).job_names()),
+                    rng.choice(rng.choice(made.inventory.services).job_names()),
                     rng.randrange(3),
                 )
             case "service":
                 return Event(
-                    at, self.what, rng.choice(made.world.services).name, rng.randrange(100)
+                    at, self.what, rng.choice(made.inventory.services).name, rng.randrange(100)
                 )
             case "node":
-                return Event(at, self.what, rng.choice(made.world.nodes).name)
+                return Event(at, self.what, rng.choice(made.inventory.nodes).name)
         return Event(
             at, self.what, "", rng.randint(int(self.least), int(self.most)) if self.most else 0.0
         )
@@ -256,7 +256,7 @@ def random_api_fault(rng: random.Random, made: Schedule) -> Rule:
     lasting = round(rng.uniform(1, made.storm - start), 1)
     if rng.random() < 0.25:
         seconds = round(rng.uniform(0.1, 30), 1)
-        kind = rng.choice(GATED_WATCHED if made.world.gated else WATCHED)
+        kind = rng.choice(GATED_WATCHED if made.inventory.gated else WATCHED)
         more: dict[str, Any] = {"seconds": seconds, "kinds": (kind,)}
         return api_fault(Fault.LAG, start, lasting, verbs=("watch",), replica=replica, **more)
     fault, more = rng.choice(_API_FAULTS)
@@ -296,7 +296,7 @@ def retry_later(start: float, lasting: float, verbs: tuple[str, ...] = ()) -> Ru
 def hardship(rng: random.Random, made: Schedule, start: float, lasting: float) -> tuple[Rule, ...]:
     match rng.choice(["blind", "blind", "slow", "wait"]):
         case "slow":
-            return (slow_webhook(rng.choice(made.world.services).namespace, start, lasting),)
+            return (slow_webhook(rng.choice(made.inventory.services).namespace, start, lasting),)
         case "wait":
             return (
                 retry_later(start, min(lasting, 20.0), rng.choice([(), WRITES, ("list", "watch")])),
@@ -323,7 +323,7 @@ def schedule(seed: int) -> Schedule:
     shared = number > 1 and rng.random() < 0.4
     apart = rng.random() < 0.5
     services = tuple(_service(rng, NAMES[i], shared=shared, apart=apart) for i in range(number))
-    made = _schedule(rng, seed, World(services, _nodes(rng, services, most=1)), most_lost=2)
+    made = _schedule(rng, seed, Inventory(services, _nodes(rng, services, most=1)), most_lost=2)
     return scaled(
         _attacked(made, random.Random(f"attacks-{seed}")), random.Random(f"scaled-{seed}")
     )
@@ -334,18 +334,18 @@ def gated_schedule(seed: int) -> Schedule:
     nodes."""
     rng = random.Random(f"gated-{seed}")
     services = tuple(_gated_service(rng, NAMES[i]) for i in range(rng.choice([1, 1, 2])))
-    made = _schedule(rng, seed, World(services, _nodes(rng, services, most=2)), most_lost=1)
+    made = _schedule(rng, seed, Inventory(services, _nodes(rng, services, most=2)), most_lost=1)
     return scaled(made, random.Random(f"gated-scaled-{seed}"))
 
 
-def _schedule(rng: random.Random, seed: int, world: World, *, most_lost: int) -> Schedule:
+def _schedule(rng: random.Random, seed: int, inventory: Inventory, *, most_lost: int) -> Schedule:
     storm = rng.choice([60.0, 120.0, 240.0])
     replicas = rng.choice([1, 2, 2])
     election = replicas > 1 or rng.random() < 0.5
-    made = Schedule(seed, world, storm, replicas=replicas, election=election)
-    names = [node.name for node in world.nodes if node is not CPU_NODE]
+    made = Schedule(seed, inventory, storm, replicas=replicas, election=election)
+    names = [node.name for node in inventory.nodes if node is not CPU_NODE]
     return made.also(
-        *events_of(rng, GATED_EVENTS if world.gated else EVENTS, made),
+        *events_of(rng, GATED_EVENTS if inventory.gated else EVENTS, made),
         api_faults=tuple(random_api_fault(rng, made) for _ in range(rng.choice([0, 1, 2, 4, 7]))),
         linger=rng.choice([0.0, 0.0, 0.1]),
         stale_lists=rng.choice([0.0, 0.0, 0.2]),
@@ -423,15 +423,17 @@ def _attacked(made: Schedule, rng: random.Random) -> Schedule:
             rng, made, round(rng.uniform(0, storm * 0.6), 1), round(rng.uniform(5, storm * 0.4), 1)
         )
     ]
-    world = World((*made.world.services, HEALTHY), (*made.world.nodes, *HEALTHY_NODES))
-    return made.also(*events, world=world, api_faults=(*made.api_faults, *faults))
+    inventory = Inventory(
+        (*made.inventory.services, HEALTHY), (*made.inventory.nodes, *HEALTHY_NODES)
+    )
+    return made.also(*events, inventory=inventory, api_faults=(*made.api_faults, *faults))
 
 
 def scaled(made: Schedule, rng: random.Random) -> Schedule:
     """Other numbers of instances are asked for at random moments; the last stays."""
     if rng.random() < 0.6:
         return made
-    names = [service.name for service in made.world.services if service is not HEALTHY]
+    names = [service.name for service in made.inventory.services if service is not HEALTHY]
     times = range(rng.choice([1, 2, 4, 8]))
     return made.also(
         *(

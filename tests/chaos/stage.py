@@ -13,7 +13,8 @@ from typing import Any
 
 import structlog
 
-from scaler.decide.world import Decision, Plan, World
+from scaler.decide.decision import Decision, Plan
+from scaler.decide.world import World
 from scaler.kube.api import NAMESPACES
 from scaler.kube.writer import JITTER
 from scaler.settings import Mode
@@ -23,14 +24,14 @@ from scaler.sim.actors.nodes import node_object
 from scaler.sim.actors.stand_in import Actor
 from scaler.sim.stories.play import ADMISSION, real_controller
 from tests import jobs
-from tests.chaos import world
+from tests.chaos import inventory
 from tests.chaos.decisions import Decisions
+from tests.chaos.inventory import HEALTHY
 from tests.chaos.judge import Judge
 from tests.chaos.operations import Operations
 from tests.chaos.replica import EARLIER, EarlierLife, Life, Replica
 from tests.chaos.schedule import Schedule
 from tests.chaos.witness import HealthyTenant, Played, Witness
-from tests.chaos.world import HEALTHY
 from tests.chaos.writes import Writes
 from tests.faults import Faults
 from tests.repeat import played
@@ -74,8 +75,8 @@ class Stage:
     admission and an Ascend Operator too, and the scaler runs in mode auto."""
 
     def __init__(self, made: Schedule, *, keep_trace: bool) -> None:
-        gated = made.world.gated
-        world = made.world
+        gated = made.inventory.gated
+        services = made.inventory.services
         self._made = made
         self._mode = Mode.AUTO if gated else Mode.CREATE
         on = Rig(*((hold_for_quota, *ADMISSION) if gated else ()), seed=made.seed)
@@ -85,7 +86,7 @@ class Stage:
         # How many instances there are at the beginning; of gated pods, each is released by itself.
         sizes = {
             one.name: sum(one.jobs) if one.kind is None else one.nodes_for(one.jobs)
-            for one in world.services
+            for one in services
         }
         bound = STORM_WRITES[0] + STORM_WRITES[1] * sum(sizes.values())
         self.writes = Writes(self.cluster, self.witness, storm_bound=bound, sizes=sizes)
@@ -98,8 +99,8 @@ class Stage:
         if made.one_fault is not None:
             crash = partial(self.replicas[0].crash, FRESH_LIFE)
             self.faults.append(Faults(self.clock, made.one_fault, origin=START, crash=crash))
-        self.operations = Operations(self.cluster, self.clock, world, self.replicas)
-        self.judge = Judge(self.cluster, world, self.witness, self.operations)
+        self.operations = Operations(self.cluster, self.clock, made.inventory, self.replicas)
+        self.judge = Judge(self.cluster, made.inventory, self.witness, self.operations)
         self._furnish()
 
     async def play(self) -> Played:
@@ -138,21 +139,25 @@ class Stage:
     def _furnish(self) -> None:
         made = self._made
         self.cluster.apply(
-            [jobs.QUEUE, *(node_object(spec) for spec in made.world.nodes), world.training_job()]
+            [
+                jobs.QUEUE,
+                *(node_object(spec) for spec in made.inventory.nodes),
+                inventory.training_job(),
+            ]
         )
-        if HEALTHY in made.world.services:
+        if HEALTHY in made.inventory.services:
             self.operations.healthy = HealthyTenant(self.cluster, self.witness, by=served_by(made))
-        if any(service.kind is kinds.ASCEND_JOBS for service in made.world.services):
+        if any(service.kind is kinds.ASCEND_JOBS for service in made.inventory.services):
             self.cluster.apply([deployment()])
-        for service in made.world.services:
+        for service in made.inventory.services:
             notes = jobs.rule_config_map("not a rule of anybody", "notes", service.namespace)
             if service.kind is not None:
-                labels = world.OPTED_IN | ({QUOTA: "held"} if service.quota else {})
+                labels = inventory.OPTED_IN | ({QUOTA: "held"} if service.quota else {})
                 self.cluster.apply([jobs.manifest(NAMESPACES, service.namespace, labels=labels)])
-            self.cluster.apply([notes, world.rule(service)])
+            self.cluster.apply([notes, inventory.rule(service)])
             names = service.job_names() if service.kind is None else ()
-            self.cluster.apply([world.server_job(service, name) for name in names])
-            self.cluster.apply([world.mindie_job(service)] if service.mindie else [])
+            self.cluster.apply([inventory.server_job(service, name) for name in names])
+            self.cluster.apply([inventory.mindie_job(service)] if service.mindie else [])
 
     def _born(self, name: str) -> Life:
         made = self._made
@@ -180,12 +185,12 @@ class Stage:
         clock = self.clock
         made = self._made
         common = machines(api("machines"), clock, made.seed, gangs=made.gangs)
-        if made.world.gated:
+        if made.inventory.gated:
             return [Quota(api("quota"), clock), *owners(api("makers"), clock), *common]
         return [*common, MindIEController(api("mindie"), clock, patience=15.0)]
 
     async def _storm(self) -> None:
-        for service in self._made.world.services:
+        for service in self._made.inventory.services:
             if service.kind is not None:
                 await self.operations.apply(service)
         for replica in self.replicas:

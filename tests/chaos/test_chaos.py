@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.chaos.inventory import CPU_NODE, HEALTHY, HEALTHY_NODES, Inventory, Service, nodes
 from tests.chaos.replica import TERMINATION
 from tests.chaos.schedule import (
     ATTACKS,
@@ -25,7 +26,6 @@ from tests.chaos.schedule import (
     schedule,
 )
 from tests.chaos.stage import play, served_by
-from tests.chaos.world import CPU_NODE, HEALTHY, HEALTHY_NODES, Service, World, nodes
 from tests.faults import WRITES, Fault, Rule
 from tests.parts import short_and_long
 
@@ -36,7 +36,7 @@ BUSY = 14
 """A seed with two replicas, crashes and API faults."""
 REFERENCE = Schedule(
     seed=0,
-    world=World(
+    inventory=Inventory(
         (
             Service(
                 "a", "mindie", "a", ladder=((2, 1), (1, 1)), jobs=(2, 1), pods=(2, 1), mindie=True
@@ -89,7 +89,7 @@ def test_a_seed_gives_one_schedule_and_another_seed_another() -> None:
 
 def calm(storm: float, *api_faults: Rule, events: tuple[Event, ...] = ()) -> Schedule:
     """Only the healthy service, one replica without a Lease, and nothing goes wrong but this."""
-    return Schedule(0, World((HEALTHY,), HEALTHY_NODES), storm, events, api_faults)
+    return Schedule(0, Inventory((HEALTHY,), HEALTHY_NODES), storm, events, api_faults)
 
 
 def test_the_healthy_service_may_wait_as_long_as_the_last_refusal_of_a_storm_told_the_scaler_to_wait() -> (

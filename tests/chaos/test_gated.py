@@ -30,7 +30,7 @@ def test_the_schedules_know_every_event_and_every_kind() -> None:
     made = [gated_schedule(seed) for seed in MANY]
     happens = {event.what for one in made for event in one.events}
     assert happens == {kind.what for kind in GATED_EVENTS} | {SCALED}
-    kinds = {service.kind for one in made for service in one.world.services}
+    kinds = {service.kind for one in made for service in one.inventory.services}
     assert kinds == set(GATED_KINDS)
 
 

@@ -11,10 +11,10 @@ from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, Res
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from tests.chaos import world
+from tests.chaos import inventory
+from tests.chaos.inventory import HEALTHY
 from tests.chaos.replica import Life
 from tests.chaos.witness import HealthyTenant, Witness
-from tests.chaos.world import HEALTHY
 from tests.chaos.writes import Writes
 
 START = 1_790_000_000.0
@@ -28,7 +28,7 @@ def _world() -> tuple[SimCluster, Writes]:
 
 
 def _pods(*names: str) -> list[Object]:
-    return [world.foreign_pod(HEALTHY.namespace, name) for name in names]
+    return [inventory.foreign_pod(HEALTHY.namespace, name) for name in names]
 
 
 def test_an_old_list_answers_the_question_that_was_asked() -> None:
@@ -74,7 +74,7 @@ def test_what_is_taken_away_from_under_a_bound_pod_is_seen(
 ) -> None:
     async def story() -> None:
         cluster, writes = _world()
-        cluster.apply([world.server_job(HEALTHY, "h-p0")])
+        cluster.apply([inventory.server_job(HEALTHY, "h-p0")])
         (job,) = cluster.peek(ASCEND_JOBS)
         owner = {
             "apiVersion": job["apiVersion"],

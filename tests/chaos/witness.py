@@ -19,7 +19,7 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
 from scaler.sim.apiserver.store import Change
 from scaler.sim.cluster import SimCluster
-from tests.chaos.world import HEALTHY
+from tests.chaos.inventory import HEALTHY
 
 
 class Witness:

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scaler.decide.world import Note, Warning
+from scaler.decide.decision import Note
+from scaler.decide.world import Warning
 from scaler.informers.config_maps import RankTableMap, content_of
 from scaler.ranktables.table import INITIALIZING, RankTablePod, rank_table
 from scaler.tools.diagnosis import Check, Evidence, RolePod, Server, Standing, diagnose

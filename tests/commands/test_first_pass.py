@@ -6,8 +6,21 @@ from typing import Any
 
 import pytest
 
-from scaler.decide.service.lifecycle import Ending, Expire, Finish, Record, Remove, Resize
-from scaler.decide.world import Action, Admit, Complete, Reason, Revoke, State, Verdict
+from scaler.decide.decision import (
+    Action,
+    Admit,
+    Complete,
+    Ending,
+    Expire,
+    Finish,
+    Record,
+    Remove,
+    Resize,
+    Revoke,
+    State,
+    Verdict,
+)
+from scaler.decide.world import Reason
 from scaler.informers.config_maps import RankTableMap, content_of
 from scaler.ranktables.table import RankTable, Status
 from scaler.tools.comparison import Found, Remark, Weight

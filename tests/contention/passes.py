@@ -12,7 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 
-from scaler.decide.world import Admit, Decision, Evict, Plan, Preempt, Reason, Revoke, State
+from scaler.decide.decision import Admit, Decision, Evict, Plan, Revoke, State
+from scaler.decide.world import Preempt, Reason
 from scaler.kube.api import CONFIG_MAPS, NODES, Object, Resource
 from scaler.sim.actors import objects
 from scaler.sim.stories.timeline import MomentKind, Timeline

@@ -12,7 +12,7 @@ import msgspec
 from scaler.kube.api import NAMESPACES, PODS, PRIORITY_CLASSES, Object
 from scaler.sim.stories.timeline import Timeline
 from tests import jobs
-from tests.chaos.world import OPTED_IN
+from tests.chaos.inventory import OPTED_IN
 
 KIND = "accelerator-type"
 A = "module-910b-8"

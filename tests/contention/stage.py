@@ -17,8 +17,8 @@ import msgspec
 from scaler.clock import Clock
 from scaler.controller import Observer
 from scaler.decide.decide import decide
-from scaler.decide.world import Decision
-from scaler.decide.world import World as Seen
+from scaler.decide.decision import Decision
+from scaler.decide.world import World
 from scaler.kube.api import EventType, KubeApi
 from scaler.sim import loop
 from scaler.sim.actors.faulty_api import Curses, FaultyApi
@@ -27,8 +27,8 @@ from scaler.sim.apiserver.list_watch import Seen as SeenEvent
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, real_controller, settings_of, silence_logs
 from scaler.sim.stories.scenario import Scenario
+from scaler.sim.stories.scenario_run import ScenarioRun
 from scaler.sim.stories.timeline import Timeline
-from scaler.sim.stories.world import World
 from tests.chaos.decisions import Decisions
 from tests.chaos.replica import Life
 from tests.chaos.view import View
@@ -138,7 +138,7 @@ def watched(
         real = real_controller(seed, settings=settings_of(what))
 
         async def controller(api: KubeApi, clock: Clock, observe: Observer) -> None:
-            def both(world: Seen, decision: Decision) -> None:
+            def both(world: World, decision: Decision) -> None:
                 decisions.judge("scaler", world, decision)
                 passes.judge(decision)
                 if closely and decide(world) != decision:
@@ -147,7 +147,7 @@ def watched(
 
             await real(api, clock, both)
 
-        await World(
+        await ScenarioRun(
             cluster,
             clock,
             what,

@@ -30,8 +30,8 @@ from scaler.sim.actors.stand_in import StandIn
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.stories.recorder import Recorder
 from scaler.sim.stories.scenario import Scenario
+from scaler.sim.stories.scenario_run import ScenarioRun
 from scaler.sim.stories.timeline import Timeline
-from scaler.sim.stories.world import World
 from scaler.tools.simulation.scenario_file import load_scenario
 from scaler.tools.simulation.verdicts import judge
 from tests.control_plane.plane import ControlPlane, PlaneOptions
@@ -186,7 +186,7 @@ class _Runner:
             process.stop()
 
 
-class _RealWorld(World):
+class _RealWorld(ScenarioRun):
     runner: _Runner
 
     async def _start(self) -> None:

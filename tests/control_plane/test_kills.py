@@ -30,7 +30,7 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate, NodeSpec
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.stories.manifests import apply, ensure_namespace
-from tests.chaos import world
+from tests.chaos import inventory
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.scaler_process import ALONE, LEASE, USER, ScalerProcess, install
@@ -38,9 +38,9 @@ from tests.control_plane.stage import Stage, staged, until
 from tests.control_plane.witness import Witness, watched
 
 SERVICES = (
-    world.Service("a", "ns-a", "a", ((2, 1), (1, 1)), jobs=(2, 1), pods=(1, 1), mindie=False),
-    world.Service("b", "ns-b", "b", ((2, 2), (1, 1)), jobs=(2, 2), pods=(2, 1), mindie=False),
-    world.Service(
+    inventory.Service("a", "ns-a", "a", ((2, 1), (1, 1)), jobs=(2, 1), pods=(1, 1), mindie=False),
+    inventory.Service("b", "ns-b", "b", ((2, 2), (1, 1)), jobs=(2, 2), pods=(2, 1), mindie=False),
+    inventory.Service(
         "c", "ns-c", "c", ((3, 1), (2, 1), (1, 1)), jobs=(3, 1), pods=(1, 2), mindie=False
     ),
 )
@@ -91,8 +91,8 @@ class Ledger:
         own[objects.uid(pod)] = pod
         owner = str(objects.controller(pod).get("name", ""))
         for service in (one for one in SERVICES if one.namespace == objects.namespace(pod)):
-            name = objects.labels_of(pod).get(GROUP_LABEL) or world.group_of(owner)
-            size = service.pods[world.GROUPS.index(name)]
+            name = objects.labels_of(pod).get(GROUP_LABEL) or inventory.group_of(owner)
+            size = service.pods[inventory.GROUPS.index(name)]
             if len(own) > size:
                 self.broken.append(
                     f"twice: {owner} has {sorted(map(objects.name, own.values()))}, its size is"
@@ -144,9 +144,9 @@ class Killing:
                 await self._stage.add_node(
                     NodeSpec(f"{service.pool}-{number}", labels={"pool": service.pool})
                 )
-            jobs = [world.server_job(service, name) for name in service.job_names()]
+            jobs = [inventory.server_job(service, name) for name in service.job_names()]
             # Without trade nothing that is bound may ever be deleted by the scaler.
-            for obj in (world.rule(service, trade="off"), *jobs):
+            for obj in (inventory.rule(service, trade="off"), *jobs):
                 await apply(self._stage.api, obj)
 
     async def kill_one(self) -> None:
@@ -169,7 +169,7 @@ class Killing:
             await self._stage.node(node, NodeFate.READY)
         self._fill_up()
         for service in SERVICES:
-            wanted = dict(zip(world.GROUPS, service.ladder[0], strict=True))
+            wanted = dict(zip(inventory.GROUPS, service.ladder[0], strict=True))
             runs = partial(self._runs, service.key, wanted)
             show = partial(self._show, service.key)
             await until(runs, f"{service.key} runs {wanted}", show, REST)

@@ -8,17 +8,8 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from scaler.decide.decide import decide
-from scaler.decide.world import (
-    Action,
-    Admit,
-    Complete,
-    Decision,
-    Evict,
-    Instance,
-    RestartBudget,
-    Revoke,
-    World,
-)
+from scaler.decide.decision import Action, Admit, Complete, Decision, Evict, Revoke
+from scaler.decide.world import Instance, RestartBudget, World
 
 LIMIT = 12
 GONE: dict[str, Any] = {

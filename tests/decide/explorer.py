@@ -26,9 +26,9 @@ from typing import NamedTuple
 import msgspec
 
 from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.decision import Decision
 from scaler.decide.invariants import violations
 from scaler.decide.memory import Memory
-from scaler.decide.world import Decision
 from tests.builders import NOW
 from tests.decide import promises
 from tests.decide.alike import aged, representative

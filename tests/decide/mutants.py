@@ -5,19 +5,13 @@ Each names the few files of this folder that should notice, the quickest first."
 
 from __future__ import annotations
 
-from scaler.decide import (
-    arbitration,
-    decide,
-    demand,
-    groups,
-    minimum,
-    nodes,
-    placement,
-    plan,
-    reservations,
-    state,
-    turn,
-)
+from scaler.decide import attempts as turn
+from scaler.decide import decide, nodes, plan
+from scaler.decide.room import placement
+from scaler.decide.service import demand, groups
+from scaler.decide.service import states as state
+from scaler.decide.sharing import arbitration, minimum
+from scaler.decide.sharing import sources as reservations
 from tests.mutants import Mutant
 
 MUTANTS = (

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from scaler.decide.decision import State
 from scaler.decide.memory import InstanceMemory, ServiceMemory, Turns
-from scaler.decide.world import Instance, Policy, Reason, Service, State, Warning, World
+from scaler.decide.world import Instance, Policy, Reason, Service, Warning, World
 from scaler.rules.rule import CountsFrom
 from tests.decide.contract import Counts, attainable, covers, limited, target_of
 

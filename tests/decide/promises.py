@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from scaler.decide.world import NOBODY, Admit, Complete, Decision, Evict, Revoke
+from scaler.decide.decision import NOBODY, Admit, Complete, Decision, Evict, Revoke
 from scaler.rules.rule import Trade
 from tests.builders import GROUPS, NOW
 from tests.decide.facts import Facts, is_up

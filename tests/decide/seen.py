@@ -6,19 +6,10 @@ from functools import lru_cache
 
 import msgspec
 
+from scaler.decide.decision import Admit, Complete, Decision, Evict, Revoke
 from scaler.decide.memory import Memory, refuse
 from scaler.decide.nodes import Node, NodeClass, Nodes
-from scaler.decide.world import (
-    Admit,
-    Complete,
-    Decision,
-    Evict,
-    Instance,
-    RestartBudget,
-    Revoke,
-    Service,
-    World,
-)
+from scaler.decide.world import Instance, RestartBudget, Service, World
 from scaler.rules.rule import RuleOptions
 from tests.builders import NOW, RESOURCES, located, request, rule
 from tests.decide.small_worlds import (
@@ -177,7 +168,7 @@ def _acted(of: Shape, inst: Inst, action: object) -> Inst:
 def _refused(memory: Memory, team: int, number: int) -> Memory:
     """The API server said no; tried again after times that fit the others' limits."""
     name = str(key(team))
-    refused = refuse(memory, key(team), uid(number), "exceeded quota", now=NOW, generation=0)
+    refused = refuse(memory, name, uid(number), "exceeded quota", now=NOW, generation=0)
     service = refused.services[name]
     mine = service.instances[uid(number)]
     times = min(mine.refused_times, 3)

@@ -7,8 +7,9 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.decision import Admit, Decision, Evict, Revoke
 from scaler.decide.invariants import violations
-from scaler.decide.world import Admit, Decision, Evict, Preempt, Revoke
+from scaler.decide.world import Preempt
 from tests.decide import promises
 from tests.decide.arbitration_oracle import Opinion, judge
 from tests.decide.seen import view

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.decide.world import Evict, Reason, Service, State
+from scaler.decide.decision import Evict, State
+from scaler.decide.world import Reason, Service
 from scaler.rules.rule import ALL, Rule, RuleOptions
-from scaler.tools.counts import Case, Decision, aimed_at, decide, unknown_groups
+from scaler.tools.counts import Case, CountsDecision, aimed_at, decide, unknown_groups
 from tests.builders import instance, plan, rule, service
 from tests.strategies import rules
 
@@ -37,7 +38,7 @@ def test_counts_are_decided_as_instances_are(
     assert comparable(decide(rule, case, paused=paused)) == planned(as_service(rule, case, paused))
 
 
-def comparable(decision: Decision) -> object:
+def comparable(decision: CountsDecision) -> object:
     groups = {
         name: (
             one.target,

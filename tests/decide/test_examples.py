@@ -5,18 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from scaler.decide.decision import Admit, Complete, Plan, Revoke, State
 from scaler.decide.memory import InstanceMemory
-from scaler.decide.world import (
-    Admit,
-    Complete,
-    Plan,
-    Policy,
-    Reason,
-    Revoke,
-    ServiceKey,
-    State,
-    Warning,
-)
+from scaler.decide.world import Policy, Reason, ServiceKey, Warning
 from tests.builders import NOW, decision, instance, instances, plan, remembering, service
 
 

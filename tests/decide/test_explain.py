@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 
 from scaler.decide.decide import decide
+from scaler.decide.decision import State, Verdict
 from scaler.decide.explain import target_in_words, words
 from scaler.decide.memory import InstanceMemory
-from scaler.decide.world import Reason, Service, State, Verdict, World
+from scaler.decide.world import Reason, Service, World
 from tests.builders import NOW, plan, remembering, service
 from tests.strategies import worlds
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.decide.world import Admit, Service
+from scaler.decide.decision import Admit
+from scaler.decide.world import Service
 from scaler.rules.rule import Rule
 from tests.builders import instance, plan, rule, service
 from tests.strategies import rules

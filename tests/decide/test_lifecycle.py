@@ -9,21 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.decide.decide import decide
+from scaler.decide.decision import Expire, Finish, Record, Remove, Resize, State
 from scaler.decide.invariants import violations
-from scaler.decide.service.lifecycle import (
-    CleanPods,
-    Expire,
-    FailedPod,
-    Finish,
-    Life,
-    Record,
-    Remove,
-    Resize,
-    RunPolicy,
-    next_step,
-    recheck_at,
-)
-from scaler.decide.world import Instance, Reason, ServiceKey, State
+from scaler.decide.service.lifecycle import next_step, recheck_at
+from scaler.decide.world import CleanPods, FailedPod, Instance, Life, Reason, RunPolicy, ServiceKey
 from tests.builders import NOW, instance, plan, service, world
 
 CRASHED = FailedPod("p0-master-0", 3)

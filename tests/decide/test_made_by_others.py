@@ -8,21 +8,20 @@ import msgspec
 import pytest
 
 from scaler.decide.decide import decide
+from scaler.decide.decision import Admit, Complete, Plan, Record, Revoke, State
 from scaler.decide.explain import words
 from scaler.decide.invariants import violations
 from scaler.decide.memory import InstanceMemory
-from scaler.decide.service.lifecycle import FailedPod, Life, Record, RunPolicy, next_step
+from scaler.decide.service.lifecycle import next_step
 from scaler.decide.world import (
-    Admit,
-    Complete,
+    FailedPod,
     Instance,
-    Plan,
+    Life,
     Policy,
     Reason,
     RestartBudget,
-    Revoke,
+    RunPolicy,
     ServiceKey,
-    State,
     World,
 )
 from tests.builders import NOW, Story, on_nodes, others, plan, remembering, service, world

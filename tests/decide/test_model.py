@@ -18,8 +18,9 @@ from typing import NamedTuple
 import pytest
 
 from scaler.decide.decide import decide as decided
+from scaler.decide.decision import Admit, Revoke, State
 from scaler.decide.invariants import violations
-from scaler.decide.world import Admit, Instance, Revoke, State
+from scaler.decide.world import Instance
 from scaler.rules.rule import Rule
 from tests.builders import instance, rule, service, world
 from tests.decide.graph import ends

@@ -18,8 +18,9 @@ import msgspec
 import pytest
 
 from scaler.decide.decide import decide as decided
+from scaler.decide.decision import Admit, Revoke
 from scaler.decide.invariants import violations
-from scaler.decide.world import Admit, Instance, Revoke
+from scaler.decide.world import Instance
 from tests.builders import NOW, instance, service, world
 from tests.decide.graph import ends
 from tests.decide.test_rollouts import pod, start

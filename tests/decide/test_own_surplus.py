@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from scaler.decide.decide import decide
-from scaler.decide.world import Evict, Preempt, Reason, Service
+from scaler.decide.decision import Evict
+from scaler.decide.world import Preempt, Reason, Service
 from tests.builders import doings, on_nodes, reasons, world
 
 EQUAL = Preempt.EQUAL_OR_HIGHER

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.decide.decide import decide
+from scaler.decide.decision import Admit, Complete, Evict, Plan, Revoke
 from scaler.decide.invariants import violations
 from scaler.decide.memory import Memory, ServiceMemory
-from scaler.decide.world import Admit, Complete, Evict, Plan, Reason, Revoke, World
+from scaler.decide.world import Reason, World
 from tests.builders import plan, service
 from tests.decide.cluster import settle
 from tests.decide.oracle import judge

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from scaler.decide.decide import decide
+from scaler.decide.decision import Evict
 from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
-from scaler.decide.world import Evict, Preempt, Reason, Service
+from scaler.decide.world import Preempt, Reason, Service
 from scaler.rules.rule import RuleOptions, Trade
 from tests.builders import Story, doings, on_nodes, reasons, world
 

@@ -3,8 +3,9 @@ the contract."""
 
 from __future__ import annotations
 
+from scaler.decide.decision import Admit, Plan
 from scaler.decide.memory import InstanceMemory, Turns
-from scaler.decide.world import Admit, Plan, Reason, Service
+from scaler.decide.world import Reason, Service
 from tests.builders import NOW, others, plan, remembering, service
 
 REFUSED = InstanceMemory(

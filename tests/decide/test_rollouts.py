@@ -16,9 +16,10 @@ import msgspec
 import pytest
 
 from scaler.decide.decide import decide
+from scaler.decide.decision import Admit, Complete, GroupPlan, Plan, Revoke
 from scaler.decide.invariants import violations
 from scaler.decide.memory import Memory
-from scaler.decide.world import Admit, Complete, GroupPlan, Instance, Plan, Revoke
+from scaler.decide.world import Instance
 from scaler.kube.api import Object
 from scaler.sim.actors.deployments import Rollout
 from scaler.sim.actors.deployments import roll as rolled

@@ -11,22 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.decide.decide import decide
+from scaler.decide.decision import NOBODY, Evict, Plan, State
 from scaler.decide.explain import target_in_words, words
 from scaler.decide.invariants import violations
 from scaler.decide.memory import InstanceMemory, Memory
 from scaler.decide.service import groups
 from scaler.decide.service.groups import in_all
-from scaler.decide.world import (
-    NOBODY,
-    Evict,
-    Instance,
-    Plan,
-    Reason,
-    RestartBudget,
-    Service,
-    State,
-    Warning,
-)
+from scaler.decide.world import Instance, Reason, RestartBudget, Service, Warning
 from scaler.rules.rule import ALL, Rule, RuleOptions
 from tests.builders import (
     GROUPS,

@@ -10,10 +10,11 @@ import pytest
 
 from scaler.decide.again import PAUSE, why_not_decided
 from scaler.decide.decide import DecisionCache, decide, decide_alone
+from scaler.decide.decision import Decision
 from scaler.decide.plan import plan_of
 from scaler.decide.service.demand import Demand
 from scaler.decide.sharing.arbitration import Arbitration
-from scaler.decide.world import Decision, Service, ServiceKey, World
+from scaler.decide.world import Service, ServiceKey, World
 from tests.builders import doings, on_nodes, service, world
 
 NODES = "a:8x4 b:8x3"

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scaler.decide.world import Reason, State, Warning
+from scaler.decide.decision import State
+from scaler.decide.world import Reason, Warning
 from scaler.report import service_status
 from scaler.report.service_events import ServiceEventReason
 from scaler.tools.answers.answer import MEND, NOTHING, STEPS, WAIT

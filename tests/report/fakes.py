@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from scaler.decide.world import Instance, Plan, Service, Verdict
+from scaler.decide.decision import Plan, Verdict
+from scaler.decide.world import Instance, Service
 from scaler.informers.jobs import JobRecord
 from scaler.kube.api import ASCEND_JOBS, Object
 from scaler.report.service_reports import InstanceReport, ServiceReport, Subject

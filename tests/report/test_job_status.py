@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.decide.service.lifecycle import Life, RunPolicy
-from scaler.decide.world import Reason, State, Verdict
+from scaler.decide.decision import State, Verdict
+from scaler.decide.world import Life, Reason, RunPolicy
 from scaler.kube.api import ASCEND_JOBS, Object
 from scaler.report.job_status import already_says, final_patch, merge_diff, status_patch
 from scaler.report.service_reports import InstanceReport, Subject

@@ -13,18 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler import __version__
-from scaler.decide.world import (
-    NOBODY,
-    Evict,
-    Plan,
-    Revoke,
-    RuleProblem,
-    Service,
-    ServiceKey,
-    State,
-    Tally,
-    Warning,
-)
+from scaler.decide.decision import NOBODY, Evict, Plan, Revoke, State, Tally
+from scaler.decide.world import RuleProblem, Service, ServiceKey, Warning
 from scaler.report.metrics import Metrics
 from tests.builders import KEY, NOW, plan, service
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from scaler.decide.world import GroupPlan, Note, Plan, Reason, State, Verdict, Warning
+from scaler.decide.decision import GroupPlan, Note, Plan, State, Verdict
+from scaler.decide.world import Reason, Warning
 from scaler.report.service_reports import difference
 from tests.builders import KEY
 

@@ -16,8 +16,8 @@ from scaler.sim.actors.faulty_api import Curse, Curses, Never
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, START, real_controller, settings_of, silence_logs
 from scaler.sim.stories.scenario import Scenario
+from scaler.sim.stories.scenario_run import ScenarioRun
 from scaler.sim.stories.timeline import MomentKind, Timeline
-from scaler.sim.stories.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "manifests" / "examples" / "2p1d"
@@ -41,7 +41,7 @@ def played(*curses: dict[str, Any], until: float = 60, **more: Any) -> tuple[Sim
         clock = Clock(START)
         clusters.append(SimCluster(clock, seed=0, admission=ADMISSION))
         controller = real_controller(0, settings=settings_of(scenario))
-        await World(
+        await ScenarioRun(
             clusters[0], clock, scenario, controller=controller, timeline=timeline, seed=0
         ).play()
 

@@ -18,12 +18,12 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.client import Interceptor
 from scaler.sim.stories.play import ADMISSION, real_controller
-from tests.chaos import world
+from tests.chaos import inventory
 from tests.chaos.decisions import Decisions
+from tests.chaos.inventory import OPTED_IN, Service
 from tests.chaos.replica import Life
 from tests.chaos.view import Instance, view_of
 from tests.chaos.witness import Witness
-from tests.chaos.world import OPTED_IN, Service
 from tests.chaos.writes import Writes
 from tests.jobs import QUEUE, manifest
 from tests.rig import Rig, at_work
@@ -73,11 +73,11 @@ class KindService:
         self.rig.nodes(*(f"npu-{index}" for index in range(first, first + number)))
 
     async def rule(self, *ratios: Ratio) -> None:
-        self.cluster.apply([world.rule(self.service, ratios)])
+        self.cluster.apply([inventory.rule(self.service, ratios)])
 
     async def apply(self, prefills: int, decodes: int, *, image: str = "server:1") -> None:
         """`kubectl apply --prune` of the user's files."""
-        await self.apply_all(world.made_by_others(self.service, (prefills, decodes), image))
+        await self.apply_all(inventory.made_by_others(self.service, (prefills, decodes), image))
 
     async def apply_all(self, made: Sequence[Object]) -> None:
         """Like `apply`, with anything at all."""

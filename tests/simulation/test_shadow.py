@@ -17,8 +17,8 @@ from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import START, silence_logs
 from scaler.sim.stories.scenario import Scenario
+from scaler.sim.stories.scenario_run import ScenarioRun
 from scaler.sim.stories.timeline import Timeline
-from scaler.sim.stories.world import World
 from scaler.tools.shadow import report_of
 from scaler.tools.shadowing.record import NAME, Record, decode
 from tests.simulation.worlds import A2, EXAMPLE, ROOT
@@ -51,7 +51,7 @@ class Beside:
     async def _play(self) -> None:
         clock = Clock(START)
         cluster = self._cluster = SimCluster(clock)
-        await World(
+        await ScenarioRun(
             cluster, clock, self._scenario, controller=self._shadow, timeline=self.timeline, seed=0
         ).play()
         self.written = {

@@ -11,8 +11,8 @@ from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, real_controller, settings_of, silence_logs
 from scaler.sim.stories.scenario import Scenario
+from scaler.sim.stories.scenario_run import ScenarioRun
 from scaler.sim.stories.timeline import MomentKind, Timeline
-from scaler.sim.stories.world import World
 from scaler.tools.simulation.verdicts import judge
 from tests.rig import Rig, at_work
 
@@ -50,7 +50,7 @@ def played(
         on.cluster.apply(before)
         controller = real_controller(seed, settings=settings_of(what), **settings)
         async with at_work(*beside(on.cluster)):
-            await World(
+            await ScenarioRun(
                 on.cluster, on.clock, what, controller=controller, timeline=timeline, seed=seed
             ).play()
 

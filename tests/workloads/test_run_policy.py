@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.decide.service.lifecycle import CleanPods
+from scaler.decide.world import CleanPods
 from scaler.workloads.ascendjob import final_condition, read_retries, read_run_policy, rounds_patch
 from tests.jobs import job
 

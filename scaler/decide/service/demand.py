@@ -12,13 +12,15 @@ from hashlib import blake2s
 
 import msgspec
 
-from scaler.decide.memory import NEVER_SEEN, ServiceMemory, inherited, remembered_of
+from scaler.decide.decision import State
+from scaler.decide.memory import NEVER_SEEN, ServiceMemory
 from scaler.decide.nodes import PodRequests
 from scaler.decide.service import groups
 from scaler.decide.service import states as state
 from scaler.decide.service.groups import Group
+from scaler.decide.service.remembered import inherited, remembered_of
 from scaler.decide.service.states import Member
-from scaler.decide.world import Policy, Service, State
+from scaler.decide.world import Policy, Service
 from scaler.rules.rule import ALL
 
 

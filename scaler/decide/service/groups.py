@@ -11,8 +11,9 @@ from copy import copy
 
 import msgspec
 
+from scaler.decide.decision import GroupPlan, State
 from scaler.decide.service.states import Member, affords_revoke, age
-from scaler.decide.world import GroupPlan, Policy, Service, State
+from scaler.decide.world import Policy, Service
 from scaler.rules.rule import ALL, Ratio, Rule
 
 

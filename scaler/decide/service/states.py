@@ -9,9 +9,10 @@ from functools import lru_cache
 
 import msgspec
 
+from scaler.decide.decision import LifeAction, State
 from scaler.decide.memory import InstanceMemory, Turns
-from scaler.decide.service.lifecycle import LifeAction, next_step, recheck_at
-from scaler.decide.world import Instance, Policy, Reason, RestartBudget, Service, State
+from scaler.decide.service.lifecycle import next_step, recheck_at
+from scaler.decide.world import Instance, Policy, Reason, RestartBudget, Service
 from scaler.rules.rule import CountsFrom
 
 Order = tuple[bool, float, tuple[tuple[int, int, str], ...], str]

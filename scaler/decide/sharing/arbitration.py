@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from scaler.decide import attempts as turn
+from scaler.decide.decision import State
 from scaler.decide.nodes import PodRequest, PodRequests, Room
 from scaler.decide.plan import NOT_MADE, Draft, Why, requests_of
 from scaler.decide.room.placement import Reservation, Shortage
@@ -25,7 +26,7 @@ from scaler.decide.service.states import (
 )
 from scaler.decide.sharing.minimum import Minimums, held_beside, startable
 from scaler.decide.sharing.sources import Minimum, Sources, may_trade
-from scaler.decide.world import Reason, State, World
+from scaler.decide.world import Reason, World
 
 
 class Arbitration:

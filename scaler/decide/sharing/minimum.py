@@ -12,6 +12,7 @@ from itertools import combinations, islice
 import msgspec
 
 from scaler.decide import attempts as turn
+from scaler.decide.decision import State
 from scaler.decide.explain import room_in_words
 from scaler.decide.memory import TurnMemory
 from scaler.decide.nodes import Room, joined
@@ -19,7 +20,7 @@ from scaler.decide.plan import Draft, Why, requests_of
 from scaler.decide.room.placement import Placement, Reservation, Shortage
 from scaler.decide.service.states import Member, is_made
 from scaler.decide.sharing.sources import Minimum, Sources, may_trade, one_of_each
-from scaler.decide.world import Reason, State, World
+from scaler.decide.world import Reason, World
 
 
 class Minimums:

@@ -12,16 +12,16 @@ import structlog
 from scaler.app import App
 from scaler.clock import Clock
 from scaler.controller import Observer
-from scaler.decide.world import Decision
-from scaler.decide.world import World as Seen
+from scaler.decide.decision import Decision
+from scaler.decide.world import World
 from scaler.kube.api import KubeApi
 from scaler.settings import Mode, Settings
 from scaler.sim import loop
 from scaler.sim.actors.leader_worker_sets import label_member
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.scenario import Scenario
+from scaler.sim.stories.scenario_run import RunController, ScenarioRun
 from scaler.sim.stories.timeline import Timeline
-from scaler.sim.stories.world import RunController, World
 from scaler.sim.webhooks import webhooks
 
 START = 1_790_000_000.0
@@ -46,7 +46,9 @@ def play(
         clock = Clock(START)
         cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
         controller = real_controller(seed, record, settings=settings_of(what))
-        await World(cluster, clock, what, controller=controller, timeline=grown, seed=seed).play()
+        await ScenarioRun(
+            cluster, clock, what, controller=controller, timeline=grown, seed=seed
+        ).play()
 
     loop.run(unfold(), seed=seed)
     return grown
@@ -68,7 +70,7 @@ def real_controller(
     settings = settings.model_copy(update=more)
 
     async def controller(api: KubeApi, clock: Clock, observe: Observer) -> None:
-        def observer(world: Seen, decision: Decision) -> None:
+        def observer(world: World, decision: Decision) -> None:
             observe(world, decision)
             if record is not None:
                 record(world, decision)

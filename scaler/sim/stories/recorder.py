@@ -12,8 +12,9 @@ import msgspec
 
 from scaler.clock import Clock
 from scaler.decide import explain
+from scaler.decide.decision import Decision, Plan
 from scaler.decide.invariants import violations
-from scaler.decide.world import Decision, Plan, ServiceKey, World
+from scaler.decide.world import ServiceKey, World
 from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS, KubeApi, Object
 from scaler.report.reporter import PASSING, PATIENCE
 from scaler.rules.rule import Rule

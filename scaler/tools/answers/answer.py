@@ -10,7 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from scaler.decide.world import Reason, State
+from scaler.decide.decision import State
+from scaler.decide.world import Reason
 from scaler.names import PREFIX
 from scaler.tools.answers.scale import undo
 from scaler.tools.answers.subject import InstanceStanding, Subject

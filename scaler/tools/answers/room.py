@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from scaler.decide.decision import Decision, Plan, State
 from scaler.decide.explain import (
     ABOUT_ROOM,
     FACTS,
@@ -20,7 +21,7 @@ from scaler.decide.explain import (
     where_in_words,
 )
 from scaler.decide.nodes import PODS, Node, Nodes, PodRequest, accepts, joined
-from scaler.decide.world import Decision, Instance, Plan, Reason, State, World
+from scaler.decide.world import Instance, Reason, World
 from scaler.rules.values import at
 from scaler.tools.answers.subject import Subject
 from scaler.tools.cluster.detail import is_true

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from scaler.decide.decision import Plan, State, Verdict
 from scaler.decide.explain import words
-from scaler.decide.world import Instance, Plan, Service, ServiceKey, State, Verdict
+from scaler.decide.world import Instance, Service, ServiceKey
 from scaler.informers.indexes import instance_of
 from scaler.informers.pods import PodRecord
 from scaler.kube.api import (

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from scaler.decide.world import Instance, Reason, State
+from scaler.decide.decision import State
+from scaler.decide.world import Instance, Reason
 from scaler.informers.pods import PodRecord
 from scaler.kube.api import (
     MUTATING_POLICY_BINDINGS,

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from scaler.clock import rfc3339, seconds_of
-from scaler.decide.world import Reason, State
+from scaler.decide.decision import State
+from scaler.decide.world import Reason
 from scaler.informers.pods import PodRecord
 from scaler.kube.api import ASCEND_JOBS
 from scaler.kube.metadata import version_of

@@ -19,8 +19,9 @@ import msgspec
 
 from scaler.clock import Clock, seconds_of
 from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.decision import Decision, Plan
 from scaler.decide.memory import Memory
-from scaler.decide.world import Decision, Plan, Policy, Service, ServiceKey, World
+from scaler.decide.world import Policy, Service, ServiceKey, World
 from scaler.informers.cache import Cache
 from scaler.informers.changes import (
     Changes,
@@ -53,8 +54,8 @@ from scaler.report.service_status import status_of
 from scaler.rules.rule import ALL
 from scaler.rules.values import as_text, at
 from scaler.settings import Mode
+from scaler.state.assemble import WorldBuilder
 from scaler.state.cluster import ClusterState
-from scaler.state.world import WorldBuilder
 from scaler.tools.cluster.leader import USUAL
 from scaler.tools.cluster.records import (
     EventObject,

@@ -13,23 +13,12 @@ from collections.abc import Iterable, Set
 import msgspec
 
 from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.decision import Admit, Complete, Decision, Evict, Plan, Revoke, State, Verdict
 from scaler.decide.explain import words
 from scaler.decide.nodes import Nodes
 from scaler.decide.room.classes import NodeIndex
 from scaler.decide.room.placement import Placement
-from scaler.decide.world import (
-    Admit,
-    Complete,
-    Decision,
-    Evict,
-    Instance,
-    Plan,
-    Revoke,
-    Service,
-    State,
-    Verdict,
-    World,
-)
+from scaler.decide.world import Instance, Service, World
 from scaler.tools.whatif import MOST_PASSES, TICK, Ground, Seats, ratio_of
 
 

@@ -10,9 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from scaler.decide.decision import Decision, Plan, State
 from scaler.decide.explain import ABOUT_ROOM, FACTS, amount_in_words, where_in_words, words
 from scaler.decide.nodes import NODE_NAME, PODS, Node, NodeClass, Nodes, PodRequest, accepts
-from scaler.decide.world import Decision, Instance, Plan, Service, State, World
+from scaler.decide.world import Instance, Service, World
 from scaler.tools.cluster.detail import node_trouble
 from scaler.tools.cluster.view import Cluster
 

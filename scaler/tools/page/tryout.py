@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from scaler.decide.decide import decide
+from scaler.decide.decision import Action, Admit, Complete, Decision, Evict, Plan, Revoke
 from scaler.decide.explain import target_in_words, words
-from scaler.decide.world import Action, Admit, Complete, Decision, Evict, Plan, Revoke, World
+from scaler.decide.world import World
 from scaler.rules.document import judge
 from scaler.rules.limits import MAX_BYTES
 from scaler.rules.rule import Rule

@@ -13,25 +13,21 @@ from typing import TypeVar
 
 import msgspec
 
-from scaler.decide.explain import counts_in_words, words
-from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory
-from scaler.decide.world import (
+from scaler.decide.decision import (
     NOBODY,
     Action,
     Admit,
     Complete,
     Decision,
     Evict,
-    Instance,
     Plan,
-    Reason,
     Revoke,
-    Service,
-    ServiceKey,
     State,
     Verdict,
-    World,
 )
+from scaler.decide.explain import counts_in_words, words
+from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory
+from scaler.decide.world import Instance, Reason, Service, ServiceKey, World
 
 MOST_ENDED = 20
 MOST_SERVICES = 10_000

@@ -20,8 +20,8 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.manifests import read_manifests
 from scaler.sim.stories.play import ADMISSION, real_controller, silence_logs
 from scaler.sim.stories.scenario import Scenario, Timing
+from scaler.sim.stories.scenario_run import ScenarioRun
 from scaler.sim.stories.timeline import Timeline
-from scaler.sim.stories.world import World
 from scaler.tools.simulation.screen import Screen
 
 _QUICK = {
@@ -97,7 +97,7 @@ async def _keep_up(scenario: Scenario, port: int, seed: int, out: TextIO, path: 
         update={"timing": Timing.model_validate(_QUICK), "events": [], "until": math.inf}
     )
     controller = real_controller(seed, leader_election=True, identity="scaler-demo")
-    world = World(cluster, clock, quick, controller=controller, timeline=timeline, seed=seed)
+    world = ScenarioRun(cluster, clock, quick, controller=controller, timeline=timeline, seed=seed)
     async with serve(cluster, port=port) as url:
         objects = [obj for manifests in scenario.manifests for obj in read_manifests(manifests)]
         namespaces = [

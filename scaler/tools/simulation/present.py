@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from scaler.decide.world import Decision, World
+from scaler.decide.decision import Decision
+from scaler.decide.world import World
 from scaler.sim.stories.timeline import (
     LoadSample,
     Moment,

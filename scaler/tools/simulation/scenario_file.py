@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from scaler.kube.api import Object
 from scaler.sim.stories.manifests import SHORT_FILES, ManifestError, files_of, read_manifests
 from scaler.sim.stories.scenario import Copies, Scenario
-from scaler.sim.stories.world import EventError, node_specs
+from scaler.sim.stories.scenario_run import EventError, node_specs
 from scaler.tools.deploying.service import ConfigError, read_service
 
 

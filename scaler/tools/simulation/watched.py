@@ -14,8 +14,8 @@ from scaler.clock import Clock
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, real_controller, settings_of, silence_logs
 from scaler.sim.stories.scenario import Scenario
+from scaler.sim.stories.scenario_run import ScenarioRun
 from scaler.sim.stories.timeline import Timeline
-from scaler.sim.stories.world import World
 from scaler.tools.cluster.view import Cluster
 from scaler.tools.page import server
 from scaler.tools.page.guard import new_token
@@ -83,7 +83,9 @@ async def _show(
     simulated = SimCluster(clock, seed=seed, admission=ADMISSION)
     endless = scenario.model_copy(update={"until": FOR_EVER})
     controller = real_controller(seed, settings=settings_of(scenario))
-    world = World(simulated, clock, endless, controller=controller, timeline=Timeline(), seed=seed)
+    world = ScenarioRun(
+        simulated, clock, endless, controller=controller, timeline=Timeline(), seed=seed
+    )
     api = simulated.client("page")
     cluster = Cluster(api, clock)
     about = {"cluster": scenario.title, "namespaces": [], "speed": speed}

@@ -75,7 +75,7 @@ RunController = Callable[[KubeApi, Clock, Observer], Coroutine[Any, Any, None]]
 """Runs the controller until cancelled; raises when it dies."""
 
 
-class World:
+class ScenarioRun:
     """One scenario on one cluster. `seed` decides every random duration and every free choice of a
     stand-in.
 

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from scaler.decide.decision import Admit, Evict, Plan, Revoke
 from scaler.decide.memory import Memory
 from scaler.decide.nodes import Nodes
-from scaler.decide.world import Admit, Evict, Instance, Plan, Policy, Revoke, Service, World
+from scaler.decide.world import Instance, Policy, Service, World
 from scaler.informers.records import NodeFacts
-from scaler.state.world import GRACE, WorldBuilder, foreseen, is_missed
+from scaler.state.assemble import GRACE, WorldBuilder, foreseen, is_missed
 from tests.builders import NOW, SIZE, instance, others
 from tests.jobs import NAMESPACE
 from tests.state.test_instances import KEY, Seen
@@ -197,7 +198,7 @@ def test_nobody_knows_when_pods_end_on_a_lost_node() -> None:
 
 
 def test_only_what_the_plan_does_to_admissions_is_foreseen(stage: Stage) -> None:
-    from scaler.decide.service.lifecycle import Expire
+    from scaler.decide.decision import Expire
 
     before = stage.world().services[0].instances
     stage.builder.assume(plan(Expire("uid-d0"), Admit("uid-p0")), NOW)

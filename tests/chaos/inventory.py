@@ -69,7 +69,7 @@ def nodes(pool: str, number: int) -> tuple[NodeSpec, ...]:
     return tuple(NodeSpec(f"{pool}-{index}", labels={"pool": pool}) for index in range(number))
 
 
-class World(msgspec.Struct, frozen=True):
+class Inventory(msgspec.Struct, frozen=True):
     services: tuple[Service, ...]
     nodes: tuple[NodeSpec, ...]
 

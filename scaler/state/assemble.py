@@ -17,21 +17,10 @@ from contextlib import suppress
 import msgspec
 from msgspec.structs import replace
 
+from scaler.decide.decision import Admit, Complete, Evict, Plan, Revoke, SlotAction
 from scaler.decide.memory import Memory
 from scaler.decide.nodes import Amounts, Nodes, PodRequest
-from scaler.decide.world import (
-    Admit,
-    Complete,
-    Evict,
-    Instance,
-    Plan,
-    Policy,
-    Revoke,
-    Service,
-    ServiceKey,
-    SlotAction,
-    World,
-)
+from scaler.decide.world import Instance, Policy, Service, ServiceKey, World
 from scaler.state.cluster import ClusterState
 
 GRACE = 30.0
