@@ -97,7 +97,7 @@ def naming(least: int, wanted: Iterable[Spellings], *folders: str) -> set[str]:
 
 def named_in(folder: str, pattern: str, *but: str) -> set[str]:
     """What the pattern finds in the modules of a folder, but for these."""
-    modules = [path for path in (ROOT / folder).glob("*.py") if path.name not in but]
+    modules = [path for path in (ROOT / folder).rglob("*.py") if path.name not in but]
     return {name for path in modules for name in re.findall(pattern, path.read_text("utf-8"))}
 
 

@@ -245,10 +245,10 @@ async def test_the_quick_start_does_what_it_says(plane: ControlPlane, tmp_path: 
         ):
             for commands, shown in steps[1:5]:
                 await until(
-                    lambda c=commands, s=shown: _plays(shell, c, s),
+                    lambda c=commands, s=shown: _plays(shell, c, s),  # type: ignore[misc]
                     f"{commands} prints {shown}",
                     seconds=180,
-                )  # type: ignore[misc]
+                )
             await shell(steps[5][0])
             assert await stage.running() == {"group0": 2, "group1": 1}
             await shell(steps[6][0])

@@ -163,9 +163,8 @@ def shape(name: str, nodes: str, *teams: str, events: str = "", **changes: objec
             jobs.append(Job(number, *job))
             seen[letter] += 1
     gates = any(job.curse in ("make", "slow") or job.outdated for job in jobs)
-    return Shape(
-        name, found, tuple(made), tuple(jobs), tuple(events.split()), **{"gates": gates, **changes}
-    )  # type: ignore[arg-type]
+    options: dict[str, Any] = {"gates": gates, **changes}
+    return Shape(name, found, tuple(made), tuple(jobs), tuple(events.split()), **options)
 
 
 Spot = tuple[str, int]

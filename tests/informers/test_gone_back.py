@@ -196,9 +196,9 @@ def test_what_nobody_needs_is_gone_with_its_definition_also_when_no_watch_told_s
     async def main() -> tuple[bool, int]:
         store: Store[Record] = Store(lambda _old, _new: None)
         informer = Informer(
-            ScriptedApi([page(10, thing("a", 9)), *[gone] * 50], [[gone]]),
+            ScriptedApi([page(10, thing("a", 9)), *[gone] * 50], [[gone]]),  # type: ignore[arg-type]
             LEADER_WORKER_SETS,
-            store,  # type: ignore[arg-type]
+            store,
             record=record,
             decode=Thing,
             namespaces=None,
@@ -223,11 +223,11 @@ def test_what_may_not_be_read_is_missing_unless_nobody_needs_it() -> None:
     async def main() -> bool:
         store: Store[Record] = Store(lambda _old, _new: None)
         informer = Informer(
-            ScriptedApi([forbidden] * 50, []),
+            ScriptedApi([forbidden] * 50, []),  # type: ignore[arg-type]
             LEADER_WORKER_SETS,
             store,
             record=record,
-            decode=Thing,  # type: ignore[arg-type]
+            decode=Thing,
             namespaces=("a", "b"),
             rng=random.Random(1),
             may_be_forbidden=True,

@@ -54,10 +54,10 @@ def test_fault_has_its_effect_and_its_error(
         with pytest.raises(error) as caught:
             await kube.create(CONFIG_MAPS, "ns", _BODY)
         return (
-            caught.value.retry_after,
+            caught.value.retry_after,  # type: ignore[attr-defined]
             bool(sim.peek(CONFIG_MAPS, "ns")),
             faults.counts[rule.fault],
-        )  # type: ignore[attr-defined]
+        )
 
     assert _with(rule, act) == (rule.retry_after, effect, 1)
 
