@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import yaml  # noqa: E402
-from chart_parts import (
+from chart_parts import (  # noqa: E402
     DASHBOARD,
     MAKES,
     MONITORING,
@@ -28,7 +28,7 @@ from chart_parts import (
     SUFFIX,
     Part,
     wrapped,
-)  # noqa: E402
+)
 
 import scaler  # noqa: E402
 from scaler.settings import Settings, default_text  # noqa: E402
@@ -181,7 +181,8 @@ A value that does not exist, or is of the wrong kind, is an error that names it.
 {values}
 ## Settings
 
-The [settings of `scaler run`](settings.md) that do not follow from other values. What is left out keeps its default.
+The [settings of `scaler run`](settings.md) that do not follow from other values.
+What is left out keeps its default.
 
 | value | default | meaning |
 |---|---|---|

@@ -87,8 +87,10 @@ RESOURCES = """\
             limits:
               memory: 1Gi  # no CPU limit: a throttled leader loses its Lease
 """
-IMAGE = f"""\
-image: mind-cluster-scaler:{scaler.__version__}  # by digest: `images` of your kustomization, docs/howto/deploy.md"""
+IMAGE = (
+    f"image: mind-cluster-scaler:{scaler.__version__}"
+    "  # by digest: `images` of your kustomization, docs/howto/deploy.md"
+)
 DEPLOYMENT: tuple[Edit, ...] = (
     ("  replicas: 2 ", "  replicas: {{ $.Values.replicas }} "),
     (

@@ -54,7 +54,8 @@ _CAGE = (
 )
 _LOOK = """
 import json, os
-status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)
+lines = open("/proc/self/status").read().splitlines()
+status = dict(line.split(":\\t", 1) for line in lines if ":\\t" in line)
 def writable(path):
     try:
         open(os.path.join(path, "x"), "w").close()
@@ -64,9 +65,11 @@ def writable(path):
 places = ["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin"]
 programs = [name for place in places if os.path.isdir(place) for name in os.listdir(place)]
 print(json.dumps({
-    "uid": os.getuid(), "gid": os.getgid(), "capabilities": int(status["CapEff"], 16) | int(status["CapBnd"], 16),
+    "uid": os.getuid(), "gid": os.getgid(),
+    "capabilities": int(status["CapEff"], 16) | int(status["CapBnd"], 16),
     "writable": [path for path in ("/", "/app", "/etc", "/usr/bin") if writable(path)],
-    "programs": sorted(set(programs)), "bill": len(json.load(open("/app/sbom.cdx.json"))["components"]),
+    "programs": sorted(set(programs)),
+    "bill": len(json.load(open("/app/sbom.cdx.json"))["components"]),
     "pip": any(os.path.exists(os.path.join(path, "pip")) for path in __import__("sys").path),
 }))
 """

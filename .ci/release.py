@@ -51,9 +51,8 @@ class ReleaseError(Exception):
 
 
 def git(*words: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False
-    )  # noqa: S603, S607
+    command = ["git", "-C", str(ROOT), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         raise ReleaseError(f"git {words[0]}: {done.stderr.strip()}")
     return done.stdout
@@ -173,9 +172,8 @@ def chart(stage: Path, out: Path, moment: int) -> str:
     helm = helm_program()
     if helm is None:
         return "chart: not judged by helm, which is not installed"
-    linted = subprocess.run(
-        [helm, "lint", "--strict", str(target)], capture_output=True, text=True, check=False
-    )  # noqa: S603
+    command = [helm, "lint", "--strict", str(target)]
+    linted = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if linted.returncode:
         raise ReleaseError(f"helm lint --strict {target.name}:\n{linted.stdout}{linted.stderr}")
     return "chart: helm lint --strict finds nothing"
@@ -229,7 +227,9 @@ def wheel(stage: Path, out: Path, moment: int) -> None:
         str(stage),
     ]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(moment)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
+    done = subprocess.run(  # noqa: S603
+        command, capture_output=True, text=True, check=False, env=environment
+    )
     if done.returncode:
         raise ReleaseError(f"the wheel could not be built:\n{done.stderr[-2000:]}")
 
@@ -244,10 +244,10 @@ def bill(stage: Path, out: Path, version: str, moment: int) -> None:
     script = stage / "manifests/image/sbom.py"
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(moment)}
     command = [sys.executable, str(script), str(stage / "requirements.lock"), version]
-    text = subprocess.run(
+    done = subprocess.run(  # noqa: S603
         command, capture_output=True, text=True, check=True, env=environment
-    ).stdout  # noqa: S603
-    (out / f"{NAME}-{version}.cdx.json").write_text(text)
+    )
+    (out / f"{NAME}-{version}.cdx.json").write_text(done.stdout)
 
 
 def oci(

@@ -44,9 +44,9 @@ def ran(*command: str) -> tuple[int, str]:
     """How it ended, and the lines in which it says that it left something out. Its output is shown
     as it comes."""
     said = []
-    with subprocess.Popen(
+    with subprocess.Popen(  # noqa: S603
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:  # noqa: S603
+    ) as process:
         for line in process.stdout or ():
             sys.stdout.write(line)
             sys.stdout.flush()

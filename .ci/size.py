@@ -19,10 +19,11 @@ LIMITS = {
 }
 DEFINITION = """\
 Lines as `wc -l` counts them, of *.py, comments, docstrings and empty lines included.
-controller:   all that `scaler run` imports, directly or not (the module `run` of the commands), without scaler/sim
+controller:   all that `scaler run` imports, directly or not (the module `run` of the commands),
+              without scaler/sim
 simulation:   scaler/sim
-test helpers: files under tests/ that hold no tests or benches: no function test_*, no @case of tests/conformance,
-              and not named bench_*
+test helpers: files under tests/ that hold no tests or benches: no function test_*, no @case of
+              tests/conformance, and not named bench_*
 offline:      the rest of scaler/, which only other commands import; no limit
 """
 _HOLDS_TESTS = re.compile(r"^\s*(async )?def test_|^@case$", re.MULTILINE)

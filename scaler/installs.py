@@ -117,12 +117,11 @@ class Installs:
                     if known.get(uid_of(other)) != at(other, "spec").get("renewTime")
                 ]
         if alive or alive is None:  # otherwise none of the Leases is renewed
-            raise OverlapError(
+            words = (
                 "another install governs {both} as well: Lease {lease}, held by {holder}; give each"
-                " install namespaces of its own (setting namespaces), or remove one of the two".format(
-                    **self._words((alive or first)[0])
-                )
+                " install namespaces of its own (setting namespaces), or remove one of the two"
             )
+            raise OverlapError(words.format(**self._words((alive or first)[0])))
 
     async def _others(self, scopes: Sequence[str]) -> list[dict[str, Any]]:
         """The held Leases of installs that govern some of the same namespaces and need not give

@@ -87,7 +87,8 @@ async def run_against(settings: Settings, clock: Clock, notes: Notes | None = No
     from scaler.report import stacks  # noqa: PLC0415
     from scaler.report.metrics import Metrics  # noqa: PLC0415
 
-    metrics, log = Metrics(), structlog.get_logger("client")
+    metrics = Metrics()
+    log = structlog.get_logger("client")
 
     def answered(verb: str, resource: Resource, seconds: float, date: float | None) -> None:
         metrics.requests.labels(verb, resource.full_name).observe(seconds)

@@ -1,9 +1,12 @@
 """The simulated world of every test, in virtual time. Nothing happens in it but what a test does or
 plugs in.
 
-    on = Rig()                   the cluster: what is done in it by hand, and what is seen of it
-    async with at_work(...)      stand-ins, lives of the controller, witnesses: all that works by itself
-    async with rig(...) as on    a world with one controller, and the test as scheduler, kubelet and user
+    on = Rig()
+        the cluster: what is done in it by hand, and what is seen of it
+    async with at_work(...)
+        stand-ins, lives of the controller, witnesses: all that works by itself
+    async with rig(...) as on
+        a world with one controller, and the test as scheduler, kubelet and user
 
 Faults stand between a client and the server (`interceptor`, tests/faults.py), who judges is called
 with each decision (`observe`) or each change (`cluster.observe`)."""

@@ -355,9 +355,7 @@ def test_a_tenant_who_names_a_deployment_as_the_operators_stops_nobody(mode: str
     run(story())
 
 
-def test_in_mode_auto_it_only_tells_beside_an_ascend_operator_and_makes_no_pods_when_that_is_gone() -> (
-    None
-):
+def test_in_mode_auto_it_only_tells_beside_an_ascend_operator_also_when_that_is_gone() -> None:
     async def story() -> None:
         async with rig(OPERATOR, *SERVICE, mode="auto") as on:
             await on.settle(700)

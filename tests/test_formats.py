@@ -292,9 +292,7 @@ def test_what_a_later_release_notes_on_the_lease_and_on_a_job_stays() -> None:
         assert len(noted) == 1
 
 
-def test_times_are_read_out_of_a_status_that_says_more_and_none_out_of_one_that_says_it_otherwise() -> (
-    None
-):
+def test_times_are_read_out_of_a_status_that_says_more_not_out_of_one_in_other_words() -> None:
     status = the(recorded(NEXT)["objects"], "ElasticService", "rule-mindie")["status"]
     more = status | {
         "later": {"a": 1},
@@ -317,9 +315,7 @@ def test_a_world_of_a_later_format_is_refused_in_these_words(
     )
 
 
-def test_the_certificate_of_the_webhook_is_kept_as_of_type_kubernetes_io_tls_and_more_in_it_does_no_harm() -> (
-    None
-):
+def test_the_certificate_of_the_webhook_is_kept_as_tls_and_more_in_it_does_no_harm() -> None:
     made = certificates.advance(None, "a.svc", START)
     assert made is not None
     data = certificates.write(made)

@@ -128,9 +128,7 @@ def test_labels_that_name_another_group_of_the_rule_are_taken_at_their_word() ->
     run(story())
 
 
-def test_a_group_that_an_edited_rule_does_not_name_any_more_is_no_typo_and_says_so_without_advice_to_delete() -> (
-    None
-):
+def test_a_group_that_an_edited_rule_names_no_more_is_no_typo_and_nothing_to_delete() -> None:
     async def story() -> None:
         async with rig(*SERVICE) as on:
             await on.start("p0", "d0")

@@ -181,9 +181,7 @@ def test_each_role_holds_exactly_what_is_on_the_list(variant: str) -> None:
     assert found == {name: ROLES[name] for name in HELD[variant]}
 
 
-def test_an_install_that_only_releases_makes_no_pods_touches_no_jobs_and_writes_config_maps_only_at_home() -> (
-    None
-):
+def test_an_install_that_only_releases_makes_no_pods_and_writes_config_maps_only_at_home() -> None:
     held = set(rights("gates-only"))
     assert ("", "pods", "create") not in held
     assert not {

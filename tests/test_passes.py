@@ -114,7 +114,8 @@ def test_a_report_that_fails_is_tried_again_with_growing_pauses_until_it_is_comp
 def test_room_that_changes_while_a_decision_is_carried_out_is_decided_about(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    waits, acts = asyncio.Event(), asyncio.Event()
+    waits = asyncio.Event()
+    acts = asyncio.Event()
 
     class Long(Slices):
         async def end(self) -> None:

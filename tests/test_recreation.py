@@ -94,9 +94,7 @@ def test_a_job_that_was_applied_anew_gets_its_pods_though_the_watch_shows_the_ol
     run(story())
 
 
-def test_pods_that_somebody_deletes_are_back_at_once_every_time_and_nothing_is_asked_the_first_time() -> (
-    None
-):
+def test_deleted_pods_are_back_at_once_every_time_and_nothing_is_asked_the_first_time() -> None:
     async def story() -> None:
         behind = Behind()
         async with played(behind) as on:

@@ -234,7 +234,8 @@ import scaler, kubernetes_asyncio.client, kubernetes_asyncio.config
 for found in pkgutil.walk_packages(scaler.__path__, "scaler."):
     if not found.name.endswith("__main__"):
         importlib.import_module(found.name)
-print("\\n".join(sorted(getattr(module, "__file__", None) or "" for module in sys.modules.values())))
+files = [getattr(module, "__file__", None) or "" for module in sys.modules.values()]
+print("\\n".join(sorted(files)))
 """
 
 

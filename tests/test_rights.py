@@ -189,7 +189,8 @@ def _selected(options: Object) -> str:
 @functools.cache
 def played(variant: str) -> tuple[Rbac, Timeline]:
     """The scenario and more trouble, with the settings of the variant's Deployment."""
-    rbac, timeline = Rbac(variant), Timeline(None)
+    rbac = Rbac(variant)
+    timeline = Timeline(None)
     flags = argparse.Namespace(http_port="0", identity="replica", disruption_budgets=True)
     given = settings.load(flags, environment(variant))
 

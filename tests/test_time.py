@@ -146,9 +146,7 @@ def test_a_step_forwards_is_not_late_either_for_what_was_written_before_it() -> 
     assert ended["failed"] == pytest.approx(right["failed"], abs=15)
 
 
-def test_a_leader_that_wakes_up_after_an_hour_writes_nothing_and_its_successor_goes_by_the_api_server() -> (
-    None
-):
+def test_a_leader_that_wakes_after_an_hour_writes_nothing_its_successor_has_the_time() -> None:
     """The loop of the controller counts the time in which its machine was suspended
     (tests/test_clock.py)."""
 

@@ -110,9 +110,7 @@ class ComesToRun(Interceptor):
                 )
 
 
-def test_surplus_that_has_come_to_run_since_it_was_seen_is_not_evicted_as_something_that_does_not() -> (
-    None
-):
+def test_surplus_that_runs_since_it_was_seen_is_not_evicted_as_something_that_does_not() -> None:
     async def story() -> None:
         runs = ComesToRun("a-p1-master-0")
         async with rig(*nodes(3), *service("a"), interceptor=runs) as on:

@@ -92,7 +92,8 @@ def _packages(files: Iterable[Path]) -> list[Component]:
             found[str(path)] = {"type": "file", "name": str(path)}
             continue
         name, version, architecture = known
-        purl = f"pkg:deb/debian/{name}@{version.replace('+', '%2B').replace(':', '%3A')}?arch={architecture}"
+        escaped = version.replace("+", "%2B").replace(":", "%3A")
+        purl = f"pkg:deb/debian/{name}@{escaped}?arch={architecture}"
         found[purl] = {"type": "library", "name": name, "version": version, "purl": purl}
     return [found[key] for key in sorted(found)]
 

@@ -139,7 +139,8 @@ class Executor:
                     await self._delete_all(
                         key, [pod for pod in self._unbound(action.uid) if not pod.gated]
                     )
-                case Evict():  # pods that run, with their grace period: only preemption and drains do this
+                # Pods that run, with their grace period: only preemption and drains do this.
+                case Evict():
                     await self._delete_all(key, self._cache.present_pods(action.uid))
         except REFUSALS as error:
             return error.message

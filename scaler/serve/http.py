@@ -1,12 +1,13 @@
 """Health, readiness, metrics and the last world, over HTTP: GET only, no request bodies, no
 secrets.
 
-    /healthz                                the main loop runs and decides
-    /readyz                                 caches are synced, or what is missing; a standby is ready
-    /metrics                                Prometheus
-    /snapshots                              the services decided about, one line each
-    /snapshots/world                        all that the last decision depended on, for `scaler explain --world`
-    /snapshots/{namespace}/{rule}/{jobID}   the same, if the service is in it: a decision depends on all services
+    /healthz           the main loop runs and decides
+    /readyz            caches are synced, or what is missing; a standby is ready
+    /metrics           Prometheus
+    /snapshots         the services decided about, one line each
+    /snapshots/world   all that the last decision depended on, for `scaler explain --world`
+    /snapshots/{namespace}/{rule}/{jobID}
+                       the same, if the service is in it: a decision depends on all services
 
 Snapshots contain the services of all tenants: they are served only over loopback, which `kubectl
 port-forward` uses. Must not change anything: a client that reaches the port can only read. An empty
@@ -44,7 +45,8 @@ def http_server(
     `stalled` and `missing` return sentences about what is wrong; `world` returns None before the
     first decision."""
     server = Server(LIMITS, metrics.turned_away.labels("http").inc)
-    rendered, encoded = _Repeated(metrics.render), _Repeated(lambda: msgspec.json.encode(world()))
+    rendered = _Repeated(metrics.render)
+    encoded = _Repeated(lambda: msgspec.json.encode(world()))
 
     def large(request: web.Request, body: bytes, content_type: str) -> web.Response:
         """An answer that may be large, for a client that may read slowly: its bytes count until the

@@ -34,21 +34,25 @@ FRAMEWORK = "SERVING_FRAMEWORK"
 _DURATION = re.compile(r"(\d{1,6})(s|m|h|)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
-_APPLY = """make the service that FILE describes, or change it to what FILE says now, and wait until it is available
+_APPLY = """\
+make the service that FILE describes, or change it to what FILE says now, \
+and wait until it is available
 
-Everything is checked by the API server before the first write. When a first apply fails midway, what it made is deleted
-again; when a change fails, what it changed is put back. What an earlier apply made and FILE has no more is deleted.
+Everything is checked by the API server before the first write. When a first apply fails midway,
+what it made is deleted again; when a change fails, what it changed is put back. What an earlier
+apply made and FILE has no more is deleted.
 
 Exit code: 0 available (--no-wait: applied; --dry-run: it could be), 1 not, 2 usage."""
 _STATUS = """show what was made for a service, and whether it is available
 
-Exit code: 0 available, 1 not, or there is no such service, or the cluster cannot be read, 2 usage."""
+Exit code: 0 available, 1 not, or there is no such service, or the cluster cannot be read,
+2 usage."""
 _DELETE = """delete all that `scaler deploy apply` made for a service, and nothing else
 
 The namespace stays, because what others have put there is not ours to delete.
 
-Exit code: 0 all of it is gone (--no-wait: is being deleted), 1 something is left, or there is no such service,
-2 usage."""
+Exit code: 0 all of it is gone (--no-wait: is being deleted), 1 something is left, or there is no
+such service, 2 usage."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -253,12 +257,12 @@ async def _nothing(access: Access, args: argparse.Namespace, notes: Iterable[str
 
 async def _delete(access: Access, args: argparse.Namespace) -> int:
     from scaler.tools.deployed.finding import inventory  # noqa: PLC0415
-    from scaler.tools.deployed.removal import (
+    from scaler.tools.deployed.removal import (  # noqa: PLC0415
         kept_namespace,
         remove,
         until_gone,
         why_left,
-    )  # noqa: PLC0415
+    )
 
     known = await inventory(access.api, args.name, args.namespace)
     if not known.found:

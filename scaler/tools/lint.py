@@ -28,10 +28,10 @@ kind, what `kubectl get -o yaml` prints, a folder of manifests (*.yaml, *.yml, *
 the bottom), or - for standard input. Files given together are checked against each other.
 
   scaler lint scaling-rule.yaml
-  scaler lint deployment/                    the rule and the workloads of a service
+  scaler lint deployment/               the rule and the workloads of a service
   kubectl -n mindie get configmap,acjob,deploy,lws -o yaml | scaler lint -
-  scaler lint --fix scaling-rule.yaml        print the file with all corrected that has one cure only
-  scaler lint -w deployment/                 the same in place; what was there before is kept as FILE.bak
+  scaler lint --fix scaling-rule.yaml   print the file with all corrected that has one cure only
+  scaler lint -w deployment/            the same in place; what was there before is kept as FILE.bak
 
 Exit code: 0 clean or warnings only, 1 errors (with --fix and -w: errors that are left), 2 usage."""
 

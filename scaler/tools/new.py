@@ -77,14 +77,16 @@ motor_service:
   decode:
     replicas: {decode}
     pod_num: 1
-# MindIE's own ConfigMaps (boot.sh and its like) must be in the namespace: docs/reference/service-file.md
+# MindIE's own ConfigMaps (boot.sh and its like) must be in the namespace: \
+docs/reference/service-file.md
 """
 _SECTIONS = {"ome": _OME, "aibrix": _AIBRIX, "mindie-motor": _MOTOR}
 _SCENARIO = """\
 # scaler simulate scenario.yaml, or: scaler demo --interactive -f . --nodes {more}
 title: {ratio} on {platform} loses a node, and gets it back
 nodes:
-  - {{name: "npu-{{}}", count: {nodes}, labels: {{accelerator: huawei-Ascend910, accelerator-type: module-910b-8}}}}
+  - {{name: "npu-{{}}", count: {nodes}, \
+labels: {{accelerator: huawei-Ascend910, accelerator-type: module-910b-8}}}}
   - {{name: "cpu-{{}}", count: 2, npu: 0}}
 manifests: [service.yaml]
 events:
@@ -161,7 +163,8 @@ def ladder(prefill: int, decode: int) -> list[str]:
 
 def _next(folder: Path, nodes: object) -> str:
     service = folder / "service.yaml"
-    return f"""{service} describes the service, {folder / "scenario.yaml"} a cluster in which to try it:
+    scenario = folder / "scenario.yaml"
+    return f"""{service} describes the service, {scenario} a cluster in which to try it:
 
   scaler demo --interactive -f {shlex.quote(str(folder))} --nodes {nodes}
   scaler deploy apply -c {shlex.quote(str(service))} --dry-run

@@ -1,7 +1,9 @@
 """Reads the input of a what-if: services, nodes, and what pods request. From files and short forms.
 
-    40x huawei.com/Ascend910=8,accelerator-type=module-910b-8     nodes: so many, what they have, and their labels
-    huawei.com/Ascend910=8,cpu=24,accelerator-type=module-910b-8  a pod: what it asks for, and its node selector
+    40x huawei.com/Ascend910=8,accelerator-type=module-910b-8
+        nodes: so many, what they have, and their labels
+    huawei.com/Ascend910=8,cpu=24,accelerator-type=module-910b-8
+        a pod: what it asks for, and its node selector
 
 Must not decide whether anything fits."""
 

@@ -30,8 +30,10 @@ no pod on a node yet.
   scaler plan rule.yaml --running group0=1 --held group0=1,group1=1
   scaler plan rule.yaml --replicas 3 --running group0=2,group1=1     with so many instances wanted
   scaler plan rule.yaml --table
-  scaler plan rule.yaml --cases cases.jsonl      one {"running": {}, "in_flight": {}, "held": {}} per line
-  scaler plan '20x rule.yaml' big.yaml --nodes '40x huawei.com/Ascend910=8,pool=a' --nodes nodes.yaml
+  scaler plan rule.yaml --cases cases.jsonl
+                                     one {"running": {}, "in_flight": {}, "held": {}} per line
+  scaler plan '20x rule.yaml' big.yaml \\
+              --nodes '40x huawei.com/Ascend910=8,pool=a' --nodes nodes.yaml
 
 With --nodes, every RULE is a service with all jobs of its largest ratio, `20x RULE` twenty of them,
 earlier ones older. They start on empty nodes, each pod with 8 huawei.com/Ascend910 unless --needs

@@ -13,9 +13,10 @@ _PAGE = f"""# Settings of `scaler run`
 
 Written by `make generated`; a test keeps it in step with the code.
 
-Each setting can be given three ways; the first that is there wins: a flag, an environment variable, a key of the YAML
-file named by `--config` or `{CONFIG_VARIABLE}`. Switches have a negative flag too, as in `--no-revoke`. All problems
-are reported at once with where they were set, and the exit code is 2.
+Each setting can be given three ways; the first that is there wins: a flag, an environment variable,
+a key of the YAML file named by `--config` or `{CONFIG_VARIABLE}`. Switches have a negative flag
+too, as in `--no-revoke`. All problems are reported at once with where they were set, and the exit
+code is 2.
 
 ```yaml
 # settings.yaml
@@ -24,8 +25,8 @@ lease_duration: 8
 log_format: text
 ```
 
-Two notes for pods: set `enableServiceLinks: false`, because a Service named `scaler-http` would make Kubernetes set
-`SCALER_HTTP_PORT` to something like `tcp://10.0.0.1:80`; and
+Two notes for pods: set `enableServiceLinks: false`, because a Service named `scaler-http` would
+make Kubernetes set `SCALER_HTTP_PORT` to something like `tcp://10.0.0.1:80`; and
 `1.2 * retry_period < renew_deadline < lease_duration` must hold.
 
 | key | flag | variable | unit | default | meaning |

@@ -125,11 +125,11 @@ async def _foretell(api: Asks, args: argparse.Namespace, install: Install, say: 
 
 async def _after(api: Asks, install: Install, stranded: list[str], say: Say) -> int:
     """Print what is left to do; returns the exit code."""
-    from scaler.tools.leaving.remains import (
+    from scaler.tools.leaving.remains import (  # noqa: PLC0415
         gates_in_templates,
         jobs_without_pods,
         removal,
-    )  # noqa: PLC0415
+    )
 
     for words in stranded:
         say(words)

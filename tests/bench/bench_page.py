@@ -31,9 +31,13 @@ NODES = (
 )
 SERVICE = "() => document.querySelectorAll('.line.instances').length > 5"
 SEEN = """text => new Promise(done => {
-  const look = () => { if (document.body.innerText.includes(text)) { done(Date.now()); return true; } };
-  if (!look()) { const watcher = new MutationObserver(() => { if (look()) watcher.disconnect(); });
-                 watcher.observe(document.body, {subtree: true, childList: true, characterData: true}); }
+  const look = () => {
+    if (document.body.innerText.includes(text)) { done(Date.now()); return true; }
+  };
+  if (!look()) {
+    const watcher = new MutationObserver(() => { if (look()) watcher.disconnect(); });
+    watcher.observe(document.body, {subtree: true, childList: true, characterData: true});
+  }
 })"""
 
 SEEN_IN_NODES = SEEN.replace(

@@ -1,4 +1,5 @@
-"""python -m tests.chaos [--gated | --aimed FAMILY | --story STORY] --seeds 0-9 --jobs 2 | --seed 7 -v"""
+"""python -m tests.chaos [--gated | --aimed FAMILY | --story STORY] --seeds 0-9 --jobs 2
+python -m tests.chaos [--gated | --aimed FAMILY | --story STORY] --seed 7 -v"""
 
 from __future__ import annotations
 

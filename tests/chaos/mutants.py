@@ -101,9 +101,7 @@ MUTANTS = (
         "half-bound",
         also=BOUND_IN_HANDS,
     ),
-    Mutant(
-        "never revokes", state, "return policy.revoke and", "return False and", "too much waits"
-    ),
+    Mutant("never revokes", state, "policy.revoke\n", "False\n", "too much waits"),
     Mutant(
         "a PodGroup goes unseen pods or not",
         executor,
@@ -215,11 +213,11 @@ MUTANTS = (
     Mutant(
         "admits one too many beside a pair of revisions",
         groups,
-        "(rollout.newest < rollout.outdated and lasting < self.target)",
+        "rollout.newest < rollout.outdated and lasting < self.target",
         "True",
         "gated rollout",
     ),
-    Mutant("late members are forgotten", state, "lacks = i.gated > 0 or", "lacks =", "gated 2"),
+    Mutant("late members are forgotten", state, "i.gated > 0\n", "False\n", "gated 2"),
     Mutant(
         "takes back what got bound meanwhile",
         writes,

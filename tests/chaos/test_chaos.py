@@ -92,9 +92,7 @@ def calm(storm: float, *api_faults: Rule, events: tuple[Event, ...] = ()) -> Sch
     return Schedule(0, Inventory((HEALTHY,), HEALTHY_NODES), storm, events, api_faults)
 
 
-def test_the_healthy_service_may_wait_as_long_as_the_last_refusal_of_a_storm_told_the_scaler_to_wait() -> (
-    None
-):
+def test_the_healthy_service_waits_no_longer_than_the_last_refusal_told_the_scaler_to() -> None:
     late = retry_later(50.0, 10.0)
     away = api_fault(Fault.NOT_SENT, 0.0, 55.0)
     made = calm(60.0, away, late, events=(Event(54.0, "crash", "0", 4.0),))
@@ -115,7 +113,7 @@ def test_a_minute_of_refusals_that_name_no_time_makes_no_storm() -> None:
 
 
 @pytest.mark.parametrize("election", [False, True])
-def test_without_a_lease_a_life_that_was_stopped_has_its_time_to_end_before_the_next_even_when_the_storm_is_over(
+def test_without_a_lease_a_stopped_life_has_its_time_to_end_before_the_next(
     election: bool,
 ) -> None:
     stop = Event(59.0, "stop", "0", 0.5)

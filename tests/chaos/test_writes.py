@@ -90,9 +90,7 @@ def test_an_order_counts_no_longer_than_its_writes() -> None:
     assert _sent([(0, 3)], later=WINDOW + FOLLOWED + 0.1) == BOUND
 
 
-def test_what_the_scaler_changes_itself_is_no_order_nor_is_what_anybody_writes_about_another_service() -> (
-    None
-):
+def test_what_the_scaler_changes_is_no_order_nor_is_what_is_written_about_others() -> None:
     assert _sent([(0, 3)], by_itself=True) == BOUND
     assert _sent([(0, 3)], rule="bad") == BOUND
 
@@ -126,7 +124,7 @@ def _counted(errors: list[Exception | None]) -> int:
         (None, 20),
     ],
 )
-def test_what_the_writer_sends_again_by_itself_counts_once_in_five_and_only_where_it_certainly_had_no_effect(
+def test_what_the_writer_repeats_counts_once_in_five_and_only_where_it_had_no_effect(
     error: Exception | None, counted: int
 ) -> None:
     assert _counted([error] * 20) == counted

@@ -135,9 +135,7 @@ def test_what_the_scaler_wrote_goes_before_what_is_decided_here() -> None:
     run(story())
 
 
-def test_what_is_decided_here_goes_by_the_number_wanted_from_the_first_look_and_when_it_changes() -> (
-    None
-):
+def test_what_is_decided_here_follows_the_number_wanted_from_the_first_look_on() -> None:
     async def story() -> list[tuple[int, int]]:
         on = idle(RULE, job("p0"), job("p1"), job("d0"))
         await write(on, elastic_service())

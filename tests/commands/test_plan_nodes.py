@@ -129,9 +129,9 @@ def test_what_instances_ask_for_may_come_from_their_jobs(
         "services"
     ]
     assert found[0]["counts"] == {"group0": 1, "group1": 1}
+    missing = "needs 2 nodes with 8 free huawei.com/Ascend910, 1 there."
     assert found[0]["groups"]["group0"]["words"] == [
-        "WaitingForScheduler: Admitted, but nodes are missing: needs 2 nodes with 8 free"
-        " huawei.com/Ascend910, 1 there."
+        f"WaitingForScheduler: Admitted, but nodes are missing: {missing}"
     ]
 
 

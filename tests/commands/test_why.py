@@ -246,9 +246,7 @@ async def scaled(on: Rig, replicas: int) -> None:
     await scale(on, replicas)
 
 
-def test_a_job_that_is_not_wanted_is_well_and_the_answer_says_who_set_the_number_and_how_to_undo_it() -> (
-    None
-):
+def test_a_job_that_is_not_wanted_is_well_and_the_answer_says_who_set_the_number() -> None:
     async def story() -> Answer:
         async with rig(RULE, job("p0"), job("p1"), job("d0")) as on:
             await scaled(on, 2)

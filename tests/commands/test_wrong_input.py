@@ -197,7 +197,7 @@ def test_a_server_that_speaks_no_http_is_said(
     assert "scaler why: the API server" in said(capsys)
 
 
-def test_an_error_that_nobody_has_foreseen_is_one_line_and_has_its_traceback_where_that_is_asked_for(
+def test_an_unforeseen_error_is_one_line_and_has_a_traceback_where_that_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(_: str) -> None:

@@ -163,7 +163,8 @@ def fresh_plane(
     pytestconfig: pytest.Config, tmp_path: Path, programs_needed: None
 ) -> Iterator[FreshPlane]:
     """For tests that need a control plane of their own."""
-    programs, numbers = binaries(_chosen(pytestconfig)[0]), count()
+    programs = binaries(_chosen(pytestconfig)[0])
+    numbers = count()
     with ExitStack() as stack:
         yield lambda options: stack.enter_context(
             ControlPlane(tmp_path / f"plane-{next(numbers)}", programs, options)

@@ -135,9 +135,8 @@ def fetch(url: str, body: Any = None, *, authority: Path | None = None, token: s
     """What GET, or POST of a body as JSON, is answered with by a server of this machine.
     `authority` is the CA of an https URL. Raises OSError, also for a refusal."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(
-        url, data, {"Authorization": f"Bearer {token}"} if token else {}
-    )  # noqa: S310
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(url, data, headers)  # noqa: S310
     tls = ssl.create_default_context(cafile=str(authority)) if authority else None
     opener = urllib.request.build_opener(
         urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls)

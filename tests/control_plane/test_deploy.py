@@ -31,7 +31,8 @@ app_namespace: {namespace}
 inference_service:
   model_name: llama
   runtime_name: llama-rt
-  engine: {{min_replicas: {engines}, max_replicas: {engines}, pod_num: 1, image: "sglang:1", npu_num: 8}}
+  engine:
+    {{min_replicas: {engines}, max_replicas: {engines}, pod_num: 1, image: "sglang:1", npu_num: 8}}
   decoder: {{min_replicas: 1, max_replicas: 1, pod_num: 1, image: "sglang:1", npu_num: 8}}
 mf_store: {{image: "{store}", replicas: 1, container_port: {port}}}
 """

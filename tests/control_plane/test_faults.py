@@ -229,7 +229,7 @@ QUICK = (*LEASE, "--lease-duration", "3", "--renew-deadline", "2", "--retry-peri
 
 
 @LONG
-async def test_a_leader_whose_loop_stands_still_keeps_its_lease_for_a_while_and_then_writes_nothing_more(
+async def test_a_leader_whose_loop_stands_still_keeps_its_lease_and_then_writes_no_more(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
     kubeconfig = install(plane)

@@ -41,7 +41,7 @@ def _second(plane: ControlPlane, folder: Path, team: str) -> tuple[Path, tuple[s
     return plane.grant(home, account), flags
 
 
-async def test_of_two_installs_without_the_label_the_second_is_refused_and_one_with_it_ends_the_first(
+async def test_the_second_install_without_the_label_is_refused_one_with_it_ends_the_first(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
     for name in ("plain-b", "plain-a"):
@@ -69,7 +69,7 @@ async def test_of_two_installs_without_the_label_the_second_is_refused_and_one_w
             assert three.errors() == []
 
 
-async def test_two_installs_of_two_names_serve_two_namespaces_side_by_side_and_a_third_over_all_is_refused(
+async def test_two_installs_serve_two_namespaces_and_a_third_over_all_is_refused(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
     installs = {team: _second(plane, tmp_path, team) for team in ("team-a", "team-b")}

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -235,7 +236,8 @@ def as_shown(line: str, printed: str) -> bool:
 
 @pytest.mark.plane_options(crds=OTHERS)
 async def test_the_quick_start_does_what_it_says(plane: ControlPlane, tmp_path: Path) -> None:
-    shell, steps = Shell(plane, tmp_path), blocks()
+    shell = Shell(plane, tmp_path)
+    steps = blocks()
     assert len(steps) == 7
     async with staged(plane, npu_nodes=3) as stage:
         await mindcluster(plane, stage.api)
@@ -244,11 +246,8 @@ async def test_the_quick_start_does_what_it_says(plane: ControlPlane, tmp_path: 
             tmp_path, plane.grant(NAMESPACE, ACCOUNT), flags=(*LEASE, "--mode", "auto")
         ):
             for commands, shown in steps[1:5]:
-                await until(
-                    lambda c=commands, s=shown: _plays(shell, c, s),  # type: ignore[misc]
-                    f"{commands} prints {shown}",
-                    seconds=180,
-                )
+                plays = partial(_plays, shell, commands, shown)
+                await until(plays, f"{commands} prints {shown}", seconds=180)
             await shell(steps[5][0])
             assert await stage.running() == {"group0": 2, "group1": 1}
             await shell(steps[6][0])

@@ -140,7 +140,7 @@ async def test_it_notes_what_it_would_do_and_the_audit_log_has_no_other_write_of
             plane.kubectl(*request, kubeconfig=kubeconfig)
 
 
-async def test_an_install_that_acts_and_a_shadow_beside_it_do_not_mind_each_other_and_it_goes_without_a_trace(
+async def test_a_shadow_beside_an_install_that_acts_leaves_no_trace(
     fresh_plane: FreshPlane, tmp_path: Path
 ) -> None:
     # nodes and pods of the test above are in the other one

@@ -205,7 +205,10 @@ async def test_what_is_held_is_released_what_runs_is_not_touched_and_nothing_is_
         again = await asyncio.to_thread(uninstall, plane, "--release")
         assert (again.returncode, again.stderr) == (0, "")
         assert run_each(plane, again.stdout, "delete")
-        left = "clusterroles,clusterrolebindings,crds,namespaces,mutatingadmissionpolicies,validatingadmissionpolicies"
+        left = (
+            "clusterroles,clusterrolebindings,crds,namespaces,"
+            "mutatingadmissionpolicies,validatingadmissionpolicies"
+        )
         there = plane.kubectl("get", left, "-o", "name").split()
         gone = [
             name

@@ -54,7 +54,10 @@ BYSTANDER = "bystander"
 """Namespace of a service that loses nothing."""
 OTHER = f"{BYSTANDER}/scaling-rule/mindie"
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_KINDS = "ascendjobs,pods,podgroups.scheduling.volcano.sh,services,configmaps,elasticservices,leases.coordination.k8s.io"
+_KINDS = (
+    "ascendjobs,pods,podgroups.scheduling.volcano.sh,services,configmaps,elasticservices,"
+    "leases.coordination.k8s.io"
+)
 _NOT_COMPARED = {"kubectl.kubernetes.io/last-applied-configuration"}
 _LEFT = {"format"}
 """Keys of our ConfigMaps that stay after a rollback and mean nothing to what was rolled back to."""

@@ -20,9 +20,12 @@ apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
 metadata: {name: chat, namespace: mindie}
 spec:
-  scaleTargetRef: {apiVersion: scaler.mind-cluster.io/v1alpha1, kind: ElasticService, name: rule-mindie}
+  scaleTargetRef:
+    {apiVersion: scaler.mind-cluster.io/v1alpha1, kind: ElasticService, name: rule-mindie}
   maxReplicas: 5
-  metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]
+  metrics:
+  - type: Resource
+    resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}
 """
 
 

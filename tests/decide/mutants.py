@@ -5,13 +5,10 @@ Each names the few files of this folder that should notice, the quickest first."
 
 from __future__ import annotations
 
-from scaler.decide import attempts as turn
-from scaler.decide import decide, nodes, plan
+from scaler.decide import attempts, decide, nodes, plan
 from scaler.decide.room import placement
-from scaler.decide.service import demand, groups
-from scaler.decide.service import states as state
-from scaler.decide.sharing import arbitration, minimum
-from scaler.decide.sharing import sources as reservations
+from scaler.decide.service import demand, groups, states
+from scaler.decide.sharing import arbitration, minimum, sources
 from tests.mutants import Mutant
 
 MUTANTS = (
@@ -34,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         "what is JobInvalid counts as live",
-        state,
+        states,
         " or (i.faults and self.state is State.HELD))",
         ")",
         "test_examples test_minimums test_planner",
@@ -42,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         "the newest job goes first",
-        state,
+        states,
         "return i.outdated, i.created,",
         "return i.outdated, -i.created,",
         "test_examples test_planner",
@@ -50,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "start_timeout is ignored",
-        state,
+        states,
         "return memory.bound_since > 0 and now - memory.bound_since >= policy.start_timeout",
         "return False",
         "test_examples",
@@ -67,9 +64,8 @@ MUTANTS = (
     Mutant(
         "what is refused is not tried alone where nodes are not known",
         decide,
-        "next((m for members in chosen.values() for m in members if m.memory.refused and"
-        " is_made(m)), None)",
-        "None",
+        "alone = None if demand.serves else refused",
+        "alone = None",
         "test_examples test_refused",
         "3.7",
     ),
@@ -101,16 +97,16 @@ MUTANTS = (
     Mutant(
         "the order of minimums ignores priority",
         arbitration,
-        "-demand.priority, memory.ended_at,",
-        "0, memory.ended_at,",
+        "-demand.priority,\n        memory.ended_at,",
+        "0,\n        memory.ended_at,",
         "test_minimums",
         "3b.2",
     ),
     Mutant(
         "whose turn has ended does not go behind the others",
         arbitration,
-        "-demand.priority, memory.ended_at,",
-        "-demand.priority, 0.0,",
+        "-demand.priority,\n        memory.ended_at,",
+        "-demand.priority,\n        0.0,",
         "test_turns test_minimums",
         "3b.2",
     ),
@@ -149,9 +145,9 @@ MUTANTS = (
     # preemption
     Mutant(
         "evicts for what has had its turn",
-        reservations,
-        "if victims and any(draft.memory_of(member.uid).turns is not Turns.NONE",
-        "if False and any(True",
+        sources,
+        "draft.memory_of(member.uid).turns is not Turns.NONE for member in members",
+        "False for member in members",
         "test_preemption",
         "3b.4",
     ),
@@ -165,7 +161,7 @@ MUTANTS = (
     ),
     Mutant(
         "what runs goes first",
-        reservations,
+        sources,
         "one.member.state is State.RUNNING, ",
         "",
         "test_preemption",
@@ -173,7 +169,7 @@ MUTANTS = (
     ),
     Mutant(
         "never evicts others of a lower priority",
-        reservations,
+        sources,
         "other.demand.priority <= most",
         "other.demand.priority == draft.demand.priority",
         "test_preemption",
@@ -181,7 +177,7 @@ MUTANTS = (
     ),
     Mutant(
         "evicts what runs below the minimum",
-        reservations,
+        sources,
         "[: max(0, len(runs) - least - group.paired)]",
         "[: len(runs)]",
         "test_preemption",
@@ -189,7 +185,7 @@ MUTANTS = (
     ),
     Mutant(
         "equal-or-higher counts as never",
-        reservations,
+        sources,
         "if policy.preempt is Preempt.NEVER:",
         "if policy.preempt is not Preempt.HIGHER_PRIORITY:",
         "test_preemption",
@@ -197,7 +193,7 @@ MUTANTS = (
     ),
     Mutant(
         "own surplus that goes later makes room twice",
-        reservations,
+        sources,
         "victim.draft.nominated.add(victim.member.uid)",
         "pass",
         "test_own_surplus",
@@ -205,7 +201,7 @@ MUTANTS = (
     ),
     Mutant(
         "what victims leave over is not to come for others",
-        reservations,
+        sources,
         "self.room_to_come = self.room_to_come or bool(few)",
         "pass",
         "test_own_surplus",
@@ -213,7 +209,7 @@ MUTANTS = (
     ),
     Mutant(
         "an instance is evicted for the pod that it misses itself",
-        reservations,
+        sources,
         " if victim.member not in draft.demand.bound_in_part",
         "",
         "test_preemption",
@@ -221,16 +217,16 @@ MUTANTS = (
     ),
     Mutant(
         "surplus goes that only a spare could use the node of",
-        reservations,
-        "if minimum.get(name) or draft.demand.serves for",
-        "for",
+        sources,
+        "if minimum.get(name) or draft.demand.serves\n",
+        "\n",
         "test_own_surplus",
         "3b.4",
     ),
     # turns
     Mutant(
         "a turn never ends",
-        turn,
+        attempts,
         "return memory.turn_since > 0 and world.now - memory.turn_since >="
         " world.policy.minimum_timeout",
         "return False",
@@ -239,7 +235,7 @@ MUTANTS = (
     ),
     Mutant(
         "the backoff never grows",
-        turn,
+        attempts,
         "world.policy.backoff * 2.0 ** min(max(0, failures - 1), 16)",
         "world.policy.backoff",
         "test_turns",
@@ -247,7 +243,7 @@ MUTANTS = (
     ),
     Mutant(
         "a node that returns ends no backoff",
-        turn,
+        attempts,
         "if node_back_at else ()",
         "if False else ()",
         "test_turns",
@@ -255,7 +251,7 @@ MUTANTS = (
     ),
     Mutant(
         "a bind of anybody pardons every time",
-        turn,
+        attempts,
         "if not clock.pardoned and (late or failed):",
         "if late or failed:",
         "test_turns",
@@ -263,7 +259,7 @@ MUTANTS = (
     ),
     Mutant(
         "every bind takes back that candidates had their turn",
-        turn,
+        attempts,
         ".turn_over and before.pardoned",
         ".turn_over and False",
         "test_turns",
@@ -287,7 +283,7 @@ MUTANTS = (
     ),
     Mutant(
         "bound in part it is never of no use",
-        state,
+        states,
         "if 0 < instance.bound < instance.expected and memory.turn_over:",
         "if False:",
         "test_turns",
@@ -361,8 +357,8 @@ MUTANTS = (
     Mutant(
         "what waits or is in hands heeds no room",
         plan,
-        "demand.hands or demand.irrevocable or self.waits or",
-        "demand.irrevocable or",
+        "or demand.hands\n            or demand.irrevocable\n            or self.waits\n",
+        "or demand.irrevocable\n",
         "test_scale_ups",
         "L3",
     ),
@@ -474,7 +470,7 @@ MUTANTS = (
     ),
     Mutant(
         "what was wanted is forgotten when it serves",
-        turn,
+        attempts,
         "wanted=memory.wanted",
         "wanted=()",
         "test_scale",

@@ -56,11 +56,9 @@ def drawn(seed: int, *, gates: bool) -> Start:
     least = dict.fromkeys("abc", 0)
     most = dict.fromkeys("abc", 0)
     for _ in range(30):
-        (ladder, letters), kind, pods = (
-            dice.choice(LADDERS),
-            dice.choice(classes),
-            dice.choice((1, 1, 1, 2, 2, 4)),
-        )
+        ladder, letters = dice.choice(LADDERS)
+        kind = dice.choice(classes)
+        pods = dice.choice((1, 1, 1, 2, 2, 4))
         units = dice.choice((1, 2)) if halves else 2
         teams.append(
             f"{ladder}: " + " ".join(f"{letter}*{pods}@{kind}:{units}" for letter in letters)

@@ -56,9 +56,7 @@ def test_the_table_measured_with_the_real_functions_comes_out(
     assert (made.target_index, admitted(made)) == (target, starts)
 
 
-def test_a_service_serves_when_every_group_runs_its_minimum_and_is_complete_at_the_largest_ratio() -> (
-    None
-):
+def test_a_service_serves_at_its_minimum_and_is_complete_at_the_largest_ratio() -> None:
     part = "p0 Running, p1 Held, d0 Held"
     serving = "p0 Running, p1 Held, d0 Running"
     whole = "p0 Running, p1 Running, d0 Running"
@@ -155,9 +153,7 @@ def test_a_broken_instance_keeps_its_slot_for_the_grace_and_then_loses_it() -> N
     assert admitted(plan(seen, memory=first.memory, now=NOW + 60)) == "p1"
 
 
-def test_bound_and_never_running_is_broken_after_the_start_timeout_and_gives_way_to_a_spare_after_the_grace() -> (
-    None
-):
+def test_what_never_runs_is_broken_after_the_start_timeout_and_then_gives_way_to_a_spare() -> None:
     seen = service("1P", "p0 Starting, p1 Held")
     first = decision(seen)
     assert first.recheck_at == NOW + 1800

@@ -47,7 +47,8 @@ a stale decision, a ladder | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with stal
 # cursed
 * half a minimum never bound, beside a ladder | a:1x4 | 1P1D: p d!bind | 2P1D > 1P1D: p p d
 half a minimum never bound, two others | a:1x4 | 1P1D: p d!bind | 1P1D: p d late | 1P: p late
-* half a minimum never bound, two kinds | a:1x2 b:1x2 | 1P1D: p@a d@b!bind | 2P1D > 1P1D: p@a p@a d@b
+* half a minimum never bound, two kinds | a:1x2 b:1x2 | 1P1D: p@a d@b!bind \
+    | 2P1D > 1P1D: p@a p@a d@b
 * half a gang bound | a:1x4 | 1P1D: p*2!half d | 2P1D > 1P1D: p p d
 * half a gang bound, one by one | a:1x4 | 1P: p*2!half | 2P > 1P: p p | with one-by-one
 a scale-up half bound | a:1x4 | 2P > 1P: p p*2!half | 1P1D: p d late
@@ -71,9 +72,12 @@ a spare of another kind | a:1 b:1x2 | 1P1D: p@a p@b d@b late | 1P: p@a late
 * never runs, no spare | a:1x3 | 1P: p!run | 2P > 1P: p p
 * a scale-up that never runs, a minimum late | a:1x2 | 2P > 1P: p p!run | 1P: p +1 late
 * two never bound and one that is | a:1x2 | 1P1D: p!bind d!bind | 1P1D: p d!bind | 1P1D: p d
-* never made and never runs, equals preempt | a:1x2 | 1P1D: p d!make late | 2P: p!run p!bind | with equals-preempt
-kinds, the flexible one never bound | a:1 b:1 c:1 | 1P: p@ab!bind | 1P1D: p@bc d@ab | 2P > 1P: p p late
-* restarts are few, beside a minimum | a:1x2 | 2P > 1P: p p!bind | 1P: p late | with gates few-restarts
+* never made and never runs, equals preempt | a:1x2 | 1P1D: p d!make late | 2P: p!run p!bind \
+    | with equals-preempt
+kinds, the flexible one never bound | a:1 b:1 c:1 | 1P: p@ab!bind | 1P1D: p@bc d@ab \
+    | 2P > 1P: p p late
+* restarts are few, beside a minimum | a:1x2 | 2P > 1P: p p!bind | 1P: p late \
+    | with gates few-restarts
 * restarts are few, never bound | a:1x2 | 1P1D: p d!bind | 1P: p late | with gates few-restarts
 # priorities
 * preempts one | a:1x3 | 2P1D > 1P1D: p p d | 1P: p +1 late
@@ -88,7 +92,8 @@ two that preempt | a:1x4 | 3P > 1P: p p p | 1P: p +1 late | 1P: p!bind +2 late
 * protected | a:1x3 | 2P1D > 1P1D: p p d protected | 1P: p +1 late
 * preempts never | a:1x3 | 2P1D > 1P1D: p p d | 1P: p +1 late | with never-preempts
 equals preempt | a:1x3 | 2P > 1P: p p late | 2P > 1P: p p late | 1P: p late | with equals-preempt
-equals preempt, never bound | a:1x3 | 2P > 1P: p p late | 1P: p!bind late | 2P > 1P: p p late | with equals-preempt
+equals preempt, never bound | a:1x3 | 2P > 1P: p p late | 1P: p!bind late | 2P > 1P: p p late \
+    | with equals-preempt
 equals preempt a ladder | a:1x4 | 2P1D > 1P1D: p p d late | 1P1D: p d late | with equals-preempt
 the higher one never bound | a:1x2 | 1P1D: p!bind d!bind +1 late | 1P1D: p d late
 * preempts, a stale decision | a:1x2 | 2P > 1P: p p | 1P: p +1 late | with stale
@@ -156,13 +161,15 @@ outage, high and low | a:1x2 | 1P1D: p d +1 | 1P1D: p d late | with outage resum
 outage, scale-ups | a:1x3 | 2P > 1P: p p | 2P > 1P: p p late | with outage resume
 outage, two on one room | a:1x2 | 1P1D: p d | 1P1D: p d | with outage resume
 outage, preempts late | a:1x3 | 2P > 1P: p p | 1P: p | 1P: p +1 late | with outage resume
-outage, preempts late, never bound | a:1x3 | 2P > 1P: p p | 1P: p | 1P: p!bind +1 late | with outage resume
+outage, preempts late, never bound | a:1x3 | 2P > 1P: p p | 1P: p | 1P: p!bind +1 late \
+    | with outage resume
 outage, a spare, gates, slow | a:1x2 | 1P: p!slow p late | 1P: p!slow +1 late | with outage resume
 outage, a lower one late | a:1x3 | 2P > 1P: p p +1 | 1P1D: p d late | with outage resume
 # spec.replicas changes at any moment
 * scaled down, up and to nothing | a:1x3 | 3P > 2P > 1P: p p p | with scale0=1 scale0=0 scale0=9
 * scaled in two groups | a:1x4 | 2P2D > 1P1D: p p d d | with scale0=2 scale0=3
-* scaled down and up, beside a minimum that waits | a:1x2 | 2P > 1P: p p | 1P: p late | with scale0=1 scale0=2
+* scaled down and up, beside a minimum that waits | a:1x2 | 2P > 1P: p p | 1P: p late \
+    | with scale0=1 scale0=2
 * two that are scaled | a:1x2 | 2P > 1P: p p | 2P > 1P: p p | with scale0=1 scale1=0 scale0=0
 * scaled, a stale decision | a:1x3 | 2P1D > 1P1D: p p d | with scale0=2 scale0=0 stale
 scaled, a node lost and back | a:1x3 | 2P1D > 1P1D: p p d | with scale0=2 scale0=9 lose back
@@ -208,8 +215,9 @@ never bound, never runs | a:1x3 | 1P1D: p!bind d | 2P > 1P: p!run p | 1P: p
 refused, never bound | a:1x3 | 1P1D: p!refuse d | 1P1D: p d!bind | 1P: p
 restarts are few, a node lost | a:1x2 | 2P > 1P: p p | 1P: p late | with lose gates few-restarts
 """
-"""Name | nodes | service | ... | with events and what else is special, in the words of `shape`; `*` where it is visited
-whole in about a second, and is played here."""
+"""Name | nodes | service | ... | with events and what else is special, in the words of `shape`; `*`
+where it is visited whole in about a second, and is played here. A line that ends in a backslash
+goes on in the next."""
 SPECIAL: dict[str, dict[str, Any]] = {
     "gates": {"gates": True},
     "one-by-one": {"one_by_one": True},
@@ -230,7 +238,7 @@ def chosen(mark: str = "") -> Iterator[Shape]:
                 " ".join(EVENTS).split()
             ), events
             changes = {key: value for word in words for key, value in SPECIAL.get(word, {}).items()}
-            yield shape(*re.split(r" +\| +", row), events=" ".join(events), **changes)
+            yield shape(*re.split(r" +\| +", row.strip()), events=" ".join(events), **changes)
 
 
 LADDERS = (

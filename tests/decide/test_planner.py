@@ -104,7 +104,8 @@ def test_time_alone_changes_nothing_before_the_recheck(world: World, share: floa
     later = decide(
         msgspec.structs.replace(world, memory=first.memory, now=world.now + share * wait)
     )
-    (made,), (after,) = first.plans, later.plans
+    (made,) = first.plans
+    (after,) = later.plans
     assert (after.target, after.actions) == (made.target, made.actions)
     assert after.verdicts == made.verdicts
 

@@ -92,9 +92,7 @@ def test_on_the_way_up_one_ratio_follows_the_other_as_without_a_limit() -> None:
     )
 
 
-def test_what_is_held_beyond_the_limit_is_scaled_down_and_what_even_the_rule_has_no_place_for_is_a_spare() -> (
-    None
-):
+def test_held_beyond_the_limit_is_scaled_down_and_beyond_the_rule_is_a_spare() -> None:
     made = plan(service("2P1D > 1P1D", "p0 Running, p1 Held, p2 Held, d0 Running", replicas=2))
     assert said(made) == {
         "p0": Reason.RUNNING,
@@ -209,9 +207,7 @@ def test_what_nobody_may_move_now_is_not_drained() -> None:
     assert "is left alone because its rule is paused" in words(made.verdicts[2], made)
 
 
-def test_what_is_of_no_use_goes_first_then_what_does_not_run_then_the_cheapest_then_the_newest() -> (
-    None
-):
+def test_of_no_use_goes_first_then_what_does_not_run_then_the_cheapest_then_the_newest() -> None:
     useless = InstanceMemory(broken_since=NOW - 61)
     states = "p0 Broken, p1 Starting, p2 Running, p3 Running, p4 Running, p5 Running"
     found = service("6P > 5P > 4P > 3P > 2P > 1P", states)

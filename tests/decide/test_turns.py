@@ -143,9 +143,7 @@ def test_bound_in_part_it_becomes_broken_when_its_turn_ends_and_its_pod_keeps_it
     assert {"b-p0": "Admit", "b-d0": "Admit"} in made
 
 
-def test_while_the_scheduler_binds_nothing_a_turn_ends_only_for_a_minimum_of_the_same_or_a_higher_priority() -> (
-    None
-):
+def test_while_nothing_is_bound_a_turn_ends_only_for_a_minimum_of_no_lower_priority() -> None:
     waits = on_nodes("2P > 1P", "p0 a2, p1 -", name="b")
     story = begun(HELD, waits, nodes="a:8x3")
     assert [story.at(time, HANDS, waits, nodes="a:8x3") for time in (1, 30, 60, 299)] == [{}] * 4
@@ -189,9 +187,7 @@ def climbing(waits: Service, other: Service, nodes: str) -> Story:
     return story
 
 
-def test_the_next_bind_of_anybody_pardons_both_of_a_scale_up_its_clock_and_the_turn_that_ended_before() -> (
-    None
-):
+def test_the_next_bind_of_anybody_pardons_the_clock_of_a_scale_up_and_its_ended_turn() -> None:
     twice = InstanceMemory(turn_since=NOW - 30, failures=1, backoff_until=NOW - 60, restarts=0)
     memory = Memory({"default/rule/a": ServiceMemory({"a-p1": twice})}, last_bind=NOW - 200)
     made = decide(world(WAITS, NEXT_TO, nodes="a:8x3", memory=memory, last_bind=NOW))
@@ -223,9 +219,7 @@ def test_no_scale_up_ends_its_turn_for_another_one_of_its_group_that_can_start_b
     )
 
 
-def test_a_scale_up_ends_its_turn_for_another_one_of_its_group_that_has_a_place_and_no_room_beside_it() -> (
-    None
-):
+def test_a_scale_up_ends_its_turn_for_another_one_of_its_group_that_lacks_room_beside_it() -> None:
     story = climbing(WAITS, NEXT_TO, "a:8x3")
     assert story.at(30, WAITS, NEXT_TO) == {"a-p1": "Revoke"}
     assert story.at(31, on_nodes("3P > 1P", "p0 a0, p1 -, p2 -", name="a"), NEXT_TO) == {

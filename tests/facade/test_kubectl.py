@@ -49,7 +49,10 @@ kind: AscendJob
 metadata: {name: j, labels: {app: x}}
 spec:
   replicaSpecs:
-    Master: {replicas: 1, restartPolicy: Never, template: {spec: {containers: [{name: ascend, image: "image:1"}]}}}
+    Master:
+      replicas: 1
+      restartPolicy: Never
+      template: {spec: {containers: [{name: ascend, image: "image:1"}]}}
 """
 
 

@@ -1,6 +1,8 @@
 """What the scaler keeps in the cluster, as each release wrote it: one literal text for each.
 
-    python -m tests.formats next    # of this tree, after a format has changed; at a release `next` gets its name
+    python -m tests.formats next
+
+writes that of this tree, after a format has changed; at a release `next` gets its name.
 
 The story is the same for all: a service starts, a prefill instance is lost and starts again; of one
 whose pods others make a spare is held; the leader lets go. The objects are all that another release

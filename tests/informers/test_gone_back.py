@@ -241,9 +241,7 @@ def test_what_may_not_be_read_is_missing_unless_nobody_needs_it() -> None:
     assert run(main())
 
 
-def test_what_caught_up_before_anybody_looked_is_listed_when_another_kind_tells_of_the_restore() -> (
-    None
-):
+def test_what_caught_up_unseen_is_listed_when_another_kind_tells_of_the_restore() -> None:
     async def main() -> tuple[Played, ScriptedApi]:
         history = History()
         hears = [event("ADDED", "b", 12), HANG]
@@ -266,9 +264,7 @@ def test_what_caught_up_before_anybody_looked_is_listed_when_another_kind_tells_
     assert played.names == ["a@8"]
 
 
-def test_a_list_after_one_that_was_refused_is_right_whatever_is_known_and_tells_that_the_cluster_went_back() -> (
-    None
-):
+def test_a_list_after_a_refused_one_is_right_and_tells_that_the_cluster_went_back() -> None:
     lists = [page(10, thing("a", 9)), page(8, thing("a", 5)), *[page(11, thing("a", 6))] * 2]
     with capture_logs() as logs:
         played, api = play(lists, [[EXPIRED], [HANG]])

@@ -175,9 +175,7 @@ def test_texts_of_a_pod_are_bounded() -> None:
     assert size(record) < 10_000
 
 
-def test_a_name_of_an_instance_that_is_too_long_is_not_kept_and_its_pods_are_instances_by_themselves() -> (
-    None
-):
+def test_a_too_long_name_of_an_instance_is_not_kept_and_its_pods_are_instances() -> None:
     def place(uid: str) -> str:
         notes = {"mind-cluster/instance": LARGE}
         record = read_pod(

@@ -194,9 +194,7 @@ def test_an_object_that_is_no_longer_wanted_leaves_the_store() -> None:
     assert played.changes == [("1", "a"), ("gone", "a")]
 
 
-def test_a_watch_ended_by_the_server_after_its_time_is_followed_by_the_next_at_once_from_the_last_version() -> (
-    None
-):
+def test_a_watch_that_ended_in_time_is_followed_at_once_from_the_last_version() -> None:
     alive = [60.0, bookmark(40)] * 5
     played, api = play([page(10)], [alive, [HANG]], seconds=350.0)
     assert api.verbs() == ["list", "watch 10", "watch 40"]

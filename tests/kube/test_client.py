@@ -231,8 +231,12 @@ async def test_lists_and_watches_carry_their_parameters(tmp_path: Path) -> None:
     page = {"metadata": {"resourceVersion": "9", "continue": "next"}, "items": [POD]}
     async with talking(tmp_path, reply(200, page), stream()) as (api, server):
         got = await api.list(
-            PODS, label_selector="a=b,c", limit=500, continue_token="tok=", decode=Thing
-        )  # noqa: S106
+            PODS,
+            label_selector="a=b,c",
+            limit=500,
+            continue_token="tok=",  # noqa: S106
+            decode=Thing,
+        )
         await events_of(api)
     assert (got.resource_version, got.continue_token) == ("9", "next")
     assert got.items == [Thing(Meta("p", "7"))]
@@ -475,7 +479,8 @@ async def test_an_exec_plugin_is_asked_for_the_token_and_again_when_it_is_refuse
     tmp_path: Path,
 ) -> None:
     plugin = tmp_path / "plugin"
-    answer = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t%s"}}'
+    kind = '"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential"'
+    answer = "{" + kind + ',"status":{"token":"t%s"}}'
     count = f"echo x >> {tmp_path}/calls; n=$(grep -c x {tmp_path}/calls)"
     plugin.write_text(f"#!/bin/sh\n{count}\nprintf '{answer}' $n\n")
     plugin.chmod(0o700)
@@ -492,10 +497,8 @@ async def test_an_exec_plugin_is_asked_for_the_token_and_again_when_it_is_refuse
 
 
 async def test_basic_authentication_of_a_kubeconfig_works(tmp_path: Path) -> None:
-    async with talking(tmp_path, reply(200, POD), username="u", password="p") as (
-        api,
-        server,
-    ):  # noqa: S106
+    user: dict[str, Any] = {"username": "u", "password": "p"}
+    async with talking(tmp_path, reply(200, POD), **user) as (api, server):
         await api.get(PODS, "ns", "p")
     assert (
         server.requests[0].headers["authorization"] == "Basic " + base64.b64encode(b"u:p").decode()

@@ -132,7 +132,8 @@ def test_everything_can_be_done_with_keys(page: Any) -> None:
 
 
 def test_everything_has_a_name_for_those_who_do_not_see_it(page: Any) -> None:
-    nameless = """() => [...document.querySelectorAll('button, a, input, select, textarea, [role=img], [role=listbox]')]
+    nameless = """() => [...document.querySelectorAll(
+            'button, a, input, select, textarea, [role=img], [role=listbox]')]
         .filter(one => !(one.getAttribute('aria-label') || one.innerText || one.labels?.length))
         .map(one => one.outerHTML)"""
     for part, ready in (("#/", ".row"), (service(3), "textarea"), ("#/cluster", ".kind")):

@@ -28,10 +28,10 @@ PLAN = plan(service("1P", "p0 Held"))
 
 # A value.
 def told(
-    state: State, reason: Reason, life: Life = Life(), **replicas: dict[str, int]
-) -> InstanceReport:  # noqa: B008
+    state: State, reason: Reason, life: Life | None = None, **replicas: dict[str, int]
+) -> InstanceReport:
     verdict = Verdict("uid-p0", "p0", "group0", state, reason)
-    shown = instance("p0", state, life=life)
+    shown = instance("p0", state, life=life or Life())
     subject = Subject(ASCEND_JOBS, "default", "p0", "uid-p0")
     return InstanceReport(PLAN, verdict, shown, subject, replicas=replicas)
 

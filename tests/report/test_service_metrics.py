@@ -118,9 +118,7 @@ def test_as_many_are_wanted_as_the_ratio_has_that_is_aimed_at(replicas: int, wan
     assert watched.value("wanted_instances") is None
 
 
-def test_a_service_that_rests_or_is_limited_is_available_and_complete_and_none_of_it_is_a_fault() -> (
-    None
-):
+def test_a_service_that_rests_or_is_limited_is_available_and_complete_without_a_fault() -> None:
     watched = Watched()
     watched.note(WHOLE)
     at_two = "p0 Running, p1 Held, d0 Running"

@@ -50,9 +50,7 @@ def test_a_signal_writes_down_threads_and_tasks_without_values() -> None:
     assert "hunter" not in errors
 
 
-def test_a_loop_that_stands_still_is_written_down_where_it_stands_and_logged_when_it_turns_again() -> (
-    None
-):
+def test_a_loop_that_stands_still_is_written_down_and_logged_when_it_turns_again() -> None:
     output, errors = said("time.sleep(1)", still=0.3)
     assert errors.startswith("Timeout")
     assert 'File "<string>", line 15 in main' in errors

@@ -18,7 +18,8 @@ kind: ConfigMap
 metadata:
   name: scaling-rule-scaler-status
   namespace: mindie
-  labels: {app.kubernetes.io/managed-by: mind-cluster-scaler, mind-cluster/scaler-rule: scaling-rule}
+  labels:
+    {app.kubernetes.io/managed-by: mind-cluster-scaler, mind-cluster/scaler-rule: scaling-rule}
   annotations: {mind-cluster/scaler-rule-name: scaling-rule}
 data: {status.txt: words}
 """

@@ -104,9 +104,7 @@ async def test_an_address_that_has_fewer_connections_gets_a_place_from_the_one_t
         assert on.turned_away == 1
 
 
-async def test_a_connection_that_has_asked_something_stays_whatever_its_own_address_opens_besides() -> (
-    None
-):
+async def test_a_connection_that_has_asked_stays_whatever_its_address_opens_besides() -> None:
     async with stage(connections=4) as on:
         kept = [await on.connect(data=GET) for _ in range(4)]
         assert [await answer(reader) for reader, _ in kept] == [OK] * 4

@@ -32,7 +32,8 @@ from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
 
 HOME = "mind-cluster-scaler-system"
-SECRET = "mind-cluster-scaler-webhook"
+# The name of a Secret, no secret itself.
+SECRET = "mind-cluster-scaler-webhook"  # noqa: S105
 NAME = "mind-cluster-scaler"
 SERVER = f"{SECRET}.{HOME}.svc"
 START = 1_800_000_000.0
@@ -127,9 +128,7 @@ def test_the_leader_makes_a_certificate_and_everybody_shows_and_trusts_it() -> N
     story(tell)
 
 
-def test_where_the_one_that_leads_knows_no_webhook_the_first_of_the_others_makes_the_certificate() -> (
-    None
-):
+def test_where_the_leader_knows_no_webhook_the_first_of_the_others_makes_the_certificate() -> None:
     async def tell(home: Home) -> None:
         one = home.replica()
         two = home.replica()
@@ -274,9 +273,7 @@ def test_a_new_certificate_is_shown_only_when_the_configurations_trust_it() -> N
     story(tell)
 
 
-def test_a_certificate_that_has_ended_is_replaced_even_while_the_configurations_cannot_be_written() -> (
-    None
-):
+def test_an_ended_certificate_is_replaced_while_the_configurations_cannot_be_written() -> None:
     async def tell(home: Home) -> None:
         api: Any = Refusing(home.api, set(), FORBIDDEN)
         keeper = home.replica(api)

@@ -53,11 +53,8 @@ def test_fault_has_its_effect_and_its_error(
     async def act(sim: SimCluster, kube: Any, faults: Faults) -> tuple[float | None, bool, int]:
         with pytest.raises(error) as caught:
             await kube.create(CONFIG_MAPS, "ns", _BODY)
-        return (
-            caught.value.retry_after,  # type: ignore[attr-defined]
-            bool(sim.peek(CONFIG_MAPS, "ns")),
-            faults.counts[rule.fault],
-        )
+        error_seen: Any = caught.value
+        return error_seen.retry_after, bool(sim.peek(CONFIG_MAPS, "ns")), faults.counts[rule.fault]
 
     assert _with(rule, act) == (rule.retry_after, effect, 1)
 

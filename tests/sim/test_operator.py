@@ -105,7 +105,8 @@ def test_its_objects_differ_from_the_scalers_as_the_reference_says() -> None:
     async def main() -> None:
         on = await staged(made, nodes=1)
         await on.play(30, *actors(on))
-        (group,), (pod,) = on.cluster.peek(POD_GROUPS), on.cluster.peek(PODS)
+        (group,) = on.cluster.peek(POD_GROUPS)
+        (pod,) = on.cluster.peek(PODS)
         assert "kubectl.kubernetes.io/last-applied-configuration" in objects.annotations_of(group)
         variables = pod["spec"]["containers"][0]["env"]
         assert [v["value"] for v in variables if v["name"] == "APP_TYPE"] == [

@@ -49,7 +49,8 @@ def test_pods_of_one_owner_share_a_pod_group_that_wants_one_of_them() -> None:
         on = Rig()
         on.cluster.apply([held_deployment(2)])
         await on.play(5, *everybody(on))
-        (owner,), (group,) = on.cluster.peek(REPLICA_SETS), on.cluster.peek(POD_GROUPS)
+        (owner,) = on.cluster.peek(REPLICA_SETS)
+        (group,) = on.cluster.peek(POD_GROUPS)
         assert objects.name(group) == f"podgroup-{objects.uid(owner)}"
         assert (group["spec"]["minMember"], group["spec"]["minResources"][NPU]) == (1, "8")
         assert objects.owner_uid(group) == objects.uid(owner)
@@ -66,7 +67,8 @@ def test_a_new_pod_lets_the_pod_group_of_its_replica_set_be_as_it_was_made() -> 
 
         async def script() -> None:
             await asyncio.sleep(3)
-            (group,), (made,) = on.cluster.peek(POD_GROUPS), on.cluster.peek(DEPLOYMENTS)
+            (group,) = on.cluster.peek(POD_GROUPS)
+            (made,) = on.cluster.peek(DEPLOYMENTS)
             less = [{"op": "replace", "path": "/spec/minResources", "value": {}}]
             await on.cluster.patch(
                 POD_GROUPS, "default", objects.name(group), less, patch_type=PatchType.JSON

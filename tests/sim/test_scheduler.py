@@ -199,9 +199,7 @@ def test_a_quiet_cluster_costs_no_session() -> None:
     assert run(main()) < 20
 
 
-def test_a_group_in_the_queue_keeps_room_from_others_unless_enqueuing_is_forced_and_a_held_pod_keeps_none() -> (
-    None
-):
+def test_a_group_in_the_queue_keeps_room_unless_enqueuing_is_forced_a_held_pod_none() -> None:
     async def main(force_enqueue: bool, gates: list[str]) -> str:
         on = Rig()
         on.nodes("n0")

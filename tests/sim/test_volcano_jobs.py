@@ -52,7 +52,8 @@ def test_the_pod_group_comes_first_and_pods_once_there_is_room() -> None:
             on.nodes("n0", "n1")
 
         await on.play(15, *everybody(on), script=script())
-        (job,), (group,) = on.cluster.peek(VOLCANO_JOBS), on.cluster.peek(POD_GROUPS)
+        (job,) = on.cluster.peek(VOLCANO_JOBS)
+        (group,) = on.cluster.peek(POD_GROUPS)
         assert objects.name(group) == f"infer-{objects.uid(job)}"
         assert (group["spec"]["minMember"], group["spec"]["queue"], phase_of(job)) == (
             2,

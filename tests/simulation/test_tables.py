@@ -246,9 +246,7 @@ DEAD = [
 ]
 
 
-def test_what_was_missed_while_no_scaler_ran_is_seen_by_the_witness_and_made_good_when_one_starts() -> (
-    None
-):
+def test_what_was_missed_while_no_scaler_ran_is_seen_and_made_good_when_one_starts() -> None:
     what = scenario(10, [EXAMPLE], events=DEAD, until="10m")
     _, witness = witnessed(what)
     assert witness.wrong
@@ -301,9 +299,7 @@ def test_through_random_faults_every_table_is_right_at_every_moment(seed: int) -
     assert witness.withdrawals >= 3
 
 
-def test_what_is_drained_leaves_no_pod_group_and_no_table_that_is_complete_and_comes_back_whole() -> (
-    None
-):
+def test_what_is_drained_leaves_no_pod_group_and_no_complete_table_and_comes_back_whole() -> None:
     """The scaler makes the pods itself: AscendJobs stay, and nothing of them."""
     seen: list[tuple[int, ...]] = []
 

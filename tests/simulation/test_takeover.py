@@ -341,9 +341,7 @@ def test_in_mode_create_the_scaler_takes_over_when_the_operator_leaves() -> None
     run(story())
 
 
-def test_a_fault_after_the_takeover_costs_the_lost_instance_only_and_a_fault_after_the_way_back_too() -> (
-    None
-):
+def test_a_fault_after_the_takeover_or_the_way_back_costs_the_lost_instance_only() -> None:
     async def story() -> None:
         async with moving(3, EXAMPLE) as on:
             before = on.uids()
@@ -414,7 +412,7 @@ def test_too_many_instances_that_the_operator_let_start_at_once_are_not_touched_
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_happens_between_moves_the_service_comes_back_and_neither_deletes_a_pod_with_a_node(
+def test_between_moves_the_service_comes_back_and_no_pod_with_a_node_is_deleted(
     seed: int,
 ) -> None:
     dice = random.Random(seed)
@@ -455,9 +453,7 @@ def test_an_instance_that_the_operator_made_by_half_is_completed() -> None:
     run(story())
 
 
-def test_a_running_job_that_the_operator_called_invalid_for_good_is_kept_and_its_status_mended() -> (
-    None
-):
+def test_a_running_job_that_the_operator_called_invalid_is_kept_and_its_status_mended() -> None:
     """One failed look at its queue is enough there."""
 
     async def story() -> None:

@@ -55,9 +55,7 @@ def test_a_deadline_that_the_operator_never_kept_is_told_before_it_ends_a_runnin
     run(story())
 
 
-def test_pods_beyond_lowered_replicas_which_the_operator_leaves_are_told_before_they_are_deleted() -> (
-    None
-):
+def test_pods_beyond_lowered_replicas_are_told_before_they_are_deleted() -> None:
     async def story() -> None:
         async with moving(4, EXAMPLE) as on:
             pod = next(

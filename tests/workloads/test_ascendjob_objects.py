@@ -19,9 +19,10 @@ CLUSTERD = "clusterd-grpc-svc.mindx-dl.svc.cluster.local"
 NOT_OURS = {
     r"/metadata/(creationTimestamp|generation|resourceVersion|uid)": "given by the API server",
     r"/status": "written by the scheduler and the kubelet",
-    r"/metadata/annotations/(ascend\.kubectl\.kubernetes\.io~ascend-910-configuration|huawei\.com~AscendReal)": (
+    r"/metadata/annotations/ascend\.kubectl\.kubernetes\.io~ascend-910-configuration": (
         "written by the device plugin"
     ),
+    r"/metadata/annotations/huawei\.com~AscendReal": "written by the device plugin",
     r"/spec/(nodeName|tolerations|priority|preemptionPolicy|dnsPolicy|enableServiceLinks)": (
         "set at admission or bind"
     ),

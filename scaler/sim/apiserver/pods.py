@@ -21,7 +21,8 @@ _SPEC_DEFAULTS: dict[str, Any] = {
 }
 _IMMUTABLE = (
     "spec: Forbidden: pod updates may not change fields other than"
-    " `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations`"
+    " `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations`"
     " (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be"
     " set to 1 if it was previously negative)"
 )

@@ -189,14 +189,10 @@ def _supply_in_words(nodes: Nodes, request: PodRequest, count: int, found: Suppl
         else []
     )
     busy += [f"{found.used['']} used by other pods or too small"] if found.used.get("") else []
-    busy += (
-        [
-            f"{len(found.away)} away:"
-            f" {', '.join(found.away[:_FEW])}{' ...' if len(found.away) > _FEW else ''}"
-        ]
-        if found.away
-        else []
-    )
+    if found.away:
+        few = ", ".join(found.away[:_FEW])
+        more = " ..." if len(found.away) > _FEW else ""
+        busy.append(f"{len(found.away)} away: {few}{more}")
     of = (
         f"; of {found.nodes} such node{'s' if found.nodes > 1 else ''}: {', '.join(busy)}"
         if busy

@@ -235,11 +235,9 @@ def _pod_words(status: object) -> Iterator[str]:
             )
             yield f"container {container.get('name')}: {reason}{f': {said}' if said else ''}{code}"
     if at(status).get("phase") == "Failed":
-        yield (
-            f"Failed: {as_text(at(status).get('reason'))} {as_text(at(status).get('message'))}".rstrip(
-                " :"
-            )
-        )
+        reason = as_text(at(status).get("reason"))
+        message = as_text(at(status).get("message"))
+        yield f"Failed: {reason} {message}".rstrip(" :")
 
 
 # Makers of the pods

@@ -122,9 +122,9 @@ class Cluster:
         self.namespaces = tuple(namespaces)
         self.version = 0
         """Grows with every change of any object."""
-        # noqa: S311 - jitter, no secret
         changes = Changes()
-        rng = random.Random()
+        # Spreads requests in time; it makes no secret.
+        rng = random.Random()  # noqa: S311
         self.cache = Cache(changes, clock.now)
         self.state = ClusterState(self.cache, changes, clock.now, home)
         self.services: Store[Written] = Store(_ignore)

@@ -145,10 +145,8 @@ async def not_there(api: KubeApi, namespace: str, objects: Iterable[Object]) -> 
     with suppress(KubeError):  # without the right to read them the answer is unknown
         lacking = [name for name in names if await look(api, CONFIG_MAPS, namespace, name) is None]
         if lacking:
-            return [
-                "pods wait in ContainerCreating until somebody makes the ConfigMaps"
-                f" {', '.join(lacking)}"
-            ]
+            wait = "pods wait in ContainerCreating until somebody makes the ConfigMaps"
+            return [f"{wait} {', '.join(lacking)}"]
     return []
 
 

@@ -50,10 +50,8 @@ def in_words(error: KubeError, resource: Resource, name: str) -> Iterator[str]:
     elif isinstance(error, ConflictError) and "Apply failed" in words:
         yield f"{about}: fields of it belong to somebody else:"
         for owner, fields in _OWNERS.findall(words):
-            yield (
-                f"  {', '.join(field.lstrip('- ').rstrip(',') for field in fields.split() if field != '-')}:"
-                f" {owner}"
-            )
+            listed = [field.lstrip("- ").rstrip(",") for field in fields.split() if field != "-"]
+            yield f"  {', '.join(listed)}: {owner}"
         yield "  Write into the file what is there, or take the fields over with --force-conflicts."
     elif isinstance(error, ForbiddenError) and " cannot " in words:
         yield f"{about}: you have no right to do that: {words}"

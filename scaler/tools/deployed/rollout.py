@@ -133,15 +133,11 @@ def _foreign(change: Change, service: Service) -> list[str]:
     if not is_made_for(change.before, service.name, service.namespace):
         where = f" in namespace {service.namespace}" if change.resource.namespaced else ""
         words = f"{change}{where} is there already and is not this service's"
-        return [
-            f"{words}: {maker_of(change.before)}. Choose another app_name or app_namespace, or"
-            " delete it first."
-        ]
+        cure = "Choose another app_name or app_namespace, or delete it first."
+        return [f"{words}: {maker_of(change.before)}. {cure}"]
     if change.before["metadata"].get("deletionTimestamp"):
-        return [
-            f"{change} is being deleted: wait until it is gone, or see `scaler deploy status -n"
-            f" {service.name}`"
-        ]
+        see = f"see `scaler deploy status -n {service.name}`"
+        return [f"{change} is being deleted: wait until it is gone, or {see}"]
     return []
 
 

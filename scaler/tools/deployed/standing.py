@@ -26,8 +26,8 @@ from scaler.tools.deployed.kinds import INFERENCE_SERVICES, STORM_SERVICES
 from scaler.tools.deployed.pods import MAKERS, is_ready, pods_of, why_waiting
 
 _NO_SCALER = """\
-the scaler is not installed here, or you have no right to list elasticservices: where it is not, nobody follows the
-ratios, and pods with its gate stay held""".replace("\n", " ")
+the scaler is not installed here, or you have no right to list elasticservices: \
+where it is not, nobody follows the ratios, and pods with its gate stay held"""
 _COMPONENTS = ("engine", "decoder", "router")
 
 

@@ -1,6 +1,7 @@
 """Decides whether a bracket in a comment is part of the JSON, and reads the text accordingly.
 
-The documentation prints `"group_list": [   # Job ratio state   {`: the bracket is needed, but is in the comment.
+The documentation prints `"group_list": [   # Job ratio state   {`: the bracket is needed, but is in
+the comment.
 """
 
 from __future__ import annotations

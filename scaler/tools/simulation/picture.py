@@ -59,7 +59,8 @@ _SHAPES = """
   .soft { font-size: 11px; } .title { font-size: 17px; font-weight: 600; }
   .service { font-size: 13px; font-weight: 600; }
   .number { fill: #ffffff; font-size: 10px; font-weight: 600; text-anchor: middle; }
-  .smallest { fill-opacity: .5; } .steps { fill-opacity: .22; } .edge { fill: none; stroke-width: 2; }
+  .smallest { fill-opacity: .5; } .steps { fill-opacity: .22; } \
+.edge { fill: none; stroke-width: 2; }
   .target { fill: none; stroke-width: 1.5; stroke-dasharray: 5 3; }
   .event { stroke-width: 1; stroke-dasharray: 2 3; opacity: .75; }
   .end { text-anchor: end; } .mid { text-anchor: middle; }
