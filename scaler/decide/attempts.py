@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from functools import partial
 
 from scaler.decide.decision import State
+from scaler.decide.draft import Draft
 from scaler.decide.memory import ServiceMemory, TurnMemory, Turns
-from scaler.decide.plan import Draft
 from scaler.decide.world import Policy, Reason, World
 
 LONGEST_WAIT = 3600.0

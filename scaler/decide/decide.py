@@ -18,8 +18,9 @@ import msgspec
 from scaler.decide import attempts as turn
 from scaler.decide.again import MOST_FAILING, Demands, first_failing
 from scaler.decide.decision import Decision, Plan, State, Tally
+from scaler.decide.draft import NOT_MADE, Draft
 from scaler.decide.nodes import Node, Nodes
-from scaler.decide.plan import NOT_MADE, Draft, plan_of
+from scaler.decide.plan import plan_of
 from scaler.decide.room.classes import Neighbours, NodeIndex
 from scaler.decide.room.placement import Placement
 from scaler.decide.service.demand import Demand

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 from scaler.decide import attempts as turn
 from scaler.decide.decision import State
+from scaler.decide.draft import NOT_MADE, Draft, Why, requests_of
 from scaler.decide.nodes import PodRequest, PodRequests, Room
-from scaler.decide.plan import NOT_MADE, Draft, Why, requests_of
 from scaler.decide.room.placement import Reservation, Shortage
 from scaler.decide.service.states import (
     Member,

@@ -13,10 +13,10 @@ import msgspec
 
 from scaler.decide import attempts as turn
 from scaler.decide.decision import State
+from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.explain import room_in_words
 from scaler.decide.memory import TurnMemory
 from scaler.decide.nodes import Room, joined
-from scaler.decide.plan import Draft, Why, requests_of
 from scaler.decide.room.placement import Placement, Reservation, Shortage
 from scaler.decide.service.states import Member, is_made
 from scaler.decide.sharing.sources import Minimum, Sources, may_trade, one_of_each

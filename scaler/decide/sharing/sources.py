@@ -16,9 +16,9 @@ from itertools import chain, combinations, islice, product
 import msgspec
 
 from scaler.decide.decision import State
+from scaler.decide.draft import Draft, requests_of
 from scaler.decide.memory import Turns
 from scaler.decide.nodes import PODS, NodeClass, PodRequest, PodRequests, Room
-from scaler.decide.plan import Draft, requests_of
 from scaler.decide.room.placement import Placement, Reservation, Shortage
 from scaler.decide.service.states import Member, age, is_made, is_to_come
 from scaler.decide.world import Preempt, World

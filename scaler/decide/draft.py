@@ -1,0 +1,153 @@
+"""The draft of the plan of one service, which a decision fills: what is admitted, revoked or
+evicted, what waits and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import msgspec
+
+from scaler.decide.decision import NOBODY
+from scaler.decide.memory import NEVER_SEEN, InstanceMemory, ServiceMemory
+from scaler.decide.nodes import NodeClass, PodRequests, joined
+from scaler.decide.service.demand import Demand
+from scaler.decide.service.states import Member, may_be_revoked
+from scaler.decide.world import Reason
+
+Why = tuple[Reason, tuple[str, ...]]
+NOT_MADE = "its pods do not exist yet"
+
+
+class Draft:
+    """Changed during one decision. An instance that the draft does not name stays as it is, or
+    held."""
+
+    def __init__(
+        self, demand: Demand, classes: frozenset[NodeClass] = frozenset(), *, shares: bool = True
+    ) -> None:
+        """`classes`: of nodes that the service may use. `shares`: another service may use one of
+        these nodes."""
+        self.demand = demand
+        self.classes = classes
+        self.shares = shares
+        self.memory: ServiceMemory = demand.memory
+        self._changed: dict[str, InstanceMemory] = {}
+        self.groups = {name: group.copy() for name, group in demand.groups.items()}
+        self.admitted: dict[str, Why] = {}
+        self.revoked: dict[str, Why] = {}
+        self.stays = {member.uid for member in demand.undrained}
+        """Uids of instances that should be revoked or drained, and cannot be."""
+        self.waits: dict[str, Why] = {}
+        self.evicted = {member.uid: NOBODY for member in demand.drained}
+        """Uid -> the beneficiary; `NOBODY` when `spec.replicas` asks for fewer instances."""
+        self.nominated = set(self.evicted)
+        """Uids of victims whose room is reserved already: evicted now, or after `trade_after`."""
+        for uid in self.evicted:
+            self.remember_of(uid, preempted_for=NOBODY)
+        self.chosen: set[str] = set()
+        """Uids of the instances chosen for the minimum: it is reserved or probed, or the service
+        shares no nodes."""
+        self.short = False
+        """An instance beyond the minimum is missing, and running surplus of the service would make
+        room for it."""
+        self.decide_again = False
+        """This decision makes other actions possible: decide again at once."""
+
+    def shares_nodes_with(self, other: Draft) -> bool:
+        """Whether some node could run pods of both services."""
+        return other is self or not self.classes.isdisjoint(other.classes)
+
+    def remember(self, **changes: Any) -> None:
+        self.memory = msgspec.structs.replace(self.memory, **changes)
+
+    def memory_of(self, uid: str) -> InstanceMemory:
+        """The memory of an instance, with the changes so far."""
+        return self._changed.get(uid) or self.memory.instances.get(uid, NEVER_SEEN)
+
+    def remember_of(self, uid: str, **changes: Any) -> None:
+        before = self.memory_of(uid)
+        after = msgspec.structs.replace(before, **changes)
+        if after != before:
+            self._changed[uid] = after
+
+    def outcome(self) -> ServiceMemory:
+        """The next memory of the service; the same object as before when nothing changed."""
+        if self._changed:
+            self.remember(instances={**self.memory.instances, **self._changed})
+        return self.demand.seen if self.memory == self.demand.seen else self.memory
+
+    @property
+    def lacking(self) -> list[str]:
+        """Groups that run fewer instances than the target."""
+        return [name for name, group in self.demand.groups.items() if group.running < group.target]
+
+    @property
+    def awaited(self) -> str:
+        return ", ".join(sorted(self.lacking)) or NOBODY
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self._changed or self.admitted or self.revoked)
+
+    @property
+    def heeds_room(self) -> bool:
+        """Something of the service waits for room or takes it: a change of what is free alone may
+        change the plan."""
+        demand = self.demand
+        return bool(
+            demand.lacks_minimum
+            or demand.hands
+            or demand.irrevocable
+            or self.waits
+            or self.admitted
+        )
+
+    @property
+    def plan_inputs(self) -> tuple[Collection[str], ...]:
+        """All that the plan depends on beside the demand; all empty in a new draft of a service
+        without drains."""
+        return self.admitted, self.revoked, self.stays, self.waits, self.evicted
+
+    def admit(self, member: Member, about: tuple[str, ...] = ()) -> None:
+        """Give the instance pods that may be scheduled, and a place where a ratio counts. After a
+        refused creation the reason stays `CreateRefused` until a creation succeeds: otherwise each
+        new try would cause events."""
+        if self.demand.target is not None:
+            self.groups[member.instance.group or ""].admit(member)
+        refused = self.memory_of(member.uid).refused
+        why = (
+            (Reason.CREATE_REFUSED, (refused,))
+            if refused
+            else (Reason.WAITING_FOR_SCHEDULER, about)
+        )
+        self.admitted[member.uid] = why
+
+    def revoke(self, member: Member, why: Why) -> bool:
+        """Revoke the admission of the instance. False when that is not possible: the instance stays
+        admitted."""
+        if member.uid in self.revoked:
+            return True
+        if not self.demand.policy.revoke or member.instance.unheld:
+            return False
+        if not may_be_revoked(member.instance, self.demand.policy):
+            self.stays.add(member.uid)
+            return False
+        self.revoked[member.uid] = why
+        ended = (
+            self.memory_of(member.uid).turn_over
+            or self.memory.ended_at
+            or self.memory_of(member.uid).backoff_until
+        )
+        words = (
+            "the scheduler did not bind it in its turn"
+            if ended
+            else "; ".join(why[1]) or why[0].value
+        )
+        self.remember_of(member.uid, turn_since=0.0, revoked=words)
+        return True
+
+
+def requests_of(members: Iterable[Member]) -> PodRequests:
+    """The requests of all unbound pods of these instances."""
+    return joined(*(member.instance.unbound for member in members))
