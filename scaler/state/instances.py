@@ -6,14 +6,14 @@ A job is an instance even without pods: jobs.py."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from scaler.clock import Skew
-from scaler.decide.nodes import PodRequest
-from scaler.decide.world import Instance, Warning
+from scaler.decide.nodes import PodRequest, PodRequests
+from scaler.decide.world import Instance, Reason, Warning
 from scaler.informers.cache import Cache
 from scaler.informers.faults import fault_of
 from scaler.informers.pods import ENDED, PodRecord
@@ -29,55 +29,103 @@ def present_of(pods: Sequence[PodRecord]) -> list[PodRecord]:
     return [pod for pod in pods if not pod.terminating]
 
 
-def counts_of(cache: Cache, pods: Sequence[PodRecord], faulty: Collection[str]) -> dict[str, Any]:
-    """The counts of an Instance, and its times."""
-    present = present_of(pods)
-    ending = [pod for pod in pods if pod.terminating]
-    lost = any(_is_lost(cache, pod.node) for pod in ending if pod.node)  # no kubelet can end it
-    return {
-        "pods": len(present),
-        "gated": sum(pod.gated for pod in present),
-        "bound": sum(bool(pod.node) for pod in present),
-        "running": sum(pod.phase == "Running" for pod in present),
-        "ready": sum(pod.ready for pod in present),
-        "ended": sum(pod.phase in ENDED for pod in present),
-        "terminating": len(ending),
-        "crashing": sum(pod.crashing for pod in present),
-        "faulty": len(faulty),
-        "restarts": sum(pod.restarts for pod in present),
-        "admitted_at": min((pod.created for pod in present), default=0.0),
-        "newest": max((pod.created for pod in present), default=0.0),
-        "deletion_cost": sum(pod.deletion_cost for pod in present),
-        "ends_by": -1.0 if lost else max((pod.deletion for pod in ending), default=0.0),
-    }
+class PodCounts(msgspec.Struct, gc=False):
+    """The pods of an instance, counted; what each number means is said at `Instance`."""
+
+    pods: int = 0
+    gated: int = 0
+    bound: int = 0
+    running: int = 0
+    ready: int = 0
+    ended: int = 0
+    terminating: int = 0
+    crashing: int = 0
+    restarts: int = 0
+    deletion_cost: int = 0
 
 
-def needs_of(
+class PodTimes(msgspec.Struct, frozen=True, gc=False):
+    """When pods of an instance came and go, in seconds since the epoch, as at `Instance`."""
+
+    admitted_at: float = 0.0
+    newest: float = 0.0
+    ends_by: float = 0.0
+
+
+class Requested(msgspec.Struct, frozen=True, gc=False):
+    """What an instance requests of nodes, as at `Instance`; nothing where it is not known."""
+
+    needs: PodRequests = ()
+    unbound: PodRequests = ()
+    seats: tuple[tuple[str, PodRequest], ...] = ()
+    priority: int = 0
+
+
+class LabelFaults(msgspec.Struct, frozen=True, gc=False):
+    """What is wrong with the labels of an instance: at most one of the two is set."""
+
+    label_problem: Reason | None = None
+    mislabelled: tuple[Reason, str] | None = None
+
+
+def counts_of(pods: Sequence[PodRecord]) -> PodCounts:
+    """Every pod but the terminating ones counts for what it is."""
+    counts = PodCounts()
+    for pod in pods:
+        if pod.terminating:
+            counts.terminating += 1
+            continue
+        counts.pods += 1
+        counts.gated += pod.gated
+        counts.bound += bool(pod.node)
+        counts.running += pod.phase == "Running"
+        counts.ready += pod.ready
+        counts.ended += pod.phase in ENDED
+        counts.crashing += pod.crashing
+        counts.restarts += pod.restarts
+        counts.deletion_cost += pod.deletion_cost
+    return counts
+
+
+def times_of(cache: Cache, pods: Sequence[PodRecord]) -> PodTimes:
+    """The oldest and newest pod that stays, and the last that goes."""
+    created = [pod.created for pod in pods if not pod.terminating]
+    ends_by = 0.0
+    for pod in pods:
+        if not pod.terminating:
+            continue
+        if pod.node and _is_lost(cache, pod.node):  # no kubelet can end the pod
+            ends_by = -1.0
+            break
+        ends_by = max(ends_by, pod.deletion)
+    return PodTimes(min(created, default=0.0), max(created, default=0.0), ends_by)
+
+
+def requested_by(
     expected: Sequence[tuple[PodRecord | None, PodRequest]], priority: int
-) -> dict[str, Any]:
-    """What an Instance requests of nodes. `expected`: each of its pods, None where it is missing,
-    and its request."""
-    bound = [
-        (pod, need)
-        for pod, need in expected
-        if pod is not None and pod.node and not pod.terminating
-    ]
-    needs = Counter(need for _, need in expected)
-    return {
-        "needs": tuple(sorted(needs.items())),
-        "unbound": tuple(sorted((needs - Counter(need for _, need in bound)).items())),
-        "seats": tuple((pod.node, need) for pod, need in bound if pod.phase not in ENDED),
-        "priority": priority,
-    }
+) -> Requested:
+    """`expected`: each pod of the instance, None where it is missing, and its request."""
+    every: Counter[PodRequest] = Counter()
+    unbound: Counter[PodRequest] = Counter()
+    seats = []
+    for pod, request in expected:
+        every[request] += 1
+        if pod is None or not pod.node or pod.terminating:
+            unbound[request] += 1
+        elif pod.phase not in ENDED:
+            seats.append((pod.node, request))
+    return Requested(
+        tuple(sorted(every.items())), tuple(sorted(unbound.items())), tuple(seats), priority
+    )
 
 
-def labelled(found: Job | Membership, pods: Sequence[PodRecord]) -> dict[str, Any]:
+def labelled(found: Job | Membership, pods: Sequence[PodRecord]) -> LabelFaults:
     """What is wrong with its labels. As long as it has released pods, what they lack counts as it
     did."""
     problem = found.label_problem
     if problem is not None and found.mislabelled and not all(pod.gated for pod in present_of(pods)):
-        return {"mislabelled": (problem, f"{found.mislabelled}. {COUNTS_ON}")}
-    return {"label_problem": problem}
+        return LabelFaults(mislabelled=(problem, f"{found.mislabelled}. {COUNTS_ON}"))
+    return LabelFaults(label_problem=problem)
 
 
 def ungated(cache: Cache, pods: Sequence[PodRecord]) -> list[str]:
@@ -150,22 +198,22 @@ def trouble_of(names: Sequence[str], pods: Sequence[PodRecord], faulty: Mapping[
 def in_our_time(instance: Instance, skew: Skew) -> Instance:
     """Its times, which come from the API server, in the time that decisions are made in. A job must
     not be ended or deleted too soon; all other waits, of seconds, must not last for hours."""
-    life = instance.life
-    policy = instance.life.policy
-    ends = {
-        "started_at": skew.latest(policy.started_at),
-        "finished_at": skew.latest(policy.finished_at),
-    }
+    policy = replace(
+        instance.life.policy,
+        started_at=skew.latest(instance.life.policy.started_at),
+        finished_at=skew.latest(instance.life.policy.finished_at),
+    )
     return replace(
         instance,
         admitted_at=skew.earliest(instance.admitted_at),
         newest=skew.earliest(instance.newest),
         ends_by=skew.earliest(instance.ends_by),
-        life=replace(life, policy=replace(policy, **ends)),
+        life=replace(instance.life, policy=policy),
     )
 
 
 def of_pods(cache: Cache, membership: Membership) -> Instance:
+    """The instance that only pods name."""
     pods = sorted(
         cache.pod_instances.pods.of(membership.instance).values(), key=lambda pod: pod.name
     )
@@ -173,31 +221,25 @@ def of_pods(cache: Cache, membership: Membership) -> Instance:
     faulty = faulty_of(cache, pods)
     facts = _owners(cache, membership)
     size = membership.size or next((found.size for found in facts if found.size), 0)
-    waits_for_leader = any(found.leader_first for found in facts) and not any(
-        pod.ready for pod in present if pod.name == membership.name
-    )
+    labels = labelled(membership, present)
+    counts = counts_of(pods)
+    times = times_of(cache, pods)
+    requested = _requested(present, size)
     return Instance(
         uid=membership.instance,
         name=membership.name,
         group=membership.group,
-        created=facts[0].created
-        if facts and not membership.mortal
-        else min(pod.created for pod in pods),
+        created=_created(membership, facts, pods),
         expected=size or len(present),
         kind=membership.kind,
         owner_deleting=membership.mortal and not present,
-        owner_finished=membership.mortal
-        and bool(present)
-        and all(pod.phase in ENDED for pod in present),
-        **labelled(membership, present),
+        owner_finished=membership.mortal and 0 < counts.pods == counts.ended,
+        label_problem=labels.label_problem,
+        mislabelled=labels.mislabelled,
         faults=() if size else (_size_unknown(membership),),
         trouble=trouble_of((), pods, faulty),
         warnings=(
-            *(
-                (Warning.UNKNOWN_OWNER, owner)
-                for pod in pods
-                if (owner := pod.governed and pod.governed.unknown_owner)
-            ),
+            *_unknown_owners(pods),
             *not_held(cache, pods),
             *_shared_gangs(cache, membership, pods, size),
         ),
@@ -205,16 +247,59 @@ def of_pods(cache: Cache, membership: Membership) -> Instance:
         owner=membership.maker,
         revision=membership.revision,
         outdated=_is_outdated(cache, membership),
-        **_requests(present, size),
+        needs=requested.needs,
+        unbound=requested.unbound,
+        seats=requested.seats,
+        priority=requested.priority,
         wanted=cache.owners.wanted(membership.maker) if membership.maker else 0,
         unheld=len(ungated(cache, present)),
-        irreplaceable=any(
-            pod.governed is not None and pod.governed.controller_uid == pod.uid for pod in present
-        ),
+        irreplaceable=any(_has_no_controller(pod) for pod in present),
         misplaced=any(is_misplaced(membership, pod) for pod in present),
-        more_to_come=len(present) < size and waits_for_leader,
-        **counts_of(cache, pods, faulty),
+        more_to_come=len(present) < size and _waits_for_leader(membership, facts, present),
+        pods=counts.pods,
+        gated=counts.gated,
+        bound=counts.bound,
+        running=counts.running,
+        ready=counts.ready,
+        ended=counts.ended,
+        terminating=counts.terminating,
+        crashing=counts.crashing,
+        faulty=len(faulty),
+        restarts=counts.restarts,
+        deletion_cost=counts.deletion_cost,
+        admitted_at=times.admitted_at,
+        newest=times.newest,
+        ends_by=times.ends_by,
     )
+
+
+def _created(
+    membership: Membership, facts: Sequence[OwnerFacts], pods: Sequence[PodRecord]
+) -> float:
+    """When the owner was created; where the owner does not say it, the oldest pod."""
+    if facts and not membership.mortal:
+        return facts[0].created
+    return min(pod.created for pod in pods)
+
+
+def _waits_for_leader(
+    membership: Membership, facts: Sequence[OwnerFacts], present: Sequence[PodRecord]
+) -> bool:
+    """Whether the owner makes the other pods only when the leader is ready, and it is not."""
+    if not any(found.leader_first for found in facts):
+        return False
+    return not any(pod.ready for pod in present if pod.name == membership.name)
+
+
+def _has_no_controller(pod: PodRecord) -> bool:
+    """Whether nothing makes the pod again once it is deleted."""
+    return pod.governed is not None and pod.governed.controller_uid == pod.uid
+
+
+def _unknown_owners(pods: Sequence[PodRecord]) -> Iterator[tuple[Warning, str]]:
+    for pod in pods:
+        if pod.governed is not None and pod.governed.unknown_owner:
+            yield Warning.UNKNOWN_OWNER, pod.governed.unknown_owner
 
 
 def is_misplaced(membership: Membership, pod: PodRecord) -> bool:
@@ -281,11 +366,17 @@ def _shared_gangs(
             yield Warning.HOLD_NOT_POSSIBLE, words
 
 
-def _requests(present: Sequence[PodRecord], size: int) -> dict[str, Any]:
+def _requested(present: Sequence[PodRecord], size: int) -> Requested:
     """Pods that do not exist yet are taken to request what the first one requests."""
-    found = [(pod, pod.governed) for pod in present if pod.governed is not None]
-    if not found:
-        return {}
-    missing = [(None, found[0][1].request)] * max(0, size - len(found))
-    expected = [*((pod, governed.request) for pod, governed in found), *missing]
-    return needs_of(expected, max(governed.priority for _, governed in found))
+    expected: list[tuple[PodRecord | None, PodRequest]] = []
+    priorities = []
+    for pod in present:
+        if pod.governed is not None:
+            expected.append((pod, pod.governed.request))
+            priorities.append(pod.governed.priority)
+    if not expected:
+        return Requested()
+    _, of_the_first = expected[0]
+    missing = max(0, size - len(expected))
+    expected.extend([(None, of_the_first)] * missing)
+    return requested_by(expected, max(priorities))

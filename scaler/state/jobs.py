@@ -4,7 +4,8 @@ nothing."""
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from typing import Any
+
+import msgspec
 
 from scaler.decide.world import FailedPod, Instance, Life, RestartBudget, Warning
 from scaler.informers.cache import Cache
@@ -14,15 +15,37 @@ from scaler.names import RULE_LABEL
 from scaler.ranktables.tables import JobTable, Tables
 from scaler.rules.jobspec import LEADER, WORKER
 from scaler.state.instances import (
+    Requested,
     counts_of,
     faulty_of,
     labelled,
-    needs_of,
     not_held,
     present_of,
+    requested_by,
+    times_of,
     trouble_of,
     ungated,
 )
+
+
+class _ByMaker(msgspec.Struct, frozen=True, gc=False):
+    """What depends on who makes the pods of a job, as at `Instance`."""
+
+    faults: tuple[str, ...] = ()
+    warnings: tuple[tuple[Warning, str], ...] = ()
+    leftovers: bool = False
+    stripped: bool = False
+    life: Life = Life()
+    budget: RestartBudget | None = None
+    unheld: int = 0
+
+
+class _Remains(msgspec.Struct, frozen=True, gc=False):
+    """The pods that a finished job has left, as at `Life`."""
+
+    unbound: tuple[str, ...] = ()
+    running_on: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
 
 
 def of_job(cache: Cache, tables: Tables, record: JobRecord) -> Instance:
@@ -34,6 +57,14 @@ def of_job(cache: Cache, tables: Tables, record: JobRecord) -> Instance:
     pods = [owned[name] for name in names if name in owned]
     faulty = faulty_of(cache, pods)
     ours = cache.makes_pods and record.kind == "AscendJob"
+    if ours:
+        rest = _ours(cache, tables.of(record), record, pods, faulty)
+    else:
+        rest = _others(cache, record, pods)
+    labels = labelled(job, pods)
+    counts = counts_of(pods)
+    times = times_of(cache, pods)
+    requested = _requested(cache, record, names, owned)
     return Instance(
         uid=record.uid,
         name=job.name,
@@ -44,30 +75,50 @@ def of_job(cache: Cache, tables: Tables, record: JobRecord) -> Instance:
         generation=job.generation,
         owner_deleting=job.deleting,
         owner_finished=job.finished,
-        **labelled(job, pods),
+        label_problem=labels.label_problem,
+        mislabelled=labels.mislabelled,
         trouble=job.ending or trouble_of(names, pods, faulty),
         made_by_us=ours,
         name_taken=_taken_name(cache, record, names) if ours else "",
-        **counts_of(cache, pods, faulty),
-        **_requests(cache, record, names, owned),
-        **(
-            _ours(cache, tables.of(record), record, pods, faulty)
-            if ours
-            else _others(cache, record, pods)
-        ),
+        pods=counts.pods,
+        gated=counts.gated,
+        bound=counts.bound,
+        running=counts.running,
+        ready=counts.ready,
+        ended=counts.ended,
+        terminating=counts.terminating,
+        crashing=counts.crashing,
+        faulty=len(faulty),
+        restarts=counts.restarts,
+        deletion_cost=counts.deletion_cost,
+        admitted_at=times.admitted_at,
+        newest=times.newest,
+        ends_by=times.ends_by,
+        needs=requested.needs,
+        unbound=requested.unbound,
+        seats=requested.seats,
+        priority=requested.priority,
+        faults=rest.faults,
+        warnings=rest.warnings,
+        leftovers=rest.leftovers,
+        stripped=rest.stripped,
+        life=rest.life,
+        budget=rest.budget,
+        unheld=rest.unheld,
     )
 
 
-def _requests(
+def _requested(
     cache: Cache, record: JobRecord, names: Sequence[str], owned: Mapping[str, PodRecord]
-) -> dict[str, Any]:
+) -> Requested:
     if len(record.needs) != len(names):
-        return {}
+        return Requested()
     known = cache.priorities.get("", record.priority_class) if record.priority_class else None
     priority = known.worth(record.namespace) if known is not None else 0
-    return needs_of(
-        [(owned.get(name), need) for name, need in zip(names, record.needs, strict=True)], priority
-    )
+    expected = [
+        (owned.get(name), request) for name, request in zip(names, record.needs, strict=True)
+    ]
+    return requested_by(expected, priority)
 
 
 def _ours(
@@ -76,12 +127,12 @@ def _ours(
     record: JobRecord,
     pods: Sequence[PodRecord],
     faulty: Container[str],
-) -> dict[str, Any]:
+) -> _ByMaker:
     """What matters only where its pods are made here; where nothing is done, others look after its
     life and objects."""
     job = record.job
     if cache.watches:
-        return {"faults": job.faults}
+        return _ByMaker(faults=job.faults)
     present = present_of(pods)
     pod_group = cache.pod_groups.get(job.namespace, job.pod_group)
     has_service = cache.kube_services.get(job.namespace, job.leader) is not None
@@ -90,16 +141,16 @@ def _ours(
     )
     members = pod_group.members if pod_group is not None and leftovers and not job.faults else 0
     obstacle = table.obstacle if table is not None else None
-    return {
-        "leftovers": leftovers,
-        "stripped": bool(present) and not job.faults and (pod_group is None or not has_service),
-        "faults": job.faults,
-        "life": _life(cache, record, present, faulty, outgrown=0 < members != job.members),
-        "warnings": ((obstacle.warning, obstacle.message),) if obstacle is not None else (),
-    }
+    return _ByMaker(
+        faults=job.faults,
+        warnings=((obstacle.warning, obstacle.message),) if obstacle is not None else (),
+        leftovers=leftovers,
+        stripped=bool(present) and not job.faults and (pod_group is None or not has_service),
+        life=_life(cache, record, present, faulty, outgrown=0 < members != job.members),
+    )
 
 
-def _others(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> dict[str, Any]:
+def _others(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> _ByMaker:
     """What matters of a job only where another operator makes its pods."""
     job = record.job
     faults = record.job.faults
@@ -119,12 +170,12 @@ def _others(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> dict[
         " admission move it (namespace labels, see docs/howto/beside-ascend-operator.md)"
     )
     named = ((Warning.HOLD_NOT_POSSIBLE, words),) if job.names_rule else ()
-    return {
-        "faults": faults,
-        "budget": RestartBudget(job.restart_limit, used) if job.restart_limit is not None else None,
-        "unheld": len(ungated(cache, present_of(pods))),
-        "warnings": (*named, *not_held(cache, pods)),
-    }
+    return _ByMaker(
+        faults=faults,
+        warnings=(*named, *not_held(cache, pods)),
+        budget=RestartBudget(job.restart_limit, used) if job.restart_limit is not None else None,
+        unheld=len(ungated(cache, present_of(pods))),
+    )
 
 
 def _taken_name(cache: Cache, record: JobRecord, names: Sequence[str]) -> str:
@@ -152,6 +203,7 @@ def _life(
     hardware."""
     job = record.job
     workers = f"{job.name}-{WORKER.lower()}-"
+    remains = _remains(cache, record) if job.finished else _Remains()
     return Life(
         policy=job.policy,
         version=max((pod.version for pod in present), default=-1),
@@ -175,7 +227,9 @@ def _life(
         ),
         surplus=_surplus(cache, record),
         outgrown=outgrown,
-        **(_remains(cache, record) if job.finished else {}),
+        unbound=remains.unbound,
+        running_on=remains.running_on,
+        over=remains.over,
     )
 
 
@@ -196,10 +250,11 @@ def _surplus(cache: Cache, record: JobRecord) -> tuple[str, ...]:
     return tuple(name for _, _, name in sorted(found, reverse=True))
 
 
-def _remains(cache: Cache, record: JobRecord) -> dict[str, tuple[str, ...]]:
+def _remains(cache: Cache, record: JobRecord) -> _Remains:
     left = cache.present_pods(record.uid)
-    return {
-        "unbound": tuple(pod.name for pod in left if not pod.node and pod.phase not in ENDED),
-        "running_on": tuple(pod.name for pod in left if pod.node and pod.phase not in ENDED),
-        "over": tuple(pod.name for pod in left if pod.phase in ENDED),
-    }
+    living = [pod for pod in left if pod.phase not in ENDED]
+    return _Remains(
+        unbound=tuple(pod.name for pod in living if not pod.node),
+        running_on=tuple(pod.name for pod in living if pod.node),
+        over=tuple(pod.name for pod in left if pod.phase in ENDED),
+    )
