@@ -5,7 +5,7 @@ Each names the few files of this folder that should notice, the quickest first."
 
 from __future__ import annotations
 
-from scaler.decide import attempts, decide, nodes, plan
+from scaler.decide import attempts, decide, draft, nodes, verdicts
 from scaler.decide.room import placement
 from scaler.decide.service import demand, groups, states
 from scaler.decide.sharing import arbitration, minimum, sources
@@ -79,9 +79,9 @@ MUTANTS = (
     ),
     Mutant(
         "a spare is told by age alone",
-        plan,
-        "(m.uid not in named, candidate_order(m))",
-        "(m.uid not in named, m.instance.created)",
+        verdicts,
+        "(member.uid not in named, candidate_order(member))",
+        "(member.uid not in named, member.instance.created)",
         "test_refused",
         "3.3, 5",
     ),
@@ -356,7 +356,7 @@ MUTANTS = (
     ),
     Mutant(
         "what waits or is in hands heeds no room",
-        plan,
+        draft,
         "or demand.hands\n            or demand.irrevocable\n            or self.waits\n",
         "or demand.irrevocable\n",
         "test_scale_ups",
