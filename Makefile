@@ -81,7 +81,7 @@ contracts: dev  ## Who may import whom (.importlinter)
 
 .PHONY: generated
 generated: chart  ## Write every file that follows from the code: page of settings, JSON Schemas, Helm chart
-	@$(PY) -m scaler.tools.settings_page >build.tmp && mv build.tmp docs/reference/settings.md
+	@$(PY) .ci/settings_page.py >build.tmp && mv build.tmp docs/reference/settings.md
 	@$(PY) -m scaler schema rule >build.tmp && mv build.tmp schemas/elastic_scaling.schema.json
 	@$(PY) -m scaler schema service >build.tmp && mv build.tmp schemas/service.schema.json
 	@$(PY) -m scaler schema scenario >build.tmp && mv build.tmp schemas/scenario.schema.json

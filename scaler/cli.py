@@ -1,8 +1,9 @@
 """The `scaler` command: finds the subcommand, passes it the arguments, and returns the exit code.
 
-Every subcommand is a module of `scaler.tools`, except `run`, which is `scaler.run`. Only the named
-one is imported, so that `scaler lint` starts fast, and a broken dependency of one command does not
-break the others. This module knows nothing of what a command does."""
+Every subcommand has a folder in `scaler.tools` with a module `command`, except `run`, which is
+`scaler.run`. Only the named one is imported, so that `scaler lint` starts fast, and a broken
+dependency of one command does not break the others. This module knows nothing of what a command
+does."""
 
 from __future__ import annotations
 
@@ -147,7 +148,9 @@ def _parser_of(name: str, command: Any) -> Parser:
 def _load(name: str) -> Any:
     """The module of a subcommand: `HELP`, `add_arguments(parser)` and `run(arguments) -> exit
     code`."""
-    return importlib.import_module("scaler.run" if name == "run" else f"scaler.tools.{name}")
+    return importlib.import_module(
+        "scaler.run" if name == "run" else f"scaler.tools.{name}.command"
+    )
 
 
 def _top_level(arguments: list[str]) -> int:

@@ -2,8 +2,8 @@
 file.
 
 Precedence: flag, then environment variable, then file, then default. Flags, environment names and
-the reference page (tools.settings_page) are derived from the fields of `Settings`. This module must
-not import a Kubernetes or HTTP client, and reads no file except the one of `--config`."""
+the reference page (.ci/settings_page.py) are derived from the fields of `Settings`. This module
+must not import a Kubernetes or HTTP client, and reads no file except the one of `--config`."""
 
 from __future__ import annotations
 

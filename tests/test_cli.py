@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 
 def place_of(name: str) -> str:
     """The module of a subcommand."""
-    return "scaler.run" if name == "run" else f"scaler.tools.{name}"
+    return "scaler.run" if name == "run" else f"scaler.tools.{name}.command"
 
 
 class Loader:
@@ -75,7 +75,7 @@ def test_a_command_gets_its_arguments_and_its_result_is_the_exit_code(
 def test_only_the_command_that_was_asked_for_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     loader = install(monkeypatch, lint=command(), plan=command())
     cli.main(["plan"])
-    assert loader.asked == ["scaler.tools.plan"]
+    assert loader.asked == ["scaler.tools.plan.command"]
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["nonsense"], ["--nonsense"], []])
@@ -120,7 +120,7 @@ def test_a_command_that_cannot_be_loaded_says_what_is_missing(
     install(monkeypatch)
     assert cli.main(["lint"]) == 1
     assert (
-        "scaler lint: cannot be loaded: No module named 'scaler.tools.lint'"
+        "scaler lint: cannot be loaded: No module named 'scaler.tools.lint.command'"
         in capsys.readouterr().err
     )
 

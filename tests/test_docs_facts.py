@@ -15,10 +15,10 @@ import pytest
 
 from scaler.cli import COMMANDS
 from scaler.settings import Settings
-from scaler.tools.counts import Case, decide
-from scaler.tools.ladder import in_words, table
-from scaler.tools.linting.mixtures import in_words as mixtures_in_words
-from scaler.tools.linting.mixtures import mixtures
+from scaler.tools.common.counts import Case, decide
+from scaler.tools.common.ladder import in_words, table
+from scaler.tools.common.mixtures import in_words as mixtures_in_words
+from scaler.tools.common.mixtures import mixtures
 from tests.builders import rule
 
 ROOT = Path(__file__).parent.parent
@@ -129,7 +129,7 @@ def flags() -> set[str]:
     found: set[str] = set()
     for name in COMMANDS:
         parser = argparse.ArgumentParser()
-        module = "scaler.run" if name == "run" else f"scaler.tools.{name}"
+        module = "scaler.run" if name == "run" else f"scaler.tools.{name}.command"
         importlib.import_module(module).add_arguments(parser)
         found |= {
             flag

@@ -26,7 +26,7 @@ from scaler.sim.stories.play import START
 from scaler.sim.stories.scenario import Event, Scenario
 from scaler.sim.stories.scenario_run import ScenarioRun
 from scaler.sim.stories.timeline import MomentKind, Timeline
-from scaler.tools.simulation.scenario_file import load_scenario
+from scaler.tools.simulate.scenario_file import load_scenario
 from tests.jobs import NAMESPACE, held, rule_config_map
 from tests.test_manifests import VARIANTS, Object, allowed, environment, of_kind
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from settings_page import reference
 
 from scaler.decide.world import Policy, Preempt
 from scaler.settings import REMOVED, Mode, Settings, SettingsError, add_arguments, load
-from scaler.tools.settings_page import reference
 
 ROOT = Path(__file__).parent.parent
 

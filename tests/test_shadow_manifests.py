@@ -9,7 +9,7 @@ import pytest
 
 from scaler import settings
 from scaler.settings import Mode
-from scaler.tools.shadow import USUAL
+from scaler.tools.shadow.command import USUAL
 from tests.test_manifests import MANIFESTS, VARIANTS, environment, of_kind, rendered
 
 READING = {"get", "list", "watch"}

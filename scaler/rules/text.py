@@ -1,7 +1,7 @@
 """Reads JSON text: the value, or each finding with its place; and the place of each value in the
 text.
 
-Reading is strict and ends at the first place that is not JSON; tools.linting.jsontext goes on there
+Reading is strict and ends at the first place that is not JSON; tools.lint.jsontext goes on there
 and offers corrections. Never raises."""
 
 from __future__ import annotations

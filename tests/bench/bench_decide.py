@@ -22,8 +22,8 @@ from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.decision import State
 from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, Requirement, Where
 from scaler.decide.world import Instance, Service, ServiceKey, World
-from scaler.tools.counts import Case
-from scaler.tools.counts import decide as decide_counts
+from scaler.tools.common.counts import Case
+from scaler.tools.common.counts import decide as decide_counts
 from tests.builders import NOW, instance, rule
 from tests.decide.cluster import settle
 

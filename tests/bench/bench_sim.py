@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from scaler.sim.stories.play import play, silence_logs
-from scaler.tools.simulation.scenario_file import load_scenario
+from scaler.tools.simulate.scenario_file import load_scenario
 
 SCENARIO = Path(__file__).resolve().parents[1] / "scenarios" / "start-degrade-climb.yaml"
 SCHEDULES = 40

@@ -24,9 +24,9 @@ from scaler.names import GOVERNS
 from scaler.rules.rule import ALL
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
-from scaler.tools.cluster.leader import Leaders, leaders
-from scaler.tools.cluster.records import WrittenObject, as_cached, replicas_of, written
-from scaler.tools.cluster.view import Cluster, ask
+from scaler.tools.common.leader import Leaders, leaders
+from scaler.tools.common.records import WrittenObject, as_cached, replicas_of, written
+from scaler.tools.common.view import Cluster, ask
 from tests.jobs import NAMESPACE, job, manifest, rule_config_map, rule_document
 from tests.rig import START, Rig, rig
 

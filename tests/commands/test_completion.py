@@ -158,7 +158,7 @@ async def _of_cluster(
 
 
 PATIENT = (
-    "import sys; from scaler.tools.cluster import names; names.PATIENCE = 60; from scaler import"
+    "import sys; from scaler.tools.completion import names; names.PATIENCE = 60; from scaler import"
     " cli; sys.exit(cli.main(sys.argv[1:]))"
 )
 """On a busy machine a process alone takes longer than anybody waits who completes a word."""

@@ -31,13 +31,13 @@ from scaler.names import GATE, RULE_KEY, RULE_LABEL
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from scaler.tools import deploy
-from scaler.tools.cluster.access import Access
-from scaler.tools.deployed import objects
-from scaler.tools.deployed.finding import Found, not_there
-from scaler.tools.deployed.kinds import INFERENCE_SERVICES
-from scaler.tools.deployed.standing import Part, Standing, behind_of, standing
-from scaler.tools.deploying.service import Service, read_service
+from scaler.tools.common.access import Access
+from scaler.tools.common.short_file.service import Service, read_service
+from scaler.tools.deploy import command as deploy
+from scaler.tools.deploy import objects
+from scaler.tools.deploy.finding import Found, not_there
+from scaler.tools.deploy.kinds import INFERENCE_SERVICES
+from scaler.tools.deploy.standing import Part, Standing, behind_of, standing
 from tests.commands.test_cluster import Forbidden, lease
 from tests.jobs import manifest
 from tests.rig import START

@@ -16,8 +16,8 @@ from scaler.kube.errors import status_error
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from scaler.tools.answers.rank_table import gather
-from scaler.tools.diagnosis import Standing, diagnose
+from scaler.tools.common.diagnosis import Standing, diagnose
+from scaler.tools.why.rank_table import gather
 from tests.jobs import NAMESPACE
 from tests.ranktables.test_reconciler import NAME, RULE, by_node, give_chips, rings, server
 from tests.rig import START, Rig, rig

@@ -11,7 +11,7 @@ from scaler.decide.decision import Note
 from scaler.decide.world import Warning
 from scaler.informers.config_maps import RankTableMap, content_of
 from scaler.ranktables.table import INITIALIZING, RankTablePod, rank_table
-from scaler.tools.diagnosis import Check, Evidence, RolePod, Server, Standing, diagnose
+from scaler.tools.common.diagnosis import Check, Evidence, RolePod, Server, Standing, diagnose
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.devices import PodDevices, pack
 from tests.ranktables.test_table import TWO, job

@@ -13,10 +13,10 @@ from scaler.kube.api import DISRUPTION_BUDGETS, NODES, PODS, Object, PatchType
 from scaler.kube.errors import ForbiddenError
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
-from scaler.tools import drain
-from scaler.tools.cluster.access import Access
-from scaler.tools.drain import Forecast, UnknownNodeError, forecast, text
-from scaler.tools.draining.evictions import Evictions, judged
+from scaler.tools.common.access import Access
+from scaler.tools.drain import command as drain
+from scaler.tools.drain.command import Forecast, UnknownNodeError, forecast, text
+from scaler.tools.drain.evictions import Evictions, judged
 from tests.jobs import NAMESPACE, manifest
 from tests.rig import Rig, rig
 from tests.test_minimums import nodes, serve, service

@@ -23,8 +23,8 @@ from scaler.decide.decision import (
 from scaler.decide.world import Reason
 from scaler.informers.config_maps import RankTableMap, content_of
 from scaler.ranktables.table import RankTable, Status
-from scaler.tools.comparison import Found, Remark, Weight
-from scaler.tools.first_pass import foresee, rank_table_remarks
+from scaler.tools.takeover.comparison import Found, Remark, Weight
+from scaler.tools.takeover.first_pass import foresee, rank_table_remarks
 from scaler.workloads.ascendjob import read_job
 from tests.jobs import job
 

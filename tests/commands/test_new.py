@@ -10,10 +10,10 @@ import pytest
 
 from scaler.cli import main
 from scaler.sim.stories.manifests import read_manifests
-from scaler.tools.deploying.service import read_service
-from scaler.tools.new import MOST, ladder
-from scaler.tools.simulation.interactive import hints
-from scaler.tools.simulation.scenario_file import load_scenario
+from scaler.tools.common.short_file.service import read_service
+from scaler.tools.demo.interactive import hints
+from scaler.tools.new.command import MOST, ladder
+from scaler.tools.simulate.scenario_file import load_scenario
 from tests.deploying.test_objects import EXAMPLES
 
 PLATFORMS = ("ome", "aibrix", "mindie-motor")
@@ -86,7 +86,7 @@ def test_the_demo_plays_a_folder_on_as_many_nodes_as_it_is_told(
 ) -> None:
     played: list[Any] = []
     monkeypatch.setattr(
-        "scaler.tools.simulation.interactive.keep_up", lambda scenario, **_: played.append(scenario)
+        "scaler.tools.demo.interactive.keep_up", lambda scenario, **_: played.append(scenario)
     )
     assert main(["new", "4P2D", "--platform", "aibrix", "-o", str(tmp_path)]) == 0
     assert main(["demo", "--interactive", "-f", str(tmp_path), "--nodes", "12"]) == 0

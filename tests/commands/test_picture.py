@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from scaler.sim.stories.instances import Condition, InstanceView
 from scaler.sim.stories.timeline import LoadSample, Moment, MomentKind, Sample, Timeline
-from scaler.tools.simulation import overview
-from scaler.tools.simulation.overview import MANY
-from scaler.tools.simulation.picture import draw
+from scaler.tools.simulate import overview
+from scaler.tools.simulate.overview import MANY
+from scaler.tools.simulate.picture import draw
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.cli import main
-from scaler.tools.plan import answers
+from scaler.tools.plan.command import answers
 from tests import builders
 from tests.rules.documents import job
 from tests.rules.documents import text as text_of

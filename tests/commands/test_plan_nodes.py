@@ -16,8 +16,8 @@ from scaler.decide.nodes import PODS, PodRequest, Where
 from scaler.decide.world import ServiceKey
 from scaler.informers.records import NodeFacts
 from scaler.rules.rule import RuleOptions
-from scaler.tools.nodes import BadInputError, need_of, parts, read_nodes
-from scaler.tools.whatif import Asked, what_if
+from scaler.tools.common.whatif import Asked, what_if
+from scaler.tools.plan.nodes import BadInputError, need_of, parts, read_nodes
 from tests import builders
 from tests.jobs import TWO_P_ONE_D, job, node, rule_config_map
 

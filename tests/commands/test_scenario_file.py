@@ -13,7 +13,7 @@ import yaml
 from scaler.settings import Mode
 from scaler.sim.stories.play import settings_of
 from scaler.sim.stories.scenario import Copies, Scenario, json_schema
-from scaler.tools.simulation.scenario_file import ScenarioError, check_inputs, load_scenario
+from scaler.tools.simulate.scenario_file import ScenarioError, check_inputs, load_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [

@@ -19,12 +19,12 @@ from scaler.kube.api import CONFIG_MAPS, Object
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import START
-from scaler.tools.cluster import access
-from scaler.tools.cluster.access import Access
-from scaler.tools.shadow import USUAL, report_of, text
-from scaler.tools.shadowing import record as shadow_record
-from scaler.tools.shadowing.notes import Difference, Tally, What
-from scaler.tools.shadowing.record import KEY, NAME, Noted, decode, encode
+from scaler.tools.common import access
+from scaler.tools.common.access import Access
+from scaler.tools.shadow import record as shadow_record
+from scaler.tools.shadow.command import USUAL, report_of, text
+from scaler.tools.shadow.notes import Difference, Tally, What
+from scaler.tools.shadow.record import KEY, NAME, Noted, decode, encode
 from tests.jobs import manifest
 
 DAY = 86_400.0
@@ -153,7 +153,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, *arguments: str, kept: Object | None)
         yield Access(cluster, clock, ())
 
     monkeypatch.setattr(access, "opened", opened)
-    monkeypatch.setattr("scaler.tools.shadow.asyncio.run", loop.run)
+    monkeypatch.setattr("scaler.tools.shadow.command.asyncio.run", loop.run)
     return main(["shadow", "report", *arguments])
 
 

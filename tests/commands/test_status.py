@@ -24,9 +24,9 @@ from scaler.kube.api import LEASES, NODES, Object, PatchType
 from scaler.report.service_status import status_of, without_jobs
 from scaler.rules.rule import ALL
 from scaler.sim.loop import run
-from scaler.tools.cluster import screen
-from scaler.tools.cluster.access import Access
-from scaler.tools.cluster.detail import (
+from scaler.tools.common.access import Access
+from scaler.tools.common.console import age, clean, console, show
+from scaler.tools.common.detail import (
     InstanceView,
     ServiceDetail,
     detail_of,
@@ -34,10 +34,10 @@ from scaler.tools.cluster.detail import (
     urgency,
     wanted,
 )
-from scaler.tools.cluster.tables import Style, overview, tone, tree
-from scaler.tools.cluster.view import ServiceView
-from scaler.tools.console import age, clean, console, show
-from scaler.tools.output import written
+from scaler.tools.common.output import written
+from scaler.tools.common.view import ServiceView
+from scaler.tools.status import screen
+from scaler.tools.status.tables import Style, overview, tone, tree
 from tests.builders import service
 from tests.commands.test_cluster import RULE, elastic_service, idle, lease, scale, uninstall, write
 from tests.jobs import NAMESPACE, job

@@ -12,10 +12,11 @@ from scaler.clock import Clock
 from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, POD_SETS, PODS
 from scaler.settings import Settings
 from scaler.sim.loop import run
-from scaler.tools import takeover, takeover_check
-from scaler.tools.comparison import Remark, Weight
-from scaler.tools.takeover import text
-from scaler.tools.takeover_check import JobReport, NotReadableError, Report, check
+from scaler.tools.takeover import check as takeover_check
+from scaler.tools.takeover import command as takeover
+from scaler.tools.takeover.check import JobReport, NotReadableError, Report, check
+from scaler.tools.takeover.command import text
+from scaler.tools.takeover.comparison import Remark, Weight
 from tests.faults import Fault, Faults, Rule
 from tests.jobs import job, rule_config_map
 from tests.rig import START, rig

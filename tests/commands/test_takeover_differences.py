@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.kube.api import Object
-from scaler.tools.comparison import Found, Remark, Weight, compare, differences
+from scaler.tools.takeover.comparison import Found, Remark, Weight, compare, differences
 from scaler.workloads import ascendjob_objects
 from scaler.workloads.ascendjob import read_job
 from tests.jobs import job

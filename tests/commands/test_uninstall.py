@@ -36,11 +36,11 @@ from scaler.sim.apiserver.server import Review
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.sim.webhooks import hold_pods
-from scaler.tools.leaving import leave as steps
-from scaler.tools.leaving.install import InstallNotFoundError
-from scaler.tools.leaving.leave import StuckError
-from scaler.tools.leaving.remains import TEMPLATES
-from scaler.tools.uninstall import leave
+from scaler.tools.uninstall import leave as steps
+from scaler.tools.uninstall.command import leave
+from scaler.tools.uninstall.install import InstallNotFoundError
+from scaler.tools.uninstall.leave import StuckError
+from scaler.tools.uninstall.remains import TEMPLATES
 from tests.jobs import NAMESPACE, held, job, manifest
 from tests.rig import START
 

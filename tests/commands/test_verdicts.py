@@ -9,7 +9,7 @@ import pytest
 from scaler.sim.stories.instances import Condition, InstanceView
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import LoadSample, Moment, MomentKind, Sample, Timeline
-from scaler.tools.simulation.verdicts import judge
+from scaler.tools.simulate.verdicts import judge
 
 SERVICE = "ns/rule/id"
 

@@ -27,15 +27,15 @@ from scaler.names import GATE
 from scaler.rules.rule import ALL
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
-from scaler.tools.answers.answer import Answer, rendered
-from scaler.tools.answers.inquiry import ask_why
-from scaler.tools.answers.labels import key_checks
-from scaler.tools.answers.scale import look, scale_checks
-from scaler.tools.answers.subject import OF_INSTANCES, Subject
-from scaler.tools.cluster.access import Access
-from scaler.tools.cluster.view import ServiceView
-from scaler.tools.console import console, show
-from scaler.tools.diagnosis import Standing
+from scaler.tools.common.access import Access
+from scaler.tools.common.console import console, show
+from scaler.tools.common.diagnosis import Standing
+from scaler.tools.common.view import ServiceView
+from scaler.tools.why.answer import Answer, rendered
+from scaler.tools.why.inquiry import ask_why
+from scaler.tools.why.labels import key_checks
+from scaler.tools.why.scale import look, scale_checks
+from scaler.tools.why.subject import OF_INSTANCES, Subject
 from tests import jobs
 from tests.commands.test_cluster import RULE, Forbidden, elastic_service, idle, lease, scale, write
 from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document

@@ -32,8 +32,8 @@ from scaler.sim.stories.recorder import Recorder
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.scenario_run import ScenarioRun
 from scaler.sim.stories.timeline import Timeline
-from scaler.tools.simulation.scenario_file import load_scenario
-from scaler.tools.simulation.verdicts import judge
+from scaler.tools.simulate.scenario_file import load_scenario
+from scaler.tools.simulate.verdicts import judge
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.proxy import Fault, Proxy, proxied, status

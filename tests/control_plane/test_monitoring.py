@@ -24,7 +24,7 @@ import yaml
 from scaler.decide.world import ServiceKey
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.crds import definitions
-from scaler.tools.page import prometheus as history
+from scaler.tools.ui import prometheus as history
 from tests.control_plane.build import PROMETHEUS, ensure
 from tests.control_plane.plane import PlaneOptions
 from tests.control_plane.plugin import FreshPlane

@@ -15,8 +15,8 @@ from scaler.sim.actors.clusterd import ClusterD
 from scaler.sim.actors.devices import DevicePlugin, report_chips
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
-from scaler.tools.answers.rank_table import gather
-from scaler.tools.diagnosis import Check, diagnose
+from scaler.tools.common.diagnosis import Check, diagnose
+from scaler.tools.why.rank_table import gather
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.scaler_process import ALONE, install, scaler

@@ -23,8 +23,8 @@ from scaler.sim.actors.devices import DevicePlugin
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node
 from scaler.sim.actors.operator import NAMESPACE as OPERATORS
 from scaler.sim.apiserver.crds import definitions
-from scaler.tools.shadow import USUAL
-from scaler.tools.shadowing.record import NAME
+from scaler.tools.shadow.command import USUAL
+from scaler.tools.shadow.record import NAME
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.programs import ControlPlaneError

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scaler.decide.decision import Evict, State
 from scaler.decide.world import Reason, Service
 from scaler.rules.rule import ALL, Rule, RuleOptions
-from scaler.tools.counts import Case, CountsDecision, aimed_at, decide, unknown_groups
+from scaler.tools.common.counts import Case, CountsDecision, aimed_at, decide, unknown_groups
 from tests.builders import instance, plan, rule, service
 from tests.strategies import rules
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from scaler.tools.deploying.config import File, json_schema
-from scaler.tools.deploying.service import ConfigError, Service, read_service
+from scaler.tools.common.short_file.config import File, json_schema
+from scaler.tools.common.short_file.service import ConfigError, Service, read_service
 from tests.deploying.test_findings import MOTOR, OME, STORM
 
 ROOT = Path(__file__).parent.parent.parent

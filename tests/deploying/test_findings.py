@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scaler.tools.deploying.service import ConfigError, read_service
-from scaler.tools.deploying.source import MAX_BYTES
+from scaler.tools.common.short_file.service import ConfigError, read_service
+from scaler.tools.common.short_file.source import MAX_BYTES
 
 STORM = """\
 app_name: a

@@ -29,7 +29,7 @@ from scaler.report.service_status import status_of
 from scaler.sim.apiserver.facade import kubeconfig, serve
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import silence_logs
-from scaler.tools.cluster.view import Cluster
+from scaler.tools.common.view import Cluster
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.ascendjob_objects import pods
 from tests.jobs import job, manifest, node, rule_config_map, rule_document

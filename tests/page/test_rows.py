@@ -14,13 +14,13 @@ from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, Object, 
 from scaler.report.service_status import status_of
 from scaler.rules.rule import ALL
 from scaler.sim.loop import run
-from scaler.tools.cluster.view import Cluster, ServiceView
-from scaler.tools.page import views
-from scaler.tools.page.board import Board, row_of
-from scaler.tools.page.feed import Feed
-from scaler.tools.page.history import MOST_MOMENTS, MOST_SAMPLES, History
-from scaler.tools.page.nodes import NodeKinds
-from scaler.tools.page.tryout import try_rule
+from scaler.tools.common.view import Cluster, ServiceView
+from scaler.tools.ui import views
+from scaler.tools.ui.board import Board, row_of
+from scaler.tools.ui.feed import Feed
+from scaler.tools.ui.history import MOST_MOMENTS, MOST_SAMPLES, History
+from scaler.tools.ui.nodes import NodeKinds
+from scaler.tools.ui.tryout import try_rule
 from tests.builders import service
 from tests.jobs import NAMESPACE, job, manifest, node, rule_config_map, rule_document
 from tests.report.fakes import report_of

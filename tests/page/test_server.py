@@ -17,10 +17,10 @@ from scaler.clock import Clock
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PatchType
 from scaler.sim.cluster import SimCluster
-from scaler.tools.cluster.view import Cluster
-from scaler.tools.page.guard import HEADERS
-from scaler.tools.page.prometheus import MOST_BYTES, Prometheus
-from scaler.tools.page.server import Page, keep_up, served
+from scaler.tools.common.view import Cluster
+from scaler.tools.ui.guard import HEADERS
+from scaler.tools.ui.prometheus import MOST_BYTES, Prometheus
+from scaler.tools.ui.server import Page, keep_up, served
 from tests.jobs import NAMESPACE, job, manifest, node, rule_config_map
 
 TOKEN = "right-token"  # noqa: S105

@@ -14,8 +14,8 @@ from scaler.decide.decision import State
 from scaler.decide.world import Reason, Warning
 from scaler.report import service_status
 from scaler.report.service_events import ServiceEventReason
-from scaler.tools.answers.answer import MEND, NOTHING, STEPS, WAIT
-from scaler.tools.page.server import STATIC
+from scaler.tools.ui.server import STATIC
+from scaler.tools.why.answer import MEND, NOTHING, STEPS, WAIT
 
 VENDOR = STATIC / "vendor"
 OURS = sorted(STATIC.glob("*.js"))

@@ -13,7 +13,7 @@ from scaler.informers.config_maps import RankTableMap, content_of
 from scaler.kube.api import Object
 from scaler.ranktables.table import INITIALIZING, RankTable, Status
 from scaler.ranktables.tables import is_current, merge_patch, next_version, obstacle
-from scaler.tools.first_pass import status_of
+from scaler.tools.takeover.first_pass import status_of
 from scaler.workloads.ascendjob import read_job
 from tests import jobs
 

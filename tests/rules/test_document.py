@@ -14,7 +14,7 @@ from scaler.rules.document import read_rule
 from scaler.rules.finding import pointer
 from scaler.rules.limits import MAX_BYTES, MAX_GROUPS, MAX_INSTANCES, MAX_PODS, MAX_RATIOS
 from scaler.rules.rule import Ratio, Rule, RuleOptions
-from scaler.tools.linting.document import examine, read_document
+from scaler.tools.lint.document import examine, read_document
 from tests.jobs import document, group
 from tests.rules.documents import TWO_TO_ONE, good_documents, odd_documents, text
 

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.tools.linting.lint import Report, Source, lint
-from scaler.tools.linting.repair import repair
+from scaler.tools.lint.lint import Report, Source, lint
+from scaler.tools.lint.repair import repair
 from tests.rules.documents import TWO_TO_ONE, config_map, job
 
 STATUS = """apiVersion: v1

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from scaler.tools.linting.lint import Source, lint
+from scaler.tools.lint.lint import Source, lint
 from tests.rules.documents import SLOTS, config_map, job, text
 
 RULE = config_map(text({"group0": (2, 2), "group1": (1, 4)}))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.rules.jobspec import job_findings, read_replicas
-from scaler.tools.linting.manifest import objects
+from scaler.tools.common.manifest import objects
 
 JSON = st.recursive(
     st.none()

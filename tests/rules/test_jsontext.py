@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from scaler.rules.document import MAX_FINDINGS
 from scaler.rules.text import MAX_DEPTH
-from scaler.tools.linting.brackets import read
-from scaler.tools.linting.jsontext import Edit, Node
+from scaler.tools.lint.brackets import read
+from scaler.tools.lint.jsontext import Edit, Node
 
 json_values = st.recursive(
     st.none()

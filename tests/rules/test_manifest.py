@@ -7,8 +7,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.tools.linting import manifest
-from scaler.tools.linting.manifest import Value, objects
+from scaler.tools.common import manifest
+from scaler.tools.common.manifest import Value, objects
 
 plain_values = st.recursive(
     st.none()

@@ -8,9 +8,9 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from scaler.tools.linting.document import read_document
-from scaler.tools.linting.lint import Source, lint
-from scaler.tools.linting.position import Lines, align
+from scaler.tools.common.position import Lines, align
+from scaler.tools.lint.document import read_document
+from scaler.tools.lint.lint import Source, lint
 from tests.rules.documents import TWO_TO_ONE, config_map, odd_documents
 
 TEXTS = st.text(st.sampled_from("ab é二\n \"'\\{}:#"), max_size=30)

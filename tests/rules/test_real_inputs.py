@@ -14,9 +14,9 @@ import yaml
 
 from scaler.rules.document import read_rule
 from scaler.rules.rule import Ratio
-from scaler.tools.linting.document import read_document
-from scaler.tools.linting.lint import Source, lint
-from scaler.tools.linting.repair import repair
+from scaler.tools.lint.document import read_document
+from scaler.tools.lint.lint import Source, lint
+from scaler.tools.lint.repair import repair
 
 BAD = {
     "ascendjob": {

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from scaler.names import PREFIX
 from scaler.rules.document import read_options
-from scaler.tools.linting.lint import Source, lint
-from scaler.tools.linting.render import render
-from scaler.tools.linting.workloads import KINDS
+from scaler.tools.common.render import render
+from scaler.tools.lint.lint import Source, lint
+from scaler.tools.lint.workloads import KINDS
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference" / "rule.md"
@@ -37,8 +37,11 @@ def block(document: Path, language: str) -> str:
 
 
 def codes_in_the_source() -> set[str]:
-    rooms = (ROOT / "scaler" / "rules", ROOT / "scaler" / "tools" / "linting")
-    trees = [ast.parse(module.read_text()) for room in rooms for module in room.glob("*.py")]
+    rooms = (ROOT / "scaler" / "rules", ROOT / "scaler" / "tools" / "lint")
+    modules = [module for room in rooms for module in room.glob("*.py")]
+    common = ROOT / "scaler" / "tools" / "common"
+    modules += [common / "manifest.py", common / "slips.py"]
+    trees = [ast.parse(module.read_text()) for module in modules]
     texts = [
         node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)
     ]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.rules.finding import Finding
-from scaler.tools.linting.render import WINDOW, render
+from scaler.tools.common.render import WINDOW, render
 
 
 def shown(line: str, column: int, **options: bool) -> list[str]:

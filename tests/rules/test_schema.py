@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 
 from scaler.rules.shape import UNKNOWN, shape_errors
-from scaler.tools.linting.document import json_schema
+from scaler.tools.lint.document import json_schema
 from tests.jobs import document, group
 from tests.rules.documents import TWO_TO_ONE, good_documents, odd_documents
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given
 
 from scaler.rules.rule import Rule
-from scaler.tools.linting.document import read_document
-from scaler.tools.linting.lint import Source, lint
-from scaler.tools.linting.steps import step_faults
+from scaler.tools.lint.document import read_document
+from scaler.tools.lint.lint import Source, lint
+from scaler.tools.lint.steps import step_faults
 from tests.builders import rule
 from tests.rules.documents import config_map, text
 from tests.rules.test_mixtures import ladders

@@ -11,9 +11,9 @@ from scaler.names import RULE_KEY
 from scaler.rules.document import read_rule
 from scaler.rules.finding import Path
 from scaler.rules.text import MAX_DEPTH, decode, offsets
-from scaler.tools.linting.brackets import read
-from scaler.tools.linting.document import read_document
-from scaler.tools.linting.jsontext import Node
+from scaler.tools.lint.brackets import read
+from scaler.tools.lint.document import read_document
+from scaler.tools.lint.jsontext import Node
 from tests.rules.documents import TWO_TO_ONE
 from tests.rules.test_jsontext import json_values, nearly_json
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from scaler.tools.linting.lint import Report, Source, lint
-from scaler.tools.linting.repair import repair
-from scaler.tools.linting.workloads import KINDS
+from scaler.tools.lint.lint import Report, Source, lint
+from scaler.tools.lint.repair import repair
+from scaler.tools.lint.workloads import KINDS
 from tests.rules.documents import config_map, job, text
 
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"

@@ -24,8 +24,8 @@ from scaler.names import (
 )
 from scaler.serve import reviews
 from scaler.serve.reviews import Response, answer_to, review_labels
-from scaler.tools.linting.document import read_document
-from scaler.tools.linting.lint import Source, lint
+from scaler.tools.lint.document import read_document
+from scaler.tools.lint.lint import Source, lint
 from tests.jobs import job, rule_config_map
 from tests.rules.documents import config_map
 from tests.serve.reviewing import UID, patched, request, response

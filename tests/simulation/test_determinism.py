@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 
-from scaler.tools.simulation.present import document
-from scaler.tools.simulation.scenario_file import load_scenario
+from scaler.tools.simulate.present import document
+from scaler.tools.simulate.scenario_file import load_scenario
 from tests.simulation.worlds import ROOT, played
 
 PATH = ROOT / "tests" / "scenarios" / "api-server-trouble.yaml"

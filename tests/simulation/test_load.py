@@ -12,8 +12,8 @@ import pytest
 from scaler.sim.stories.play import play, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import MomentKind, Timeline
-from scaler.tools.simulation.figures import Figures, figures, table
-from scaler.tools.simulation.scenario_file import check_inputs, load_scenario
+from scaler.tools.simulate.figures import Figures, figures, table
+from scaler.tools.simulate.scenario_file import check_inputs, load_scenario
 from tests.simulation.worlds import ROOT, played
 
 PAGE = ROOT / "docs" / "explanation" / "following-the-load.md"

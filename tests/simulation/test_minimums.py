@@ -15,7 +15,7 @@ import pytest
 from scaler.sim.stories.play import play
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
-from scaler.tools.simulation.scenario_file import check_inputs, load_scenario
+from scaler.tools.simulate.scenario_file import check_inputs, load_scenario
 from tests.contention.passes import Passes
 from tests.contention.services import (
     A,

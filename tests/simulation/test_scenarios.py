@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scaler.tools.simulation.scenario_file import check_inputs, load_scenario
+from scaler.tools.simulate.scenario_file import check_inputs, load_scenario
 from tests.simulation.worlds import ROOT, played
 
 SCENARIOS = sorted((ROOT / "tests" / "scenarios").glob("*.yaml"))

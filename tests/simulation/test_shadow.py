@@ -19,8 +19,8 @@ from scaler.sim.stories.play import START, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.scenario_run import ScenarioRun
 from scaler.sim.stories.timeline import Timeline
-from scaler.tools.shadow import report_of
-from scaler.tools.shadowing.record import NAME, Record, decode
+from scaler.tools.shadow.command import report_of
+from scaler.tools.shadow.record import NAME, Record, decode
 from tests.simulation.worlds import A2, EXAMPLE, ROOT
 from tests.test_manifests import environment
 from tests.test_rights import GuardedApi, Rbac

@@ -34,7 +34,7 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.instances import Condition, census
 from scaler.sim.stories.manifests import apply, read_manifests
 from scaler.sim.stories.play import silence_logs
-from scaler.tools.takeover_check import Report, check
+from scaler.tools.takeover.check import Report, check
 from tests.jobs import QUEUE
 from tests.rig import Rig, at_work, controller
 from tests.simulation.worlds import A2, A3, EXAMPLE

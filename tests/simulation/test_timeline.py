@@ -7,7 +7,7 @@ import io
 from typing import Any
 
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline
-from scaler.tools.simulation.screen import Screen
+from scaler.tools.demo.screen import Screen
 from tests.simulation.worlds import EXAMPLE, played, scenario
 
 SERVICE = "mindie/scaling-rule/mindie"

@@ -13,7 +13,7 @@ from scaler.sim.stories.play import ADMISSION, real_controller, settings_of, sil
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.scenario_run import ScenarioRun
 from scaler.sim.stories.timeline import MomentKind, Timeline
-from scaler.tools.simulation.verdicts import judge
+from scaler.tools.simulate.verdicts import judge
 from tests.rig import Rig, at_work
 
 ROOT = Path(__file__).resolve().parents[2]

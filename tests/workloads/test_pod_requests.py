@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from scaler.decide.nodes import NODE_NAME, PodRequest, Requirement, Toleration, Where
 from scaler.kube.api import Object
-from scaler.tools.understood import is_understood
+from scaler.tools.plan.understood import is_understood
 from scaler.workloads import pod_requests
 from scaler.workloads.pod_requests import (
     MOST,

@@ -42,7 +42,7 @@ _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 SHORT_FILES: list[Callable[[Path, str], Sequence[Object]]] = []
 """Functions from a file and its text to objects, for texts with `app_name`, a short file of `scaler
-deploy`; they raise ManifestError. Empty if scaler.tools.simulation is not loaded."""
+deploy`; they raise ManifestError. Empty if scaler.tools.simulate is not loaded."""
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 
 

@@ -2,7 +2,7 @@
 start to the end.
 
 All events go through KubeApi, but those of the controller, of its requests and of the scheduler.
-Must not: judge (scaler.tools.simulation.verdicts), or touch files but manifests and rules."""
+Must not: judge (scaler.tools.simulate.verdicts), or touch files but manifests and rules."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The events of a simulation: moments for people, samples for expectations and pictures.
 
-Must not: judge (scaler.tools.simulation.verdicts) or draw (scaler.tools.simulation.picture)."""
+Must not: judge (scaler.tools.simulate.verdicts) or draw (scaler.tools.simulate.picture)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""A cluster as the caller of a command may read it. Reads only."""

@@ -1,0 +1,1 @@
+"""What several commands use: access to a cluster, its state, findings, tables, output."""

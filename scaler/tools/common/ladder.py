@@ -1,0 +1,167 @@
+"""Decisions on bare counts as text for people: one answer in words, or the whole ladder as a table.
+
+Must not decide anything; tools.common.counts does."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+
+from scaler.decide.explain import counts_in_words
+from scaler.decide.world import Reason
+from scaler.rules.rule import Rule
+from scaler.tools.common.counts import Case, CountsDecision, GroupDecision, aimed_at, decide
+from scaler.tools.common.mixtures import in_words as mixtures_in_words
+from scaler.tools.common.mixtures import mixtures
+
+MOST_ROWS = 200
+
+_MEANINGS = {
+    Reason.WAITING_FOR_RATIO: "wait for {awaited}",
+    Reason.SCALED_DOWN: "are more than is wanted",
+    Reason.NOT_IN_RATIO: "are spares above the largest ratio",
+    Reason.PAUSED: "wait until the rule is no longer paused",
+}
+
+
+def in_words(rule: Rule, decision: CountsDecision) -> str:
+    """Target, counts and a sentence per group."""
+    rows: list[Sequence[str]] = [
+        ("group", "target", "running", "in flight", "held", "admit", "revoke")
+    ]
+    for name, group in decision.groups.items():
+        rows.append((name, *(str(number) for number in _numbers(group))))
+    lines = [_target_line(rule, decision), "", *_aligned(rows), ""]
+    lines += [f"{name}: {_sentence(group, decision)}" for name, group in decision.groups.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _numbers(group: GroupDecision) -> tuple[int, ...]:
+    return group.target, group.running, group.in_flight, group.held, group.admit, group.revoke
+
+
+def _target_line(rule: Rule, decision: CountsDecision) -> str:
+    if decision.target.index < 0:
+        return "target: none: the service rests"
+    ratio = f"ratio {decision.target.index} ({counts_in_words(decision.target.counts)})"
+    steps = f"0 is the largest of {len(rule.ratios)}, {len(rule.ratios) - 1} the smallest"
+    standing = (
+        "complete: every group runs what it asks for"
+        if decision.complete
+        else f"waits for {_awaited(decision)}"
+    )
+    return f"target: {ratio}; {steps}\n        {standing}"
+
+
+def _awaited(decision: CountsDecision) -> str:
+    names = [
+        f"{name} ({group.running} of {group.target} running)"
+        for name, group in decision.groups.items()
+        if group.running < group.target
+    ]
+    return " and ".join(names) or "more jobs of another group"
+
+
+def _sentence(group: GroupDecision, decision: CountsDecision) -> str:
+    parts = [f"admit {group.admit}"] if group.admit else []
+    if group.revoke:
+        parts.append(f"take {group.revoke} unbound back, {_awaited(decision)} comes first")
+    if group.drain:
+        parts.append(f"drain {group.drain} of those that run, they are more than is wanted")
+    for reason, number in group.reasons.items():
+        parts.append(
+            f"hold {number} ({reason}): {_MEANINGS[reason].format(awaited=_awaited(decision))}"
+        )
+    if group.in_flight > group.revoke:
+        parts.append(f"wait for {group.in_flight - group.revoke} in flight")
+    return "; ".join(parts) or "nothing to do"
+
+
+def table(rule: Rule) -> str:
+    """A row for each state of running instances on the ladder, from none to all, and what this
+    state admits.
+
+    As many jobs exist as the largest ratio has instances; none is in flight. Cut after MOST_ROWS
+    rows."""
+    names = rule.groups
+    found = mixtures(rule)
+    most = [rule.largest.of(name) for name in names]
+    states = math.prod(number + 1 for number in most)
+    rows = [_row(rule, running) for running in itertools.islice(_states(most), MOST_ROWS)]
+    head = [f"{name} runs" for name in names] + [
+        "target",
+        *(f"admit {name}" for name in names),
+        "held back until",
+    ]
+    lines = [
+        "ratios, the largest first:",
+        *(f"  {index}  {counts_in_words(ratio.counts)}" for index, ratio in enumerate(rule.ratios)),
+        "",
+        "spec.replicas of its ElasticService, and the ratio aimed at:",
+        *(f"  {line}" for line in _numbers_mean(rule)),
+        "",
+        f"with {counts_in_words(rule.largest.counts)} applied and none in flight:",
+        "",
+        *_aligned([head, *rows]),
+    ]
+    if found is not None:
+        lines += ["", mixtures_in_words(found)]
+    if states > MOST_ROWS:
+        lines += [
+            "",
+            (
+                f"cut: {MOST_ROWS} of {states:,} states are shown; ask for one with --running and"
+                " --held"
+            ),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _numbers_mean(rule: Rule) -> list[str]:
+    """Which numbers of wanted instances mean which ratio, from 0 up; equal ratios share a row."""
+    totals = sorted({ratio.total for ratio in rule.ratios})
+    rows = [("0", "none: the service rests")]
+    for before, total in zip([0, *totals], totals, strict=False):
+        index = aimed_at(rule, total)
+        numbers = f"{before + 1} to {total}" if total > before + 1 else str(total)
+        numbers = f"{before + 1} and more" if total == totals[-1] else numbers
+        least = " (the minimum)" if total == totals[0] else ""
+        rows.append(
+            (numbers, f"ratio {index}: {counts_in_words(rule.ratios[index].counts)}{least}")
+        )
+    return _aligned(rows)
+
+
+def _states(most: Sequence[int]) -> Iterable[tuple[int, ...]]:
+    return itertools.product(*(range(number + 1) for number in most))
+
+
+def _row(rule: Rule, running: Sequence[int]) -> list[str]:
+    counts = dict(zip(rule.groups, running, strict=True))
+    held = {name: rule.largest.of(name) - number for name, number in counts.items()}
+    decision = decide(rule, Case(counts, {}, held))
+    target = "complete" if decision.complete else f"ratio {decision.target.index}"
+    admits = [str(group.admit) if group.admit else "." for group in decision.groups.values()]
+    waits = [name for name, group in decision.groups.items() if group.held > group.admit]
+    return [*(str(number) for number in running), target, *admits, _waits(waits, decision)]
+
+
+def _waits(waiting: list[str], decision: CountsDecision) -> str:
+    """`group0 until group1 runs 1`."""
+    if not waiting:
+        return ""
+    awaited = " and ".join(
+        f"{name} runs {group.target}"
+        for name, group in decision.groups.items()
+        if group.running < group.target
+    )
+    return f"{' and '.join(waiting)} until {awaited}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,59 @@
+"""Notes before an answer: no scaler is at work, or not everything may be read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from scaler.kube.api import ASCEND_JOBS
+from scaler.tools.common.console import age
+from scaler.tools.common.leader import Leaders
+from scaler.tools.common.view import Gap
+
+_TOLD = ("elasticservices", "ascendjobs", "pods", "nodes", "configmaps", "podgroups", "events")
+"""By name; other kinds matter to few users."""
+
+
+def absent_scaler(found: Leaders, namespaces: Iterable[str], now: float) -> Iterable[str]:
+    """A note that no scaler governs these namespaces, as far as Leases show."""
+    said = set()
+    for namespace in sorted(namespaces):
+        leader = found.of(namespace, now)
+        if leader is None and found.unread:
+            said.add(f"whether a scaler is at work is not known: {found.unread}")
+        elif leader is None:
+            words = (
+                "there is no Lease of one, so either none is at work or it runs without leader"
+                " election"
+            )
+            said.add(f"no scaler is known to look after namespace {namespace}: {words}")
+        elif not leader.is_at_work(now):
+            where = f"{leader.namespace}/{leader.lease}"
+            ago = (
+                f"was renewed {age(now - leader.renewed)} ago"
+                if leader.renewed
+                else "was never renewed"
+            )
+            said.add(
+                f"NO SCALER IS AT WORK: Lease {where} {ago}; nothing is decided, and what it wrote"
+                " is old"
+            )
+        elif leader.blind_since:
+            said.add(f"the scaler is out of touch with the cluster since {leader.blind_since}")
+    return sorted(said)
+
+
+def gap_words(gaps: Sequence[Gap]) -> Iterable[str]:
+    """What is not seen, in as few lines as possible."""
+    forbidden = {gap.plural for gap in gaps if gap.forbidden}
+    told = [name for name in _TOLD if name in forbidden]
+    if forbidden:
+        others = len(forbidden) - len(told)
+        more = (
+            f" and {others} other kinds" if told and others else "" if told else f"{others} kinds"
+        )
+        yield f"you may not read {', '.join(told)}{more}: what follows is without them"
+    for gap in gaps:
+        if not gap.installed and gap.resource == ASCEND_JOBS.full_name:
+            yield "the kind AscendJob is not installed in this cluster"
+        elif gap.installed and not gap.forbidden:
+            yield f"not up to date: {gap.why}"

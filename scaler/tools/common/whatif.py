@@ -1,0 +1,307 @@
+"""The outcome of several services on given nodes: decided by the controller's own function, pass by
+pass, until nothing changes. Every admitted instance is bound if it fits, and runs at once. Prints
+nothing.
+
+Must not add rules of its own; the simulated scheduler puts each pod on the node where least room is
+left over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from operator import ge, sub
+from typing import Protocol
+
+import msgspec
+
+from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.decision import Admit, Evict, Plan, Revoke
+from scaler.decide.explain import words
+from scaler.decide.memory import Memory
+from scaler.decide.nodes import Node, Nodes, PodRequest, PodRequests, accepts, tolerates
+from scaler.decide.room.classes import NodeIndex
+from scaler.decide.room.placement import Placement
+from scaler.decide.world import Instance, Policy, Service, ServiceKey, World
+from scaler.informers.records import NodeFacts
+from scaler.rules.rule import ALL, Ratio, Rule, RuleOptions
+from scaler.state.capacity import CapacityIndex
+from scaler.tools.common.counts import aimed_at
+
+MOST_PASSES = 10_000
+TICK = 0.001
+"""Seconds between two passes, so short that no time limit ends a turn."""
+POLICY = Policy()
+Seats = tuple[tuple[str, PodRequest], ...]
+"""The node of each pod of an instance, and the request of the pod."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """One service in question; it has as many jobs as its largest ratio has instances."""
+
+    key: ServiceKey
+    rule: Rule
+    options: RuleOptions
+    needs: Mapping[str, PodRequests]
+    """Group -> the requests of all pods of one instance."""
+    replicas: int = ALL
+    """Instances wanted in all."""
+    guessed: bool = False
+    """Its pods say what is not understood here, which counts as fitting."""
+
+
+class Share(msgspec.Struct, frozen=True):
+    """The result of one group. `reasons`: reason -> instances held for it."""
+
+    admitted: int
+    held: int
+    reasons: dict[str, int]
+    words: tuple[str, ...]
+    """One sentence for each different reason."""
+
+
+class ServiceOutcome(msgspec.Struct, frozen=True):
+    """The result of one service; `ratio` counts from 0 = the largest, -1 = the service does not
+    serve."""
+
+    service: str
+    serves: bool
+    ratio: int
+    counts: dict[str, int]
+    groups: dict[str, Share]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    nodes: int
+    closed: int
+    """Nodes that take no pods now: cordoned or not Ready."""
+    serving: int
+    complete: int
+    """Services that run their largest ratio, or the one that `replicas` means."""
+    guessed: int
+    """Services with pod constraints that are not understood here, such as topology spread: these
+    count as fitting."""
+    services: tuple[ServiceOutcome, ...]
+    replicas: int = ALL
+    """Instances wanted in all of each service."""
+
+
+class _Service:
+    """One service during the passes: its released instances, and the nodes of those that run."""
+
+    def __init__(self, asked: Asked, age: int) -> None:
+        self.asked = asked
+        self.age = age
+        self.released: set[str] = set()
+        self.seats: dict[str, Seats] = {}
+        self.plan: Plan | None = None
+        self.instances = {
+            (one := _instance(asked, group, number, age)).uid: one
+            for group in asked.rule.groups
+            for number in range(asked.rule.largest.of(group))
+        }
+
+    @property
+    def running(self) -> set[str]:
+        return set(self.seats)
+
+    def service(self) -> Service:
+        asked = self.asked
+        found = tuple(map(self._now, self.instances.values()))
+        return Service(asked.key, found, asked.rule, asked.options, replicas=asked.replicas)
+
+    def _now(self, one: Instance) -> Instance:
+        seats = self.seats.get(one.uid)
+        if seats is not None:
+            size = one.expected
+            return msgspec.structs.replace(
+                one, pods=size, bound=size, running=size, ready=size, unbound=(), seats=seats
+            )
+        return msgspec.structs.replace(one, pods=one.expected) if one.uid in self.released else one
+
+    def follow(self, made: Plan) -> bool:
+        """Carry out the plan; True if it changed anything."""
+        self.plan = made
+        admitted = {
+            action.uid for action in made.actions if isinstance(action, Admit)
+        } - self.released
+        revoked = {
+            action.uid for action in made.actions if isinstance(action, Revoke | Evict)
+        } & self.released
+        self.released = (self.released | admitted) - revoked
+        return bool(admitted or revoked)
+
+
+def _instance(asked: Asked, group: str, number: int, age: int) -> Instance:
+    name = f"{group}-{number}"
+    needs = asked.needs[group]
+    size = sum(count for _, count in needs)
+    uid = f"{asked.key}/{name}"
+    return Instance(uid, name, group, created=float(age), expected=size, needs=needs, unbound=needs)
+
+
+def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
+    """The result of all these services; earlier ones count as older."""
+    found = sorted(
+        (_Service(asked, age) for age, asked in enumerate(services, start=1)),
+        key=lambda one: one.asked.key,
+    )
+    ground = Ground(_known(nodes, found))
+    memory = Memory()
+    cache = DecisionCache()
+    for number in range(1, MOST_PASSES):
+        world = World(
+            number * TICK,
+            tuple(one.service() for one in found),
+            ground.nodes(),
+            memory=memory,
+            policy=POLICY,
+        )
+        made = decide(world, cache)
+        memory = made.memory
+        changed = [one.follow(share) for one, share in zip(found, made.plans, strict=True)]
+        for one in found:
+            ground.leave(one)
+        bound = [ground.bind(one) for one in sorted(found, key=lambda one: one.age)]
+        if not any((*changed, *bound)):
+            break
+    board = Placement(NodeIndex(ground.nodes()))
+    found.sort(key=lambda one: one.age)
+    outcomes = tuple(_outcome(one, board) for one in found)
+    serving = sum(one.serves for one in outcomes)
+    complete = sum(
+        one.serves and one.ratio <= aimed_at(asked.rule, asked.replicas)
+        for one, asked in zip(outcomes, services, strict=True)
+    )
+    guessed = sum(one.guessed for one in services)
+    replicas = min((one.replicas for one in services), default=ALL)
+    return Answer(ground.count, ground.closed, serving, complete, guessed, outcomes, replicas)
+
+
+def _known(nodes: Iterable[NodeFacts], services: Iterable[_Service]) -> Nodes:
+    index = CapacityIndex()
+    for facts in nodes:
+        index.node_changed(facts.name, facts)
+    return index.nodes(
+        {need for one in services for part in one.asked.needs.values() for need, _ in part}
+    )
+
+
+class Seated(Protocol):
+    """One service during the passes: uids of its released and of its running instances, and the
+    nodes of these."""
+
+    @property
+    def instances(self) -> Mapping[str, Instance]: ...
+    @property
+    def released(self) -> Set[str]: ...
+    @property
+    def running(self) -> Set[str]: ...
+    @property
+    def seats(self) -> dict[str, Seats]: ...
+
+
+class Ground:
+    """The nodes, with the pods on them."""
+
+    def __init__(self, known: Nodes) -> None:
+        self._resources = known.resources
+        self._nodes = {node.name: node for node in known.nodes}
+        self.count = len(self._nodes)
+        self.closed = sum(not node.schedulable for node in known.nodes)
+
+    def nodes(self) -> Nodes:
+        return Nodes(self._resources, tuple(self._nodes.values()))
+
+    def leave(self, one: Seated) -> None:
+        """Remove instances from their nodes that are no longer released."""
+        for uid in one.running - one.released:
+            for name, need in one.seats.pop(uid):
+                self.take(name, need, -1)
+
+    def bind(self, one: Seated) -> bool:
+        """Bind each released instance that fits, whole; True if any was bound."""
+        bound = False
+        for uid in [uid for uid in one.instances if uid in one.released - one.running]:
+            seats = self._bound(one.instances[uid].needs)
+            if seats is not None:
+                one.seats[uid] = seats
+                bound = True
+        return bound
+
+    def _bound(self, needs: PodRequests) -> Seats | None:
+        seats: list[tuple[str, PodRequest]] = []
+        for need in [need for need, count in needs for _ in range(count)]:
+            fitting = [node for node in self._nodes.values() if self._fits(node, need)]
+            if not fitting:
+                for name, other in seats:
+                    self.take(name, other, -1)
+                return None
+            name = min(fitting, key=lambda node: (node.free, node.name)).name
+            self.take(name, need, 1)
+            seats.append((name, need))
+        return tuple(seats)
+
+    def _fits(self, node: Node, need: PodRequest) -> bool:
+        accepted = accepts(need.where, node.node_class) and tolerates(need.where, node.passing)
+        known = {name for name, _ in need.requests} <= set(self._resources)
+        return (
+            known and node.schedulable and accepted and all(map(ge, node.free, self._amounts(need)))
+        )
+
+    def _amounts(self, need: PodRequest) -> tuple[int, ...]:
+        asked = dict(need.requests)
+        return tuple(asked.get(name, 0) for name in self._resources)
+
+    def take(self, name: str, need: PodRequest, sign: int) -> None:
+        """Add a pod to a node (sign 1) or remove it (-1)."""
+        node = self._nodes[name]
+        taken = tuple(sign * amount for amount in self._amounts(need))
+        self._nodes[name] = msgspec.structs.replace(node, free=tuple(map(sub, node.free, taken)))
+
+
+def _outcome(one: _Service, board: Placement) -> ServiceOutcome:
+    assert one.plan is not None  # noqa: S101 - there is at least one pass
+    ratio = ratio_of(one.asked.rule, Counter(one.instances[uid].group or "" for uid in one.running))
+    counts = dict(one.asked.rule.ratios[ratio].counts) if ratio >= 0 else {}
+    shares = {group: _share(one, one.plan, group, board) for group in one.asked.rule.groups}
+    key = one.asked.key
+    return ServiceOutcome(f"{key.namespace}/{key.job_id}", ratio >= 0, ratio, counts, shares)
+
+
+def ratio_of(rule: Rule, running: Counter[str]) -> int:
+    """The largest ratio whose counts all groups run; -1 when even the smallest is not reached."""
+    met = (index for index, ratio in enumerate(rule.ratios) if _is_met(ratio, running))
+    return next(met, -1)
+
+
+def _is_met(ratio: Ratio, running: Counter[str]) -> bool:
+    return all(running[group] >= number for group, number in ratio.counts.items())
+
+
+def _share(one: _Service, made: Plan, group: str, board: Placement) -> Share:
+    verdicts = [verdict for verdict in made.verdicts if verdict.group == group]
+    held = [verdict for verdict in verdicts if verdict.uid not in one.released]
+    waiting = [verdict for verdict in verdicts if verdict.uid in one.released - one.running]
+    said = [f"{verdict.reason.value}: {words(verdict, made)}" for verdict in held]
+    said += [
+        f"{verdict.reason.value}: {_unbound(one.instances[verdict.uid], board)}"
+        for verdict in waiting
+    ]
+    admitted = len(verdicts) - len(held)
+    return Share(
+        admitted,
+        len(held),
+        dict(Counter(verdict.reason.value for verdict in held)),
+        tuple(dict.fromkeys(said)),
+    )
+
+
+def _unbound(instance: Instance, board: Placement) -> str:
+    """Why the scheduler binds no admitted instance: a service that is alone on its nodes is not
+    held."""
+    shortage = board.fits(instance.needs)
+    return (
+        f"Admitted, but nodes are missing: {shortage}."
+        if shortage
+        else "Admitted; waits for the scheduler."
+    )

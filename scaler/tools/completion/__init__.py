@@ -1,0 +1,1 @@
+"""`scaler completion`: the completion script of a shell, and its answers."""

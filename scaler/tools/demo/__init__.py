@@ -1,0 +1,1 @@
+"""`scaler demo`: a story on a simulated cluster, on a screen, for kubectl or in a browser."""

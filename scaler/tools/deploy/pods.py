@@ -1,0 +1,110 @@
+"""The pods of each object of a service, and why a pod is not ready. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from scaler.kube.api import ASCEND_JOBS, DEPLOYMENTS, Object, Resource
+from scaler.rules.values import as_list, as_text, at
+from scaler.tools.common.console import clean
+from scaler.tools.deploy.kinds import INFERENCE_SERVICES, STORM_SERVICES
+
+LONGEST_WHY = 300
+_LABELS = {INFERENCE_SERVICES: "ome.io/inferenceservice", STORM_SERVICES: "storm-service-name"}
+"""The label with which a platform's pods name the object that they belong to."""
+MAKERS = (DEPLOYMENTS, ASCEND_JOBS, *_LABELS)
+"""Kinds that make pods. Deployments go first: their pods may have a platform's label, too."""
+Key = tuple[Resource, str]
+
+
+def pods_of(
+    found: Iterable[tuple[Resource, Object]], pods: Sequence[Object]
+) -> dict[Key, list[Object]]:
+    """Object -> its pods. Every pod belongs to one object at most."""
+    makers = sorted(
+        ((resource, obj) for resource, obj in found if resource in MAKERS),
+        key=lambda one: MAKERS.index(one[0]),
+    )
+    made: dict[Key, list[Object]] = {(resource, _name(obj)): [] for resource, obj in makers}
+    for pod in pods:
+        for resource, obj in makers:
+            if _is_of(pod, resource, obj):
+                made[resource, _name(obj)].append(pod)
+                break
+    return made
+
+
+def _is_of(pod: Object, resource: Resource, obj: Object) -> bool:
+    labels = at(pod, "metadata", "labels")
+    if resource == DEPLOYMENTS:
+        wanted = at(obj, "spec", "selector", "matchLabels")
+        return bool(wanted) and all(labels.get(name) == value for name, value in wanted.items())
+    if resource == ASCEND_JOBS:
+        owners = as_list(at(pod, "metadata").get("ownerReferences"))
+        return any(
+            (at(one).get("kind"), at(one).get("name")) == (resource.kind, _name(obj))
+            for one in owners
+        )
+    return bool(labels.get(_LABELS[resource]) == _name(obj))
+
+
+def _name(obj: Object) -> str:
+    return as_text(at(obj, "metadata").get("name"))
+
+
+def is_ready(pod: Object) -> bool:
+    return any(
+        (one.get("type"), one.get("status")) == ("Ready", "True")
+        for one in map(at, as_list(at(pod, "status").get("conditions")))
+    ) and not at(pod, "metadata").get("deletionTimestamp")
+
+
+def why_waiting(pods: Iterable[Object]) -> str:
+    """Why pods are not ready: each reason with the number of pods, the worst first; "" for none."""
+    reasons = Counter(_why(pod) for pod in pods if not is_ready(pod))
+    told = sorted(reasons.items(), key=lambda one: (one[0].startswith("held by"), -one[1], one[0]))
+    return "; ".join(
+        f"{number} {'pod' if number == 1 else 'pods'}: {why}" for why, number in told[:3]
+    )
+
+
+def _why(pod: Object) -> str:
+    if at(pod, "metadata").get("deletionTimestamp"):
+        return "being deleted"
+    gates = [
+        clean(at(gate).get("name")) for gate in as_list(at(pod, "spec").get("schedulingGates"))
+    ]
+    if gates:
+        return f"held by gate {', '.join(gates)}"
+    status = at(pod, "status")
+    for containers in ("initContainerStatuses", "containerStatuses"):
+        for one in map(at, as_list(status.get(containers))):
+            waiting = at(one, "state", "waiting")
+            if as_text(waiting.get("reason")) not in ("", "PodInitializing", "ContainerCreating"):
+                return _said(waiting)
+    for condition in map(at, as_list(status.get("conditions"))):
+        said = (
+            condition.get("type"),
+            condition.get("status"),
+            condition.get("reason") == "SchedulingGated",
+        )
+        # the condition may still be about a gate that is off by now
+        if said == ("PodScheduled", "False", False):
+            return _said(condition)
+    if status.get("reason"):
+        return _said(status)
+    phase = as_text(status.get("phase"))
+    if phase == "Running":
+        return "runs and is not ready yet"
+    return (
+        "starting"
+        if at(pod, "spec").get("nodeName") and phase in ("", "Pending")
+        else clean(phase or "Pending")
+    )
+
+
+def _said(part: Mapping[str, Any]) -> str:
+    words = f"{part.get('reason') or ''}: {part.get('message') or ''}".strip(": ")
+    return clean(words)[:LONGEST_WHY]

@@ -1,0 +1,1 @@
+"""`scaler doctor`: the old name of `scaler why`."""

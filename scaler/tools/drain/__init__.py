@@ -1,0 +1,1 @@
+"""`scaler drain`: the effect of a drain of nodes on services; no node is drained here."""

@@ -1,1 +1,0 @@
-"""The effect of a drain of nodes on services; no node is drained here."""

@@ -1,0 +1,1 @@
+"""`scaler explain`: the reasons of recorded decisions."""

@@ -1,1 +1,0 @@
-"""`scaler lint`: checks rules and jobs in the files of a user. No I/O."""

@@ -1,0 +1,1 @@
+"""`scaler new`: a short file and a scenario to begin with."""

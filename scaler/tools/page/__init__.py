@@ -1,1 +1,0 @@
-"""The page of `scaler ui`: a cluster in a browser, with the caller's rights. Changes nothing."""

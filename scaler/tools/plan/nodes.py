@@ -1,0 +1,269 @@
+"""Reads the input of a what-if: services, nodes, and what pods request. From files and short forms.
+
+    40x huawei.com/Ascend910=8,accelerator-type=module-910b-8
+        nodes: so many, what they have, and their labels
+    huawei.com/Ascend910=8,cpu=24,accelerator-type=module-910b-8
+        a pod: what it asks for, and its node selector
+
+Must not decide whether anything fits."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from scaler.decide.nodes import PODS, PodRequest, PodRequests, Where, joined
+from scaler.decide.world import ServiceKey
+from scaler.informers.records import NodeFacts, NodeObject, node_record
+from scaler.kube.quantity import parse_quantity
+from scaler.names import GROUP_LABEL, RULE_LABEL
+from scaler.rules.rule import Rule
+from scaler.rules.values import at
+from scaler.tools.common.manifest import MAX_DEPTH, objects
+from scaler.tools.common.render import render
+from scaler.tools.common.whatif import Asked
+from scaler.tools.lint.lint import BOM, decode
+from scaler.tools.plan.rulefile import load_rule
+from scaler.tools.plan.understood import is_understood
+from scaler.workloads.pod_requests import MOST, ascend_job_requests, whole_amount
+
+EXAMPLE = "huawei.com/Ascend910=8,pool=a"
+MOST_NODES = 100_000
+MOST_SERVICES = 10_000
+USUAL = PodRequest((("huawei.com/Ascend910", 8), (PODS, 1)))
+"""The default request of a pod: all eight NPUs of a server."""
+_PLENTY = {"cpu": MOST, "memory": MOST, "ephemeral-storage": MOST, PODS: 110}
+"""Amounts of a node for resources that its short form does not mention."""
+_TIMES = re.compile(r"([1-9][0-9]{0,5})x\s+(\S.*)")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_NAME = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+class BadInputError(Exception):
+    """An error in a file or in a short form, with its correction."""
+
+
+class Parts(NamedTuple):
+    """The parsed short form."""
+
+    amounts: dict[str, int]
+    labels: dict[str, str]
+
+
+class JobNeeds(NamedTuple):
+    """What the jobs of files request, by (rule, group)."""
+
+    needs: dict[tuple[str, str], PodRequests]
+    """The requests of all pods of an instance."""
+    guessed: set[tuple[str, str]]
+    """Where these pods say what is not understood."""
+
+
+def times(text: str) -> tuple[int, str]:
+    """`20x rule.yaml` as (20, `rule.yaml`); 1 when no number is given."""
+    found = _TIMES.fullmatch(text.strip())
+    return (int(found[1]), found[2]) if found else (1, text)
+
+
+def parts(text: str) -> Parts:
+    """Amounts of cpu, memory, pods, storage and devices (names with a slash); all other parts are
+    labels."""
+    made = Parts({}, {})
+    for part in text.split(","):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not (key and equals):
+            raise BadInputError(f"'{part.strip()}' is not KEY=VALUE; write for example {EXAMPLE}")
+        if not _NAME.fullmatch(key):
+            raise BadInputError(
+                f"'{key}' is no name of a resource or label; write for example 40x {EXAMPLE}"
+            )
+        if key in made.amounts or key in made.labels:
+            raise BadInputError(f"'{key}' is said twice; write it once")
+        amount = (
+            whole_amount(key, value)
+            if _is_resource(key) and parse_quantity(value) is not None
+            else None
+        )
+        if amount is None and (key in _PLENTY or key.startswith("hugepages-")):
+            raise BadInputError(
+                f"'{value}' in '{part.strip()}' is no quantity; write for example {key}=8"
+            )
+        if amount is not None and value.startswith("-"):
+            raise BadInputError(f"'{part.strip()}' is less than nothing; write for example {key}=8")
+        if amount is not None:
+            made.amounts[key] = amount
+        elif not value or _LABEL_VALUE.fullmatch(value):
+            made.labels[key] = value
+        else:
+            raise BadInputError(
+                f"'{value}' in '{part.strip()}' is neither a quantity nor the value of a label"
+            )
+    return made
+
+
+def _is_resource(key: str) -> bool:
+    return key in _PLENTY or "/" in key or key.startswith("hugepages-")
+
+
+def need_of(text: str) -> PodRequest:
+    """The request of one pod, from its short form."""
+    found = parts(text)
+    asked = tuple(
+        sorted((name, amount) for name, amount in ({PODS: 1} | found.amounts).items() if amount)
+    )
+    return PodRequest(asked, Where(selector=tuple(sorted(found.labels.items()))))
+
+
+def read_nodes(sources: Iterable[str]) -> list[NodeFacts]:
+    """All nodes of short forms, and of files in the format of `kubectl get nodes -o yaml`."""
+    found: list[NodeFacts] = []
+    for source in sources:
+        found += _of_file(source) if _is_file(source) else _of_short_form(source, len(found))
+        if len(found) > MOST_NODES:
+            raise BadInputError(f"more than {MOST_NODES:,} nodes")
+    return found
+
+
+def _is_file(source: str) -> bool:
+    return (
+        source == "-"
+        or ("=" not in source and not _TIMES.fullmatch(source.strip()))
+        or Path(source).is_file()
+    )
+
+
+def _of_short_form(source: str, first: int) -> Iterator[NodeFacts]:
+    number, text = times(source)
+    if number > MOST_NODES:
+        raise BadInputError(f"more than {MOST_NODES:,} nodes")
+    found = parts(text)
+    amounts = _PLENTY | found.amounts
+    for index in range(first + 1, first + number + 1):
+        name = f"node-{index}"
+        labels = {"kubernetes.io/hostname": name} | found.labels
+        yield NodeFacts(name=name, labels=labels, allocatable=amounts, capacity=amounts)
+
+
+def _of_file(file: str) -> list[NodeFacts]:
+    found = []
+    for made in _manifests(file):
+        if made.get("kind") == "Node":
+            try:
+                found.append(node_record(msgspec.convert(made, NodeObject, strict=False)).facts)
+            except msgspec.ValidationError as error:
+                name = at(made, "metadata").get("name", "without a name")
+                raise BadInputError(
+                    f"{file}: Node {name} is not as an API server gives it: {error}"
+                ) from None
+    if not found:
+        raise BadInputError(
+            f"{file}: no Node; write them with 'kubectl get nodes -o yaml', or as '40x"
+            " KEY=VALUE,...'"
+        )
+    return found
+
+
+def check_labels(nodes: Iterable[NodeFacts], services: Iterable[Asked]) -> None:
+    """Raises BadInputError for a label of a node, like `eight`, that pods request as a number."""
+    asked = {
+        name
+        for one in services
+        for needs in one.needs.values()
+        for need, _ in needs
+        for name, _ in need.requests
+    }
+    for facts in nodes:
+        for key in asked & facts.labels.keys() - facts.allocatable.keys():
+            words = f"'{key}={facts.labels[key]}' is no quantity, and pods ask for {key}"
+            raise BadInputError(f"{words}; write for example {key}=8")
+
+
+def read_jobs(sources: Iterable[str]) -> JobNeeds:
+    """The requests of the AscendJobs in these files and folders; of several in one group the first
+    counts."""
+    found = JobNeeds({}, set())
+    for file in (file for source in sources for file in _files(source)):
+        for made in _manifests(file):
+            labels = at(made, "metadata", "labels")
+            key = (str(labels.get(RULE_LABEL, "")), str(labels.get(GROUP_LABEL, "")))
+            if made.get("kind") == "AscendJob" and all(key) and key not in found.needs:
+                found.needs[key] = joined(
+                    tuple((need, 1) for need in ascend_job_requests(dict(made)))
+                )
+                if found.needs[key] and not is_understood(dict(made)):
+                    found.guessed.add(key)
+    return found
+
+
+def services(rules: Iterable[str], *, needs: Iterable[str], jobs: JobNeeds) -> list[Asked]:
+    """One service for each rule, or as many as `20x RULE` says. Raises RuleFileError as well."""
+    loaded = [(number, load_rule(file)) for number, file in map(_counted, rules)]
+    if sum(number for number, _ in loaded) > MOST_SERVICES:
+        raise BadInputError(f"more than {MOST_SERVICES:,} services")
+    by_group = dict(map(_by_group, needs))
+    unknown = by_group.keys() - {"", *(group for _, one in loaded for group in one.rule.groups)}
+    if unknown:
+        raise BadInputError(f"--needs: no rule names group {', '.join(sorted(unknown))}")
+    totals = Counter[tuple[str, str]]()
+    seen = Counter[tuple[str, str]]()
+    found = []
+    for number, one in loaded:
+        totals[one.namespace, one.name] += number
+    for one in (one for number, one in loaded for _ in range(number)):
+        name = one.namespace, one.name
+        seen[name] += 1
+        job_id = f"{one.name}-{seen[name]}" if totals[name] > 1 else one.name
+        groups = one.rule.groups
+        asked = {
+            group: jobs.needs.get((one.name, group)) or _usual(one.rule, group, by_group)
+            for group in groups
+        }
+        guessed = not jobs.guessed.isdisjoint((one.name, group) for group in groups)
+        key = ServiceKey(one.namespace, one.name, job_id)
+        found.append(Asked(key, one.rule, one.options, asked, guessed=guessed))
+    return found
+
+
+def _counted(rule: str) -> tuple[int, str]:
+    return (1, rule) if Path(rule).is_file() else times(rule)
+
+
+def _by_group(text: str) -> tuple[str, PodRequest]:
+    """`group0: cpu=8`, or `cpu=8` for every group."""
+    group, colon, rest = text.partition(":")
+    return (group.strip(), need_of(rest)) if colon and "=" not in group else ("", need_of(text))
+
+
+def _usual(rule: Rule, group: str, by_group: Mapping[str, PodRequest]) -> PodRequests:
+    return ((by_group.get(group, by_group.get("", USUAL)), rule.largest.sizes[group]),)
+
+
+def _files(source: str) -> list[str]:
+    path = Path(source)
+    if source == "-" or not path.is_dir():
+        return [source]
+    return [
+        str(file) for file in sorted(path.rglob("*")) if file.suffix in _SUFFIXES and file.is_file()
+    ]
+
+
+def _manifests(file: str) -> Iterator[Mapping[str, Any]]:
+    """Every object of a file, as JSON would hold it."""
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise BadInputError(f"{file}: {error.strerror or error}") from None
+    text, fault = decode(data, file)
+    found, broken = (
+        objects(text.removeprefix(BOM), file, alone=True) if fault is None else ([], [fault])
+    )
+    if broken:
+        raise BadInputError(render(broken, {file: text}, color=False).rstrip())
+    yield from (at(one.root.plain(MAX_DEPTH)) for one in found)

@@ -1,0 +1,257 @@
+"""The rights that a scaler needs for its settings, and its installer. Pure; tests compare with the
+manifests."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    DEPLOYMENTS,
+    ELASTIC_SERVICES,
+    LEADER_WORKER_SETS,
+    POD_GROUPS,
+    POD_SETS,
+    VOLCANO_JOBS,
+)
+from scaler.names import WEBHOOK_SECRET
+from scaler.settings import Mode, Settings
+from scaler.tools.preflight.finding import Check, Finding, Level, check, listed, ok
+from scaler.tools.preflight.picture import Install, Picture, Right
+
+Role = Mapping[tuple[str, str], str]
+ROLES: dict[str, Role] = {
+    "election": {("coordination.k8s.io", "leases"): "create get list watch update"},
+    "records": {("", "configmaps"): "get list watch create patch delete"},
+    "cluster": {
+        ("", "nodes"): "list watch",
+        ("", "namespaces"): "list",
+        ("apiextensions.k8s.io", "customresourcedefinitions"): "list watch",
+        ("apps", "deployments"): "list watch",
+        ("coordination.k8s.io", "leases"): "list",
+        ("scheduling.k8s.io", "priorityclasses"): "list watch",
+    },
+    "watch": {
+        ("", "configmaps"): "list watch",
+        ("", "pods"): "list watch",
+        ("apps", "replicasets"): "list watch",
+        ("apps", "statefulsets"): "list watch",
+        ("batch.volcano.sh", "jobs"): "list watch",
+        ("leaderworkerset.x-k8s.io", "leaderworkersets"): "list watch",
+        ("mindxdl.gitee.com", "ascendjobs"): "list watch",
+        ("orchestration.aibrix.ai", "podsets"): "list watch",
+        ("scaler.mind-cluster.io", "elasticservices"): "list watch",
+        ("policy", "poddisruptionbudgets"): "list watch",
+        ("scheduling.volcano.sh", "podgroups"): "list watch",
+    },
+    "release": {
+        ("", "events"): "get create patch",
+        ("", "pods"): "get patch delete",
+        ("mind-cluster", "gates"): "release",
+        ("scaler.mind-cluster.io", "elasticservices"): "get create delete",
+        ("scaler.mind-cluster.io", "elasticservices/status"): "patch",
+        ("policy", "poddisruptionbudgets"): "get create delete",
+        ("scheduling.volcano.sh", "podgroups"): "get create patch",
+    },
+    "create": {
+        ("", "configmaps"): "get patch delete",
+        ("", "pods"): "create",
+        ("", "services"): "get list watch create delete",
+        ("mindxdl.gitee.com", "ascendjobs"): "get patch delete",
+        ("mindxdl.gitee.com", "ascendjobs/finalizers"): "update",
+        ("mindxdl.gitee.com", "ascendjobs/status"): "patch",
+        ("scheduling.volcano.sh", "podgroups"): "delete",
+    },
+}
+"""By the suffix of the role's name, as in the manifests."""
+_DEFINITIONS = (
+    ASCEND_JOBS,
+    POD_GROUPS,
+    VOLCANO_JOBS,
+    LEADER_WORKER_SETS,
+    POD_SETS,
+    ELASTIC_SERVICES,
+)
+_NAMED = {
+    ("apiextensions.k8s.io", "customresourcedefinitions"): tuple(
+        one.full_name for one in _DEFINITIONS
+    )
+}
+"""Resources whose rights the manifests grant for these names only."""
+_FAULT_DATA: Role = {("", "configmaps"): "list watch"}
+_WEBHOOK: Role = {
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): "get patch",
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"): "get patch",
+}
+_RBAC = "rbac.authorization.k8s.io"
+_INSTALLED: Role = {
+    ("apiextensions.k8s.io", "customresourcedefinitions"): "create patch",
+    ("", "namespaces"): "create patch",
+    (_RBAC, "clusterroles"): "create patch",
+    (_RBAC, "clusterrolebindings"): "create patch",
+}
+_INSTALLED_HOME: Role = {
+    (_RBAC, "roles"): "create patch",
+    (_RBAC, "rolebindings"): "create patch",
+    ("", "serviceaccounts"): "create patch",
+    ("", "services"): "create patch",
+    ("apps", "deployments"): "create patch",
+    ("policy", "poddisruptionbudgets"): "create patch",
+}
+ESCALATE = Right(_RBAC, "clusterroles", "escalate")
+"""A user without this right must have every right that the user grants to the scaler."""
+_DONE_WITHOUT = {
+    "nodes",
+    "namespaces",
+    "customresourcedefinitions",
+    "priorityclasses",
+    "replicasets",
+    "statefulsets",
+    "jobs",
+    "leaderworkersets",
+    "podsets",
+    "elasticservices",
+    "poddisruptionbudgets",
+}
+"""Without the right to list these the scaler works, with limits."""
+REVIEWS = "the right to create subjectaccessreviews.authorization.k8s.io is missing"
+
+
+def needed(settings: Settings) -> Iterator[tuple[str, Right]]:
+    """The rights of an install with these settings, each with the role that gives it."""
+    home = settings.lease_namespace
+    places = settings.namespaces or ("",)
+    yield from _home(settings)
+    yield from _of("cluster", ROLES["cluster"], [""])
+    yield from _of("watch", ROLES["watch"], places)
+    yield from _of("release", ROLES["release"], places)
+    if settings.mode is not Mode.GATES:
+        yield from _of("create", ROLES["create"], places)
+    if settings.namespaces:
+        yield from _of("fault-data", _FAULT_DATA, [DEVICE_NAMESPACE, CLUSTER_NAMESPACE])
+    if settings.webhook_port and not settings.webhook_cert_file:
+        yield from _of("webhook", _WEBHOOK, [""], settings.install)
+        secrets = (Right("", "secrets", verb, home, WEBHOOK_SECRET) for verb in ("get", "update"))
+        yield from (
+            ("webhook", right) for right in (Right("", "secrets", "create", home), *secrets)
+        )
+
+
+def _home(settings: Settings) -> Iterator[tuple[str, Right]]:
+    home = settings.lease_namespace
+    for _, right in _of("election", ROLES["election"], [home]):
+        yield (
+            "election",
+            right if right.verb == "create" else right._replace(name=settings.lease_name),
+        )
+    yield from _of("records", ROLES["records"], [home])
+
+
+def _of(
+    title: str, role: Role, places: Iterable[str], name: str = ""
+) -> Iterator[tuple[str, Right]]:
+    for (group, resource), verbs in role.items():
+        names = (name,) if title != "cluster" else _NAMED.get((group, resource), ("",))
+        for verb, place, one in itertools.product(verbs.split(), places, names):
+            yield title, Right(group, resource, verb, place, one)
+
+
+def to_install(home: str) -> Iterator[Right]:
+    """The rights for applying the manifests, without those that the manifests grant."""
+    yield from (right for _, right in _of("", _INSTALLED, [""]))
+    yield from (right for _, right in _of("", _INSTALLED_HOME, [home]))
+
+
+def installer(picture: Picture) -> Check:
+    """May the caller install the scaler, or a new version of it?"""
+    mine = {right: may for (user, right), may in picture.rights.items() if not user}
+    refused = [right for right, may in mine.items() if may is False and right != ESCALATE]
+    if refused:
+        who = "an administrator has to apply the manifests"
+        words = f"you may not install the scaler: {listed(_words(refused), 2)}"
+        level = Level.WARNING if picture.installs or DEPLOYMENTS in picture.unread else Level.ERROR
+        return check("your rights", [Finding(level, words, who, tuple(_words(refused)))])
+    if not mine or None in mine.values():
+        return check(
+            "your rights",
+            [Finding(Level.UNKNOWN, "whether you may install the scaler is not known")],
+        )
+    return check("your rights", [], ok("you may install and upgrade the scaler"))
+
+
+def accounts(picture: Picture) -> Check:
+    """Does each scaler's account have the rights for its settings?"""
+    found = [
+        one
+        for install in picture.installs
+        if install.settings
+        for one in _account(picture, install, install.settings)
+    ]
+    if not picture.installs:
+        unread = [Finding(Level.UNKNOWN, "whether the scaler is installed is not known")]
+        return check(
+            "its rights",
+            unread if DEPLOYMENTS in picture.unread else [],
+            ok("to be seen when the scaler is installed"),
+        )
+    number = len(picture.rights) - sum(not user for user, _ in picture.rights)
+    return check(
+        "its rights",
+        found,
+        ok(f"the scaler's account has all {number} rights that its settings need"),
+    )
+
+
+def _account(picture: Picture, install: Install, settings: Settings) -> Iterator[Finding]:
+    lacks: defaultdict[str, list[Right]] = defaultdict(list)
+    unknown = False
+    for role, right in needed(settings):
+        may = picture.rights.get((install.user, right))
+        unknown |= may is None
+        if may is False:
+            lacks[role].append(right)
+    if unknown:
+        yield Finding(Level.UNKNOWN, f"rights of {install.user}: {REVIEWS}")
+    for role, rights in lacks.items():
+        optional = all(
+            one.resource in _DONE_WITHOUT and one.verb in ("list", "watch") for one in rights
+        )
+        level = Level.WARNING if optional else Level.ERROR
+        words = (
+            f"ServiceAccount {install.namespace}/{install.account} may not {listed(_words(rights))}"
+        )
+        yield Finding(
+            level, f"{words} (role {install.name}-{role})", again(install), tuple(_words(rights))
+        )
+
+
+def _words(rights: list[Right]) -> list[str]:
+    """`list, watch pods in mindie`, one for each resource."""
+    verbs: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for right in rights:
+        name = f" {right.name}" if right.name else ""
+        verbs[f"{right.resource}.{right.group}".rstrip(".") + name, right.namespace].append(
+            right.verb
+        )
+    return [
+        f"{', '.join(some)} {what}" + (f" in {where}" if where else "")
+        for (what, where), some in verbs.items()
+    ]
+
+
+def variant(settings: Settings) -> str:
+    """The manifests that fit an install with these settings."""
+    if settings.namespaces:
+        return "single-namespace"
+    return "gates-only" if settings.mode is Mode.GATES else "cluster-wide"
+
+
+def again(install: Install) -> str:
+    """The command that applies the manifests again."""
+    if install.helm:
+        return f"helm -n {install.namespace} upgrade with the chart of this version"
+    made = variant(install.settings) if install.settings else "cluster-wide"
+    return f"kubectl apply -k manifests/{made}, or your own folder of it"

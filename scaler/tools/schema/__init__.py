@@ -1,0 +1,1 @@
+"""`scaler schema`: the JSON Schema of a document."""

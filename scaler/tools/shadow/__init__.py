@@ -1,0 +1,1 @@
+"""`scaler shadow`: a controller that decides and does nothing, its notes and their storage."""

@@ -1,0 +1,308 @@
+"""`scaler shadow`: runs the controller in mode shadow, with notes; or prints a report of such
+notes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from scaler.tools.common.access import add_cluster_arguments, named
+from scaler.tools.common.output import add_output, written
+
+if TYPE_CHECKING:
+    from scaler.tools.shadow.notes import Difference, Tally
+    from scaler.tools.shadow.record import Noted
+
+HELP = """decide beside what runs, do nothing, and report where the two differ
+
+`scaler shadow run` is the controller in mode shadow: it decides and does nothing, and writes its
+notes into its own namespace. manifests/shadow starts it.
+
+`scaler shadow report` reads these notes and changes nothing. Per service: how long what ran was
+what the decision wants, how long it did not serve although it could have, and what was started that
+the decision would have held; each with times and reasons.
+
+Exit code of report: 0 shown, 1 there is no report or the cluster cannot be read, 2 usage; of run as
+of `scaler run`."""
+
+USUAL = "mind-cluster-scaler-shadow"
+"""Namespace of manifests/shadow."""
+EXIT_SHOWN = 0
+EXIT_FAILED = 1
+LATE = 120.0
+"""Seconds after which a report is so old that its shadow seems to have stopped."""
+SHORT = 5.0
+"""Seconds: a difference that the other controller ends sooner gets no line of its own."""
+WORDS = {
+    "start": "held, and the decision would have started it",
+    "hold": "waiting for a node, and the decision would have taken it back",
+    "evict": "on nodes, and the decision would have evicted it",
+    "started": "started, when the decision would have held it",
+}
+TIMES = ("watched", "as_decided", "serving", "could_serve", "held_up")
+LIMITS = (
+    "Every decision was made afresh from what was seen, and none was carried out.",
+    (
+        "What would have followed from one is not known: which pods would have run, and what would"
+        " have been decided next."
+    ),
+    "A difference of a few seconds is most often the time that the other one needs to do the same.",
+    (
+        "What ran before the shadow began counts as given, and so does what was started while it"
+        " was away."
+    ),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from scaler import settings  # noqa: PLC0415 - `scaler --help` stays fast
+
+    parts = parser.add_subparsers(dest="part", required=True, metavar="report|run")
+    report = parts.add_parser(
+        "report", description="report what a shadow has noted", help="what it has noted"
+    )
+    report.add_argument(
+        "service",
+        metavar="TEXT",
+        nargs="?",
+        default="",
+        help="only services with this in their name",
+    )
+    report.add_argument(
+        "-n",
+        "--namespace",
+        type=named,
+        default=USUAL,
+        metavar="NAME",
+        help=f"of the install; default: {USUAL}",
+    )
+    add_output(report)
+    add_cluster_arguments(report)
+    settings.add_arguments(
+        parts.add_parser("run", description="the controller in mode shadow", help="be the shadow")
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the report, or run the shadow until SIGTERM."""
+    if args.part == "report":
+        return asyncio.run(_show(args))
+    from scaler.run import run as run_controller  # noqa: PLC0415
+    from scaler.tools.shadow.record import Record  # noqa: PLC0415
+
+    args.mode = "shadow"
+    return run_controller(args, Record())
+
+
+async def _show(args: argparse.Namespace) -> int:
+    # `scaler shadow --help` stays fast.
+    from scaler.kube.api import CONFIG_MAPS, within  # noqa: PLC0415
+    from scaler.kube.errors import KubeError, NotFoundError  # noqa: PLC0415
+    from scaler.tools.common.access import complaint, opened  # noqa: PLC0415
+    from scaler.tools.shadow.record import NAME, decode  # noqa: PLC0415
+
+    where = f"ConfigMap {NAME} in namespace {args.namespace}"
+    try:
+        async with opened(args) as access:
+            noted = decode(
+                await within(PATIENCE, access.api.get(CONFIG_MAPS, args.namespace, NAME))
+            )
+            report = report_of(noted, access.clock.now(), args.service)
+    except* NotFoundError:
+        sys.stderr.write(
+            f"scaler shadow: there is no {where}: the first report comes half a minute after the"
+            " start\n"
+        )
+    except* KubeError as group:
+        sys.stderr.write(f"scaler shadow: {complaint(group)}\n")
+    except* ValueError as group:
+        sys.stderr.write(f"scaler shadow: {where}: {group.exceptions[0]}\n")
+    else:
+        sys.stdout.write(
+            "\n".join(text(report)) + "\n"
+            if args.format == "text"
+            else written(report, args.format)
+        )
+        return EXIT_SHOWN
+    return EXIT_FAILED
+
+
+PATIENCE = 30.0
+"""Seconds for the one request."""
+
+
+def report_of(noted: Noted, now: float, only: str = "") -> dict[str, Any]:
+    """The report as one value for people and programs: seconds, and times as Kubernetes writes
+    them."""
+    from scaler.clock import rfc3339  # noqa: PLC0415
+
+    services = [
+        _service(name, tally) for name, tally in sorted(noted.services.items()) if only in name
+    ]
+    totals: dict[str, Any] = {
+        name: round(sum(service[name] for service in services), 1) for name in TIMES
+    }
+    totals["differences"] = {
+        what: {
+            part: round(sum(s["differences"][what][part] for s in services), 1)
+            for part in ("count", "seconds")
+        }
+        for what in WORDS
+    }
+    return {
+        "as_of": rfc3339(noted.at),
+        "stale": round(now - noted.at) if now - noted.at > LATE else 0,
+        "alone": noted.alone,
+        "left_out": noted.left_out,
+        "totals": totals,
+        "services": services,
+        "not_known": list(LIMITS),
+    }
+
+
+def _service(name: str, tally: Tally) -> dict[str, Any]:
+    from scaler.clock import rfc3339  # noqa: PLC0415
+
+    found = [*(one for ended in tally.ended.values() for one in ended), *tally.open.values()]
+    return {
+        "service": name,
+        "since": rfc3339(tally.since),
+        "until": rfc3339(tally.at),
+        "gone": tally.gone,
+        **{field: round(getattr(tally, field), 1) for field in TIMES},
+        "differences": {what: _count(what, tally) for what in WORDS},
+        "examples": [
+            _difference(one, tally.at)
+            for one in sorted(found, key=lambda one: (one.since, one.instance))
+        ],
+    }
+
+
+def _count(what: str, tally: Tally) -> dict[str, Any]:
+    counts = {str(w): n for w, n in tally.counts.items()}
+    seconds = {str(w): s for w, s in tally.seconds.items()}
+    lasting = [tally.at - one.since for one in tally.open.values() if one.what == what]
+    return {
+        "count": counts.get(what, 0) + len(lasting),
+        "seconds": round(seconds.get(what, 0.0) + sum(lasting), 1),
+    }
+
+
+def _difference(one: Difference, at: float) -> dict[str, Any]:
+    from scaler.clock import rfc3339  # noqa: PLC0415
+
+    return {
+        "what": str(one.what),
+        "instance": one.instance,
+        "since": rfc3339(one.since),
+        "until": rfc3339(one.until) if one.until else "",
+        "seconds": round((one.until or at) - one.since, 1),
+        "ran": one.runs,
+        "wanted": one.target,
+        "why": one.why,
+    }
+
+
+# The text for people
+
+
+def text(report: dict[str, Any]) -> Iterator[str]:
+    """The report line by line."""
+    services = report["services"]
+    yield (
+        f"Mode shadow, as of {report['as_of']}: services watched: {len(services)}; nothing was done"
+        " to them."
+    )
+    if report["stale"]:
+        yield f"This is {_age(report['stale'])} old: the shadow seems to be away."
+    if report["alone"]:
+        yield f"Each service was decided by itself, without regard to room: {report['alone']}."
+    if not services:
+        return
+    yield ""
+    yield from _table([report["totals"] | {"service": "all of them"}, *services])
+    yield ""
+    yield "AS DECIDED  what ran was what the decision wants"
+    yield "SERVED      every group ran at least its minimum"
+    yield (
+        "COULD HAVE  it did not serve, and the room that it needs was free: the decision would have"
+        " started it"
+    )
+    yield (
+        "HELD UP     it did not serve for want of room, and nodes were where the decision would not"
+        " have given them"
+    )
+    for what, words in WORDS.items():
+        yield f"{what.upper():<11} {words}"
+    for service in services:
+        if service["examples"]:
+            yield ""
+            yield _clean(service["service"])
+            told = [
+                one
+                for one in service["examples"]
+                if one["what"] != "start" or one["seconds"] >= SHORT
+            ]
+            yield from (f"  {_line(one)}" for one in told)
+            if len(told) < len(service["examples"]):
+                yield (
+                    f"  and {len(service['examples']) - len(told)} that were started within"
+                    f" {SHORT:g} s (-o json)"
+                )
+    if report["left_out"]:
+        yield f"{report['left_out']} more were noted than there was room for; they are in the sums."
+    yield ""
+    yield from LIMITS
+
+
+def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
+    head = [
+        "WATCHED",
+        "AS DECIDED",
+        "SERVED",
+        "COULD HAVE",
+        "HELD UP",
+        *(what.upper() for what in WORDS),
+        "SERVICE",
+    ]
+    lines = [head, *(_cells(row) for row in rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(head) - 1)]
+    for *cells, service in lines:
+        yield "  ".join(
+            [*(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)), service]
+        )
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    watched = row["watched"]
+    shares = [
+        f"{100 * row[name] / watched:.1f}%" if watched else "-"
+        for name in ("as_decided", "serving")
+    ]
+    counts = [str(round(row["differences"][what]["count"])) for what in WORDS]
+    name = _clean(row["service"]) + (" (gone)" if row.get("gone") else "")
+    return [_age(watched), *shares, _age(row["could_serve"]), _age(row["held_up"]), *counts, name]
+
+
+def _line(one: dict[str, Any]) -> str:
+    until = f"to {one['until']}" if one["until"] else "until now"
+    instance, ran, wanted, why = (
+        _clean(one[name]) for name in ("instance", "ran", "wanted", "why")
+    )
+    words = f"{instance}: {WORDS[one['what']]}: {why} (ran {ran}, wanted {wanted})"
+    return f"{one['since']} {until} ({_age(one['seconds'])}) {words}"
+
+
+def _age(seconds: float) -> str:
+    from scaler.tools.common.console import age  # noqa: PLC0415
+
+    return age(seconds)
+
+
+def _clean(words: str) -> str:
+    from scaler.tools.common.console import clean  # noqa: PLC0415
+
+    return clean(words)

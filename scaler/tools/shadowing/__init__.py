@@ -1,1 +1,0 @@
-"""The notes of `scaler shadow`, a controller that decides and does nothing, and their storage."""

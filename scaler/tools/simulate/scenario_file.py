@@ -1,0 +1,136 @@
+"""Scenario files: YAML into a Scenario, with every problem named by file, line and column.
+
+Must not: run anything; paths in the file become relative to the file, and nothing else is
+changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from scaler.kube.api import Object
+from scaler.sim.stories.manifests import SHORT_FILES, ManifestError, files_of, read_manifests
+from scaler.sim.stories.scenario import Copies, Scenario
+from scaler.sim.stories.scenario_run import EventError, node_specs
+from scaler.tools.common.short_file.service import ConfigError, read_service
+
+
+def _short_file(path: Path, text: str) -> Sequence[Object]:
+    try:
+        return read_service(text).objects
+    except ConfigError as error:
+        raise ManifestError("\n".join(f"{path}:{finding}" for finding in error.findings)) from None
+
+
+SHORT_FILES[:] = [_short_file]
+
+
+class ScenarioError(Exception):
+    """The file is not a scenario. `problems` has one line for each reason: `FILE:LINE:COLUMN:
+    where: what`."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+def load_scenario(path: Path) -> Scenario:
+    """Read and check a scenario file. Raises ScenarioError, also when it cannot be read."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        raise ScenarioError(
+            [f"{path}{place}: not YAML: {error.problem or error.context}"]
+        ) from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError) as error:
+        raise ScenarioError([f"{path}: cannot be read: {error}"]) from None
+    try:
+        return Scenario.model_validate(data, context={"folder": path.parent})
+    except ValidationError as error:
+        raise ScenarioError([_problem(path, root, details) for details in error.errors()]) from None
+
+
+def _problem(path: Path, root: yaml.Node | None, details: ErrorDetails) -> str:
+    where = details["loc"]
+    mark = _mark(root, where)
+    place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+    message = details["msg"].removeprefix("Value error, ")
+    if details["type"] == "extra_forbidden":
+        message = "unknown key"
+    return f"{path}{place}: {'.'.join(map(str, where)) or 'scenario'}: {message}"
+
+
+def _mark(node: yaml.Node | None, where: Sequence[int | str]) -> yaml.Mark | None:
+    """The place in the file of the value that pydantic's error is about, or of the nearest value
+    around it."""
+    if node is None:
+        return None
+    mark: yaml.Mark = node.start_mark
+    for step in where:
+        found = _child(node, step)
+        if found is None:
+            break
+        node, mark = found
+    return mark
+
+
+def _child(node: yaml.Node, step: int | str) -> tuple[yaml.Node, yaml.Mark] | None:
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return node.value[step], node.value[step].start_mark
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == str(step):
+                return value, key.start_mark
+    return None
+
+
+def check_inputs(scenario: Scenario) -> None:
+    """Read all files that the scenario names, so that a run does not fail half way. Raises
+    ScenarioError."""
+    files = [
+        *scenario.manifests,
+        *(path for copies in scenario.copies for path in copies.manifests),
+    ]
+    files += [path for e in scenario.events if (path := e.apply or e.delete_file) is not None]
+    problems = [problem for path in files if (problem := _unreadable(path))]
+    problems += [problem for copies in scenario.copies for problem in _unused(copies)]
+    rules = [e.rule.file for e in scenario.events if e.rule is not None and e.rule.file is not None]
+    problems += [f"{path}: no such file" for path in rules if not path.is_file()]
+    try:
+        node_specs(scenario.nodes)
+    except EventError as error:
+        problems.append(str(error))
+    if problems:
+        raise ScenarioError(problems)
+
+
+def _unused(copies: Copies) -> list[str]:
+    """Replacement texts that do not occur."""
+    try:
+        text = "".join(
+            file.read_text(encoding="utf-8-sig")
+            for path in copies.manifests
+            for file in files_of(path)
+        )
+    except (OSError, UnicodeDecodeError):
+        return []  # reported already
+    return [
+        f"copies {copies.namespace}: no manifest contains {old!r}"
+        for old in copies.replace
+        if old not in text
+    ]
+
+
+def _unreadable(path: Path) -> str:
+    try:
+        return "" if read_manifests(path) else f"{path}: no manifests in there"
+    except ManifestError as error:
+        return str(error)

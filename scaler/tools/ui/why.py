@@ -1,0 +1,32 @@
+"""The answer of `scaler why` about one service, for the page. Reads with the caller's rights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from scaler.kube.api import KubeApi
+from scaler.kube.errors import KubeError
+from scaler.tools.common.view import Cluster, ServiceView
+from scaler.tools.why import workings
+from scaler.tools.why.answer import RANKS, Section, answer_of
+from scaler.tools.why.inquiry import sections
+from scaler.tools.why.subject import find
+
+
+async def why(cluster: Cluster, api: KubeApi, view: ServiceView) -> dict[str, Any]:
+    """Sections of checks, and the advice; `problem` says why there is no answer."""
+    name = view.name or view.key.job_id or view.key.rule
+    try:
+        subject = await find(cluster, api, view.key.namespace, name, stale=False)
+        if subject is None:
+            return {"problem": f"no job of {view.key} is seen"}
+        looked = await workings.look(cluster, api, subject)
+    except KubeError as error:
+        return {"problem": str(error)}
+    return dict(
+        msgspec.to_builtins(
+            answer_of(subject, (), sections(cluster, subject, looked, Section(RANKS, ())))
+        )
+    )

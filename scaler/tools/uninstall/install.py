@@ -1,0 +1,185 @@
+"""One install of the scaler in a cluster: its processes, the namespaces that it governs, and its
+admission."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import msgspec
+
+from scaler.kube.api import (
+    DEPLOYMENTS,
+    MUTATING_POLICY_BINDINGS,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    VALIDATING_WEBHOOKS,
+    KubeApi,
+    Object,
+    Resource,
+)
+from scaler.kube.errors import NotFoundError
+from scaler.names import GATE, INSTALL_LABEL, NAMESPACE_LABEL, RULE_LABEL
+from scaler.rules.values import as_text, at
+from scaler.tools.common.leader import Leader, leaders
+
+USUAL_NAME = "mind-cluster-scaler"
+APP_LABEL = f"app.kubernetes.io/name={USUAL_NAME}"
+"""Label of the Deployment of every install, and of its pods."""
+MUTATING_POLICIES = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicy",
+    namespaced=False,
+)
+ADMISSION = (MUTATING_WEBHOOKS, MUTATING_POLICY_BINDINGS, MUTATING_POLICIES, VALIDATING_WEBHOOKS)
+"""In the order of deletion: first what adds the gate, a policy after its binding, last what only
+checks."""
+_PAGE = 500
+
+
+class InstallNotFoundError(Exception):
+    """There is no install in that namespace, but others exist, or that is unreadable. The message
+    is for people."""
+
+
+class Install(msgspec.Struct, frozen=True):
+    """`deployments` are its own, `leases` those that its processes hold; `governs` its namespaces,
+    () for all except those of `others`."""
+
+    namespace: str
+    name: str
+    deployments: tuple[Object, ...]
+    leases: tuple[Leader, ...]
+    governs: tuple[str, ...]
+    others: tuple[Leader, ...]
+
+    def looks_after(self, namespace: str) -> bool:
+        if self.governs:
+            return namespace in self.governs
+        return not any(other.governs and other.looks_after(namespace) for other in self.others)
+
+    @property
+    def words(self) -> str:
+        if self.governs:
+            return ", ".join(self.governs)
+        left_out = sorted({name for other in self.others for name in other.governs})
+        return "every namespace" + (
+            f" but those of other installs: {', '.join(left_out)}" if left_out else ""
+        )
+
+
+async def find(api: KubeApi, namespace: str) -> Install:
+    """The install of that namespace; others count only if no tenant can write their Lease. The
+    remains of an install without a namespace count if there is no other install. Raises KubeError
+    and InstallNotFoundError."""
+    known = await leaders(api)
+    deployments = [one async for one in listed(api, DEPLOYMENTS, namespace, APP_LABEL)]
+    own = tuple(leader for leader in known.found if leader.namespace == namespace)
+    homes = {one["metadata"]["name"] async for one in listed(api, NAMESPACES, None, INSTALL_LABEL)}
+    others = tuple(
+        one for one in known.found if one.namespace != namespace and one.namespace in homes
+    )
+    if not deployments and not own and others:
+        there = ", ".join(sorted({leader.namespace for leader in others}))
+        raise InstallNotFoundError(
+            f"no install in namespace {namespace}; installs are in: {there} (option -n)"
+        )
+    if known.unread and not own:
+        raise InstallNotFoundError(f"which namespaces it looks after is not known: {known.unread}")
+    names = [as_text(_pod_spec(one).get("serviceAccountName")) for one in deployments]
+    governs = own[0].governs if own else _governed_by_variable(deployments)
+    return Install(
+        namespace, next(filter(None, names), USUAL_NAME), tuple(deployments), own, governs, others
+    )
+
+
+def _pod_spec(deployment: Object) -> Object:
+    return dict(at(deployment, "spec", "template", "spec"))
+
+
+def _governed_by_variable(deployments: Iterable[Object]) -> tuple[str, ...]:
+    """The namespaces in the settings of an install that never led."""
+    for deployment in deployments:
+        for container in _pod_spec(deployment).get("containers") or ():
+            for variable in container.get("env") or ():
+                if variable.get("name") == "SCALER_NAMESPACES":
+                    return tuple(filter(None, as_text(variable.get("value")).split(",")))
+    return ()
+
+
+async def admission_of(api: KubeApi, install: Install) -> list[tuple[Resource, Object]]:
+    """Its webhook configurations and policies, in the order of deletion."""
+    return [
+        (resource, one)
+        for resource in ADMISSION
+        for one in await _all(api, resource)
+        if one["metadata"]["name"] in _names(install) or _is_served_by(one, install.namespace)
+    ]
+
+
+def _names(install: Install) -> tuple[str, ...]:
+    """Names with the install's suffix: kustomize and the chart add the suffix to every name."""
+    ascend_jobs = f"{USUAL_NAME}-ascendjobs{install.name.removeprefix(USUAL_NAME)}"
+    return install.name, ascend_jobs
+
+
+def _is_served_by(configuration: Object, namespace: str) -> bool:
+    """Whether a webhook configuration names a Service of this namespace."""
+    return any(
+        at(webhook, "clientConfig", "service").get("namespace") == namespace
+        for webhook in configuration.get("webhooks") or ()
+    )
+
+
+async def still_gating(api: KubeApi) -> list[str]:
+    """Other objects that may add the gate: configurations about pods that name a rule, policies
+    that set our gate."""
+    found = []
+    for resource in (MUTATING_WEBHOOKS, MUTATING_POLICIES):
+        for one in await _all(api, resource):
+            text = msgspec.json.encode(one).decode()
+            if GATE in text or (
+                resource is MUTATING_WEBHOOKS and RULE_LABEL in text and '"pods"' in text
+            ):
+                found.append(f"{resource.kind} {one['metadata']['name']}")
+    return found
+
+
+async def opted_in(api: KubeApi, install: Install) -> list[str]:
+    """The namespaces that it governs and in which admission holds pods."""
+    found = [
+        one["metadata"]["name"]
+        async for one in listed(api, NAMESPACES, None, f"{NAMESPACE_LABEL}=enabled")
+    ]
+    return sorted(name for name in found if install.looks_after(name))
+
+
+async def _all(api: KubeApi, resource: Resource) -> list[Object]:
+    """All objects; none if the API server does not know the kind."""
+    try:
+        return [one async for one in listed(api, resource, None)]
+    except NotFoundError:
+        return []
+
+
+async def listed(
+    api: KubeApi, resource: Resource, namespace: str | None, selector: str = "", **options: Any
+) -> AsyncIterator[Any]:
+    """Every object, page by page. Raises KubeError."""
+    token = ""
+    while True:
+        page = await api.list(
+            resource,
+            namespace,
+            label_selector=selector,
+            limit=_PAGE,
+            continue_token=token,
+            **options,
+        )
+        for item in page.items:
+            yield item
+        token = page.continue_token
+        if not token:
+            return

@@ -1,0 +1,224 @@
+"""What is left after an install has stopped, and the commands that delete it. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import msgspec
+
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
+    ELASTIC_SERVICES,
+    LEADER_WORKER_SETS,
+    NAMESPACES,
+    PODS,
+    STATEFUL_SETS,
+    VOLCANO_JOBS,
+    KubeApi,
+    Object,
+    Resource,
+)
+from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError
+from scaler.names import BUDGET, GATE, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL, RULE_LABEL
+from scaler.rules.values import at
+from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, INFERENCE_SERVICES, STORM_SERVICES
+from scaler.tools.uninstall.install import USUAL_NAME, Install, listed
+from scaler.workloads.kinds import RBG
+
+_RBAC = "rbac.authorization.k8s.io"
+_CLUSTER_ROLES = Resource(_RBAC, "v1", "clusterroles", "ClusterRole", False)
+_CLUSTER_BINDINGS = Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", False)
+_BINDINGS = Resource(_RBAC, "v1", "rolebindings", "RoleBinding")
+_ADMISSION = "admissionregistration.k8s.io"
+_CHECKS = Resource(
+    _ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False
+)
+_CHECK_BINDINGS = Resource(
+    _ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False
+)
+_ROLES = (
+    "cluster",
+    "watch",
+    "release",
+    "create",
+    "view",
+    "edit",
+    "webhook",
+    "policy",
+    "fault-data",
+)
+_GUARDS = ("gate-guard", "account")
+_ROLE_BASED_GROUPS = Resource(RBG, "v1alpha2", "rolebasedgroups", "RoleBasedGroup")
+TEMPLATES = (
+    DEPLOYMENTS,
+    STATEFUL_SETS,
+    LEADER_WORKER_SETS,
+    VOLCANO_JOBS,
+    STORM_SERVICES,
+    INFER_SERVICE_SETS,
+    INFERENCE_SERVICES,
+    _ROLE_BASED_GROUPS,
+)
+"""Kinds of which users write the pod templates. What these make has owners, and is left out."""
+_DEFINITION = ELASTIC_SERVICES.full_name
+_PART_OF = f"app.kubernetes.io/part-of={USUAL_NAME}"
+_OURS = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
+_RELEASE = "meta.helm.sh/release-name"
+_RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
+
+
+async def gates_in_templates(api: KubeApi, install: Install) -> list[str]:
+    """Workloads with our gate in their own pod templates: their next pods would be held for
+    ever."""
+    return [
+        f"{resource.kind} {one['metadata']['namespace']}/{one['metadata']['name']}"
+        for resource in TEMPLATES
+        async for one in _governed(api, resource, install)
+        if not one["metadata"].get("ownerReferences")
+        and GATE in msgspec.json.encode(at(one, "spec")).decode()
+    ]
+
+
+async def jobs_without_pods(api: KubeApi, install: Install) -> list[str]:
+    """AscendJobs under a rule without pods: another controller has to make them."""
+    jobs = [
+        one
+        async for one in _governed(api, ASCEND_JOBS, install)
+        if RULE_LABEL in at(one, "metadata", "labels")
+    ]
+    if not jobs:
+        return []
+    owners = {
+        owner.get("uid")
+        for namespace in sorted({one["metadata"]["namespace"] for one in jobs})
+        async for pod in listed(api, PODS, namespace)
+        for owner in pod["metadata"].get("ownerReferences") or ()
+    }
+    return [_place(one) for one in jobs if one["metadata"]["uid"] not in owners]
+
+
+async def _governed(api: KubeApi, resource: Resource, install: Install) -> AsyncIterator[Object]:
+    """Objects of a governed namespace; none if the kind is not installed or may not be read."""
+    for namespace in install.governs or (None,):
+        try:
+            async for one in listed(api, resource, namespace):
+                if install.looks_after(one["metadata"]["namespace"]):
+                    yield one
+        except (NotFoundError, ForbiddenError):
+            continue
+
+
+async def removal(api: KubeApi, install: Install) -> AsyncIterator[str]:
+    """The commands that delete what is left, one per line."""
+    meta = at(install.deployments[0], "metadata") if install.deployments else {}
+    release = at(meta, "annotations").get(_RELEASE)
+    if release:
+        yield (
+            f"helm uninstall {release} -n"
+            f" {at(meta, 'annotations').get(_RELEASE_NAMESPACE, install.namespace)}"
+        )
+    else:
+        async for line in _without_helm(api, install):
+            yield line
+    async for line in _services(api, install):
+        yield line
+    for one in await budgets(api, install):
+        yield (
+            f"kubectl -n {one['metadata']['namespace']} delete poddisruptionbudget"
+            f" {one['metadata']['name']}"
+        )
+
+
+async def _without_helm(api: KubeApi, install: Install) -> AsyncIterator[str]:
+    suffix = install.name.removeprefix(USUAL_NAME)
+    for resource, parts in ((_CHECK_BINDINGS, _GUARDS), (_CHECKS, _GUARDS)):
+        for line in _delete(resource, await _named(api, resource, parts, suffix)):
+            yield line
+    bindings: dict[str, list[str]] = {}
+    for one in await _bound(api, _BINDINGS, install):
+        bindings.setdefault(one["metadata"]["namespace"], []).append(one["metadata"]["name"])
+    for namespace, names in sorted(bindings.items()):
+        if namespace != install.namespace:
+            yield f"kubectl -n {namespace} delete rolebinding {' '.join(names)}"
+    bound = [one["metadata"]["name"] for one in await _bound(api, _CLUSTER_BINDINGS, install)]
+    for line in _delete(_CLUSTER_BINDINGS, bound):
+        yield line
+    for line in _delete(_CLUSTER_ROLES, await _named(api, _CLUSTER_ROLES, _ROLES, suffix)):
+        yield line
+    try:
+        home = await api.get(NAMESPACES, None, install.namespace)
+    except KubeError:
+        return
+    if INSTALL_LABEL in at(home, "metadata", "labels"):
+        yield f"kubectl delete namespace {install.namespace}"
+    else:
+        kinds = "deployment,service,serviceaccount,role,rolebinding,poddisruptionbudget"
+        yield f"kubectl -n {install.namespace} delete {kinds} -l {_PART_OF}"
+
+
+async def _services(api: KubeApi, install: Install) -> AsyncIterator[str]:
+    """The commands for ElasticServices: the last install also deletes the definition, and so all of
+    them."""
+    if not install.others:
+        try:
+            await api.get(CUSTOM_RESOURCE_DEFINITIONS, None, _DEFINITION)
+        except KubeError:
+            return
+        yield f"kubectl delete crd {_DEFINITION}"
+        return
+    there = {
+        one["metadata"]["namespace"] async for one in _governed(api, ELASTIC_SERVICES, install)
+    }
+    for namespace in sorted(there):
+        yield f"kubectl -n {namespace} delete elasticservices -l {_OURS}"
+
+
+async def budgets(api: KubeApi, install: Install) -> list[Object]:
+    """The budgets of the install: without the scaler, which moves the labels, they refuse evictions
+    for ever."""
+    name = BUDGET + install.name.removeprefix(USUAL_NAME)
+    return [
+        one
+        async for one in _governed(api, DISRUPTION_BUDGETS, install)
+        if one["metadata"]["name"] == name
+    ]
+
+
+async def _bound(api: KubeApi, resource: Resource, install: Install) -> list[Object]:
+    """Bindings to the account of the install, of any name."""
+    subject = {"kind": "ServiceAccount", "name": install.name, "namespace": install.namespace}
+    try:
+        found = [one async for one in listed(api, resource, None)]
+    except KubeError:
+        return []
+    return [
+        one
+        for one in found
+        if any(subject.items() <= it.items() for it in one.get("subjects") or ())
+    ]
+
+
+async def _named(
+    api: KubeApi, resource: Resource, parts: tuple[str, ...], suffix: str
+) -> list[str]:
+    wanted = {f"{USUAL_NAME}-{part}{suffix}" for part in parts}
+    try:
+        return [
+            one["metadata"]["name"]
+            async for one in listed(api, resource, None)
+            if one["metadata"]["name"] in wanted
+        ]
+    except KubeError:
+        return []
+
+
+def _delete(resource: Resource, names: list[str]) -> Iterator[str]:
+    if names:
+        yield f"kubectl delete {resource.kind.lower()} {' '.join(sorted(names))}"
+
+
+def _place(one: Object) -> str:
+    return f"{one['metadata']['namespace']}/{one['metadata']['name']}"

@@ -1,0 +1,103 @@
+"""Has the caller the rights for all steps? Checked before any change: half an uninstall would leave
+pods held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from scaler.kube.api import DEPLOYMENTS, PODS, KubeApi, Object, Resource
+from scaler.kube.errors import NotFoundError
+from scaler.rules.values import at
+from scaler.tools.uninstall.install import Install, listed
+
+_REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False
+)
+_VALIDATING_POLICIES = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    False,
+)
+_GATES = Resource("mind-cluster", "", "gates", "")
+"""Not a resource of any API: the gate guard checks the right to it."""
+_GUARD = "group('mind-cluster')"
+
+
+class Right(msgspec.Struct, frozen=True):
+    """One required right; `namespace` "" for all."""
+
+    verb: str
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def words(self) -> str:
+        where = (
+            f" in {self.namespace}"
+            if self.namespace
+            else " in all namespaces"
+            if self.resource.namespaced
+            else ""
+        )
+        return f"{self.verb} {self.resource.full_name}{f' {self.name}' if self.name else ''}{where}"
+
+
+async def missing(
+    api: KubeApi, install: Install, admission: Iterable[tuple[Resource, Object]], *, releases: bool
+) -> list[str]:
+    """The missing rights, in words. Raises KubeError."""
+    wanted = [
+        Right("delete", resource, name=one["metadata"]["name"]) for resource, one in admission
+    ]
+    wanted += [
+        Right("patch", DEPLOYMENTS, install.namespace, one["metadata"]["name"])
+        for one in install.deployments
+    ]
+    wanted += [
+        Right(verb, PODS, namespace)
+        for verb in ("list", "create")
+        for namespace in install.governs or ("",)
+    ]
+    if releases:
+        wanted += [Right("patch", PODS, namespace) for namespace in install.governs or ("",)]
+        if await _is_guarded(api):
+            wanted += [
+                Right("release", _GATES, namespace) for namespace in install.governs or ("",)
+            ]
+    return [right.words for right in wanted if not await _is_allowed(api, right)]
+
+
+async def _is_guarded(api: KubeApi) -> bool:
+    try:
+        found = [
+            msgspec.json.encode(one).decode()
+            async for one in listed(api, _VALIDATING_POLICIES, None)
+        ]
+    except NotFoundError:
+        return False
+    return any(_GUARD in text for text in found)
+
+
+async def _is_allowed(api: KubeApi, right: Right) -> bool:
+    """Whether the caller has the right; True without access reviews: then the request itself is
+    refused."""
+    attributes = {
+        "verb": right.verb,
+        "group": right.resource.group,
+        "resource": right.resource.plural,
+        "namespace": right.namespace,
+        "name": right.name,
+    }
+    kind = {"apiVersion": _REVIEWS.api_version, "kind": _REVIEWS.kind}
+    try:
+        review = await api.create(
+            _REVIEWS, None, {**kind, "spec": {"resourceAttributes": attributes}}
+        )
+    except NotFoundError:
+        return True
+    return bool(at(review, "status").get("allowed"))

@@ -1,0 +1,1 @@
+"""`scaler why`: the reason for the state of a job, a pod or a service."""

@@ -1,0 +1,254 @@
+"""The whole answer of `scaler why`: put together, as a value and as text. Must not read a
+cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from scaler.decide.decision import State
+from scaler.decide.world import Reason
+from scaler.names import PREFIX
+from scaler.tools.common.console import text
+from scaler.tools.common.detail import is_true
+from scaler.tools.common.diagnosis import Check, Standing
+from scaler.tools.why.scale import undo
+from scaler.tools.why.subject import InstanceStanding, Subject
+
+_MARKS = {
+    Standing.OK: ("ok", "green"),
+    Standing.NOTE: ("note", "yellow"),
+    Standing.FAIL: ("FAIL", "bold red"),
+}
+_WELL = frozenset({State.RUNNING.value, State.FINISHED.value})
+_WAITS_WELL = (
+    Reason.NOT_IN_RATIO,
+    Reason.SCALED_DOWN,
+    Reason.STARTING,
+    Reason.WAITING_FOR_SCHEDULER,
+)
+_SHOWN = 6
+"""Checks shown of a section with a problem, and instances in the head."""
+_WELL_SHOWN = 2
+"""Checks shown of a section without a problem."""
+
+RANKS = "rank table"
+FAIL = Standing.FAIL
+RULE = "rule"
+POD_GROUP = "podgroup"
+POD = "pod"
+ROOM = "room"
+SCALER = "scaler"
+APPLY = "apply"
+SCALE = "scale"
+RESUME = "resume"
+_NEXT: Mapping[str, tuple[str, ...]] = {
+    Reason.RULE_MISSING: (RULE,),
+    Reason.RULE_INVALID: (RULE,),
+    Reason.MINIMUM_INCOMPLETE: (APPLY,),
+    Reason.MINIMUM_DOES_NOT_FIT: (ROOM,),
+    Reason.MINIMUM_TOO_LARGE: (ROOM,),
+    Reason.WAITING_FOR_CAPACITY: (ROOM,),
+    Reason.WAITING_FOR_ROOM: (ROOM,),
+    Reason.MINIMUM_NOT_SCHEDULED: (POD_GROUP,),
+    Reason.WAITING_FOR_SCHEDULER: (POD_GROUP,),
+    Reason.STARTING: (POD,),
+    Reason.BROKEN: (POD,),
+    Reason.SCALED_DOWN: (SCALE,),
+    Reason.PAUSED: (RESUME,),
+}
+
+
+MEND = "mend what is marked FAIL above, first {}"
+STEPS = {
+    APPLY: "apply the jobs of the smallest ratio that are missing",
+    SCALE: "nothing, if no more is wanted; to have all instances again:",
+    RESUME: "nothing, if the pause is meant; to end it:",
+    ROOM: (
+        "wait for room, add or mend nodes, or lower the smallest ratio; scaler plan --nodes says"
+        " how many do"
+    ),
+}
+NOTHING = "nothing: this is as it should be"
+WAIT = "wait; it passes by itself"
+"""Advice without a command. The page has each in its own language (words-zh.json)."""
+
+
+class Section(msgspec.Struct, frozen=True):
+    title: str
+    checks: tuple[Check, ...]
+    whole: bool = False
+    """Every check is shown, however many there are."""
+
+    @property
+    def standing(self) -> Standing:
+        """The worst of its checks."""
+        found = {check.standing for check in self.checks}
+        return next((one for one in (Standing.FAIL, Standing.NOTE) if one in found), Standing.OK)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """`head` is the state in one line, `notes` are limits of the answer, `next` is the advice."""
+
+    about: str
+    head: tuple[str, ...]
+    notes: tuple[str, ...]
+    sections: tuple[Section, ...]
+    next: tuple[str, ...]
+    well: bool
+    """No check found a fault that needs a person, and the state is the right one."""
+    has_ranks: bool = False
+    """All conditions of a global rank table are met."""
+
+
+def answer_of(subject: Subject, notes: Iterable[str], sections: Sequence[Section]) -> Answer:
+    """The answer from all sections with content."""
+    kept = tuple(section for section in sections if section.checks)
+    well = _stands_well(subject) and all(section.standing is not Standing.FAIL for section in kept)
+    return Answer(
+        f"{subject.kind} {subject.namespace}/{subject.name}",
+        tuple(_head(subject)),
+        tuple(notes),
+        kept,
+        tuple(_next(subject, kept)),
+        well,
+        any(one.title == RANKS for one in kept)
+        and all(one.standing is not FAIL for one in kept if one.title == RANKS),
+    )
+
+
+def _stands_well(subject: Subject) -> bool:
+    if subject.whole and subject.view is not None:
+        return is_true(subject.view, "Available") is True
+    return bool(subject.standings) and all(
+        one.state in _WELL or one.reason in _WAITS_WELL for one in subject.standings.values()
+    )
+
+
+def _head(subject: Subject) -> Iterator[str]:
+    """The state in one line; for a service also each instance that does not run."""
+    if subject.whole and subject.view is not None:
+        available = {True: "available", False: "NOT AVAILABLE", None: "not known to be available"}
+        standing = (
+            available[is_true(subject.view, "Available")] if subject.view.replicas else "rests"
+        )
+        yield f"{standing}: {subject.view.status.get('message', '')}"
+    elif subject.service is None:
+        yield "not an instance of any service that is seen here"
+    waiting = [
+        (instance, subject.standings[instance.uid])
+        for instance in subject.instances
+        if not subject.whole or not _is_expected(subject.standings[instance.uid])
+    ]
+    for instance, one in waiting[:_SHOWN]:
+        whose = "" if one.by_leader else " (as decided here, not by a scaler)"
+        reason = "" if one.reason == one.state else f", {one.reason}"
+        yield f"{instance.name} is {one.state}{reason}: {one.message}{whose}"
+    if len(waiting) > _SHOWN:
+        name = subject.key.job_id or subject.key.rule
+        yield f"... and {len(waiting) - _SHOWN} more: scaler status {subject.namespace}/{name}"
+
+
+def _is_expected(one: InstanceStanding) -> bool:
+    """Whether the state of the instance is explained by the answer about its service."""
+    return one.state in _WELL or (one.reason, one.state) == (Reason.SCALED_DOWN, State.HELD)
+
+
+def _next(subject: Subject, sections: Sequence[Section]) -> Iterator[str]:
+    """The advice: first how to correct each fault, then where to look."""
+    failed = [
+        (section.title, check)
+        for section in sections
+        for check in section.checks
+        if check.standing is Standing.FAIL
+    ]
+    mend = [check for title, check in failed if title not in ("minimum and room", "scheduler")]
+    if mend:
+        yield MEND.format(mend[0].about)
+    lacking = any(title == "minimum and room" and check.about == "nodes" for title, check in failed)
+    kinds = dict.fromkeys(
+        ROOM if lacking and kind == POD_GROUP else kind for kind in _kinds(subject)
+    )
+    yield from dict.fromkeys(command for kind in kinds for command in _commands(kind, subject))
+    if not failed and not list(_kinds(subject)):
+        yield NOTHING if _stands_well(subject) else WAIT
+
+
+def _kinds(subject: Subject) -> Iterator[str]:
+    for one in subject.standings.values():
+        yield from _NEXT.get(one.reason, ())
+
+
+def _commands(kind: str, subject: Subject) -> Iterator[str]:
+    where = f"-n {subject.namespace}"
+    rule = subject.key.rule
+    stuck = [
+        instance
+        for instance in subject.instances
+        if kind in _NEXT.get(subject.standings[instance.uid].reason, ()) and instance.pods
+    ]
+    if kind in STEPS:
+        yield STEPS[kind]
+    if kind == RULE:
+        yield f"kubectl {where} get configmap {rule} -o yaml | scaler lint -"
+    elif kind == SCALE:
+        yield undo(subject)
+    elif kind == RESUME:
+        yield f"kubectl {where} annotate configmap {rule} {PREFIX}paused-"
+    elif kind == POD_GROUP:
+        yield (
+            f"kubectl {where} describe podgroups; kubectl -n volcano-system logs"
+            " deploy/volcano-scheduler"
+        )
+    elif kind == POD:
+        pod = subject.pod.name if subject.pod is not None else ""
+        names = (
+            [pod]
+            if pod
+            else [
+                f"{instance.name}-master-0"
+                for instance in stuck[:1]
+                if instance.kind == "AscendJob"
+            ]
+        )
+        for name in names or ["POD"]:
+            yield f"kubectl {where} describe pod {name}; kubectl {where} logs {name} --previous"
+
+
+# As text
+
+
+def rendered(answer: Answer) -> RenderableType:
+    """The answer on one screen: checks with problems in full, the others in one line."""
+    parts: list[RenderableType] = [text(answer.about, "bold")]
+    parts += [text(line, "" if answer.well else "bold") for line in answer.head]
+    parts += [text(note, "yellow") for note in answer.notes]
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for section in answer.sections:
+        for number, check in enumerate(_shown(section)):
+            mark, tone = _MARKS[check.standing]
+            title = text(section.title if number == 0 else "", "bold")
+            grid.add_row(
+                title,
+                text(mark, tone),
+                text(f"{check.about}: {check.words}", tone if mark == "FAIL" else ""),
+            )
+    parts += [Text(), grid]
+    if answer.next:
+        parts += [Text(), text("what to do", "bold"), *(text(f"  {line}") for line in answer.next)]
+    return Group(*parts)
+
+
+def _shown(section: Section) -> list[Check]:
+    """Checks with problems first; of the others only as many as fit."""
+    bad = [check for check in section.checks if check.standing is not Standing.OK]
+    good = [check for check in section.checks if check.standing is Standing.OK]
+    most = _SHOWN if section.whole else _SHOWN - 1 - len(bad) if bad else _WELL_SHOWN
+    kept = good if section.whole or len(good) <= most + 1 else good[: max(0, most)]
+    left = len(good) - len(kept)
+    more = [Check(Standing.OK, "and", f"{left} more that are as they should be")] if left else []
+    return [*bad, *kept, *more]

@@ -1,0 +1,76 @@
+"""`scaler why NAME`: the reason for the state of a job, a pod or a service, on one screen; changes
+nothing."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from scaler.tools.common.access import add_cluster_arguments, named, place
+from scaler.tools.common.output import add_output
+
+if TYPE_CHECKING:
+    from scaler.tools.why.answer import Answer
+
+HELP = """say why a job, a pod or a service is as it is, and what to do next
+
+NAME is a job (AscendJob, Volcano Job, Deployment, ...), one of its instances, a pod, or a service
+(its ElasticService, jobID or rule); NAMESPACE/NAME names the namespace too. Labels and rule,
+minimum and room, scheduler, operator, admission and rank tables are looked at with the rights of
+your kubeconfig; nothing is changed.
+
+Exit code: 0 all is as it should be, 1 something is in the way, or the cluster cannot be read, or
+there is no such thing, 2 usage."""
+
+EXIT_WELL = 0
+EXIT_NOT_WELL = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name", metavar="NAME", type=place, help="NAMESPACE/NAME or NAME of a job, pod or service"
+    )
+    parser.add_argument(
+        "-n", "--namespace", type=named, metavar="NAME", help="default: that of the context"
+    )
+    add_output(parser)
+    add_cluster_arguments(parser)
+
+
+def run(args: argparse.Namespace, *, always_ranks: bool = False) -> int:
+    """Print the answer. `always_ranks`: all conditions of a global rank table, also if no object
+    seems to need one."""
+    namespace, args.name = args.name
+    args.namespace = namespace or args.namespace
+    return asyncio.run(_answer(args, always_ranks))
+
+
+async def _answer(args: argparse.Namespace, always_ranks: bool) -> int:
+    from scaler.kube.errors import KubeError  # noqa: PLC0415 - `scaler why --help` stays fast
+    from scaler.tools.common.access import complaint, opened  # noqa: PLC0415
+    from scaler.tools.why.inquiry import ask_why  # noqa: PLC0415
+
+    try:
+        async with opened(args) as access:
+            found = await ask_why(access, args.name, always_ranks=always_ranks)
+            if found is None:
+                return EXIT_NOT_WELL
+            _print(found, args.format)
+            return EXIT_WELL if (found.has_ranks if always_ranks else found.well) else EXIT_NOT_WELL
+    except* KubeError as group:
+        sys.stderr.write(f"scaler why: {complaint(group)}\n")
+    return EXIT_NOT_WELL
+
+
+def _print(found: Answer, output: str) -> None:
+    from scaler.tools.common.console import console, show  # noqa: PLC0415
+    from scaler.tools.common.output import written  # noqa: PLC0415
+    from scaler.tools.why.answer import rendered  # noqa: PLC0415
+
+    if output != "text":
+        sys.stdout.write(written(found, output))
+        return
+    screen = console()
+    show(screen, rendered(found))

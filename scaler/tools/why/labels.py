@@ -1,0 +1,180 @@
+"""Labels and rule: are the labels complete, and do they name what was intended? Finds near matches
+of typos. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from scaler.names import GROUP_LABEL, JOB_ID_LABEL, PREFIX, RULE_KEY, RULE_LABEL
+from scaler.rules.labels import group_finding
+from scaler.rules.values import as_text, at
+from scaler.tools.common.diagnosis import Check, Standing
+from scaler.tools.common.slips import all_label_faults, app_faults
+from scaler.tools.common.view import Cluster
+from scaler.tools.why.subject import Subject
+from scaler.workloads.ascendjob import APP_LABEL
+
+KEYS = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
+_DIGITS = re.compile(r"\d+")
+"""Names that differ only in numbers are different on purpose."""
+
+
+def label_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
+    """Checks of the object with the labels, then of the rule that the labels name."""
+    labels = labels_of(subject)
+    if labels is not None:
+        about = f"{subject.object['kind']} {at(subject.object, 'metadata').get('name')}"
+        yield from key_checks(
+            labels, about, inside=subject.resource is not None and subject.resource.kind != "Pod"
+        )
+        group = labels.get(GROUP_LABEL, "")
+        rule = (
+            cluster.state.rules.in_force(subject.namespace, subject.key.rule).rule
+            if subject.key.rule
+            else None
+        )
+        if rule is not None and group and not any(one.group == group for one in subject.instances):
+            yield from _group_check(group, rule.groups, about)
+    if subject.whole:
+        yield from _outsiders(cluster, subject)
+    if subject.key.rule:
+        yield from rule_checks(cluster, subject)
+        yield from _job_id(cluster, subject)
+
+
+def labels_of(subject: Subject) -> Mapping[str, str] | None:
+    """The labels that count: of the job itself, or of the template of its pods. None when neither
+    is seen."""
+    if not subject.object or subject.whole:
+        return None
+    own = at(subject.object, "metadata", "labels")
+    template = at(subject.object, "spec", "template", "metadata", "labels")
+    task = next((at(one, "template", "metadata", "labels") for one in _tasks(subject)), {})
+    leader = at(
+        subject.object, "spec", "leaderWorkerTemplate", "workerTemplate", "metadata", "labels"
+    )
+    return {**own, **leader, **task, **template}
+
+
+def _tasks(subject: Subject) -> list[object]:
+    found = at(subject.object, "spec").get("tasks")
+    return found if isinstance(found, list) else []
+
+
+def key_checks(labels: Mapping[str, str], about: str, *, inside: bool = False) -> Iterator[Check]:
+    """The findings of `scaler lint` about these labels: missing ones, and probable misspellings."""
+    faults = list(all_label_faults(labels, "it"))
+    if not any(key in labels for key in KEYS[:2]) and not faults:
+        words = (
+            f"no label {RULE_LABEL}: it is no part of any service, and the scaler leaves it alone"
+        )
+        where = (
+            " (of Deployments and the like, labels stand in the template of the pods)"
+            if inside
+            else ""
+        )
+        yield Check(Standing.FAIL, about, words + where)
+        return
+    for fault in faults:
+        standing = Standing.FAIL if fault.level == "error" else Standing.NOTE
+        yield Check(standing, about, f"{fault.message}; {fault.hint}")
+    if all(labels.get(key) for key in KEYS):
+        said = ", ".join(f"{key.removeprefix(PREFIX)} {labels[key]}" for key in KEYS)
+        yield Check(Standing.OK, about, f"has its labels: {said}")
+
+
+def _outsiders(cluster: Cluster, subject: Subject) -> Iterator[Check]:
+    """Jobs of the service that do not count because of their own labels: the answer names each of
+    them."""
+    for instance in subject.instances:
+        if instance.label_problem:
+            standing = subject.standings.get(instance.uid)
+            words = standing.message if standing is not None else instance.label_problem.value
+            yield Check(Standing.FAIL, f"{instance.kind} {instance.name}", words)
+    key = subject.key
+    for record in cluster.cache.jobs.values():
+        if record.is_foreign or record.namespace != key.namespace:
+            continue
+        labels = at(record.object, "metadata", "labels")
+        if record.job.key != key and key.job_id and labels.get(JOB_ID_LABEL) == key.job_id:
+            app = as_text(labels.get(APP_LABEL))
+            if app.startswith("mindie-ms-co"):  # controller and coordinator name no rule
+                continue
+            rule = record.job.key.rule
+            words = (
+                "has the jobID of this service and"
+                f" {f'rule {rule}' if rule else f'no label {RULE_LABEL}'}"
+            )
+            yield Check(
+                Standing.NOTE, f"AscendJob {record.name}", f"{words}: it is not counted here"
+            )
+        elif record.job.key == key:
+            about = f"AscendJob {record.name}"
+            yield from (
+                Check(Standing.FAIL, about, f"{one.message}; {one.hint}")
+                for one in app_faults(labels)
+            )
+
+
+def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
+    """Whether the rule exists, is valid, and has the groups."""
+    key = subject.key
+    known = cluster.state.rules.in_force(key.namespace, key.rule)
+    about = f"rule {key.rule}"
+    if known.problem is not None:
+        near = _near_rules(cluster, key.namespace, key.rule) if not known.uid else []
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        yield Check(Standing.FAIL, about, f"{known.problem.message}{hint}")
+    elif known.rule is not None:
+        ratios = len(known.rule.ratios)
+        yield Check(Standing.OK, about, f"valid, {ratios} ratio{'s' if ratios > 1 else ''}")
+    if known.options.paused:
+        yield Check(
+            Standing.NOTE,
+            about,
+            'annotation mind-cluster/paused is "true": nothing is admitted until it goes',
+        )
+    if known.rule is not None:
+        for instance in subject.instances:
+            if instance.group and instance.group not in known.rule.groups:
+                yield from _group_check(
+                    instance.group, known.rule.groups, f"{instance.kind} {instance.name}"
+                )
+
+
+def _group_check(group: str, groups: Sequence[str], about: str) -> Iterator[Check]:
+    fault = group_finding(group, groups)
+    if fault is not None:
+        yield Check(Standing.FAIL, about, f"{fault.message}; {fault.hint}")
+
+
+def _near_rules(cluster: Cluster, namespace: str, rule: str) -> Sequence[str]:
+    rules = [
+        cm.name
+        for cm in cluster.cache.config_maps.values()
+        if cm.namespace == namespace and RULE_KEY in cm.keys
+    ]
+    return difflib.get_close_matches(rule, rules, n=2, cutoff=0.6)
+
+
+def _job_id(cluster: Cluster, subject: Subject) -> Iterator[Check]:
+    """A jobID that is nearly that of a larger service of the same rule."""
+    key = subject.key
+    world, _ = cluster.decision()
+    others = {
+        one.key.job_id: len(one.instances)
+        for one in world.services
+        if one.key.namespace == key.namespace
+        and one.key.rule == key.rule
+        and one.key.job_id != key.job_id
+    }
+    mine = len(subject.service.instances) if subject.service is not None else 0
+    for near in difflib.get_close_matches(key.job_id, others, n=1, cutoff=0.8):
+        if others[near] > mine and _DIGITS.sub("", near) != _DIGITS.sub("", key.job_id):
+            words = (
+                f"{key.job_id} has {mine} and {near} has {others[near]} instances of the same rule:"
+                " a typo?"
+            )
+            yield Check(Standing.NOTE, f"label {JOB_ID_LABEL}", words)

@@ -1,0 +1,201 @@
+"""Minimum and room: the target of the service, the nodes that each waiting instance needs, and the
+users of these. Pure.
+
+The input is the world and the decision of the controller's own code for what is seen; must not
+decide anything."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from scaler.decide.decision import Decision, Plan, State
+from scaler.decide.explain import (
+    ABOUT_ROOM,
+    FACTS,
+    amount_in_words,
+    counts_in_words,
+    target_in_words,
+    where_in_words,
+)
+from scaler.decide.nodes import PODS, Node, Nodes, PodRequest, accepts, joined
+from scaler.decide.world import Instance, Reason, World
+from scaler.rules.values import at
+from scaler.tools.common.detail import is_true
+from scaler.tools.common.diagnosis import Check, Standing
+from scaler.tools.why.subject import Subject
+
+_FEW = 4
+
+
+class Supply(msgspec.Struct, frozen=True):
+    """The nodes for pods of one request. `free`: how many of these pods fit now; `spoken_for`: how
+    many pods of others are to be placed there first, by service; `used`: nodes without room, by
+    service ("" = others)."""
+
+    nodes: int
+    free: int
+    spoken_for: Mapping[str, int]
+    used: Mapping[str, int]
+    away: Sequence[str]
+    shared: bool
+    """A node has room for several of these pods, so nodes cannot be counted."""
+
+
+def room_checks(world: World, decision: Decision, subject: Subject) -> Iterator[Check]:
+    """How far the service is, then what its waiting instances need."""
+    plan = subject.plan
+    if plan is None or subject.service is None or not plan.key.rule:
+        return
+    yield _standing(subject, plan)
+    if world.alone or subject.service.options.arbitration is False:
+        why = world.alone or 'annotation mind-cluster/arbitration is "off"'
+        yield Check(Standing.NOTE, "nodes", f"free nodes are not weighed here: {why}")
+    waiting = [instance for instance in subject.instances if _waits_for_room(subject, instance)]
+    yield from _needs(world, decision, plan, waiting)
+
+
+def _standing(subject: Subject, plan: Plan) -> Check:
+    status = subject.view.status if subject.view is not None else {}
+    current = at(status, "currentRatio", "counts")
+    less = "runs less than its smallest ratio" if plan.replicas else "rests"
+    runs = f"runs {counts_in_words(current)}" if current else less
+    works = "" if plan.complete else f"; works towards {target_in_words(plan)}"
+    available = (
+        bool(current) if subject.view is None else is_true(subject.view, "Available") is not False
+    )
+    missing = ", ".join(
+        f"{name} has {group.live} of {plan.target.get(name, 0)} jobs that can be used"
+        for name, group in plan.groups.items()
+        if group.live < plan.target.get(name, 0)
+    )
+    words = f"{runs}{works}" + (f"; {missing}: apply or mend them" if missing else "")
+    return Check(
+        Standing.OK if plan.complete else Standing.NOTE if available else Standing.FAIL,
+        "service",
+        words,
+    )
+
+
+def _waits_for_room(subject: Subject, instance: Instance) -> bool:
+    standing = subject.standings.get(instance.uid)
+    return standing is not None and standing.reason in ABOUT_ROOM and bool(instance.unbound)
+
+
+def _needs(
+    world: World, decision: Decision, plan: Plan, waiting: Sequence[Instance]
+) -> Iterator[Check]:
+    """Each different request once, for all of the instances together."""
+    if world.nodes is None:
+        return
+    for request, count in joined(*(instance.unbound for instance in waiting)):
+        found = supply(world, decision, plan, request)
+        yield Check(
+            _judged(found, count), "nodes", _supply_in_words(world.nodes, request, count, found)
+        )
+
+
+def supply(world: World, decision: Decision, plan: Plan, request: PodRequest) -> Supply:
+    """The nodes for these pods, and the services that use them."""
+    nodes = world.nodes or Nodes()
+    able = [node for node in nodes.nodes if accepts(request.where, node.node_class)]
+    names = {node.name for node in able}
+    free = {
+        node.name: _times(nodes.resources, node.free, request) for node in able if node.schedulable
+    }
+    spoken_for: Counter[str] = Counter()
+    sits: dict[str, set[str]] = {}
+    for service, other in zip(world.services, decision.plans, strict=True):
+        verdicts = {verdict.uid: verdict for verdict in other.verdicts}
+        for instance in service.instances:
+            for seat, _ in instance.seats:
+                if seat in names:
+                    sits.setdefault(seat, set()).add(service.key.job_id or service.key.rule)
+            verdict = verdicts.get(instance.uid)
+            if (
+                service.key != plan.key
+                and verdict is not None
+                and _is_reserved(verdict.reason, verdict.state)
+            ):
+                spoken_for[service.key.job_id or service.key.rule] += _pods_for(instance, able)
+    used: Counter[str] = Counter()
+    for node in able:
+        if node.schedulable and not free[node.name]:
+            used[" and ".join(sorted(sits.get(node.name, {""})))] += 1
+    away = [
+        f"{node.name} ({'cordoned' if node.ready else 'not Ready or faulty'})"
+        for node in able
+        if not node.schedulable
+    ]
+    shared = any(_times(nodes.resources, node.allocatable, request) > 1 for node in able)
+    return Supply(len(able), sum(free.values()), +spoken_for, used, away, shared)
+
+
+def _is_reserved(reason: Reason, state: State) -> bool:
+    return FACTS[reason].has_room or state is State.ADMITTED
+
+
+def _pods_for(instance: Instance, nodes: Sequence[Node]) -> int:
+    """The pods of the instance that are not bound yet and may run on one of these nodes."""
+    classes = {node.node_class for node in nodes}
+    return sum(
+        number
+        for request, number in instance.unbound
+        if any(accepts(request.where, one) for one in classes)
+    )
+
+
+def _pods_in_words(count: int, what: str, *, shared: bool) -> str:
+    if shared:
+        return f"room for {count} times {what}"
+    return f"{count} node{'s' if count > 1 else ''} with {what}"
+
+
+def _times(resources: Sequence[str], amounts: Sequence[int], request: PodRequest) -> int:
+    """How many such pods fit into these amounts."""
+    free = dict(zip(resources, amounts, strict=True))
+    return max(0, min(free.get(name, 0) // amount for name, amount in request.requests if amount))
+
+
+def _judged(found: Supply, count: int) -> Standing:
+    return Standing.OK if found.free - sum(found.spoken_for.values()) >= count else Standing.FAIL
+
+
+def _supply_in_words(nodes: Nodes, request: PodRequest, count: int, found: Supply) -> str:
+    """`needs 2 nodes with 8 free huawei.com/Ascend910 (accelerator-type=a3), 1 there, 3 reserved by
+    chat-7; ...`."""
+    amounts = dict(request.requests)
+    main = next((name for name in nodes.resources if name in amounts and name != PODS), PODS)
+    what = amount_in_words(main, amounts[main]) if main != PODS else "room"
+    where = where_in_words(request.where)
+    parts = [
+        f"needs {_pods_in_words(count, what + where, shared=found.shared)}, {found.free} there"
+    ]
+    parts += [
+        f"{number} reserved by {name}" for name, number in sorted(found.spoken_for.items())[:_FEW]
+    ]
+    if not found.nodes:
+        return (
+            f"{parts[0]}: no node takes such pods at all; look at the pods' selector and the nodes'"
+            " labels and taints"
+        )
+    known = sorted((name, number) for name, number in found.used.items() if name)
+    busy = [f"{number} used by {name}" for name, number in known[:_FEW]]
+    busy += (
+        [f"{sum(number for _, number in known[_FEW:])} by others of ours"]
+        if len(known) > _FEW
+        else []
+    )
+    busy += [f"{found.used['']} used by other pods or too small"] if found.used.get("") else []
+    if found.away:
+        few = ", ".join(found.away[:_FEW])
+        more = " ..." if len(found.away) > _FEW else ""
+        busy.append(f"{len(found.away)} away: {few}{more}")
+    of = (
+        f"; of {found.nodes} such node{'s' if found.nodes > 1 else ''}: {', '.join(busy)}"
+        if busy
+        else ""
+    )
+    return ", ".join(parts) + of

@@ -1,0 +1,232 @@
+"""The subject of `scaler why NAME`: an instance, a pod, a service, or an object that is not
+governed by the scaler."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+import msgspec
+
+from scaler.decide.decision import Plan, State, Verdict
+from scaler.decide.explain import words
+from scaler.decide.world import Instance, Service, ServiceKey
+from scaler.informers.indexes import instance_of
+from scaler.informers.pods import PodRecord
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    DEPLOYMENTS,
+    LEADER_WORKER_SETS,
+    PODS,
+    STATEFUL_SETS,
+    VOLCANO_JOBS,
+    KubeApi,
+    Object,
+    Resource,
+)
+from scaler.kube.errors import ForbiddenError, NotFoundError, StatusError
+from scaler.rules.values import as_list, as_text, at
+from scaler.tools.common.view import Cluster, ServiceView
+from scaler.workloads.membership import identity
+
+MAKERS = (ASCEND_JOBS, VOLCANO_JOBS, DEPLOYMENTS, STATEFUL_SETS, LEADER_WORKER_SETS, PODS)
+"""Kinds that may have labels, in the order in which a name is looked up."""
+
+OF_INSTANCES = ("Deployment", "LeaderWorkerSet", "StormService", "RoleBasedGroup", "StatefulSet")
+"""Kinds whose name is part of the owner or of the uid of their instances."""
+
+
+class InstanceStanding(msgspec.Struct, frozen=True):
+    """State and reason of one instance. `by_leader`: as the scaler wrote them; else as decided
+    here."""
+
+    state: str
+    reason: str
+    message: str
+    by_leader: bool
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """The result of a look-up. `instances`: those in question; `pod`: if the question is about one
+    of their pods; `object`: the object with the labels, as the API server returns it, {} when there
+    is not just one."""
+
+    namespace: str
+    name: str
+    kind: str
+    view: ServiceView | None = None
+    service: Service | None = None
+    plan: Plan | None = None
+    instances: tuple[Instance, ...] = ()
+    standings: dict[str, InstanceStanding] = {}
+    """By uid of the instance."""
+    pod: PodRecord | None = None
+    resource: Resource | None = None
+    object: Object = {}
+
+    @property
+    def key(self) -> ServiceKey:
+        return self.service.key if self.service is not None else ServiceKey(self.namespace, "", "")
+
+    @property
+    def whole(self) -> bool:
+        """Whether the question is about a whole service."""
+        return self.kind == "service"
+
+
+async def find(
+    cluster: Cluster, api: KubeApi, namespace: str, name: str, *, stale: bool
+) -> Subject | None:
+    """The first match of: an instance or its job, a pod, an object that makes instances, a service,
+    any object that could have labels of ours. None when nothing has this name. `stale`: no scaler
+    is at work, so the status of ElasticServices does not count. Raises KubeError."""
+    world, decision = cluster.decision()
+    views = {view.key: view for view in cluster.views()}
+    mine = [
+        Subject(namespace, name, "", view=views.get(service.key), service=service, plan=plan)
+        for service, plan in zip(world.services, decision.plans, strict=True)
+        if service.key.namespace == namespace
+    ]
+    found = (
+        _instance(mine, name)
+        or _pod(cluster, mine, namespace, name)
+        or _made_by(mine, namespace, name)
+    )
+    found = found or _service(mine, name)
+    resource, obj = await _object(
+        api, namespace, found.instances[0] if found and found.instances else None, name
+    )
+    if found is None:
+        return Subject(namespace, name, obj["kind"], resource=resource, object=obj) if obj else None
+    return msgspec.structs.replace(
+        found, resource=resource, object=obj, standings=_standings(found, stale=stale)
+    )
+
+
+def _chosen(
+    subject: Subject, kind: str, instances: Iterable[Instance], pod: PodRecord | None = None
+) -> Subject:
+    return msgspec.structs.replace(subject, kind=kind, instances=tuple(instances), pod=pod)
+
+
+def _instance(mine: list[Subject], name: str) -> Subject | None:
+    for one in mine:
+        for instance in one.service.instances if one.service else ():
+            if instance.name == name:
+                return _chosen(one, instance.kind, (instance,))
+    return None
+
+
+def _pod(cluster: Cluster, mine: list[Subject], namespace: str, name: str) -> Subject | None:
+    pod = cluster.cache.pods.get(namespace, name)
+    uid = (pod.owner_uid or instance_of(pod)) if pod is not None else ""
+    for one in mine:
+        for instance in one.service.instances if one.service and uid else ():
+            if instance.uid == uid:
+                return _chosen(one, "Pod", (instance,), pod)
+    return None
+
+
+def _made_by(mine: list[Subject], namespace: str, name: str) -> Subject | None:
+    for kind in OF_INSTANCES:
+        within = identity(kind, namespace, name, "")
+        for one in mine:
+            instances = one.service.instances if one.service else ()
+            made = [
+                it
+                for it in instances
+                if f"{it.owner}/".startswith(within) or it.uid.startswith(within)
+            ]
+            if made:
+                return _chosen(one, kind, made)
+    return None
+
+
+def _service(mine: list[Subject], name: str) -> Subject | None:
+    for number in range(6):
+        found = [one for one in mine if name and _names(one)[number] == name]
+        if found:  # a rule may have several services: the one in the worst state
+            worst = min(
+                found,
+                key=lambda one: (
+                    bool(one.plan and one.plan.serves),
+                    bool(one.plan and one.plan.complete),
+                ),
+            )
+            return _chosen(worst, "service", worst.service.instances if worst.service else ())
+    return None
+
+
+def _names(one: Subject) -> tuple[str, ...]:
+    """Possible names of a service, the most certain first."""
+    key = one.key
+    usual = (
+        key.job_id if key.rule else "",
+        f"{key.rule}-{key.job_id}",
+        f"{key.rule}/{key.job_id}",
+        key.rule,
+    )
+    return (one.view.name if one.view else "", *usual, key.job_id)
+
+
+def _standings(subject: Subject, *, stale: bool) -> dict[str, InstanceStanding]:
+    """State and reason of each instance: as the scaler wrote them, else as decided here."""
+    said = {
+        as_text(at(one).get("uid")): at(one)
+        for one in as_list(
+            subject.view.status.get("instances") if subject.view and subject.view.name else None
+        )
+        if not stale
+    }
+    verdicts = {verdict.uid: verdict for verdict in subject.plan.verdicts} if subject.plan else {}
+    return {
+        instance.uid: _standing(said.get(instance.uid), verdicts.get(instance.uid), subject.plan)
+        for instance in subject.instances
+    }
+
+
+def _standing(said: object, verdict: Verdict | None, plan: Plan | None) -> InstanceStanding:
+    if said:
+        state, reason, message = (
+            as_text(at(said).get(name)) for name in ("state", "reason", "message")
+        )
+        return InstanceStanding(state, reason, message, by_leader=True)
+    if verdict is None or plan is None:
+        return InstanceStanding(State.HELD.value, "", "not decided about", by_leader=False)
+    return InstanceStanding(
+        verdict.state.value, verdict.reason.value, words(verdict, plan), by_leader=False
+    )
+
+
+async def _object(
+    api: KubeApi, namespace: str, instance: Instance | None, name: str
+) -> tuple[Resource | None, Object]:
+    """The object with the labels: the job of the instance, or the object of this name. Forbidden
+    counts as missing."""
+    names = (instance.name, name) if instance is not None else (name,)
+    for called in dict.fromkeys(names):
+        for resource in MAKERS:
+            try:
+                found = await api.get(resource, namespace, called)
+            except (NotFoundError, ForbiddenError):
+                continue
+            except StatusError as error:
+                if error.status in (400, 405):
+                    continue
+                raise
+            return resource, {**found, "kind": resource.kind}
+    return None, {}
+
+
+def near_names(cluster: Cluster, namespace: str, name: str) -> list[str]:
+    """Similar names that the caller may have meant."""
+    world, _ = cluster.decision()
+    known = [
+        instance.name
+        for one in world.services
+        if one.key.namespace == namespace
+        for instance in one.instances
+    ]
+    known += [one.key.job_id for one in world.services if one.key.namespace == namespace]
+    known += [pod.name for pod in cluster.cache.pods.values() if pod.namespace == namespace]
+    return difflib.get_close_matches(name, dict.fromkeys(known), n=3, cutoff=0.6)

@@ -1,0 +1,351 @@
+"""Scheduler, operator and admission: the state of other components. Reads a few objects; writes
+none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from scaler.decide.decision import State
+from scaler.decide.world import Instance, Reason
+from scaler.informers.pods import PodRecord
+from scaler.kube.api import (
+    MUTATING_POLICY_BINDINGS,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    POD_GROUPS,
+    PODS,
+    QUEUES,
+    KubeApi,
+    Object,
+    Resource,
+)
+from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError, StatusError
+from scaler.names import GATE, NAMESPACE_LABEL, POD_GROUP
+from scaler.rules.values import as_list, as_text, at
+from scaler.tools.common.detail import node_trouble, standing
+from scaler.tools.common.diagnosis import Check, Standing
+from scaler.tools.common.records import EventRecord, condition
+from scaler.tools.common.view import Cluster
+from scaler.tools.why import scale
+from scaler.tools.why.subject import Subject
+
+MOST_INSTANCES = 4
+MOST_PODS = 4
+"""Pods of each instance, those with problems first."""
+_INSTALL = "mind-cluster-scaler"
+_WAITS = frozenset({"Pending", "Inqueue", "Unknown", ""})
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """The objects read for this answer, beside the watched ones. `unread`: those that the caller
+    may not read."""
+
+    pods: dict[str, Object] = {}
+    pod_groups: dict[str, Object] = {}
+    queues: dict[str, Object] = {}
+    namespace: Object = {}
+    sources: dict[str, bool | None] = {}
+    """Source of our gate -> whether it is installed, None if that is forbidden to read."""
+    unread: tuple[str, ...] = ()
+    scaled: scale.Scaled = scale.Scaled()
+
+
+async def look(cluster: Cluster, api: KubeApi, subject: Subject) -> Looked:
+    """Read what these checks need. Raises KubeError, except for missing rights."""
+    reader = _Reader(api, [])
+    shown = _in_trouble(subject)
+    pods = [pod for instance in shown for pod in _pods_in_trouble(cluster, instance, subject.pod)]
+    raw = {pod.name: await reader.get(PODS, subject.namespace, pod.name) for pod in pods}
+    groups = {
+        name
+        for pod in raw.values()
+        if (name := as_text(at(pod, "metadata", "annotations").get(POD_GROUP)))
+    }
+    groups |= {
+        record.job.pod_group for one in shown if (record := cluster.cache.job(one.uid)) is not None
+    }
+    found = await reader.all(POD_GROUPS, subject.namespace, groups)
+    queues = {
+        as_text(at(group, "spec").get("queue")) or "default" for group in found.values() if group
+    }
+    others = any(not instance.made_by_us for instance in subject.instances)
+    scaled = await scale.look(api, subject)
+    return Looked(
+        pods=raw,
+        pod_groups=found,
+        queues=await reader.all(QUEUES, None, queues),
+        namespace=await reader.get(NAMESPACES, None, subject.namespace) if others else {},
+        sources=await _sources(api) if others else {},
+        unread=tuple(dict.fromkeys([*reader.unread, *scaled.unread])),
+        scaled=scaled,
+    )
+
+
+class _Reader(NamedTuple):
+    api: KubeApi
+    unread: list[str]
+
+    async def all(
+        self, resource: Resource, namespace: str | None, names: Iterable[str]
+    ) -> dict[str, Object]:
+        """By name; {} for a missing object. A forbidden one is left out."""
+        found = {name: await self.get(resource, namespace, name) for name in sorted(names)}
+        return {} if resource.full_name in self.unread else found
+
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
+        """{} for a missing or forbidden object."""
+        try:
+            return await self.api.get(resource, namespace, name)
+        except ForbiddenError:
+            self.unread.append(resource.full_name)
+        except StatusError as error:
+            if not isinstance(error, NotFoundError) and error.status not in (400, 405):
+                raise
+        return {}
+
+
+async def _sources(api: KubeApi) -> dict[str, bool | None]:
+    found: dict[str, bool | None] = {}
+    for source, resource in (("policy", MUTATING_POLICY_BINDINGS), ("webhook", MUTATING_WEBHOOKS)):
+        try:
+            await api.get(resource, None, _INSTALL)
+            found[source] = True
+        except NotFoundError:
+            found[source] = False
+        except KubeError:
+            found[source] = None
+    return found
+
+
+def _in_trouble(subject: Subject) -> list[Instance]:
+    """Instances that do not run and have pods; the first few."""
+    found = [one for one in subject.instances if one.pods and _state(subject, one) != State.RUNNING]
+    return (found or [one for one in subject.instances if subject.pod is not None])[:MOST_INSTANCES]
+
+
+def _state(subject: Subject, instance: Instance) -> str:
+    known = subject.standings.get(instance.uid)
+    return known.state if known is not None else ""
+
+
+def _pods_in_trouble(
+    cluster: Cluster, instance: Instance, asked: PodRecord | None
+) -> Sequence[PodRecord]:
+    if asked is not None:
+        return [asked]
+    pods = cluster.cache.pods_of(instance.uid)
+    return sorted(pods.values(), key=lambda pod: (standing(pod) == "Running", pod.name))[:MOST_PODS]
+
+
+# The scheduler
+
+
+def scheduler_checks(cluster: Cluster, subject: Subject, looked: Looked) -> Iterator[Check]:
+    """The conditions that Volcano set on the PodGroups, and the kubelet on the pods."""
+    if not any(instance.pods for instance in subject.instances):
+        yield Check(
+            Standing.OK, "scheduler", "no pods yet: there is nothing for the scheduler to do"
+        )
+        return
+    for name, group in looked.pod_groups.items():
+        yield from _group_checks(name, group)
+    for name, queue in looked.queues.items():
+        state = as_text(at(queue, "status").get("state"))
+        if state not in ("", "Open"):
+            yield Check(
+                Standing.FAIL, f"queue {name}", f"is {state}: Volcano starts nothing of it; open it"
+            )
+    events = cluster.last_warnings(subject.namespace)
+    for pod in looked.pods.values():
+        yield from _pod_checks(cluster, pod, events)
+    if not looked.pods:
+        number = sum(instance.pods for instance in subject.instances)
+        yield Check(Standing.OK, "pods", f"{number} pods, all of instances that run")
+
+
+def _group_checks(name: str, group: Object) -> Iterator[Check]:
+    about = f"PodGroup {name}"
+    if not group:
+        yield Check(
+            Standing.NOTE, about, "does not exist: nobody has asked the scheduler for this gang"
+        )
+        return
+    phase = as_text(at(group, "status").get("phase"))
+    said = [
+        f"{as_text(one.get('reason'))}: {as_text(one.get('message'))}"
+        for one in map(at, as_list(at(group, "status").get("conditions")))
+        if one.get("type") == "Unschedulable" and one.get("status") == "True"
+    ]
+    if phase in _WAITS:
+        words = "; ".join(said[-1:]) or "the scheduler has said nothing yet; does Volcano run?"
+        yield Check(Standing.FAIL, about, f"phase {phase or 'not set'}: {words}")
+    else:
+        yield Check(Standing.OK, about, f"phase {phase}")
+
+
+def _pod_checks(cluster: Cluster, pod: Object, events: dict[str, EventRecord]) -> Iterator[Check]:
+    meta, spec, status = (at(pod, part) for part in ("metadata", "spec", "status"))
+    if not meta:
+        return
+    about = f"pod {meta.get('name')}"
+    gates = [as_text(at(gate).get("name")) for gate in as_list(spec.get("schedulingGates"))]
+    foreign = [gate for gate in gates if gate != GATE]
+    if foreign:
+        yield Check(Standing.FAIL, about, f"held by somebody else's gate: {', '.join(foreign)}")
+    elif gates:
+        yield Check(Standing.OK, about, f"held by our gate {GATE}, as its instance is")
+        return
+    words = list(_pod_words(status)) + list(
+        filter(None, [_node_words(cluster, as_text(spec.get("nodeName")))])
+    )
+    event = events.get(as_text(meta.get("uid")))
+    if event is not None and not words and not _is_ready(status):
+        words.append(f"{event.reason}: {event.message}")
+    if words:
+        yield Check(Standing.FAIL, about, "; ".join(dict.fromkeys(words)))
+    else:
+        on = f" on {spec['nodeName']}" if spec.get("nodeName") else ", not bound to a node"
+        yield Check(Standing.OK, about, f"{status.get('phase', 'Pending')}{on}")
+
+
+def _is_ready(status: object) -> bool:
+    return condition(status, "Ready").get("status") == "True"
+
+
+def _node_words(cluster: Cluster, node: str) -> str:
+    trouble = node_trouble(cluster, node)
+    return f"node {node}: {trouble}" if trouble else ""
+
+
+def _pod_words(status: object) -> Iterator[str]:
+    scheduled = condition(status, "PodScheduled")
+    if scheduled.get("status") == "False" and scheduled.get("reason") != "SchedulingGated":
+        yield f"{as_text(scheduled.get('reason'))}: {as_text(scheduled.get('message'))}"
+    for container in map(at, as_list(at(status).get("containerStatuses"))):
+        waiting = at(container, "state", "waiting")
+        ended = at(container, "lastState", "terminated")
+        reason = as_text(waiting.get("reason"))
+        if reason and reason not in ("ContainerCreating", "PodInitializing"):
+            said = as_text(waiting.get("message"))
+            code = (
+                f"; ended with exit code {ended['exitCode']} before" if "exitCode" in ended else ""
+            )
+            yield f"container {container.get('name')}: {reason}{f': {said}' if said else ''}{code}"
+    if at(status).get("phase") == "Failed":
+        reason = as_text(at(status).get("reason"))
+        message = as_text(at(status).get("message"))
+        yield f"Failed: {reason} {message}".rstrip(" :")
+
+
+# Makers of the pods
+
+
+def operator_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
+    """Ascend Operator beside the scaler, and other makers of pods."""
+    operator = cluster.cache.ascend_operator()
+    ours = [instance for instance in subject.instances if instance.kind == "AscendJob"]
+    if ours:
+        who = (
+            f"{operator} makes the pods of AscendJobs, the scaler releases them"
+            if operator
+            else "the scaler makes them"
+        )
+        yield Check(
+            Standing.OK,
+            "Ascend Operator",
+            who if operator else f"none runs; pods of AscendJobs: {who}",
+        )
+    elsewhere = cluster.cache.ascend_operators_elsewhere()
+    if elsewhere:
+        words = (
+            f"{', '.join(elsewhere)} is in another namespace than the scaler looks in, and does not"
+            " count"
+        )
+        yield Check(Standing.NOTE, "Ascend Operator", words)
+    for instance in subject.instances:
+        about = f"{instance.kind} {instance.name}"
+        for fault in instance.faults:
+            yield Check(Standing.FAIL, about, fault)
+        for _, words in instance.warnings:
+            yield Check(Standing.NOTE, about, words)
+        lacking = instance.expected - instance.pods
+        if not instance.made_by_us and lacking > 0 and not instance.more_to_come:
+            yield Check(
+                Standing.NOTE,
+                about,
+                f"{lacking} of its {instance.expected} pods have not been made by their owner",
+            )
+        if instance.name_taken:
+            yield Check(
+                Standing.FAIL,
+                about,
+                f"{instance.name_taken} has a name that it needs, and another owner",
+            )
+
+
+def warnings(subject: Subject) -> Iterator[Check]:
+    """The scaler's own warnings, in its words."""
+    names = {instance.name for instance in subject.instances}
+    for found in map(
+        at, as_list(subject.view.status.get("warnings") if subject.view is not None else None)
+    ):
+        kind, name, words = (as_text(found.get(part)) for part in ("type", "instance", "message"))
+        if not name or name in names:
+            yield Check(Standing.NOTE, name or "service", f"{kind}: {words}")
+
+
+# Admission
+
+
+def admission_checks(subject: Subject, looked: Looked) -> Iterator[Check]:
+    """Whether its pods could be held, and whether the API server accepted them."""
+    refused = [s for s in subject.standings.values() if s.reason == Reason.CREATE_REFUSED]
+    for one in refused:
+        yield Check(Standing.FAIL, "API server", one.message)
+    others = [instance for instance in subject.instances if not instance.made_by_us]
+    if not others:
+        if subject.instances and not refused:
+            yield Check(
+                Standing.OK,
+                "admission",
+                "not needed: the scaler makes these pods, and holds them by not making them",
+            )
+        return
+    value = at(looked.namespace, "metadata", "labels").get(NAMESPACE_LABEL)
+    enabled = value == "enabled"
+    if looked.namespace and not enabled:
+        found = f"is {value}" if value else "is missing"
+        words = (
+            f"label {NAMESPACE_LABEL} {found}: pods get no gate here, unless templates have it; set"
+            " it to enabled"
+        )
+        unheld = any(instance.unheld for instance in others)
+        yield Check(
+            Standing.FAIL if unheld else Standing.NOTE, f"namespace {subject.namespace}", words
+        )
+    elif enabled:
+        yield Check(
+            Standing.OK, f"namespace {subject.namespace}", "lets admission put our gate onto pods"
+        )
+    if True in looked.sources.values():
+        yield Check(
+            Standing.OK,
+            "gate",
+            f"set up by {' and '.join(s for s, on in looked.sources.items() if on)}",
+        )
+    elif enabled and None not in looked.sources.values():
+        yield Check(
+            Standing.FAIL,
+            "gate",
+            "neither the admission policy nor the webhook is installed: nothing sets the gate",
+        )
+    late = [instance.name for instance in others if instance.unheld]
+    if late:
+        words = (
+            f"{', '.join(late[:8])}: pods came without our gate, nothing holds them; they count as"
+            " they are"
+        )
+        yield Check(Standing.FAIL, "gate", words)
