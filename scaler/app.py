@@ -18,6 +18,7 @@ from scaler.decide.decision import Decision
 from scaler.decide.memory import Memory
 from scaler.decide.world import World
 from scaler.election import Election
+from scaler.execute.assumed import AssumedWrites
 from scaler.execute.budgets import Budgets
 from scaler.execute.executor import Executor
 from scaler.informers import changes
@@ -39,10 +40,9 @@ from scaler.report.reporter import Reporter
 from scaler.settings import Mode, Settings
 from scaler.state.assemble import WorldBuilder
 from scaler.state.cluster import ClusterState
-from scaler.state.expectations import Expectations
-from scaler.state.queue import WorkQueue
 from scaler.state.rules_in_force import groups_of
 from scaler.threads import Connect, entered_in_thread, lead_in_thread
+from scaler.work_queue import WorkQueue
 
 if TYPE_CHECKING:
     from scaler.serve.webhook_certs import ServerCertificate
@@ -158,9 +158,9 @@ class App:
         metrics = self.metrics
         writer = self.writer
         clock = self.clock
-        expectations = Expectations(self.queue.add)
+        assumed = AssumedWrites(self.queue.add)
         metrics.follow_informers({**self.informers, **self.beside})
-        metrics.expectation_timeouts.follow(lambda: expectations.timed_out)
+        metrics.expectation_timeouts.follow(lambda: assumed.timed_out)
         metrics.arrived_ungated.follow(lambda: self.cache.arrived_ungated)
         metrics.queue_depth.follow(lambda: len(self.queue))
         services = self.informers[ELASTIC_SERVICES]
@@ -172,9 +172,9 @@ class App:
             state=self.state,
             builder=WorldBuilder(self.state, settings.policy, alone=lambda: self.alone.why),
             queue=self.queue,
-            expectations=expectations,
+            assumed=assumed,
             executor=Executor(
-                writer, self.state, expectations, clusterd=settings.clusterd_address, clock=clock
+                writer, self.state, assumed, clusterd=settings.clusterd_address, clock=clock
             ),
             reporter=reporter,
             metrics=metrics,

@@ -25,6 +25,7 @@ from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.decision import Decision, Plan
 from scaler.decide.memory import Memory, refuse
 from scaler.decide.world import Service, ServiceKey, World
+from scaler.execute.assumed import AssumedWrites
 from scaler.execute.executor import Executor, log_line
 from scaler.garbage import no_collection
 from scaler.informers.changes import ElasticServiceChanged, RoomChanged, ServiceChanged
@@ -34,9 +35,8 @@ from scaler.report.reporter import Reporter
 from scaler.report.service_reports import difference, report_of
 from scaler.state.assemble import WorldBuilder, is_missed
 from scaler.state.cluster import ClusterState
-from scaler.state.expectations import Expectations
 from scaler.state.last_valid import ConfigMapName
-from scaler.state.queue import WorkQueue, backoff_after
+from scaler.work_queue import WorkQueue, backoff_after
 from scaler.workloads.membership import JOB_KINDS
 
 _log = structlog.get_logger(__name__)
@@ -68,7 +68,7 @@ class Controller:
     state: ClusterState
     builder: WorldBuilder
     queue: WorkQueue
-    expectations: Expectations
+    assumed: AssumedWrites
     executor: Executor
     reporter: Reporter
     metrics: Metrics
@@ -186,7 +186,7 @@ class Controller:
         slices = Slices()
         for key in keys:
             await slices.end()
-            if not self.expectations.settled(key):
+            if not self.assumed.all_seen(key):
                 continue
             if not self._cache.has_instances(key):
                 self._leave(key)
@@ -349,7 +349,7 @@ class Controller:
                     now=now,
                     generation=generation,
                 )
-            settled = self.expectations.settled(key)
+            settled = self.assumed.all_seen(key)
             if failed or (settled and not (refused or self.queue.is_dirty(key))):
                 # No event would bring back a service whose action had no effect.
                 self.builder.retry(key, settled=settled)
@@ -407,7 +407,7 @@ class Controller:
             {*self._cache.service_keys(), *self.builder.keys()} - self._leaving.keys()
         ):
             await slices.end()
-            if not (self.queue.is_idle(key) and self.expectations.settled(key)):
+            if not (self.queue.is_idle(key) and self.assumed.all_seen(key)):
                 continue
             with self._retried("service cannot be read", key):
                 found = self.state.service(key) if self._cache.has_instances(key) else None

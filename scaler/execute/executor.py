@@ -32,9 +32,10 @@ from scaler.decide.decision import (
     Revoke,
 )
 from scaler.decide.world import ServiceKey, World
+from scaler.execute.assumed import AssumedWrites
 from scaler.execute.gates import Gates
 from scaler.execute.recreation import RecreationGuard
-from scaler.execute.writes import REFUSALS, ExpectedWrites, all_done, gathered, identity_of
+from scaler.execute.writes import REFUSALS, AssumingWrites, all_done, gathered, identity_of
 from scaler.informers.jobs import JobRecord, look_up
 from scaler.informers.pods import PodRecord
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, PatchType, Resource
@@ -44,7 +45,6 @@ from scaler.report.job_status import final_patch, write_status
 from scaler.report.service_reports import replica_statuses
 from scaler.rules.rule import ALL
 from scaler.state.cluster import ClusterState
-from scaler.state.expectations import Expectations
 from scaler.workloads import ascendjob_objects as objects
 from scaler.workloads.ascendjob import rounds_patch
 
@@ -70,13 +70,13 @@ class Executor:
         self,
         writer: Writer,
         state: ClusterState,
-        expectations: Expectations,
+        assumed: AssumedWrites,
         *,
         clusterd: str,
         clock: Clock,
     ) -> None:
         self._cache = cache = state.cache
-        self._writes = writes = ExpectedWrites(writer, cache, expectations)
+        self._writes = writes = AssumingWrites(writer, cache, assumed)
         self._gates = Gates(writer, writes, state)
         self._look_up = partial(look_up, writer.find, cache.jobs)
         self._guard = RecreationGuard()
@@ -296,7 +296,7 @@ class Executor:
         started = min((pod.created for pod in present.values()), default=0.0)
         ending = (step.reason.outcome, step.reason.value, step.message)
         patch = final_patch(record.object, ending, replicas, started, self._clock.timestamp())
-        self._writes.expect(
+        self._writes.assume(
             key, ASCEND_JOBS, await write_status(self._writer, record.object, patch)
         )
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from scaler.decide.world import ServiceKey
-from scaler.execute.writes import ExpectedWrites, all_done
+from scaler.execute.writes import AssumingWrites, all_done
 from scaler.informers.pods import PodRecord
 from scaler.kube.api import POD_GROUPS, PODS, PatchType
 from scaler.kube.errors import ConflictError, NotFoundError, NotSentError
@@ -31,7 +31,7 @@ _KEEP_NO_ROOM = [{"op": "add", "path": "/spec/minResources", "value": {}}]
 class Gates:
     """Raises errors of the seam: the caller separates refusals from errors that are retried."""
 
-    def __init__(self, writer: Writer, writes: ExpectedWrites, state: ClusterState) -> None:
+    def __init__(self, writer: Writer, writes: AssumingWrites, state: ClusterState) -> None:
         self._writer = writer
         self._writes = writes
         self._state = state

@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from scaler.decide.world import ServiceKey
+from scaler.execute.assumed import AssumedWrites
 from scaler.informers.cache import Cache
 from scaler.informers.store import Store
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, PatchType, Resource
@@ -21,19 +22,18 @@ from scaler.kube.errors import (
 )
 from scaler.kube.metadata import Stored
 from scaler.kube.writer import Writer
-from scaler.state.expectations import Expectations
 
 REFUSALS = (ForbiddenError, InvalidError, BadRequestError, NotFoundError, AlreadyExistsError)
 """Answers that stay the same if the request is repeated at once."""
 
 
-class ExpectedWrites:
+class AssumingWrites:
     """Each write names the uid of its object, because names are reused. Raises errors of the
     seam."""
 
-    def __init__(self, writer: Writer, cache: Cache, expectations: Expectations) -> None:
+    def __init__(self, writer: Writer, cache: Cache, assumed: AssumedWrites) -> None:
         self._writer = writer
-        self._expectations = expectations
+        self._assumed = assumed
         self._stores: dict[Resource, Store[Any]] = {
             ASCEND_JOBS: cache.jobs,
             PODS: cache.pods,
@@ -44,7 +44,7 @@ class ExpectedWrites:
     async def create(self, key: ServiceKey, resource: Resource, body: Object) -> Object:
         """The object after the write; an object that existed already counts as created."""
         created = await self._writer.create(resource, body["metadata"]["namespace"], body)
-        self.expect(key, resource, created)
+        self.assume(key, resource, created)
         return created
 
     async def patch(
@@ -54,12 +54,12 @@ class ExpectedWrites:
         after = await self._writer.patch(
             resource, known.namespace, known.name, patch, patch_type=patch_type
         )
-        self.expect(key, resource, after)
+        self.assume(key, resource, after)
 
-    def expect(self, key: ServiceKey, resource: Resource, after: Object) -> None:
+    def assume(self, key: ServiceKey, resource: Resource, after: Object) -> None:
         """Note that the watch has to show the object as it is `after` the write before the next
         decision about it."""
-        self._expectations.expect(key, self._stores[resource], identity_of(after))
+        self._assumed.assume(key, self._stores[resource], identity_of(after))
 
     async def delete(
         self, key: ServiceKey, resource: Resource, known: Stored, *, propagation_policy: str = ""
@@ -75,7 +75,7 @@ class ExpectedWrites:
             resource_version=version,
             propagation_policy=propagation_policy,
         )
-        self._expectations.expect_gone(key, self._stores[resource], known)
+        self._assumed.assume_gone(key, self._stores[resource], known)
 
 
 def identity_of(obj: Object) -> Stored:

@@ -5,17 +5,17 @@ docs/explanation/reliability.md has the table."""
 
 from __future__ import annotations
 
-from scaler import app, clock, controller, election
+from scaler import app, clock, controller, election, work_queue
 from scaler.decide import nodes
 from scaler.decide.service import groups
 from scaler.decide.service import states as state
 from scaler.decide.sharing import arbitration, minimum
 from scaler.decide.sharing import sources as reservations
-from scaler.execute import executor, gates, writes
+from scaler.execute import assumed, executor, gates, writes
 from scaler.informers import cache, indexes, informer, reflector, store
 from scaler.kube import outbox, writer
 from scaler.report import service_events
-from scaler.state import expectations, instances, queue
+from scaler.state import instances
 from tests.chaos import test_histories
 from tests.chaos.aimed import HISTORIES
 from tests.chaos.stage import play
@@ -28,7 +28,7 @@ BOUND_IN_HANDS = (Edit(state, " and not self.instance.bound", ""),)
 MUTANTS = (
     Mutant(
         "own writes count as seen at once",
-        expectations,
+        assumed,
         "return key not in self._open",
         "return True",
         "watch behind",
@@ -122,7 +122,9 @@ MUTANTS = (
         "settled=settled)",
         "failed once",
     ),
-    Mutant("what is dirtied while processed is lost", queue, "if key in", f"{NEVER}key in", "busy"),
+    Mutant(
+        "what is dirtied while processed is lost", work_queue, "if key in", f"{NEVER}key in", "busy"
+    ),
     Mutant(
         "the release before is thought to say how many are wanted",
         service_events,

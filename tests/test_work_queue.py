@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from scaler.decide.world import ServiceKey
 from scaler.sim.loop import run
-from scaler.state.queue import WorkQueue
+from scaler.work_queue import WorkQueue
 
 KEYS = A, B, C, _ = [ServiceKey("n", name, "") for name in "abcd"]
 
