@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
+from scaler import wiring
 from scaler.clock import Clock, loop_time
 from scaler.controller import Controller, Observer, Pairs
 from scaler.decide.decision import Decision
@@ -21,8 +22,7 @@ from scaler.election import Election
 from scaler.execute.assumed import AssumedWrites
 from scaler.execute.budgets import Budgets
 from scaler.execute.executor import Executor
-from scaler.informers import changes
-from scaler.informers.cache import Cache
+from scaler.informers.changes import Changes
 from scaler.informers.faults import Source
 from scaler.informers.informer import Freshness
 from scaler.informers.mode import Alone, CurrentMode, ModeInForce
@@ -114,9 +114,11 @@ class App:
         """Loop time of the last sign of life of the decision loop; it has to give them from the
         first one on."""
         self.queue = WorkQueue()
-        self.changes = changes.Changes()
-        self.cache = Cache(self.changes, clock.now, settings.ascend_operator_namespace)
-        self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
+        self.changes = Changes()
+        self.state = ClusterState(
+            self.changes, clock.now, self.home, settings.ascend_operator_namespace
+        )
+        self.cache = self.state.cache
         silence = SILENCE * settings.out_of_touch
         self.informers, self.reports = informers(
             api, self.cache, settings.namespaces, rng, self.home, silence=silence
@@ -127,11 +129,11 @@ class App:
         # no start waits for these
         self.beside = beside if settings.disruption_budgets and not self._watches else {}
         self.freshness = Freshness(self.informers, settings.out_of_touch)
-        self.alone = Alone(self.cache, self.freshness, settings)
+        self.alone = Alone(self.freshness, settings, self.changes.publish)
         self.election = self._election(rng) if settings.leader_election else None
         self.installs = Installs(api, settings)
         self.gate_setup = GateSetup(api, self.metrics, settings.install)
-        self.mode = CurrentMode(self.cache, settings.mode)
+        self.mode = CurrentMode(self.cache, settings.mode, self.changes.publish)
         self.writer = Writer(
             api,
             deadline=self.election.deadline if self.election else lambda: math.inf,
@@ -146,12 +148,13 @@ class App:
             self.writer,
             self.state.tables,
             clock,
-            elsewhere=lambda: self.mode() is not ModeInForce.MAKES,
+            elsewhere=lambda: self.mode.now is not ModeInForce.MAKES,
         )
         self.budgets = self._budgets() if self.beside else None
         self.certificate = self._certificate() if settings.webhook_port else None
         self._in_touch = True
-        self._subscribe()
+        writers = wiring.Writers(self.rank_tables, self.reporter, self.budgets)
+        wiring.subscribe(self.changes, self.state, self.controller, writers)
 
     def _deciding(self, observer: Observer | None) -> tuple[Controller, Reporter]:
         settings = self.settings
@@ -165,7 +168,7 @@ class App:
         metrics.queue_depth.follow(lambda: len(self.queue))
         services = self.informers[ELASTIC_SERVICES]
         statuses = StatusWriter(
-            writer, self.cache, clock, metrics, lambda: services.problem if services.absent else ""
+            writer, self.state, clock, metrics, lambda: services.problem if services.absent else ""
         )
         reporter = Reporter(writer, statuses, clock, metrics, self.home, silent=self._watches)
         controller = Controller(
@@ -194,35 +197,11 @@ class App:
             name=BUDGET + self.settings.install.removeprefix(MANAGED_BY),
             now=self.clock.now,
             acts=lambda: (
-                self.mode() in (ModeInForce.MAKES, ModeInForce.RELEASES)
+                self.mode.now in (ModeInForce.MAKES, ModeInForce.RELEASES)
                 and not self.freshness.words()
             ),
             watched=self.beside[DISRUPTION_BUDGETS],
         )
-
-    def _subscribe(self) -> None:
-        """Subscribers of each change, in order: caches made from records are cleared before these
-        are read again."""
-        subscribe = self.changes.subscribe
-        subscribe(changes.PodChanged, self.state.on_pod)
-        subscribe(changes.NodeChanged, self.state.on_node)
-        subscribe(changes.RoomChanged, self.controller.on_room)
-        subscribe(changes.ServiceChanged, self.state.on_instance)
-        subscribe(changes.ServiceChanged, self.rank_tables.on_instance)
-        subscribe(changes.ServiceChanged, self.controller.on_service)
-        subscribe(changes.ElasticServiceChanged, self.controller.on_elastic_service)
-        subscribe(changes.OwnConfigMapGone, self.reporter.on_own_config_map)
-        subscribe(changes.ElasticServiceChanged, self.reporter.on_elastic_service)
-        subscribe(changes.ObjectRefused, self.reporter.on_refused)
-        if self.budgets is not None:
-            subscribe(changes.ServiceChanged, self.budgets.on_service)
-            subscribe(changes.BudgetsChanged, self.budgets.on_budgets)
-
-    def check_nodes(self) -> None:
-        """Set whether nodes are readable, and so whether services are weighed against each
-        other."""
-        if self.alone.check():
-            self.controller.requeue_all()
 
     async def run(self) -> None:
         """Serve, sync, lead, decide, until cancelled. A task that fails ends all; raises what ended
@@ -269,7 +248,7 @@ class App:
             _log.warning("no fault data", known="readiness of nodes only", why=why)
         else:
             _log.info("fault data", source=source.value, problems=self.cache.faults.problems)
-        self.check_nodes()
+        self.alone.follow()
         self._follow_clocks()
         if elsewhere := self.cache.ascend_operators_elsewhere():
             setting = (
@@ -287,7 +266,7 @@ class App:
         if self.notes is not None:
             await self.notes.load(self)
         self.metrics.leader.set(1)
-        self.check_nodes()
+        self.alone.follow()
         async with asyncio.TaskGroup() as tasks:
             beside = [self.reporter.run(), self._resync()]
             if not self._watches:
@@ -325,7 +304,7 @@ class App:
         passes = 0
         while True:
             if self.controller.running:
-                self.check_nodes()
+                self.alone.follow()
             if all(informer.synced_or_absent.is_set() for informer in self.informers.values()):
                 words = self.freshness.words()
                 changed = bool(words) == self._in_touch

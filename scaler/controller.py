@@ -28,7 +28,12 @@ from scaler.decide.world import Service, ServiceKey, World
 from scaler.execute.assumed import AssumedWrites
 from scaler.execute.executor import Executor, log_line
 from scaler.garbage import no_collection
-from scaler.informers.changes import ElasticServiceChanged, RoomChanged, ServiceChanged
+from scaler.informers.changes import (
+    AloneChanged,
+    ElasticServiceChanged,
+    RoomChanged,
+    ServiceChanged,
+)
 from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
@@ -101,7 +106,7 @@ class Controller:
 
     async def run(self) -> None:
         """Decide until `stop`; then wait for the writes under way. The caches must be synced."""
-        self._acting = self.mode()
+        self._acting = self.mode.follow()
         self._began = loop_time()
         self.requeue_all()
         await asyncio.sleep(0)  # with ten thousand services each step takes tens of milliseconds
@@ -130,7 +135,7 @@ class Controller:
             self.passes_begun += 1
             unseen = self.unseen()
             before = self._acting
-            self._acting = None if unseen else self.mode()
+            self._acting = None if unseen else self.mode.follow()
             if self._acting is not before:
                 self.requeue_all()  # who makes the pods, or whether all is seen, has changed
             elif self._acting is None:
@@ -188,7 +193,7 @@ class Controller:
             await slices.end()
             if not self.assumed.all_seen(key):
                 continue
-            if not self._cache.has_instances(key):
+            if not self.state.has_instances(key):
                 self._leave(key)
                 continue
             self._leaving.pop(key, None)
@@ -231,7 +236,7 @@ class Controller:
             self.reporter.rule_gone(ConfigMapName(key.namespace, key.rule))
 
     def requeue_all(self) -> None:
-        for key in {*self._cache.service_keys(), *self.builder.keys()}:
+        for key in {*self.state.service_keys(), *self.builder.keys()}:
             self.queue.add(key)
 
     # 2. the decision
@@ -277,13 +282,17 @@ class Controller:
     def on_elastic_service(self, change: ElasticServiceChanged) -> None:
         """Queue the service, if it has instances: the number of wanted instances in its spec may
         have changed."""
-        if self._cache.has_instances(change.service):
+        if self.state.has_instances(change.service):
             self.queue.add(change.service)
 
     def on_room(self, _change: RoomChanged) -> None:
         """Decide again if some service waits for room."""
         if self._heeds_room:
             self.queue.wake()
+
+    def on_alone(self, _change: AloneChanged) -> None:
+        """Services are weighed against each other from now on, or are not any more."""
+        self.requeue_all()
 
     # 3. act
 
@@ -404,13 +413,13 @@ class Controller:
             return
         slices = Slices()
         for key in sorted(
-            {*self._cache.service_keys(), *self.builder.keys()} - self._leaving.keys()
+            {*self.state.service_keys(), *self.builder.keys()} - self._leaving.keys()
         ):
             await slices.end()
             if not (self.queue.is_idle(key) and self.assumed.all_seen(key)):
                 continue
             with self._retried("service cannot be read", key):
-                found = self.state.service(key) if self._cache.has_instances(key) else None
+                found = self.state.service(key) if self.state.has_instances(key) else None
                 known = self.builder.get(key)
                 if found != known:
                     self.queue.add(key)

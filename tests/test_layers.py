@@ -75,8 +75,6 @@ CACHE_WRITES = {
     "absent",
     "advance",
     "add_scope",
-    "set_maker",
-    "set_sees_nodes",
 }
 """Methods of a store and of the cache that change what is known."""
 LIBRARY_OBJECTS = {"context"}

@@ -12,7 +12,6 @@ from copy import deepcopy
 import pytest
 
 from scaler.decide.world import Service, ServiceKey
-from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes, NodeChanged, PodChanged, ServiceChanged
 from scaler.informers.resources import informers
 from scaler.kube.api import EVENTS, KubeApi, Object, Resource
@@ -49,12 +48,11 @@ async def read(api: KubeApi) -> AsyncIterator[Callable[[], Service]]:
     """The service as the state shows it now, from watches of everything."""
     now = asyncio.get_running_loop().time
     changes = Changes()
-    cache = Cache(changes, now)
-    state = ClusterState(cache, changes, now)
+    state = ClusterState(changes, now)
     changes.subscribe(PodChanged, state.on_pod)
     changes.subscribe(NodeChanged, state.on_node)
     changes.subscribe(ServiceChanged, state.on_instance)
-    watched, _ = informers(api, cache, (), random.Random(0), "scaler-system")
+    watched, _ = informers(api, state.cache, (), random.Random(0), "scaler-system")
     tasks = [asyncio.create_task(informer.run()) for informer in watched.values()]
     await asyncio.sleep(ROUND_TRIPS)
 

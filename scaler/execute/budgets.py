@@ -111,7 +111,7 @@ class Budgets:
             {found.namespace for found in self._cache.budgets.values() if found.name == self._name}
         )
         for key in (
-            *self._cache.service_keys(),
+            *self._state.service_keys(),
             *(ServiceKey(namespace, "", "") for namespace in namespaces),
         ):
             self._outbox.mark(key)
@@ -136,7 +136,7 @@ class Budgets:
         if not self._acts() or self._refused.get(key.namespace, 0.0) > loop_time():
             return
         try:
-            if self._cache.has_instances(key):
+            if self._state.has_instances(key):
                 await self._relabel(key)
             else:
                 self._covered.pop(key, None)

@@ -75,6 +75,7 @@ class Executor:
         clusterd: str,
         clock: Clock,
     ) -> None:
+        self._state = state
         self._cache = cache = state.cache
         self._writes = writes = AssumingWrites(writer, cache, assumed)
         self._gates = Gates(writer, writes, state)
@@ -104,7 +105,9 @@ class Executor:
         decided again."""
         record = self._cache.job(action.uid)
         made_here = (
-            self._cache.makes_pods and record is not None and record.kind == ASCEND_JOBS.kind
+            self._state.situation.makes_pods
+            and record is not None
+            and record.kind == ASCEND_JOBS.kind
         )
         if record is None or not made_here or isinstance(action, Evict):
             return await self._on_pods_there(key, action)

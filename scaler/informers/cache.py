@@ -8,7 +8,7 @@ it or subscribes to its changes. It decides nothing and never talks to the clust
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -51,13 +51,18 @@ class Cache:
     since the epoch.
 
     `operator_namespace`: where Ascend Operator is. A Deployment elsewhere must not stop the pods of
-    others."""
+    others. `knows_rule(namespace, name)`: whether there is such a rule, or ever was."""
 
     def __init__(
-        self, changes: Changes, now: Callable[[], float], operator_namespace: str = "mindx-dl"
+        self,
+        changes: Changes,
+        now: Callable[[], float],
+        operator_namespace: str = "mindx-dl",
+        knows_rule: Callable[[str, str], bool] = lambda _, name: bool(name),
     ) -> None:
         self._publish = changes.publish
         self._now = now
+        self._knows_rule = knows_rule
         self._operator: OwnerName = ("Deployment", operator_namespace, OPERATOR_DEPLOYMENT)
         self.jobs: Store[JobRecord] = Store(self._on_job)
         self.volcano_jobs: Store[JobRecord] = Store(self._on_job)
@@ -82,13 +87,6 @@ class Cache:
         self.job_instances = JobInstances(self._services)
         self.pod_instances = PodInstances(self._services)
         self.refusals = Refusals(self._on_refused, now)
-        self.makes_pods = True
-        """Whether the pods of AscendJobs are made here."""
-        self.watches = False
-        """Whether nothing is done here, and what is decided is decided as if everything could be
-        held."""
-        self.sees_nodes = True
-        self._knows_rule: Callable[[str, str], bool] = lambda _, rule: bool(rule)
         self._pods_by_owner: Index[Name, str, PodRecord] = Index()
         """By the namespace and uid of their job: an owner reference is only words, and may name any
         uid."""
@@ -97,26 +95,13 @@ class Cache:
 
     # reading
 
-    def service_keys(self) -> list[ServiceKey]:
-        """Everything to decide about. Jobs that name no rule belong to whatever makes their
-        pods."""
-        return sorted(key for key in self._services.by_key if key.rule or self.makes_pods)
+    def service_keys(self) -> Iterable[ServiceKey]:
+        """All services that have instances, in no order."""
+        return self._services.by_key
 
-    def has_instances(self, key: ServiceKey) -> bool:
-        return bool(
-            self._services.by_key.of(key)
-            if key.rule or self.makes_pods
-            else self.instance_uids(key)
-        )
-
-    def instance_uids(self, key: ServiceKey) -> list[str]:
-        """The instances of a service in a fixed order: jobs by name, then those that only pods
-        name."""
-        found = self._services.by_key.of(key)
-        known = self.job_instances.by_uid
-        jobs = [known[uid] for uid in found if uid in known] if key.rule or self.makes_pods else []
-        ordered = [job.uid for job in sorted(jobs, key=lambda job: job.name)]
-        return ordered + sorted(uid for uid in found if uid not in known)
+    def uids_of(self, key: ServiceKey) -> Collection[str]:
+        """The instances of a service, in no order."""
+        return self._services.by_key.of(key)
 
     def job(self, uid: str) -> JobRecord | None:
         return self.job_instances.by_uid.get(uid)
@@ -166,6 +151,13 @@ class Cache:
             return job.job.key
         return membership.key if membership is not None else None
 
+    def uids_on_nodes(self) -> set[str]:
+        """The instances with a pod that is on a node."""
+        found = set[str]()
+        for node in self._instances_by_node:
+            found.update(self._instances_by_node.of(node).values())
+        return found
+
     def services_of(self, namespace: str, rule: str) -> Collection[ServiceKey]:
         return self._services.by_rule.of((namespace, rule))
 
@@ -190,32 +182,8 @@ class Cache:
 
     # following changes
 
-    def set_maker(self, *, makes_pods: bool, watches: bool = False) -> None:
-        """Who makes the pods of AscendJobs has changed: every job means something else now."""
-        self.watches = watches
-        if makes_pods != self.makes_pods:
-            self.makes_pods = makes_pods
-            self.mark(*sorted(self.job_instances.by_uid))
-
-    def set_rules(self, knows_rule: Callable[[str, str], bool]) -> None:
-        """`knows_rule(namespace, name)`: whether there is such a rule, or ever was."""
-        self._knows_rule = knows_rule
-
-    def set_sees_nodes(self, *, sees_nodes: bool) -> None:
-        """Whether a node that is not known is missing or just not shown; every instance on one is
-        built anew."""
-        if sees_nodes != self.sees_nodes:
-            self.sees_nodes = sees_nodes
-            on_nodes = {
-                uid
-                for node in self._instances_by_node
-                for uid in self._instances_by_node.of(node).values()
-            }
-            self.mark(*sorted(self.job_instances.by_uid.keys() | on_nodes))
-
     def mark(self, *uids: str) -> None:
-        """These instances changed: they are made anew, their services looked at. Others than ours
-        are left out."""
+        """Publish that these instances changed. A uid that is no instance of ours is left out."""
         for uid in uids:
             key = self.service_of(uid)
             if key is not None:

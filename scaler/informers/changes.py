@@ -1,7 +1,7 @@
 """What informers say has changed: frozen values, published in the order in which things were seen.
 
-`App._subscribe` lists the subscribers. `RoomChanged` follows from others and is published by
-`state.cluster`."""
+`scaler/wiring.py` lists the subscribers. `RoomChanged` follows from others: `state.cluster`
+publishes it."""
 
 from __future__ import annotations
 
@@ -46,6 +46,28 @@ class NodeChanged(Change, frozen=True):
 class RoomChanged(Change, frozen=True):
     """Something else is free on the nodes now, or something was bound; `state.cluster` publishes
     it."""
+
+
+class ModeChanged(Change, frozen=True):
+    """Another mode is in force: see `informers.mode`."""
+
+    makes_pods: bool
+    """Whether the scaler makes the pods of AscendJobs."""
+    watches: bool
+    """Whether the scaler only notes what it would do."""
+
+
+class NodesSeen(Change, frozen=True):
+    """Nodes can be read from now on, or cannot be read any more."""
+
+    seen: bool
+
+
+class AloneChanged(Change, frozen=True):
+    """Each service decides alone from now on, for this reason; with "" services are weighed against
+    each other."""
+
+    why: str
 
 
 class BudgetsChanged(Change, frozen=True):

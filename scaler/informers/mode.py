@@ -1,17 +1,20 @@
-"""What the settings come to in this cluster: who makes the pods of AscendJobs, and whether each
-service decides alone. An Ascend Operator and the right to read nodes may come and go.
+"""The mode in force, from the setting `mode` and from what is in the cluster: whether the scaler
+makes the pods of AscendJobs, and whether each service decides alone.
 
-There is no lock between an operator and the scaler, so the scaler must not make pods beside one.
-What it then does depends on the setting: `gates` and `auto` release what the operator makes,
-`create` does nothing at all until the operator is gone."""
+An Ascend Operator may come and go, and so may the right to read nodes. There is no lock between an
+operator and the scaler, so the scaler must not make pods beside an operator. Beside one, the
+settings `gates` and `auto` release the pods that the operator makes; the setting `create` does
+nothing at all until the operator is gone."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 
 import structlog
 
 from scaler.informers.cache import Cache
+from scaler.informers.changes import AloneChanged, Change, ModeChanged, NodesSeen
 from scaler.informers.informer import Freshness
 from scaler.settings import Mode, Settings
 
@@ -37,30 +40,37 @@ def in_force(mode: Mode, operator: str) -> ModeInForce:
 
 
 class CurrentMode:
-    """Looks anew at each call. In mode auto, once an operator was seen the way back is an explicit
-    takeover."""
+    """The mode in force. In mode auto, once an operator was seen only a restart of the scaler, an
+    explicit takeover, leads back to making pods."""
 
-    def __init__(self, cache: Cache, mode: Mode) -> None:
+    def __init__(self, cache: Cache, mode: Mode, publish: Callable[[ModeChanged], None]) -> None:
         self._cache = cache
         self._mode = mode
+        self._publish = publish
         self._operator = ""
         self._acting: ModeInForce | None = None
 
-    def __call__(self) -> ModeInForce:
-        """The mode now. A change is logged, and the cache follows."""
-        operator = self._cache.ascend_operator()
-        if operator or self._mode is not Mode.AUTO:
-            self._operator = operator
+    @property
+    def now(self) -> ModeInForce:
+        """What is in force beside the operator that is there now."""
+        return in_force(self._mode, self._operator_that_counts())
+
+    def follow(self) -> ModeInForce:
+        """Look for the operator anew: the mode from now on. A change is published and logged."""
+        self._operator = self._operator_that_counts()
         acting = in_force(self._mode, self._operator)
         if acting is not self._acting:
             self._acting = acting
             watches = acting is ModeInForce.WATCHES
-            self._cache.set_maker(
-                makes_pods=watches or acting is ModeInForce.MAKES, watches=watches
-            )
+            self._publish(ModeChanged(watches or acting is ModeInForce.MAKES, watches))
             log = _log.warning if acting is ModeInForce.STANDS_BACK else _log.info
             log("mode changed", acting=acting.value, why=self._why(acting))
         return acting
+
+    def _operator_that_counts(self) -> str:
+        """The operator that is there; in mode auto also one that was there before."""
+        operator = self._cache.ascend_operator()
+        return self._operator if self._mode is Mode.AUTO and not operator else operator
 
     def _why(self, acting: ModeInForce) -> str:
         here = f"Ascend Operator {self._operator} makes the pods here"
@@ -79,12 +89,15 @@ class CurrentMode:
 
 
 class Alone:
-    """Why each service decides alone: because the nodes cannot be read, or because the settings
-    have it so."""
+    """Why each service decides alone: because the nodes cannot be read, or because of the
+    settings."""
 
-    def __init__(self, cache: Cache, freshness: Freshness, settings: Settings) -> None:
-        self._cache = cache
+    def __init__(
+        self, freshness: Freshness, settings: Settings, publish: Callable[[Change], None]
+    ) -> None:
         self._freshness = freshness
+        self._publish = publish
+        self._sees_nodes = True
         self._set = "" if settings.arbitration else "setting arbitration is off"
         if settings.namespaces and not self._set:
             self._set = (
@@ -93,11 +106,12 @@ class Alone:
         self.why = ""
         """As of the last check; "" while services are weighed against each other."""
 
-    def check(self) -> bool:
-        """Follow whether nodes can be read; gives whether services decide otherwise from now on."""
+    def follow(self) -> None:
+        """Look anew whether nodes can be read. A change is published and logged."""
         unread = self._freshness.no_nodes()
-        if bool(unread) == self._cache.sees_nodes:
-            self._cache.set_sees_nodes(sees_nodes=not unread)
+        if bool(unread) == self._sees_nodes:
+            self._sees_nodes = not unread
+            self._publish(NodesSeen(self._sees_nodes))
             words = (
                 "nodes not seen: pods count as being on nodes that are Ready"
                 if unread
@@ -111,4 +125,4 @@ class Alone:
             _log.warning(
                 "no arbitration: each service decides alone" if self.why else again, why=self.why
             )
-        return self.why != before
+            self._publish(AloneChanged(self.why))

@@ -17,7 +17,6 @@ import structlog
 
 from scaler.clock import Clock
 from scaler.decide.world import ServiceKey
-from scaler.informers.cache import Cache
 from scaler.informers.changes import ElasticServiceChanged
 from scaler.informers.elastic_services import ElasticServiceRecord
 from scaler.kube.api import ELASTIC_SERVICES, Object, PatchType
@@ -31,6 +30,7 @@ from scaler.report.service_events import WARNINGS, service_events
 from scaler.report.service_reports import ServiceReport, Subject
 from scaler.report.service_status import status_of, without_jobs
 from scaler.rules.values import at
+from scaler.state.cluster import ClusterState
 
 _log = structlog.get_logger("report")
 _NEW = ("selector", "wanted")
@@ -60,13 +60,14 @@ class StatusWriter:
     def __init__(
         self,
         writer: Writer,
-        cache: Cache,
+        state: ClusterState,
         clock: Clock,
         metrics: Metrics,
         absent: Callable[[], str],
     ) -> None:
         self._writer = writer
-        self._cache = cache
+        self._state = state
+        self._cache = state.cache
         self._clock = clock
         self._metrics = metrics
         self._absent = absent
@@ -104,7 +105,7 @@ class StatusWriter:
         """Delete our object of an ended service. A user's, or one with `spec.replicas`, stays and
         tells of no jobs."""
         self._last_written.pop(key, None)
-        if self._cache.has_instances(key):
+        if self._state.has_instances(key):
             return
         records = list(self._cache.elastic_services.of(key))
         for record in records:

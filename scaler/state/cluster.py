@@ -1,10 +1,11 @@
-"""What is made of the cache, kept up to date by its changes: instances, rank tables, rules in
-force, what is free.
+"""The domain, from the records of the cache: services and their instances, rank tables, rules in
+force, free room.
 
     PodChanged, NodeChanged -> capacity -> RoomChanged
-    ServiceChanged          -> instances and rank tables are made anew when they are read next
+    ServiceChanged          -> the instance and its rank table are built anew when they are read
+    ModeChanged, NodesSeen  -> all instances that they concern are built anew
 
-Book-keeping only; it decides nothing and writes nothing."""
+Decides nothing and writes nothing into the cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +16,16 @@ from msgspec.structs import replace
 from scaler.clock import Skew
 from scaler.decide.world import Instance, Reason, Service, ServiceKey
 from scaler.informers.cache import Cache
-from scaler.informers.changes import Changes, NodeChanged, PodChanged, RoomChanged, ServiceChanged
+from scaler.informers.changes import (
+    Changes,
+    ModeChanged,
+    NodeChanged,
+    NodesSeen,
+    PodChanged,
+    RoomChanged,
+    ServiceChanged,
+)
+from scaler.informers.jobs import JobRecord
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.ranktables.tables import Tables
 from scaler.rules.finding import shown
@@ -24,6 +34,7 @@ from scaler.state.instances import COUNTS_ON, in_our_time, of_pods
 from scaler.state.jobs import of_job
 from scaler.state.last_valid import ConfigMapName, LastValid, decode, place_of, rule_of
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
+from scaler.state.situation import Situation
 from scaler.workloads.membership import NO_LABELS
 
 MOST_SHOWN = 10
@@ -31,31 +42,60 @@ MOST_SHOWN = 10
 
 
 class ClusterState:
-    """The domain's view of one cache. `now` gives seconds since the epoch."""
+    """One cluster: its cache, and what is made of it. `now` gives seconds since the epoch, `home`
+    is the namespace of the scaler's install, `operator_namespace` that of Ascend Operator."""
 
     def __init__(
-        self, cache: Cache, changes: Changes, now: Callable[[], float], home: str = "default"
+        self,
+        changes: Changes,
+        now: Callable[[], float],
+        home: str = "default",
+        operator_namespace: str = "mindx-dl",
     ) -> None:
-        self.cache = cache
+        self.cache = Cache(changes, now, operator_namespace, self._knows_rule)
+        self.situation = Situation()
         self._home = home
         self._publish = changes.publish
         self.capacity = CapacityIndex(now)
-        self.tables = Tables(cache)
-        self.rules = RulesInForce(cache.config_maps.get, self._stored_rule)
-        cache.set_rules(self.rules.knows)
+        self.tables = Tables(self.cache)
+        self.rules = RulesInForce(self.cache.config_maps.get, self._stored_rule)
         self._instances: dict[str, Instance] = {}
         """By uid, each built once per change of anything it depends on."""
         self._skew = Skew()
+
+    def service_keys(self) -> list[ServiceKey]:
+        """Everything to decide about. Jobs without a rule are left out where another operator makes
+        their pods."""
+        return sorted(key for key in self.cache.service_keys() if self._counts_jobs(key))
+
+    def has_instances(self, key: ServiceKey) -> bool:
+        if self._counts_jobs(key):
+            return bool(self.cache.uids_of(key))
+        return bool(self.instance_uids(key))
+
+    def instance_uids(self, key: ServiceKey) -> list[str]:
+        """The instances of a service in a fixed order: jobs by name, then those that only pods
+        name."""
+        jobs = list[JobRecord]()
+        others = list[str]()
+        for uid in self.cache.uids_of(key):
+            job = self.cache.job(uid)
+            if job is None:
+                others.append(uid)
+            elif self._counts_jobs(key):
+                jobs.append(job)
+        jobs.sort(key=lambda job: job.name)
+        return [job.uid for job in jobs] + sorted(others)
+
+    def _counts_jobs(self, key: ServiceKey) -> bool:
+        return bool(key.rule) or self.situation.makes_pods
 
     def service(self, key: ServiceKey) -> Service:
         rule = self.rule(key)
         unread = self.cache.refusals.of_rule(key.namespace, key.rule)
         groups = rule.rule.groups if rule.rule is not None else ()
         found = tuple(
-            [
-                self._as_labelled(key, self._built(uid), groups)
-                for uid in self.cache.instance_uids(key)
-            ]
+            [self._as_labelled(key, self._built(uid), groups) for uid in self.instance_uids(key)]
         )
         replicas = self.cache.elastic_services.replicas(key)
         return Service(
@@ -73,11 +113,11 @@ class ClusterState:
             record = self.cache.job(uid)
             membership = self.cache.pod_instances.membership.get(uid)
             if record is not None:
-                known = of_job(self.cache, self.tables, record)
+                known = of_job(self.cache, self.situation, self.tables, record)
             else:
                 # The cache gives uids of what it has.
                 assert membership is not None, uid  # noqa: S101
-                known = of_pods(self.cache, membership)
+                known = of_pods(self.cache, self.situation, membership)
             self._instances[uid] = known = (
                 in_our_time(known, self._skew) if self._skew != Skew() else known
             )
@@ -117,9 +157,7 @@ class ClusterState:
     def orphaned_services(self) -> list[ServiceKey]:
         """Services that an ElasticService is about, and no job."""
         return sorted(
-            key
-            for key in self.cache.elastic_services.services()
-            if not self.cache.has_instances(key)
+            key for key in self.cache.elastic_services.services() if not self.has_instances(key)
         )
 
     def adjust(self, skew: Skew) -> None:
@@ -146,6 +184,23 @@ class ClusterState:
         """What was made of the instance is made anew when it is read next."""
         self._instances.pop(change.uid, None)
         self.tables.forget(change.uid)
+
+    def on_mode(self, change: ModeChanged) -> None:
+        """Another component makes the pods of AscendJobs: every job means something else now."""
+        before = self.situation
+        self.situation = replace(before, makes_pods=change.makes_pods, watches=change.watches)
+        if change.makes_pods != before.makes_pods:
+            self.cache.mark(*sorted(self.cache.job_instances.by_uid))
+
+    def on_nodes_seen(self, change: NodesSeen) -> None:
+        """An unknown node is missing, or just not shown: every instance on a node is built anew."""
+        if change.seen != self.situation.sees_nodes:
+            self.situation = replace(self.situation, sees_nodes=change.seen)
+            jobs = self.cache.job_instances.by_uid.keys()
+            self.cache.mark(*sorted(jobs | self.cache.uids_on_nodes()))
+
+    def _knows_rule(self, namespace: str, name: str) -> bool:
+        return self.rules.knows(namespace, name)
 
     def _stored_rule(self, namespace: str, rule: str) -> LastValid | None:
         name = ConfigMapName(namespace, rule)

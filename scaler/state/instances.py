@@ -17,6 +17,7 @@ from scaler.decide.world import Instance, Reason, Warning
 from scaler.informers.cache import Cache
 from scaler.informers.faults import fault_of
 from scaler.informers.pods import ENDED, PodRecord
+from scaler.state.situation import Situation
 from scaler.workloads.kinds import holding_impossible
 from scaler.workloads.membership import Job, Membership, OwnerFacts
 
@@ -87,14 +88,14 @@ def counts_of(pods: Sequence[PodRecord]) -> PodCounts:
     return counts
 
 
-def times_of(cache: Cache, pods: Sequence[PodRecord]) -> PodTimes:
+def times_of(cache: Cache, situation: Situation, pods: Sequence[PodRecord]) -> PodTimes:
     """The oldest and newest pod that stays, and the last that goes."""
     created = [pod.created for pod in pods if not pod.terminating]
     ends_by = 0.0
     for pod in pods:
         if not pod.terminating:
             continue
-        if pod.node and _is_lost(cache, pod.node):  # no kubelet can end the pod
+        if pod.node and _is_lost(cache, situation, pod.node):  # no kubelet can end the pod
             ends_by = -1.0
             break
         ends_by = max(ends_by, pod.deletion)
@@ -128,10 +129,10 @@ def labelled(found: Job | Membership, pods: Sequence[PodRecord]) -> LabelFaults:
     return LabelFaults(label_problem=problem)
 
 
-def ungated(cache: Cache, pods: Sequence[PodRecord]) -> list[str]:
+def ungated(cache: Cache, situation: Situation, pods: Sequence[PodRecord]) -> list[str]:
     """The names of those that arrived without our gate, as a pod that names no rule itself always
     does."""
-    if cache.watches:
+    if situation.watches:
         return []
     known = cache.pod_instances.ungated
     return [
@@ -139,8 +140,10 @@ def ungated(cache: Cache, pods: Sequence[PodRecord]) -> list[str]:
     ]
 
 
-def not_held(cache: Cache, pods: Sequence[PodRecord]) -> tuple[tuple[Warning, str], ...]:
-    arrived = ", ".join(ungated(cache, pods))
+def not_held(
+    cache: Cache, situation: Situation, pods: Sequence[PodRecord]
+) -> tuple[tuple[Warning, str], ...]:
+    arrived = ", ".join(ungated(cache, situation, pods))
     if not arrived:
         return ()
     return (
@@ -151,15 +154,17 @@ def not_held(cache: Cache, pods: Sequence[PodRecord]) -> tuple[tuple[Warning, st
     )
 
 
-def faulty_of(cache: Cache, pods: Sequence[PodRecord]) -> dict[str, str]:
+def faulty_of(
+    cache: Cache, situation: Situation, pods: Sequence[PodRecord]
+) -> dict[str, str]:
     """The names of pods that sit on something faulty, with words."""
     return {
-        pod.name: words for pod in present_of(pods) if pod.node and (words := _fault(cache, pod))
+        pod.name: words for pod in present_of(pods) if pod.node and (words := _fault(cache, situation, pod))
     }
 
 
-def _fault(cache: Cache, pod: PodRecord) -> str:
-    if _is_lost(cache, pod.node):
+def _fault(cache: Cache, situation: Situation, pod: PodRecord) -> str:
+    if _is_lost(cache, situation, pod.node):
         return f"is on node {pod.node}, which is missing or not Ready"
     if pod.devices is not None and pod.devices.separated:
         return "is given up by MindCluster (label fault-type=Separate)"
@@ -168,9 +173,9 @@ def _fault(cache: Cache, pod: PodRecord) -> str:
     )
 
 
-def _is_lost(cache: Cache, node: str) -> bool:
+def _is_lost(cache: Cache, situation: Situation, node: str) -> bool:
     known = cache.nodes.get("", node)
-    return cache.sees_nodes and (known is None or not known.facts.ready)
+    return situation.sees_nodes and (known is None or not known.facts.ready)
 
 
 def trouble_of(names: Sequence[str], pods: Sequence[PodRecord], faulty: Mapping[str, str]) -> str:
@@ -212,18 +217,18 @@ def in_our_time(instance: Instance, skew: Skew) -> Instance:
     )
 
 
-def of_pods(cache: Cache, membership: Membership) -> Instance:
+def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Instance:
     """The instance that only pods name."""
     pods = sorted(
         cache.pod_instances.pods.of(membership.instance).values(), key=lambda pod: pod.name
     )
     present = present_of(pods)
-    faulty = faulty_of(cache, pods)
+    faulty = faulty_of(cache, situation, pods)
     facts = _owners(cache, membership)
     size = membership.size or next((found.size for found in facts if found.size), 0)
     labels = labelled(membership, present)
     counts = counts_of(pods)
-    times = times_of(cache, pods)
+    times = times_of(cache, situation, pods)
     requested = _requested(present, size)
     return Instance(
         uid=membership.instance,
@@ -240,7 +245,7 @@ def of_pods(cache: Cache, membership: Membership) -> Instance:
         trouble=trouble_of((), pods, faulty),
         warnings=(
             *_unknown_owners(pods),
-            *not_held(cache, pods),
+            *not_held(cache, situation, pods),
             *_shared_gangs(cache, membership, pods, size),
         ),
         made_by_us=False,
@@ -252,7 +257,7 @@ def of_pods(cache: Cache, membership: Membership) -> Instance:
         seats=requested.seats,
         priority=requested.priority,
         wanted=cache.owners.wanted(membership.maker) if membership.maker else 0,
-        unheld=len(ungated(cache, present)),
+        unheld=len(ungated(cache, situation, present)),
         irreplaceable=any(_has_no_controller(pod) for pod in present),
         misplaced=any(is_misplaced(membership, pod) for pod in present),
         more_to_come=len(present) < size and _waits_for_leader(membership, facts, present),

@@ -26,6 +26,7 @@ from scaler.state.instances import (
     trouble_of,
     ungated,
 )
+from scaler.state.situation import Situation
 
 
 class _ByMaker(msgspec.Struct, frozen=True, gc=False):
@@ -48,22 +49,24 @@ class _Remains(msgspec.Struct, frozen=True, gc=False):
     over: tuple[str, ...] = ()
 
 
-def of_job(cache: Cache, tables: Tables, record: JobRecord) -> Instance:
+def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord) -> Instance:
     """The instance that this job is, whether it has pods or not."""
     job = record.job
     owned = cache.pods_of(record.uid)
     # of a job whose replicas cannot be read any more: those that it has
     names = job.pods or sorted(owned)
     pods = [owned[name] for name in names if name in owned]
-    faulty = faulty_of(cache, pods)
-    ours = cache.makes_pods and record.kind == "AscendJob"
-    if ours:
-        rest = _ours(cache, tables.of(record), record, pods, faulty)
+    faulty = faulty_of(cache, situation, pods)
+    ours = situation.makes_pods and record.kind == "AscendJob"
+    if not ours:
+        rest = _others(cache, situation, record, pods)
+    elif situation.watches:
+        rest = _ByMaker(faults=job.faults)  # others look after its life and its objects
     else:
-        rest = _others(cache, record, pods)
+        rest = _ours(cache, tables.of(record), record, pods, faulty)
     labels = labelled(job, pods)
     counts = counts_of(pods)
-    times = times_of(cache, pods)
+    times = times_of(cache, situation, pods)
     requested = _requested(cache, record, names, owned)
     return Instance(
         uid=record.uid,
@@ -128,11 +131,8 @@ def _ours(
     pods: Sequence[PodRecord],
     faulty: Container[str],
 ) -> _ByMaker:
-    """What matters only where its pods are made here; where nothing is done, others look after its
-    life and objects."""
+    """What matters only where the scaler makes its pods."""
     job = record.job
-    if cache.watches:
-        return _ByMaker(faults=job.faults)
     present = present_of(pods)
     pod_group = cache.pod_groups.get(job.namespace, job.pod_group)
     has_service = cache.kube_services.get(job.namespace, job.leader) is not None
@@ -150,7 +150,9 @@ def _ours(
     )
 
 
-def _others(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> _ByMaker:
+def _others(
+    cache: Cache, situation: Situation, record: JobRecord, pods: Sequence[PodRecord]
+) -> _ByMaker:
     """What matters of a job only where another operator makes its pods."""
     job = record.job
     faults = record.job.faults
@@ -172,9 +174,9 @@ def _others(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> _ByMa
     named = ((Warning.HOLD_NOT_POSSIBLE, words),) if job.names_rule else ()
     return _ByMaker(
         faults=faults,
-        warnings=(*named, *not_held(cache, pods)),
+        warnings=(*named, *not_held(cache, situation, pods)),
         budget=RestartBudget(job.restart_limit, used) if job.restart_limit is not None else None,
-        unheld=len(ungated(cache, present_of(pods))),
+        unheld=len(ungated(cache, situation, present_of(pods))),
     )
 
 

@@ -24,7 +24,6 @@ import msgspec
 from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.memory import Memory
 from scaler.decide.world import Policy
-from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes, NodeChanged, PodChanged, ServiceChanged
 from scaler.informers.config_maps import ConfigMapObject, config_map_record
 from scaler.informers.jobs import read_job_record
@@ -53,8 +52,8 @@ class Cluster:
     def __init__(self) -> None:
         self.now = time.time()
         self.changes = Changes()
-        self.cache = Cache(self.changes, lambda: self.now)
-        self.state = ClusterState(self.cache, self.changes, lambda: self.now)
+        self.state = ClusterState(self.changes, lambda: self.now)
+        self.cache = self.state.cache
         self.changes.subscribe(PodChanged, self.state.on_pod)
         self.changes.subscribe(NodeChanged, self.state.on_node)
         self.changes.subscribe(ServiceChanged, self.state.on_instance)

@@ -18,7 +18,6 @@ from structlog.typing import EventDict
 from scaler.clock import Clock
 from scaler.decide.again import NotDecided, left_alone
 from scaler.decide.world import Reason, RuleProblem, Service, ServiceKey, Warning
-from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes
 from scaler.kube.api import (
     ASCEND_JOBS,
@@ -42,6 +41,7 @@ from scaler.report.service_reports import ServiceReport
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
+from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import ConfigMapName, LastValid, decode
 from tests import jobs
 from tests.builders import NOW, instance, service
@@ -97,7 +97,7 @@ class Stage:
         client = self.cluster.client("scaler", self.line)
         writer = Writer(client, deadline=lambda: math.inf, rng=random.Random(0))
         statuses = StatusWriter(
-            writer, Cache(Changes(), self.clock.now), self.clock, self.metrics, lambda: ""
+            writer, ClusterState(Changes(), self.clock.now), self.clock, self.metrics, lambda: ""
         )
         self.reporter = Reporter(
             writer, statuses, self.clock, self.metrics, "default", silent=False

@@ -76,7 +76,7 @@ def test_what_has_not_changed_is_the_same_object(stage: Stage) -> None:
 
 def test_services_are_sorted_and_one_that_left_is_gone(stage: Stage) -> None:
     stage.job("x0", rule="another")
-    for key in stage.cache.service_keys():
+    for key in stage.state.service_keys():
         stage.builder.look_at(key)
     assert [service.key.rule for service in stage.world().services] == ["another", "rule"]
     stage.builder.leave(KEY)

@@ -10,8 +10,7 @@ import pytest
 from scaler.clock import seconds_of
 from scaler.decide.world import Instance, Service, ServiceKey
 from scaler.informers import pods
-from scaler.informers.cache import Cache
-from scaler.informers.changes import Changes, PodChanged, ServiceChanged
+from scaler.informers.changes import Changes, ModeChanged, PodChanged, ServiceChanged
 from scaler.informers.jobs import read_job_record
 from scaler.informers.records import NodeFacts, NodeRecord
 from scaler.names import DELETION_COST, GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
@@ -29,10 +28,11 @@ class Seen:
         self.dirty: list[ServiceKey] = []
         self.now = 0.0
         self.changes = changes = Changes()
-        self.cache = Cache(changes, lambda: self.now)
-        self.state = ClusterState(self.cache, changes, lambda: self.now)
+        self.state = ClusterState(changes, lambda: self.now)
+        self.cache = self.state.cache
         changes.subscribe(PodChanged, self.state.on_pod)
         changes.subscribe(ServiceChanged, self.state.on_instance)
+        changes.subscribe(ModeChanged, self.state.on_mode)
         changes.subscribe(ServiceChanged, self._on_service)
         self._version = 0
 
@@ -289,7 +289,7 @@ def test_whatever_a_pod_says_of_its_service_the_one_that_counts_it_hears_of_its_
         }
         seen.pod(name, more=more)
     counts = ServiceKey(NAMESPACE, "rule", "first")
-    assert counts in seen.cache.service_keys()
+    assert counts in seen.state.service_keys()
     for name in ("lws-0-1", "lws-0-2", "lws-0"):
         seen.dirty.clear()
         seen.cache.pods.remove(NAMESPACE, name, f"uid-{name}")
@@ -345,14 +345,14 @@ def test_a_job_that_its_operator_has_refused_says_so_in_the_words_of_the_operato
 ) -> None:
     seen.job("p0", pods=2, status=REFUSED)
     assert seen.instance().faults == ()
-    seen.cache.set_maker(makes_pods=False)
+    seen.changes.publish(ModeChanged(makes_pods=False, watches=False))
     (fault,) = seen.instance().faults
     assert "(InvalidX: no)" in fault
     assert not seen.instance().owner_finished
 
 
 def test_what_an_operator_will_refuse_is_known_as_long_as_there_are_no_pods(seen: Seen) -> None:
-    seen.cache.set_maker(makes_pods=False)
+    seen.changes.publish(ModeChanged(makes_pods=False, watches=False))
     seen.job("p0", labels={**job("p0")["metadata"]["labels"], "framework": "abacus"})
     assert "InvalidFramework" in seen.instance().faults[0]
     seen.pod("p0-master-0")

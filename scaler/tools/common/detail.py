@@ -135,7 +135,7 @@ def standing(pod: PodRecord) -> str:
 
 def node_trouble(cluster: Cluster, name: str) -> str:
     """Why nothing can run on this node, as far as nodes may be read; "" otherwise."""
-    if not name or not cluster.cache.sees_nodes:
+    if not name or not cluster.state.situation.sees_nodes:
         return ""
     record = cluster.cache.nodes.get("", name)
     if record is None:

@@ -17,17 +17,18 @@ from typing import Any
 
 import msgspec
 
+from scaler import wiring
 from scaler.clock import Clock, seconds_of
 from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.decision import Decision, Plan
 from scaler.decide.memory import Memory
 from scaler.decide.world import Policy, Service, ServiceKey, World
-from scaler.informers.cache import Cache
 from scaler.informers.changes import (
+    AloneChanged,
     Changes,
     ElasticServiceChanged,
-    NodeChanged,
-    PodChanged,
+    NodesSeen,
+    RoomChanged,
     ServiceChanged,
 )
 from scaler.informers.informer import Freshness, Informer
@@ -125,13 +126,14 @@ class Cluster:
         changes = Changes()
         # Spreads requests in time; it makes no secret.
         rng = random.Random()  # noqa: S311
-        self.cache = Cache(changes, clock.now)
-        self.state = ClusterState(self.cache, changes, clock.now, home)
+        self.state = ClusterState(changes, clock.now, home)
+        self.cache = self.state.cache
         self.services: Store[Written] = Store(_ignore)
         self.events: Store[EventRecord] = Store(_ignore)
         self.informers: dict[Resource, Informer[Any, Any]] = dict(_informers(api, self, rng, home))
         self._freshness = Freshness(self.informers, OUT_OF_TOUCH)
-        self._mode = CurrentMode(self.cache, Mode.AUTO)
+        self._publish = changes.publish
+        self._mode = CurrentMode(self.cache, Mode.AUTO, changes.publish)
         self._watched: list[Resource] = []
         self._changed = asyncio.Event()
         self._dirty: set[ServiceKey] = set()
@@ -139,21 +141,22 @@ class Cluster:
         self._decided = DecisionCache()
         self._memory = Memory()
         self._last: tuple[int, World, Decision] | None = None
-        self._subscribe(changes)
-
-    def _subscribe(self, changes: Changes) -> None:
-        """As in scaler.app: values made from records are cleared before they are read again."""
-        changes.subscribe(PodChanged, self.state.on_pod)
-        changes.subscribe(NodeChanged, self.state.on_node)
-        changes.subscribe(ServiceChanged, self.state.on_instance)
-        changes.subscribe(ServiceChanged, self._on_service)
-        changes.subscribe(ElasticServiceChanged, self._on_service)
+        wiring.subscribe(changes, self.state, self)
         self.services.listen(self._on_written)
         for store in _stores(self):
             store.listen(self._on_object)
 
-    def _on_service(self, change: ServiceChanged | ElasticServiceChanged) -> None:
+    def on_service(self, change: ServiceChanged) -> None:
         self._dirty.add(change.service)
+
+    def on_elastic_service(self, change: ElasticServiceChanged) -> None:
+        self._dirty.add(change.service)
+
+    def on_room(self, _change: RoomChanged) -> None:
+        """Each decision here reads what is free anew."""
+
+    def on_alone(self, _change: AloneChanged) -> None:
+        """Each decision here asks `why_alone` anew."""
 
     def _on_written(self, name: tuple[str, str] | None) -> None:
         """Take over the number of wanted instances: decisions made here depend on it, too."""
@@ -210,7 +213,7 @@ class Cluster:
     async def settle(self) -> None:
         """Make the first decisions, which take seconds for 10,000 instances, before a caller waits
         for one."""
-        for key in [key for key in self.cache.service_keys() if self.cache.has_instances(key)]:
+        for key in [key for key in self.state.service_keys() if self.state.has_instances(key)]:
             self.state.service(key)
             await asyncio.sleep(0)
         for _ in range(2):  # the second decision uses the memory of the first
@@ -239,8 +242,8 @@ class Cluster:
 
     def _look_around(self) -> None:
         """Set which component makes pods, and whether nodes are seen: as in scaler.app."""
-        self._mode()
-        self.cache.set_sees_nodes(sees_nodes=not self._freshness.no_nodes())
+        self._mode.follow()
+        self._publish(NodesSeen(not self._freshness.no_nodes()))
 
     def last_warnings(self, namespace: str) -> dict[str, EventRecord]:
         """The last warning about each pod of a namespace, by uid."""
@@ -283,9 +286,9 @@ class Cluster:
         version = self.version
         self._look_around()
         for key in (
-            {*self._dirty, *self.cache.service_keys()} if self._last is None else self._dirty
+            {*self._dirty, *self.state.service_keys()} if self._last is None else self._dirty
         ):
-            if self.cache.has_instances(key):
+            if self.state.has_instances(key):
                 self._builder.look_at(key)
             else:
                 self._builder.leave(key)

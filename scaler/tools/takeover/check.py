@@ -91,7 +91,7 @@ async def _observe(app: App) -> None:
         async with asyncio.timeout(PATIENCE):
             for informer in app.informers.values():
                 await informer.synced_or_absent.wait()
-            app.check_nodes()
+            app.alone.follow()
         with suppress(TimeoutError):
             async with asyncio.timeout(OPTIONAL_PATIENCE):
                 for reports in app.reports:
@@ -207,7 +207,7 @@ def _foreign(job: Job, found: Found) -> JobReport:
 def _plans(app: App, now: float) -> Iterable[Plan]:
     """The plans of the first pass, with an empty memory."""
     services = WorldBuilder(app.state, app.settings.policy, alone=lambda: app.alone.why)
-    for key in app.cache.service_keys():
+    for key in app.state.service_keys():
         services.look_at(key)
     return decide(services.world(now, Memory())).plans
 
@@ -264,7 +264,7 @@ def _job(
 def _rules(state: ClusterState) -> Iterator[Remark]:
     """Each rule once, with the findings of lint."""
     for namespace, rule in sorted(
-        {(key.namespace, key.rule) for key in state.cache.service_keys() if key.rule}
+        {(key.namespace, key.rule) for key in state.service_keys() if key.rule}
     ):
         known = state.rules.in_force(namespace, rule)
         if known.problem is not None:

@@ -1,0 +1,71 @@
+"""Who hears of which change. The controller and the commands that look at a cluster share this
+list.
+
+Subscribers of one change are called in the order of the list. What `state` has made of a record is
+forgotten first, so that everybody after it reads the record anew."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from scaler.execute.budgets import Budgets
+from scaler.informers.changes import (
+    AloneChanged,
+    BudgetsChanged,
+    Changes,
+    ElasticServiceChanged,
+    ModeChanged,
+    NodeChanged,
+    NodesSeen,
+    ObjectRefused,
+    OwnConfigMapGone,
+    PodChanged,
+    RoomChanged,
+    ServiceChanged,
+)
+from scaler.ranktables.reconciler import RankTableReconciler
+from scaler.report.reporter import Reporter
+from scaler.state.cluster import ClusterState
+
+
+class Decider(Protocol):
+    """Decides about services anew when something changes: the controller, or a command."""
+
+    def on_service(self, change: ServiceChanged) -> None: ...
+
+    def on_elastic_service(self, change: ElasticServiceChanged) -> None: ...
+
+    def on_room(self, change: RoomChanged) -> None: ...
+
+    def on_alone(self, change: AloneChanged) -> None: ...
+
+
+class Writers(NamedTuple):
+    """What the controller writes beside its decisions. A command that looks has none of it."""
+
+    rank_tables: RankTableReconciler
+    reporter: Reporter
+    budgets: Budgets | None
+
+
+def subscribe(
+    changes: Changes, state: ClusterState, decider: Decider, writers: Writers | None = None
+) -> None:
+    changes.subscribe(ModeChanged, state.on_mode)
+    changes.subscribe(NodesSeen, state.on_nodes_seen)
+    changes.subscribe(AloneChanged, decider.on_alone)
+    changes.subscribe(PodChanged, state.on_pod)
+    changes.subscribe(NodeChanged, state.on_node)
+    changes.subscribe(RoomChanged, decider.on_room)
+    changes.subscribe(ServiceChanged, state.on_instance)
+    if writers is not None:
+        changes.subscribe(ServiceChanged, writers.rank_tables.on_instance)
+    changes.subscribe(ServiceChanged, decider.on_service)
+    changes.subscribe(ElasticServiceChanged, decider.on_elastic_service)
+    if writers is not None:
+        changes.subscribe(ElasticServiceChanged, writers.reporter.on_elastic_service)
+        changes.subscribe(OwnConfigMapGone, writers.reporter.on_own_config_map)
+        changes.subscribe(ObjectRefused, writers.reporter.on_refused)
+        if writers.budgets is not None:
+            changes.subscribe(ServiceChanged, writers.budgets.on_service)
+            changes.subscribe(BudgetsChanged, writers.budgets.on_budgets)
