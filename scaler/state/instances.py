@@ -154,12 +154,12 @@ def not_held(
     )
 
 
-def faulty_of(
-    cache: Cache, situation: Situation, pods: Sequence[PodRecord]
-) -> dict[str, str]:
+def faulty_of(cache: Cache, situation: Situation, pods: Sequence[PodRecord]) -> dict[str, str]:
     """The names of pods that sit on something faulty, with words."""
     return {
-        pod.name: words for pod in present_of(pods) if pod.node and (words := _fault(cache, situation, pod))
+        pod.name: words
+        for pod in present_of(pods)
+        if pod.node and (words := _fault(cache, situation, pod))
     }
 
 
