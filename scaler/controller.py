@@ -21,9 +21,10 @@ import structlog
 
 from scaler.clock import Clock, Slices, loop_time
 from scaler.decide.again import why_not_decided
+from scaler.decide.attempts import refuse
 from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.decision import Decision, Plan
-from scaler.decide.memory import Memory, refuse
+from scaler.decide.memory import Memory
 from scaler.decide.world import Service, ServiceKey, World
 from scaler.execute.assumed import AssumedWrites
 from scaler.execute.executor import Executor, log_line

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from scaler.decide.decision import State
-from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
+from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemory
 from scaler.decide.world import (
     Instance,
     Policy,
@@ -144,7 +144,7 @@ memories = st.builds(
     revoked=st.sampled_from(("", "", "group1")),
     bound_since=st.sampled_from((0.0, 0.0, NOW - 1799, NOW - 1800)),
     ran=st.booleans(),
-    turns=st.sampled_from((Turns.NONE, Turns.NONE, *Turns)),
+    had_attempt=st.sampled_from((HadAttempt.NO, HadAttempt.NO, *HadAttempt)),
     refused=st.sampled_from(("", "", "exceeded quota")),
     refused_until=st.sampled_from((NOW - 1, NOW + 20)),
     refused_times=st.just(1),

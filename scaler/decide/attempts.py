@@ -1,220 +1,610 @@
-"""Turns and backoff: section 3b.5 of the contract. The clock of a turn runs while instances are in
-hands or bound in part. The last bind of any pod shows whether the scheduler works. Must not look at
-nodes or other services."""
+"""Attempts and backoff: 3b.5 of the contract. Nothing else writes an attempt, a backoff or a probe.
+
+A reservation keeps nodes from others, so it has to make progress. An *attempt* is the time that it
+gets for that. After an attempt without progress follows a *backoff*, in which it reserves nothing;
+each backoff is longer than the one before. The minimum of a service has one attempt for all that it
+misses. A scale-up has an attempt of its own.
+
+Steps of a decision write nothing: they hand on what happened, as events, and `after` makes the next
+memory of them.
+
+            Released            Ended               time
+    at rest --------> attempt ---------> backoff ---------> at rest
+               ^        |  | BeganAgain: nobody waits for the room, the clock starts anew
+               |        |  | Swapped: other candidates are tried, the clock starts anew
+               +--------+
+      BoundPods: progress; Stopped: nothing of it is with the scheduler
+
+For example p0 and d0 are the minimum of a service, `minimum_timeout` and `backoff` are 30 s:
+
+    at 0 s    p0 and d0 are released         Released(0)             began = 0
+    at 20 s   p0 is bound                    BoundPods(1), Released(20)      began = 20
+    at 50 s   d0 is not, another waits       Ended(50, tried=[d0])   failures = 1, backoff to 80 s
+    at 80 s   d0 is released again           Released(80)            began = 80
+    at 110 s  d0 is not bound                Ended(110, tried=[d0])  failures = 2, backoff to 170 s
+    at 170 s  d0 is released, and bound      BoundPods(2)            failures = 0
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
-from scaler.decide.decision import State
-from scaler.decide.draft import Draft
-from scaler.decide.memory import ServiceMemory, TurnMemory, Turns
-from scaler.decide.world import Policy, Reason, World
+import msgspec
+from msgspec.structs import replace
 
+from scaler.decide.memory import (
+    NEVER_SEEN,
+    Attempt,
+    HadAttempt,
+    InstanceMemory,
+    Memory,
+    ServiceMemory,
+)
+from scaler.decide.world import Policy, Service
+
+AnyAttempt = TypeVar("AnyAttempt", bound=Attempt)
+Uids = tuple[str, ...]
+
+FIRST_REFUSAL = 1.0
+LONGEST_REFUSAL = 300.0
+"""Seconds until a refused creation is tried again, doubled with each refusal up to the longest."""
 LONGEST_WAIT = 3600.0
 """Seconds: the longest time between two probes."""
 
 
-def observe(draft: Draft, world: World, node_back_at: float) -> None:
-    """Update the memory after a bind of any pod, progress, changed jobs, or a node's return.
-    `node_back_at`: when a node that the service may use last appeared or returned; 0.0 = never."""
-    demand = draft.demand
-    if world.last_bind > world.memory.last_bind and heeds_binds(draft):
-        _pardon(draft, world)
-    if demand.bound > draft.memory.bound:
-        draft.remember(
-            turn_since=0.0, made=None, failures=0, counted=0, ended_at=0.0, backoff_until=0.0
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """What happened to one service. `at`: when, in seconds since the epoch."""
+
+
+class OfMinimum(Event, frozen=True):
+    """What happened to the attempt of a minimum."""
+
+
+class OfInstances(Event, frozen=True):
+    """What happened to the attempt of single instances: scale-ups, and what is bound in part."""
+
+
+class Seen(Event, frozen=True):
+    """What the cluster shows, and what it changes of all attempts of the service."""
+
+
+class OfRoom(Event, frozen=True):
+    """What came of the search for room: probes and victims."""
+
+
+class Released(OfMinimum, frozen=True):
+    """5a: something of the minimum is with the scheduler, bound in part, or not yet made."""
+
+    at: float
+
+
+class Stopped(OfMinimum, frozen=True):
+    """5a: nothing of the minimum is with the scheduler, or it only waits for room."""
+
+
+class Swapped(OfMinimum, frozen=True):
+    """5d: other candidates are tried in place of these."""
+
+    at: float
+    tried: Uids
+
+
+class Ended(OfMinimum, frozen=True):
+    """5c, 5e: the attempt of the minimum ended without progress. `tried`: its instances.
+    `in_part`: those of them that are bound in part. `others`: all instances of the service that are
+    not bound in part."""
+
+    at: float
+    tried: Uids
+    in_part: Uids
+    others: Uids
+
+
+class BeganAgain(OfMinimum, frozen=True):
+    """5e: the attempt went on for `minimum_timeout` without progress, and nobody waits."""
+
+    at: float
+
+
+class AwaitsOwner(OfMinimum, frozen=True):
+    """5i: the owner of a chosen instance has not made its pods."""
+
+
+class AllMade(OfMinimum, frozen=True):
+    """5i: the owners have made the pods of all chosen instances."""
+
+    at: float
+
+
+class InstancesReleased(OfInstances, frozen=True):
+    """7c: these instances are with the scheduler, and not for the minimum."""
+
+    uids: Uids
+    at: float
+
+
+class InstancesStopped(OfInstances, frozen=True):
+    """These instances are not with the scheduler, or for the minimum, which has its own attempt."""
+
+    uids: Uids
+
+
+class InstanceEnded(OfInstances, frozen=True):
+    """7c: the attempt of a scale-up ended without progress, and it is in backoff."""
+
+    uid: str
+    at: float
+
+
+class InstanceBeganAgain(OfInstances, frozen=True):
+    """7c: the attempt of an instance went on without progress, and nobody waits."""
+
+    uid: str
+    at: float
+
+
+class PartEnded(OfInstances, frozen=True):
+    """5e: the attempt of an instance that is bound in part, or cannot be revoked, ended. Its pods
+    are of no use."""
+
+    uid: str
+
+
+class Revoked(OfInstances, frozen=True):
+    """The admission of an instance is revoked. `words`: why."""
+
+    uid: str
+    words: str
+
+
+class Evicted(OfInstances, frozen=True):
+    """These instances are evicted. `beneficiary`: the service for which, or `NOBODY`."""
+
+    uids: Uids
+    beneficiary: str
+
+
+class BoundPods(Seen, frozen=True):
+    """5b: how many pods of the service are bound. More than before are progress. `unbound`:
+    instances without a bound pod."""
+
+    number: int
+    unbound: Uids
+
+
+class BoundAnywhere(Seen, frozen=True):
+    """5h: a pod of any service was bound. `before`: when the last one was, before this one."""
+
+    at: float
+    before: float
+    members: Uids
+
+
+class NodeReturned(Seen, frozen=True):
+    """5f: a node that the service may use became usable at this time."""
+
+    at: float
+    members: Uids
+
+
+class JobsRead(Seen, frozen=True):
+    """5c, 5f: what people wrote of the jobs and the rule, as a fingerprint; "" = no decision
+    depends on it. `bound`: instances with a bound pod."""
+
+    jobs: str
+    bound: Uids
+
+
+class JobsForgotten(Seen, frozen=True):
+    """Nothing waits, so no later decision depends on what people wrote."""
+
+
+class Serves(Seen, frozen=True):
+    """5c: the service serves. `well`: its instances that are not broken. `trades`: it has surplus
+    that is to give way to a missing instance."""
+
+    well: Uids
+    trades: bool
+
+
+class MinimumBound(Seen, frozen=True):
+    """Every pod of the minimum is bound, and the service does not serve yet."""
+
+
+class Fits(OfRoom, frozen=True):
+    """9a: room was found for the minimum."""
+
+
+class NotPlaced(OfRoom, frozen=True):
+    """1f: the minimum is incomplete or too large, so no room was looked for."""
+
+
+class FitsNowhere(OfRoom, frozen=True):
+    """9a: the minimum fits nowhere."""
+
+    at: float
+
+
+class ProbeBegan(OfRoom, frozen=True):
+    """9a: the minimum is released although it fits nowhere."""
+
+    at: float
+
+
+class ProbeEnded(OfRoom, frozen=True):
+    """9a: the probe took its time, and the minimum still fits nowhere."""
+
+    at: float
+
+
+class AwaitsOwnScaleDown(OfRoom, frozen=True):
+    """3.6: running surplus of the service is to give way. MindIE Controller may end it first."""
+
+    at: float
+
+
+class VictimsChosen(OfRoom, frozen=True):
+    """3b.4: these instances are evicted for the service."""
+
+    uids: Uids
+
+
+class VictimsLeft(OfRoom, frozen=True):
+    """3b.4d: of the victims of earlier decisions, these still exist and their room is expected."""
+
+    uids: Uids
+
+
+def after(memory: ServiceMemory, events: Iterable[Event], policy: Policy) -> ServiceMemory:
+    """The memory of a service after these events, in their order."""
+    for event in events:
+        memory = _after(memory, event, policy)
+    return memory
+
+
+def _after(memory: ServiceMemory, event: Event, policy: Policy) -> ServiceMemory:
+    match event:
+        case OfMinimum():
+            return _minimum(memory, event, policy)
+        case OfInstances():
+            return _instances(memory, event, policy)
+        case Seen():
+            return _seen(memory, event, policy)
+        case OfRoom():
+            return _room(memory, event)
+    raise AssertionError(f"no such event: {event}")
+
+
+def _minimum(memory: ServiceMemory, event: OfMinimum, policy: Policy) -> ServiceMemory:
+    match event:
+        case Released(at):
+            return memory if memory.began else replace(memory, began=at)
+        case Stopped():
+            return replace(memory, began=0.0, made=None)
+        case BeganAgain(at):
+            return replace(memory, began=at)
+        case Swapped(at, tried):
+            memory = _each(memory, tried, gives_way=True)
+            return replace(_having_tried(memory, tried), began=at)
+        case Ended():
+            return _after_the_end(memory, event, policy)
+        case AwaitsOwner():
+            return replace(memory, made=False)
+        case AllMade(at):
+            return replace(memory, made=True, began=at if memory.began else 0.0)
+    raise AssertionError(f"no such event: {event}")
+
+
+def _instances(memory: ServiceMemory, event: OfInstances, policy: Policy) -> ServiceMemory:
+    match event:
+        case InstancesReleased(uids, at):
+            return _each(memory, uids, began=at)
+        case InstancesStopped(uids):
+            return _each(memory, uids, began=0.0)
+        case InstanceBeganAgain(uid, at):
+            return _each(memory, (uid,), began=at)
+        case InstanceEnded(uid, at):
+            return _with(memory, {uid: _failed(memory_of(memory, uid), at, policy)})
+        case PartEnded(uid):
+            return _each(memory, (uid,), gives_way=True, began=0.0)
+        case Revoked(uid, words):
+            return _each(memory, (uid,), began=0.0, revoked=words)
+        case Evicted(uids, beneficiary):
+            return _each(memory, uids, preempted_for=beneficiary)
+    raise AssertionError(f"no such event: {event}")
+
+
+def _seen(memory: ServiceMemory, event: Seen, policy: Policy) -> ServiceMemory:
+    match event:
+        case BoundPods():
+            return _after_binds(memory, event)
+        case BoundAnywhere():
+            return _after_a_bind(memory, event, policy)
+        case NodeReturned():
+            return _after_a_return(memory, event, policy)
+        case JobsRead():
+            return _after_a_look(memory, event)
+        case JobsForgotten():
+            return replace(memory, jobs="")
+        case Serves():
+            return _serving(memory, event)
+        case MinimumBound():
+            memory = replace(memory, began=0.0, made=None, trade_since=0.0, victims=())
+            return replace(memory, fits_nowhere_since=0.0, probe_began=0.0)
+    raise AssertionError(f"no such event: {event}")
+
+
+def _room(memory: ServiceMemory, event: OfRoom) -> ServiceMemory:
+    match event:
+        case Fits():
+            return replace(memory, fits_nowhere_since=0.0, probe_began=0.0, probes=0)
+        case NotPlaced():
+            return replace(memory, fits_nowhere_since=0.0, probe_began=0.0)
+        case FitsNowhere(at):
+            return replace(memory, fits_nowhere_since=memory.fits_nowhere_since or at)
+        case ProbeBegan(at):
+            return replace(memory, probe_began=at)
+        case ProbeEnded(at):
+            probes = memory.probes + 1
+            return replace(memory, probe_began=0.0, probes=probes, fits_nowhere_since=at)
+        case AwaitsOwnScaleDown(at):
+            return replace(memory, trade_since=memory.trade_since or at)
+        case VictimsChosen(uids):
+            return replace(memory, trade_since=0.0, victims=uids)
+        case VictimsLeft(uids):
+            return replace(memory, victims=uids)
+    raise AssertionError(f"no such event: {event}")
+
+
+def _after_binds(memory: ServiceMemory, event: BoundPods) -> ServiceMemory:
+    """5b: progress ends the attempt and the backoff, and forgets the failures."""
+    if event.number > memory.bound:
+        memory = replace(
+            _each(memory, event.unbound, gives_way=False),
+            began=0.0,
+            made=None,
+            failures=0,
+            failures_before_bind=0,
+            ended_at=0.0,
+            backoff_until=0.0,
         )
-        for member in demand.members:
-            if not member.instance.bound and draft.memory_of(member.uid).turn_over:
-                draft.remember_of(member.uid, turn_over=False)
-    if demand.bound != draft.memory.bound:
-        draft.remember(bound=demand.bound)
-    if demand.jobs != draft.memory.jobs:
-        if draft.memory.jobs:
-            _forget_turns(draft)
-        draft.remember(jobs=demand.jobs)
-    # the node ends the backoff after an earlier turn
-    for remember, clock in _clocks(draft) if node_back_at else ():
-        if clock.backoff_until and node_back_at > clock.backoff_until - _pause(
-            clock.failures, world
-        ):
-            remember(backoff_until=0.0)
+    return replace(memory, bound=event.number)
 
 
-def _clocks(draft: Draft) -> Iterator[tuple[Callable[..., None], TurnMemory]]:
-    yield draft.remember, draft.memory
-    for member in draft.demand.members:
-        yield partial(draft.remember_of, member.uid), draft.memory_of(member.uid)
+def _after_the_end(memory: ServiceMemory, event: Ended, policy: Policy) -> ServiceMemory:
+    """5c, 5e, 5f: its instances had their attempt; the service is in backoff. What is bound in part
+    is of no use; of the others, none goes behind because of this attempt alone."""
+    memory = _having_tried(memory, event.tried)
+    memory = _each(memory, event.in_part, gives_way=True)
+    memory = _each(memory, event.others, gives_way=False)
+    ended = replace(memory, made=None, ended_at=event.at, trade_since=0.0)
+    return _failed(ended, event.at, policy)
 
 
-def heeds_binds(draft: Draft) -> bool:
-    """Whether a bind of any pod in the cluster may change the turns or the backoff of the
-    service."""
-    return bool(draft.demand.has_turns or draft.memory.turn_since or draft.memory.failures)
+def _failed(attempt: AnyAttempt, at: float, policy: Policy) -> AnyAttempt:
+    """5f: one failure more, and a backoff."""
+    failures = attempt.failures + 1
+    return replace(
+        attempt, began=0.0, failures=failures, backoff_until=at + backoff_after(failures, policy)
+    )
 
 
-def _pardon(draft: Draft, world: World) -> None:
-    """Before this bind the scheduler may have been away: turns without any bind in the cluster are
-    taken back, once for each service and instance until it serves or its jobs change. `turns`
-    stays, so that evictions are bounded."""
-    before = draft.memory
-    waited = [
-        m.uid for m in draft.demand.members if draft.memory_of(m.uid).turns is Turns.SINCE_LAST_BIND
-    ]
-    for remember, clock in _clocks(draft):
-        # The turn is over by the clock, and before the new bind no pod of any service was bound in
-        # the turn.
-        late = is_over(clock, world) and world.memory.last_bind <= clock.turn_since
-        failed = clock.failures > clock.counted
-        if not clock.pardoned and (late or failed):
-            turn_since = world.now if late else clock.turn_since
-            backoff_until = 0.0 if failed else clock.backoff_until
-            remember(
-                turn_since=turn_since,
-                failures=clock.counted,
-                backoff_until=backoff_until,
-                pardoned=True,
-            )
-        elif failed:
-            remember(counted=clock.failures)
-    if before.failures and not draft.memory.failures:
-        draft.remember(ended_at=0.0)
-    if waited and not before.pardoned:
-        draft.remember(pardoned=True)
+def _after_a_bind(memory: ServiceMemory, event: BoundAnywhere, policy: Policy) -> ServiceMemory:
+    """5h: before this bind the scheduler may have been away. What ended without any bind is taken
+    back once for each service and instance, until the service serves or its jobs change. That an
+    instance had its attempt stays, so that evictions are bounded."""
+    before = memory
+    instances = {uid: memory_of(before, uid) for uid in event.members}
+    waited = []
+    for uid, instance in instances.items():
+        if instance.had_attempt is HadAttempt.SINCE_LAST_BIND:
+            waited.append(uid)
+        instances[uid] = _reset(instance, event, policy)
+    memory = _reset(before, event, policy)
+    if before.failures and not memory.failures:
+        memory = replace(memory, ended_at=0.0)
+    if waited:
+        memory = replace(memory, was_reset=True)
     for uid in waited:
-        draft.remember_of(
-            uid, turns=Turns.FOR_GOOD, turn_over=draft.memory_of(uid).turn_over and before.pardoned
+        instances[uid] = replace(
+            instances[uid],
+            had_attempt=HadAttempt.FOR_GOOD,
+            gives_way=instances[uid].gives_way and before.was_reset,
         )
+    return _with(memory, instances)
 
 
-def _forget_turns(draft: Draft) -> None:
-    """The jobs or the rule changed: forget turns and backoff, as for a new service."""
-    draft.remember(backoff_until=0.0, pardoned=False)
-    for uid, memory in draft.memory.instances.items():
-        if memory.turns or memory.backoff_until or memory.turn_over:
-            bound = any(m.uid == uid and m.instance.bound for m in draft.demand.members)
-            draft.remember_of(
-                uid, turns=Turns.NONE, backoff_until=0.0, turn_over=memory.turn_over and bound
-            )
+def _reset(attempt: AnyAttempt, event: BoundAnywhere, policy: Policy) -> AnyAttempt:
+    """The attempt of a minimum or of an instance after a bind of any pod."""
+    is_late = is_over(attempt, event.at, policy) and event.before <= attempt.began
+    has_failed = attempt.failures > attempt.failures_before_bind
+    if (is_late or has_failed) and not attempt.was_reset:
+        return replace(
+            attempt,
+            began=event.at if is_late else attempt.began,
+            failures=attempt.failures_before_bind,
+            backoff_until=0.0 if has_failed else attempt.backoff_until,
+            was_reset=True,
+        )
+    return replace(attempt, failures_before_bind=attempt.failures) if has_failed else attempt
 
 
-def is_over(memory: TurnMemory, world: World) -> bool:
-    """Whether the turn is over by the clock: no progress within `minimum_timeout`."""
-    return memory.turn_since > 0 and world.now - memory.turn_since >= world.policy.minimum_timeout
+def _after_a_return(memory: ServiceMemory, event: NodeReturned, policy: Policy) -> ServiceMemory:
+    """5f: a node that became usable ends the backoff after each attempt that ended before."""
+    instances = {}
+    for uid in event.members:
+        instance = memory_of(memory, uid)
+        if _began_before(instance, event.at, policy):
+            instances[uid] = replace(instance, backoff_until=0.0)
+    if _began_before(memory, event.at, policy):
+        memory = replace(memory, backoff_until=0.0)
+    return _with(memory, instances)
 
 
-def begins_anew(memory: TurnMemory, world: World) -> bool:
-    """Whether the clock of a turn without progress may start again: after a bind of any pod, or
-    after `backoff_max`."""
-    return (
-        world.last_bind > memory.turn_since
-        or world.now - memory.turn_since >= world.policy.backoff_max
+def _began_before(attempt: Attempt, at: float, policy: Policy) -> bool:
+    """Whether there is a backoff, and it began before that time."""
+    began = attempt.backoff_until - backoff_after(attempt.failures, policy)
+    return attempt.backoff_until > 0 and began < at
+
+
+def _after_a_look(memory: ServiceMemory, event: JobsRead) -> ServiceMemory:
+    """5c, 5f: people changed the jobs or the rule. Attempts and backoff are forgotten, as for a new
+    service."""
+    if event.jobs == memory.jobs:
+        return memory
+    if not memory.jobs:
+        return replace(memory, jobs=event.jobs)
+    instances = {}
+    for uid, instance in memory.instances.items():
+        instances[uid] = replace(
+            instance,
+            had_attempt=HadAttempt.NO,
+            backoff_until=0.0,
+            gives_way=instance.gives_way and uid in event.bound,
+        )
+    memory = replace(memory, jobs=event.jobs, backoff_until=0.0, was_reset=False)
+    return _with(memory, instances)
+
+
+def _serving(memory: ServiceMemory, event: Serves) -> ServiceMemory:
+    """5c: a service that serves forgets its attempts."""
+    memory = ServiceMemory(
+        memory.instances,
+        memory.bound,
+        memory.jobs,
+        trade_since=memory.trade_since if event.trades else 0.0,
+        wanted=memory.wanted,
     )
+    tried = [uid for uid in event.well if memory_of(memory, uid).had_attempt is not HadAttempt.NO]
+    return _each(memory, tried, had_attempt=HadAttempt.NO)
 
 
-def ended(memory: TurnMemory, world: World) -> dict[str, float]:
-    """The changes of the memory when a turn ends: one more failure, and backoff."""
-    failures = memory.failures + 1
-    return {
-        "turn_since": 0.0,
-        "failures": failures,
-        "backoff_until": world.now + _pause(failures, world),
-    }
+def _having_tried(memory: ServiceMemory, uids: Uids) -> ServiceMemory:
+    """5c: these instances had their attempt."""
+    first = [uid for uid in uids if memory_of(memory, uid).had_attempt is HadAttempt.NO]
+    return _each(memory, first, had_attempt=HadAttempt.SINCE_LAST_BIND)
 
 
-def had_turn(draft: Draft, uids: Iterable[str]) -> None:
-    """Remember that these instances had their turn: no instance is evicted for them, other
-    candidates go first."""
-    for uid in uids:
-        draft.remember_of(uid, turns=max(draft.memory_of(uid).turns, Turns.SINCE_LAST_BIND))
+def _each(memory: ServiceMemory, uids: Iterable[str], **changes: object) -> ServiceMemory:
+    return _with(memory, {uid: replace(memory_of(memory, uid), **changes) for uid in uids})
 
 
-def _pause(failures: int, world: World) -> float:
-    return min(
-        world.policy.backoff * 2.0 ** min(max(0, failures - 1), 16), world.policy.backoff_max
-    )
+def _with(memory: ServiceMemory, instances: Mapping[str, InstanceMemory]) -> ServiceMemory:
+    """The memory with these memories of instances; the same object when nothing changes."""
+    changed = {uid: one for uid, one in instances.items() if one != memory_of(memory, uid)}
+    if not changed:
+        return memory
+    return replace(memory, instances={**memory.instances, **changed})
 
 
-def in_backoff(memory: TurnMemory, world: World) -> bool:
-    return world.now < memory.backoff_until
+def memory_of(memory: ServiceMemory, uid: str) -> InstanceMemory:
+    """The memory of an instance of the service."""
+    return memory.instances.get(uid, NEVER_SEEN)
 
 
-def not_scheduled(memory: TurnMemory, reason: Reason) -> tuple[Reason, tuple[str, ...]]:
-    """The reason after a turn that ended, with words: how many turns ended, and when the next one
-    begins."""
-    until = datetime.fromtimestamp(memory.backoff_until, UTC).strftime("%H:%M:%S UTC")
-    times = "once" if memory.failures == 1 else f"{memory.failures} times"
-    return reason, (f"not bound in its turn, {times} so far; tried again at {until}",)
+# questions
 
 
-def settle(draft: Draft, world: World) -> None:
-    """The last step: clocks run only for instances in hands or bound in part; a service that serves
-    forgets turns."""
-    demand = draft.demand
-    memory = draft.memory
-    if demand.serves:
-        short_since = memory.short_since if draft.short else 0.0
-        draft.memory = ServiceMemory(
-            memory.instances,
-            memory.bound,
-            memory.jobs,
-            short_since=short_since,
-            wanted=memory.wanted,
-        )
-    elif not demand.lacks_minimum:
-        draft.remember(
-            turn_since=0.0, made=None, short_since=0.0, victims=(), held_since=0.0, probe_since=0.0
-        )
-    if not draft.memory.turn_since and draft.memory.made is not None:
-        draft.remember(made=None)
-    if demand.has_turns or demand.hands or demand.irrevocable or draft.has_changes:
-        for member in demand.members:
-            uid = member.uid
-            one = draft.memory_of(member.uid)
-            of_minimum = uid in draft.chosen
-            with_scheduler = (
-                (member.in_hands and uid not in draft.revoked)
-                or member.in_part
-                or uid in draft.admitted
-            )
-            if one.turn_since and (of_minimum or not with_scheduler):
-                draft.remember_of(uid, turn_since=0.0)
-            elif with_scheduler and not of_minimum and not one.turn_since and not one.turn_over:
-                draft.remember_of(uid, turn_since=world.now)
-            if demand.serves and one.turns and member.state is not State.BROKEN:
-                draft.remember_of(uid, turns=Turns.NONE)
-    memory = draft.memory
-    waits = memory.failures or memory.backoff_until or memory.turn_since or demand.jobs
-    if memory.jobs and not waits and not draft.has_changes and not demand.has_turns:
-        draft.remember(jobs="")
+def is_over(attempt: Attempt, now: float, policy: Policy) -> bool:
+    """5c: whether the attempt made no progress within `minimum_timeout`."""
+    return attempt.began > 0 and now - attempt.began >= policy.minimum_timeout
 
 
-def moments(draft: Draft, world: World) -> Iterator[float]:
-    """The times at which the decision may change by time alone; 0.0 = never, times in the past
-    included."""
-    policy = world.policy
-    memory = draft.memory
-    uids = memory.instances if draft.demand.has_turns or draft.has_changes else ()
-    for clock in (memory, *map(draft.memory_of, uids)):
-        if clock.turn_since:
-            yield clock.turn_since + policy.minimum_timeout
-            yield clock.turn_since + policy.backoff_max
-        yield clock.backoff_until
-    if memory.short_since:
-        yield memory.short_since + policy.trade_after
-    if memory.probe_since:
-        yield memory.probe_since + policy.minimum_timeout
-    elif memory.held_since:
-        yield memory.held_since + probe_after(memory, policy)
+def ends_for_anybody(attempt: Attempt, last_bind: float, now: float, policy: Policy) -> bool:
+    """5g: whether an attempt that is over ends for anybody who waits, and begins again where nobody
+    does: a pod of any service was bound since it began, or it lasts for `backoff_max`."""
+    return last_bind > attempt.began or now - attempt.began >= policy.backoff_max
+
+
+def backoff_after(failures: int, policy: Policy) -> float:
+    """5f: seconds of the backoff after so many attempts without progress."""
+    return min(policy.backoff * 2.0 ** min(max(0, failures - 1), 16), policy.backoff_max)
+
+
+def in_backoff(attempt: Attempt, now: float) -> bool:
+    """2d: whether nothing is reserved because an attempt ended."""
+    return now < attempt.backoff_until
+
+
+def is_probing(memory: ServiceMemory, now: float, policy: Policy) -> bool:
+    """9a: whether a probe runs."""
+    return memory.probe_began > 0 and now - memory.probe_began < policy.minimum_timeout
 
 
 def probe_after(memory: ServiceMemory, policy: Policy) -> float:
-    """Seconds that a minimum which fits nowhere waits for its next probe."""
+    """9a: seconds that a minimum which fits nowhere waits for its next probe."""
     return min(policy.fit_patience * 2.0 ** min(memory.probes, 16), LONGEST_WAIT)
 
 
-def is_probing(memory: ServiceMemory, world: World) -> bool:
-    return memory.probe_since > 0 and world.now - memory.probe_since < world.policy.minimum_timeout
+def moments(memory: ServiceMemory, uids: Iterable[str], policy: Policy) -> Iterator[float]:
+    """The times at which an attempt, a backoff or a probe may change the decision by time alone;
+    0.0 = never, times in the past included. `uids`: instances that may have attempts."""
+    for attempt in (memory, *[memory_of(memory, uid) for uid in uids]):
+        if attempt.began:
+            yield attempt.began + policy.minimum_timeout
+            yield attempt.began + policy.backoff_max
+        yield attempt.backoff_until
+    if memory.trade_since:
+        yield memory.trade_since + policy.trade_after
+    if memory.probe_began:
+        yield memory.probe_began + policy.minimum_timeout
+    elif memory.fits_nowhere_since:
+        yield memory.fits_nowhere_since + probe_after(memory, policy)
+
+
+# between decisions
+
+
+def refuse(
+    memory: Memory, name: str, uid: str, words: str, *, now: float, generation: int
+) -> Memory:
+    """5j: note that the API server refused a creation, and when to try again. The instance had its
+    attempt. `name`: the service, as `str(ServiceKey)`."""
+    service = memory.services.get(name, ServiceMemory())
+    before = memory_of(service, uid)
+    wait = min(FIRST_REFUSAL * 2.0 ** min(before.refused_times, 16), LONGEST_REFUSAL)
+    refused = replace(
+        before,
+        refused=words,
+        refused_until=now + wait,
+        refused_times=before.refused_times + 1,
+        refused_generation=generation,
+        had_attempt=HadAttempt.FOR_GOOD,
+    )
+    changed = replace(service, instances={**service.instances, uid: refused})
+    return replace(memory, services={**memory.services, name: changed})
+
+
+def outlives_its_pods(memory: InstanceMemory, now: float) -> bool:
+    """Whether the memory of an instance that is gone holds for the instance that its owner makes in
+    its place."""
+    return memory.had_attempt is not HadAttempt.NO or memory.backoff_until > now
+
+
+def inherited(
+    service: Service, before: Mapping[str, InstanceMemory], now: float
+) -> Mapping[str, InstanceMemory]:
+    """5c: the memory of instances, where new instances of an owner inherit attempts and backoff of
+    instances that are gone."""
+    if not before:
+        return before
+    uids = {instance.uid for instance in service.instances}
+    gone = []
+    for uid, memory in before.items():
+        if uid not in uids and outlives_its_pods(memory, now):
+            gone.append(memory)
+    new = [i.uid for i in service.instances if i.uid not in before and not i.made_by_us and i.owner]
+    if not (gone and new):
+        return before
+    passed_on = [_inherited(memory) for memory in gone]
+    return {**before, **dict(zip(new, passed_on, strict=False))}
+
+
+def _inherited(memory: InstanceMemory) -> InstanceMemory:
+    return InstanceMemory(
+        had_attempt=memory.had_attempt,
+        failures=memory.failures,
+        failures_before_bind=memory.failures_before_bind,
+        backoff_until=memory.backoff_until,
+    )

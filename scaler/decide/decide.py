@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scaler.decide import attempts as turn
+from scaler.decide import attempts
 from scaler.decide.again import MOST_FAILING, Demands, first_failing
 from scaler.decide.decision import Decision, Plan, State, Tally
 from scaler.decide.draft import NOT_MADE, Draft
@@ -32,6 +32,7 @@ from scaler.decide.service.states import (
     newest_admission_first,
     why_not_admissible,
 )
+from scaler.decide.sharing import observed
 from scaler.decide.sharing.arbitration import Arbitration
 from scaler.decide.sharing.sources import Sources
 from scaler.decide.world import Reason, World
@@ -98,7 +99,8 @@ class _Pass:
             cache.parts = {}
         self.neighbours = cache.neighbours = known
         self.probing = any(
-            turn.is_probing(demands.all[at].demand.memory, world) for at in demands.active
+            attempts.is_probing(demands.all[at].demand.memory, world.now, world.policy)
+            for at in demands.active
         )
 
     def decide(self) -> Decision:
@@ -259,7 +261,7 @@ class _Pass:
             if part_of.get(nodes[at].node_class) == number
         ]
         sources = Sources(placement, world, drafts_of_part, room_to_come=bool(drained or unusual))
-        inputs = self._inputs(heeds_binds=any(turn.heeds_binds(draft) for draft in waiting))
+        inputs = self._inputs(heeds_binds=any(observed.heeds_binds(draft) for draft in waiting))
         arbitration = Arbitration(drafts, sources, probing=self.probing)
         arbitration.run()
         self.probing = arbitration.minimums.probing
@@ -279,11 +281,9 @@ class _Pass:
         inputs: tuple[object, ...],
         unusual: Sequence[Node],
     ) -> _Part:
-        moments = [
-            moment for draft in drafts.values() for moment in turn.moments(draft, self.world)
-        ]
-        if any(draft.decide_again for draft in drafts.values()):
-            moments.append(self.world.now + 0.001)  # decide again at once
+        moments: list[float] = []
+        for draft in drafts.values():
+            moments += observed.moments(draft, self.world)
         moments += [
             moment for node in unusual for moment in node.overdue_from(self.world.policy.due_back)
         ]
@@ -308,8 +308,10 @@ def _tally_of(active: Sequence[Draft], world: World) -> tuple[Counter[str], Coun
     numbers = Counter(
         minimums_waiting=sum([draft.demand.lacks_minimum for draft in active]),
         scale_ups_waiting=sum([len(draft.waits) for draft in active if draft.demand.serves]),
-        in_backoff=sum([turn.in_backoff(draft.memory, world) for draft in active]),
-        probing=sum([turn.is_probing(draft.memory, world) for draft in active]),
+        in_backoff=sum([attempts.in_backoff(draft.memory, world.now) for draft in active]),
+        probing=sum(
+            [attempts.is_probing(draft.memory, world.now, world.policy) for draft in active]
+        ),
     )
     return numbers, idle
 

@@ -4,12 +4,11 @@ evicted, what waits and why."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any
 
-import msgspec
-
+from scaler.decide import attempts
+from scaler.decide.attempts import Event
 from scaler.decide.decision import NOBODY
-from scaler.decide.memory import NEVER_SEEN, InstanceMemory, ServiceMemory
+from scaler.decide.memory import InstanceMemory, ServiceMemory
 from scaler.decide.nodes import NodeClass, PodRequests, joined
 from scaler.decide.service.demand import Demand
 from scaler.decide.service.states import Member, may_be_revoked
@@ -32,7 +31,9 @@ class Draft:
         self.classes = classes
         self.shares = shares
         self.memory: ServiceMemory = demand.memory
-        self._changed: dict[str, InstanceMemory] = {}
+        """The memory after all that has happened in this decision."""
+        self.events: list[Event] = []
+        """What has happened in this decision."""
         self.groups = {name: group.copy() for name, group in demand.groups.items()}
         self.admitted: dict[str, Why] = {}
         self.revoked: dict[str, Why] = {}
@@ -43,38 +44,30 @@ class Draft:
         """Uid -> the beneficiary; `NOBODY` when `spec.replicas` asks for fewer instances."""
         self.nominated = set(self.evicted)
         """Uids of victims whose room is reserved already: evicted now, or after `trade_after`."""
-        for uid in self.evicted:
-            self.remember_of(uid, preempted_for=NOBODY)
+        if self.evicted:
+            self.note(attempts.Evicted(tuple(self.evicted), NOBODY))
         self.chosen: set[str] = set()
         """Uids of the instances chosen for the minimum: it is reserved or probed, or the service
         shares no nodes."""
         self.short = False
         """An instance beyond the minimum is missing, and running surplus of the service would make
         room for it."""
-        self.decide_again = False
-        """This decision makes other actions possible: decide again at once."""
 
     def shares_nodes_with(self, other: Draft) -> bool:
         """Whether some node could run pods of both services."""
         return other is self or not self.classes.isdisjoint(other.classes)
 
-    def remember(self, **changes: Any) -> None:
-        self.memory = msgspec.structs.replace(self.memory, **changes)
+    def note(self, *events: Event) -> None:
+        """Note what happened to the service, in the memory too."""
+        self.events += events
+        self.memory = attempts.after(self.memory, events, self.demand.policy)
 
     def memory_of(self, uid: str) -> InstanceMemory:
-        """The memory of an instance, with the changes so far."""
-        return self._changed.get(uid) or self.memory.instances.get(uid, NEVER_SEEN)
-
-    def remember_of(self, uid: str, **changes: Any) -> None:
-        before = self.memory_of(uid)
-        after = msgspec.structs.replace(before, **changes)
-        if after != before:
-            self._changed[uid] = after
+        """The memory of an instance after all that has happened in this decision."""
+        return attempts.memory_of(self.memory, uid)
 
     def outcome(self) -> ServiceMemory:
         """The next memory of the service; the same object as before when nothing changed."""
-        if self._changed:
-            self.remember(instances={**self.memory.instances, **self._changed})
         return self.demand.seen if self.memory == self.demand.seen else self.memory
 
     @property
@@ -88,7 +81,8 @@ class Draft:
 
     @property
     def has_changes(self) -> bool:
-        return bool(self._changed or self.admitted or self.revoked)
+        changed = self.memory.instances is not self.demand.memory.instances
+        return bool(changed or self.admitted or self.revoked)
 
     @property
     def heeds_room(self) -> bool:
@@ -135,7 +129,7 @@ class Draft:
             return False
         self.revoked[member.uid] = why
         ended = (
-            self.memory_of(member.uid).turn_over
+            self.memory_of(member.uid).gives_way
             or self.memory.ended_at
             or self.memory_of(member.uid).backoff_until
         )
@@ -144,7 +138,7 @@ class Draft:
             if ended
             else "; ".join(why[1]) or why[0].value
         )
-        self.remember_of(member.uid, turn_since=0.0, revoked=words)
+        self.note(attempts.Revoked(member.uid, words))
         return True
 
 

@@ -8,32 +8,43 @@ from enum import IntEnum
 import msgspec
 
 
-class Turns(IntEnum):
-    """Whether an instance had its turn and was not bound. If so, no instance is evicted for it."""
+class HadAttempt(IntEnum):
+    """Whether an instance had its attempt and was not bound. If so, no instance is evicted for
+    it."""
 
-    NONE = 0
+    NO = 0
     SINCE_LAST_BIND = 1
-    """The turn ended, and no pod of any service was bound since: the scheduler may have been
+    """The attempt ended, and no pod of any service was bound since: the scheduler may have been
     away."""
     FOR_GOOD = 2
 
 
-class TurnMemory(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A turn and the backoff after it: of the minimum of a service, or of one instance."""
+class Attempt(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    kw_only=True,
+    rename={"began": "turn_since", "failures_before_bind": "counted", "was_reset": "pardoned"},
+):
+    """An attempt and the backoff after it: of the minimum of a service, or of one instance. Only
+    `attempts.py` writes these fields. Recorded worlds keep the names of an older version."""
 
-    turn_since: float = 0.0
-    """Since when the turn runs without progress; 0.0 = it does not run."""
+    began: float = 0.0
+    """Since when the attempt runs without progress; 0.0 = it does not run."""
     failures: int = 0
-    """Turns that ended without a bind. Of these, `failures - counted` since the last bind of any
-    pod."""
-    counted: int = 0
+    """Attempts that ended without progress."""
+    failures_before_bind: int = 0
+    """Of `failures`, those that ended before the last bind of any pod."""
     backoff_until: float = 0.0
-    pardoned: bool = False
-    """The pardon was used: a bind of any pod has taken back a turn or backoff once."""
+    was_reset: bool = False
+    """A bind of any pod has reset the attempt or the backoff once."""
 
 
-class InstanceMemory(TurnMemory, frozen=True, gc=False):
-    """The memory of one instance. It has a turn as a scale-up, or while it is bound in part."""
+class InstanceMemory(
+    Attempt, frozen=True, gc=False, rename={"gives_way": "turn_over", "had_attempt": "turns"}
+):
+    """The memory of one instance. It has an attempt of its own as a scale-up, or while it is bound
+    in part."""
 
     broken_since: float = 0.0
     bound_since: float = 0.0
@@ -56,14 +67,23 @@ class InstanceMemory(TurnMemory, frozen=True, gc=False):
     preempted_for: str = ""
     """The beneficiary of its eviction, until its pods are gone; `NOBODY` = fewer instances are
     wanted, "" = none."""
-    turn_over: bool = False
-    """The turn ended without a bind: other candidates go first, and pods that are bound in part are
-    of no use."""
-    turns: Turns = Turns.NONE
+    gives_way: bool = False
+    """Its attempt ended without a bind: other candidates go first, and pods that are bound in part
+    are of no use."""
+    had_attempt: HadAttempt = HadAttempt.NO
 
 
-class ServiceMemory(TurnMemory, frozen=True, gc=False):
-    """The memory of one service with the turn of its minimum, and by uid the memory of its
+class ServiceMemory(
+    Attempt,
+    frozen=True,
+    gc=False,
+    rename={
+        "trade_since": "short_since",
+        "fits_nowhere_since": "held_since",
+        "probe_began": "probe_since",
+    },
+):
+    """The memory of one service with the attempt of its minimum, and by uid the memory of its
     instances."""
 
     instances: dict[str, InstanceMemory] = {}
@@ -72,16 +92,17 @@ class ServiceMemory(TurnMemory, frozen=True, gc=False):
     jobs: str = ""
     """`Demand.jobs` at the last look, a fingerprint of jobs and rule: a change ends backoff."""
     made: bool | None = None
-    """Where others make the pods: whether all chosen instances had pods in this turn; None = not
-    looked at."""
+    """Where others make the pods: whether all chosen instances had pods in this attempt; None =
+    not looked at."""
     ended_at: float = 0.0
-    """When the last turn of the minimum ended; 0.0 = none, or progress since."""
-    short_since: float = 0.0
+    """When the last attempt of the minimum ended; 0.0 = none, or progress since."""
+    trade_since: float = 0.0
     """Since when an instance is missing for which running surplus of the service would make room;
     0.0 = none is."""
-    held_since: float = 0.0
+    fits_nowhere_since: float = 0.0
     """Since when the minimum fits nowhere; 0.0 = it fits, or is not looked at."""
-    probe_since: float = 0.0
+    probe_began: float = 0.0
+    """When the probe began; 0.0 = no probe runs."""
     probes: int = 0
     """Number of probes that ended without success."""
     victims: tuple[str, ...] = ()
@@ -101,26 +122,3 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
 
 
 NEVER_SEEN = InstanceMemory()
-FIRST_REFUSAL = 1.0
-LONGEST_REFUSAL = 300.0
-"""Seconds until a refused creation is tried again, doubled with each refusal up to the longest."""
-
-
-def refuse(
-    memory: Memory, name: str, uid: str, words: str, *, now: float, generation: int
-) -> Memory:
-    """Note that the API server refused a creation, and when to try again. The instance had its
-    turn. `name`: the service, as `str(ServiceKey)`."""
-    service = memory.services.get(name, ServiceMemory())
-    before = service.instances.get(uid, NEVER_SEEN)
-    wait = min(FIRST_REFUSAL * 2.0 ** min(before.refused_times, 16), LONGEST_REFUSAL)
-    after = msgspec.structs.replace(
-        before,
-        refused=words,
-        refused_until=now + wait,
-        refused_times=before.refused_times + 1,
-        refused_generation=generation,
-        turns=Turns.FOR_GOOD,
-    )
-    changed = msgspec.structs.replace(service, instances={**service.instances, uid: after})
-    return msgspec.structs.replace(memory, services={**memory.services, name: changed})

@@ -39,7 +39,7 @@ class Decisions:
             for service in decision.memory.services.values()
             for one in service.instances.items()
         )
-        self.had_turn = {uid for uid, memory in known if memory.turns or memory.turn_over}
+        self.had_turn = {uid for uid, memory in known if memory.had_attempt or memory.gives_way}
         for found in (*violations(world, decision), *wrong(world, decision)):
             self._witness.fail(f"{life}: {found}")
         for plan in decision.plans:

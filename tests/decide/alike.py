@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
+from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemory
 from tests.builders import NOW
 from tests.decide.small_worlds import JUST_NOW, LONG_AGO, Inst, Shape, State, key
 
@@ -26,16 +26,16 @@ CAPS: dict[type, dict[str, int]] = {
         "bound_since": 120,
         "restarted_at": 30,
         "refused_until": 0,
-        "turn_since": 150,
+        "began": 150,
         "backoff_until": 0,
     },
     ServiceMemory: {
-        "turn_since": 150,
+        "began": 150,
         "ended_at": LONG_AGO,
         "backoff_until": 0,
-        "short_since": 60,
-        "held_since": 3600,
-        "probe_since": 30,
+        "trade_since": 60,
+        "fits_nowhere_since": 3600,
+        "probe_began": 30,
     },
     Memory: {"last_bind": LONG_AGO},
 }
@@ -71,7 +71,7 @@ def representative(of: Shape, s: State) -> State:
     }
     s = _in_order(of, s._replace(insts=tuple(_remembered(of, inst) for inst in s.insts)))
     s = _binds(s._replace(memory=_forgotten(s.memory, bound)))
-    sharp = {"turn_since", "last_bind"}
+    sharp = {"began", "last_bind"}
     # Returns of nodes matter where a pause may have begun before.
     back = "back" in s.events or any(state == "R" and age < LONG_AGO for state, age in s.nodes)
     if back and any(one.backoff_until for one in _clocks(s.memory)):
@@ -115,22 +115,22 @@ def _forgotten(memory: Memory, bound: Mapping[str, int]) -> Memory:
     ended = sorted({one.ended_at for one in memory.services.values() if one.ended_at}, reverse=True)
     order = {time: NOW - QUANTUM * place for place, time in enumerate(ended, 1)}
     services = {}
-    long = CAPS[ServiceMemory]["held_since"]
+    long = CAPS[ServiceMemory]["fits_nowhere_since"]
     for name, one in sorted(memory.services.items()):
         instances = {
             uid: msgspec.structs.replace(each, revoked="", preempted_for="", **_failures(each))
             for uid, each in sorted(one.instances.items())
         }
-        waits = one.turn_since or one.failures or one.ended_at or one.backoff_until
+        waits = one.began or one.failures or one.ended_at or one.backoff_until
         services[name] = msgspec.structs.replace(
             one,
             instances=instances,
             bound=one.bound
-            if waits or any(i.turn_over for i in one.instances.values())
+            if waits or any(i.gives_way for i in one.instances.values())
             else bound.get(name, 0),
             ended_at=order.get(one.ended_at, 0.0),
-            held_since=NOW - (long if long <= NOW - one.held_since else 0)
-            if one.held_since
+            fits_nowhere_since=NOW - (long if long <= NOW - one.fits_nowhere_since else 0)
+            if one.fits_nowhere_since
             else 0.0,
             **_failures(one),
         )
@@ -139,23 +139,24 @@ def _forgotten(memory: Memory, bound: Mapping[str, int]) -> Memory:
 
 def _failures(one: ServiceMemory | InstanceMemory) -> dict[str, int]:
     """How long the pause is, and whether any turn has ended since the last bind."""
-    counted = min(one.counted, MOST_FAILURES)
+    counted = min(one.failures_before_bind, MOST_FAILURES)
     ended = (
         max(counted + 1, min(one.failures, MOST_FAILURES))
-        if one.failures > one.counted
+        if one.failures > one.failures_before_bind
         else counted
     )
-    return {"failures": ended, "counted": counted}
+    return {"failures": ended, "failures_before_bind": counted}
 
 
 def _binds(s: State) -> State:
     """A bind matters by whether it is new, and by the clocks of turns that began before it."""
     known = NOW - s.memory.last_bind if s.memory.last_bind else LONG_AGO
     fresh = s.last_bind < known
-    clocks = [NOW - one.turn_since for one in _clocks(s.memory) if one.turn_since]
-    ended = any(one.failures > one.counted for one in _clocks(s.memory))
+    clocks = [NOW - one.began for one in _clocks(s.memory) if one.began]
+    ended = any(one.failures > one.failures_before_bind for one in _clocks(s.memory))
     waited = any(
-        getattr(one, "turns", Turns.NONE) is Turns.SINCE_LAST_BIND for one in _clocks(s.memory)
+        getattr(one, "had_attempt", HadAttempt.NO) is HadAttempt.SINCE_LAST_BIND
+        for one in _clocks(s.memory)
     )
     if not clocks and not (fresh and (ended or waited)):
         return s._replace(

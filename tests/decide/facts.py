@@ -10,7 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
+from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemory
 from scaler.decide.world import Preempt
 from tests.builders import GROUPS, NOW, rule
 from tests.decide.contract import Counts, covers, limited, target_of
@@ -146,7 +146,7 @@ class Facts:
         return equals or other.priority < one.priority
 
     def had_turn(self, number: int) -> bool:
-        return self.remembered(number).turns is not Turns.NONE
+        return self.remembered(number).had_attempt is not HadAttempt.NO
 
     def minimums(self, team: int) -> Iterator[tuple[int, ...]]:
         """Every choice of instances that would make up the minimum, beside those bound whole and

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from scaler.decide.decision import State
-from scaler.decide.memory import InstanceMemory, ServiceMemory, Turns
+from scaler.decide.memory import HadAttempt, InstanceMemory, ServiceMemory
 from scaler.decide.world import Instance, Policy, Reason, Service, Warning, World
 from scaler.rules.rule import CountsFrom
 from tests.decide.contract import Counts, attainable, covers, limited, target_of
@@ -360,7 +360,7 @@ def beyond(seen: Seen, group: str, placed: Instances, target: int, largest: int)
 def oldest(held: Instances, group: str, seen: Seen) -> Instances:
     """Those that have not had their turn go first."""
     queue = [one for one in sorted(held, key=age) if one.group == group and not barred(one, seen)]
-    return sorted(queue, key=lambda one: remembered(one, seen).turns is not Turns.NONE)
+    return sorted(queue, key=lambda one: remembered(one, seen).had_attempt is not HadAttempt.NO)
 
 
 # one instance

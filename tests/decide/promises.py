@@ -152,7 +152,7 @@ class _Judge(Facts):
 
     def _probes(self, team: int) -> bool:
         """3b.9: its minimum is tried though it fits nowhere."""
-        return self.remembered_of(team).probe_since > 0
+        return self.remembered_of(team).probe_began > 0
 
     def _together(self, choices: list[list[tuple[int, ...]]], pods: list[Pod]) -> bool:
         if not packs(self.room(), pods):
@@ -200,7 +200,7 @@ class _Judge(Facts):
         hands = [
             n
             for n in hands
-            if not (self.remembered(n).turn_over or self._probes(self.jobs[n].team))
+            if not (self.remembered(n).gives_way or self._probes(self.jobs[n].team))
         ]
         if self.of.budget or not new or not hands:
             return

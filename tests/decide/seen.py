@@ -6,8 +6,9 @@ from functools import lru_cache
 
 import msgspec
 
+from scaler.decide.attempts import refuse
 from scaler.decide.decision import Admit, Complete, Decision, Evict, Revoke
-from scaler.decide.memory import Memory, refuse
+from scaler.decide.memory import Memory
 from scaler.decide.nodes import Node, NodeClass, Nodes
 from scaler.decide.world import Instance, RestartBudget, Service, World
 from scaler.rules.rule import RuleOptions

@@ -9,7 +9,7 @@ import pytest
 
 from scaler.decide.decide import decide
 from scaler.decide.decision import Evict
-from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
+from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemory
 from scaler.decide.world import Preempt, Reason, Service
 from scaler.rules.rule import RuleOptions, Trade
 from tests.builders import Story, doings, on_nodes, reasons, world
@@ -87,7 +87,8 @@ def test_nobody_is_evicted_unless_that_places_the_whole_minimum() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"preempted_for": "default/rule/b"}, {"turns": Turns.FOR_GOOD}, {"failures": 2}]
+    "changes",
+    [{"preempted_for": "default/rule/b"}, {"had_attempt": HadAttempt.FOR_GOOD}, {"failures": 2}],
 )
 def test_what_runs_on_was_not_evicted_and_nothing_is_held_against_it(
     changes: dict[str, Any],
@@ -178,9 +179,11 @@ def test_a_preemption_whose_victims_node_dies_ends() -> None:
     assert story.at(5, dead, HIGHER, nodes="a:8x3, a2 ending 8, a2 lost 1") == {"a-p1": "Evict"}
 
 
-@pytest.mark.parametrize("turns", [Turns.SINCE_LAST_BIND, Turns.FOR_GOOD])
-def test_nobody_is_evicted_for_an_instance_that_has_had_its_turn(turns: Turns) -> None:
-    remembered = ServiceMemory(instances={"b-p0": InstanceMemory(turns=turns)})
+@pytest.mark.parametrize("had_attempt", [HadAttempt.SINCE_LAST_BIND, HadAttempt.FOR_GOOD])
+def test_nobody_is_evicted_for_an_instance_that_has_had_its_attempt(
+    had_attempt: HadAttempt,
+) -> None:
+    remembered = ServiceMemory(instances={"b-p0": InstanceMemory(had_attempt=had_attempt)})
     memory = Memory({"default/rule/b": remembered})
     assert done(SURPLUS, HIGHER, nodes="a:8x3", memory=memory) == {}
     spare = on_nodes("1P", "p0 -, p1 -", name="b", priority=1)

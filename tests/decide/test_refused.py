@@ -4,12 +4,15 @@ the contract."""
 from __future__ import annotations
 
 from scaler.decide.decision import Admit, Plan
-from scaler.decide.memory import InstanceMemory, Turns
+from scaler.decide.memory import HadAttempt, InstanceMemory
 from scaler.decide.world import Reason, Service
 from tests.builders import NOW, others, plan, remembering, service
 
 REFUSED = InstanceMemory(
-    refused="exceeded quota", refused_until=NOW - 1, refused_times=1, turns=Turns.FOR_GOOD
+    refused="exceeded quota",
+    refused_until=NOW - 1,
+    refused_times=1,
+    had_attempt=HadAttempt.FOR_GOOD,
 )
 
 
@@ -41,7 +44,7 @@ def test_of_a_service_that_serves_nobody_waits_for_it() -> None:
 def test_its_partners_wait_for_their_ratio_and_are_no_spares() -> None:
     seen = service("1P1D", "p0 Held, p1 Held, d0 Held")
     memory = remembering(
-        seen, ("uid-d0", REFUSED), ("uid-p0", InstanceMemory(turns=Turns.FOR_GOOD))
+        seen, ("uid-d0", REFUSED), ("uid-p0", InstanceMemory(had_attempt=HadAttempt.FOR_GOOD))
     )
     said = reasons(plan(seen, memory=memory))
     assert {name: said[name] for name in ("p0", "p1")} == {
@@ -62,6 +65,9 @@ def test_what_cannot_start_itself_makes_no_spare_of_another() -> None:
 def test_the_spare_is_who_goes_last_and_that_is_one_that_had_its_turn() -> None:
     seen = service("2P1D > 1P1D", "p0 Running, d0 Starting, p1 Held, p2 Held")
     said = reasons(
-        plan(seen, memory=remembering(seen, ("uid-p1", InstanceMemory(turns=Turns.FOR_GOOD))))
+        plan(
+            seen,
+            memory=remembering(seen, ("uid-p1", InstanceMemory(had_attempt=HadAttempt.FOR_GOOD))),
+        )
     )
     assert (said["p1"], said["p2"]) == (Reason.NOT_IN_RATIO, Reason.WAITING_FOR_RATIO)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from scaler.decide.decide import decide
-from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
+from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemory
 from scaler.decide.world import Service
 from tests.builders import NOW, Story, doings, on_nodes, world
 
@@ -188,26 +188,30 @@ def climbing(waits: Service, other: Service, nodes: str) -> Story:
 
 
 def test_the_next_bind_of_anybody_pardons_the_clock_of_a_scale_up_and_its_ended_turn() -> None:
-    twice = InstanceMemory(turn_since=NOW - 30, failures=1, backoff_until=NOW - 60, restarts=0)
+    twice = InstanceMemory(began=NOW - 30, failures=1, backoff_until=NOW - 60, restarts=0)
     memory = Memory({"default/rule/a": ServiceMemory({"a-p1": twice})}, last_bind=NOW - 200)
     made = decide(world(WAITS, NEXT_TO, nodes="a:8x3", memory=memory, last_bind=NOW))
     after = made.memory.services["default/rule/a"].instances["a-p1"]
-    assert (after.turn_since, after.failures, after.pardoned) == (NOW, 0, True)
+    assert (after.began, after.failures, after.was_reset) == (NOW, 0, True)
 
 
 @pytest.mark.parametrize("pardoned", [False, True])
 def test_the_next_bind_of_anybody_takes_back_once_that_candidates_had_their_turn(
     pardoned: bool,
 ) -> None:
-    had = InstanceMemory(turns=Turns.SINCE_LAST_BIND, turn_over=True, restarts=0)
+    had = InstanceMemory(had_attempt=HadAttempt.SINCE_LAST_BIND, gives_way=True, restarts=0)
     memory = Memory(
-        {"default/rule/a": ServiceMemory({"a-p0": had}, pardoned=pardoned)}, last_bind=NOW - 200
+        {"default/rule/a": ServiceMemory({"a-p0": had}, was_reset=pardoned)}, last_bind=NOW - 200
     )
     waits = on_nodes("1P", "p0 -, p1 -", name="a")
     made = decide(world(waits, NEXT_TO, nodes="b:8x1", memory=memory, last_bind=NOW))
     after = made.memory.services["default/rule/a"]
     one = after.instances["a-p0"]
-    assert (one.turns, one.turn_over, after.pardoned) == (Turns.FOR_GOOD, pardoned, True)
+    assert (one.had_attempt, one.gives_way, after.was_reset) == (
+        HadAttempt.FOR_GOOD,
+        pardoned,
+        True,
+    )
 
 
 def test_no_scale_up_ends_its_turn_for_another_one_of_its_group_that_can_start_beside_it() -> None:
@@ -297,7 +301,7 @@ def test_whose_turn_has_ended_goes_behind_the_others() -> None:
 
 
 def test_what_an_owner_makes_again_inherits_that_it_had_its_turn() -> None:
-    gone = InstanceMemory(turns=Turns.FOR_GOOD, failures=2, backoff_until=NOW + 60)
+    gone = InstanceMemory(had_attempt=HadAttempt.FOR_GOOD, failures=2, backoff_until=NOW + 60)
     before = on_nodes("2P > 1P", "p0 a0, p1 -", name="a", others=True)
     made = tuple(msgspec.structs.replace(one, owner="deployment") for one in before.instances)
     seen = msgspec.structs.replace(before, instances=made)

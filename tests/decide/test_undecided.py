@@ -175,7 +175,7 @@ def test_nobody_is_evicted_for_a_service_without_a_plan_and_it_has_had_no_turn(
     assert (undecided(made), doings(made)) == ({"bad"}, {})
     made = decide(world(runs, on_nodes("1P", "p0 -", name="bad"), nodes="a:8x3"))
     assert (undecided(made), doings(made)) == ({"bad"}, {})
-    assert not any(of.turn_since for of in made.memory.services.values())
+    assert not any(of.began for of in made.memory.services.values())
 
 
 def test_a_fault_that_is_about_no_service_leaves_the_part_as_it_is(

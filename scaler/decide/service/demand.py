@@ -12,13 +12,14 @@ from hashlib import blake2s
 
 import msgspec
 
+from scaler.decide import attempts
 from scaler.decide.decision import State
 from scaler.decide.memory import NEVER_SEEN, ServiceMemory
 from scaler.decide.nodes import PodRequests
 from scaler.decide.service import groups
 from scaler.decide.service import states as state
 from scaler.decide.service.groups import Group
-from scaler.decide.service.remembered import inherited, remembered_of
+from scaler.decide.service.remembered import remembered_of
 from scaler.decide.service.states import Member
 from scaler.decide.world import Policy, Service
 from scaler.rules.rule import ALL
@@ -36,7 +37,7 @@ class Demand:
         self.policy = policy
         self.seen = seen
         self.paused = service.options.paused
-        known = inherited(service, seen.instances, now)
+        known = attempts.inherited(service, seen.instances, now)
         instances = service.instances
         self.members = tuple(
             [
@@ -143,8 +144,8 @@ class Demand:
         self.bound = sum([instance.bound for instance in service.instances])
         self.requests = frozenset([instance.needs for instance in service.instances])
         known = self.memory.instances.values()
-        self.has_turns = any(
-            one.turn_since or one.turns or one.backoff_until or one.turn_over for one in known
+        self.has_attempts = any(
+            one.began or one.had_attempt or one.backoff_until or one.gives_way for one in known
         )
         moments = [
             moment
@@ -161,10 +162,10 @@ class Demand:
 
     def _complete(self, group: Group, *, moves: bool) -> None:
         """Instances with live pods are completed before a new one starts. One without a slot needs
-        a free place; after its turn other candidates go first."""
+        a free place; after its attempt other candidates go first."""
         for member in state.in_order(m for m in group.released if moves and state.is_incomplete(m)):
             others = (one for one in group.held if state.why_not_admissible(one, 0.0) is None)
-            gives_way = member.memory.turn_over and any(others)
+            gives_way = member.memory.gives_way and any(others)
             if member.has_slot and group.keeps(member):
                 self.completes.add(member.uid)
             elif not member.has_slot and group.has_place_for(member) and not gives_way:
@@ -191,17 +192,17 @@ class Demand:
         decisions."""
         memory = self.memory
         clocks = (
-            memory.turn_since
+            memory.began
             or memory.failures
-            or memory.short_since
-            or memory.held_since
+            or memory.trade_since
+            or memory.fits_nowhere_since
             or memory.victims
         )
         unbound = (
             self.lacks_minimum
             or self.hands
             or self.irrevocable
-            or self.has_turns
+            or self.has_attempts
             or not self.serves
         )
         return not (unbound or self.drained or clocks) and not any(
@@ -212,7 +213,7 @@ class Demand:
     def room_key(self) -> object:
         """Services with equal keys need the same room: same priority, same pod requests, no bound
         pod. None where the answer depends on more than that."""
-        if self.bound_in_part or self.has_turns or self.bound or not self.minimum:
+        if self.bound_in_part or self.has_attempts or self.bound or not self.minimum:
             return None
         requested = []
         for name, number in self.minimum.items():

@@ -10,7 +10,7 @@ from functools import lru_cache
 import msgspec
 
 from scaler.decide.decision import LifeAction, State
-from scaler.decide.memory import InstanceMemory, Turns
+from scaler.decide.memory import HadAttempt, InstanceMemory
 from scaler.decide.service.lifecycle import next_step, recheck_at
 from scaler.decide.world import Instance, Policy, Reason, RestartBudget, Service
 from scaler.rules.rule import CountsFrom
@@ -48,9 +48,9 @@ def makes_until(instance: Instance, policy: Policy) -> float:
 
 
 def is_of_no_use(instance: Instance, memory: InstanceMemory, now: float, policy: Policy) -> bool:
-    """Whether the instance is bound in part and its turn has ended, or is bound for `start_timeout`
-    without running."""
-    if 0 < instance.bound < instance.expected and memory.turn_over:
+    """Whether the instance is bound in part and its attempt has ended, or is bound for
+    `start_timeout` without running."""
+    if 0 < instance.bound < instance.expected and memory.gives_way:
         return True
     return memory.bound_since > 0 and now - memory.bound_since >= policy.start_timeout
 
@@ -90,8 +90,8 @@ def observe_state(
     *,
     assumed: bool,
 ) -> InstanceMemory:
-    """Update `broken_since`, `turns` and what ends with a state. An instance that runs forgets all
-    but its restarts.
+    """Update `broken_since`, `had_attempt` and what ends with a state. An instance that runs
+    forgets all but its restarts.
 
     `assumed`: writes for the service are under way, so that pods are no proof of a creation."""
     if state is State.RUNNING:
@@ -105,9 +105,11 @@ def observe_state(
     after = msgspec.structs.replace(
         memory,
         broken_since=broken_since,
-        turns=Turns.FOR_GOOD if state is State.BROKEN and was_never_of_use else memory.turns,
+        had_attempt=HadAttempt.FOR_GOOD
+        if state is State.BROKEN and was_never_of_use
+        else memory.had_attempt,
         ran=memory.ran and (released or instance.pods > 0),
-        turn_over=memory.turn_over and state is not State.STARTING,
+        gives_way=memory.gives_way and state is not State.STARTING,
         revoked="" if released else memory.revoked,
         refused="" if created else memory.refused,
         refused_times=0 if created else memory.refused_times,
@@ -237,13 +239,13 @@ def in_order(members: Iterable[Member]) -> list[Member]:
 
 
 def candidate_order(member: Member) -> tuple[bool, bool, bool, bool, Order]:
-    """Sort key: candidates that had their turn last; then those with terminating pods; those in
+    """Sort key: candidates that had their attempt last; then those with terminating pods; those in
     hands first; by age."""
     memory = member.memory
     terminating = member.state is State.TERMINATING
     return (
-        memory.turn_over,
-        memory.turns is not Turns.NONE,
+        memory.gives_way,
+        memory.had_attempt is not HadAttempt.NO,
         terminating,
         not member.in_hands,
         age(member),

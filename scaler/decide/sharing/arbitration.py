@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from scaler.decide import attempts as turn
+from scaler.decide import attempts
 from scaler.decide.decision import State
 from scaler.decide.draft import NOT_MADE, Draft, Why, requests_of
+from scaler.decide.memory import Attempt
 from scaler.decide.nodes import PodRequest, PodRequests, Room
 from scaler.decide.room.placement import Reservation, Shortage
 from scaler.decide.service.states import (
@@ -24,7 +25,8 @@ from scaler.decide.service.states import (
     may_be_revoked,
     newest_admission_first,
 )
-from scaler.decide.sharing.minimum import Minimums, held_beside, startable
+from scaler.decide.sharing import observed
+from scaler.decide.sharing.minimum import Minimums, held_beside, not_scheduled, startable
 from scaler.decide.sharing.sources import Minimum, Sources, may_trade
 from scaler.decide.world import Reason, World
 
@@ -41,6 +43,7 @@ class Arbitration:
         )
         self.placement = sources.placement
         self.world = sources.world
+        self.now = sources.world.now
         self.policy = sources.world.policy
         self.minimums = Minimums(sources, self.drafts, probing=probing)
         self._on_free_room: list[tuple[Draft, Minimum]] = []
@@ -56,16 +59,16 @@ class Arbitration:
 
     def run(self) -> None:
         for draft in self.drafts:
-            in_time = draft.memory.backoff_until or draft.demand.has_turns
+            in_time = draft.memory.backoff_until or draft.demand.has_attempts
             back_at = self.placement.nodes.back_at(draft.classes) if in_time else 0.0
-            turn.observe(draft, self.world, back_at)
+            draft.note(*observed.before(draft, self.world, back_at))
         self._keep_in_hands()
         self._reserve_minimums()
         self._revoke_scale_ups()
         self._admit_minimums()
         self._scale_up()
         for draft in self.all.values():
-            turn.settle(draft, self.world)
+            observed.settle(draft, self.world)
 
     def _keep_in_hands(self) -> None:
         """Reserve room first for what stays: bound in part while its turn goes on, irrevocable, or
@@ -88,18 +91,18 @@ class Arbitration:
         are of no use."""
         memory = draft.memory_of(member.uid)
         if member in draft.demand.bound_in_part:
-            waits = turn.in_backoff(draft.memory, self.world) or turn.is_over(
-                draft.memory, self.world
-            )
-            return not (memory.turn_over or waits)
-        is_over = turn.is_over(memory, self.world)
-        if memory.turn_over or (member.in_hands and is_over):
+            waits = attempts.in_backoff(draft.memory, self.now) or self._is_over(draft.memory)
+            return not (memory.gives_way or waits)
+        is_over = self._is_over(memory)
+        if memory.gives_way or (member.in_hands and is_over):
             return False
         if is_over and self._has_to_end(draft, member):
-            draft.remember_of(member.uid, turn_over=True, turn_since=0.0)
-            draft.decide_again = True
+            draft.note(attempts.PartEnded(member.uid))
             return False
         return True
+
+    def _is_over(self, attempt: Attempt) -> bool:
+        return attempts.is_over(attempt, self.now, self.policy)
 
     def _has_to_end(self, draft: Draft, member: Member, *, reserved: bool = False) -> bool:
         """Whether the turn of the instance, over by the clock, ends; if not, the clock may start
@@ -110,8 +113,8 @@ class Arbitration:
         held = bool(others) and not (reserved and self._has_room_beside(draft, member, others))
         if self.minimums.has_to_end(draft, memory, own_waits=held):
             return True
-        if turn.begins_anew(memory, self.world):
-            draft.remember_of(member.uid, turn_since=self.world.now)
+        if self.minimums.ends_for_anybody(memory):
+            draft.note(attempts.InstanceBeganAgain(member.uid, self.now))
         return False
 
     def _reserve_minimums(self) -> None:
@@ -181,9 +184,8 @@ class Arbitration:
             if not affords_revoke(member.instance, self.policy) and self._is_in_the_way(draft):
                 draft.revoke(member, (Reason.WAITING_FOR_CAPACITY, ()))
             return
-        keeps_room = not draft.revoke(member, why) and not turn.is_over(
-            draft.memory_of(member.uid), self.world
-        )
+        is_over = self._is_over(draft.memory_of(member.uid))
+        keeps_room = not draft.revoke(member, why) and not is_over
         if isinstance(found, Reservation) and not keeps_room:
             self.placement.cancel(found)
 
@@ -211,11 +213,11 @@ class Arbitration:
             return (Reason.WAITING_FOR_CAPACITY, (str(found),)) if other or not alone else None
         if self._spoils(member):
             return Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)
-        is_over = turn.is_over(draft.memory_of(member.uid), self.world)
+        is_over = self._is_over(draft.memory_of(member.uid))
         if not is_over or not self._has_to_end(draft, member, reserved=True):
             return None
-        draft.remember_of(member.uid, **turn.ended(draft.memory_of(member.uid), self.world))
-        return turn.not_scheduled(draft.memory_of(member.uid), Reason.WAITING_FOR_CAPACITY)
+        draft.note(attempts.InstanceEnded(member.uid, self.now))
+        return not_scheduled(draft.memory_of(member.uid), Reason.WAITING_FOR_CAPACITY)
 
     def _any_fits(self, members: Iterable[Member]) -> bool:
         return any(self.placement.fits(member.instance.unbound) is None for member in members)
@@ -267,8 +269,7 @@ class Arbitration:
             runs = minimum.unmade or any(
                 m.in_hands or m.in_part or m.uid in draft.admitted for m in minimum.members
             )
-            if runs != bool(draft.memory.turn_since):
-                draft.remember(turn_since=self.world.now if runs else 0.0)
+            draft.note(attempts.Released(self.now) if runs else attempts.Stopped())
 
     def _to_admit(self, draft: Draft, minimum: Minimum) -> list[Member]:
         """The instances of a minimum that may be admitted now; whether a reservation is spoilt is
@@ -320,8 +321,8 @@ class Arbitration:
         held = draft.demand.scale_up_candidates[name]
         others = held if len(found) < len(held) else ()
         for member in others if draft.groups[name].taken < draft.groups[name].target else ():
-            if turn.in_backoff(draft.memory_of(member.uid), self.world):
-                draft.waits[member.uid] = turn.not_scheduled(
+            if attempts.in_backoff(draft.memory_of(member.uid), self.now):
+                draft.waits[member.uid] = not_scheduled(
                     draft.memory_of(member.uid), Reason.WAITING_FOR_CAPACITY
                 )
             elif not is_made(member):
@@ -377,7 +378,7 @@ def _minimum_order(draft: Draft, world: World) -> tuple[bool, int, float, bool, 
     memory = draft.memory
     begun = demand.bound > 0 or State.ADMITTED in [member.state for member in demand.members]
     return (
-        turn.in_backoff(memory, world),
+        attempts.in_backoff(memory, world.now),
         -demand.priority,
         memory.ended_at,
         not begun,

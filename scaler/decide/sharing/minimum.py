@@ -6,16 +6,17 @@ or a probe"""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 from itertools import combinations, islice
 
 import msgspec
 
-from scaler.decide import attempts as turn
+from scaler.decide import attempts
 from scaler.decide.decision import State
 from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.explain import room_in_words
-from scaler.decide.memory import TurnMemory
+from scaler.decide.memory import Attempt
 from scaler.decide.nodes import Room, joined
 from scaler.decide.room.placement import Placement, Reservation, Shortage
 from scaler.decide.service.states import Member, is_made
@@ -31,6 +32,7 @@ class Minimums:
         self.sources = sources
         self.placement = sources.placement
         self.world = sources.world
+        self.now = sources.world.now
         self.drafts = drafts
         self.probing = probing
         self._sizes: dict[object, Shortage | None] = {}
@@ -39,27 +41,25 @@ class Minimums:
         """Reserve room for the minimum of a service. The draft gets evictions, or the reason why
         there is no room."""
         lacking = draft.demand.too_few()
-        if turn.in_backoff(draft.memory, self.world) and not lacking:
-            return self._give_up(
-                draft, turn.not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED)
-            )
+        if attempts.in_backoff(draft.memory, self.now) and not lacking:
+            return self._give_up(draft, not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED))
         if lacking:
-            draft.remember(held_since=0.0, probe_since=0.0)
+            draft.note(attempts.NotPlaced())
             return self._alone_or_give_up(draft, (Reason.MINIMUM_INCOMPLETE, tuple(lacking)))
         found = self.sources.find(draft)
         if isinstance(found, Shortage):
             never = self.too_large(draft)
             if never is None:
                 return self._does_not_fit(draft, found)
-            draft.remember(held_since=0.0, probe_since=0.0)
+            draft.note(attempts.NotPlaced())
             return self._alone_or_give_up(draft, (Reason.MINIMUM_TOO_LARGE, (str(never),)))
-        draft.remember(held_since=0.0, probe_since=0.0, probes=0)
+        draft.note(attempts.Fits())
         self._note_what_is_made(draft, found)
-        if found.room is Room.FREE and turn.is_over(draft.memory, self.world):
+        if found.room is Room.FREE and attempts.is_over(draft.memory, self.now, self.world.policy):
             again = self._after_its_turn(draft, found)
             if again is None:
                 return self._give_up(
-                    draft, turn.not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED)
+                    draft, not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED)
                 )
             found = again
         self._take(draft, found)
@@ -68,7 +68,7 @@ class Minimums:
     def _take(self, draft: Draft, found: Minimum) -> None:
         found.swaps = bool(_choose(draft, found.members))
         if found.room is not Room.FREE:
-            draft.remember(turn_since=0.0)
+            draft.note(attempts.Stopped())
             self._evict(draft, found)
             victims = found.victims or self.sources.victims_of(draft)
             names = [
@@ -98,17 +98,14 @@ class Minimums:
             victim.draft is draft and victim.member.state is State.RUNNING
             for victim in found.victims
         ):
-            since = draft.memory.short_since or self.world.now
-            draft.remember(short_since=since)
-            if self.world.now - since < self.world.policy.trade_after:
+            draft.note(attempts.AwaitsOwnScaleDown(self.now))
+            if self.now - draft.memory.trade_since < self.world.policy.trade_after:
                 return
         self.sources.unfit.clear()
-        draft.remember(
-            short_since=0.0, victims=tuple(victim.member.uid for victim in found.victims)
-        )
+        draft.note(attempts.VictimsChosen(tuple([victim.member.uid for victim in found.victims])))
         for victim in found.victims:
             victim.draft.evicted[victim.member.uid] = draft.demand.name
-            victim.draft.remember_of(victim.member.uid, preempted_for=draft.demand.name)
+            victim.draft.note(attempts.Evicted((victim.member.uid,), draft.demand.name))
 
     def _note_what_is_made(self, draft: Draft, found: Minimum) -> None:
         """Where others make the pods, the clock starts anew, once, when all chosen instances have
@@ -116,41 +113,27 @@ class Minimums:
         made = draft.memory.made
         if found.unmade:
             if made is None and found.room is Room.FREE:
-                draft.remember(made=False)
+                draft.note(attempts.AwaitsOwner())
         elif made is False:
-            draft.remember(made=True, turn_since=self.world.now if draft.memory.turn_since else 0.0)
+            draft.note(attempts.AllMade(self.now))
 
     def _after_its_turn(self, draft: Draft, found: Minimum) -> Minimum | None:
         """The turn is over by the clock: reserve room for other candidates, or end the turn (None),
         or go on."""
-        unbound = [member.uid for member in found.members if member.instance.unbound]
-        before = {uid: draft.memory_of(uid) for uid in unbound}
-        for uid in unbound:
-            draft.remember_of(uid, turn_over=True)
+        unbound = tuple([member.uid for member in found.members if member.instance.unbound])
         self.placement.cancel(found.reservation)
         self.sources.unfit.clear()
         other = self._other_candidates(draft, found)
         if other is not None:
-            turn.had_turn(draft, unbound)
-            draft.remember(turn_since=self.world.now)
+            draft.note(attempts.Swapped(self.now, unbound))
             return other
         if self.has_to_end(draft, draft.memory, own_waits=bool(held_beside(draft, found.members))):
-            draft.remember(
-                made=None,
-                ended_at=self.world.now,
-                short_since=0.0,
-                **turn.ended(draft.memory, self.world),
-            )
-            turn.had_turn(draft, unbound)
-            draft.decide_again = True
-            for member in draft.demand.members:
-                if not member.in_part:
-                    draft.remember_of(member.uid, turn_over=False)
+            in_part = [m.uid for m in found.members if m.in_part and m.instance.unbound]
+            others = [m.uid for m in draft.demand.members if not m.in_part]
+            draft.note(attempts.Ended(self.now, unbound, tuple(in_part), tuple(others)))
             return None
-        for uid in unbound:
-            draft.remember_of(uid, turn_over=before[uid].turn_over)
-        if turn.begins_anew(draft.memory, self.world):
-            draft.remember(turn_since=self.world.now)
+        if self.ends_for_anybody(draft.memory):
+            draft.note(attempts.BeganAgain(self.now))
         again = self.placement.reserve(requests_of(found.members))
         return (
             msgspec.structs.replace(found, reservation=again)
@@ -160,7 +143,7 @@ class Minimums:
 
     def _other_candidates(self, draft: Draft, found: Minimum) -> Minimum | None:
         """A minimum with candidates that have not had their turn, if one fits on free room."""
-        had = {member.uid for member in found.members}
+        tried = {member.uid for member in found.members}
         by_group = []
         memory_of = draft.memory_of
         for name, number in draft.demand.minimum.items():
@@ -169,20 +152,20 @@ class Minimums:
             ]
             candidates.sort(
                 key=lambda m: (
-                    m.uid in had or memory_of(m.uid).turn_over,
-                    memory_of(m.uid).turns > 0,
+                    m.uid in tried or memory_of(m.uid).gives_way,
+                    memory_of(m.uid).had_attempt > 0,
                 )
             )
             by_group.append(combinations(candidates, number))
         for chosen in one_of_each(by_group):
             members = [*draft.demand.bound_in_part, *chosen]
-            if any(m.uid not in had and not memory_of(m.uid).turn_over for m in chosen):
+            if any(m.uid not in tried and not memory_of(m.uid).gives_way for m in chosen):
                 reservation = self.placement.reserve(requests_of(members))
                 if isinstance(reservation, Reservation):
                     return Minimum(members, Room.FREE, reservation)
         return None
 
-    def has_to_end(self, draft: Draft, memory: TurnMemory, *, own_waits: bool) -> bool:
+    def has_to_end(self, draft: Draft, memory: Attempt, *, own_waits: bool) -> bool:
         """Whether a turn that is over by the clock ends: an instance waits for the room.
         `own_waits`: one of the same service waits. If no pod in the cluster was bound since the
         clock began, the turn ends for a minimum of the same or a higher priority; for any other
@@ -197,13 +180,16 @@ class Minimums:
                 something_waits = True
             elif not something_waits:
                 something_waits = self._waits_to_scale_up(other)
-        return something_waits and turn.begins_anew(memory, self.world)
+        return something_waits and self.ends_for_anybody(memory)
+
+    def ends_for_anybody(self, attempt: Attempt) -> bool:
+        return attempts.ends_for_anybody(attempt, self.world.last_bind, self.now, self.world.policy)
 
     def _waits_for_minimum(self, draft: Draft) -> bool:
         demand = draft.demand
         if (
             not demand.lacks_minimum
-            or turn.in_backoff(draft.memory, self.world)
+            or attempts.in_backoff(draft.memory, self.now)
             or demand.too_few()
         ):
             return False
@@ -253,19 +239,20 @@ class Minimums:
         if not draft.shares:
             return self._alone_or_give_up(draft, why)
         memory = draft.memory
-        now = self.world.now
+        now = self.now
         chosen = draft.demand.first()
         missing = [*draft.demand.bound_in_part, *chosen]
-        patient = now - memory.held_since < turn.probe_after(memory, self.world.policy)
-        if turn.is_probing(memory, self.world):
+        policy = self.world.policy
+        patient = now - memory.fits_nowhere_since < attempts.probe_after(memory, policy)
+        if attempts.is_probing(memory, now, policy):
             return self._probe(draft, chosen)
-        if memory.probe_since:
-            draft.remember(probe_since=0.0, probes=memory.probes + 1, held_since=now)
-        elif not memory.held_since:
-            draft.remember(held_since=now)
+        if memory.probe_began:
+            draft.note(attempts.ProbeEnded(now))
+        elif not memory.fits_nowhere_since:
+            draft.note(attempts.FitsNowhere(now))
         elif not (patient or self.probing) and self.placement.sums_suffice(requests_of(missing)):
             self.probing = True
-            draft.remember(probe_since=now)
+            draft.note(attempts.ProbeBegan(now))
             return self._probe(draft, chosen)
         return self._give_up(draft, why)
 
@@ -282,7 +269,7 @@ class Minimums:
         are admitted first."""
         if draft.shares:
             return self._give_up(draft, why)
-        draft.remember(turn_since=0.0)
+        draft.note(attempts.Stopped())
         chosen = [member for member in draft.demand.bound_in_part if self._has_room(member)]
         for name, number in draft.demand.minimum.items():
             candidates = draft.demand.candidates[name]
@@ -302,7 +289,7 @@ class Minimums:
 
     def _give_up(self, draft: Draft, why: Why) -> Minimum | None:
         """Reserve nothing and revoke what is in hands. No other service is blocked."""
-        draft.remember(turn_since=0.0)
+        draft.note(attempts.Stopped())
         for member in draft.demand.hands:
             draft.revoke(member, why)
         draft.waits |= {
@@ -320,7 +307,7 @@ class Minimums:
             name for name, group in draft.demand.groups.items() if group.running > group.target
         ]
         surplus = useless + [victim for victim in running if victim.member.instance.group in beyond]
-        if surplus and not draft.memory_of(member.uid).turns:
+        if surplus and not draft.memory_of(member.uid).had_attempt:
             found = self.sources.make_room([member], Room.TO_COME, surplus)
             if found is not None:
                 draft.short = True
@@ -356,10 +343,20 @@ def startable(draft: Draft, group: str, world: World) -> Sequence[Member]:
     held = draft.demand.scale_up_candidates.get(group)
     if held is None:  # the service does not serve, or the group gets no place
         held = [m for m in draft.demand.candidates.get(group, ()) if m.state is State.HELD]
-    if not held or (not draft.demand.has_turns and not draft.has_changes and is_made(held[-1])):
+    if not held or (not draft.demand.has_attempts and not draft.has_changes and is_made(held[-1])):
         return held
-    free = (m for m in held if is_made(m) and not turn.in_backoff(draft.memory_of(m.uid), world))
+    free = (
+        m for m in held if is_made(m) and not attempts.in_backoff(draft.memory_of(m.uid), world.now)
+    )
     return sorted(
         (m for m in free if m.uid not in draft.admitted),
         key=lambda m: draft.memory_of(m.uid).failures,
     )
+
+
+def not_scheduled(attempt: Attempt, reason: Reason) -> Why:
+    """The reason after an attempt that ended, with words: how many ended, and when the next one
+    begins."""
+    until = datetime.fromtimestamp(attempt.backoff_until, UTC).strftime("%H:%M:%S UTC")
+    times = "once" if attempt.failures == 1 else f"{attempt.failures} times"
+    return reason, (f"not bound in its turn, {times} so far; tried again at {until}",)

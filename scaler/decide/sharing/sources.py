@@ -15,9 +15,10 @@ from itertools import chain, combinations, islice, product
 
 import msgspec
 
+from scaler.decide.attempts import VictimsLeft
 from scaler.decide.decision import State
 from scaler.decide.draft import Draft, requests_of
-from scaler.decide.memory import Turns
+from scaler.decide.memory import HadAttempt
 from scaler.decide.nodes import PODS, NodeClass, PodRequest, PodRequests, Room
 from scaler.decide.room.placement import Placement, Reservation, Shortage
 from scaler.decide.service.states import Member, age, is_made, is_to_come
@@ -123,14 +124,15 @@ class Sources:
             or (victim.member.state is State.TERMINATING and is_to_come(victim.member, now, policy))
         )
         if under_way != draft.memory.victims:
-            draft.remember(victims=under_way)
+            draft.note(VictimsLeft(under_way))
         sources = [(Room.TO_COME, list[Victim]())] if under_way else self._sources(draft)
         for room, victims in chain(sources, [(Room.AWAY, list[Victim]())]):
             for members in (
                 self._sets(draft, room, freed=bool(victims)) if victims or self.room_to_come else ()
             ):
                 if victims and any(
-                    draft.memory_of(member.uid).turns is not Turns.NONE for member in members
+                    draft.memory_of(member.uid).had_attempt is not HadAttempt.NO
+                    for member in members
                 ):
                     continue
                 found = self.make_room(members, room, victims)
@@ -173,7 +175,7 @@ class Sources:
             fits = {pods for pods in distinct if freed or self.placement.fits(pods, room) is None}
             candidates = [m for m in found if m.instance.unbound in fits]
             kinds = {
-                (m.instance.unbound, m.state is State.TERMINATING, memory_of(m.uid).turns > 0)
+                (m.instance.unbound, m.state is State.TERMINATING, memory_of(m.uid).had_attempt > 0)
                 for m in candidates
             }
             by_group.append(

@@ -1,8 +1,9 @@
 """The notes of a shadow: where its decision differs from what runs, since when, and for how long.
 
 Every decision is made from what is observed. An action that no controller does is a difference,
-until it is done or no longer decided. In the memory of the decision, turns and backoff stand still
-meanwhile: an action that was not done does not count as tried. Pure; must not write anything."""
+until it is done or no longer decided. In the memory of the decision, attempts and backoff stand
+still meanwhile: an action that was not done does not count as tried. Pure; must not write
+anything."""
 
 from __future__ import annotations
 
@@ -34,17 +35,25 @@ MOST_SERVICES = 10_000
 LONGEST_WORDS = 300
 _WAITS = frozenset({Reason.MINIMUM_DOES_NOT_FIT, Reason.WAITING_FOR_ROOM})
 _ROOM = _WAITS | {Reason.MINIMUM_TOO_LARGE, Reason.MINIMUM_INCOMPLETE, Reason.WAITING_FOR_CAPACITY}
-_TURNS = (
-    "turn_since",
+_OF_MINIMUM = (
+    "began",
     "made",
     "failures",
-    "counted",
+    "failures_before_bind",
     "ended_at",
     "backoff_until",
-    "pardoned",
+    "was_reset",
     "victims",
 )
-_TURN = ("turn_since", "turn_over", "turns", "failures", "counted", "backoff_until", "pardoned")
+_OF_INSTANCE = (
+    "began",
+    "gives_way",
+    "had_attempt",
+    "failures",
+    "failures_before_bind",
+    "backoff_until",
+    "was_reset",
+)
 
 
 _Memory = TypeVar("_Memory", ServiceMemory, InstanceMemory)
@@ -214,7 +223,7 @@ class Shadow:
         remembered = memory.services.get(str(key), ServiceMemory())
         starts = any(one.what is What.START for one in tally.open.values())
         tally.serves = plan.serves
-        tally.could = not plan.serves and starts and not remembered.probe_since and not self.alone
+        tally.could = not plan.serves and starts and not remembered.probe_began and not self.alone
         held = (
             verdict for verdict in plan.verdicts if verdict.state is State.HELD and not plan.serves
         )
@@ -304,7 +313,7 @@ class Shadow:
             del self.services[name]
 
     def _untried(self, before: Memory, after: Memory) -> Memory:
-        """The memory without turns for actions that would be done and are not."""
+        """The memory without attempts for actions that would be done and are not."""
         open_ = [
             name
             for name in map(str, self._last)
@@ -313,7 +322,9 @@ class Shadow:
         if not open_:
             return after
         untried = {
-            name: _without_turns(before.services.get(name, ServiceMemory()), after.services[name])
+            name: _without_attempts(
+                before.services.get(name, ServiceMemory()), after.services[name]
+            )
             for name in open_
         }
         return msgspec.structs.replace(after, services={**after.services, **untried})
@@ -347,15 +358,15 @@ def _had_no_room(last: Instance, said: Mapping[str, Verdict], asked: Action | No
     return last.uid in said and said[last.uid].reason in _ROOM and not _wants(asked)
 
 
-def _without_turns(before: ServiceMemory, after: ServiceMemory) -> ServiceMemory:
-    """Turns as before; new ones if its bound pods or the read fields of its jobs have changed."""
+def _without_attempts(before: ServiceMemory, after: ServiceMemory) -> ServiceMemory:
+    """Attempts as before; new ones if its bound pods or what is read of its jobs have changed."""
     if (before.bound, before.jobs) != (after.bound, after.jobs):
         before = ServiceMemory()
     instances = {
-        uid: _kept(before.instances.get(uid, InstanceMemory()), one, _TURN)
+        uid: _kept(before.instances.get(uid, InstanceMemory()), one, _OF_INSTANCE)
         for uid, one in after.instances.items()
     }
-    return msgspec.structs.replace(_kept(before, after, _TURNS), instances=instances)
+    return msgspec.structs.replace(_kept(before, after, _OF_MINIMUM), instances=instances)
 
 
 def _kept(before: _Memory, after: _Memory, fields: tuple[str, ...]) -> _Memory:

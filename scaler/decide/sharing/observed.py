@@ -1,0 +1,94 @@
+"""What a decision sees of the attempts of one service before its first step and after its last one:
+3b.5a, b, c, f, h of the contract. Must not look at nodes or other services."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scaler.decide import attempts
+from scaler.decide.attempts import Ended, Event, PartEnded
+from scaler.decide.decision import State
+from scaler.decide.draft import Draft
+from scaler.decide.service.states import Member
+from scaler.decide.world import World
+
+AT_ONCE = 0.001
+"""Seconds until the next decision where this one makes other actions possible."""
+
+
+def before(draft: Draft, world: World, node_back_at: float) -> list[Event]:
+    """What happened since the last decision. `node_back_at`: when a node that the service may use
+    last appeared or returned; 0.0 = never."""
+    demand = draft.demand
+    uids = tuple([member.uid for member in demand.members])
+    bound = tuple([member.uid for member in demand.members if member.instance.bound])
+    unbound = tuple([member.uid for member in demand.members if not member.instance.bound])
+    found: list[Event] = []
+    if world.last_bind > world.memory.last_bind and heeds_binds(draft):
+        found.append(attempts.BoundAnywhere(world.now, world.memory.last_bind, uids))
+    if demand.bound != draft.memory.bound:
+        found.append(attempts.BoundPods(demand.bound, unbound))
+    if demand.jobs != draft.memory.jobs:
+        found.append(attempts.JobsRead(demand.jobs, bound))
+    if node_back_at:
+        found.append(attempts.NodeReturned(node_back_at, uids))
+    return found
+
+
+def heeds_binds(draft: Draft) -> bool:
+    """5h: whether a bind of any pod in the cluster may change the attempts or the backoff of the
+    service."""
+    memory = draft.memory
+    return bool(draft.demand.has_attempts or memory.began or memory.failures)
+
+
+def settle(draft: Draft, world: World) -> None:
+    """The last step: 5a, clocks run only for instances that are with the scheduler or bound in
+    part; 5c, a service that serves forgets its attempts."""
+    demand = draft.demand
+    if demand.serves:
+        well = [member.uid for member in demand.members if member.state is not State.BROKEN]
+        draft.note(attempts.Serves(tuple(well), trades=draft.short))
+    elif not demand.lacks_minimum:
+        draft.note(attempts.MinimumBound())
+    if demand.has_attempts or demand.hands or demand.irrevocable or draft.has_changes:
+        _note_clocks(draft, world)
+    memory = draft.memory
+    waits = memory.failures or memory.backoff_until or memory.began or demand.jobs
+    if memory.jobs and not waits and not draft.has_changes and not demand.has_attempts:
+        draft.note(attempts.JobsForgotten())
+
+
+def _note_clocks(draft: Draft, world: World) -> None:
+    """7c: the attempts of instances that are not of the minimum. An attempt that ended begins again
+    only after other candidates had theirs."""
+    begin = []
+    stop = []
+    for member in draft.demand.members:
+        memory = draft.memory_of(member.uid)
+        is_of_minimum = member.uid in draft.chosen
+        waits = _is_with_scheduler(draft, member) and not is_of_minimum
+        if memory.began and not waits:
+            stop.append(member.uid)
+        elif waits and not memory.began and not memory.gives_way:
+            begin.append(member.uid)
+    draft.note(
+        attempts.InstancesStopped(tuple(stop)),
+        attempts.InstancesReleased(tuple(begin), world.now),
+    )
+
+
+def _is_with_scheduler(draft: Draft, member: Member) -> bool:
+    """Whether the scheduler may bind pods of the instance after this decision."""
+    stays = member.in_hands and member.uid not in draft.revoked
+    return stays or member.in_part or member.uid in draft.admitted
+
+
+def moments(draft: Draft, world: World) -> Iterator[float]:
+    """The times at which the decision may change by time alone; 0.0 = never, times in the past
+    included."""
+    has_attempts = draft.demand.has_attempts or draft.has_changes
+    uids = draft.memory.instances if has_attempts else ()
+    yield from attempts.moments(draft.memory, uids, world.policy)
+    if any(isinstance(event, Ended | PartEnded) for event in draft.events):
+        yield world.now + AT_ONCE  # others may have the room that the attempt kept from them
