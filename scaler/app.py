@@ -348,8 +348,10 @@ class App:
         ]
 
     def _follow_clocks(self) -> None:
-        if self.clock.adjust():
-            skew = self.clock.skew
+        before = self.clock.skew
+        self.clock.adjust()
+        skew = self.clock.skew
+        if skew != before:
             _log.info(
                 "clock of the API server", ahead=round(skew.least, 1), most=round(skew.most, 1)
             )

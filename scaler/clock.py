@@ -90,21 +90,21 @@ class Clock:
         began, seen = self._spans[0]
         self._spans[0] = began, Skew(min(seen.least, ahead), max(seen.most, ahead))
 
-    def adjust(self) -> bool:
-        """Use the observed skew; True when times in objects now mean other moments than before."""
+    def adjust(self) -> None:
+        """Use the observed skew. When `skew` is another one after that, times in objects mean other
+        moments than before."""
         if not self._spans:
-            return False
+            return
         least = min(seen.least for _, seen in self._spans)
         most = max(seen.most for _, seen in self._spans)
         old = self.skew
         first = not self._adjusted
         self._adjusted = True
         if abs(least - old.least) <= PRECISION and abs(most - old.most) <= PRECISION:
-            return False
+            return
         stepped = () if first or least <= old.least else ((self.now(), old.least),)
         before = (*stepped, *old.before)[:REMEMBERED]
         self.skew = Skew(least, most, before)
-        return True
 
     def server(self) -> float:
         """Now by the API servers' clocks, for times in objects. If the clocks differ: the middle

@@ -72,12 +72,13 @@ class Informer(Watched[T, R]):
 
 
 class Freshness:
-    """Whether everything that is decided on is up to date. Nodes are apart: without them each
-    service decides alone, and the right to them may come late, and may go again. What is not to be
-    had and was never seen is not missed.
+    """Whether everything that a decision depends on is up to date.
 
-    `patience`: a resource is out of touch after so many seconds without what `Informer.heard`
-    names."""
+    Nodes are an exception: without them each service decides alone. The right to read nodes may
+    come late, and may be taken away. A resource that is not installed, or that may not be read, and
+    that was never seen, is not missed.
+
+    `patience`: seconds without a sign of a resource (`Informer.heard`) until it is out of touch."""
 
     def __init__(self, informers: Mapping[Resource, Informer[Any, Any]], patience: float) -> None:
         self.nodes = informers[NODES]

@@ -1,7 +1,7 @@
 """List, then watch, for ever: keeps a store at what the cluster is.
 
 It never resumes at "now", never reconnects in a tight loop and never ends because the cluster
-misbehaves. It goes back behind what it has seen only when the cluster itself did (`_is_older`).
+misbehaves. It goes back behind what it has seen only when the cluster itself did (`_look_back`).
 What is not heard of for `silence` seconds is listed anew, whatever the watch says. Named after the
 same in client-go."""
 
@@ -180,7 +180,8 @@ class Reflector(Generic[T, R]):
             raise
         outage = now() - self._unanswered_since
         self._unanswered_since = math.inf
-        self._must_list = self._is_older(page.resource_version) or outage >= OUTAGE
+        self._note_version(page.resource_version)
+        self._must_list = self._is_behind() or outage >= OUTAGE
         self._must_check = False
 
     def _list_again(self) -> None:
@@ -208,8 +209,9 @@ class Reflector(Generic[T, R]):
                 restores = self._watched.history.restores
             self._compare(page.items, version_of(page.resource_version))
             for item in page.items:
-                if self._take_in(item):
-                    names.add(_identity(item)[:2])
+                name = self._take_in(item)
+                if name is not None:
+                    names.add(name)
                 await slices.end()
             for refused in page.refused:
                 names.add((refused.namespace, refused.name))
@@ -243,21 +245,24 @@ class Reflector(Generic[T, R]):
             decode=self._watched.decode,
         )
 
-    def _is_older(self, resource_version: str) -> bool:
-        """Whether the cluster is, or was a moment ago, behind what has been seen of it."""
-        if (
-            version_of(resource_version) < self._store.seen(self._scope)
-            and self._older_since == math.inf
-        ):
+    def _note_version(self, resource_version: str) -> None:
+        """Note when the cluster first answered with a version older than what had been seen."""
+        older = version_of(resource_version) < self._store.seen(self._scope)
+        if older and not self._is_behind():
             self._older_since = loop_time()
             self._backoff = FIRST_BACKOFF
+
+    def _is_behind(self) -> bool:
+        """Whether an answer since the last list was older than what had been seen."""
         return self._older_since < math.inf
 
     def _look_back(self, resource_version: str) -> None:
-        """A list that is older than what was seen is refused while it may be that only this server
-        is behind, and believed when it stays so. What comes after one that was refused is right
-        whatever is known."""
-        if not self._is_older(resource_version):
+        """Refuse a list that is older than what was seen: perhaps only this server is behind. When
+        lists stay older for `RESTORED_AFTER` seconds, the cluster was restored and the list is
+        believed. The first list that is not older after a refused one replaces all that is known,
+        too."""
+        self._note_version(resource_version)
+        if not self._is_behind():
             return
         seen = self._store.seen(self._scope)
         if version_of(resource_version) < seen:
@@ -270,10 +275,11 @@ class Reflector(Generic[T, R]):
         self._store.rewind(self._scope)
 
     def _compare(self, items: Sequence[Any], listed: int) -> None:
-        """A list that is as new as all that was seen and shows an object older than that: the
-        cluster went back, and its versions have caught up since. Once that is known, what is known
-        of objects proves nothing. Nor does an answer to a write or a look of our own that is newer
-        than version `listed` of the list."""
+        """Find out whether the cluster was restored and its versions have caught up since: then
+        this list, of version `listed`, shows an object in an older version than the store has.
+
+        Two things prove nothing: records from before a restore that is known already, and a record
+        newer than `listed`, which comes from an answer to a request of our own."""
         if self._restores != self._watched.history.restores:
             return
         for item in items:
@@ -324,7 +330,7 @@ class Reflector(Generic[T, R]):
         except TimeoutError:
             # some API servers say nothing as long as nothing happens
             self._must_list = self._was_quiet = True
-            if self._older_since < math.inf:
+            if self._is_behind():
                 raise UnknownOutcomeError("the watch is open and is of another history") from None
         finally:
             self._watch_limit = None
@@ -348,15 +354,15 @@ class Reflector(Generic[T, R]):
             self._take_in(event.object)
         self._store.advance(self._scope, version)
 
-    def _take_in(self, item: Any) -> bool:
-        """Keep what is read of it; False for one that is left out. Whatever goes wrong costs this
-        object only, of which the last readable record stays."""
+    def _take_in(self, item: Any) -> Name | None:
+        """Keep what is read of the object, and return its name; None for an object that is left
+        out. An error concerns this object only, of which the last readable record stays."""
         namespace, name, uid = _identity(item)
         try:
             record = self._watched.record(item)
             if record is None:
                 self._drop(namespace, name, uid)
-                return False
+                return None
             self._store.apply(record)
             self._watched.refusals.clear(self._resource, namespace, name)
         except Exception as error:
@@ -364,7 +370,7 @@ class Reflector(Generic[T, R]):
                 in_words(error), namespace, name, uid, labels=getattr(item.metadata, "labels", {})
             )
             self._refuse(refused, traceback.format_exc(-3))
-        return True
+        return (namespace, name)
 
     def _refuse(self, refused: Refused, traceback: str = "") -> None:
         self._watched.counts["refused"] += 1

@@ -172,7 +172,8 @@ class RankTableReconciler:
     def _refused(self, name: Name, words: str) -> None:
         """Set the warning of the instance about a refused write, until the refusal is over."""
         record = self._cache.jobs.get(*name)
-        if record is not None and self._tables.note_refusal(record.uid, words):
+        if record is not None and words != self._tables.refused.get(record.uid, ""):
+            self._tables.note_refusal(record.uid, words)
             self._cache.mark(record.uid)
 
     async def _try_refused_again(self) -> None:

@@ -65,13 +65,11 @@ class Tables:
         if self.cache.job(uid) is None:
             self._made.pop(uid, None)
 
-    def note_refusal(self, uid: str, words: str) -> bool:
-        """Note the API server's words of a refusal, "" for a success; True when they differ from
-        the last ones."""
-        before = self.refused.pop(uid, "")
+    def note_refusal(self, uid: str, words: str) -> None:
+        """Note the API server's words of a refusal, "" for a success."""
+        self.refused.pop(uid, None)
         if words:
             self.refused[uid] = words
-        return words != before
 
     def _table(self, record: JobRecord) -> tuple[RankTable, bool]:
         """The table, and whether the pods mount it. Making one takes a millisecond, and pods change

@@ -80,13 +80,14 @@ class StatusWriter:
         last = self._last_written.get(key)
         return last.subject(key) if last is not None and last.uid else None
 
-    def appeared(self) -> bool:
+    def is_due_again(self) -> bool:
         """Whether ElasticServices can be written now, and some status was left out before."""
-        appeared = self._some_left_out and not self._absent()
-        if appeared:
-            self._some_left_out = False
-            _log.info("ElasticServices can be written now")
-        return appeared
+        return self._some_left_out and not self._absent()
+
+    def begin_again(self) -> None:
+        """The caller writes every status now."""
+        self._some_left_out = False
+        _log.info("ElasticServices can be written now")
 
     async def put(self, report: ServiceReport) -> list[Event]:
         """Write the status of one service; returns the events since the status before."""

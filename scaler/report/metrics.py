@@ -67,7 +67,8 @@ class Metrics:
             "scaler_queue_depth", "Services that wait to be looked at in the next pass."
         )
         self.decisions_failed = counter(
-            "scaler_decisions_failed", "Faults of ours about a service, or about all."
+            "scaler_decisions_failed",
+            "Errors of the controller in deciding or acting, each a bug: about a service, or about all.",
         )
         self._actions = counter(
             "scaler_actions", "What was decided to be done, by kind of action.", ["action"]

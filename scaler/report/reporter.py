@@ -161,7 +161,8 @@ class Reporter:
 
     def write_left_out(self) -> None:
         """Write every status once ElasticServices can be written that could not be before."""
-        if self._statuses.appeared():
+        if self._statuses.is_due_again():
+            self._statuses.begin_again()
             for key in self._reports:
                 self._mark_status(key)
 
@@ -275,7 +276,10 @@ class Reporter:
         return Event(subject, note.warning.value, note.message, warning=True)
 
     def _mark_event(self, event: Event) -> None:
-        if self._silent or self._overflows():
+        if self._silent:
+            return
+        if len(self._events) >= MAX_EVENTS_WAITING:
+            self._metrics.reports_dropped.labels("event", "overflow").inc()
             return
         objection = self._filter.objection(event, self._clock.now())
         if not objection:

@@ -61,11 +61,11 @@ class ServerCertificate:
         self.pair: KeyPair | None = None
         self._problems = {"reading": "", "keeping": ""}
 
-    def use(self, pair: KeyPair) -> bool:
-        """True when the pair differs from the last. ssl.SSLError or OSError when it is unusable:
-        the last one stays."""
+    def use(self, pair: KeyPair) -> None:
+        """Use this pair from now on. Raises ssl.SSLError or OSError when it is unusable: the last
+        pair stays."""
         if pair == self.pair:
-            return False
+            return
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         # The ssl module reads only files; this one is in memory, never on a disk. Linux only.
@@ -76,7 +76,6 @@ class ServerCertificate:
             context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=lambda: "")
         self.context = context
         self.pair = pair
-        return True
 
     @property
     def problem(self) -> str:
@@ -114,11 +113,12 @@ class ServerCertificate:
         self._problems[doing] = problem
 
     def _show(self, pair: KeyPair, source: str) -> str:
+        before = self.pair
         try:
-            changed = self.use(pair)
+            self.use(pair)
         except (ssl.SSLError, OSError) as error:
             return f"{source}: not usable: {error}"
-        if changed:
+        if pair != before:
             _log.info("webhook certificate shown", source=source)
         return ""
 

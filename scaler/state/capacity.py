@@ -39,10 +39,13 @@ class _Entry(msgspec.Struct, eq=False):
 
 class CapacityIndex:
     """Feed it every node and every pod, of whatever namespace. `now`: seconds since the epoch, for
-    `Node.since`."""
+    `Node.since`. `on_change` is called when a node is new, or when a pod takes something else."""
 
-    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(
+        self, now: Callable[[], float] = lambda: 0.0, on_change: Callable[[], None] = lambda: None
+    ) -> None:
         self._now = now
+        self._on_change = on_change
         self._entries: defaultdict[str, _Entry] = defaultdict(_Entry)
         self._requests: frozenset[PodRequest] = frozenset()
         self._terms = terms_of(())
@@ -59,25 +62,25 @@ class CapacityIndex:
         self._skew = skew
         self._touched.update(dict.fromkeys(self._entries))
 
-    def node_changed(self, name: str, facts: NodeFacts | None) -> bool:
-        """The node came or is another now; None: it has gone. Gives whether that is new."""
+    def node_changed(self, name: str, facts: NodeFacts | None) -> None:
+        """The node came or changed; None: it has gone."""
         entry = self._entries.get(name) if facts is None else self._entries[name]
         if entry is None or entry.facts == facts:
-            return False
+            return
         if facts is not None and (
             entry.facts is None or _schedulable(entry.facts) != _schedulable(facts)
         ):
             entry.since = self._now()
         entry.facts = facts
         self._touched[name] = None
-        return True
+        self._on_change()
 
-    def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> bool:
-        """`old` is what was given of the pod last. Gives whether it takes anything else now."""
+    def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        """`old` is what was given of the pod last."""
         before = _load(old)
         after = _load(new)
         if before == after:
-            return False
+            return
         for load, sign in ((before, -1), (after, 1)):
             if load is not None:
                 node, requests, deletion = load
@@ -89,7 +92,7 @@ class CapacityIndex:
                     if not ending:
                         del entry.ending[deletion]
                 self._touched[node] = None
-        return True
+        self._on_change()
 
     def nodes(self, requests: Collection[PodRequest]) -> Nodes:
         """All nodes as far as these requests can tell them apart; the same value as long as nothing

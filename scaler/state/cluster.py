@@ -55,8 +55,7 @@ class ClusterState:
         self.cache = Cache(changes, now, operator_namespace, self._knows_rule)
         self.situation = Situation()
         self._home = home
-        self._publish = changes.publish
-        self.capacity = CapacityIndex(now)
+        self.capacity = CapacityIndex(now, lambda: changes.publish(RoomChanged()))
         self.tables = Tables(self.cache)
         self.rules = RulesInForce(self.cache.config_maps.get, self._stored_rule)
         self._instances: dict[str, Instance] = {}
@@ -124,9 +123,9 @@ class ClusterState:
         return known
 
     def _as_labelled(self, key: ServiceKey, instance: Instance, groups: Sequence[str]) -> Instance:
-        """One that has released pods and whose labels name a rule or group that there is not: in
-        the group in which it was admitted, where it can be told. `groups` are those of the rule,
-        none where no valid one was ever seen."""
+        """An instance with released pods keeps the group that it was admitted in when its labels no
+        longer name an existing rule or group. `groups` are the groups of the rule; none where no
+        valid rule was ever seen."""
         wrong = (
             instance.group not in groups
             and instance.pods > instance.gated
@@ -173,12 +172,10 @@ class ClusterState:
     # following changes
 
     def on_pod(self, change: PodChanged) -> None:
-        if self.capacity.pod_changed(change.old, change.new):
-            self._publish(RoomChanged())
+        self.capacity.pod_changed(change.old, change.new)
 
     def on_node(self, change: NodeChanged) -> None:
-        if self.capacity.node_changed(change.name, change.facts):
-            self._publish(RoomChanged())
+        self.capacity.node_changed(change.name, change.facts)
 
     def on_instance(self, change: ServiceChanged) -> None:
         """What was made of the instance is made anew when it is read next."""

@@ -215,7 +215,7 @@ async def test_a_new_certificate_is_shown_from_the_next_handshake_on(keys: Keys)
     async with session(certificate) as client:
         async with client.post("/mutate/pods", data=b"{}", ssl=trusting(keys)) as answer:
             assert answer.status == 200
-        assert certificate.use(other.shown)
+        certificate.use(other.shown)
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await client.post("/mutate/pods", data=b"{}", ssl=trusting(keys))
         async with client.post("/mutate/pods", data=b"{}", ssl=trusting(other)) as answer:
@@ -257,12 +257,15 @@ def test_a_pair_that_does_not_work_leaves_the_last_one_in_place(keys: Keys, spoi
 
 def test_a_pair_that_is_shown_already_is_no_change(keys: Keys) -> None:
     shown = ServerCertificate()
-    assert shown.use(keys.shown)
-    assert not shown.use(keys.shown)
+    shown.use(keys.shown)
+    first = shown.context
+    shown.use(keys.shown)
+    assert shown.context is first
 
 
 def test_a_chain_of_certificates_is_shown_whole(keys: Keys) -> None:
     chain = KeyPair(keys.shown.certificate + keys.trusted, keys.shown.key)
     shown = ServerCertificate()
-    assert shown.use(chain)
+    shown.use(chain)
+    assert shown.pair == chain
     assert len(x509.load_pem_x509_certificates(chain.certificate)) == 2

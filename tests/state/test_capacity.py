@@ -167,12 +167,19 @@ def test_nodes_are_sorted_by_name_and_alike_ones_share_their_class() -> None:
 
 
 def test_what_has_not_changed_is_the_same_object() -> None:
-    of = index(node("node-1"), node("node-2"), load(4))
+    changed: list[str] = []
+    of = CapacityIndex(on_change=lambda: changed.append("room"))
+    for name in ("node-1", "node-2"):
+        of.node_changed(name, node(name))
+    of.pod_changed(None, load(4))
     before = of.nodes([EIGHT])
-    assert not of.node_changed("node-1", node())
-    assert not of.pod_changed(load(4), load(4))
-    assert of.pod_changed(None, load(0, cpu=100))
-    assert of.pod_changed(load(0, cpu=100), None)
+    changed.clear()
+    of.node_changed("node-1", node())
+    of.pod_changed(load(4), load(4))
+    assert changed == []
+    of.pod_changed(None, load(0, cpu=100))
+    of.pod_changed(load(0, cpu=100), None)
+    assert changed == ["room", "room"]
     assert of.nodes(frozenset([EIGHT])) is before
     of.pod_changed(None, load(4))
     after = of.nodes([EIGHT])
