@@ -68,7 +68,7 @@ class Metrics:
         )
         self.decisions_failed = counter(
             "scaler_decisions_failed",
-            "Errors of the controller in deciding or acting, each a bug: about a service, or about all.",
+            "Errors in deciding or acting. Each is a bug of the scaler.",
         )
         self._actions = counter(
             "scaler_actions", "What was decided to be done, by kind of action.", ["action"]
