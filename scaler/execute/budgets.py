@@ -12,7 +12,7 @@ instances on other nodes, as far as there are any."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ import structlog
 from scaler.clock import loop_time
 from scaler.decide.memory import NEVER_SEEN
 from scaler.decide.service.states import counts_as_running, state_of
-from scaler.decide.world import Policy, Service, ServiceKey
+from scaler.decide.world import Instance, Policy, Service, ServiceKey
 from scaler.informers.changes import BudgetsChanged, ServiceChanged
 from scaler.informers.informer import Informer
 from scaler.informers.pods import PodRecord
@@ -107,14 +107,11 @@ class Budgets:
         left."""
         if not self._running:
             return
-        namespaces = sorted(
-            {found.namespace for found in self._cache.budgets.values() if found.name == self._name}
-        )
-        for key in (
-            *self._state.service_keys(),
-            *(ServiceKey(namespace, "", "") for namespace in namespaces),
-        ):
+        for key in self._state.service_keys():
             self._outbox.mark(key)
+        budgets = self._cache.budgets.values()
+        for namespace in sorted({one.namespace for one in budgets if one.name == self._name}):
+            self._outbox.mark(ServiceKey(namespace, "", ""))
 
     def on_service(self, change: ServiceChanged) -> None:
         """Mark the service. Without leadership nothing is marked: `run` begins with all
@@ -162,12 +159,7 @@ class Budgets:
             return  # no label changes while no rule is in force: the minimum is unknown
         smallest = service.rule.limited(service.replicas).smallest
         kept = to_keep(smallest, list(self._runs(service)))
-        onto = [
-            pod
-            for one in service.instances
-            if one.uid in kept
-            for pod in self._cache.present_pods(one.uid)
-        ]
+        onto = self._pods_of([one for one in service.instances if one.uid in kept])
         covered = await self._covered_of(key, onto)
         labelled = {pod.uid for pod in onto if not covered.get(pod.uid)}
         if labelled and self._cache.budgets.get(key.namespace, self._name) is None:
@@ -180,16 +172,21 @@ class Budgets:
             if pod.uid in labelled and not pod.kept and not await self._label(pod, keep=True):
                 # the pod is gone, and another takes its place; no label is removed meanwhile
                 return
-        for pod in [pod for one in service.instances for pod in self._cache.present_pods(one.uid)]:
+        for pod in self._pods_of(service.instances):
             if pod.kept and pod.uid not in labelled:
                 await self._label(pod, keep=False)
+
+    def _pods_of(self, instances: Iterable[Instance]) -> list[PodRecord]:
+        found = list[PodRecord]()
+        for one in instances:
+            found += self._cache.present_pods(one.uid)
+        return found
 
     async def _covered_of(self, key: ServiceKey, pods: list[PodRecord]) -> dict[str, str]:
         """The budgets of others that select these pods: Kubernetes never evicts a pod under two
         budgets. The cache has no labels of pods, so each pod is read from the API server, once."""
-        others = [
-            found for found in self._cache.budgets.values(key.namespace) if found.name != self._name
-        ]
+        budgets = self._cache.budgets.values(key.namespace)
+        others = [one for one in budgets if one.name != self._name]
         if not others:
             self._covered.pop(key, None)
             return {}
@@ -203,7 +200,7 @@ class Budgets:
                 labels = at(
                     await self._writer.get(PODS, pod.namespace, pod.name), "metadata", "labels"
                 )
-                found[pod.uid] = next((other.name for other in others if other.covers(labels)), "")
+                found[pod.uid] = _first_that_covers(others, labels)
                 if found[pod.uid]:
                     words = "a pod of a minimum is left to another budget"
                     _log.info(words, namespace=pod.namespace, pod=pod.name, budget=found[pod.uid])
@@ -215,9 +212,12 @@ class Budgets:
             state = state_of(one, NEVER_SEEN, self._now(), self._policy)
             if one.group is not None and counts_as_running(one, state, service.options.counts_from):
                 pods = self._cache.present_pods(one.uid)
-                nodes = [self._cache.nodes.get("", pod.node) for pod in pods]
-                settled = not any(node is not None and node.facts.unschedulable for node in nodes)
+                settled = not any(self._is_cordoned(pod.node) for pod in pods)
                 yield Runs(one.uid, one.group, settled, all(pod.kept for pod in pods))
+
+    def _is_cordoned(self, node: str) -> bool:
+        known = self._cache.nodes.get("", node)
+        return known is not None and known.facts.unschedulable
 
     async def _label(self, pod: PodRecord, *, keep: bool) -> bool:
         """Set or remove the label; False when the pod is gone."""
@@ -231,18 +231,25 @@ class Budgets:
         return True
 
 
+def _first_that_covers(budgets: Sequence[BudgetRecord], labels: Mapping[str, str]) -> str:
+    """The name of the first budget that selects a pod with these labels; "" when none does."""
+    for one in budgets:
+        if one.covers(labels):
+            return one.name
+    return ""
+
+
 def to_keep(smallest: Ratio, running: Sequence[Runs]) -> frozenset[str]:
     """Uids of as many instances of each group as the smallest ratio needs: first those on nodes
     that are not cordoned, then those that are kept already. Empty for a service that does not
     serve."""
     kept: set[str] = set()
     for group, number in smallest.counts.items():
-        found = sorted(
-            (not one.settled, not one.kept, one.uid) for one in running if one.group == group
-        )
+        found = [one for one in running if one.group == group]
         if len(found) < number:
             return frozenset()
-        kept.update(uid for _, _, uid in found[:number])
+        found.sort(key=lambda one: (not one.settled, not one.kept, one.uid))
+        kept.update([one.uid for one in found[:number]])
     return frozenset(kept)
 
 

@@ -8,7 +8,7 @@ version that the decision saw."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import assert_never
@@ -35,7 +35,14 @@ from scaler.decide.world import ServiceKey, World
 from scaler.execute.assumed import AssumedWrites
 from scaler.execute.gates import Gates
 from scaler.execute.recreation import RecreationGuard
-from scaler.execute.writes import REFUSALS, AssumingWrites, all_done, gathered, identity_of
+from scaler.execute.writes import (
+    REFUSALS,
+    AssumingWrites,
+    all_done,
+    gathered,
+    gravest,
+    identity_of,
+)
 from scaler.informers.jobs import JobRecord, look_up
 from scaler.informers.pods import PodRecord
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, PatchType, Resource
@@ -139,9 +146,8 @@ class Executor:
                 case Admit() | Complete():
                     await self._gates.release(key, action.uid)
                 case Revoke():
-                    await self._delete_all(
-                        key, [pod for pod in self._unbound(action.uid) if not pod.gated]
-                    )
+                    unbound = self._unbound(action.uid)
+                    await self._delete_all(key, [pod for pod in unbound if not pod.gated])
                 # Pods that run, with their grace period: only preemption and drains do this.
                 case Evict():
                     await self._delete_all(key, self._cache.present_pods(action.uid))
@@ -179,29 +185,22 @@ class Executor:
             results = await gathered(
                 [self._writes.create(key, resource, body) for resource, body in batch]
             )
-            of_batch = zip(batch, results, strict=True)
-            made += [
-                (resource, created)
-                for (resource, _), created in of_batch
-                if isinstance(created, dict)
-            ]
-            if errors := [error for error in results if isinstance(error, KubeError)]:
+            for (resource, _), result in zip(batch, results, strict=True):
+                if isinstance(result, KubeError):
+                    errors.append(result)
+                else:
+                    made.append((resource, result))
+            if errors:
                 break
         if made:
-            metas = ((resource, obj["metadata"]) for resource, obj in made)
-            self._guard.made(
-                record.uid,
-                ((f"{resource.kind} {meta['name']}", meta["uid"]) for resource, meta in metas),
-            )
+            self._guard.made(record.uid, [_name_and_uid(resource, obj) for resource, obj in made])
         if not errors:
             if any(pod.gated for pod in self._cache.pods_of(record.uid).values()):
                 # the template of the pods names the rule
                 return await self._on_pods_there(key, Complete(record.uid))
             return ""
-        refusal = next((error for error in errors if isinstance(error, REFUSALS)), None)
-        if refusal is None:
-            raise errors[0]
-        if undo and await self._undo(key, record, made):
+        refusal = gravest(errors)
+        if isinstance(refusal, REFUSALS) and undo and await self._undo(key, record, made):
             self._guard.forget(record.uid)
             return refusal.message
         raise refusal
@@ -216,11 +215,9 @@ class Executor:
         if self._cache.kube_services.get(job.namespace, job.leader) is None:
             rest.append((SERVICES, objects.service(job, obj)))
         present = self._cache.pods_of(record.uid)
-        rest += [
-            (PODS, pod)
-            for name, pod in objects.pods(job, obj, self._clusterd).items()
-            if name not in present
-        ]
+        for name, pod in objects.pods(job, obj, self._clusterd).items():
+            if name not in present:
+                rest.append((PODS, pod))
         return [first, rest]
 
     async def _undo(
@@ -229,20 +226,23 @@ class Executor:
         """Delete what was made of a refused instance. False when a pod stays: the scheduler has
         bound it meanwhile, or it existed before and the watch has not shown it. The next pass
         handles such an incomplete instance."""
-        pods = {obj["metadata"]["name"]: obj for resource, obj in made if resource is PODS}
-        unseen = self._none_there(record, (name for name in record.job.pods if name not in pods))
-        results = await gathered(
-            [*(self._delete_unbound(key, pod) for pod in pods.values()), unseen]
-        )
+        pods = dict[str, Object]()
+        others = list[tuple[Resource, Object]]()
+        for resource, obj in made:
+            if resource is PODS:
+                pods[obj["metadata"]["name"]] = obj
+            else:
+                others.append((resource, obj))
+        deletions = [self._delete_unbound(key, pod) for pod in pods.values()]
+        unseen = self._none_there(record, record.job.pods, but=pods)
+        results = await gathered([*deletions, unseen])
         gone = all(result in (True, None) for result in results)
         if gone:
-            rest = [
-                (resource, identity_of(obj))
-                for resource, obj in reversed(made)
-                if resource is not PODS
-            ]
             results += await gathered(
-                [self._writes.delete(key, resource, known) for resource, known in rest]
+                [
+                    self._writes.delete(key, resource, identity_of(obj))
+                    for resource, obj in reversed(others)
+                ]
             )
         for error in results:
             if isinstance(error, KubeError):
@@ -277,8 +277,11 @@ class Executor:
             await self._none_there(record, record.job.pods)
             await self._writes.delete(key, POD_GROUPS, group)
 
-    async def _none_there(self, record: JobRecord, names: Iterable[str]) -> None:
-        """NotSentError when one of these pods exists: the watch of pods may be far behind."""
+    async def _none_there(
+        self, record: JobRecord, names: Iterable[str], but: Container[str] = ()
+    ) -> None:
+        """NotSentError when one of these pods exists, those in `but` left out: the watch of pods
+        may be far behind."""
 
         async def check(name: str) -> None:
             with suppress(NotFoundError):
@@ -288,15 +291,16 @@ class Executor:
                         f"pod {name} of it exists, which the watch has not shown yet"
                     )
 
-        await all_done([check(name) for name in names])
+        await all_done([check(name) for name in names if name not in but])
 
     # the life of a job by its run policy: none of these steps needs an undo
 
     async def _finish(self, key: ServiceKey, record: JobRecord, step: Finish) -> None:
-        present = {pod.name: pod for pod in self._cache.present_pods(record.uid)}
-        await self._none_there(record, (name for name in record.job.pods if name not in present))
-        replicas = replica_statuses(record.job, {name: pod.phase for name, pod in present.items()})
-        started = min((pod.created for pod in present.values()), default=0.0)
+        pods = self._cache.present_pods(record.uid)
+        phases = {pod.name: pod.phase for pod in pods}
+        await self._none_there(record, record.job.pods, but=phases)
+        replicas = replica_statuses(record.job, phases)
+        started = min((pod.created for pod in pods), default=0.0)
         ending = (step.reason.outcome, step.reason.value, step.message)
         patch = final_patch(record.object, ending, replicas, started, self._clock.timestamp())
         self._writes.assume(
@@ -308,9 +312,11 @@ class Executor:
         Running pods may end by it, so nothing is deleted where a watch is behind."""
         if not await self._look_up(record):
             return
-        owned = self._cache.pods_of(record.uid)
-        for pod in [owned[name] for name in step.pods if name in owned]:
-            await self._writes.delete(key, PODS, pod)
+        # as it is before the first deletion: the watch may remove pods meanwhile
+        owned = dict(self._cache.pods_of(record.uid))
+        for name in step.pods:
+            if name in owned:
+                await self._writes.delete(key, PODS, owned[name])
         group = self._cache.pod_group_of(record)
         if step.pod_group and group is not None:
             await self._writes.delete(key, POD_GROUPS, group)
@@ -330,40 +336,46 @@ class Executor:
         await self._writes.patch(key, POD_GROUPS, group, patch, PatchType.JSON)
 
 
+def _name_and_uid(resource: Resource, obj: Object) -> tuple[str, str]:
+    meta = obj["metadata"]
+    return f"{resource.kind} {meta['name']}", meta["uid"]
+
+
 def log_line(world: World, plan: Plan, outcomes: Sequence[ActionResult]) -> dict[str, object]:
     """The log fields of a plan: what was seen, its actions, how many were done, the words about
     each that was not."""
     names = {verdict.uid: verdict.name for verdict in plan.verdicts}
     doing: dict[str, list[str]] = {}
+    beneficiaries = set[str]()
     for action in plan.actions:
-        doing.setdefault(type(action).__name__.lower(), []).append(
-            names.get(action.uid, action.uid)
-        )
-    beneficiaries = sorted(
-        {action.beneficiary for action in plan.actions if isinstance(action, Evict)} - {NOBODY}
-    )
-    refused = {
-        names.get(outcome.uid, outcome.uid): outcome.refused
-        for outcome in outcomes
-        if outcome.refused
-    }
-    failed = {
-        names.get(outcome.uid, outcome.uid): outcome.failed
-        for outcome in outcomes
-        if outcome.failed
-    }
-    return {
+        name = names.get(action.uid, action.uid)
+        doing.setdefault(type(action).__name__.lower(), []).append(name)
+        if isinstance(action, Evict) and action.beneficiary != NOBODY:
+            beneficiaries.add(action.beneficiary)
+    refused: dict[str, str] = {}
+    failed: dict[str, str] = {}
+    for outcome in outcomes:
+        name = names.get(outcome.uid, outcome.uid)
+        if outcome.refused:
+            refused[name] = outcome.refused
+        if outcome.failed:
+            failed[name] = outcome.failed
+    line: dict[str, object] = {
         "service": str(plan.key),
         "target": plan.target,
         "target_index": plan.target_index,
         "running": {name: group.running for name, group in plan.groups.items()},
         "in_flight": {name: group.in_flight for name, group in plan.groups.items()},
         "held": {name: group.held for name, group in plan.groups.items()},
-        **({"replicas": plan.replicas} if plan.replicas < ALL else {}),
-        "seen": world.resource_versions,
-        **doing,
-        **({"evicted_for": beneficiaries} if beneficiaries else {}),
-        "done": len(outcomes) - len(refused) - len(failed),
-        **({"refused": refused} if refused else {}),
-        **({"failed": failed} if failed else {}),
     }
+    if plan.replicas < ALL:
+        line["replicas"] = plan.replicas
+    line |= {"seen": world.resource_versions, **doing}
+    if beneficiaries:
+        line["evicted_for"] = sorted(beneficiaries)
+    line["done"] = len(outcomes) - len(refused) - len(failed)
+    if refused:
+        line["refused"] = refused
+    if failed:
+        line["failed"] = failed
+    return line

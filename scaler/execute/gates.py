@@ -12,7 +12,7 @@ from typing import Any
 
 from scaler.decide.world import ServiceKey
 from scaler.execute.writes import AssumingWrites, all_done
-from scaler.informers.pods import PodRecord
+from scaler.informers.pods import Governed, PodRecord
 from scaler.kube.api import POD_GROUPS, PODS, PatchType
 from scaler.kube.errors import ConflictError, NotFoundError, NotSentError
 from scaler.kube.writer import Writer
@@ -52,15 +52,13 @@ class Gates:
         for _ in range(TRIES):
             try:
                 await self._writes.patch(key, PODS, pod, patch, PatchType.STRATEGIC)
-            except (
-                NotFoundError
-            ):  # gone, or too new for this API server: tried again when the watch shows it
+            except NotFoundError:
+                # gone, or too new for this API server: tried again when the watch shows it
                 raise NotSentError(f"pod {pod.name} is not found") from None
             except ConflictError:
                 with suppress(NotFoundError):
-                    if (await self._writer.get(PODS, pod.namespace, pod.name))["metadata"][
-                        "uid"
-                    ] == pod.uid:
+                    found = await self._writer.get(PODS, pod.namespace, pod.name)
+                    if found["metadata"]["uid"] == pod.uid:
                         continue
                 return
             return
@@ -72,25 +70,21 @@ class Gates:
         """Move the unbound pods into the PodGroup of their instance, if they would share one with
         other instances."""
         membership = self._cache.pod_instances.membership.get(uid)
-        waiting = [
-            pod
-            for pod in pods
-            if not pod.node and pod.governed is not None and pod.governed.volcano
-        ]
+        named = set[str]()
+        waiting = list[tuple[PodRecord, Governed]]()
+        for pod in pods:
+            governed = pod.governed
+            if governed is not None and governed.pod_group:
+                named.add(governed.pod_group)
+            if governed is not None and governed.volcano and not pod.node:
+                waiting.append((pod, governed))
         if membership is None or not membership.shares_pod_group or not waiting:
             return
         namespace = pods[0].namespace
         # A PodGroup that only this instance has, with some of its pods already, or a new one.
-        named = {
-            pod.governed.pod_group
-            for pod in pods
-            if pod.governed is not None and pod.governed.pod_group
-        }
-        own = min((name for name in named if self._exists(namespace, name)), default="")
-        name = own or own_pod_group_name(membership.name, pods[0].uid)
-        moving = [
-            pod for pod in waiting if pod.governed is not None and pod.governed.pod_group != name
-        ]
+        own = [name for name in named if self._exists(namespace, name)]
+        name = min(own) if own else own_pod_group_name(membership.name, pods[0].uid)
+        moving = [pod for pod, governed in waiting if governed.pod_group != name]
         if self._exists(namespace, name):
             await self._join(name, moving)
         else:
@@ -100,11 +94,7 @@ class Gates:
         )
         # Only after the pods have left: for a pod that names no PodGroup, Volcano creates its own
         # one again and names it in the pod; the watch shows that.
-        left = {
-            VOLCANOS_OWN + pod.governed.controller_uid
-            for pod in waiting
-            if pod.governed is not None
-        }
+        left = {VOLCANOS_OWN + governed.controller_uid for _, governed in waiting}
         await all_done([self._keep_no_room(namespace, group) for group in sorted(left)])
 
     async def _keep_no_room(self, namespace: str, name: str) -> None:

@@ -98,4 +98,12 @@ async def all_done(calls: Sequence[Coroutine[Any, Any, Any]]) -> None:
     repeated."""
     errors = [result for result in await gathered(calls) if isinstance(result, KubeError)]
     if errors:
-        raise next((error for error in errors if isinstance(error, REFUSALS)), errors[0])
+        raise gravest(errors)
+
+
+def gravest(errors: Sequence[KubeError]) -> KubeError:
+    """The first error that stays the same if repeated; without one the first of all."""
+    for error in errors:
+        if isinstance(error, REFUSALS):
+            return error
+    return errors[0]

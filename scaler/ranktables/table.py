@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -121,7 +121,7 @@ def rank_table(job: Job, obj: Object, members: Sequence[RankTablePod]) -> RankTa
         servers.sort(key=lambda server: server.rank)
         layout = layout_of(obj)
         _check_together(servers, layout, obj)
-        if not all(server.pod.devices.ip for server in servers):
+        if any(not server.pod.devices.ip for server in servers):
             return INITIALIZING
         content = _content_2_0(servers, obj) if layout is Layout.V2_0 else _content(servers, layout)
     except UnusableError as problem:
@@ -133,12 +133,9 @@ def layout_of(obj: Object) -> Layout:
     """The layout that the job's hardware needs; only schedule_policy counts if set, as in Ascend
     Operator."""
     specs = _pod_specs(obj)
-    if any(
-        "huawei.com/npu" in amounts_of(container)
-        for spec in specs
-        for container in _containers(spec)
-    ):
-        return Layout.V2_0
+    for container in _containers(specs):
+        if "huawei.com/npu" in amounts_of(container):
+            return Layout.V2_0
     annotations = at(obj, "metadata", "annotations")
     if "huawei.com/schedule_policy" in annotations:
         policy = as_text(annotations["huawei.com/schedule_policy"])
@@ -153,30 +150,36 @@ def layout_of(obj: Object) -> Layout:
 
 def mounts_rank_table(job: Job, obj: Object) -> bool:
     """Whether its pods mount the ConfigMap: if they do, they cannot start while it is missing."""
-    return any(
-        at(volume, "configMap").get("name") == RANK_TABLE_PREFIX + job.name
-        for spec in _pod_specs(obj)
-        for volume in as_list(spec.get("volumes"))
-    )
+    name = RANK_TABLE_PREFIX + job.name
+    for spec in _pod_specs(obj):
+        for volume in as_list(spec.get("volumes")):
+            if at(volume, "configMap").get("name") == name:
+                return True
+    return False
 
 
 def _computing_pods(job: Job, obj: Object) -> dict[str, int]:
     """The pods that request NPUs, each with the rank that counts if its annotation has none."""
     replicas = read_replicas(obj)
-    computes = {
-        kind: any(
-            name.startswith("huawei.com/") and str(amount) != "0"
-            for container in _containers(at(obj, "spec", "replicaSpecs", kind, "template", "spec"))
-            for name, amount in amounts_of(container).items()
-        )
-        for kind in replicas
-    }
-    places = [(kind, index) for kind, number in replicas.items() for index in range(number)]
-    return {
-        name: index + (kind == WORKER and computes[LEADER])
-        for name, (kind, index) in zip(job.pods, places, strict=False)
-        if computes[kind]
-    }
+    computes = {kind: _requests_npus(obj, kind) for kind in replicas}
+    ranks = dict[str, int]()
+    names = iter(job.pods)
+    for kind, number in replicas.items():
+        first = 1 if kind == WORKER and computes[LEADER] else 0
+        for index in range(number):
+            name = next(names, None)
+            if name is not None and computes[kind]:
+                ranks[name] = first + index
+    return ranks
+
+
+def _requests_npus(obj: Object, kind: str) -> bool:
+    """Whether the pods of this kind of replica request any."""
+    for container in _containers([at(obj, "spec", "replicaSpecs", kind, "template", "spec")]):
+        for name, amount in amounts_of(container).items():
+            if name.startswith("huawei.com/") and str(amount) != "0":
+                return True
+    return False
 
 
 def read_server(pod: RankTablePod, rank: int) -> Server:
@@ -282,22 +285,22 @@ def _check_together(servers: Sequence[Server], layout: Layout, obj: Object) -> N
 def _content(servers: Sequence[Server], layout: Layout) -> dict[str, Any]:
     # The host's address; if two pods share a host, the id of each.
     apart = len({server.pod.node for server in servers}) == len(servers)
-    ids = [
-        (one.host_ip or one.server_id) if apart else (one.server_id or one.host_ip)
-        for one in servers
-    ]
+    entries = list[dict[str, Any]]()
+    groups: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
+    for server in servers:
+        if apart:
+            server_id = server.host_ip or server.server_id
+        else:
+            server_id = server.server_id or server.host_ip
+        entries.append(_entry(server, server_id, layout))
+        groups[server.pod.devices.super_pod].append({"server_id": server_id})
     content: dict[str, Any] = {
         "status": Status.COMPLETED.value,
-        "server_list": [
-            _entry(server, name, layout) for server, name in zip(servers, ids, strict=True)
-        ],
+        "server_list": entries,
         "server_count": str(len(servers)),
         "version": layout.value,
     }
     if layout is Layout.V1_2:
-        groups: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
-        for server, server_id in zip(servers, ids, strict=True):
-            groups[server.pod.devices.super_pod].append({"server_id": server_id})
         content["super_pod_list"] = [
             {"super_pod_id": name, "server_list": found} for name, found in groups.items()
         ]
@@ -312,28 +315,28 @@ def _entry(server: Server, server_id: str, layout: Layout) -> dict[str, Any]:
             {"device_id": chip.device_id, "device_ip": chip.device_ip, **more, "rank_id": str(rank)}
         )
     annotated = server.pod.devices
-    optional = {
-        "hardware_type": annotated.hardware_type,
-        "server_id": server_id,
-        "host_ip": server.host_ip,
-    }
-    return {
-        "device": devices,
-        **{key: text for key, text in optional.items() if text},
-        "container_ip": annotated.ip,
-    }
+    entry: dict[str, Any] = {"device": devices}
+    if annotated.hardware_type:
+        entry["hardware_type"] = annotated.hardware_type
+    if server_id:
+        entry["server_id"] = server_id
+    if server.host_ip:
+        entry["host_ip"] = server.host_ip
+    entry["container_ip"] = annotated.ip
+    return entry
 
 
 def _content_2_0(servers: Sequence[Server], obj: Object) -> dict[str, Any]:
     scale_out = as_text(at(obj, "metadata", "labels").get("scaleout-type"))
-    chips = [chip for server in servers for chip in server.chips]
+    chips = list[Chip]()
+    for server in servers:
+        chips += server.chips
     label = scale_out.strip().upper()
     if label and label not in BY_LABEL:
         raise UnusableError(
             f"label scaleout-type is {scale_out[:40]!r}, not {' or '.join(BY_LABEL)}"
         )
-    offered = {kind for chip in chips for level in chip.levels for kind in _info(level)}
-    kind = next((kind for kind in BY_LABEL.get(label, (ROCE, UBOE, UBG)) if kind in offered), label)
+    kind = _scale_out_kind(chips, label)
     ranks = [
         {
             "rank_id": rank,
@@ -351,24 +354,39 @@ def _content_2_0(servers: Sequence[Server], obj: Object) -> dict[str, Any]:
     }
 
 
+def _scale_out_kind(chips: Sequence[Chip], label: str) -> str:
+    """The kind of scale-out network: the first one of those that the label allows that some chip
+    has; the label itself when no chip has one of them."""
+    offered = set[str]()
+    for chip in chips:
+        for level in chip.levels:
+            offered.update(_info(level))
+    for kind in BY_LABEL.get(label, (ROCE, UBOE, UBG)):
+        if kind in offered:
+            return kind
+    return label
+
+
 def _pod_specs(obj: Object) -> list[Mapping[str, Any]]:
     return [at(replica, "template", "spec") for replica in at(obj, "spec", "replicaSpecs").values()]
 
 
-def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [at(container) for container in as_list(spec.get("containers"))]
+def _containers(specs: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for spec in specs:
+        for container in as_list(spec.get("containers")):
+            yield at(container)
 
 
 def _level_list(chip: Chip, scale_out: str) -> Iterable[dict[str, Any]]:
     """Levels 0 and 1 as the annotation has them; of the scale-out network only the kind that the
     service uses."""
-    by_number = {
-        number: _info(level)
-        for level in chip.levels
-        if isinstance(number := _field(level, "level"), int)
-    }
-    for number in (0, 1):
-        info = by_number.get(number, {})
+    by_number = dict[int, Mapping[str, Any]]()
+    for level in chip.levels:
+        number = _field(level, "level")
+        if isinstance(number, int):
+            by_number[number] = _info(level)
+    for known in (0, 1):
+        info = by_number.get(known, {})
         if info:
             yield _element(info[min(info)])
     last = SCALE_OUT_LEVEL.get(scale_out)
@@ -383,7 +401,10 @@ def _info(level: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _field(level: Mapping[str, Any], name: str) -> Any:
     """The value of a field, in any letter case, as Go's decoder reads it."""
-    return next((value for key, value in level.items() if key.lower() == name), None)
+    for key, value in level.items():
+        if key.lower() == name:
+            return value
+    return None
 
 
 def _element(element: Mapping[str, Any]) -> dict[str, Any]:
