@@ -53,10 +53,10 @@ dev-cluster: dev  ## Keep a real control plane with fake NPU nodes and the scale
 
 ##@ Work on it
 .PHONY: check
-check: static test  ## What to run before a commit: format, lint, types, import contracts, size, tests
+check: static test  ## What to run before a commit: format, lint, types, import contracts, readable, tests
 
 .PHONY: static
-static: format-check lint types contracts size  ## The part of check that runs no code of ours
+static: format-check lint types contracts readable  ## The part of check that runs no code of ours
 
 .PHONY: fmt
 fmt: dev  ## Format the code and mend what the linter can mend
@@ -86,8 +86,12 @@ generated: chart  ## Write every file that follows from the code: page of settin
 	@$(PY) -m scaler schema service >build.tmp && mv build.tmp schemas/service.schema.json
 	@$(PY) -m scaler schema scenario >build.tmp && mv build.tmp schemas/scenario.schema.json
 
+.PHONY: readable
+readable: dev  ## Refuse what a reader stumbles over and ruff does not know: .ci/readable.py says why each
+	@$(PY) .ci/readable.py
+
 .PHONY: size
-size: dev  ## Lines of controller, simulation and test helpers against their limits (.ci/size.py)
+size: dev  ## Count the lines of controller, simulation and test helpers; limits nothing
 	@$(PY) .ci/size.py
 
 .PHONY: bench

@@ -24,7 +24,7 @@ BY_HOOK = {
     "lint": "lint",
     "types": "types",
     "contracts": "contracts",
-    "size": "size",
+    "readable": "readable",
 }
 """What each hook stands for of `make static`."""
 

@@ -54,10 +54,8 @@ def said(made: Plan) -> dict[str, Reason]:
 
 def test_a_spare_is_told_that_it_is_one_although_the_minimum_waits_for_room() -> None:
     waits = on_nodes("3P1D > 1P1D", "p0 -, p1 -, p2 -, p3 -, d0 -", name="a")
-    [limited, other] = (
-        msgspec.structs.replace(waits, replicas=2),
-        on_nodes("1P1D", "p0 -, d0 -", name="b", age=9),
-    )
+    limited = msgspec.structs.replace(waits, replicas=2)
+    other = on_nodes("1P1D", "p0 -, d0 -", name="b", age=9)
     found = reasons(decide(world(limited, other, nodes="a:8x2")))
     assert (found["a-p0"], found["a-d0"]) == (Reason.MINIMUM_DOES_NOT_FIT,) * 2
     assert [found[f"a-p{number}"] for number in (1, 2, 3)] == [
