@@ -43,7 +43,7 @@ from scaler.state.assemble import WorldBuilder, is_missed
 from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import ConfigMapName
 from scaler.work_queue import WorkQueue, backoff_after
-from scaler.workloads.membership import JOB_KINDS
+from scaler.workloads.kinds import JOBS
 
 _log = structlog.get_logger(__name__)
 
@@ -220,7 +220,7 @@ class Controller:
         now = loop_time()
         last = self.builder.get(key)
         from_pods = last is not None and any(
-            instance.kind not in JOB_KINDS for instance in last.instances
+            instance.kind not in JOBS for instance in last.instances
         )
         end = self._leaving.setdefault(key, now + PATIENCE if from_pods else now)
         self.builder.leave(key)

@@ -26,6 +26,9 @@ from scaler.report.elastic_services import names_of
 from scaler.serve import reviews
 from scaler.sim.loop import run
 from scaler.workloads import devices
+from scaler.workloads.leaderworkerset import LEADER_WORKER_SETS
+from scaler.workloads.stormservice import POD_SETS
+from scaler.workloads.volcanojob import VOLCANO_JOBS
 from tests.jobs import (
     NAMESPACE,
     TWO_P_ONE_D,
@@ -361,7 +364,7 @@ _STATUS: Object = {
 GOOD: tuple[tuple[Resource, Object], ...] = (
     (api.ASCEND_JOBS, _job()),
     (
-        api.VOLCANO_JOBS,
+        VOLCANO_JOBS,
         _made(
             "batch.volcano.sh/v1alpha1",
             "Job",
@@ -422,14 +425,14 @@ GOOD: tuple[tuple[Resource, Object], ...] = (
         _made("apps/v1", "StatefulSet", {"replicas": 2, "template": _TEMPLATE}, readyReplicas=1),
     ),
     (
-        api.LEADER_WORKER_SETS,
+        LEADER_WORKER_SETS,
         _made(
             "leaderworkerset.x-k8s.io/v1",
             "LeaderWorkerSet",
             {"replicas": 2, "startupPolicy": "LeaderReady", "leaderWorkerTemplate": {"size": 2}},
         ),
     ),
-    (api.POD_SETS, _made("orchestration.aibrix.ai/v1alpha1", "PodSet", {"podGroupSize": 2})),
+    (POD_SETS, _made("orchestration.aibrix.ai/v1alpha1", "PodSet", {"podGroupSize": 2})),
 )
 """An object of each watched kind that means something here, and of pods of each sort."""
 TIMES = ("creationTimestamp", "deletionTimestamp")
@@ -634,7 +637,7 @@ def large_rules(on: Hostile) -> None:
 
 def many_pods(on: Hostile) -> None:
     tasks = [{**_TASK, "replicas": 1 << 30}] * 50
-    on.put(api.VOLCANO_JOBS, _made("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks}))
+    on.put(VOLCANO_JOBS, _made("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks}))
     on.put(api.ASCEND_JOBS, job("odd", "group0", rule="odd", pods=1 << 30))
     pod = held("odd", "group0", rule="odd", annotations={"mind-cluster/instance-size": "100000"})
     on.put(api.PODS, pod)

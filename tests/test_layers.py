@@ -7,6 +7,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from configparser import ConfigParser
 from pathlib import Path
 
 import msgspec
@@ -29,6 +30,14 @@ def test_import_contracts_are_kept() -> None:
         [sys.executable, "-c", call], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_every_command_but_those_that_simulate_is_kept_away_from_the_simulated_cluster() -> None:
+    contract = ConfigParser()
+    contract.read(ROOT / ".importlinter")
+    listed = contract["importlinter:contract:real-commands"]["source_modules"].split()
+    folders = {path.parent.name for path in (ROOT / "scaler" / "tools").glob("*/__init__.py")}
+    assert set(listed) == {f"scaler.tools.{name}" for name in folders - {"demo", "simulate"}}
 
 
 @pytest.mark.parametrize(

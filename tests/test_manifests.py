@@ -257,7 +257,7 @@ def test_the_scaler_may_not_say_how_many_instances_are_wanted(variant: str) -> N
 
 def test_the_simulated_cluster_has_the_definition_that_is_installed() -> None:
     installed = MANIFESTS / "base/elasticservices.yaml"
-    simulated = ROOT / "scaler/sim/apiserver/elasticservices.yaml"
+    simulated = ROOT / "scaler/report/elasticservices.yaml"
     assert installed.read_bytes() == simulated.read_bytes()
 
 

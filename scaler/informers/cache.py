@@ -259,22 +259,23 @@ class Cache:
                 self._on_revision(record)
 
     def _on_revision(self, record: PodRecord | None) -> None:
-        """A pod came or went: where no owner says the newest revision, the pods of all its maker's
+        """A pod came or went: where no owner says the newest revision, the pods of all its owner's
         instances do."""
         said = membership_in(record)
-        if said is None or not said.maker or self.owners.newest_revision(said.maker):
+        if said is None or not said.owner or self.owners.newest_revision(said.owner):
             return
-        others = self.pod_instances.by_maker.of(said.maker)
+        others = self.pod_instances.by_owner.of(said.owner)
         if any(self.pod_instances.membership[uid].revision != said.revision for uid in others):
             self.mark(*sorted(others))
 
-    def _on_owner(self, name: OwnerName, maker: str) -> None:
-        described = (
-            self.job_instances.by_uid
-            if name == self._operator
-            else self.pod_instances.by_owner.of(name)
-        )
-        self.mark(*sorted({*described, *(self.pod_instances.by_maker.of(maker) if maker else ())}))
+    def _on_owner(self, name: OwnerName, owner: str) -> None:
+        if name == self._operator:
+            concerned = set(self.job_instances.by_uid)
+        else:
+            concerned = set(self.pod_instances.described_by.of(name))
+        if owner:
+            concerned.update(self.pod_instances.by_owner.of(owner))
+        self.mark(*sorted(concerned))
 
     def _index_pod(self, record: PodRecord, *, exists: bool) -> None:
         owner = (record.namespace, record.owner_uid)

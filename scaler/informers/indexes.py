@@ -1,9 +1,9 @@
 """Indexes of instances: those that are jobs, those that only pods name, what owners of pods say,
 and all by service.
 
-    AscendJob, Volcano Job -> JobInstances pod -> membership (workloads/kinds.py) -> instance
-    identity -> PodInstances: its pods, the objects that describe it Deployment, LeaderWorkerSet,
-    ... -> Owners: sizes, ages, newest revisions
+    AscendJob, Volcano Job -> JobInstances
+    pod -> membership (workloads/<kind>.py) -> PodInstances: its pods, the objects that describe it
+    Deployment, LeaderWorkerSet, ... -> Owners: sizes, ages, newest revisions
 
 Indexes and nothing else: they decide nothing and never talk to the cluster."""
 
@@ -19,7 +19,7 @@ from scaler.informers.jobs import JobRecord
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import OwnedRecord
 from scaler.informers.store import Name, Store
-from scaler.workloads.kinds import MAKERS
+from scaler.workloads.kinds import OWNER_SOURCES
 from scaler.workloads.membership import (
     NO_LABELS,
     Labels,
@@ -30,10 +30,13 @@ from scaler.workloads.membership import (
     identity,
 )
 
-OWNER_KINDS = ("Deployment", "ReplicaSet", "StatefulSet", "LeaderWorkerSet", "PodSet")
-"""Of these every cluster lacks some; what is not known counts as not said."""
-
-
+COUNTING = frozenset(
+    source.resource.kind
+    for sources in OWNER_SOURCES.values()
+    for source in sources
+    if source.counts_instances
+)
+"""Kinds whose replicas are instances."""
 K = TypeVar("K", bound=Hashable)
 N = TypeVar("N", bound=Hashable)
 V = TypeVar("V")
@@ -122,15 +125,14 @@ class JobInstances:
 
 
 class PodInstances:
-    """The instances that only pods name: those of Deployments, LeaderWorkerSets, StormServices,
-    plain pods."""
+    """The instances that only pods name."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self.pods: Index[str, str, PodRecord] = Index()
-        self.by_owner: Index[OwnerName, str, None] = Index()
+        self.described_by: Index[OwnerName, str, None] = Index()
         """The instances that an object describes."""
-        self.by_maker: Index[str, str, None] = Index()
+        self.by_owner: Index[str, str, None] = Index()
         """The instances of all revisions of one Deployment, LeaderWorkerSet, ..."""
         self.membership: dict[str, Membership] = {}
         """Of each instance, as its newest pod says it."""
@@ -173,10 +175,10 @@ class PodInstances:
         if before is not None:
             self._unlink(before)
         self._services.put(membership.key, instance)
-        if membership.maker:
-            self.by_maker.put(membership.maker, instance, None)
-        for owner in membership.described_by:
-            self.by_owner.put(owner, instance, None)
+        if membership.owner:
+            self.by_owner.put(membership.owner, instance, None)
+        for name in membership.described_by:
+            self.described_by.put(name, instance, None)
 
     def _remove(self, record: PodRecord, membership: Membership) -> None:
         instance = membership.instance
@@ -191,51 +193,51 @@ class PodInstances:
     def _unlink(self, membership: Membership) -> None:
         instance = membership.instance
         self._services.drop(membership.key, instance)
-        self.by_maker.drop(membership.maker, instance)
-        for owner in membership.described_by:
-            self.by_owner.drop(owner, instance)
+        self.by_owner.drop(membership.owner, instance)
+        for name in membership.described_by:
+            self.described_by.drop(name, instance)
 
 
 class Owners:
-    """What the makers of pods say of their instances. `changed(name, maker)` is called with the
-    owner that changed, and the maker whose newest revision or number may have, "" for none."""
+    """What the owners of pods say of instances; what is not known counts as not said.
+    `changed(name, owner)` is called with the object that changed, and the owner whose newest
+    revision or number may have, "" for none."""
 
     def __init__(self, changed: Callable[[OwnerName, str], None]) -> None:
         self._changed = changed
         self.stores: dict[str, Store[OwnerFacts]] = {
-            kind: Store(self._on_change) for kind in OWNER_KINDS
+            resource.kind: Store(self._on_change) for resource in OWNER_SOURCES
         }
-        self._by_maker: Index[str, OwnerName, OwnerFacts] = Index()
+        """By kind."""
+        self._by_owner: Index[str, OwnerName, OwnerFacts] = Index()
 
     def get(self, kind: str, namespace: str, name: str) -> OwnerFacts | None:
         store = self.stores.get(kind)
         return store.get(namespace, name) if store is not None else None
 
-    def newest_revision(self, maker: str) -> str:
-        """The revision that this maker makes now; "" where no owner says it."""
-        known = self._by_maker.of(maker).values()
-        return (
-            max(known, key=lambda facts: (facts.rank, facts.created, facts.name)).revision
-            if known
-            else ""
-        )
+    def newest_revision(self, owner: str) -> str:
+        """The revision that this owner makes now; "" where no object says it."""
+        known = self._by_owner.of(owner).values()
+        if not known:
+            return ""
+        return max(known, key=lambda facts: (facts.rank, facts.created, facts.name)).revision
 
-    def wanted(self, maker: str) -> int:
-        """How many instances this maker should have; 0 where that is not known."""
-        kind, _, name = maker.partition("/")
+    def wanted(self, owner: str) -> int:
+        """How many instances this owner should have; 0 where that is not known."""
+        kind, _, name = owner.partition("/")
         facts = self.get(kind, *name.split("/", 1)) if "/" in name else None
         return facts.wanted if facts is not None else 0
 
     def _on_change(self, old: OwnerFacts | None, new: OwnerFacts | None) -> None:
-        if old is not None and old.maker:
-            self._by_maker.drop(old.maker, _name(old))
-        if new is not None and new.maker:
-            self._by_maker.put(new.maker, _name(new), new)
+        if old is not None and old.owner:
+            self._by_owner.drop(old.owner, _name(old))
+        if new is not None and new.owner:
+            self._by_owner.put(new.owner, _name(new), new)
         facts = new or old
         if facts is not None:
-            maker = identity(*_name(facts)) if facts.kind in MAKERS else facts.maker
+            owner = identity(*_name(facts)) if facts.kind in COUNTING else facts.owner
             same = old is not None and new is not None and _revision(old) == _revision(new)
-            self._changed(_name(facts), "" if same else maker)
+            self._changed(_name(facts), "" if same else owner)
 
 
 def membership_in(record: PodRecord | None) -> Membership | None:

@@ -18,8 +18,8 @@ from scaler.names import DELETION_COST, GATE, KEEP_LABEL, POD_GROUP, RULE_LABEL
 from scaler.rules.jobspec import CONTAINER
 from scaler.workloads import devices
 from scaler.workloads.devices import PodDevices
-from scaler.workloads.kinds import membership_of, unknown_owner
-from scaler.workloads.membership import Membership, job_uid
+from scaler.workloads.kinds import job_uid, membership_of, unknown_owner
+from scaler.workloads.membership import Membership
 from scaler.workloads.pod_requests import (
     LONGEST_PLACEMENT,
     PLACEMENT,

@@ -16,7 +16,8 @@ from scaler.decide.nodes import Requirement, Taint, is_met
 from scaler.kube.metadata import Metadata, Stored, shared
 from scaler.names import CLASS_NAMESPACES
 from scaler.rules.values import as_text
-from scaler.workloads.membership import NO_LABELS, Labels, job_uid, labels_of
+from scaler.workloads.kinds import job_uid
+from scaler.workloads.membership import NO_LABELS, Labels, labels_of
 from scaler.workloads.pod_requests import whole_amounts
 
 _LARGEST_SELECTOR = 4096

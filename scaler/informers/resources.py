@@ -20,22 +20,20 @@ from scaler.informers.reflector import SILENCE, History
 from scaler.informers.store import Store
 from scaler.kube import api as kube
 from scaler.kube.api import KubeApi, Resource
-from scaler.names import RULE_LABEL
 from scaler.workloads.ascendjob_objects import OPERATOR_NAME
-from scaler.workloads.kinds import OwnerObject, owner_facts
+from scaler.workloads.kinds import OWNER_SOURCES, WATCHED, owner_facts
+from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 OURS = f"training.kubeflow.org/operator-name={OPERATOR_NAME}"
+NEEDED = frozenset({kube.ASCEND_JOBS, kube.DEPLOYMENTS})
+"""Of what kinds of workload watch: a Deployment also says whether Ascend Operator runs."""
 OPTIONAL = frozenset(
     {
         kube.NODES,
         kube.PRIORITY_CLASSES,
-        kube.VOLCANO_JOBS,
-        kube.LEADER_WORKER_SETS,
-        kube.POD_SETS,
-        kube.REPLICA_SETS,
-        kube.STATEFUL_SETS,
         kube.ELASTIC_SERVICES,
         kube.DISRUPTION_BUDGETS,
+        *(resource for resource in WATCHED if resource not in NEEDED),
     }
 )
 
@@ -71,9 +69,13 @@ def informers(
         options |= {"history": history, "refusals": cache.refusals, "rng": rng, "silence": silence}
         return Informer(api, resource, store, decode=decode, record=record, **options)
 
-    def owners(resource: Resource, **options: Any) -> Informer[Any, Any]:
-        record = partial(owner_facts, resource.kind)
-        return watch(resource, cache.owners.stores[resource.kind], OwnerObject, record, **options)
+    def owners(resource: Resource) -> Informer[Any, Any]:
+        store = cache.owners.stores[resource.kind]
+        first = OWNER_SOURCES[resource][0]
+        options: dict[str, Any] = {"label_selector": first.label_selector}
+        if resource == kube.DEPLOYMENTS:  # that of Ascend Operator may be anywhere
+            options["namespaces"] = None
+        return watch(resource, store, first.decode, owner_facts(resource), **options)
 
     rules = partial(config_map_record, home=home)
     and_home = tuple(dict.fromkeys((*namespaces, home)))
@@ -103,12 +105,8 @@ def informers(
             namespaces=None,
         ),
         watch(kube.NODES, cache.nodes, records.NodeObject, records.node_record, namespaces=None),
-        owners(kube.DEPLOYMENTS, namespaces=None),
-        owners(kube.REPLICA_SETS, label_selector=RULE_LABEL),
-        owners(kube.STATEFUL_SETS),
-        owners(kube.LEADER_WORKER_SETS),
-        owners(kube.POD_SETS),
-        watch(kube.VOLCANO_JOBS, cache.volcano_jobs, jobs.JobObject, jobs.volcano_job_record),
+        *map(owners, OWNER_SOURCES),
+        watch(VOLCANO_JOBS, cache.volcano_jobs, jobs.JobObject, jobs.volcano_job_record),
         watch(
             kube.ELASTIC_SERVICES,
             cache.elastic_services.store,

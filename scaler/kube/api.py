@@ -85,11 +85,6 @@ VALIDATING_WEBHOOKS = Resource(
 )
 ASCEND_JOBS = Resource("mindxdl.gitee.com", "v1", "ascendjobs", "AscendJob")
 POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
-VOLCANO_JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
-LEADER_WORKER_SETS = Resource(
-    "leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet"
-)
-POD_SETS = Resource("orchestration.aibrix.ai", "v1alpha1", "podsets", "PodSet")
 ELASTIC_SERVICES = Resource(
     "scaler.mind-cluster.io", "v1alpha1", "elasticservices", "ElasticService"
 )

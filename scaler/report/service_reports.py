@@ -16,12 +16,13 @@ from scaler.decide.explain import words
 from scaler.decide.world import Instance, Service
 from scaler.informers.cache import Cache
 from scaler.informers.jobs import JobRecord
-from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS, Resource
+from scaler.kube.api import ASCEND_JOBS, PODS, Resource
 from scaler.rules.jobspec import LEADER, WORKER
 from scaler.rules.rule import Ratio
 from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import LastValid
 from scaler.workloads.membership import Job
+from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 ReplicaStatuses = Mapping[str, Mapping[str, int]]
 """Replica type -> pods as an AscendJob counts them. Zeros are left out, as the operator does."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from scaler.kube.api import Object
+from scaler.kube.api import Object, Resource
 from scaler.names import (
     DELETION_COST,
     GATE,
@@ -26,6 +26,8 @@ from scaler.rules.document import immutable_finding, read_rule
 from scaler.rules.finding import Finding, pointer, printable
 from scaler.rules.labels import group_finding, label_findings
 from scaler.rules.values import as_list, as_text, at
+from scaler.workloads.kind import Kind, Written, each_pod, look_into
+from scaler.workloads.kinds import written_as
 
 MAX_BODY = 8 * 2**20
 """Bytes of a request: etcd holds objects of 1.5 MiB, and an update has two of them."""
@@ -37,10 +39,11 @@ GroupsOf = Callable[[str, str], tuple[str, ...] | None]
 """The groups of the rule (namespace, name) as it is now, None when it is missing or not valid. Must
 not do I/O."""
 Labels = Mapping[str, Any]
-_ONE_INSTANCE = frozenset({"AscendJob", "LeaderWorkerSet", "Job"})
-"""Kinds whose templates make the pods of one instance: all of these templates have the labels, or
-none has them."""
+_THIS = "this "
+"""How the name of a template begins that is the object itself."""
 _TEMPLATE = "pod template "
+_UNKNOWN = Kind(name="", written=(Written(Resource("", "", "", ""), each_pod),))
+"""Of an unknown kind, the template of its pods is where most kinds have it."""
 _MOVED = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
 
 
@@ -85,6 +88,7 @@ def encode(answer: Response) -> bytes:
 
 
 class _ReviewedKind(msgspec.Struct):
+    group: str = ""
     kind: str = ""
 
 
@@ -197,13 +201,26 @@ def review_labels(request: Request, groups_of: GroupsOf) -> Response:
     obj = request.object
     if obj is None or request.sub_resource or at(obj, "metadata").get("deletionTimestamp"):
         return Response()
-    carriers = _carriers(request.kind.kind, obj)
-    warnings = [
-        f"{what}: {fault.message}; {fault.hint}"
-        for what, labels in carriers.items()
-        for fault in _faults(what, labels, request.namespace, groups_of)
-    ]
-    return Response(warnings=_limited([*warnings, *_misplaced(request.kind.kind, obj, carriers)]))
+    found = written_as(request.kind.group, request.kind.kind)
+    kind, written = found if found is not None else (_UNKNOWN, _UNKNOWN.written[0])
+    carriers = _carriers(kind, written, obj)
+    warnings: list[str] = []
+    for what, labels in carriers.items():
+        faults = _faults(what, labels, request.namespace, groups_of)
+        warnings.extend(f"{what}: {fault.message}; {fault.hint}" for fault in faults)
+    bare = [what for what, labels in carriers.items() if RULE_LABEL not in labels]
+    if len(bare) == len(carriers) and RULE_LABEL in at(obj, "metadata", "labels"):
+        warnings.append(
+            f"label {RULE_LABEL} of a {request.kind.kind} does not reach its pods; write the three"
+            " labels into its pod template"
+        )
+    elif 0 < len(bare) < len(carriers) and kind.one_instance:
+        places = ", ".join(what.removeprefix(_TEMPLATE) for what in bare)
+        warnings.append(
+            f"{_TEMPLATE}{places}: no label {RULE_LABEL}, but its pods belong to the same instance;"
+            " label all of them"
+        )
+    return Response(warnings=_limited(warnings))
 
 
 def _status(answer: Response) -> dict[str, Any]:
@@ -244,54 +261,19 @@ def _faults(what: str, labels: Labels, namespace: str, groups_of: GroupsOf) -> I
         yield unknown
 
 
-def _carriers(kind: str, obj: Object) -> dict[str, Labels]:
-    """The labels of an object's pods, by their place, for people. An unknown kind is searched as
-    its shape allows."""
-    own = at(obj, "metadata", "labels")
-    spec = at(obj, "spec")
-    if kind == "Pod":
-        return {"this pod": own}
-    # the labels of the job itself count, also when moved; its templates repeat them
-    if kind == "AscendJob":
-        moved = at(obj, "metadata", "annotations").get(MOVED_RULE)
-        return {"this job": own if moved is None else {RULE_LABEL: moved, **own}}
-    # of a StormService
-    roles = [at(role) for role in as_list(at(spec, "template", "spec").get("roles"))]
-    tasks = [at(task) for task in as_list(spec.get("tasks"))]  # of a Volcano Job
-    pair = at(spec, "leaderWorkerTemplate")
-    found = {
-        "template": None if roles else spec.get("template"),
-        **{name: pair.get(name) for name in ("leaderTemplate", "workerTemplate")},
-        **{f"of role {role.get('name', '')}": role.get("template") for role in roles},
-        **{f"of task {task.get('name', '')}": task.get("template") for task in tasks},
-        **{
-            f"of {name}": at(replica).get("template")
-            for name, replica in at(spec, "replicaSpecs").items()
-        },
-    }
-    templates = {name: template for name, template in found.items() if isinstance(template, dict)}
-    return {
-        f"{_TEMPLATE}{name}": at(template, "metadata", "labels")
-        for name, template in templates.items()
-    }
-
-
-def _misplaced(kind: str, obj: Object, carriers: Mapping[str, Labels]) -> Iterator[str]:
-    """Warnings about a rule label that has no effect, or that only some pods of an instance
-    have."""
-    bare = [
-        place.removeprefix(_TEMPLATE)
-        for place, labels in carriers.items()
-        if RULE_LABEL not in labels
-    ]
-    if len(bare) == len(carriers) and RULE_LABEL in at(obj, "metadata", "labels"):
-        yield (
-            f"label {RULE_LABEL} of a {kind} does not reach its pods; write the three labels into"
-            " its pod template"
-        )
-    if 0 < len(bare) < len(carriers) and kind in _ONE_INSTANCE:
-        which = f"{_TEMPLATE}{', '.join(bare)}"
-        yield (
-            f"{which}: no label {RULE_LABEL}, but its pods belong to the same instance; label all"
-            " of them"
-        )
+def _carriers(kind: Kind, written: Written, obj: Object) -> dict[str, Labels]:
+    """The labels of an object's pods, by their place, for people."""
+    if written.roles is None:
+        own_labels = kind.own_labels
+        return {f"{_THIS}job": own_labels(obj) if own_labels is not None else {}}
+    look = look_into(obj)
+    carriers: dict[str, Labels] = {}
+    for role in written.roles(look):
+        for template in role.templates:
+            if not isinstance(look(template.place), dict):
+                continue
+            labels = look(template.labels)
+            here = template.name.startswith(_THIS)
+            name = template.name if here else f"{_TEMPLATE}{template.name}"
+            carriers[name] = labels if isinstance(labels, dict) else {}
+    return carriers

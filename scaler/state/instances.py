@@ -249,14 +249,14 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
             *_shared_gangs(cache, membership, pods, size),
         ),
         made_by_us=False,
-        owner=membership.maker,
+        owner=membership.owner,
         revision=membership.revision,
         outdated=_is_outdated(cache, membership),
         needs=requested.needs,
         unbound=requested.unbound,
         seats=requested.seats,
         priority=requested.priority,
-        wanted=cache.owners.wanted(membership.maker) if membership.maker else 0,
+        wanted=cache.owners.wanted(membership.owner) if membership.owner else 0,
         unheld=len(ungated(cache, situation, present)),
         irreplaceable=any(_has_no_controller(pod) for pod in present),
         misplaced=any(is_misplaced(membership, pod) for pod in present),
@@ -341,13 +341,13 @@ def _size_unknown(membership: Membership) -> str:
 
 
 def _is_outdated(cache: Cache, membership: Membership) -> bool:
-    """Whether its maker makes a newer revision: as the maker says, else as its newest pods show."""
-    if not (membership.maker and membership.revision):
+    """Whether its owner makes a newer revision: as objects say, else as its newest pods show."""
+    if not (membership.owner and membership.revision):
         return False
-    newest = cache.owners.newest_revision(membership.maker)
+    newest = cache.owners.newest_revision(membership.owner)
     if not newest:
         seen = []
-        for uid in cache.pod_instances.by_maker.of(membership.maker):
+        for uid in cache.pod_instances.by_owner.of(membership.owner):
             created = max(
                 (pod.created for pod in cache.pod_instances.pods.of(uid).values()), default=0.0
             )

@@ -14,7 +14,7 @@ import msgspec
 from scaler.clock import seconds_of
 from scaler.decide.decision import Ending
 from scaler.decide.world import CleanPods, Reason, RunPolicy, ServiceKey
-from scaler.kube.api import Object
+from scaler.kube.api import ASCEND_JOBS, Object
 from scaler.names import (
     GROUP_LABEL,
     JOB_ID_LABEL,
@@ -24,7 +24,8 @@ from scaler.names import (
     RULE_LABEL,
 )
 from scaler.rules.jobspec import job_findings, read_replicas
-from scaler.rules.values import as_list, as_text, at
+from scaler.rules.values import as_count, as_list, as_text, at
+from scaler.workloads.kind import Kind, Written
 from scaler.workloads.membership import MOST_FAULTS, Job, labels_of, number_in, said_by_metadata
 
 APP_LABEL = "app"
@@ -191,3 +192,41 @@ def read_retries(text: str) -> dict[str, int]:
         for name, times in found.items()
         if isinstance(times, int) and not isinstance(times, bool)
     }
+
+
+def own_labels(obj: Object) -> Mapping[str, Any]:
+    """The labels of a job with the name of the rule that admission has moved; its templates repeat
+    them."""
+    labels = at(obj, "metadata", "labels")
+    moved = at(obj, "metadata", "annotations").get(MOVED_RULE)
+    return labels if moved is None else {RULE_LABEL: moved, **labels}
+
+
+def pods_wanted(obj: Object) -> int:
+    """The pods of all replica types."""
+    pods = 0
+    for replica in at(obj, "spec", "replicaSpecs").values():
+        pods += as_count(at(replica).get("replicas"))
+    return pods
+
+
+KIND = Kind(
+    name="AscendJob",
+    written=(Written(ASCEND_JOBS, by_users=True),),
+    job=ASCEND_JOBS,
+    one_instance=True,
+    looked_up=True,
+    own_labels=own_labels,
+    project="MindCluster",
+    definitions=(ASCEND_JOBS,),
+    tried="Ascend Operator, Volcano",
+    rights={
+        "create": {
+            (ASCEND_JOBS.group, "ascendjobs"): "get patch delete",
+            (ASCEND_JOBS.group, "ascendjobs/finalizers"): "update",
+            (ASCEND_JOBS.group, "ascendjobs/status"): "patch",
+        }
+    },
+    pods_made_by="the scaler, or Ascend Operator",
+    pods_wanted=pods_wanted,
+)

@@ -1,181 +1,54 @@
-"""The workload kinds: for each a function from a pod to its instance, None for a pod of another
-kind. Never raises.
+"""All kinds of workload, and what follows from the list as a whole.
 
-A function reads only the pod: what the objects that made it say arrives as OwnerFacts. A number or
-text of an unexpected shape counts as absent. AscendJobs and Volcano Jobs are not here: they exist
-before their pods."""
+This is the only place where the kinds are listed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from scaler.clock import seconds_of
 from scaler.decide.world import ServiceKey
-from scaler.kube.metadata import LONGEST_NAME, Metadata, shared
-from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, POD_GROUP, RULE_LABEL
-from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
-from scaler.rules.values import as_count
-from scaler.workloads.membership import (
-    Labels,
-    Membership,
-    OwnerFacts,
-    OwnerName,
-    identity,
-    number_in,
+from scaler.kube.api import Resource
+from scaler.kube.metadata import LONGEST_NAME, Metadata, Owner
+from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, RULE_LABEL
+from scaler.workloads import (
+    ascendjob,
+    deployment,
+    inferenceservice,
+    inferserviceset,
+    leaderworkerset,
+    pod,
+    replicaset,
+    rolebasedgroup,
+    statefulset,
+    stormservice,
+    volcanojob,
 )
+from scaler.workloads.kind import Kind, OwnerSource, Written
+from scaler.workloads.membership import Labels, Membership, OwnerFacts, identity, number_in
 
-APPS = "apps"
-AIBRIX = "orchestration.aibrix.ai"
-RBG = "workloads.x-k8s.io"
-"""API groups of the objects that make pods."""
-MAKERS = ("Deployment", "LeaderWorkerSet")
-"""Kinds whose replicas are instances."""
-LWS = "leaderworkerset.sigs.k8s.io/"
-STORM = "storm-service-name"
-ROLE = "role-name"
-ROLE_HASH = "role-template-hash"
-TEMPLATE_HASH = "pod-template-hash"
-_RBG_LABELS = ("group-name", "role-name", "component-name", "component-size")
-ROLE_INDEX = "stormservice.orchestration.aibrix.ai/role-replica-index"
-
-
-def instance_set(pod: Metadata) -> Membership | None:
-    """Infer Operator of MindCluster: each StatefulSet or Deployment of an InstanceSet is one
-    instance. Volcano makes one PodGroup for each of them, so instances never share a PodGroup."""
-    if pod.labels.get("infer.huawei.com/ascend-infer-operator") != "true":
-        return None
-    workload = pod.owner.name if pod.owner.is_a("StatefulSet", APPS) else _deployment_of(pod)
-    if not workload:
-        return None
-    owner = (shared(pod.owner.kind), pod.namespace, pod.owner.name)
-    return Membership(
-        identity("InstanceSet", pod.namespace, workload), workload, described_by=(owner,)
-    )
-
-
-def leader_worker_set(pod: Metadata) -> Membership | None:
-    """Each group is an instance. Its leader is pod <set>-<group> of StatefulSet <set>, StatefulSet
-    <set>-<group> makes its workers. Names and owners exist from the start; LeaderWorkerSet's
-    webhook may add its labels later."""
-    lws = pod.labels.get(LWS + "name", "")
-    named = pod.name if pod.owner.name == lws else pod.owner.name
-    index = named.removeprefix(lws + "-")
-    ours = lws and pod.owner.is_a("StatefulSet", APPS) and named.startswith(lws + "-")
-    if not ours or not (index.isascii() and index.isdecimal()):
-        return None
-    revision = pod.labels.get(LWS + "template-revision-hash", "")
-    return Membership(
-        instance=identity("LeaderWorkerSet", pod.namespace, lws, index),
-        name=f"{lws}-{index}",
-        size=number_in(pod.annotations.get(LWS + "size", "")),
-        maker=identity("LeaderWorkerSet", pod.namespace, lws),
-        revision=revision,
-        described_by=(("LeaderWorkerSet", pod.namespace, lws), ("StatefulSet", pod.namespace, lws)),
-        # The PodGroup of LeaderWorkerSet's gang scheduling; without it all leaders share one, all
-        # workers another.
-        shares_pod_group=pod.annotations.get(POD_GROUP) != f"{lws}-{index}-{revision}",
-    )
-
-
-def storm_service(pod: Metadata) -> Membership | None:
-    """AIBrix: each replica of a role is an instance: a PodSet if podGroupSize is above 1, else one
-    pod of a RoleSet. In pool mode (one RoleSet) as in replica mode (many), a rule counts the
-    instances of all RoleSets together, because one template gives all of them its labels."""
-    storm, role, revision = (pod.labels.get(name, "") for name in (STORM, ROLE, ROLE_HASH))
-    maker = identity("StormService", pod.namespace, storm, role) if storm and role else ""
-    owner = pod.owner.name
-    if pod.owner.is_a("PodSet", AIBRIX):
-        return Membership(
-            # Names of PodSets are unique; in a stateful role a PodSet that is made again has the
-            # same name.
-            instance=identity("PodSet", pod.namespace, owner),
-            name=owner,
-            maker=maker,
-            revision=revision,
-            described_by=(("PodSet", pod.namespace, owner),),
-            # AIBrix's gang scheduling makes one PodGroup for a whole RoleSet; Volcano alone makes
-            # one for each PodSet.
-            shares_pod_group=pod.annotations.get(POD_GROUP, "") == pod.labels.get("roleset-name"),
-        )
-    if not pod.owner.is_a("RoleSet", AIBRIX):
-        return None
-    # In a stateful role a pod has an index, which is reused; a pod of a new revision may exist
-    # beside the old one.
-    index = pod.labels.get(ROLE_INDEX, pod.annotations.get(ROLE_INDEX, ""))
-    instance = (
-        identity("RoleSet", pod.namespace, owner, role, revision, index) if index else pod.uid
-    )
-    return _single(pod, instance, mortal=not index, maker=maker, revision=revision)
-
-
-def role_based_group(pod: Metadata) -> Membership | None:
-    """RoleBasedGroup (RBG, v1alpha2): each RoleInstance is an instance. RBG before v1alpha2 makes
-    Deployments, StatefulSets and LeaderWorkerSets, which are found as such. RBG's gang scheduling
-    starts every pod of every role at once or none: no instance can be held, which
-    `holding_impossible` reports."""
-    if not pod.owner.is_a("RoleInstance", RBG):
-        return None
-    group, role, component, size = (pod.labels.get(f"rbg.{RBG}/{name}", "") for name in _RBG_LABELS)
-    # Leaders, workers and single pods have the size of the whole instance; other components only
-    # their own size.
-    knows = component in ("leader", "worker", role)
-    return Membership(
-        instance=identity("RoleInstance", pod.namespace, pod.owner.name),
-        name=pod.owner.name,
-        size=number_in(size) if knows else 0,
-        maker=identity("RoleBasedGroup", pod.namespace, group, role) if group and role else "",
-        revision=pod.labels.get("controller-revision-hash", ""),
-    )
-
-
-def deployment(pod: Metadata) -> Membership | None:
-    """Each pod is an instance, and mortal: the pod that replaces it has another name and is another
-    instance."""
-    name = _deployment_of(pod)
-    if not name:
-        return None
-    maker = identity("Deployment", pod.namespace, name)
-    revision = pod.labels[TEMPLATE_HASH]
-    return _single(
-        pod,
-        maker=maker,
-        revision=revision,
-        described_by=(("ReplicaSet", pod.namespace, pod.owner.name),),
-    )
-
-
-def replica_set(pod: Metadata) -> Membership | None:
-    """As `deployment`: a ReplicaSet without a Deployment."""
-    return _single(pod) if pod.owner.is_a("ReplicaSet", APPS) else None
-
-
-def stateful_set(pod: Metadata) -> Membership | None:
-    """Each pod is an instance that returns under its name, unless annotations say that several pods
-    form one."""
-    if not pod.owner.is_a("StatefulSet", APPS):
-        return None
-    instance = identity("StatefulSet", pod.namespace, pod.owner.name, pod.name)
-    return _single(
-        pod, instance, mortal=False, described_by=(("StatefulSet", pod.namespace, pod.owner.name),)
-    )
-
-
-KINDS: Mapping[str, Callable[[Metadata], Membership | None]] = {
-    "InstanceSet": instance_set,
-    "LeaderWorkerSet": leader_worker_set,
-    "StormService": storm_service,
-    "RoleBasedGroup": role_based_group,
-    "Deployment": deployment,
-    "ReplicaSet": replica_set,
-    "StatefulSet": stateful_set,
-}
-"""By the kind that status, logs and docs name. Tried in this order, the special before the general:
-an InstanceSet makes StatefulSets. The first that matches counts."""
-PLAIN = "Pod"
-"""The kind of a pod of no other kind: the pod is an instance, which ends with the pod."""
+KINDS: tuple[Kind, ...] = (
+    ascendjob.KIND,
+    volcanojob.KIND,
+    leaderworkerset.KIND,
+    stormservice.KIND,
+    inferserviceset.KIND,
+    inferenceservice.KIND,
+    rolebasedgroup.KIND,
+    deployment.KIND,
+    replicaset.KIND,
+    statefulset.KIND,
+    pod.KIND,
+)
+"""The special before the general: an InstanceSet makes StatefulSets. The first kind counts that
+knows a pod; the last knows all."""
+PLAIN = pod.KIND.name
+_OF_PODS = tuple((kind.name, kind.membership) for kind in KINDS if kind.membership is not None)
+JOBS = {kind.job.kind: kind.job.group for kind in KINDS if kind.job is not None}
+"""The API group by the kind of jobs that are instances by themselves."""
 
 
 def membership_of(pod: Metadata) -> Membership | None:
@@ -183,30 +56,44 @@ def membership_of(pod: Metadata) -> Membership | None:
     kind."""
     if RULE_LABEL not in pod.labels:
         return None
-    labels = Labels(*(pod.labels.get(name, "") for name in (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)))
-    known = (
-        (kind, found) for kind, of_kind in KINDS.items() if (found := of_kind(pod)) is not None
+    labels = Labels(
+        pod.labels.get(RULE_LABEL, ""),
+        pod.labels.get(GROUP_LABEL, ""),
+        pod.labels.get(JOB_ID_LABEL, ""),
     )
-    kind, found = next(known, (PLAIN, _single(pod)))
+    kind, found = _by_kind(pod)
+    return msgspec.structs.replace(
+        _as_annotated(pod, found, labels),
+        kind=kind,
+        key=ServiceKey(pod.namespace, labels.rule, labels.job_id),
+        group=labels.group or None,
+        label_problem=labels.problem,
+    )
+
+
+def _by_kind(pod: Metadata) -> tuple[str, Membership]:
+    for kind, membership in _OF_PODS:
+        found = membership(pod)
+        if found is not None:
+            return kind, found
+    raise AssertionError("the last kind knows every pod")
+
+
+def _as_annotated(pod: Metadata, found: Membership, labels: Labels) -> Membership:
     size = number_in(pod.annotations.get(INSTANCE_SIZE, ""))
     named = pod.annotations.get(INSTANCE, "")
-    noted: dict[str, Any] = {}
     if 0 < len(named) <= LONGEST_NAME:  # name of an instance within its service and group
-        instance = identity("pods", pod.namespace, labels.job_id, labels.group, named)
-        noted = {
-            "instance": instance,
-            "name": named,
-            "size": size or 1,
-            "mortal": False,
-            "shares_pod_group": True,
-        }
-    elif size and found.size != 1:  # a size alone does not join a pod with others
-        noted = {"size": size}
-    key = ServiceKey(pod.namespace, labels.rule, labels.job_id)
-    group = labels.group or None
-    return msgspec.structs.replace(
-        found, kind=kind, key=key, group=group, label_problem=labels.problem, **noted
-    )
+        return msgspec.structs.replace(
+            found,
+            instance=identity("pods", pod.namespace, labels.job_id, labels.group, named),
+            name=named,
+            size=size or 1,
+            mortal=False,
+            shares_pod_group=True,
+        )
+    if size and found.size != 1:  # a size alone does not join a pod with others
+        return msgspec.structs.replace(found, size=size)
+    return found
 
 
 def unknown_owner(pod: Metadata, membership: Membership) -> str:
@@ -237,111 +124,61 @@ def holding_impossible(found: Membership, pod_group: str, min_member: int, size:
     )
 
 
-def _single(
-    pod: Metadata,
-    instance: str = "",
-    *,
-    mortal: bool = True,
-    maker: str = "",
-    revision: str = "",
-    described_by: tuple[OwnerName, ...] = (),
-) -> Membership:
-    """A pod that is the whole instance. Volcano puts all pods of one owner into one PodGroup."""
-    return Membership(
-        instance or pod.uid,
-        pod.name,
-        1,
-        mortal,
-        maker,
-        revision,
-        described_by,
-        shares_pod_group=True,
-    )
+def job_uid(owner: Owner) -> str:
+    """The uid of a controller that is a job of a known kind, else ""."""
+    group = JOBS.get(owner.kind)
+    return owner.uid if group is not None and owner.is_a(owner.kind, group) else ""
 
 
-def _deployment_of(pod: Metadata) -> str:
-    """From the name that Deployments give to their ReplicaSets; "" if it has no Deployment."""
-    ending = "-" + pod.labels.get(TEMPLATE_HASH, "")
-    named = (
-        pod.owner.is_a("ReplicaSet", APPS) and len(ending) > 1 and pod.owner.name.endswith(ending)
-    )
-    return pod.owner.name.removesuffix(ending) if named else ""
+def _owner_sources() -> dict[Resource, tuple[OwnerSource, ...]]:
+    found: defaultdict[Resource, list[OwnerSource]] = defaultdict(list)
+    for kind in KINDS:
+        for source in kind.owners:
+            found[source.resource].append(source)
+    return {resource: tuple(sources) for resource, sources in found.items()}
 
 
-class _WorkerTemplate(msgspec.Struct, gc=False):
-    size: Any = None
+OWNER_SOURCES = _owner_sources()
+"""By the type of object that says something of instances: the sources of the kinds that read it,
+the special before the general."""
+WATCHED = (*(kind.job for kind in KINDS if kind.job is not None), *OWNER_SOURCES)
+"""The types of objects, other than pods, that instances are known from."""
 
 
-class _OwnerSpec(msgspec.Struct, rename="camel", gc=False):
-    replicas: Any = None
-    pod_group_size: Any = None
-    startup_policy: Any = None
-    leader_worker_template: _WorkerTemplate | None = None
+def owner_facts(resource: Resource) -> Callable[[Any], OwnerFacts]:
+    """From an object of this type to what it says of instances."""
+    sources = OWNER_SOURCES[resource]
+
+    def facts(obj: Any) -> OwnerFacts:
+        for source in sources:
+            found = source.facts(obj)
+            if found is not None:
+                return found
+        raise AssertionError("the last source knows every object")
+
+    return facts
 
 
-class OwnerObject(msgspec.Struct, gc=False):
-    """The fields that the scaler reads of an object that makes pods."""
-
-    metadata: Metadata
-    spec: _OwnerSpec | None = None
-
-
-def owner_facts(kind: str, obj: OwnerObject) -> OwnerFacts:
-    """The facts of `obj`, an object of this Kubernetes kind; of an unknown kind only its
-    existence."""
-    meta = obj.metadata
-    spec = obj.spec or _OwnerSpec()
-    created = seconds_of(meta.creation_timestamp)
-    maker, revision, rank = _revision(kind, meta, created)
-    return OwnerFacts(
-        *meta.identity,
-        kind=kind,
-        created=created,
-        maker=shared(maker),
-        revision=shared(revision),
-        rank=rank,
-        size=as_count(_size(kind, meta.labels, spec), MAX_PODS),
-        wanted=as_count(spec.replicas, MAX_INSTANCES) if kind in MAKERS else 0,
-        leader_first=kind == "LeaderWorkerSet" and spec.startup_policy == "LeaderReady",
-    )
+def written_as(group: str, kind: str) -> tuple[Kind, Written] | None:
+    """The kind of workload that objects of this API group ("" for Kubernetes' core) and kind are
+    written for; None for others."""
+    return _WRITTEN.get((group, kind))
 
 
-def _revision(kind: str, meta: Metadata, created: float) -> tuple[str, str, int]:
-    """Maker, revision and rank; empty when the object has no revisions."""
-    namespace = meta.namespace
-    name = meta.name
-    labels = meta.labels
-    owner = meta.owner
-    if kind == "ReplicaSet" and owner.kind == "Deployment" and owner.name:
-        rank = number_in(
-            meta.annotations.get("deployment.kubernetes.io/revision", ""), largest=10**9
-        )
-        return identity("Deployment", namespace, owner.name), labels.get(TEMPLATE_HASH, ""), rank
-    # The label of the leaders' StatefulSet changes to the newest revision at once, before any pod
-    # is replaced.
-    if kind == "StatefulSet" and name and labels.get(LWS + "name") == name:
-        return (
-            identity("LeaderWorkerSet", namespace, name),
-            labels.get(LWS + "template-revision-hash", ""),
-            0,
-        )
-    # Templates of a role have no numbers: the newest PodSet has the newest template.
-    if kind == "PodSet" and labels.get(STORM) and labels.get(ROLE):
-        maker = identity("StormService", namespace, labels[STORM], labels[ROLE])
-        return maker, labels.get(ROLE_HASH, ""), int(created)
-    return "", "", 0
+def _written() -> dict[tuple[str, str], tuple[Kind, Written]]:
+    found = {}
+    for kind in KINDS:
+        for written in kind.written:
+            found[written.resource.group, written.resource.kind] = (kind, written)
+    return found
 
 
-def _size(kind: str, labels: Mapping[str, str], spec: _OwnerSpec) -> Any:
-    """The pods per instance in the spec of this kind; None where the spec has no such number."""
-    if kind == "LeaderWorkerSet":
-        return spec.leader_worker_template and spec.leader_worker_template.size
-    if kind == "PodSet":
-        return spec.pod_group_size
-    # The StatefulSets of a LeaderWorkerSet count groups or workers, not the pods of an instance.
-    of_lws = kind == "StatefulSet" and labels.get(LWS + "name")
-    return (
-        spec.replicas
-        if kind in ("Deployment", "ReplicaSet", "StatefulSet") and not of_lws
-        else None
-    )
+_WRITTEN = _written()
+
+
+def kind_of(resource: Resource) -> Kind | None:
+    """The kind of workload whose main object this is."""
+    for kind in KINDS:
+        if kind.written and kind.written[0].resource == resource:
+            return kind
+    return None

@@ -10,7 +10,7 @@ import msgspec
 
 from scaler.clock import seconds_of
 from scaler.decide.world import Reason, RunPolicy, ServiceKey
-from scaler.kube.metadata import Owner, Stored, sharing
+from scaler.kube.metadata import Metadata, Stored, sharing
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
@@ -20,9 +20,6 @@ MOST_FAULTS = 10
 """Faults of a job that are reported."""
 OwnerName = tuple[str, str, str]
 """Kind, namespace and name of an object that makes pods, or makes the objects that make pods."""
-JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
-"""Kinds of jobs that are instances by themselves, and the start of the apiVersion in an owner
-reference to them."""
 
 
 class Membership(msgspec.Struct, frozen=True, gc=False):
@@ -37,7 +34,7 @@ class Membership(msgspec.Struct, frozen=True, gc=False):
     """Pods of the instance; 0 = only the objects of `described_by` have the number."""
     mortal: bool = False
     """The instance ends with its pods: pods that come later are another instance."""
-    maker: str = ""
+    owner: str = ""
     """Identity of the object whose revisions replace each other (a Deployment, a LeaderWorkerSet),
     or ""."""
     revision: str = ""
@@ -112,12 +109,16 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
 def said_by_metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a Job that come from its metadata, for every kind of job."""
-    texts = {field: as_text(meta.get(field)) for field in ("namespace", "name", "uid")}
-    return texts | {
+    name = as_text(meta.get("name"))
+    uid = as_text(meta.get("uid"))
+    return {
+        "namespace": as_text(meta.get("namespace")),
+        "name": name,
+        "uid": uid,
         "created": seconds_of(as_text(meta.get("creationTimestamp"))),
         "generation": as_count(meta.get("generation")),
         "deleting": bool(meta.get("deletionTimestamp")),
-        "pod_group": f"{texts['name']}-{texts['uid']}",
+        "pod_group": f"{name}-{uid}",
     }
 
 
@@ -147,15 +148,15 @@ class OwnerFacts(Stored, frozen=True, gc=False):
 
     kind: str
     created: float
-    maker: str = ""
-    """Identity as in Membership.maker; "" when the object has no revisions."""
+    owner: str = ""
+    """Identity as in Membership.owner; "" when the object has no revisions."""
     revision: str = ""
     rank: int = 0
-    """Of several objects of one maker, the one with the highest rank has the newest revision."""
+    """Of several objects of one owner, the one with the highest rank has the newest revision."""
     size: int = 0
     """Pods of one instance; 0 when the object has no such number."""
     wanted: int = 0
-    """Instances that the object should have, if it is a maker itself; 0 when it has no such
+    """Instances that the object should have, if each of its replicas is one; 0 when it has no such
     number."""
     leader_first: bool = False
     """The other pods of an instance are created only when its leader is ready."""
@@ -164,6 +165,12 @@ class OwnerFacts(Stored, frozen=True, gc=False):
 def identity(kind: str, namespace: str, *names: str) -> str:
     """The identity, within the cluster, of an object, or of an instance that has no object."""
     return "/".join((kind, namespace, *names))
+
+
+def pod_alone(pod: Metadata) -> Membership:
+    """A pod that is the whole instance, and does not return. Volcano puts all pods of one owner
+    into one PodGroup."""
+    return Membership(pod.uid, pod.name, 1, mortal=True, shares_pod_group=True)
 
 
 def number_in(text: str, largest: int = MAX_PODS) -> int:
@@ -212,9 +219,3 @@ def as_admitted(
         "label_problem": Reason.RULE_MISSING if lacks[RULE_LABEL] else found.label_problem,
         "mislabelled": f"{wrong}: write {', '.join(f'{name}={values[name]}' for name in missing)}",
     }
-
-
-def job_uid(owner: Owner) -> str:
-    """The uid of a controller that is a job of a known kind, else ""."""
-    group = JOB_KINDS.get(owner.kind)
-    return owner.uid if group is not None and owner.api_version.startswith(group) else ""

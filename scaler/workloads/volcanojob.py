@@ -11,14 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from scaler.decide.world import Reason, RunPolicy, ServiceKey
-from scaler.kube.api import Object
+from scaler.kube.api import POD_GROUPS, QUEUES, Object, Resource
 from scaler.kube.metadata import LONGEST_NAME
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
+from scaler.workloads.kind import Kind, Look, Role, Written, named_at, number_at, template_at
 from scaler.workloads.membership import MOST_FAULTS, Job, labels_of, said_by_metadata
 
+VOLCANO_JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 FINAL = ("Completed", "Failed", "Terminated", "Aborted")
 """Values of status.state.phase. An aborted job can be resumed by command; then it has not finished
 any more."""
@@ -121,3 +123,27 @@ def _restart_limit(spec: Mapping[str, Any], tasks: Sequence[_Task]) -> int | Non
         if actions & set(_RESTARTS)
         else None
     )
+
+
+def roles(look: Look) -> Iterator[Role]:
+    """All tasks together are one instance."""
+    pods: int | None = 0
+    templates = []
+    for item, name in named_at(look, ("spec", "tasks")):
+        templates.append(template_at((*item, "template"), f"of task {name}"))
+        replicas = number_at(look, (*item, "replicas"), 1)
+        pods = None if pods is None or replicas is None else pods + replicas
+    yield Role(tuple(templates), pods, ("spec", "tasks"))
+
+
+KIND = Kind(
+    name="Job",
+    written=(Written(VOLCANO_JOBS, roles, by_users=True),),
+    job=VOLCANO_JOBS,
+    one_instance=True,
+    looked_up=True,
+    project="Volcano",
+    definitions=(POD_GROUPS, QUEUES, VOLCANO_JOBS),
+    tried="Ascend Operator, Volcano",
+    pods_made_by="Volcano",
+)

@@ -9,18 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
 from functools import cached_property
 
-from scaler.kube.api import (
-    ASCEND_JOBS,
-    ELASTIC_SERVICES,
-    NODES,
-    PODS,
-    VOLCANO_JOBS,
-    Object,
-    Resource,
-)
+from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, Object, Resource
 from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.instances import SHOWING, Members, gathered
+from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 GATE = "mind-cluster/hold"
 REVISIONS = (

@@ -9,7 +9,7 @@ import pytest
 
 from scaler.cli import main
 from scaler.clock import Clock
-from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, POD_SETS, PODS
+from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, PODS
 from scaler.settings import Settings
 from scaler.sim.loop import run
 from scaler.tools.takeover import check as takeover_check
@@ -17,6 +17,7 @@ from scaler.tools.takeover import command as takeover
 from scaler.tools.takeover.check import JobReport, NotReadableError, Report, check
 from scaler.tools.takeover.command import text
 from scaler.tools.takeover.comparison import Remark, Weight
+from scaler.workloads.stormservice import POD_SETS
 from tests.faults import Fault, Faults, Rule
 from tests.jobs import job, rule_config_map
 from tests.rig import START, rig

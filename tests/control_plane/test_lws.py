@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from scaler.kube.api import LEADER_WORKER_SETS, NAMESPACES, POD_GROUPS, PODS, KubeApi, Object
+from scaler.kube.api import NAMESPACES, POD_GROUPS, PODS, KubeApi, Object
 from scaler.names import GATE, POD_GROUP
 from scaler.sim.actors import objects
+from scaler.workloads.leaderworkerset import LEADER_WORKER_SETS
 from tests.control_plane.others import LWS_NAME
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.stage import until

@@ -12,7 +12,6 @@ import pytest
 
 from scaler.kube.api import (
     DEPLOYMENTS,
-    LEADER_WORKER_SETS,
     NAMESPACES,
     PODS,
     REPLICA_SETS,
@@ -23,7 +22,8 @@ from scaler.kube.api import (
     Resource,
 )
 from scaler.kube.errors import AlreadyExistsError
-from scaler.workloads.kinds import OwnerObject, membership_of, owner_facts
+from scaler.workloads.kinds import OWNER_SOURCES, membership_of, owner_facts
+from scaler.workloads.leaderworkerset import LEADER_WORKER_SETS
 from scaler.workloads.membership import Membership, OwnerFacts
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.stage import until
@@ -116,7 +116,7 @@ def _essence(membership: Membership) -> tuple[Any, ...]:
         identity,
         membership.size,
         membership.mortal,
-        membership.maker,
+        membership.owner,
         bool(membership.revision),
         asks,
     )
@@ -125,29 +125,30 @@ def _essence(membership: Membership) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     ("kind", "teller"), [("Deployment", REPLICA_SETS), ("LeaderWorkerSet", STATEFUL_SETS)]
 )
-async def test_the_maker_tells_of_a_new_revision_while_pods_of_the_old_one_wait(
+async def test_the_owner_tells_of_a_new_revision_while_pods_of_the_old_one_wait(
     kind: str, teller: Resource, plane: ControlPlane
 ) -> None:
     async with plane.client() as api:
         await make(api, kind)
         (old,) = {one.revision for one in await told(api, kind)}
-        maker = (await told(api, kind))[0].maker
-        assert (await newest(api, teller, maker)).revision == old
+        owner = (await told(api, kind))[0].owner
+        assert (await newest(api, teller, owner)).revision == old
         changed = body(kind)
         _template(kind, changed)["metadata"]["annotations"]["edited"] = "yes"
         name = changed["metadata"]["name"]
         await api.patch(MADE_BY[kind], NAMESPACE, name, changed, patch_type=PatchType.MERGE)
 
         async def edited() -> bool:
-            return (await newest(api, teller, maker)).revision not in ("", old)
+            return (await newest(api, teller, owner)).revision not in ("", old)
 
         await until(
-            edited, "the newest revision is another one", lambda: newest(api, teller, maker)
+            edited, "the newest revision is another one", lambda: newest(api, teller, owner)
         )
         assert old in {one.revision for one in await told(api, kind)}
 
 
-async def newest(api: KubeApi, teller: Resource, maker: str) -> OwnerFacts:
-    found = (await api.list(teller, NAMESPACE, decode=OwnerObject)).items
-    told = [owner_facts(teller.kind, obj) for obj in found]
-    return max((one for one in told if one.maker == maker), key=lambda one: one.rank)
+async def newest(api: KubeApi, teller: Resource, owner: str) -> OwnerFacts:
+    decode = OWNER_SOURCES[teller][0].decode
+    found = (await api.list(teller, NAMESPACE, decode=decode)).items
+    told = map(owner_facts(teller), found)
+    return max((one for one in told if one.owner == owner), key=lambda one: one.rank)

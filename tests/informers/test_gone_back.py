@@ -14,11 +14,12 @@ from scaler.clock import Clock
 from scaler.informers.informer import Informer
 from scaler.informers.reflector import OUTAGE, RESTORED_AFTER, SILENCE, History
 from scaler.informers.store import Store
-from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, LEADER_WORKER_SETS, POD_GROUPS, Page
+from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, POD_GROUPS, Page
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError, status_error
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
+from scaler.workloads.leaderworkerset import LEADER_WORKER_SETS
 from tests.informers.records import Record, Thing, record, thing
 from tests.informers.test_watch import (
     EXPIRED,

@@ -17,9 +17,10 @@ from scaler.informers.jobs import MOST_KEPT, JobObject, job_record, volcano_job_
 from scaler.informers.pods import PodObject, pod_record
 from scaler.informers.records import OwnedObject, owned_record
 from scaler.informers.refusals import MOST, Refusals
-from scaler.kube.api import PODS, Refused
+from scaler.kube.api import PODS, STATEFUL_SETS, Refused
 from scaler.kube.wire import LONGEST_WHY
-from scaler.workloads.kinds import OwnerObject, owner_facts
+from scaler.workloads.kind import OwnerObject
+from scaler.workloads.kinds import owner_facts
 from scaler.workloads.pod_requests import LONGEST_PLACEMENT, MOST_RESOURCES
 from tests.jobs import job
 
@@ -213,7 +214,7 @@ OTHER_KINDS: dict[str, tuple[Any, Callable[[Any], Any], Make]] = {
     ),
     "StatefulSet": (
         OwnerObject,
-        partial(owner_facts, "StatefulSet"),
+        owner_facts(STATEFUL_SETS),
         lambda n: fields_of(
             meta(n, annotations=pairs(n, LARGE), ownerReferences=[owner(n, name="x" * LARGE)]),
             spec={"replicas": 1},

@@ -10,6 +10,13 @@ from scaler.kube.api import Object
 from scaler.serve.reviews import Response, encode
 from scaler.sim.apiserver.patches import json_patch
 
+GROUPS = {
+    "AscendJob": "mindxdl.gitee.com",
+    "Deployment": "apps",
+    "Job": "batch.volcano.sh",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io",
+    "StormService": "orchestration.aibrix.ai",
+}
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 
 
@@ -18,7 +25,7 @@ def request(obj: object, *, operation: str = "CREATE", old: object = None, **mor
     kind = obj.get("kind", "") if isinstance(obj, dict) else ""
     asked = {
         "uid": UID,
-        "kind": {"group": "", "version": "v1", "kind": kind},
+        "kind": {"group": GROUPS.get(kind, ""), "version": "v1", "kind": kind},
         "operation": operation,
         "namespace": "mindie",
         "object": obj,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from scaler.kube.api import DEPLOYMENTS, LEADER_WORKER_SETS, PODS, VOLCANO_JOBS, Object
+from scaler.kube.api import DEPLOYMENTS, PODS, Object
 from scaler.sim.actors import objects
-from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, STORM_SERVICES
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.manifests import apply, delete
+from scaler.workloads.inferserviceset import INFER_SERVICE_SETS
+from scaler.workloads.leaderworkerset import LEADER_WORKER_SETS
+from scaler.workloads.stormservice import STORM_SERVICES
+from scaler.workloads.volcanojob import VOLCANO_JOBS
 from tests.jobs import manifest
 
 NPU = "huawei.com/Ascend910"

@@ -13,8 +13,8 @@ from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.deployments import Deployments, ReplicaSets
 from scaler.sim.actors.operators import InferOperator
 from scaler.sim.actors.stateful_sets import StatefulSets
-from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS
 from scaler.sim.loop import run
+from scaler.workloads.inferserviceset import INFER_SERVICE_SETS
 from tests.rig import Rig
 from tests.sim.manifests import infer_service_set
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.kube.api import LEADER_WORKER_SETS, POD_GROUPS, PODS, Object, PatchType
+from scaler.kube.api import POD_GROUPS, PODS, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.leader_worker_sets import (
@@ -29,6 +29,7 @@ from scaler.sim.actors.nodes import Kubelet, KubeletTimings, exit_pod
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.stateful_sets import StatefulSets
 from scaler.sim.loop import run
+from scaler.workloads.leaderworkerset import LEADER_WORKER_SETS
 from tests.rig import Rig
 from tests.sim.manifests import leader_worker_set, template
 

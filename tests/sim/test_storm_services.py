@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.kube.api import POD_GROUPS, POD_SETS, PODS, Object, PatchType
+from scaler.kube.api import POD_GROUPS, PODS, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.making import ready
@@ -27,8 +27,8 @@ from scaler.sim.actors.storm_services import (
     scale_stateless,
 )
 from scaler.sim.actors.volcano import PodGroups
-from scaler.sim.apiserver.kinds import ROLE_SETS, STORM_SERVICES
 from scaler.sim.loop import run
+from scaler.workloads.stormservice import POD_SETS, ROLE_SETS, STORM_SERVICES
 from tests.rig import Rig
 from tests.sim.manifests import storm_service, template
 

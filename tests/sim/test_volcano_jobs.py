@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from scaler.kube.api import POD_GROUPS, PODS, VOLCANO_JOBS, Object, PatchType
+from scaler.kube.api import POD_GROUPS, PODS, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import Kubelet, KubeletTimings, exit_pod
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.volcano import VolcanoJobs, phase_of
 from scaler.sim.loop import run
+from scaler.workloads.volcanojob import VOLCANO_JOBS
 from tests.rig import Rig
 from tests.sim.manifests import template, volcano_job
 

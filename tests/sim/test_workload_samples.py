@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from scaler.kube.api import POD_GROUPS, POD_SETS, PODS, REPLICA_SETS, VOLCANO_JOBS, Object
+from scaler.kube.api import POD_GROUPS, PODS, REPLICA_SETS, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.leader_worker_sets import label_member
 from scaler.sim.actors.nodes import Kubelet, KubeletTimings
 from scaler.sim.actors.owners import owners
 from scaler.sim.actors.scheduler import GangScheduler
-from scaler.sim.apiserver.kinds import ROLE_SETS
 from scaler.sim.loop import run
 from scaler.sim.stories.manifests import apply, read_manifests
+from scaler.workloads.stormservice import POD_SETS, ROLE_SETS
+from scaler.workloads.volcanojob import VOLCANO_JOBS
 from tests.rig import Rig
 
 LWS = ["lws", "lws-exclusive-placement", "lws-restart-policy", "lws-sample-volcano", "lws-sglang"]

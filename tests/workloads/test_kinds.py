@@ -18,13 +18,12 @@ from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.metadata import Metadata, Owner
 from scaler.workloads.kinds import (
     KINDS,
-    PLAIN,
-    OwnerObject,
     holding_impossible,
     membership_of,
     owner_facts,
     unknown_owner,
 )
+from scaler.workloads.leaderworkerset import LEADER_WORKER_SETS, LeaderWorkerSetObject
 from scaler.workloads.membership import Membership
 from tests.workloads import pods
 from tests.workloads.pods import SAMPLES, Sample, facts
@@ -49,7 +48,8 @@ def instances(sample: Sample, again: int = 0) -> list[set[str]]:
 
 
 def test_every_kind_has_a_sample() -> None:
-    assert {*KINDS, PLAIN} - {"ReplicaSet"} == {sample.kind for sample in SAMPLES}
+    of_pods = {kind.name for kind in KINDS if kind.membership is not None}
+    assert of_pods - {"ReplicaSet"} == {sample.kind for sample in SAMPLES}
 
 
 @every_kind
@@ -255,13 +255,13 @@ def test_a_group_with_gang_scheduling_has_a_pod_group_of_its_own() -> None:
         assert membership.shares_pod_group is shares
 
 
-def test_revisions_of_one_deployment_have_one_maker() -> None:
+def test_revisions_of_one_deployment_have_one_owner() -> None:
     found = [
         membership_of(facts(pods.deployment(OBJECTS["Deployment"], revision=r)[0][0]))
         for r in ("aa", "bb")
     ]
     places = [membership for membership in found if membership is not None]
-    assert [(membership.maker, membership.revision) for membership in places] == [
+    assert [(membership.owner, membership.revision) for membership in places] == [
         ("Deployment/mindie/p", "aa"),
         ("Deployment/mindie/p", "bb"),
     ]
@@ -276,7 +276,7 @@ def test_a_replica_set_of_its_own_has_no_revisions() -> None:
     del pod["metadata"]["labels"]["pod-template-hash"]
     membership = membership_of(facts(pod))
     assert membership is not None
-    assert (membership.kind, membership.maker, membership.mortal) == ("ReplicaSet", "", True)
+    assert (membership.kind, membership.owner, membership.mortal) == ("ReplicaSet", "", True)
 
 
 def test_a_new_revision_of_a_stateful_role_may_stand_beside_the_old_one() -> None:
@@ -284,7 +284,7 @@ def test_a_new_revision_of_a_stateful_role_may_stand_beside_the_old_one() -> Non
     new = pods.storm(stateful=True, template=pods.template(version="2"))
     made = [membership_of(facts(pods.storm_service(storm)[0][0])) for storm in (old, new)]
     places = [membership for membership in made if membership is not None]
-    assert places[0].maker == places[1].maker == "StormService/mindie/storm/prefill"
+    assert places[0].owner == places[1].owner == "StormService/mindie/storm/prefill"
     assert places[0].instance != places[1].instance
 
 
@@ -368,7 +368,7 @@ def test_groups_of_real_leader_worker_sets_have_the_size_that_their_set_tells(
         spec = lws["spec"]["leaderWorkerTemplate"]
         for key in {"leaderTemplate", "workerTemplate"} & spec.keys():
             _label(spec[key])
-        told = owner_facts("LeaderWorkerSet", msgspec.convert(lws, OwnerObject))
+        told = owner_facts(LEADER_WORKER_SETS)(msgspec.convert(lws, LeaderWorkerSetObject))
         made = pods.leader_worker_set(lws)
         assert told.size == spec["size"] == len(made[0]), name
         assert _count(made) == (lws["spec"]["replicas"], {"LeaderWorkerSet"}), name

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.kube.api import Object
-from scaler.workloads.kinds import OwnerObject, owner_facts
+from scaler.workloads.kinds import OWNER_SOURCES, owner_facts
 from scaler.workloads.membership import OwnerFacts
 from tests.workloads.test_run_policy import JSON
 
-KINDS = ("ReplicaSet", "StatefulSet", "Deployment", "LeaderWorkerSet", "PodSet", "Banana")
+SOURCES = {resource.kind: resource for resource in OWNER_SOURCES}
+KINDS = sorted(SOURCES)
 LWS = "leaderworkerset.sigs.k8s.io"
 
 
@@ -38,7 +39,15 @@ def obj(
 
 
 def facts(kind: str, found: Object) -> OwnerFacts:
-    return owner_facts(kind, msgspec.json.decode(msgspec.json.encode(found), type=OwnerObject))
+    """What the scaler reads of an object of this Kubernetes kind."""
+    resource = SOURCES[kind]
+    decode = OWNER_SOURCES[resource][0].decode
+    return owner_facts(resource)(msgspec.json.decode(msgspec.json.encode(found), type=decode))
+
+
+def test_all_who_read_an_object_read_the_same_watch() -> None:
+    for sources in OWNER_SOURCES.values():
+        assert len({(source.decode, source.label_selector) for source in sources}) == 1
 
 
 def test_a_replica_set_stands_for_the_revision_of_its_deployment() -> None:
@@ -52,7 +61,7 @@ def test_a_replica_set_stands_for_the_revision_of_its_deployment() -> None:
             annotations={"deployment.kubernetes.io/revision": "12"},
         ),
     )
-    assert (found.maker, found.revision, found.rank, found.size) == (
+    assert (found.owner, found.revision, found.rank, found.size) == (
         "Deployment/ns/p",
         "5d9c",
         12,
@@ -67,7 +76,7 @@ def test_a_replica_set_stands_for_the_revision_of_its_deployment() -> None:
 
 
 def test_a_replica_set_without_a_deployment_tells_nothing_of_revisions() -> None:
-    assert facts("ReplicaSet", obj("p", labels={"pod-template-hash": "5d9c"})).maker == ""
+    assert facts("ReplicaSet", obj("p", labels={"pod-template-hash": "5d9c"})).owner == ""
 
 
 def test_the_leaders_stateful_set_tells_the_newest_revision_and_no_size() -> None:
@@ -75,7 +84,7 @@ def test_the_leaders_stateful_set_tells_the_newest_revision_and_no_size() -> Non
     found = facts(
         "StatefulSet", obj("d", {"replicas": 3}, labels=labels, controller=("LeaderWorkerSet", "d"))
     )
-    assert (found.maker, found.revision, found.size) == ("LeaderWorkerSet/ns/d", "r2", 0)
+    assert (found.owner, found.revision, found.size) == ("LeaderWorkerSet/ns/d", "r2", 0)
 
 
 def test_a_workers_stateful_set_tells_neither_revision_nor_size() -> None:
@@ -83,7 +92,7 @@ def test_a_workers_stateful_set_tells_neither_revision_nor_size() -> None:
     found = facts(
         "StatefulSet", obj("d-0", {"replicas": 3}, labels=labels, controller=("Pod", "d-0"))
     )
-    assert (found.maker, found.revision, found.size) == ("", "", 0)
+    assert (found.owner, found.revision, found.size) == ("", "", 0)
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", "ReplicaSet", "Deployment"])
@@ -106,7 +115,7 @@ def test_a_leader_worker_set_tells_its_size_and_who_comes_first(
 def test_the_pod_set_made_last_stands_for_the_newest_template_of_its_role() -> None:
     labels = {"storm-service-name": "s", "role-name": "prefill", "role-template-hash": "abc"}
     found = facts("PodSet", obj("s-roleset-x-prefill-abc-0", {"podGroupSize": 2}, labels=labels))
-    assert (found.maker, found.revision, found.size) == ("StormService/ns/s/prefill", "abc", 2)
+    assert (found.owner, found.revision, found.size) == ("StormService/ns/s/prefill", "abc", 2)
     assert found.rank == int(found.created) > 0
 
 

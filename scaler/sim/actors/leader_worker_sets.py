@@ -17,12 +17,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from scaler.kube.api import LEADER_WORKER_SETS, POD_GROUPS, PODS, STATEFUL_SETS, KubeApi, Object
+from scaler.kube.api import POD_GROUPS, PODS, STATEFUL_SETS, KubeApi, Object
 from scaler.kube.errors import ForbiddenError
 from scaler.sim.actors import making, objects
 from scaler.sim.actors.stand_in import StandInController, key_of
 from scaler.sim.actors.stateful_sets import ordinal_of
 from scaler.sim.apiserver.server import Review
+from scaler.workloads.leaderworkerset import LEADER_WORKER_SETS
 
 _PREFIX = "leaderworkerset.sigs.k8s.io/"
 NAME = _PREFIX + "name"

@@ -16,23 +16,12 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from scaler.kube.api import (
-    DEPLOYMENTS,
-    LEADER_WORKER_SETS,
-    POD_GROUPS,
-    STATEFUL_SETS,
-    KubeApi,
-    Object,
-    Resource,
-)
+from scaler.kube.api import DEPLOYMENTS, POD_GROUPS, STATEFUL_SETS, KubeApi, Object, Resource
 from scaler.sim.actors import making, objects
 from scaler.sim.actors.stand_in import StandInController
-from scaler.sim.apiserver.kinds import (
-    INFER_SERVICE_SETS,
-    INFER_SERVICES,
-    INFERENCE_SERVICES,
-    INSTANCE_SETS,
-)
+from scaler.workloads.inferenceservice import INFERENCE_SERVICES
+from scaler.workloads.inferserviceset import INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS
+from scaler.workloads.leaderworkerset import LEADER_WORKER_SETS
 
 _PREFIX = "infer.huawei.com/"
 SET_NAME = _PREFIX + "inferserviceset-name"

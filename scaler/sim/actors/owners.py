@@ -17,7 +17,11 @@ from scaler.sim.actors.stand_in import Actor, Mirror
 from scaler.sim.actors.stateful_sets import StatefulSets
 from scaler.sim.actors.storm_services import StormServices
 from scaler.sim.actors.volcano import PodGroups, VolcanoJobs
-from scaler.sim.apiserver import kinds
+from scaler.workloads.inferenceservice import INFERENCE_SERVICES
+from scaler.workloads.inferserviceset import INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS
+from scaler.workloads.leaderworkerset import LEADER_WORKER_SETS
+from scaler.workloads.stormservice import POD_SETS, ROLE_SETS, STORM_SERVICES
+from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 
 class WhenUsed:
@@ -48,16 +52,16 @@ def owners(api: KubeApi, *, counts_unavailable: bool = False) -> Sequence[WhenUs
         WhenUsed(api, Deployments(api), kube.DEPLOYMENTS),
         WhenUsed(api, ReplicaSets(api), kube.REPLICA_SETS),
         WhenUsed(api, StatefulSets(api, counts_unavailable=counts_unavailable), kube.STATEFUL_SETS),
-        WhenUsed(api, LeaderWorkerSets(api), kube.LEADER_WORKER_SETS),
-        WhenUsed(api, StormServices(api), kinds.STORM_SERVICES, kinds.ROLE_SETS, kube.POD_SETS),
+        WhenUsed(api, LeaderWorkerSets(api), LEADER_WORKER_SETS),
+        WhenUsed(api, StormServices(api), STORM_SERVICES, ROLE_SETS, POD_SETS),
         WhenUsed(
             api,
             InferOperator(api),
-            kinds.INFER_SERVICE_SETS,
-            kinds.INFER_SERVICES,
-            kinds.INSTANCE_SETS,
+            INFER_SERVICE_SETS,
+            INFER_SERVICES,
+            INSTANCE_SETS,
         ),
-        WhenUsed(api, Ome(api), kinds.INFERENCE_SERVICES),
-        WhenUsed(api, VolcanoJobs(api), kube.VOLCANO_JOBS),
-        WhenUsed(api, PodGroups(api), kube.REPLICA_SETS, kube.STATEFUL_SETS, kinds.ROLE_SETS),
+        WhenUsed(api, Ome(api), INFERENCE_SERVICES),
+        WhenUsed(api, VolcanoJobs(api), VOLCANO_JOBS),
+        WhenUsed(api, PodGroups(api), kube.REPLICA_SETS, kube.STATEFUL_SETS, ROLE_SETS),
     ]

@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from scaler.kube.api import POD_GROUPS, POD_SETS, PODS, Object, Resource
+from scaler.kube.api import POD_GROUPS, PODS, Object, Resource
 from scaler.sim.actors import making, objects
 from scaler.sim.actors.making import add_environment, shortened
 from scaler.sim.actors.stand_in import StandInController
-from scaler.sim.apiserver.kinds import ROLE_SETS, STORM_SERVICES
+from scaler.workloads.stormservice import POD_SETS, ROLE_SETS, STORM_SERVICES
 
 STORM_SERVICE = "storm-service-name"
 ROLE = "role-name"

@@ -14,18 +14,10 @@ from collections import defaultdict
 
 import msgspec
 
-from scaler.kube.api import (
-    POD_GROUPS,
-    PODS,
-    REPLICA_SETS,
-    STATEFUL_SETS,
-    VOLCANO_JOBS,
-    KubeApi,
-    Object,
-    Resource,
-)
+from scaler.kube.api import POD_GROUPS, PODS, REPLICA_SETS, STATEFUL_SETS, KubeApi, Object, Resource
 from scaler.sim.actors import making, objects
 from scaler.sim.actors.stand_in import StandInController
+from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 JOB_NAME = "volcano.sh/job-name"
 JOB_VERSION = "volcano.sh/job-version"

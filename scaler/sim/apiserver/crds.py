@@ -11,28 +11,25 @@ from importlib import resources
 import msgspec
 import yaml
 
-from scaler.kube.api import LEADER_WORKER_SETS, VOLCANO_JOBS, Object, Resource
+from scaler.kube.api import Object, Resource
+from scaler.report.definition import definition
 from scaler.sim.apiserver import kinds
+from scaler.workloads.inferenceservice import INFERENCE_SERVICES
+from scaler.workloads.leaderworkerset import LEADER_WORKER_SETS
+from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 _SHORT_NAMES = {
     VOLCANO_JOBS: ["vcjob", "vj"],
     LEADER_WORKER_SETS: ["lws"],
-    kinds.INFERENCE_SERVICES: ["isvc"],
+    INFERENCE_SERVICES: ["isvc"],
 }
 
 
 @cache
 def _documents() -> list[bytes]:
     """As JSON, which is copied ten times as fast as objects."""
-    files = [
-        resources.files(__package__).joinpath(name)
-        for name in ("elasticservices.yaml", "crds.yaml")
-    ]
-    return [
-        msgspec.json.encode(one)
-        for file in files
-        for one in yaml.safe_load_all(file.read_text(encoding="utf-8"))
-    ]
+    others = resources.files(__package__).joinpath("crds.yaml").read_text(encoding="utf-8")
+    return [msgspec.json.encode(one) for one in (definition(), *yaml.safe_load_all(others))]
 
 
 def definitions() -> list[Object]:

@@ -13,6 +13,11 @@ from scaler.kube import api
 from scaler.kube.api import Object, Resource
 from scaler.sim.apiserver import refusals
 from scaler.sim.apiserver.store import Record
+from scaler.workloads.inferenceservice import INFERENCE_SERVICES
+from scaler.workloads.inferserviceset import INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS
+from scaler.workloads.leaderworkerset import LEADER_WORKER_SETS
+from scaler.workloads.stormservice import POD_SETS, ROLE_SETS, STORM_SERVICES
+from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 BINDINGS = Resource("", "v1", "bindings", "Binding")
 """Create one of these, named like a pod, to bind the pod to `target.name`; works on a real API
@@ -20,25 +25,18 @@ server as well.
 
 So does the same kind by the name of the subresource, `pods/binding`."""
 
-STORM_SERVICES = Resource("orchestration.aibrix.ai", "v1alpha1", "stormservices", "StormService")
-ROLE_SETS = Resource("orchestration.aibrix.ai", "v1alpha1", "rolesets", "RoleSet")
-INFER_SERVICE_SETS = Resource("mindcluster.huawei.com", "v1", "inferservicesets", "InferServiceSet")
-INFER_SERVICES = Resource("mindcluster.huawei.com", "v1", "inferservices", "InferService")
-INFERENCE_SERVICES = Resource("ome.io", "v1beta1", "inferenceservices", "InferenceService")
-INSTANCE_SETS = Resource("mindcluster.huawei.com", "v1", "instancesets", "InstanceSet")
-
 WORKLOADS = (
-    api.VOLCANO_JOBS,
-    api.LEADER_WORKER_SETS,
+    VOLCANO_JOBS,
+    LEADER_WORKER_SETS,
     STORM_SERVICES,
     ROLE_SETS,
-    api.POD_SETS,
+    POD_SETS,
     INFER_SERVICE_SETS,
     INFER_SERVICES,
     INSTANCE_SETS,
     INFERENCE_SERVICES,
 )
-"""Custom resources that lead to pods, besides AscendJobs."""
+"""Custom resources of which a stand-in makes pods, besides AscendJobs."""
 
 
 def at(obj: Any, path: Iterable[str]) -> Any:

@@ -13,13 +13,14 @@ from enum import StrEnum
 import msgspec
 
 from scaler.decide.service.states import natural
-from scaler.kube.api import ASCEND_JOBS, NODES, PODS, STATEFUL_SETS, VOLCANO_JOBS, Object, Resource
+from scaler.kube.api import ASCEND_JOBS, NODES, PODS, STATEFUL_SETS, Object, Resource
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.leader_worker_sets import GROUP_INDEX, NAME, SIZE
 from scaler.sim.actors.operators import INDEX, MANAGED, ROLE, SERVICE
 from scaler.sim.actors.storm_services import POD_SET
 from scaler.sim.stories.loads import UNGOVERNED
+from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 
 class Condition(StrEnum):

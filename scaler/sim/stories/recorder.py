@@ -15,13 +15,14 @@ from scaler.decide import explain
 from scaler.decide.decision import Decision, Plan
 from scaler.decide.invariants import violations
 from scaler.decide.world import ServiceKey, World
-from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS, KubeApi, Object
+from scaler.kube.api import ASCEND_JOBS, PODS, KubeApi, Object
 from scaler.report.reporter import PASSING, PATIENCE
 from scaler.rules.rule import Rule
 from scaler.sim.actors import objects
 from scaler.sim.actors.stand_in import StandIn
 from scaler.sim.stories.instances import SHOWING, census, instance_of, labelled, service_of
 from scaler.sim.stories.timeline import Moment, MomentKind, Timeline, counts_text
+from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 _MAX_FAILURES = 20
 

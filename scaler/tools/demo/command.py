@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scaler.tools.common.access import port
+
 if TYPE_CHECKING:
     from scaler.sim.stories.scenario import Scenario
 
@@ -58,13 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="another order of things (default: 0)"
     )
-
-
-def port(text: str) -> int:
-    """A TCP port number, 0 for a free one; argparse prints the error."""
-    if not (text.isascii() and text.isdecimal() and len(text) < 6 and int(text) < 1 << 16):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a whole number from 0 to 65535")
-    return int(text)
 
 
 def nodes(text: str) -> int:

@@ -6,30 +6,21 @@ from __future__ import annotations
 from scaler.kube.api import (
     ASCEND_JOBS,
     CONFIG_MAPS,
-    DEPLOYMENTS,
     PRIORITY_CLASSES,
     SERVICES,
     Object,
     Resource,
 )
+from scaler.workloads import ascendjob, deployment, inferenceservice, stormservice
 
-INFERENCE_SERVICES = Resource("ome.io", "v1beta1", "inferenceservices", "InferenceService")
-STORM_SERVICES = Resource("orchestration.aibrix.ai", "v1alpha1", "stormservices", "StormService")
-
-KINDS = (
-    INFERENCE_SERVICES,
-    STORM_SERVICES,
-    ASCEND_JOBS,
-    DEPLOYMENTS,
-    SERVICES,
-    CONFIG_MAPS,
-    PRIORITY_CLASSES,
-)
-"""In the order in which they are deleted: makers of pods first."""
+WORKLOADS = (inferenceservice.KIND, stormservice.KIND, ascendjob.KIND, deployment.KIND)
+"""Kinds of workload that a short file becomes, in the order in which they are deleted."""
+OWNERS = {kind.written[0].resource: kind for kind in WORKLOADS}
+KINDS = (*OWNERS, SERVICES, CONFIG_MAPS, PRIORITY_CLASSES)
+"""In the order in which they are deleted: owners of pods first."""
 
 INSTALL = {
-    INFERENCE_SERVICES: "OME",
-    STORM_SERVICES: "AIBrix",
+    **{one: kind.project for one, kind in OWNERS.items() if kind.project},
     ASCEND_JOBS: "Ascend Operator of MindCluster: its CustomResourceDefinition is enough",
 }
 

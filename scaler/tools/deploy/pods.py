@@ -6,16 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from scaler.kube.api import ASCEND_JOBS, DEPLOYMENTS, Object, Resource
+from scaler.kube.api import Object, Resource
 from scaler.rules.values import as_list, as_text, at
 from scaler.tools.common.console import clean
-from scaler.tools.deploy.kinds import INFERENCE_SERVICES, STORM_SERVICES
+from scaler.tools.deploy.kinds import OWNERS
 
 LONGEST_WHY = 300
-_LABELS = {INFERENCE_SERVICES: "ome.io/inferenceservice", STORM_SERVICES: "storm-service-name"}
-"""The label with which a platform's pods name the object that they belong to."""
-MAKERS = (DEPLOYMENTS, ASCEND_JOBS, *_LABELS)
-"""Kinds that make pods. Deployments go first: their pods may have a platform's label, too."""
 Key = tuple[Resource, str]
 
 
@@ -23,13 +19,12 @@ def pods_of(
     found: Iterable[tuple[Resource, Object]], pods: Sequence[Object]
 ) -> dict[Key, list[Object]]:
     """Object -> its pods. Every pod belongs to one object at most."""
-    makers = sorted(
-        ((resource, obj) for resource, obj in found if resource in MAKERS),
-        key=lambda one: MAKERS.index(one[0]),
-    )
-    made: dict[Key, list[Object]] = {(resource, _name(obj)): [] for resource, obj in makers}
+    owners = [(resource, obj) for resource, obj in found if resource in OWNERS]
+    # pods of the others may have the label of a platform, too
+    owners.sort(key=lambda one: bool(OWNERS[one[0]].pods_label))
+    made: dict[Key, list[Object]] = {(resource, _name(obj)): [] for resource, obj in owners}
     for pod in pods:
-        for resource, obj in makers:
+        for resource, obj in owners:
             if _is_of(pod, resource, obj):
                 made[resource, _name(obj)].append(pod)
                 break
@@ -38,16 +33,16 @@ def pods_of(
 
 def _is_of(pod: Object, resource: Resource, obj: Object) -> bool:
     labels = at(pod, "metadata", "labels")
-    if resource == DEPLOYMENTS:
-        wanted = at(obj, "spec", "selector", "matchLabels")
-        return bool(wanted) and all(labels.get(name) == value for name, value in wanted.items())
-    if resource == ASCEND_JOBS:
-        owners = as_list(at(pod, "metadata").get("ownerReferences"))
-        return any(
-            (at(one).get("kind"), at(one).get("name")) == (resource.kind, _name(obj))
-            for one in owners
-        )
-    return bool(labels.get(_LABELS[resource]) == _name(obj))
+    label = OWNERS[resource].pods_label
+    if label:
+        return bool(labels.get(label) == _name(obj))
+    selector = at(obj, "spec", "selector", "matchLabels")
+    if selector:
+        return all(labels.get(name) == value for name, value in selector.items())
+    for owner in map(at, as_list(at(pod, "metadata").get("ownerReferences"))):
+        if (owner.get("kind"), owner.get("name")) == (resource.kind, _name(obj)):
+            return True
+    return False
 
 
 def _name(obj: Object) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from scaler.decide.explain import counts_in_words
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, ELASTIC_SERVICES, PODS, Object
+from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, ELASTIC_SERVICES, PODS, Object
 from scaler.kube.errors import ForbiddenError, NotFoundError
 from scaler.names import RULE_KEY, RULE_LABEL
 from scaler.rules.values import as_count, as_list, as_text, at
@@ -22,13 +22,12 @@ from scaler.tools.common.leader import leaders
 from scaler.tools.common.notes import absent_scaler
 from scaler.tools.common.records import condition
 from scaler.tools.deploy.finding import Found, Inventory, inventory, not_there
-from scaler.tools.deploy.kinds import INFERENCE_SERVICES, STORM_SERVICES
-from scaler.tools.deploy.pods import MAKERS, is_ready, pods_of, why_waiting
+from scaler.tools.deploy.kinds import OWNERS
+from scaler.tools.deploy.pods import is_ready, pods_of, why_waiting
 
 _NO_SCALER = """\
 the scaler is not installed here, or you have no right to list elasticservices: \
 where it is not, nobody follows the ratios, and pods with its gate stay held"""
-_COMPONENTS = ("engine", "decoder", "router")
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -150,7 +149,7 @@ def _parts(found: Sequence[Found], pods: list[Object] | None, *, serves: bool) -
     made = pods_of(((one.resource, one.object) for one in found), pods or [])
     for one in found:
         deleted = bool(one.object["metadata"].get("deletionTimestamp"))
-        if one.resource not in MAKERS:
+        if one.resource not in OWNERS:
             yield Part(
                 one.resource.kind, clean(one.name), state="being deleted" if deleted else "there"
             )
@@ -200,12 +199,6 @@ def _ready_of(one: Found) -> int:
 
 
 def _no_pods(one: Found) -> str:
-    controllers = {
-        ASCEND_JOBS: "the scaler, or Ascend Operator",
-        INFERENCE_SERVICES: "OME",
-        STORM_SERVICES: "AIBrix",
-        DEPLOYMENTS: "kube-controller-manager",
-    }
     said = [
         f"{entry.get('reason') or entry.get('type')}: {entry.get('message')}"
         for entry in map(at, as_list(at(one.object, "status").get("conditions")))
@@ -214,32 +207,14 @@ def _no_pods(one: Found) -> str:
     return (
         clean(said[0])[:300]
         if said
-        else f"there are no pods yet; {controllers[one.resource]} makes them"
+        else f"there are no pods yet; {OWNERS[one.resource].pods_made_by} makes them"
     )
 
 
 def wanted_of(one: Found) -> int:
     """Pods according to the object's spec."""
-    spec = at(one.object, "spec")
-    if one.resource == ASCEND_JOBS:
-        return sum(as_count(at(each).get("replicas")) for each in at(spec, "replicaSpecs").values())
-    if one.resource == STORM_SERVICES:
-        roles = map(at, as_list(at(spec, "template", "spec").get("roles")))
-        size = sum(
-            _number(role, "replicas") * max(1, as_count(role.get("podGroupSize"))) for role in roles
-        )
-        return _number(spec, "replicas") * size
-    if one.resource == INFERENCE_SERVICES:
-        components = (at(spec, name) for name in _COMPONENTS if name in spec)
-        return sum(
-            _number(each, "minReplicas") * (1 + as_count(at(each, "worker").get("size")))
-            for each in components
-        )
-    return _number(spec, "replicas")
-
-
-def _number(part: Mapping[str, Any], name: str) -> int:
-    return as_count(part[name]) if name in part else 1
+    pods_wanted = OWNERS[one.resource].pods_wanted
+    return pods_wanted(one.object) if pods_wanted is not None else 0
 
 
 def _ladder(service: Object) -> Ladder:

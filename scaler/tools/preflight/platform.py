@@ -17,22 +17,18 @@ from scaler.kube.api import (
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
     ELASTIC_SERVICES,
-    LEADER_WORKER_SETS,
     LEASES,
     NODES,
     POD_GROUPS,
-    POD_SETS,
     PODS,
     QUEUES,
-    VOLCANO_JOBS,
     Object,
     Resource,
 )
 from scaler.names import RULE_LABEL
+from scaler.report.definition import definition as elastic_service
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.settings import Mode, Settings
-from scaler.sim.apiserver.crds import definitions
-from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, INFERENCE_SERVICES, STORM_SERVICES
 from scaler.tools.common.console import age
 from scaler.tools.preflight.finding import Check, Finding, Level, check, listed, ok
 from scaler.tools.preflight.picture import (
@@ -45,6 +41,7 @@ from scaler.tools.preflight.picture import (
     namespace_of,
     place_of,
 )
+from scaler.workloads.kinds import KINDS
 
 OLDEST = 27
 NEWEST = 36
@@ -52,18 +49,11 @@ NEWEST = 36
 VALIDATING_POLICIES = 30
 MUTATING_POLICIES = 36
 """Minor versions from which on these kinds need no feature gate."""
-KINDS: Mapping[Resource, str] = {
-    ASCEND_JOBS: "MindCluster",
-    POD_GROUPS: "Volcano",
-    QUEUES: "Volcano",
-    VOLCANO_JOBS: "Volcano",
-    LEADER_WORKER_SETS: "LeaderWorkerSet",
-    STORM_SERVICES: "AIBrix",
-    POD_SETS: "AIBrix",
-    INFER_SERVICE_SETS: "Infer Operator",
-    INFERENCE_SERVICES: "OME",
+DEFINITIONS: Mapping[Resource, str] = {
+    resource: kind.project for kind in KINDS for resource in kind.definitions
 }
-"""Kinds of other projects, and the project that installs each."""
+"""Definitions of other projects, and the project that installs each."""
+_JOBS_AND_SETS = {kind.written[0].resource.full_name for kind in KINDS if kind.one_instance}
 VOLCANO = "volcano-scheduler"
 _VOLCANO_CONFIG = "volcano-scheduler-configmap"
 _QUIET = 60.0
@@ -124,10 +114,12 @@ def kinds(picture: Picture) -> Check:
         return check("kinds", unread)
     there = {name_of(one): one for one in picture.of(CUSTOM_RESOURCE_DEFINITIONS)}
     found = [*_own(picture, there.get(ELASTIC_SERVICES.full_name)), *_others(there)]
-    absent = [f"{kind.kind} ({by})" for kind, by in KINDS.items() if kind.full_name not in there]
+    absent = [
+        f"{kind.kind} ({by})" for kind, by in DEFINITIONS.items() if kind.full_name not in there
+    ]
     present = [
         f"{kind.kind} {'/'.join(_served(there[kind.full_name]))}"
-        for kind in KINDS
+        for kind in DEFINITIONS
         if kind.full_name in there
     ]
     words = (
@@ -144,7 +136,7 @@ def _own(picture: Picture, definition: Object | None) -> Iterator[Finding]:
             " be wanted"
         )
         yield Finding(level, words, SCALER_CRD if picture.installs else "it comes with the install")
-    elif _shape(definition) != _shape(definitions()[0]):
+    elif _shape(definition) != _shape(elastic_service()):
         words = f"the definition of ElasticService is not that of this version ({__version__})"
         yield Finding(Level.WARNING, words, SCALER_CRD)
 
@@ -159,7 +151,7 @@ def _shape(definition: Object) -> list[Any]:
 
 
 def _others(there: Mapping[str, Object]) -> Iterator[Finding]:
-    for kind, by in KINDS.items():
+    for kind, by in DEFINITIONS.items():
         served = _served(there[kind.full_name]) if kind.full_name in there else [kind.version]
         if kind.version not in served:
             words = (
@@ -174,10 +166,7 @@ def _others(there: Mapping[str, Object]) -> Iterator[Finding]:
     if ASCEND_JOBS.full_name in there and POD_GROUPS.full_name not in there:
         words = "AscendJob is installed and PodGroup is not: nobody places the pods of jobs"
         yield Finding(Level.ERROR, words, "install Volcano as MindCluster ships it")
-    if ASCEND_JOBS.full_name not in there and not there.keys() & {
-        VOLCANO_JOBS.full_name,
-        LEADER_WORKER_SETS.full_name,
-    }:
+    if not there.keys() & _JOBS_AND_SETS:
         words = "there is no AscendJob: only Deployments and the like can be services"
         yield Finding(
             Level.WARNING, words, "install MindCluster's definitions where AscendJobs are to run"

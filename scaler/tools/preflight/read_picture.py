@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,12 +17,10 @@ from scaler import settings as settings_module
 from scaler.clock import Clock, seconds_of
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 from scaler.kube.api import (
-    ASCEND_JOBS,
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
     ELASTIC_SERVICES,
-    LEADER_WORKER_SETS,
     LEASES,
     MUTATING_POLICY_BINDINGS,
     MUTATING_WEBHOOKS,
@@ -31,9 +29,7 @@ from scaler.kube.api import (
     POD_GROUPS,
     PODS,
     QUEUES,
-    STATEFUL_SETS,
     VALIDATING_WEBHOOKS,
-    VOLCANO_JOBS,
     KubeApi,
     Object,
     Resource,
@@ -44,7 +40,6 @@ from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError
 from scaler.names import MANAGED_BY_LABEL, PREFIX, RULE_KEY, RULE_LABEL
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.settings import Settings, SettingsError
-from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, STORM_SERVICES
 from scaler.tools.common.leader import USUAL, Leaders, leaders
 from scaler.tools.lint.lint import Source, lint
 from scaler.tools.preflight.admission import ENDPOINT_SLICES, served_by
@@ -58,8 +53,9 @@ from scaler.tools.preflight.picture import (
     namespace_of,
     scalers,
 )
-from scaler.tools.preflight.platform import VOLCANO
+from scaler.tools.preflight.platform import DEFINITIONS, VOLCANO
 from scaler.tools.preflight.rights import ESCALATE, needed, to_install
+from scaler.workloads.kinds import KINDS
 
 DEADLINE = 10.0
 """Seconds for one request."""
@@ -81,14 +77,20 @@ _WIDE = (
     MUTATING_POLICY_BINDINGS,
 )
 """Read from the whole cluster, whatever namespace is given."""
-_WORKLOADS = (
-    ASCEND_JOBS,
-    VOLCANO_JOBS,
-    LEADER_WORKER_SETS,
-    STORM_SERVICES,
-    INFER_SERVICE_SETS,
-    STATEFUL_SETS,
-)
+
+
+def _workloads() -> Iterator[Resource]:
+    """What users write of kinds whose pods or jobs are instances: their labels are checked. Others
+    make workloads of these kinds, or are not looked at."""
+    for kind in KINDS:
+        main = kind.written[0]
+        makes_instances = kind.membership is not None or kind.job is not None
+        is_known = not kind.project or main.resource in DEFINITIONS
+        if main.by_users and makes_instances and is_known:
+            yield main.resource
+
+
+_WORKLOADS = tuple(_workloads())
 _OWN_REVIEW = Resource(
     "authorization.k8s.io",
     "v1",
@@ -157,7 +159,8 @@ async def read(api: KubeApi, clock: Clock, namespace: str = "") -> Picture:
         for resource in _WIDE:
             group.create_task(reader.list(resource))
         for resource in (*_WORKLOADS, ELASTIC_SERVICES, POD_GROUPS):
-            group.create_task(reader.list(resource, *places))
+            if resource not in _WIDE:
+                group.create_task(reader.list(resource, *places))
         group.create_task(reader.list(PODS, *places, selector=RULE_LABEL))
         group.create_task(reader.list(CONFIG_MAPS, DEVICE_NAMESPACE, CLUSTER_NAMESPACE))
     found = Picture(
@@ -317,12 +320,7 @@ async def _ask(
 
 async def _lint(reader: _Reader, places: Sequence[str]) -> Linted:
     """Lint the rules and workloads of the namespaces that have any."""
-    workloads = [
-        one
-        for kind in (*_WORKLOADS, DEPLOYMENTS)
-        for one in reader.found.get(kind, ())
-        if _names_us(one)
-    ]
+    workloads = [one for kind in _WORKLOADS for one in reader.found.get(kind, ()) if _names_us(one)]
     if places:
         workloads = [one for one in workloads if namespace_of(one) in places]
     homes = {namespace_of(one) for one in (*workloads, *reader.found.get(ELASTIC_SERVICES, ()))}

@@ -8,19 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
-from scaler.kube.api import (
-    ASCEND_JOBS,
-    DEPLOYMENTS,
-    ELASTIC_SERVICES,
-    LEADER_WORKER_SETS,
-    POD_GROUPS,
-    POD_SETS,
-    VOLCANO_JOBS,
-)
+from scaler.informers.resources import OPTIONAL
+from scaler.kube.api import DEPLOYMENTS, ELASTIC_SERVICES, POD_GROUPS
 from scaler.names import WEBHOOK_SECRET
 from scaler.settings import Mode, Settings
 from scaler.tools.preflight.finding import Check, Finding, Level, check, listed, ok
 from scaler.tools.preflight.picture import Install, Picture, Right
+from scaler.workloads.kinds import KINDS, WATCHED
 
 Role = Mapping[tuple[str, str], str]
 ROLES: dict[str, Role] = {
@@ -37,12 +31,7 @@ ROLES: dict[str, Role] = {
     "watch": {
         ("", "configmaps"): "list watch",
         ("", "pods"): "list watch",
-        ("apps", "replicasets"): "list watch",
-        ("apps", "statefulsets"): "list watch",
-        ("batch.volcano.sh", "jobs"): "list watch",
-        ("leaderworkerset.x-k8s.io", "leaderworkersets"): "list watch",
-        ("mindxdl.gitee.com", "ascendjobs"): "list watch",
-        ("orchestration.aibrix.ai", "podsets"): "list watch",
+        **{(one.group, one.plural): "list watch" for one in WATCHED if one != DEPLOYMENTS},
         ("scaler.mind-cluster.io", "elasticservices"): "list watch",
         ("policy", "poddisruptionbudgets"): "list watch",
         ("scheduling.volcano.sh", "podgroups"): "list watch",
@@ -60,19 +49,17 @@ ROLES: dict[str, Role] = {
         ("", "configmaps"): "get patch delete",
         ("", "pods"): "create",
         ("", "services"): "get list watch create delete",
-        ("mindxdl.gitee.com", "ascendjobs"): "get patch delete",
-        ("mindxdl.gitee.com", "ascendjobs/finalizers"): "update",
-        ("mindxdl.gitee.com", "ascendjobs/status"): "patch",
         ("scheduling.volcano.sh", "podgroups"): "delete",
     },
 }
 """By the suffix of the role's name, as in the manifests."""
+for _kind in KINDS:
+    for _role, _verbs in _kind.rights.items():
+        ROLES[_role] = {**ROLES[_role], **_verbs}
+_DEFINED = {one for kind in KINDS for one in kind.definitions}
 _DEFINITIONS = (
-    ASCEND_JOBS,
     POD_GROUPS,
-    VOLCANO_JOBS,
-    LEADER_WORKER_SETS,
-    POD_SETS,
+    *(resource for resource in WATCHED if resource in _DEFINED),
     ELASTIC_SERVICES,
 )
 _NAMED = {
@@ -104,17 +91,9 @@ _INSTALLED_HOME: Role = {
 ESCALATE = Right(_RBAC, "clusterroles", "escalate")
 """A user without this right must have every right that the user grants to the scaler."""
 _DONE_WITHOUT = {
-    "nodes",
     "namespaces",
     "customresourcedefinitions",
-    "priorityclasses",
-    "replicasets",
-    "statefulsets",
-    "jobs",
-    "leaderworkersets",
-    "podsets",
-    "elasticservices",
-    "poddisruptionbudgets",
+    *(resource.plural for resource in OPTIONAL),
 }
 """Without the right to list these the scaler works, with limits."""
 REVIEWS = "the right to create subjectaccessreviews.authorization.k8s.io is missing"

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scaler.tools.common.access import port
 from scaler.tools.common.output import add_output, converted
-from scaler.tools.demo.command import port, show
+from scaler.tools.demo.command import show
 
 if TYPE_CHECKING:
     from scaler.sim.stories.scenario import Scenario

@@ -11,8 +11,7 @@ import sys
 import webbrowser
 from typing import TYPE_CHECKING, Any
 
-from scaler.tools.common.access import add_cluster_arguments, complaint, first, named
-from scaler.tools.demo.command import port
+from scaler.tools.common.access import add_cluster_arguments, complaint, first, named, port
 
 if TYPE_CHECKING:
     from scaler.tools.common.access import Access

@@ -9,14 +9,10 @@ import msgspec
 from scaler.kube.api import (
     ASCEND_JOBS,
     CUSTOM_RESOURCE_DEFINITIONS,
-    DEPLOYMENTS,
     DISRUPTION_BUDGETS,
     ELASTIC_SERVICES,
-    LEADER_WORKER_SETS,
     NAMESPACES,
     PODS,
-    STATEFUL_SETS,
-    VOLCANO_JOBS,
     KubeApi,
     Object,
     Resource,
@@ -24,9 +20,8 @@ from scaler.kube.api import (
 from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError
 from scaler.names import BUDGET, GATE, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL, RULE_LABEL
 from scaler.rules.values import at
-from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, INFERENCE_SERVICES, STORM_SERVICES
 from scaler.tools.uninstall.install import USUAL_NAME, Install, listed
-from scaler.workloads.kinds import RBG
+from scaler.workloads.kinds import KINDS
 
 _RBAC = "rbac.authorization.k8s.io"
 _CLUSTER_ROLES = Resource(_RBAC, "v1", "clusterroles", "ClusterRole", False)
@@ -51,18 +46,14 @@ _ROLES = (
     "fault-data",
 )
 _GUARDS = ("gate-guard", "account")
-_ROLE_BASED_GROUPS = Resource(RBG, "v1alpha2", "rolebasedgroups", "RoleBasedGroup")
-TEMPLATES = (
-    DEPLOYMENTS,
-    STATEFUL_SETS,
-    LEADER_WORKER_SETS,
-    VOLCANO_JOBS,
-    STORM_SERVICES,
-    INFER_SERVICE_SETS,
-    INFERENCE_SERVICES,
-    _ROLE_BASED_GROUPS,
+TEMPLATES = tuple(
+    written.resource
+    for kind in KINDS
+    for written in kind.written
+    if written.by_users and written.roles is not None
 )
-"""Kinds of which users write the pod templates. What these make has owners, and is left out."""
+"""Types of objects of which users write the pod templates. What these make has owners, and is left
+out."""
 _DEFINITION = ELASTIC_SERVICES.full_name
 _PART_OF = f"app.kubernetes.io/part-of={USUAL_NAME}"
 _OURS = f"{MANAGED_BY_LABEL}={MANAGED_BY}"

@@ -15,6 +15,8 @@ from scaler.tools.common.slips import all_label_faults, app_faults
 from scaler.tools.common.view import Cluster
 from scaler.tools.why.subject import Subject
 from scaler.workloads.ascendjob import APP_LABEL
+from scaler.workloads.kind import Template, look_into
+from scaler.workloads.kinds import written_as
 
 KEYS = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
 _DIGITS = re.compile(r"\d+")
@@ -49,18 +51,19 @@ def labels_of(subject: Subject) -> Mapping[str, str] | None:
     is seen."""
     if not subject.object or subject.whole:
         return None
-    own = at(subject.object, "metadata", "labels")
-    template = at(subject.object, "spec", "template", "metadata", "labels")
-    task = next((at(one, "template", "metadata", "labels") for one in _tasks(subject)), {})
-    leader = at(
-        subject.object, "spec", "leaderWorkerTemplate", "workerTemplate", "metadata", "labels"
-    )
-    return {**own, **leader, **task, **template}
-
-
-def _tasks(subject: Subject) -> list[object]:
-    found = at(subject.object, "spec").get("tasks")
-    return found if isinstance(found, list) else []
+    obj = subject.object
+    labels = dict(at(obj, "metadata", "labels"))
+    known = written_as(subject.resource.group, obj["kind"]) if subject.resource else None
+    if known is not None:
+        look = look_into(obj)
+        _, written = known
+        templates: list[Template] = []
+        for role in written.roles(look) if written.roles is not None else ():
+            templates += role.templates
+        for template in reversed(templates):  # of an instance of several: the first counts
+            found = look(template.labels)
+            labels |= found if isinstance(found, dict) else {}
+    return labels
 
 
 def key_checks(labels: Mapping[str, str], about: str, *, inside: bool = False) -> Iterator[Check]:

@@ -13,26 +13,16 @@ from scaler.decide.explain import words
 from scaler.decide.world import Instance, Service, ServiceKey
 from scaler.informers.indexes import instance_of
 from scaler.informers.pods import PodRecord
-from scaler.kube.api import (
-    ASCEND_JOBS,
-    DEPLOYMENTS,
-    LEADER_WORKER_SETS,
-    PODS,
-    STATEFUL_SETS,
-    VOLCANO_JOBS,
-    KubeApi,
-    Object,
-    Resource,
-)
+from scaler.kube.api import KubeApi, Object, Resource
 from scaler.kube.errors import ForbiddenError, NotFoundError, StatusError
 from scaler.rules.values import as_list, as_text, at
 from scaler.tools.common.view import Cluster, ServiceView
+from scaler.workloads.kinds import KINDS
 from scaler.workloads.membership import identity
 
-MAKERS = (ASCEND_JOBS, VOLCANO_JOBS, DEPLOYMENTS, STATEFUL_SETS, LEADER_WORKER_SETS, PODS)
-"""Kinds that may have labels, in the order in which a name is looked up."""
-
-OF_INSTANCES = ("Deployment", "LeaderWorkerSet", "StormService", "RoleBasedGroup", "StatefulSet")
+LOOKED_UP = tuple(kind.written[0].resource for kind in KINDS if kind.looked_up)
+"""Types of objects that may have labels, in the order in which a name is looked up."""
+OF_INSTANCES = tuple(kind.name for kind in KINDS if kind.several)
 """Kinds whose name is part of the owner or of the uid of their instances."""
 
 
@@ -205,7 +195,7 @@ async def _object(
     counts as missing."""
     names = (instance.name, name) if instance is not None else (name,)
     for called in dict.fromkeys(names):
-        for resource in MAKERS:
+        for resource in LOOKED_UP:
             try:
                 found = await api.get(resource, namespace, called)
             except (NotFoundError, ForbiddenError):

@@ -1,0 +1,40 @@
+"""Pods of no other kind, of whatever owner: each is an instance, which ends with the pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scaler.kube.api import PODS, Resource
+from scaler.workloads.kind import Kind, Look, Role, Written, each_pod, template_at
+from scaler.workloads.membership import pod_alone
+
+THIS_POD = "this pod"
+_REPLICATION_CONTROLLERS = Resource("", "v1", "replicationcontrollers", "ReplicationController")
+_DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet")
+_JOBS = Resource("batch", "v1", "jobs", "Job")
+_CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob")
+
+
+def pod_roles(_: Look) -> Iterator[Role]:
+    """The pod itself."""
+    yield Role((template_at((), THIS_POD),))
+
+
+def cron_job_roles(_: Look) -> Iterator[Role]:
+    """As `each_pod`, one level deeper."""
+    path = ("spec", "jobTemplate", "spec", "template")
+    yield Role((template_at(path),), pods=1, pods_at=path)
+
+
+KIND = Kind(
+    name="Pod",
+    written=(
+        Written(PODS, pod_roles),
+        Written(_REPLICATION_CONTROLLERS, each_pod),
+        Written(_DAEMON_SETS, each_pod),
+        Written(_JOBS, each_pod),
+        Written(_CRON_JOBS, cron_job_roles),
+    ),
+    membership=pod_alone,
+    looked_up=True,
+)

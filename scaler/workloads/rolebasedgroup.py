@@ -1,0 +1,62 @@
+"""RoleBasedGroup (RBG, v1alpha2): each RoleInstance is an instance. RBG before v1alpha2 makes
+Deployments, StatefulSets and LeaderWorkerSets, which are found as such.
+
+RBG's gang scheduling starts every pod of every role at once or none: no instance can be held, which
+`kinds.holding_impossible` reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scaler.kube.api import Resource
+from scaler.kube.metadata import Metadata
+from scaler.workloads.kind import Kind, Look, Role, Written, named_at, number_at, template_at
+from scaler.workloads.membership import Membership, identity, number_in
+
+RBG = "workloads.x-k8s.io"
+ROLE_BASED_GROUPS = Resource(RBG, "v1alpha2", "rolebasedgroups", "RoleBasedGroup")
+_LABEL = f"rbg.{RBG}/"
+
+
+def membership(pod: Metadata) -> Membership | None:
+    """The RoleInstance of the pod."""
+    if not pod.owner.is_a("RoleInstance", RBG):
+        return None
+    group = pod.labels.get(_LABEL + "group-name", "")
+    role = pod.labels.get(_LABEL + "role-name", "")
+    component = pod.labels.get(_LABEL + "component-name", "")
+    # Leaders, workers and single pods have the size of the whole instance; other components only
+    # their own size.
+    knows = component in ("leader", "worker", role)
+    return Membership(
+        instance=identity("RoleInstance", pod.namespace, pod.owner.name),
+        name=pod.owner.name,
+        size=number_in(pod.labels.get(_LABEL + "component-size", "")) if knows else 0,
+        owner=identity("RoleBasedGroup", pod.namespace, group, role) if group and role else "",
+        revision=pod.labels.get("controller-revision-hash", ""),
+    )
+
+
+def roles(look: Look) -> Iterator[Role]:
+    """A role has one of three patterns."""
+    for item, name in named_at(look, ("spec", "roles")):
+        words = f"of role {name}"
+        pair = (*item, "leaderWorkerPattern")
+        alone = (*item, "standalonePattern")
+        if look(pair) is not None:
+            size = (*pair, "size")
+            template = template_at((*pair, "template"), words)
+            yield Role((template,), number_at(look, size, 1), size)
+        elif look(alone) is not None:
+            yield Role((template_at((*alone, "template"), words),))
+        else:
+            yield Role((template_at((*item, "template"), words),))
+
+
+KIND = Kind(
+    name="RoleBasedGroup",
+    written=(Written(ROLE_BASED_GROUPS, roles, by_users=True),),
+    membership=membership,
+    several=True,
+    project="RoleBasedGroup",
+)

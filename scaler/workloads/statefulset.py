@@ -1,0 +1,72 @@
+"""StatefulSet: each pod is an instance that returns under its name, unless annotations say that
+several pods form one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scaler.clock import seconds_of
+from scaler.kube.api import STATEFUL_SETS
+from scaler.kube.metadata import Metadata
+from scaler.rules.finding import Path
+from scaler.rules.limits import MAX_PODS
+from scaler.rules.values import as_count
+from scaler.workloads.inferserviceset import INFER_OPERATOR
+from scaler.workloads.kind import (
+    LABELS,
+    Kind,
+    Look,
+    OwnerObject,
+    OwnerSource,
+    Role,
+    Written,
+    number_at,
+    template_at,
+)
+from scaler.workloads.membership import Membership, OwnerFacts, identity
+
+
+def membership(pod: Metadata) -> Membership | None:
+    """The pod as an instance. Volcano puts all pods of the set into one PodGroup."""
+    if not pod.owner.is_a("StatefulSet", STATEFUL_SETS.group):
+        return None
+    return Membership(
+        instance=identity("StatefulSet", pod.namespace, pod.owner.name, pod.name),
+        name=pod.name,
+        size=1,
+        described_by=(("StatefulSet", pod.namespace, pod.owner.name),),
+        shares_pod_group=True,
+    )
+
+
+def facts(obj: OwnerObject) -> OwnerFacts:
+    """Its age, and the pods of an instance where all of them are one."""
+    meta = obj.metadata
+    return OwnerFacts(
+        *meta.identity,
+        kind="StatefulSet",
+        created=seconds_of(meta.creation_timestamp),
+        size=as_count(obj.replicas, MAX_PODS),
+    )
+
+
+def roles(look: Look) -> Iterator[Role]:
+    """One that Infer Operator made is one instance with all its pods, as a label of the pods
+    shows."""
+    template: Path = ("spec", "template")
+    if look((*template, *LABELS, INFER_OPERATOR)) == "true":
+        pods_at: Path = ("spec", "replicas")
+        yield Role((template_at(template),), number_at(look, pods_at, 1), pods_at)
+    else:
+        yield Role((template_at(template),), pods=1, pods_at=template)
+
+
+KIND = Kind(
+    name="StatefulSet",
+    written=(Written(STATEFUL_SETS, roles, by_users=True),),
+    membership=membership,
+    owners=(OwnerSource(STATEFUL_SETS, facts),),
+    several=True,
+    looked_up=True,
+    tried="kube-controller-manager 1.35.3",
+)
