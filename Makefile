@@ -79,8 +79,12 @@ types: dev  ## mypy --strict
 contracts: dev  ## Who may import whom (.importlinter)
 	@$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
 
+.PHONY: reasons
+reasons: dev  ## Write the tables of reasons, and the list of reasons in an alert, from scaler/reasons/
+	@$(PY) .ci/reason_pages.py
+
 .PHONY: generated
-generated: chart  ## Write every file that follows from the code: page of settings, JSON Schemas, Helm chart
+generated: reasons chart  ## Write every file that follows from the code: pages of reasons and settings, JSON Schemas, Helm chart
 	@$(PY) .ci/settings_page.py >build.tmp && mv build.tmp docs/reference/settings.md
 	@$(PY) -m scaler schema rule >build.tmp && mv build.tmp schemas/elastic_scaling.schema.json
 	@$(PY) -m scaler schema service >build.tmp && mv build.tmp schemas/service.schema.json

@@ -19,7 +19,8 @@ from scaler.decide.decide import decide
 from scaler.decide.decision import Decision, Plan, State
 from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory
 from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, Requirement, Where
-from scaler.decide.world import Instance, Policy, Reason, Service, ServiceKey, World
+from scaler.decide.world import Instance, Policy, Service, ServiceKey, World
+from scaler.reasons.reasons import Reason
 from scaler.rules.rule import Ratio, Rule
 
 GROUPS = {"p": "group0", "d": "group1", "e": "group2"}

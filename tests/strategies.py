@@ -10,16 +10,9 @@ from hypothesis import strategies as st
 
 from scaler.decide.decision import State
 from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemory
-from scaler.decide.world import (
-    Instance,
-    Policy,
-    Reason,
-    RestartBudget,
-    RuleProblem,
-    Service,
-    Warning,
-    World,
-)
+from scaler.decide.world import Instance, Policy, RestartBudget, RuleProblem, Service, World
+from scaler.reasons.reasons import Reason
+from scaler.reasons.warnings import Warning
 from scaler.rules.rule import ALL, CountsFrom, Ratio, Rule, RuleOptions
 from tests.builders import KEY, NOW, SIZE, instance
 

@@ -39,6 +39,7 @@ BESIDE = (
     "kube/api",
     "kube/outbox",
     "ranktables/",
+    "reasons/",
     "report/",
     "rules/rule",
     "state/last_valid",

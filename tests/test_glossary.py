@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from scaler.decide.decision import State
-from scaler.decide.world import Reason, Warning
+from scaler.reasons.reasons import Reason
+from scaler.reasons.warnings import Warning
 from scaler.report.metrics import Metrics
 from scaler.settings import Settings
 

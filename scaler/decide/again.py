@@ -17,7 +17,8 @@ from scaler.decide.decision import Note, Plan
 from scaler.decide.memory import Memory, ServiceMemory
 from scaler.decide.room.classes import Requests
 from scaler.decide.service.demand import Demand, asked_of
-from scaler.decide.world import Policy, Service, ServiceKey, Warning, World
+from scaler.decide.world import Policy, Service, ServiceKey, World
+from scaler.reasons.warnings import Warning
 
 _EMPTY = ServiceMemory()
 

@@ -35,7 +35,8 @@ from scaler.decide.service.states import (
 from scaler.decide.sharing import observed
 from scaler.decide.sharing.arbitration import Arbitration
 from scaler.decide.sharing.sources import Sources
-from scaler.decide.world import Reason, World
+from scaler.decide.world import World
+from scaler.reasons.reasons import Reason
 
 Made = TypeVar("Made")
 

@@ -10,7 +10,9 @@ from enum import StrEnum
 import msgspec
 
 from scaler.decide.memory import Memory
-from scaler.decide.world import Reason, ServiceKey, Warning
+from scaler.decide.world import ServiceKey
+from scaler.reasons.reasons import Reason
+from scaler.reasons.warnings import Warning
 from scaler.rules.rule import ALL
 
 

@@ -12,7 +12,7 @@ from scaler.decide.memory import InstanceMemory, ServiceMemory
 from scaler.decide.nodes import NodeClass, PodRequests, joined
 from scaler.decide.service.demand import Demand
 from scaler.decide.service.states import Member, may_be_revoked
-from scaler.decide.world import Reason
+from scaler.reasons.reasons import Reason
 
 Why = tuple[Reason, tuple[str, ...]]
 NOT_MADE = "its pods do not exist yet"

@@ -1,41 +1,36 @@
-"""Reasons in one table, and verdicts in words: one sentence says why an instance is where it is,
-and what a person can do. Events, conditions, ElasticServices and the CLI all speak with these
-sentences. They must be the same for the same verdict and plan: writers compare the words to find
-out whether there is news."""
+"""Verdicts in words: one sentence says why an instance is where it is, and what a person can do.
+
+Events, conditions, ElasticServices and the commands all speak with these sentences, most of which
+stand in the rows of the reasons. The sentence must be the same for the same verdict and plan:
+writers compare the words to find out whether there is news."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from scaler.decide.decision import NOBODY, Plan, State, Verdict
 from scaler.decide.nodes import Requirement, Where
-from scaler.decide.world import Reason
+from scaler.reasons.reasons import Reason
 from scaler.rules.labels import nearest
 from scaler.rules.rule import ALL
 
 _BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
-_ABOUT_LABELS = (
-    Reason.GROUP_UNKNOWN,
-    Reason.GROUP_LABEL_MISSING,
-    Reason.JOB_ID_MISSING,
-    Reason.RULE_MISSING,
-    Reason.RULE_INVALID,
-)
 
 
 def words(verdict: Verdict, plan: Plan) -> str:
     """One sentence for people about one instance of `plan`."""
-    if verdict.reason in _ABOUT_LABELS and verdict.state is not State.HELD:
+    row = verdict.reason.row
+    if row.counts_for_nothing and verdict.state is not State.HELD:
         does = "Runs" if verdict.state is State.RUNNING else "Starts"
         return f"{does}, but {_about(verdict, 'its labels are wrong')}."
-    sentence = FACTS[verdict.reason].sentence
-    if isinstance(sentence, str):
-        about = _about(verdict, "not known")
-        return sentence.format(
-            about=about, colon=_colon(verdict), key=plan.key, group=verdict.group
-        )
-    return sentence(verdict, plan)
+    if verdict.reason in _SENTENCES:
+        return _SENTENCES[verdict.reason](verdict, plan)
+    return row.en.sentence.format(
+        about=_about(verdict, "not known"),
+        colon=_colon(verdict),
+        key=plan.key,
+        group=verdict.group,
+    )
 
 
 def counts_in_words(counts: Mapping[str, int]) -> str:
@@ -63,14 +58,14 @@ def target_in_words(plan: Plan) -> str:
 def room_in_words(
     nodes: Sequence[str], victims: Sequence[str], *, evicted: bool
 ) -> tuple[str, ...]:
-    """The nodes on which room is to come, and what has to go from them."""
+    """The nodes on which room is expected, and what has to go from them."""
     of = _few(nodes)
     if victims:
         return (
             f"{_few(victims)} {'was' if evicted else 'is to be'} evicted"
             + (f" from {of}" if of else ""),
         )
-    return (f"room on {of} is to come: pods end there, or the node is away",) if of else ()
+    return (f"room on {of} is expected: pods end there, or the node is away",) if of else ()
 
 
 def _few(names: Sequence[str]) -> str:
@@ -121,10 +116,10 @@ def _waiting_for_ratio(verdict: Verdict, plan: Plan) -> str:
     target = f"ratio {plan.target_index} ({counts_in_words(plan.target)})"
     group = plan.groups.get(verdict.group or "")
     if group is not None and group.running + group.in_flight + group.admit < group.target:
-        return f"Another instance of {verdict.group} goes first; then this one's turn comes."
+        return f"Another instance of {verdict.group} is admitted before this one."
     if verdict.about:
         return (
-            f"{verdict.group} has as many admitted as {target} asks for; waits for"
+            f"{verdict.group} has all instances of {target}; waits for"
             f" {_awaited(plan, verdict.about)}."
         )
     more = "a larger ratio needs more jobs of another group, apply them to use it"
@@ -132,7 +127,7 @@ def _waiting_for_ratio(verdict: Verdict, plan: Plan) -> str:
 
 
 def _scaled_down(verdict: Verdict, plan: Plan) -> str:
-    goes = "Its pods are deleted" if verdict.state is State.TERMINATING else "Not wanted now"
+    goes = "Its pods are deleted" if verdict.state is State.TERMINATING else "Not needed now"
     return f"{goes}: {_limit(verdict, plan)}; raise that to run more."
 
 
@@ -183,8 +178,8 @@ def _revoked(verdict: Verdict, plan: Plan) -> str:
             else _about(verdict, "its room is needed")
         )
     return (
-        f"Its admission was revoked before any pod was bound: {why}; it is admitted again when its"
-        " turn comes."
+        f"Its admission was revoked before any pod was bound: {why}; it is admitted again when"
+        " there is a place for it."
     )
 
 
@@ -198,7 +193,7 @@ def _surplus(verdict: Verdict, plan: Plan) -> str:
 
 def _waiting_for_scheduler(verdict: Verdict, _: Plan) -> str:
     if verdict.state is State.HELD:
-        return f"Its turn has come{_colon(verdict)}; it is released as soon as they are there."
+        return f"Chosen to start{_colon(verdict)}; it is released as soon as they exist."
     return f"Admitted; waits for the scheduler to bind its pods{_colon(verdict)}."
 
 
@@ -211,105 +206,13 @@ def _colon(verdict: Verdict) -> str:
     return f": {about}" if about else ""
 
 
-class ReasonFacts(NamedTuple):
-    """All that holds of a reason wherever it is shown."""
-
-    sentence: str | Callable[[Verdict, Plan], str]
-    """Why, and what to do. In a text `{about}` and `{colon}` stand for what the verdict refers
-    to."""
-    warns: bool = False
-    """A person has to act: its events are of type Warning."""
-    about_room: bool = False
-    """It may end when more is free or when some pod is bound."""
-    has_room: bool = False
-    follows: bool = False
-    """From the reason of another instance: the reason of a service only where there is no other."""
-
-
-FACTS: dict[Reason, ReasonFacts] = {
-    Reason.WAITING_FOR_RATIO: ReasonFacts(_waiting_for_ratio, follows=True),
-    Reason.NOT_IN_RATIO: ReasonFacts(
-        "Even the largest ratio has place for only {about} of {group}; this one is a spare that"
-        " starts when another is lost, raise group_num to run it too.",
-        follows=True,
-    ),
-    Reason.SCALED_DOWN: ReasonFacts(_scaled_down, follows=True),
-    Reason.GROUP_UNKNOWN: ReasonFacts(_group_unknown, warns=True),
-    Reason.GROUP_LABEL_MISSING: ReasonFacts(
-        "The label mind-cluster/group-name is missing or empty; "
-        "set it to the group of rule {key.rule} this job belongs to.",
-        warns=True,
-    ),
-    Reason.JOB_ID_MISSING: ReasonFacts(
-        "The label jobID is missing or empty; set it to the id of the inference service.",
-        warns=True,
-    ),
-    Reason.RULE_MISSING: ReasonFacts(_rule_missing, warns=True),
-    Reason.RULE_INVALID: ReasonFacts(
-        "ConfigMap {key.namespace}/{key.rule} has never held a valid rule{colon}; mend it, 'scaler"
-        " lint' says where.",
-        warns=True,
-    ),
-    Reason.MINIMUM_DOES_NOT_FIT: ReasonFacts(
-        "The smallest ratio of the service does not fit on the free nodes{colon}.", about_room=True
-    ),
-    Reason.MINIMUM_INCOMPLETE: ReasonFacts(
-        "Jobs of the smallest ratio are missing or spoilt{colon}; the others wait."
-    ),
-    Reason.MINIMUM_TOO_LARGE: ReasonFacts(
-        "The smallest ratio would not fit even on empty nodes{colon}; use a smaller one.",
-        warns=True,
-        about_room=True,
-    ),
-    Reason.MINIMUM_NOT_SCHEDULED: ReasonFacts(
-        "The scheduler bound nothing of the smallest ratio in time{colon}; tried again.",
-        warns=True,
-        about_room=True,
-    ),
-    Reason.WAITING_FOR_ROOM: ReasonFacts(
-        "Room for the smallest ratio is reserved and not free yet{colon}.",
-        about_room=True,
-        has_room=True,
-    ),
-    Reason.PREEMPTED: ReasonFacts(
-        "Evicted, so that {about} can start what it misses; it starts again when there is room.",
-        about_room=True,
-    ),
-    Reason.WAITING_FOR_CAPACITY: ReasonFacts("Waits for free nodes{colon}.", about_room=True),
-    Reason.REVOKED: ReasonFacts(_revoked, about_room=True),
-    Reason.NAME_TAKEN: ReasonFacts(
-        "{about} already exists and belongs to another owner; it has to go first.", warns=True
-    ),
-    Reason.CREATE_REFUSED: ReasonFacts(
-        "Its creation was refused: {about}; tried again on change and with pauses.", warns=True
-    ),
-    Reason.JOB_INVALID: ReasonFacts(
-        "No pods can be made of the job: {about}. Mend the job.", warns=True
-    ),
-    Reason.PAUSED: ReasonFacts(
-        'Rule {key.rule} says mind-cluster/paused: "true"; remove the annotation to go on.'
-    ),
-    Reason.TERMINATING: ReasonFacts(
-        "Its pods are going away{colon}; it can start again when they are gone."
-    ),
-    Reason.WAITING_FOR_SCHEDULER: ReasonFacts(
-        _waiting_for_scheduler, about_room=True, has_room=True
-    ),
-    Reason.STARTING: ReasonFacts("All its pods are bound and starting{colon}."),
-    Reason.RUNNING: ReasonFacts("Runs."),
-    Reason.BROKEN: ReasonFacts(
-        "Was running or starting and is not whole any more{colon}.", warns=True
-    ),
-    Reason.FINISHED: ReasonFacts(
-        "Its job has finished for good{colon}; delete and apply the job to start it again."
-    ),
-    Reason.SURPLUS_RUNNING: ReasonFacts(_surplus),
-    Reason.REVOKE_WOULD_COST_RESTARTS: ReasonFacts(
-        "Should give its place back, but each revocation costs its job a restart{colon}; it keeps "
-        "its place, raise the limit of the job or delete it.",
-        warns=True,
-    ),
-    Reason.NOT_SERVED: ReasonFacts("Not an inference server of a service: it is left alone."),
+_SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
+    Reason.WAITING_FOR_RATIO: _waiting_for_ratio,
+    Reason.SCALED_DOWN: _scaled_down,
+    Reason.GROUP_UNKNOWN: _group_unknown,
+    Reason.RULE_MISSING: _rule_missing,
+    Reason.REVOKED: _revoked,
+    Reason.WAITING_FOR_SCHEDULER: _waiting_for_scheduler,
+    Reason.SURPLUS_RUNNING: _surplus,
 }
-"""Of every reason. Who adds one, adds a row."""
-ABOUT_ROOM = frozenset(reason for reason, facts in FACTS.items() if facts.about_room)
+"""The sentences that depend on the plan. Those of all other reasons stand in their rows."""

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from scaler.decide.decision import Note
 from scaler.decide.service.demand import Demand
-from scaler.decide.world import Instance, Warning
+from scaler.decide.world import Instance
+from scaler.reasons.warnings import Warning
 from scaler.rules.rule import Rule
 
 

@@ -18,17 +18,13 @@ from scaler.decide.service.states import (
     restart_reserve,
     why_not_admissible,
 )
-from scaler.decide.world import Instance, Policy, Reason, Service
-from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
+from scaler.decide.world import Instance, Policy, Service
+from scaler.names import GROUP_LABEL, RULE_LABEL
+from scaler.reasons.reasons import Reason
 from scaler.rules.finding import shown
 from scaler.rules.labels import nearest
 from scaler.rules.rule import ALL, Rule
 
-_LABELS = {
-    Reason.RULE_MISSING: RULE_LABEL,
-    Reason.GROUP_LABEL_MISSING: GROUP_LABEL,
-    Reason.JOB_ID_MISSING: JOB_ID_LABEL,
-}
 _RELEASED = (State.RUNNING, State.STARTING, State.ADMITTED)
 _OF_STATE = {
     State.FINISHED: Reason.FINISHED,
@@ -198,12 +194,11 @@ def _wrong_label(instance: Instance, service: Service) -> Why | None:
     problem = service.problem
     if instance.mislabelled:
         return instance.mislabelled[0], instance.mislabelled[1:]
-    if instance.label_problem in _LABELS:
-        words = (
-            f"label {_LABELS[instance.label_problem]} is missing or empty, so it counts for no"
-            " service: set it"
-        )
-        return instance.label_problem, (words,)
+    lacks = instance.label_problem
+    if lacks is not None and lacks.row.missing_label:
+        label = lacks.row.missing_label
+        words = f"label {label} is missing or empty, so it counts for no service: set it"
+        return lacks, (words,)
     if rule is None and problem is not None:
         words = (
             f"it counts for nothing: {problem.message}. Mend that, or correct label {RULE_LABEL}"

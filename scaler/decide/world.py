@@ -12,66 +12,9 @@ import msgspec
 
 from scaler.decide.memory import Memory
 from scaler.decide.nodes import Nodes, PodRequest, PodRequests
+from scaler.reasons.reasons import Reason
+from scaler.reasons.warnings import Warning
 from scaler.rules.rule import ALL, Rule, RuleOptions
-
-
-class Reason(StrEnum):
-    """Why an instance is in its state. Stable names: events, conditions, status, metrics, CLI and
-    docs use them."""
-
-    # held
-    WAITING_FOR_RATIO = "WaitingForRatio"
-    NOT_IN_RATIO = "NotInRatio"
-    GROUP_UNKNOWN = "GroupUnknown"
-    GROUP_LABEL_MISSING = "GroupLabelMissing"
-    JOB_ID_MISSING = "JobIdMissing"
-    RULE_MISSING = "RuleMissing"
-    RULE_INVALID = "RuleInvalid"
-    MINIMUM_DOES_NOT_FIT = "MinimumDoesNotFit"
-    MINIMUM_INCOMPLETE = "MinimumIncomplete"
-    MINIMUM_TOO_LARGE = "MinimumTooLarge"
-    MINIMUM_NOT_SCHEDULED = "MinimumNotScheduled"
-    WAITING_FOR_ROOM = "WaitingForRoom"
-    WAITING_FOR_CAPACITY = "WaitingForCapacity"
-    REVOKED = "Revoked"
-    SCALED_DOWN = "ScaledDown"
-    NAME_TAKEN = "NameTaken"
-    CREATE_REFUSED = "CreateRefused"
-    JOB_INVALID = "JobInvalid"
-    PAUSED = "Paused"
-    TERMINATING = "Terminating"
-    PREEMPTED = "Preempted"
-    # admitted
-    WAITING_FOR_SCHEDULER = "WaitingForScheduler"
-    STARTING = "Starting"
-    # others
-    RUNNING = "Running"
-    BROKEN = "Broken"
-    FINISHED = "Finished"
-    SURPLUS_RUNNING = "SurplusRunning"
-    REVOKE_WOULD_COST_RESTARTS = "RevokeWouldCostRestarts"
-    NOT_SERVED = "NotServed"
-
-
-class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here uses the builtin
-    """A problem of an instance or of the whole service, reported beside the reasons."""
-
-    INSTANCE_SIZE_MISMATCH = "InstanceSizeMismatch"
-    TARGET_UNREACHABLE = "TargetUnreachable"
-    HOLD_NOT_POSSIBLE = "HoldNotPossible"
-    UNKNOWN_OWNER = "UnknownOwner"
-    JOB_INVALID = "JobInvalid"
-    RULE_MISSING = "RuleMissing"
-    RULE_INVALID = "RuleInvalid"
-    OBJECT_UNREADABLE = "ObjectUnreadable"
-    NOT_DECIDED = "NotDecided"
-    RANK_TABLE_MISSING = "RankTableMissing"
-    RANK_TABLE_NOT_OURS = "RankTableNotOurs"
-    RANK_TABLE_IMMUTABLE = "RankTableImmutable"
-    RANK_TABLE_WRONG_SHAPE = "RankTableWrongShape"
-    RANK_TABLE_TOO_LARGE = "RankTableTooLarge"
-    RANK_TABLE_REFUSED = "RankTableRefused"
-    DEVICE_DATA_INVALID = "DeviceDataInvalid"
 
 
 class ServiceKey(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from scaler.decide.nodes import PodRequest
-from scaler.decide.world import Reason
 from scaler.informers.store import Store
 from scaler.kube.api import ASCEND_JOBS, Object, Page, Resource
 from scaler.kube.metadata import LONGEST_NAME, Metadata, Stored, version_of
 from scaler.kube.wire import DEEPEST, TOO_DEEP
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, LAST_APPLIED, MOVED_RULE, RULE_LABEL
+from scaler.reasons.reasons import Reason
 from scaler.rules.values import as_text, at, is_deeper
 from scaler.workloads.ascendjob import APP_LABEL, is_foreign, read_job
 from scaler.workloads.membership import Job

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from scaler.decide.decision import Note
-from scaler.decide.world import Reason, Warning
 from scaler.informers.cache import Cache
 from scaler.informers.config_maps import RankTableMap, digest_of
 from scaler.informers.jobs import JobRecord
@@ -19,6 +18,8 @@ from scaler.informers.pods import ENDED, PodRecord
 from scaler.kube.api import Object
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY
 from scaler.ranktables.table import RankTable, RankTablePod, mounts_rank_table, rank_table
+from scaler.reasons.reasons import Reason
+from scaler.reasons.warnings import Warning
 from scaler.workloads.devices import PodDevices
 from scaler.workloads.membership import Job, number_in
 

@@ -14,8 +14,7 @@ import structlog
 
 from scaler.clock import Clock
 from scaler.decide.decision import Note, Plan, State
-from scaler.decide.explain import FACTS
-from scaler.decide.world import Reason, ServiceKey, Warning
+from scaler.decide.world import ServiceKey
 from scaler.informers.changes import ElasticServiceChanged, ObjectRefused, OwnConfigMapGone
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, Object, PatchType
 from scaler.kube.errors import (
@@ -28,6 +27,8 @@ from scaler.kube.errors import (
 from scaler.kube.outbox import INTERVAL, Outbox
 from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
+from scaler.reasons.reasons import Reason
+from scaler.reasons.warnings import Warning
 from scaler.report.elastic_services import StatusWriter
 from scaler.report.events import Event, Filter, write_event
 from scaler.report.job_status import already_says, status_patch, write_status
@@ -47,19 +48,6 @@ from scaler.state.last_valid import (
 from scaler.workloads.ascendjob import has_failed
 
 MAX_EVENTS_WAITING = 10_000
-PASSING = frozenset(
-    {
-        Warning.RULE_MISSING,
-        Warning.TARGET_UNREACHABLE,
-        Warning.RANK_TABLE_MISSING,
-        Warning.DEVICE_DATA_INVALID,
-    }
-)
-"""Warnings that come and go during a deployment: a deployer applies jobs one by one, deletes and
-creates a rule to replace it, and deletes a job's ConfigMap before the job; chips are assigned one
-after the other."""
-OF_RULE = frozenset({Warning.RULE_MISSING, Warning.RULE_INVALID})
-"""Warnings that are about the rule's ConfigMap as well as about the service."""
 PATIENCE = 5.0
 """Seconds that a passing warning must last to become an event."""
 _log = structlog.get_logger("report")
@@ -237,7 +225,7 @@ class Reporter:
                 or GROUP_LABEL in labels
             )
         if served and (known or not reported):
-            warning = FACTS[verdict.reason].warns or failed
+            warning = verdict.reason.row.warns or failed
             self._mark_event(Event(one.subject, verdict.reason.value, one.words, warning))
 
     def _note_warnings(self, report: ServiceReport, before: set[Note]) -> None:
@@ -248,14 +236,14 @@ class Reporter:
             subjects = [report.instances[note.uid].subject] if note.uid in report.instances else []
             if key.rule and not note.uid:
                 subjects.append(Subject(ELASTIC_SERVICES, key.namespace, key.rule))
-                if note.warning in OF_RULE:
+                if note.warning.row.of_rule:
                     subjects.append(Subject(CONFIG_MAPS, key.namespace, key.rule, report.rule_uid))
             for subject in subjects if note not in before and not self._silent else ():
                 if self._overflows():
                     continue
                 # its object is looked up later
                 about_service = subject.resource == ELASTIC_SERVICES
-                delay = PATIENCE if note.warning in PASSING else INTERVAL if about_service else 0.0
+                delay = PATIENCE if note.warning.row.passing else INTERVAL if about_service else 0.0
                 due = _Due(
                     self._write_warning, (key, note, subject), subject.namespace, subject.name
                 )
@@ -270,7 +258,7 @@ class Reporter:
             return None
         if subject.resource == ELASTIC_SERVICES:
             known = self._statuses.subject(key)
-            if known is None and note.warning in OF_RULE:
+            if known is None and note.warning.row.of_rule:
                 return None  # another event is written anyway
             subject = known or Subject(CONFIG_MAPS, key.namespace, key.rule)
         return Event(subject, note.warning.value, note.message, warning=True)

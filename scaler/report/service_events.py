@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from scaler.decide.decision import State
 from scaler.decide.explain import counts_in_words
-from scaler.decide.world import Reason
 from scaler.kube.api import Object
+from scaler.reasons.reasons import Reason
 from scaler.report.service_status import (
     RESTING,
     RULE_VALID,

@@ -14,8 +14,9 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import GaugeMetricFamily
 
 from scaler.decide.decision import Admit, Complete, Plan
-from scaler.decide.explain import ABOUT_ROOM
-from scaler.decide.world import Reason, Service, ServiceKey
+from scaler.decide.world import Service, ServiceKey
+from scaler.reasons.reasons import Reason
+from scaler.reasons.row import Part
 from scaler.report.service_reports import rule_is_valid, running_index
 
 MOST_OF_NAMESPACE = 200
@@ -24,8 +25,8 @@ MOST = 2000
 MOST_NAMESPACES = 100
 """Namespaces with a series for the number of services without series of their own."""
 _DURATION: Final = (0.1, 1, 5, 15, 30, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600)
-_COMING = frozenset({Reason.WAITING_FOR_SCHEDULER, Reason.STARTING})
-_WITHOUT_ROOM = ABOUT_ROOM - _COMING
+_COMING = frozenset(reason for reason in Reason if reason.row.part is Part.ADMITTED)
+_WITHOUT_ROOM = frozenset(reason for reason in Reason if reason.row.room_may_end_it) - _COMING
 _SERVICE = ("namespace", "rule", "job_id")
 _GAUGES = {
     "scaler_service_available": (

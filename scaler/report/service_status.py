@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from scaler.decide.decision import Plan, State, Verdict
-from scaler.decide.explain import FACTS, counts_in_words, words
+from scaler.decide.explain import counts_in_words, words
 from scaler.decide.world import Service, ServiceKey
 from scaler.kube.api import ASCEND_JOBS, Object
 from scaler.names import JOB_ID_LABEL, RULE_LABEL
@@ -162,7 +162,7 @@ def _rank(verdict: Verdict, plan: Plan) -> tuple[bool, bool, bool]:
     wait for others."""
     group = plan.groups.get(verdict.group or "")
     satisfied = group is None or group.running >= group.target
-    return FACTS[verdict.reason].follows, satisfied, verdict.state is State.HELD
+    return verdict.reason.row.follows, satisfied, verdict.state is State.HELD
 
 
 def _columns(groups: Sequence[str], counts: Mapping[str, int]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from scaler.clock import Skew
-from scaler.decide.world import Instance, Reason, Service, ServiceKey
+from scaler.decide.world import Instance, Service, ServiceKey
 from scaler.informers.cache import Cache
 from scaler.informers.changes import (
     Changes,
@@ -28,6 +28,7 @@ from scaler.informers.changes import (
 from scaler.informers.jobs import JobRecord
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.ranktables.tables import Tables
+from scaler.reasons.reasons import Reason
 from scaler.rules.finding import shown
 from scaler.state.capacity import CapacityIndex
 from scaler.state.instances import COUNTS_ON, in_our_time, of_pods

@@ -13,10 +13,12 @@ from msgspec.structs import replace
 
 from scaler.clock import Skew
 from scaler.decide.nodes import PodRequest, PodRequests
-from scaler.decide.world import Instance, Reason, Warning
+from scaler.decide.world import Instance
 from scaler.informers.cache import Cache
 from scaler.informers.faults import fault_of
 from scaler.informers.pods import ENDED, PodRecord
+from scaler.reasons.reasons import Reason
+from scaler.reasons.warnings import Warning
 from scaler.state.situation import Situation
 from scaler.workloads.kinds import holding_impossible
 from scaler.workloads.membership import Job, Membership, OwnerFacts

@@ -7,12 +7,13 @@ from collections.abc import Container, Mapping, Sequence
 
 import msgspec
 
-from scaler.decide.world import FailedPod, Instance, Life, RestartBudget, Warning
+from scaler.decide.world import FailedPod, Instance, Life, RestartBudget
 from scaler.informers.cache import Cache
 from scaler.informers.jobs import JobRecord
 from scaler.informers.pods import ENDED, PodRecord
 from scaler.names import RULE_LABEL
 from scaler.ranktables.tables import JobTable, Tables
+from scaler.reasons.warnings import Warning
 from scaler.rules.jobspec import LEADER, WORKER
 from scaler.state.instances import (
     Requested,

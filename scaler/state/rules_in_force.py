@@ -13,9 +13,10 @@ from functools import lru_cache
 import msgspec
 import structlog
 
-from scaler.decide.world import RuleProblem, Warning
+from scaler.decide.world import RuleProblem
 from scaler.informers.config_maps import ConfigMapRecord
 from scaler.names import RULE_KEY
+from scaler.reasons.warnings import Warning
 from scaler.rules.document import RuleReading, read_rule, unread
 from scaler.rules.finding import Finding
 from scaler.rules.rule import Rule, RuleOptions

@@ -13,7 +13,7 @@ import msgspec
 
 from scaler.clock import seconds_of
 from scaler.decide.decision import Ending
-from scaler.decide.world import CleanPods, Reason, RunPolicy, ServiceKey
+from scaler.decide.world import CleanPods, RunPolicy, ServiceKey
 from scaler.kube.api import ASCEND_JOBS, Object
 from scaler.names import (
     GROUP_LABEL,
@@ -23,6 +23,7 @@ from scaler.names import (
     ROUNDS_ANNOTATION,
     RULE_LABEL,
 )
+from scaler.reasons.reasons import Reason
 from scaler.rules.jobspec import job_findings, read_replicas
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.workloads.kind import Kind, Written

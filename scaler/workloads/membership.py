@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from scaler.clock import seconds_of
-from scaler.decide.world import Reason, RunPolicy, ServiceKey
+from scaler.decide.world import RunPolicy, ServiceKey
 from scaler.kube.metadata import Metadata, Stored, sharing
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
+from scaler.reasons.reasons import Reason
 from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_text

@@ -10,10 +10,11 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from scaler.decide.world import Reason, RunPolicy, ServiceKey
+from scaler.decide.world import RunPolicy, ServiceKey
 from scaler.kube.api import POD_GROUPS, QUEUES, Object, Resource
 from scaler.kube.metadata import LONGEST_NAME
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
+from scaler.reasons.reasons import Reason
 from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at

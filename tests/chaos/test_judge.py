@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scaler.decide.decision import State, Verdict
-from scaler.decide.world import Reason
+from scaler.reasons.reasons import Reason
 from tests.chaos.judge import agrees
 
 FIRST = Reason.MINIMUM_DOES_NOT_FIT

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from scaler.decide.decision import Note
-from scaler.decide.world import Warning
 from scaler.informers.config_maps import RankTableMap, content_of
 from scaler.ranktables.table import INITIALIZING, RankTablePod, rank_table
+from scaler.reasons.warnings import Warning
 from scaler.tools.common.diagnosis import Check, Evidence, RolePod, Server, Standing, diagnose
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.devices import PodDevices, pack

@@ -20,9 +20,9 @@ from scaler.decide.decision import (
     State,
     Verdict,
 )
-from scaler.decide.world import Reason
 from scaler.informers.config_maps import RankTableMap, content_of
 from scaler.ranktables.table import RankTable, Status
+from scaler.reasons.reasons import Reason
 from scaler.tools.takeover.comparison import Found, Remark, Weight
 from scaler.tools.takeover.first_pass import foresee, rank_table_remarks
 from scaler.workloads.ascendjob import read_job

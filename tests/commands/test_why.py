@@ -255,7 +255,7 @@ def test_a_job_that_is_not_wanted_is_well_and_the_answer_says_who_set_the_number
     answer = run(story())
     assert (answer.well, failures(answer)) == (True, [])
     assert answer.head[0].startswith(
-        "p1 is Held, ScaledDown: Not wanted now: 2 instances are to run"
+        "p1 is Held, ScaledDown: Not needed now: 2 instances are to run"
     )
     shown = text(answer)
     assert "2 instances are wanted; works up to 1 group0 + 1 group1" in " ".join(shown.split())
@@ -378,7 +378,7 @@ def test_room_is_counted_and_who_has_it_or_will_have_it_is_named() -> None:
         " by chat-7" in words
     )
     assert "of 4 such nodes: 1 used by chat-7, 1 away: a-3 (cordoned)" in words
-    assert any("add or mend nodes" in line for line in answer.next)
+    assert any("add or repair nodes" in line for line in answer.next)
 
 
 def test_pods_that_no_node_takes_at_all_are_said_so() -> None:

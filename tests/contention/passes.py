@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 
 from scaler.decide.decision import Admit, Decision, Evict, Plan, Revoke, State
-from scaler.decide.world import Preempt, Reason
+from scaler.decide.world import Preempt
 from scaler.kube.api import CONFIG_MAPS, NODES, Object, Resource
+from scaler.reasons.reasons import Reason
 from scaler.sim.actors import objects
 from scaler.sim.stories.timeline import MomentKind, Timeline
 from tests.chaos.view import Instance, View
@@ -25,15 +26,7 @@ from tests.rig import START
 
 SETTLED = 1.0
 """Seconds for which what is seen may contradict S10: a loss is seen and answered within it."""
-ABLE = frozenset(
-    {
-        Reason.MINIMUM_DOES_NOT_FIT,
-        Reason.MINIMUM_TOO_LARGE,
-        Reason.WAITING_FOR_CAPACITY,
-        Reason.REVOKED,
-        Reason.WAITING_FOR_RATIO,
-    }
-)
+ABLE = frozenset(reason for reason in Reason if reason.row.starts_when_it_fits)
 """Why an instance is held that could start if there were room."""
 QUIET = 300.0
 """Seconds at the end in which nothing may happen any more."""

@@ -14,7 +14,9 @@ from typing import NamedTuple
 
 from scaler.decide.decision import State
 from scaler.decide.memory import HadAttempt, InstanceMemory, ServiceMemory
-from scaler.decide.world import Instance, Policy, Reason, Service, Warning, World
+from scaler.decide.world import Instance, Policy, Service, World
+from scaler.reasons.reasons import Reason
+from scaler.reasons.warnings import Warning
 from scaler.rules.rule import CountsFrom
 from tests.decide.contract import Counts, attainable, covers, limited, target_of
 

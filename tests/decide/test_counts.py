@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.decide.decision import Evict, State
-from scaler.decide.world import Reason, Service
+from scaler.decide.world import Service
+from scaler.reasons.reasons import Reason
 from scaler.rules.rule import ALL, Rule, RuleOptions
 from scaler.tools.common.counts import Case, CountsDecision, aimed_at, decide, unknown_groups
 from tests.builders import instance, plan, rule, service

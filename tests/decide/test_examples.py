@@ -7,7 +7,9 @@ import pytest
 
 from scaler.decide.decision import Admit, Complete, Plan, Revoke, State
 from scaler.decide.memory import InstanceMemory
-from scaler.decide.world import Policy, Reason, ServiceKey, Warning
+from scaler.decide.world import Policy, ServiceKey
+from scaler.reasons.reasons import Reason
+from scaler.reasons.warnings import Warning
 from tests.builders import NOW, decision, instance, instances, plan, remembering, service
 
 

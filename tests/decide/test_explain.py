@@ -9,7 +9,8 @@ from scaler.decide.decide import decide
 from scaler.decide.decision import State, Verdict
 from scaler.decide.explain import target_in_words, words
 from scaler.decide.memory import InstanceMemory
-from scaler.decide.world import Reason, Service, World
+from scaler.decide.world import Service, World
+from scaler.reasons.reasons import Reason
 from tests.builders import NOW, plan, remembering, service
 from tests.strategies import worlds
 

@@ -12,7 +12,8 @@ from scaler.decide.decide import decide
 from scaler.decide.decision import Expire, Finish, Record, Remove, Resize, State
 from scaler.decide.invariants import violations
 from scaler.decide.service.lifecycle import next_step, recheck_at
-from scaler.decide.world import CleanPods, FailedPod, Instance, Life, Reason, RunPolicy, ServiceKey
+from scaler.decide.world import CleanPods, FailedPod, Instance, Life, RunPolicy, ServiceKey
+from scaler.reasons.reasons import Reason
 from tests.builders import NOW, instance, plan, service, world
 
 CRASHED = FailedPod("p0-master-0", 3)

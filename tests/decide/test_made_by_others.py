@@ -18,12 +18,12 @@ from scaler.decide.world import (
     Instance,
     Life,
     Policy,
-    Reason,
     RestartBudget,
     RunPolicy,
     ServiceKey,
     World,
 )
+from scaler.reasons.reasons import Reason
 from tests.builders import NOW, Story, on_nodes, others, plan, remembering, service, world
 
 

@@ -9,7 +9,8 @@ import pytest
 from scaler.decide.decide import decide
 from scaler.decide.decision import Decision
 from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory
-from scaler.decide.world import Reason, Service, World
+from scaler.decide.world import Service, World
+from scaler.reasons.reasons import Reason
 from scaler.rules.rule import RuleOptions
 from tests.builders import doings, on_nodes, reasons, world
 

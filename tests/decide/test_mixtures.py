@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from scaler.decide.decide import decide
-from scaler.decide.world import Preempt, Reason, Service
+from scaler.decide.world import Preempt, Service
+from scaler.reasons.reasons import Reason
 from scaler.rules.rule import RuleOptions, Trade
 from tests.builders import Story, doings, on_nodes, reasons, world
 

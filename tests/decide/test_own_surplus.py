@@ -7,7 +7,8 @@ import pytest
 
 from scaler.decide.decide import decide
 from scaler.decide.decision import Evict
-from scaler.decide.world import Preempt, Reason, Service
+from scaler.decide.world import Preempt, Service
+from scaler.reasons.reasons import Reason
 from tests.builders import doings, on_nodes, reasons, world
 
 EQUAL = Preempt.EQUAL_OR_HIGHER

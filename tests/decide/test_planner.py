@@ -13,7 +13,8 @@ from scaler.decide.decide import decide
 from scaler.decide.decision import Admit, Complete, Evict, Plan, Revoke
 from scaler.decide.invariants import violations
 from scaler.decide.memory import Memory, ServiceMemory
-from scaler.decide.world import Reason, World
+from scaler.decide.world import World
+from scaler.reasons.reasons import Reason
 from tests.builders import plan, service
 from tests.decide.cluster import settle
 from tests.decide.oracle import judge

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from scaler.decide.decision import Admit, Plan
 from scaler.decide.memory import HadAttempt, InstanceMemory
-from scaler.decide.world import Reason, Service
+from scaler.decide.world import Service
+from scaler.reasons.reasons import Reason
 from tests.builders import NOW, others, plan, remembering, service
 
 REFUSED = InstanceMemory(

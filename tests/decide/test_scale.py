@@ -17,7 +17,9 @@ from scaler.decide.invariants import violations
 from scaler.decide.memory import InstanceMemory, Memory
 from scaler.decide.service import groups
 from scaler.decide.service.groups import in_all
-from scaler.decide.world import Instance, Reason, RestartBudget, Service, Warning
+from scaler.decide.world import Instance, RestartBudget, Service
+from scaler.reasons.reasons import Reason
+from scaler.reasons.warnings import Warning
 from scaler.rules.rule import ALL, Rule, RuleOptions
 from tests.builders import (
     GROUPS,
@@ -100,7 +102,7 @@ def test_held_beyond_the_limit_is_scaled_down_and_beyond_the_rule_is_a_spare() -
     }
     assert (
         words(made.verdicts[1], made)
-        == "Not wanted now: 2 instances are to run, 1 of group0, by spec.replicas of its"
+        == "Not needed now: 2 instances are to run, 1 of group0, by spec.replicas of its"
         " ElasticService; raise that to run more."
     )
 

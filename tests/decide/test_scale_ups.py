@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scaler.decide.decide import decide
-from scaler.decide.world import Policy, Reason, RestartBudget, Service
+from scaler.decide.world import Policy, RestartBudget, Service
+from scaler.reasons.reasons import Reason
 from tests.builders import NOW, doings, located, on_nodes, reasons, request, service, world
 
 

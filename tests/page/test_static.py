@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from scaler.decide.decision import State
-from scaler.decide.world import Reason, Warning
+from scaler.reasons.reasons import Reason
+from scaler.reasons.steps import EVERY_ADVICE
+from scaler.reasons.warnings import Warning
+from scaler.reasons.words import LANGUAGES, words_for_page
 from scaler.report import service_status
 from scaler.report.service_events import ServiceEventReason
 from scaler.tools.ui.server import STATIC
-from scaler.tools.why.answer import MEND, NOTHING, STEPS, WAIT
 
 VENDOR = STATIC / "vendor"
 OURS = sorted(STATIC.glob("*.js"))
@@ -23,7 +25,12 @@ WORDS = {
     language: json.loads((STATIC / f"words-{language}.json").read_text("utf-8"))
     for language in ("en", "zh")
 }
-SENTENCES = json.loads((STATIC / "sentences-zh.json").read_text("utf-8"))
+for each in LANGUAGES:
+    WORDS[each] |= words_for_page(each)["words"]
+SENTENCES = {
+    **json.loads((STATIC / "sentences-zh.json").read_text("utf-8")),
+    **words_for_page("zh")["sentences"],
+}
 STANDINGS = {
     "Complete",
     "Incomplete",
@@ -69,7 +76,7 @@ def test_every_reason_warning_event_and_standing_has_a_chinese_sentence() -> Non
 
 
 def test_every_step_of_what_to_do_next_is_translated() -> None:
-    steps = {f"next.{line}" for line in (*STEPS.values(), MEND, NOTHING, WAIT)}
+    steps = {f"next.{advice.en}" for advice in EVERY_ADVICE}
     assert {key for key in WORDS["zh"] if key.startswith("next.")} == steps
     assert {WORDS["en"][key] for key in steps} == {key.removeprefix("next.") for key in steps}
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.decide.world import Warning
 from scaler.informers.config_maps import RankTableMap, content_of
 from scaler.kube.api import Object
 from scaler.ranktables.table import INITIALIZING, RankTable, Status
 from scaler.ranktables.tables import is_current, merge_patch, next_version, obstacle
+from scaler.reasons.warnings import Warning
 from scaler.tools.takeover.first_pass import status_of
 from scaler.workloads.ascendjob import read_job
 from tests import jobs

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.decide.decision import State, Verdict
-from scaler.decide.world import Life, Reason, RunPolicy
+from scaler.decide.world import Life, RunPolicy
 from scaler.kube.api import ASCEND_JOBS, Object
+from scaler.reasons.reasons import Reason
 from scaler.report.job_status import already_says, final_patch, merge_diff, status_patch
 from scaler.report.service_reports import InstanceReport, Subject
 from scaler.sim.apiserver.patches import merge_patch

@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import yaml
+from reason_pages import written
 
-from scaler.decide.explain import FACTS
-from scaler.decide.world import Reason, Warning
+from scaler.reasons.reasons import Reason
+from scaler.reasons.warnings import Warning
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference"
 REASONS = (REFERENCE / "reasons.md").read_text()
@@ -16,18 +17,21 @@ REASONS = (REFERENCE / "reasons.md").read_text()
 
 def test_every_reason_is_explained_with_the_type_of_its_event() -> None:
     explained = re.findall(r"^\| `(\w+)` \|.*\| (Normal|Warning) \|", REASONS, re.MULTILINE)
-    types = {reason.value: "Warning" if FACTS[reason].warns else "Normal" for reason in Reason}
+    types = {reason.value: "Warning" if reason.row.warns else "Normal" for reason in Reason}
     assert dict(explained) == types
     assert len(explained) == len(types)
 
 
+def test_the_pages_and_the_alert_say_what_the_rows_say() -> None:
+    for path, text in written().items():
+        assert (REFERENCE.parents[1] / path).read_text("utf-8") == text, "run: make generated"
+
+
 def test_every_warning_is_explained() -> None:
     (table,) = re.findall(r"^\| warning \|.*", REASONS, re.MULTILINE | re.DOTALL)
-    assert set(
-        re.findall(
-            r"`(\w+)`", table.replace("`server_num_per_group`", "").replace("`scaler lint`", "")
-        )
-    ) == {warning.value for warning in Warning}
+    first_cells = re.findall(r"^\|([^|]*)\|", table, re.MULTILINE)
+    explained = {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)}
+    assert explained == {warning.value for warning in Warning}
 
 
 def test_every_field_of_the_status_document_is_explained() -> None:

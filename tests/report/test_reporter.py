@@ -17,7 +17,7 @@ from structlog.typing import EventDict
 
 from scaler.clock import Clock
 from scaler.decide.again import NotDecided, left_alone
-from scaler.decide.world import Reason, RuleProblem, Service, ServiceKey, Warning
+from scaler.decide.world import RuleProblem, Service, ServiceKey
 from scaler.informers.changes import Changes
 from scaler.kube.api import (
     ASCEND_JOBS,
@@ -32,6 +32,8 @@ from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.kube.outbox import PARALLEL, PARALLEL_OF_ONE
 from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
+from scaler.reasons.reasons import Reason
+from scaler.reasons.warnings import Warning
 from scaler.report import reporter
 from scaler.report.elastic_services import StatusWriter
 from scaler.report.events import Filter

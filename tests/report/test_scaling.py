@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from scaler.clock import Clock
-from scaler.decide.world import Reason, ServiceKey
+from scaler.decide.world import ServiceKey
 from scaler.informers.elastic_services import (
     ElasticServiceObject,
     ElasticServiceRecord,
@@ -28,6 +28,7 @@ from scaler.kube.api import (
     PatchType,
 )
 from scaler.kube.errors import ForbiddenError, UnknownOutcomeError
+from scaler.reasons.reasons import Reason
 from scaler.report.elastic_services import _UNDECLARED
 from scaler.report.service_events import service_events
 from scaler.report.service_status import (

@@ -8,7 +8,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from scaler.decide.decision import Plan, State, Verdict
-from scaler.decide.world import Reason, RuleProblem, Service, ServiceKey, Warning
+from scaler.decide.world import RuleProblem, Service, ServiceKey
+from scaler.reasons.reasons import Reason
+from scaler.reasons.warnings import Warning
 from scaler.report.metrics import Metrics
 from scaler.report.service_metrics import MOST, MOST_NAMESPACES, MOST_OF_NAMESPACE, ServiceSeries
 from scaler.report.service_reports import running_index

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from scaler.decide.decision import GroupPlan, Note, Plan, State, Verdict
-from scaler.decide.world import Reason, Warning
+from scaler.reasons.reasons import Reason
+from scaler.reasons.warnings import Warning
 from scaler.report.service_reports import difference
 from tests.builders import KEY
 

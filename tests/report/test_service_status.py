@@ -10,8 +10,9 @@ import jsonschema
 import msgspec
 import yaml
 
-from scaler.decide.world import RuleProblem, ServiceKey, Warning
+from scaler.decide.world import RuleProblem, ServiceKey
 from scaler.kube.api import Object
+from scaler.reasons.warnings import Warning
 from scaler.report.service_reports import ServiceReport
 from scaler.report.service_status import MAX_BYTES, status_of
 from tests.builders import NOW, instance, plan, service

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scaler.decide.world import Warning
 from scaler.informers.config_maps import ConfigMapRecord
+from scaler.reasons.warnings import Warning
 from scaler.state import rules_in_force
 from scaler.state.last_valid import LastValid
 from scaler.state.rules_in_force import RuleInForce, RulesInForce, groups_of

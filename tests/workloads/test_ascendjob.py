@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.decide.world import Reason, ServiceKey
+from scaler.decide.world import ServiceKey
+from scaler.reasons.reasons import Reason
 from scaler.workloads import ascendjob_objects
 from scaler.workloads.ascendjob import read_job
 from tests.jobs import job, template

@@ -14,8 +14,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.decide.world import Reason, ServiceKey
+from scaler.decide.world import ServiceKey
 from scaler.kube.metadata import Metadata, Owner
+from scaler.reasons.reasons import Reason
 from scaler.workloads.kinds import (
     KINDS,
     holding_impossible,

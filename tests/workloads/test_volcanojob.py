@@ -10,8 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.decide.world import Reason, ServiceKey
+from scaler.decide.world import ServiceKey
 from scaler.kube.api import Object
+from scaler.reasons.reasons import Reason
 from scaler.workloads.volcanojob import read_volcano_job
 from tests.workloads.pods import LABELS, template
 from tests.workloads.test_run_policy import JSON

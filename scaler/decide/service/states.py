@@ -12,7 +12,8 @@ import msgspec
 from scaler.decide.decision import LifeAction, State
 from scaler.decide.memory import HadAttempt, InstanceMemory
 from scaler.decide.service.lifecycle import next_step, recheck_at
-from scaler.decide.world import Instance, Policy, Reason, RestartBudget, Service
+from scaler.decide.world import Instance, Policy, RestartBudget, Service
+from scaler.reasons.reasons import Reason
 from scaler.rules.rule import CountsFrom
 
 Order = tuple[bool, float, tuple[tuple[int, int, str], ...], str]

@@ -28,7 +28,8 @@ from scaler.decide.service.states import (
 from scaler.decide.sharing import observed
 from scaler.decide.sharing.minimum import Minimums, held_beside, not_scheduled, startable
 from scaler.decide.sharing.sources import Minimum, Sources, may_trade
-from scaler.decide.world import Reason, World
+from scaler.decide.world import World
+from scaler.reasons.reasons import Reason
 
 
 class Arbitration:

@@ -21,7 +21,8 @@ from scaler.decide.nodes import Room, joined
 from scaler.decide.room.placement import Placement, Reservation, Shortage
 from scaler.decide.service.states import Member, is_made
 from scaler.decide.sharing.sources import Minimum, Sources, may_trade, one_of_each
-from scaler.decide.world import Reason, World
+from scaler.decide.world import World
+from scaler.reasons.reasons import Reason
 
 
 class Minimums:

@@ -16,7 +16,8 @@ from scaler.decide.decision import Decision, Plan
 from scaler.decide.invariants import violations
 from scaler.decide.world import ServiceKey, World
 from scaler.kube.api import ASCEND_JOBS, PODS, KubeApi, Object
-from scaler.report.reporter import PASSING, PATIENCE
+from scaler.reasons.warnings import Warning
+from scaler.report.reporter import PATIENCE
 from scaler.rules.rule import Rule
 from scaler.sim.actors import objects
 from scaler.sim.actors.stand_in import StandIn
@@ -163,7 +164,7 @@ class Recorder(StandIn):
         before = self._notes.get(service, ())
         self._notes[service] = notes
         for note in notes:
-            if note not in before and note.partition(":")[0] in PASSING:
+            if note not in before and Warning(note.partition(":")[0]).row.passing:
                 asyncio.get_running_loop().call_later(PATIENCE, self._say_note, service, note)
             elif note not in before:
                 self._say_note(service, note)

@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 
 from scaler.decide.service.groups import choose_target
-from scaler.decide.world import Reason
+from scaler.reasons.reasons import Reason
 from scaler.rules.rule import ALL, Rule
 
 MOST = ALL

@@ -11,10 +11,10 @@ import msgspec
 
 from scaler.clock import rfc3339, seconds_of
 from scaler.decide.decision import State
-from scaler.decide.world import Reason
 from scaler.informers.pods import PodRecord
 from scaler.kube.api import ASCEND_JOBS
 from scaler.kube.metadata import version_of
+from scaler.reasons.reasons import Reason
 from scaler.rules.rule import ALL
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.tools.common.records import EventRecord, condition

@@ -9,20 +9,12 @@ import math
 from collections.abc import Iterable, Sequence
 
 from scaler.decide.explain import counts_in_words
-from scaler.decide.world import Reason
 from scaler.rules.rule import Rule
 from scaler.tools.common.counts import Case, CountsDecision, GroupDecision, aimed_at, decide
 from scaler.tools.common.mixtures import in_words as mixtures_in_words
 from scaler.tools.common.mixtures import mixtures
 
 MOST_ROWS = 200
-
-_MEANINGS = {
-    Reason.WAITING_FOR_RATIO: "wait for {awaited}",
-    Reason.SCALED_DOWN: "are more than is wanted",
-    Reason.NOT_IN_RATIO: "are spares above the largest ratio",
-    Reason.PAUSED: "wait until the rule is no longer paused",
-}
 
 
 def in_words(rule: Rule, decision: CountsDecision) -> str:
@@ -71,7 +63,7 @@ def _sentence(group: GroupDecision, decision: CountsDecision) -> str:
         parts.append(f"drain {group.drain} of those that run, they are more than is wanted")
     for reason, number in group.reasons.items():
         parts.append(
-            f"hold {number} ({reason}): {_MEANINGS[reason].format(awaited=_awaited(decision))}"
+            f"hold {number} ({reason}): {reason.row.of_counts.format(awaited=_awaited(decision))}"
         )
     if group.in_flight > group.revoke:
         parts.append(f"wait for {group.in_flight - group.revoke} in flight")

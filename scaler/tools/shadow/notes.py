@@ -28,13 +28,12 @@ from scaler.decide.decision import (
 )
 from scaler.decide.explain import counts_in_words, words
 from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory
-from scaler.decide.world import Instance, Reason, Service, ServiceKey, World
+from scaler.decide.world import Instance, Service, ServiceKey, World
+from scaler.reasons.row import Lacks
 
 MOST_ENDED = 20
 MOST_SERVICES = 10_000
 LONGEST_WORDS = 300
-_WAITS = frozenset({Reason.MINIMUM_DOES_NOT_FIT, Reason.WAITING_FOR_ROOM})
-_ROOM = _WAITS | {Reason.MINIMUM_TOO_LARGE, Reason.MINIMUM_INCOMPLETE, Reason.WAITING_FOR_CAPACITY}
 _OF_MINIMUM = (
     "began",
     "made",
@@ -227,7 +226,7 @@ class Shadow:
         held = (
             verdict for verdict in plan.verdicts if verdict.state is State.HELD and not plan.serves
         )
-        tally.waits = any(verdict.reason in _WAITS for verdict in held)
+        tally.waits = any(verdict.reason.row.lacks is Lacks.MINIMUM for verdict in held)
         tally.held = tally.waits and not tally.could and self._spoilt
         self._last[key] = service, plan
 
@@ -355,7 +354,9 @@ def _had_no_room(last: Instance, said: Mapping[str, Verdict], asked: Action | No
     was bound."""
     if _is_started(last):
         return isinstance(asked, Revoke)
-    return last.uid in said and said[last.uid].reason in _ROOM and not _wants(asked)
+    if last.uid not in said or _wants(asked):
+        return False
+    return said[last.uid].reason.row.lacks is not Lacks.NOTHING
 
 
 def _without_attempts(before: ServiceMemory, after: ServiceMemory) -> ServiceMemory:

@@ -24,12 +24,12 @@ from scaler.decide.decision import (
     Revoke,
     Verdict,
 )
-from scaler.decide.world import Reason
 from scaler.informers.config_maps import RankTableMap
 from scaler.kube.api import Object
-from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
+from scaler.names import RULE_LABEL
 from scaler.ranktables.table import RankTable, Status
 from scaler.ranktables.tables import is_current
+from scaler.reasons.reasons import Reason
 from scaler.rules.values import as_text, at
 from scaler.tools.common.diagnosis import content_of
 from scaler.tools.takeover.comparison import Found, Remark, Weight
@@ -76,17 +76,12 @@ def _uncared(job: Job, found: Found, verdict: Verdict) -> Iterator[Remark]:
     elif found.pods and job.faults:
         yield Remark(Weight.BLOCKS, f"pods that it loses are not replaced: {job.faults[0]}")
     elif found.pods and job.label_problem:
-        words = {Reason.GROUP_LABEL_MISSING: GROUP_LABEL, Reason.JOB_ID_MISSING: JOB_ID_LABEL}
-        label = words.get(job.label_problem, RULE_LABEL)
+        label = job.label_problem.row.missing_label or RULE_LABEL
         yield Remark(
             Weight.BLOCKS,
             f"pods that it loses are not replaced: it has no value in its label {label}",
         )
-    elif found.pods and verdict.reason in (
-        Reason.GROUP_UNKNOWN,
-        Reason.RULE_MISSING,
-        Reason.RULE_INVALID,
-    ):
+    elif found.pods and verdict.reason.row.counts_for_nothing:
         yield Remark(Weight.BLOCKS, f"pods that it loses are not replaced: {verdict.reason}")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from scaler.decide.decision import Decision, Plan, State
-from scaler.decide.explain import ABOUT_ROOM, FACTS, amount_in_words, where_in_words, words
+from scaler.decide.explain import amount_in_words, where_in_words, words
 from scaler.decide.nodes import NODE_NAME, PODS, Node, NodeClass, Nodes, PodRequest, accepts
 from scaler.decide.world import Instance, Service, World
 from scaler.tools.common.detail import node_trouble
@@ -207,17 +207,19 @@ def _waits(service: Service, plan: Plan) -> tuple[Row | None, Counter[PodRequest
     """What a service waits for, for the first reason in its plan, and the pods with reserved
     room."""
     found = [
-        one for one in plan.verdicts if one.reason in ABOUT_ROOM and one.state is not State.RUNNING
+        one
+        for one in plan.verdicts
+        if one.reason.row.room_may_end_it and one.state is not State.RUNNING
     ]
     if plan.complete or not found:
         return None, Counter()
     instances = {instance.uid: instance for instance in service.instances}
-    first = min(found, key=lambda one: (not FACTS[one.reason].has_room, one.name))
+    first = min(found, key=lambda one: (not one.reason.row.room_is_kept, one.name))
     alike = [
         instances[one.uid] for one in found if one.reason is first.reason and one.uid in instances
     ]
     pods = _pods(alike)
-    reserved = FACTS[first.reason].has_room
+    reserved = first.reason.row.room_is_kept
     row = {
         "serves": plan.serves,
         "reserved": reserved,

@@ -21,6 +21,7 @@ import msgspec
 from aiohttp import web
 
 from scaler.kube.api import ELASTIC_SERVICES, KubeApi
+from scaler.reasons.words import LANGUAGES, words_for_page
 from scaler.tools.common.view import Cluster
 from scaler.tools.ui import views
 from scaler.tools.ui.board import Board
@@ -88,7 +89,10 @@ class Page:
         app = web.Application(middlewares=[guard(token)], client_max_size=MOST_BYTES)
         app.on_response_prepare.append(add_headers)
         for path, file in _files().items():
-            app.router.add_get(path, _sender(file))
+            app.router.add_get(path, _sender(file.read_bytes(), TYPES[file.suffix]))
+        for language in LANGUAGES:
+            content = msgspec.json.encode(words_for_page(language))
+            app.router.add_get(f"/static/reasons-{language}.json", _sender(content, TYPES[".json"]))
         app.router.add_get("/api/watch", self._watch)
         app.router.add_get("/api/rule", self._rule)
         app.router.add_get("/api/why", self._why)
@@ -227,10 +231,7 @@ def _files() -> dict[str, Path]:
     return {"/": STATIC / "index.html", **parts}
 
 
-def _sender(file: Path) -> Callable[[web.Request], Any]:
-    content = file.read_bytes()
-    kind = TYPES[file.suffix]
-
+def _sender(content: bytes, kind: str) -> Callable[[web.Request], Any]:
     async def send(_: web.Request) -> web.Response:
         return web.Response(body=content, content_type=kind, charset="utf-8")
 

@@ -3,7 +3,7 @@ cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from rich.console import Group, RenderableType
@@ -11,8 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from scaler.decide.decision import State
-from scaler.decide.world import Reason
 from scaler.names import PREFIX
+from scaler.reasons.reasons import ROWS, Reason
+from scaler.reasons.row import Tone
+from scaler.reasons.steps import ADVICE, FIX, NOTHING, WAIT, Step
 from scaler.tools.common.console import text
 from scaler.tools.common.detail import is_true
 from scaler.tools.common.diagnosis import Check, Standing
@@ -25,12 +27,6 @@ _MARKS = {
     Standing.FAIL: ("FAIL", "bold red"),
 }
 _WELL = frozenset({State.RUNNING.value, State.FINISHED.value})
-_WAITS_WELL = (
-    Reason.NOT_IN_RATIO,
-    Reason.SCALED_DOWN,
-    Reason.STARTING,
-    Reason.WAITING_FOR_SCHEDULER,
-)
 _SHOWN = 6
 """Checks shown of a section with a problem, and instances in the head."""
 _WELL_SHOWN = 2
@@ -38,44 +34,6 @@ _WELL_SHOWN = 2
 
 RANKS = "rank table"
 FAIL = Standing.FAIL
-RULE = "rule"
-POD_GROUP = "podgroup"
-POD = "pod"
-ROOM = "room"
-SCALER = "scaler"
-APPLY = "apply"
-SCALE = "scale"
-RESUME = "resume"
-_NEXT: Mapping[str, tuple[str, ...]] = {
-    Reason.RULE_MISSING: (RULE,),
-    Reason.RULE_INVALID: (RULE,),
-    Reason.MINIMUM_INCOMPLETE: (APPLY,),
-    Reason.MINIMUM_DOES_NOT_FIT: (ROOM,),
-    Reason.MINIMUM_TOO_LARGE: (ROOM,),
-    Reason.WAITING_FOR_CAPACITY: (ROOM,),
-    Reason.WAITING_FOR_ROOM: (ROOM,),
-    Reason.MINIMUM_NOT_SCHEDULED: (POD_GROUP,),
-    Reason.WAITING_FOR_SCHEDULER: (POD_GROUP,),
-    Reason.STARTING: (POD,),
-    Reason.BROKEN: (POD,),
-    Reason.SCALED_DOWN: (SCALE,),
-    Reason.PAUSED: (RESUME,),
-}
-
-
-MEND = "mend what is marked FAIL above, first {}"
-STEPS = {
-    APPLY: "apply the jobs of the smallest ratio that are missing",
-    SCALE: "nothing, if no more is wanted; to have all instances again:",
-    RESUME: "nothing, if the pause is meant; to end it:",
-    ROOM: (
-        "wait for room, add or mend nodes, or lower the smallest ratio; scaler plan --nodes says"
-        " how many do"
-    ),
-}
-NOTHING = "nothing: this is as it should be"
-WAIT = "wait; it passes by itself"
-"""Advice without a command. The page has each in its own language (words-zh.json)."""
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -124,9 +82,12 @@ def answer_of(subject: Subject, notes: Iterable[str], sections: Sequence[Section
 def _stands_well(subject: Subject) -> bool:
     if subject.whole and subject.view is not None:
         return is_true(subject.view, "Available") is True
-    return bool(subject.standings) and all(
-        one.state in _WELL or one.reason in _WAITS_WELL for one in subject.standings.values()
-    )
+    return bool(subject.standings) and all(_is_well(one) for one in subject.standings.values())
+
+
+def _is_well(one: InstanceStanding) -> bool:
+    row = ROWS.get(one.reason)
+    return one.state in _WELL or (row is not None and row.tone is Tone.WELL)
 
 
 def _head(subject: Subject) -> Iterator[str]:
@@ -166,57 +127,63 @@ def _next(subject: Subject, sections: Sequence[Section]) -> Iterator[str]:
         for check in section.checks
         if check.standing is Standing.FAIL
     ]
-    mend = [check for title, check in failed if title not in ("minimum and room", "scheduler")]
-    if mend:
-        yield MEND.format(mend[0].about)
+    faults = [check for title, check in failed if title not in ("minimum and room", "scheduler")]
+    if faults:
+        yield FIX.en.format(faults[0].about)
     lacking = any(title == "minimum and room" and check.about == "nodes" for title, check in failed)
-    kinds = dict.fromkeys(
-        ROOM if lacking and kind == POD_GROUP else kind for kind in _kinds(subject)
-    )
-    yield from dict.fromkeys(command for kind in kinds for command in _commands(kind, subject))
-    if not failed and not list(_kinds(subject)):
-        yield NOTHING if _stands_well(subject) else WAIT
+    steps = _steps(subject)
+    if lacking:
+        steps = [Step.ROOM if step is Step.POD_GROUP else step for step in steps]
+    lines: list[str] = []
+    for step in dict.fromkeys(steps):
+        lines += _lines(step, subject)
+    yield from dict.fromkeys(lines)
+    if not failed and not steps:
+        yield NOTHING.en if _stands_well(subject) else WAIT.en
 
 
-def _kinds(subject: Subject) -> Iterator[str]:
-    for one in subject.standings.values():
-        yield from _NEXT.get(one.reason, ())
+def _steps(subject: Subject) -> list[Step]:
+    """What its instances ask for, each step once."""
+    steps = [_step(one) for one in subject.standings.values()]
+    return list(dict.fromkeys(step for step in steps if step is not None))
 
 
-def _commands(kind: str, subject: Subject) -> Iterator[str]:
+def _step(one: InstanceStanding) -> Step | None:
+    row = ROWS.get(one.reason)
+    return row.step if row is not None else None
+
+
+def _lines(step: Step, subject: Subject) -> Iterator[str]:
+    """The advice of the step, and its command."""
     where = f"-n {subject.namespace}"
     rule = subject.key.rule
-    stuck = [
-        instance
-        for instance in subject.instances
-        if kind in _NEXT.get(subject.standings[instance.uid].reason, ()) and instance.pods
-    ]
-    if kind in STEPS:
-        yield STEPS[kind]
-    if kind == RULE:
-        yield f"kubectl {where} get configmap {rule} -o yaml | scaler lint -"
-    elif kind == SCALE:
-        yield undo(subject)
-    elif kind == RESUME:
-        yield f"kubectl {where} annotate configmap {rule} {PREFIX}paused-"
-    elif kind == POD_GROUP:
-        yield (
-            f"kubectl {where} describe podgroups; kubectl -n volcano-system logs"
-            " deploy/volcano-scheduler"
-        )
-    elif kind == POD:
-        pod = subject.pod.name if subject.pod is not None else ""
-        names = (
-            [pod]
-            if pod
-            else [
-                f"{instance.name}-master-0"
-                for instance in stuck[:1]
-                if instance.kind == "AscendJob"
-            ]
-        )
-        for name in names or ["POD"]:
-            yield f"kubectl {where} describe pod {name}; kubectl {where} logs {name} --previous"
+    if step in ADVICE:
+        yield ADVICE[step].en
+    match step:
+        case Step.RULE:
+            yield f"kubectl {where} get configmap {rule} -o yaml | scaler lint -"
+        case Step.SCALE:
+            yield undo(subject)
+        case Step.RESUME:
+            yield f"kubectl {where} annotate configmap {rule} {PREFIX}paused-"
+        case Step.POD_GROUP:
+            yield (
+                f"kubectl {where} describe podgroups; kubectl -n volcano-system logs"
+                " deploy/volcano-scheduler"
+            )
+        case Step.POD:
+            pod = _pod_to_look_at(subject)
+            yield f"kubectl {where} describe pod {pod}; kubectl {where} logs {pod} --previous"
+
+
+def _pod_to_look_at(subject: Subject) -> str:
+    """The pod that was asked about, else the first of the first instance whose pods do not run."""
+    if subject.pod is not None and subject.pod.name:
+        return subject.pod.name
+    for instance in subject.instances:
+        if _step(subject.standings[instance.uid]) is Step.POD and instance.pods:
+            return f"{instance.name}-master-0" if instance.kind == "AscendJob" else "POD"
+    return "POD"
 
 
 # As text

@@ -13,15 +13,14 @@ import msgspec
 
 from scaler.decide.decision import Decision, Plan, State
 from scaler.decide.explain import (
-    ABOUT_ROOM,
-    FACTS,
     amount_in_words,
     counts_in_words,
     target_in_words,
     where_in_words,
 )
 from scaler.decide.nodes import PODS, Node, Nodes, PodRequest, accepts, joined
-from scaler.decide.world import Instance, Reason, World
+from scaler.decide.world import Instance, World
+from scaler.reasons.reasons import ROWS, Reason
 from scaler.rules.values import at
 from scaler.tools.common.detail import is_true
 from scaler.tools.common.diagnosis import Check, Standing
@@ -71,7 +70,7 @@ def _standing(subject: Subject, plan: Plan) -> Check:
         for name, group in plan.groups.items()
         if group.live < plan.target.get(name, 0)
     )
-    words = f"{runs}{works}" + (f"; {missing}: apply or mend them" if missing else "")
+    words = f"{runs}{works}" + (f"; {missing}: apply or fix them" if missing else "")
     return Check(
         Standing.OK if plan.complete else Standing.NOTE if available else Standing.FAIL,
         "service",
@@ -81,7 +80,8 @@ def _standing(subject: Subject, plan: Plan) -> Check:
 
 def _waits_for_room(subject: Subject, instance: Instance) -> bool:
     standing = subject.standings.get(instance.uid)
-    return standing is not None and standing.reason in ABOUT_ROOM and bool(instance.unbound)
+    row = ROWS.get(standing.reason) if standing is not None else None
+    return row is not None and row.room_may_end_it and bool(instance.unbound)
 
 
 def _needs(
@@ -134,7 +134,7 @@ def supply(world: World, decision: Decision, plan: Plan, request: PodRequest) ->
 
 
 def _is_reserved(reason: Reason, state: State) -> bool:
-    return FACTS[reason].has_room or state is State.ADMITTED
+    return reason.row.room_is_kept or state is State.ADMITTED
 
 
 def _pods_for(instance: Instance, nodes: Sequence[Node]) -> int:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from scaler.decide.decision import State
-from scaler.decide.world import Instance, Reason
+from scaler.decide.world import Instance
 from scaler.informers.pods import PodRecord
 from scaler.kube.api import (
     MUTATING_POLICY_BINDINGS,
@@ -24,6 +24,7 @@ from scaler.kube.api import (
 )
 from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError, StatusError
 from scaler.names import GATE, NAMESPACE_LABEL, POD_GROUP
+from scaler.reasons.reasons import Reason
 from scaler.rules.values import as_list, as_text, at
 from scaler.tools.common.detail import node_trouble, standing
 from scaler.tools.common.diagnosis import Check, Standing

@@ -9,7 +9,10 @@ export let language = "en";
 export async function speak(wanted) {
   language = LANGUAGES[wanted] ? wanted : "en";
   const read = async (name) => (await fetch(`/static/${name}-${language}.json`)).json();
-  [dictionary, sentences] = await Promise.all([read("words"), language === "en" ? {} : read("sentences")]);
+  const parts = [read("words"), read("reasons"), language === "en" ? {} : read("sentences")];
+  const [words, reasons, others] = await Promise.all(parts);
+  dictionary = { ...words, ...reasons.words };
+  sentences = { ...others, ...reasons.sentences };
   document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
   remember("language", language);
 }
@@ -29,7 +32,7 @@ export const sentence = (name) => sentences[name] ?? "";
 
 // What to do next, as `scaler why` says it; a command stands for itself.
 export function step(line) {
-  const [, start, what] = /^(mend what is marked FAIL above, first )(.*)$/.exec(line) ?? [];
+  const [, start, what] = /^(fix what is marked FAIL above, first )(.*)$/.exec(line) ?? [];
   return start ? gloss("next", `${start}{}`).replace("{}", () => what) : gloss("next", line) || line;
 }
 

@@ -1,0 +1,1 @@
+"""Reasons and warnings: one row each, with its words in both languages. Pure."""
