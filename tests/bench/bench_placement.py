@@ -123,7 +123,7 @@ def full() -> dict[str, float]:
     return {
         "reserve_200_mixed_ms": best(fill),
         "1000_different_failures_ms": best(misses, 1),
-        "spoils_each_ms": best(lambda: of.spoils(kept[0], chain(*kept[1:20]))),
+        "may_invalidate_each_ms": best(lambda: of.may_invalidate(kept[0], chain(*kept[1:20]))),
     }
 
 

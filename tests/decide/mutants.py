@@ -6,7 +6,7 @@ Each names the few files of this folder that should notice, the quickest first."
 from __future__ import annotations
 
 from scaler.decide import attempts, decide, draft, nodes, verdicts
-from scaler.decide.room import placement
+from scaler.decide.room import invalidation, placement
 from scaler.decide.service import demand, groups, states
 from scaler.decide.sharing import arbitration, minimum, sources
 from tests.mutants import Mutant
@@ -325,15 +325,16 @@ MUTANTS = (
         "who is most restricted is told by what is not reserved",
         placement,
         "len(self.nodes.fitting(each.classes, each.amounts).entries) for each in classes",
-        "self._there(each, Room.FREE, 10_000) for each in classes",
+        "sum(self._trial.is_valid(one, Room.FREE) for one in self._trial.order(each, Room.FREE))"
+        " for each in classes",
         "test_release",
         "3b.6",
     ),
     Mutant(
         "a scale-up counts on none like it",
-        placement,
+        invalidation,
         "wanted = sum(pod.reserved[: room + 1])",
-        "wanted = sum(pod.reserved[: room + 1]) - less",
+        "wanted = sum(pod.reserved[: room + 1]) - uncounted",
         "test_release",
         "3b.7",
     ),
@@ -348,8 +349,8 @@ MUTANTS = (
     Mutant(
         "nothing spoils a reservation",
         arbitration,
-        "return self.placement.spoils(",
-        "return False and self.placement.spoils(",
+        "return self.placement.may_invalidate(",
+        "return False and self.placement.may_invalidate(",
         "test_scale_ups test_minimums",
         "3b.6, 3b.7",
     ),

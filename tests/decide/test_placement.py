@@ -7,7 +7,7 @@ from itertools import product
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from scaler.decide.nodes import (
@@ -25,7 +25,9 @@ from scaler.decide.nodes import (
     joined,
 )
 from scaler.decide.room.classes import NodeIndex
-from scaler.decide.room.placement import Placement, Reservation, Shortage
+from scaler.decide.room.invalidation import smallest_that_costs_a_place
+from scaler.decide.room.placement import Placement, Reservation
+from scaler.decide.room.shortage import Shortage
 
 NPU = "huawei.com/Ascend910"
 A = NodeClass((("kind", "a"),))
@@ -325,7 +327,7 @@ def played(of: Placement, steps: Sequence[tuple[PodRequests, Room, int]]) -> lis
         seen.append(
             (placed_on(of, found), of.waits_for(found)) if isinstance(found, Reservation) else found
         )
-        seen += [of.spoils(pods, joined(*(earlier for earlier, _, _ in steps)))]
+        seen += [of.may_invalidate(pods, joined(*(earlier for earlier, _, _ in steps)))]
     return seen
 
 
@@ -342,7 +344,7 @@ hands_strategy = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(nodes_strategy, hands_strategy)
-def test_what_is_said_to_spoil_nothing_spoils_nothing(
+def test_what_is_said_to_invalidate_nothing_invalidates_nothing(
     some: list[Node], asked: list[tuple[PodRequest, int, bool]]
 ) -> None:
     of = placement(*some)
@@ -358,7 +360,7 @@ def test_what_is_said_to_spoil_nothing_spoils_nothing(
     for at, pods in enumerate(hands):
         others = [*hands[:at], *hands[at + 1 :]]
         before = [pod for part in others for pod in one_by_one(part)]
-        if not of.spoils(pods, joined(*others)) and not spoilt(
+        if not of.may_invalidate(pods, joined(*others)) and not spoilt(
             some, before, [*rest, *one_by_one(pods)]
         ):
             assert not spoilt(some, [pod for part in hands for pod in one_by_one(part)], rest)
@@ -372,37 +374,88 @@ def test_what_fits_fits_by_sums_as_well(some: list[Node], pods: PodRequests) -> 
         assert of.sums_suffice(pods)
 
 
-def test_pods_of_one_kind_spoil_nothing() -> None:
+def test_pods_of_one_class_invalidate_nothing() -> None:
     of = placement(*[node(A, 8)] * 3)
     for _ in range(3):
         reserved(of, (ask(8), 1))
-    assert not of.spoils(((ask(8), 1),), ((ask(8), 1),))
+    assert not of.may_invalidate(((ask(8), 1),), ((ask(8), 1),))
 
 
-def test_pods_of_mixed_sizes_spoil_nothing_where_there_is_a_node_for_each() -> None:
+def test_pods_of_mixed_sizes_invalidate_nothing_where_there_is_a_node_for_each() -> None:
     of = placement(*[node(A, 8)] * 200)
     mixed = [((ask(size, cpu=size), 5),) for size in range(1, 9)] * 5
     for pods in mixed:
         reserved(of, *pods)
-    assert not of.spoils(mixed[0], joined(*mixed[1:20]))
-    assert not of.spoils(mixed[7], joined(*mixed[8:]))
+    assert not of.may_invalidate(mixed[0], joined(*mixed[1:20]))
+    assert not of.may_invalidate(mixed[7], joined(*mixed[8:]))
 
 
-def test_restricted_pods_in_hands_spoil_no_flexible_ones_that_fit_after_them() -> None:
+def test_restricted_pods_with_the_scheduler_invalidate_no_flexible_ones_that_fit_after_them() -> (
+    None
+):
     of = placement(node(A, 8), node(A, 8), node(B, 8), node(B, 8))
     reserved(of, (ask(8), 2))
     reserved(of, (ask(8, ON_A), 2))
-    assert not of.spoils(((ask(8, ON_A), 1),), ((ask(8, ON_A), 1),))
-    assert of.spoils(((ask(8), 2),), ())
+    assert not of.may_invalidate(((ask(8, ON_A), 1),), ((ask(8, ON_A), 1),))
+    assert of.may_invalidate(((ask(8), 2),), ())
 
 
-def test_pods_that_take_what_nobody_is_short_of_spoil_nothing() -> None:
+def test_pods_that_take_what_nobody_is_short_of_invalidate_nothing() -> None:
     of = placement(*[node(A, 8)] * 4)
     reserved(of, (ask(8, cpu=10), 4))
     reserved(of, (ask(0, cpu=5), 6))
-    assert not of.spoils(((ask(0, cpu=5), 2),), ((ask(0, cpu=5), 4),))
+    assert not of.may_invalidate(((ask(0, cpu=5), 2),), ((ask(0, cpu=5), 4),))
     reserved(of, (ask(0, cpu=20), 5))
-    assert of.spoils(((ask(0, cpu=20), 5),), ())
+    assert of.may_invalidate(((ask(0, cpu=20), 5),), ())
+
+
+@pytest.mark.parametrize(("number", "expected"), [(1, False), (2, True)])
+def test_small_pods_with_the_scheduler_invalidate_once_they_can_take_more_than_is_to_spare(
+    number: int, expected: bool
+) -> None:  # 3b.6b; the example of `invalidation.py`
+    of = placement(*[node(A, 8)] * 3)
+    reserved(of, (ask(8), 2))
+    reserved(of, (ask(4), number))
+
+    assert of.may_invalidate(((ask(4), number),), ()) is expected
+
+
+def test_other_pods_cost_a_place_once_they_take_more_than_is_left_over() -> None:
+    # two places for pods of 8 and 4 left over; one place of 8 and 7 left over; no pod fits twice
+    assert smallest_that_costs_a_place(20, 8, places=2) == 4
+    assert smallest_that_costs_a_place(15, 8, places=1) == 7
+    assert smallest_that_costs_a_place(23, 8, places=2) == 7
+    assert smallest_that_costs_a_place(16, 8, places=2) == 0
+
+
+@given(st.integers(1, 60), st.integers(1, 20))
+def test_no_pods_cost_places_with_less_than_the_smallest_for_each(free: int, request: int) -> None:
+    places = free // request
+    assume(places)
+    smallest = smallest_that_costs_a_place(free, request, places)
+
+    costs = []
+    for taken in range(free + 1):
+        lost = places - (free - taken) // request
+        assert taken >= lost * smallest
+        if lost:
+            costs.append((taken - 1) / lost)  # one less did not cost that place
+    assert min(costs) == smallest
+
+
+def test_a_reserved_pod_makes_way_and_a_count_ends_a_search_in_vain() -> None:
+    # the example of `search.py`
+    of = placement(node(A, 4), node(B, 8))
+    flexible = reserved(of, (ask(4), 1))
+    assert placed_on(of, flexible) == ("n000",)
+
+    restricted = reserved(of, (ask(4, ON_A), 1))
+
+    assert placed_on(of, restricted) == ("n000",)
+    assert placed_on(of, flexible) == ("n001",)
+    missing = of.fits(((ask(8), 1),))
+    assert missing is not None
+    assert not missing.undecided
 
 
 def test_sums_are_taken_for_every_set_of_candidate_nodes() -> None:

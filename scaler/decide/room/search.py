@@ -1,5 +1,20 @@
-"""The pods of a trial placement: on which nodes they are, how they move, and the search for places
-for more pods.
+"""The search for places: pods are put onto nodes in thought ("fits" in the words of 3b).
+
+Four steps, from cheap to thorough. The first that knows the answer ends the search:
+
+1. Place each pod, the most restricted first, on the fullest node that takes it: so what is empty
+   stays empty for large pods.
+2. Count. Each pod takes at least so many places for pods of one class; where these are more than
+   the nodes have, no placement exists.
+3. Make way: reserved pods move from a node to others, so that a pod gets their room.
+4. Repack: all reserved pods within reach are placed anew, together with the new ones. Up to
+   `SEARCHED` pods in every way; more of them only once, as in step 1.
+
+An example: node `a` has 4 free, node `b` has 8. A pod of 4 that may run on both is reserved, on the
+fullest: `a`. Now a pod of 4 comes that may run on `a` only. Step 1 finds no place. Step 2: there
+are three places for pods of 4, and two pods, so a placement may exist. Step 3: the reserved pod
+moves to `b`, and the new one gets `a`. Then a pod of 8 comes. Step 2: it takes two of the three
+places, the others take one each: 2 + 1 + 1 > 3, so no placement exists.
 
 Must not know of services, ratios or instances. A search ends after a bounded number of steps."""
 
@@ -8,13 +23,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, count
+from enum import Enum
+from itertools import count
 from operator import attrgetter
-
-import msgspec
 
 from scaler.decide.nodes import Levels, PodRequest, Room
 from scaler.decide.room.classes import Classes, Entry, NodeIndex, PodAmounts, plus, times
+from scaler.decide.room.orders import Orders
+from scaler.decide.room.pods import NodeState, PlacedPod, PodClass, by_restriction
 
 MOST_PODS = 10_000
 """The largest number of pods that is placed in one call; more pods count as finding no place."""
@@ -26,94 +42,19 @@ SEARCHED = 24
 """Up to so many pods, every placement is tried; for more pods only one: the most restricted pod
 first."""
 
-by_restriction = attrgetter("rank")
 _restriction = attrgetter("pod_class.rank", "room", "number")
 
 
-class PodClass:
-    """Pods with the same amounts and the same candidate nodes, at any `Room`. Compared by
-    identity."""
+class NoPlacement(Enum):
+    """Why pods were not placed."""
 
-    def __init__(self, amounts: PodAmounts, classes: Classes, size: int) -> None:
-        self.amounts = amounts
-        self.classes = classes
-        self.by_resource = dict(amounts)
-        self.rank = (
-            size,
-            tuple((index, -amount) for index, amount in amounts),
-            tuple(sorted(classes)),
-        )
-        """Sort key, the most restricted first: the fewest candidate nodes, then the largest
-        amounts."""
-        self.orders: dict[Room, list[Entry]] = {}
-        """Room -> nodes with room for such a pod, sorted. Some entries may be out of date."""
-        self.read = [0] * len(Room)
-        """Length of the log that `orders` has taken into account, by `Room`."""
-        self.reserved = [0] * len(Room)
-        self.places: dict[Room, int] = {}
-        """Room -> places for such pods on all nodes without reservations. Filled on demand."""
-        self.losses: dict[PodClass, float] = {}
-        """Other class -> the most places for such pods that one pod of the other class takes away.
-        Filled on demand."""
-        self._shares: dict[PodClass, int] = {}
-
-    def share(self, other: PodClass) -> int:
-        """The least number of places for such pods that one pod of the other class takes, on any
-        node."""
-        if other not in self._shares:
-            shares = [other.by_resource.get(index, 0) // amount for index, amount in self.amounts]
-            self._shares[other] = min(shares, default=0) if other.classes <= self.classes else 0
-        return self._shares[other]
-
-
-class NodeState:
-    """A node with a reservation, now or before, or with different room at different levels
-    (`Room`)."""
-
-    __slots__ = ("left", "pods", "room", "whole")
-
-    def __init__(self, whole: Levels) -> None:
-        self.whole = self.left = self.room = whole
-        """`whole`: without reservations; `left`: less reservations; `room`: at each level the least
-        of it and above."""
-        self.pods: set[PlacedPod] = set()
-        self._narrow()
-
-    def change(self, amounts: PodAmounts, level: int, sign: int) -> None:
-        """Add the amounts at this level and all levels above; with sign -1, subtract them."""
-        left = self.left
-        if level == Room.FREE and left[0] is left[3]:
-            free = plus(left[0], amounts, sign)
-            self.left = self.room = (free, free, free, free)
-        else:
-            added = [
-                plus(one, amounts, sign) if at >= level else one for at, one in enumerate(left)
-            ]
-            self.left = (added[0], added[1], added[2], added[3])
-            self._narrow()
-
-    def count_freed(self, amounts: PodAmounts, sign: int) -> None:
-        free, *more = self.whole
-        freed, to_come, away = (plus(one, amounts, sign) for one in more)
-        self.whole = (free, freed, to_come, away)
-        self.change(amounts, Room.FREED, sign)
-
-    def _narrow(self) -> None:
-        free, freed, to_come, away = self.left
-        if free is not away:
-            to_come = tuple(map(min, to_come, away))
-            freed = tuple(map(min, freed, to_come))
-            self.room = (tuple(map(min, free, freed)), freed, to_come, away)
-
-
-class PlacedPod(msgspec.Struct, eq=False):
-    pod_class: PodClass
-    room: Room
-    number: int
-    node: int = -1
+    IMPOSSIBLE = "no placement exists"
+    UNDECIDED = "the search was given up"
 
 
 class Trial:
+    """The pods that are placed in thought, those of reservations included."""
+
     def __init__(self, nodes: NodeIndex, *, now: float, due_back: float) -> None:
         self.nodes = nodes
         self._now = now
@@ -121,35 +62,43 @@ class Trial:
         self.pod_classes: dict[tuple[Classes, PodAmounts], PodClass] = {}
         self._class_of: dict[PodRequest, PodClass] = {}
         self.states: dict[int, NodeState] = {}
-        self._log: list[int] = []
-        """Indexes of nodes whose room changed, in order."""
+        """By index: nodes with a reservation, now or before, or with room to come."""
+        self._orders = Orders(nodes, self.states)
         self._moves: list[tuple[PlacedPod, int]] = []
         """Moved pods of this call, each with the index of its node before; -1 = none."""
         self._opened = False
+        """The nodes with room to come are among the `states`."""
         self._numbers = count()
         self._steps = 0
+        """Steps that are left to this call."""
         self._effort = EFFORT
+        self._freed = 0
+        """How often the room that victims leave has changed."""
+        # Time savers. Their keys hold all that was read.
+        self._places: dict[tuple[PodClass, Room, int], int] = {}
+        self._places_of: dict[tuple[PodClass, PodClass], int] = {}
+
+    # pods and their classes
 
     def pod_class(self, request: PodRequest) -> PodClass:
         """The class of pods with this request. A pod with an unknown resource has no candidate
         nodes."""
-        if request not in self._class_of:
-            index = self.nodes.resources
-            classes = self.nodes.taking(request.where)
-            amounts = tuple(
-                sorted(
-                    [
-                        (index.get(name, -1), amount)
-                        for name, amount in request.requests
-                        if amount > 0
-                    ]
-                )
-            )
-            known = bool(amounts) and amounts[0][0] >= 0
-            self._class_of[request] = (
-                self.class_of(amounts, classes) if known else self.class_of((), Classes())
-            )
-        return self._class_of[request]
+        found = self._class_of.get(request)
+        if found is None:
+            found = self._class_of[request] = self._classified(request)
+        return found
+
+    def _classified(self, request: PodRequest) -> PodClass:
+        index = self.nodes.resources
+        amounts = []
+        for name, amount in request.requests:
+            if amount > 0 and name not in index:
+                return self.class_of((), Classes())
+            if amount > 0:
+                amounts.append((index[name], amount))
+        if not amounts:
+            return self.class_of((), Classes())
+        return self.class_of(tuple(sorted(amounts)), self.nodes.taking(request.where))
 
     def class_of(self, amounts: PodAmounts, classes: Classes) -> PodClass:
         if (classes, amounts) not in self.pod_classes:
@@ -158,20 +107,47 @@ class Trial:
         return self.pod_classes[classes, amounts]
 
     def counted(self, pods: Iterable[tuple[PodRequest, int]]) -> dict[PodClass, int]:
+        """Pod class -> number of these pods."""
         counts = Counter[PodClass]()
         for request, number in pods:
             if number > 0:
                 counts[self.pod_class(request)] += number
         return counts
 
+    def reach(self, pod_classes: Iterable[PodClass]) -> list[PodClass]:
+        """Classes of reserved pods that share candidate nodes with these classes, directly or
+        through others."""
+        classes = Classes().union(*[each.classes for each in pod_classes])
+        found: list[PodClass] = []
+        rest = self._reserved()
+        while near := [each for each in rest if not classes.isdisjoint(each.classes)]:
+            found += near
+            rest = [each for each in rest if each not in near]
+            classes = classes.union(*[each.classes for each in near])
+        return found
+
+    def _reserved(self) -> list[PodClass]:
+        return [each for each in self.pod_classes.values() if any(each.reserved)]
+
+    # room
+
     def _state(self, index: int) -> NodeState:
         if index not in self.states:
-            self.states[index] = NodeState(
-                self.nodes.nodes[index].levels(self._now, self._due_back)
-            )
+            levels = self.nodes.nodes[index].levels(self._now, self._due_back)
+            self.states[index] = NodeState(levels)
         return self.states[index]
 
+    def _open(self) -> None:
+        """Take the nodes into account that have more room than is free."""
+        if not self._opened:
+            self._opened = True
+            for index in self.nodes.unusual:
+                self._state(index)
+                self._orders.log.append(index)
+
     def count_freed(self, pods: Iterable[tuple[str, PodRequest]], sign: int) -> None:
+        """Count the room of these bound pods (node name, request) as `FREED`; with sign -1 no
+        more."""
         nodes = self.nodes.nodes
         index = self.nodes.resources
         for name, request in pods:
@@ -179,87 +155,33 @@ class Trial:
             if at < len(nodes) and nodes[at].name == name and nodes[at].schedulable:
                 amounts = tuple((index[what], n) for what, n in request.requests if what in index)
                 self._state(at).count_freed(amounts, sign)
-                self._log.append(at)
-        for pod_class in self.pod_classes.values():
-            pod_class.places = {}
-
-    def put(self, pod: PlacedPod, to: int) -> None:
-        """Move the pod from its node, if any, to the node with index `to`; -1 = to no node."""
-        for index, sign in ((pod.node, 1), (to, -1)):
-            if index >= 0:
-                state = self._state(index)
-                state.change(pod.pod_class.amounts, pod.room, sign)
-                (state.pods.discard if sign > 0 else state.pods.add)(pod)
-                pod.pod_class.reserved[pod.room] -= sign
-                self._log.append(index)
-        pod.node = to
-
-    def _move(self, pod: PlacedPod, to: int) -> None:
-        self._moves.append((pod, pod.node))
-        self.put(pod, to)
-
-    def keep(self) -> None:
-        self._moves.clear()
-
-    def undo(self, start: int = 0) -> None:
-        """Undo the moves that are not kept, except the first `start` moves."""
-        while len(self._moves) > start:
-            self.put(*self._moves.pop())
+                self._orders.log.append(at)
+        self._freed += 1
 
     def order(self, pod_class: PodClass, room: Room) -> list[Entry]:
         """Nodes with room for one such pod, the fullest first. Only the first entry is surely up to
-        date."""
-        order = pod_class.orders.get(room)
-        log = self._log
-        if order is None:
-            order = pod_class.orders[room] = self.nodes.fitting(
-                pod_class.classes, pod_class.amounts
-            ).entries.copy()
-        if pod_class.read[room] < len(log):
-            for index in set(log[pod_class.read[room] :]):
-                entry = (self.states[index].room[room], index)
-                if self.nodes.class_of[index] in pod_class.classes and times(
-                    pod_class.amounts, entry[0]
-                ):
-                    at = bisect_left(order, entry)
-                    if at == len(order) or order[at] != entry:
-                        order.insert(at, entry)
-            pod_class.read[room] = len(log)
-            gone = 0
-            while gone < len(order) and not self.is_valid(order[gone], room):
-                gone += 1
-            del order[:gone]
-        return order
+        date; ask `is_valid` about the others."""
+        return self._orders.of(pod_class, room)
 
     def is_valid(self, entry: Entry, room: Room) -> bool:
-        state = self.states.get(entry[1])
-        return state is None or state.room[room] == entry[0]
+        return self._orders.is_valid(entry, room)
 
     def places(self, pod_class: PodClass, room: Room) -> int:
-        if room not in pod_class.places:
-            amounts = pod_class.amounts
-            class_of = self.nodes.class_of
-            pod_class.places[room] = self.nodes.fitting(pod_class.classes, amounts).places + sum(
-                [
-                    times(amounts, state.whole[room]) - times(amounts, state.whole[Room.FREE])
-                    for index, state in self.states.items()
-                    if state.whole[room] is not state.whole[Room.FREE]
-                    and class_of[index] in pod_class.classes
-                ]
-            )
-        return pod_class.places[room]
+        """Places for such pods on all nodes, without reservations."""
+        key = (pod_class, room, self._freed)
+        if key not in self._places:
+            self._places[key] = self._counted_places(pod_class, room)
+        return self._places[key]
 
-    def reach(self, pod_classes: Iterable[PodClass]) -> list[PodClass]:
-        """Classes of reserved pods that share candidate nodes with these classes, directly or
-        through others."""
-        classes = Classes().union(*[each.classes for each in pod_classes])
-        found = []
-        rest = [each for each in self.pod_classes.values() if any(each.reserved)]
-        while near := [each for each in rest if not classes.isdisjoint(each.classes)]:
-            found += near
-            rest = [each for each in rest if each not in near]
-            classes = classes.union(*[each.classes for each in near])
-        return found
+    def _counted_places(self, pod_class: PodClass, room: Room) -> int:
+        amounts = pod_class.amounts
+        places = self.nodes.fitting(pod_class.classes, amounts).places
+        for index, state in self.states.items():
+            free = state.whole[Room.FREE]
+            whole = state.whole[room]
+            if whole is not free and self.nodes.class_of[index] in pod_class.classes:
+                places += times(amounts, whole) - times(amounts, free)
+        return places
 
     def is_free_for(self, pod: PlacedPod) -> bool:
         """Whether the free room of the node suffices for this pod and for the pods that were
@@ -273,155 +195,235 @@ class Trial:
                 free = plus(free, other.pod_class.amounts, -1)
         return pod.room == Room.FREE
 
-    def find(
-        self, wanted: Mapping[PodClass, int], room: Room
-    ) -> tuple[list[PlacedPod] | None, bool]:
-        """Place all of these pods; reserved pods may move. Or None, then no pod has moved. And
-        whether it is sure."""
-        if room >= Room.TO_COME and not self._opened:
-            self._opened = True  # log the nodes that have more room at this level
-            self._log.extend(index for index in self.nodes.unusual if self._state(index))
+    # moves
+
+    def put(self, pod: PlacedPod, to: int) -> None:
+        """Move the pod from its node, if any, to the node with index `to`; -1 = to no node."""
+        if pod.node >= 0:
+            state = self._state(pod.node)
+            state.change(pod.pod_class.amounts, pod.room, 1)
+            state.pods.discard(pod)
+            pod.pod_class.reserved[pod.room] -= 1
+            self._orders.log.append(pod.node)
+        if to >= 0:
+            state = self._state(to)
+            state.change(pod.pod_class.amounts, pod.room, -1)
+            state.pods.add(pod)
+            pod.pod_class.reserved[pod.room] += 1
+            self._orders.log.append(to)
+        pod.node = to
+
+    def _move(self, pod: PlacedPod, to: int) -> None:
+        self._moves.append((pod, pod.node))
+        self.put(pod, to)
+
+    def keep(self) -> None:
+        self._moves.clear()
+
+    def undo(self, start: int = 0) -> None:
+        """Undo the moves that are not kept, except the first `start` moves."""
+        while len(self._moves) > start:
+            pod, before = self._moves.pop()
+            self.put(pod, before)
+
+    # the search
+
+    def find(self, wanted: Mapping[PodClass, int], room: Room) -> list[PlacedPod] | NoPlacement:
+        """Place all of these pods; reserved pods may move. Without success no pod has moved."""
+        if room >= Room.TO_COME:
+            self._open()
         if sum(wanted.values()) > MOST_PODS:
-            return None, self._is_in_vain(wanted, room)
-        in_order = chain.from_iterable(
-            [each] * wanted[each] for each in sorted(wanted, key=by_restriction)
-        )
-        pods = [PlacedPod(each, room, next(self._numbers)) for each in in_order]
-        if all(map(self._place, pods)):
-            return pods, True
+            in_vain = self._is_in_vain(wanted, room)
+            return NoPlacement.IMPOSSIBLE if in_vain else NoPlacement.UNDECIDED
+        pods = self._new_pods(wanted, room)
+        if self._place_all(pods):
+            return pods
         self.undo()
         if self._is_in_vain(wanted, room):
-            return None, True
-        found, sure = self._rearranged(pods)
-        return (pods if found else None), sure
+            return NoPlacement.IMPOSSIBLE
+        return self._rearranged(pods)
+
+    def _new_pods(self, wanted: Mapping[PodClass, int], room: Room) -> list[PlacedPod]:
+        pods = []
+        for pod_class in sorted(wanted, key=by_restriction):
+            pods += [
+                PlacedPod(pod_class, room, next(self._numbers)) for _ in range(wanted[pod_class])
+            ]
+        return pods
+
+    def _place_all(self, pods: Iterable[PlacedPod]) -> bool:
+        """Place each pod on the fullest node that takes it, up to the first that finds no
+        place."""
+        return all(self._place(pod) for pod in pods)
 
     def _place(self, pod: PlacedPod) -> bool:
         order = self.order(pod.pod_class, pod.room)
-        if order:
-            self._move(pod, order[0][1])
-        return bool(order)
+        if not order:
+            return False
+        self._move(pod, order[0][1])
+        return True
 
     def _is_in_vain(self, wanted: Mapping[PodClass, int], room: Room) -> bool:
         """Whether the candidate nodes have too few places for all pods, if each takes as few places
-        as it can."""
+        as it can. A pod takes room at its level and at all levels above."""
         if not all(each.classes for each in wanted):
             return True
-        reserved = [each for each in self.pod_classes.values() if any(each.reserved)]
-        levels = [
-            at
-            for at in Room
-            if at == room or (at > room and any(each.reserved[at] for each in reserved))
-        ]
-        for level in levels:
-            counts = Counter({each: sum(each.reserved[: level + 1]) for each in reserved})
-            counts.update(wanted)
-            for unit in [unit for unit in counts if any(unit.share(each) for each in wanted)]:
-                if sum(
-                    [unit.share(each) * number for each, number in counts.items()]
-                ) > self.places(unit, level):
+        reserved = self._reserved()
+        for level in Room:
+            above = level > room and any(each.reserved[level] for each in reserved)
+            if level == room or above:
+                counts = Counter({each: sum(each.reserved[: level + 1]) for each in reserved})
+                counts.update(wanted)
+                if self._takes_too_many(counts, wanted, level):
                     return True
         return False
 
-    def _rearranged(self, pods: list[PlacedPod]) -> tuple[bool, bool]:
-        """Place these pods while reserved pods move. Returns whether all are placed, and whether
-        that is sure."""
-        self._steps = given = min(STEPS, self._effort)
+    def _takes_too_many(
+        self, counts: Mapping[PodClass, int], wanted: Iterable[PodClass], level: Room
+    ) -> bool:
+        """Whether all pods together take more places of some class than there are. Classes of which
+        no wanted pod takes a place tell nothing new."""
+        for unit in counts:
+            if not any(self._places_taken(unit, each) for each in wanted):
+                continue
+            taken = 0
+            for each, number in counts.items():
+                taken += self._places_taken(unit, each) * number
+            if taken > self.places(unit, level):
+                return True
+        return False
+
+    def _places_taken(self, unit: PodClass, other: PodClass) -> int:
+        found = self._places_of.get((unit, other))
+        if found is None:
+            found = self._places_of[unit, other] = unit.places_of(other)
+        return found
+
+    def _rearranged(self, pods: list[PlacedPod]) -> list[PlacedPod] | NoPlacement:
+        """Place these pods while reserved pods move."""
+        given = min(STEPS, self._effort)
+        self._steps = given
         reached = self.reach({pod.pod_class for pod in pods})
-        movable = any(
-            each.reserved[room] and self.order(each, room) for each in reached for room in Room
-        )
-        if movable and all(self._place_or_move(pod, set()) for pod in pods):
-            return True, True
+        if self._is_movable(reached) and all(self._place_or_move(pod, set()) for pod in pods):
+            return pods
         self.undo()
-        found, sure = self._repacked(pods, set(reached))
-        if not found:
+        found = self._repacked(pods, set(reached))
+        if isinstance(found, NoPlacement):
             self.undo()
             self._effort -= given - max(self._steps, 0)
-        return found, sure
+        return found
+
+    def _is_movable(self, reached: Iterable[PodClass]) -> bool:
+        """Whether some reserved pod has another place to go to."""
+        for pod_class in reached:
+            for room in Room:
+                if pod_class.reserved[room] and self.order(pod_class, room):
+                    return True
+        return False
 
     def _place_or_move(self, pod: PlacedPod, visited: set[int]) -> bool:
         """Place the pod, if necessary on a node from which reserved pods move away. On failure no
-        pod has moved."""
+        pod has moved. `visited`: nodes from which pods have been moved for it already."""
         if self._place(pod):
             return True
         self._steps -= len(self.states) // 100
-        amounts = pod.pod_class.amounts
-        classes = pod.pod_class.classes
-        class_of = self.nodes.class_of
-        for index in sorted(
-            [at for at, state in self.states.items() if state.pods and class_of[at] in classes]
-        ):
+        for index in self._with_reservations(pod.pod_class):
             state = self.states[index]
-            start = len(self._moves)
-            if index in visited or not times(amounts, state.whole[pod.room]):
+            if index in visited or not times(pod.pod_class.amounts, state.whole[pod.room]):
                 continue
             visited.add(index)
             self._steps -= 1
-            taken = list[PlacedPod]()
-            others = [
-                other
-                for other in state.pods
-                if other.pod_class is not pod.pod_class or other.room != pod.room
-            ]
-            for other in sorted(others, key=_restriction, reverse=True):
-                self._move(other, -1)
-                taken.append(other)
-                if times(amounts, state.room[pod.room]):
-                    self._move(pod, index)
-                    if self._steps > 0 and all(
-                        self._place_or_move(each, visited) for each in reversed(taken)
-                    ):
-                        return True
-                    break
+            start = len(self._moves)
+            if self._make_way(pod, index, visited):
+                return True
             self.undo(start)
             if self._steps <= 0:
                 break
         return False
 
-    def _repacked(self, pods: list[PlacedPod], reached: set[PodClass]) -> tuple[bool, bool]:
-        """Place all reserved pods in reach anew, together with these pods. Returns success, and
-        whether it is sure."""
-        moving = [
-            pod for state in self.states.values() for pod in state.pods if pod.pod_class in reached
-        ]
+    def _with_reservations(self, pod_class: PodClass) -> list[int]:
+        """Candidate nodes with a reservation, in the order of the index."""
+        class_of = self.nodes.class_of
+        found = []
+        for index, state in self.states.items():
+            if state.pods and class_of[index] in pod_class.classes:
+                found.append(index)
+        return sorted(found)
+
+    def _make_way(self, pod: PlacedPod, index: int, visited: set[int]) -> bool:
+        """Take pods from this node, the least restricted first, until the pod has room there; then
+        find places for them."""
+        state = self.states[index]
+        taken = list[PlacedPod]()
+        for other in sorted(_unlike(state.pods, pod), key=_restriction, reverse=True):
+            self._move(other, -1)
+            taken.append(other)
+            if times(pod.pod_class.amounts, state.room[pod.room]):
+                self._move(pod, index)
+                return self._steps > 0 and all(
+                    self._place_or_move(each, visited) for each in reversed(taken)
+                )
+        return False
+
+    def _repacked(
+        self, pods: list[PlacedPod], reached: set[PodClass]
+    ) -> list[PlacedPod] | NoPlacement:
+        """Place all reserved pods in reach anew, together with these pods."""
+        moving = []
+        for state in self.states.values():
+            moving += [pod for pod in state.pods if pod.pod_class in reached]
         in_order = sorted([*moving, *pods], key=_restriction)
         if self._steps <= len(in_order):
-            return False, False
+            return NoPlacement.UNDECIDED
         for pod in moving:
             self._move(pod, -1)
-        if len(in_order) <= SEARCHED:
-            return self._search(in_order, 0, set()), self._steps > 0
-        self._steps -= len(in_order)
-        return all(map(self._place, in_order)), False
+        if len(in_order) > SEARCHED:
+            self._steps -= len(in_order)
+            return pods if self._place_all(in_order) else NoPlacement.UNDECIDED
+        if self._search(in_order, 0, set()):
+            return pods
+        return NoPlacement.IMPOSSIBLE if self._steps > 0 else NoPlacement.UNDECIDED
 
     def _search(self, pods: Sequence[PlacedPod], at: int, dead: set[object]) -> bool:
         """Place the pods from index `at` on, in every way. Of nodes of one class with the same room
-        one is tried."""
+        one is tried. `dead`: what earlier pods made of the nodes, where the others found no
+        place."""
         if at == len(pods):
             return True
-        mark = (at, tuple(sorted(map(self._alike, {pod.node for pod in pods[:at]}))))
+        used = {pod.node for pod in pods[:at]}
+        mark = (at, tuple(sorted(self._alike(index) for index in used)))
         if mark in dead:
             return False
         pod = pods[at]
         tried = set[object]()
-        for _, index in [
-            each for each in self.order(pod.pod_class, pod.room) if self.is_valid(each, pod.room)
-        ]:
-            if self._alike(index) not in tried:
-                tried.add(self._alike(index))
-                self._steps -= 1
-                if self._steps <= 0:
-                    return False
-                self._move(pod, index)
-                if self._search(pods, at + 1, dead):
-                    return True
-                self.undo(len(self._moves) - 1)
+        order = self.order(pod.pod_class, pod.room)
+        for _, index in [each for each in order if self.is_valid(each, pod.room)]:
+            if self._alike(index) in tried:
+                continue
+            tried.add(self._alike(index))
+            self._steps -= 1
+            if self._steps <= 0:
+                return False
+            self._move(pod, index)
+            if self._search(pods, at + 1, dead):
+                return True
+            self.undo(len(self._moves) - 1)
         dead.add(mark)
         return False
 
     def _alike(self, index: int) -> tuple[int, Levels, Levels]:
         """A key that is equal for nodes on which every pod fits equally well."""
-        free = self.nodes.nodes[index].free
+        number = self.nodes.class_of[index]
         state = self.states.get(index)
+        if state is not None:
+            return number, state.whole, state.left
+        free = self.nodes.nodes[index].free
         same = (free, free, free, free)
-        return self.nodes.class_of[index], *((state.whole, state.left) if state else (same, same))
+        return number, same, same
+
+
+def _unlike(placed: Iterable[PlacedPod], pod: PlacedPod) -> list[PlacedPod]:
+    """The placed pods that are of another class or level: to move one of the same gains nothing."""
+    return [
+        other for other in placed if other.pod_class is not pod.pod_class or other.room != pod.room
+    ]

@@ -16,7 +16,8 @@ from scaler.decide.decision import State
 from scaler.decide.draft import NOT_MADE, Draft, Why, requests_of
 from scaler.decide.memory import Attempt
 from scaler.decide.nodes import PodRequest, PodRequests, Room
-from scaler.decide.room.placement import Reservation, Shortage
+from scaler.decide.room.placement import Reservation
+from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import (
     Member,
     affords_revoke,
@@ -143,7 +144,7 @@ class Arbitration:
             group.give_place(member)
         if self.placement.fits(requests_of(others)) is not None:
             return False
-        return not self.placement.spoils(
+        return not self.placement.may_invalidate(
             requests_of([one, *others]), self._pods_in_hands.items(), own=False
         )
 
@@ -226,7 +227,9 @@ class Arbitration:
     def _spoils(self, member: Member, *, own: bool = False) -> bool:
         """Whether the scheduler may spoil a reservation with this instance and those in hands.
         `own`: count its own."""
-        return self.placement.spoils(member.instance.unbound, self._pods_in_hands.items(), own=own)
+        return self.placement.may_invalidate(
+            member.instance.unbound, self._pods_in_hands.items(), own=own
+        )
 
     def _put_in_hands(self, draft: Draft, *members: Member) -> None:
         """Note instances that have a reservation and that the scheduler may bind at any moment."""

@@ -18,7 +18,8 @@ from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.explain import room_in_words
 from scaler.decide.memory import Attempt
 from scaler.decide.nodes import Room, joined
-from scaler.decide.room.placement import Placement, Reservation, Shortage
+from scaler.decide.room.placement import Placement, Reservation
+from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import Member, is_made
 from scaler.decide.sharing.sources import Minimum, Sources, may_trade, one_of_each
 from scaler.decide.world import World

@@ -20,7 +20,8 @@ from scaler.decide.decision import State
 from scaler.decide.draft import Draft, requests_of
 from scaler.decide.memory import HadAttempt
 from scaler.decide.nodes import PODS, NodeClass, PodRequest, PodRequests, Room
-from scaler.decide.room.placement import Placement, Reservation, Shortage
+from scaler.decide.room.placement import Placement, Reservation
+from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import Member, age, is_made, is_to_come
 from scaler.decide.world import Preempt, World
 from scaler.rules.rule import Trade

@@ -1,0 +1,110 @@
+"""Pods and nodes of a trial placement: pods with equal requests are one class, and a node knows
+what is left of it at each level of room."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+import msgspec
+
+from scaler.decide.nodes import Amounts, Levels, Room
+from scaler.decide.room.classes import Classes, PodAmounts, plus
+
+by_restriction = attrgetter("rank")
+"""Sort key of pod classes: the most restricted first."""
+
+
+class PodClass:
+    """Pods with the same amounts and the same candidate nodes, at any `Room`. Compared by
+    identity."""
+
+    def __init__(self, amounts: PodAmounts, classes: Classes, size: int) -> None:
+        """`size`: the number of candidate nodes."""
+        self.amounts = amounts
+        self.classes = classes
+        self.by_resource = dict(amounts)
+        self.rank = (
+            size,
+            tuple((index, -amount) for index, amount in amounts),
+            tuple(sorted(classes)),
+        )
+        """Sort key, the most restricted first: the fewest candidate nodes, then the largest
+        amounts."""
+        self.reserved = [0] * len(Room)
+        """Reserved pods of this class, by `Room`."""
+
+    def places_of(self, other: PodClass) -> int:
+        """The least number of places for such pods that one pod of the other class takes, on any
+        node. A pod of 8 takes two places for pods of 4; one that may run on nodes where such pods
+        may not takes none for sure."""
+        if not other.classes <= self.classes:
+            return 0
+        shares = [other.by_resource.get(index, 0) // amount for index, amount in self.amounts]
+        return min(shares, default=0)
+
+
+class PlacedPod(msgspec.Struct, eq=False):
+    """A pod of a trial placement. `node`: index of its node; -1 = none."""
+
+    pod_class: PodClass
+    room: Room
+    number: int
+    """In the order of reservations."""
+    node: int = -1
+
+
+class NodeState:
+    """A node with a reservation, now or before, or with different room at different levels
+    (`Room`)."""
+
+    __slots__ = ("left", "pods", "room", "whole")
+
+    def __init__(self, whole: Levels) -> None:
+        self.whole = whole
+        """Without reservations."""
+        self.left = whole
+        """Less the reservations."""
+        self.room = whole
+        """What a pod may take at each level: the least of `left` there and at all levels above. A
+        pod on free room takes from what victims leave and from what is to come, too."""
+        self.pods: set[PlacedPod] = set()
+        self._narrow()
+
+    def change(self, amounts: PodAmounts, level: int, sign: int) -> None:
+        """Add the amounts at this level and all levels above; with sign -1, subtract them."""
+        left = self.left
+        if level == Room.FREE and left[Room.FREE] is left[Room.AWAY]:
+            free = plus(left[Room.FREE], amounts, sign)
+            self.left = (free, free, free, free)
+            self.room = self.left
+            return
+        self.left = (
+            plus(left[0], amounts, sign) if level <= 0 else left[0],
+            plus(left[1], amounts, sign) if level <= 1 else left[1],
+            plus(left[2], amounts, sign) if level <= 2 else left[2],
+            plus(left[3], amounts, sign),
+        )
+        self._narrow()
+
+    def count_freed(self, amounts: PodAmounts, sign: int) -> None:
+        free, freed, to_come, away = self.whole
+        self.whole = (
+            free,
+            plus(freed, amounts, sign),
+            plus(to_come, amounts, sign),
+            plus(away, amounts, sign),
+        )
+        self.change(amounts, Room.FREED, sign)
+
+    def _narrow(self) -> None:
+        free, freed, to_come, away = self.left
+        if free is away:
+            self.room = self.left
+            return
+        to_come = _least(to_come, away)
+        freed = _least(freed, to_come)
+        self.room = (_least(free, freed), freed, to_come, away)
+
+
+def _least(one: Amounts, other: Amounts) -> Amounts:
+    return tuple(map(min, one, other))

@@ -1,0 +1,111 @@
+"""What is missing where pods find no room: resource, how much, on which nodes; 3b.3d of the
+contract."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scaler.decide.explain import amount_in_words, where_in_words
+from scaler.decide.nodes import PODS, PodRequest, PodRequests, Room
+from scaler.decide.room.classes import times
+from scaler.decide.room.search import PodClass, Trial
+
+
+class Shortage(msgspec.Struct, frozen=True, gc=False):
+    """Pods that find no room. `str()` gives `needs 2 nodes with 8 free huawei.com/Ascend910
+    (pool=a), 1 there`."""
+
+    request: PodRequest
+    """The first pod request that finds too little room."""
+    wanted: int
+    there: int
+    """How many of these pods would find room."""
+    resource: str
+    shared: bool = False
+    """A node may hold several of these pods, so the shortage is not a number of nodes."""
+    together: bool = False
+    """Each request finds room alone, but all requests together do not."""
+    undecided: bool = False
+    """The search for a placement was given up: the pods may fit after all."""
+
+    def __str__(self) -> str:
+        beside = " and more beside it" if self.together else ""
+        there = "no placement holds all of it" if self.together else f"{self.there} there"
+        doubt = "; not every placement was tried" if self.undecided else ""
+        where = where_in_words(self.request.where)
+        return f"needs {self._room_in_words()}{where}{beside}, {there}{doubt}"
+
+    def _room_in_words(self) -> str:
+        amount = dict(self.request.requests).get(self.resource, 0)
+        what = amount_in_words(self.resource, amount)
+        if self.resource == PODS:
+            return f"room for {self.wanted} more {'pod' if self.wanted == 1 else 'pods'}"
+        if self.shared:
+            return f"room for {self.wanted} times {what}"
+        return f"{self.wanted} {'node' if self.wanted == 1 else 'nodes'} with {what}"
+
+
+def shortage_of(trial: Trial, pods: PodRequests, room: Room, *, undecided: bool) -> Shortage:
+    """The first request that finds too few places alone; if there is none, the requests do not fit
+    together. `pods` have found no placement."""
+    some = [(request, count) for request, count in pods if count > 0]
+    for request, count in some:
+        pod = trial.pod_class(request)
+        there = _places_left(trial, pod, room, count)
+        if there < count:
+            return Shortage(
+                request,
+                count,
+                there,
+                _scarcest(trial, request, room, count),
+                shared=_share_nodes(trial, pod),
+                undecided=undecided,
+            )
+    request, count = some[0]
+    return Shortage(
+        request, count, count, _first_resource(request), together=True, undecided=undecided
+    )
+
+
+def _first_resource(request: PodRequest) -> str:
+    for name, amount in request.requests:
+        if amount > 0:
+            return name
+    return PODS
+
+
+def _share_nodes(trial: Trial, pod: PodClass) -> bool:
+    """Whether some candidate node holds several such pods when it is empty."""
+    for number, allocatable in trial.nodes.empty:
+        if number in pod.classes and times(pod.amounts, allocatable) > 1:
+            return True
+    return False
+
+
+def _places_left(trial: Trial, pod: PodClass, room: Room, most: int) -> int:
+    """How many such pods find room beside all reservations; counted up to `most`."""
+    there = 0
+    for entry in trial.order(pod, room):
+        if there >= most:
+            break
+        if trial.is_valid(entry, room):
+            there += times(pod.amounts, entry[0])
+    return there
+
+
+def _scarcest(trial: Trial, request: PodRequest, room: Room, count: int) -> str:
+    """The first resource of which there is too little for `count` pods, if the pods requested
+    nothing else. A resource that no node offers goes before."""
+    known = trial.nodes.resources
+    unknown = [name for name, amount in request.requests if amount > 0 and name not in known]
+    if unknown:
+        return min(unknown)
+    amounts = trial.pod_class(request).amounts
+    if not amounts:
+        return PODS
+    names = list(known)
+    classes = trial.nodes.taking(request.where)
+    for one in amounts:
+        if _places_left(trial, trial.class_of((one,), classes), room, count) < count:
+            return names[one[0]]
+    return names[amounts[0][0]]
