@@ -8,7 +8,8 @@ import msgspec
 from scaler.decide.explain import amount_in_words, where_in_words
 from scaler.decide.nodes import PODS, PodRequest, PodRequests, Room
 from scaler.decide.room.classes import times
-from scaler.decide.room.search import PodClass, Trial
+from scaler.decide.room.pods import PodClass
+from scaler.decide.room.search import Trial
 
 
 class Shortage(msgspec.Struct, frozen=True, gc=False):
