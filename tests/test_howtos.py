@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -14,26 +15,24 @@ from reason_pages import PAGES
 
 from scaler.decide.decision import State
 from scaler.decide.world import Policy
+from scaler.kube.api import Resource
 from scaler.reasons.reasons import Reason
 from scaler.reasons.warnings import Warning
 from scaler.settings import Settings
+from scaler.workloads.kind import Kind
 from scaler.workloads.kinds import KINDS
 from tests.control_plane.test_end_to_end import DIVIDED
 
+BUILT_IN = ("", "apps", "batch")
+"""API groups of Kubernetes, whose objects are also met where no kind of workload is meant."""
 ROOT = Path(__file__).parent.parent
 HOWTO = ROOT / "docs" / "howto"
 PLACEHOLDER = "KIND.py"
+BESIDE_THE_RULES = ("scaler/tools/deploy/", "scaler/tools/common/short_file/")
+"""`scaler deploy` knows what its own short files become."""
 DECIDED_BY = [name for name in Settings.model_fields if name in Policy.__struct_fields__]
 NAMES = [kind.name for kind in KINDS if kind.membership is not None]
 Spellings = frozenset[str]
-SPELLINGS: dict[str, Spellings] = {
-    "StatefulSet": frozenset({"StatefulSet", "STATEFUL_SETS", "statefulsets"}),
-    "LeaderWorkerSet": frozenset({"LeaderWorkerSet", "LEADER_WORKER_SETS", "leaderworkersets"}),
-    "PodSet": frozenset({"PodSet", "POD_SETS", "podsets"}),
-    "StormService": frozenset({"StormService", "STORM_SERVICES", "stormservices"}),
-}
-ASKED = ("StatefulSet", "LeaderWorkerSet", "PodSet")
-"""Kinds that pods are not enough to know: somebody else is asked for sizes and revisions."""
 
 
 def places(page: str) -> list[str]:
@@ -188,19 +187,46 @@ def test_every_warning_is_given_somewhere() -> None:
     assert {warning.name for warning in Warning} - given == set()
 
 
+def module_of(kind: Kind) -> str:
+    """The module whose `KIND` it is."""
+    for name, module in sys.modules.items():
+        if name.startswith("scaler.workloads.") and vars(module).get("KIND") is kind:
+            return name
+    raise AssertionError(kind.name)
+
+
+def file_of(kind: Kind) -> str:
+    return module_of(kind).replace(".", "/") + ".py"
+
+
+def spellings(kind: Kind) -> Spellings:
+    """How files may name a kind: its module, its types of objects, and the constants with these."""
+    module = module_of(kind)
+    found = {module.rpartition(".")[2]}
+    for constant, value in vars(sys.modules[module]).items():
+        if isinstance(value, Resource) and value.group not in BUILT_IN:
+            found |= {constant, value.kind, value.plural}
+    return frozenset(found)
+
+
 def test_a_kind_is_named_in_these_places_and_no_others() -> None:
-    listed = set(places(KIND_PAGE))
-    assert naming(len(NAMES), words(NAMES), "scaler/workloads") <= listed
-    asked = [SPELLINGS[kind] for kind in ASKED]
-    assert naming(2, asked[1:], "manifests/base") <= listed
-    assert (
-        naming(
-            3, asked, *rooms(), "manifests/base", "docs/howto/deploy.md", "tests/test_manifests.py"
-        )
-        <= listed
+    folders = (
+        *rooms(),
+        "manifests/base",
+        "manifests/admission-webhook",
+        "docs/howto/deploy.md",
+        "docs/reference/kinds.md",
+        "tests/workloads/pods.py",
     )
-    both = [SPELLINGS["LeaderWorkerSet"], SPELLINGS["StormService"]]
-    assert naming(2, both, *rooms(), "manifests/admission-webhook") <= listed
+    kinds = [kind for kind in KINDS if kind.membership is not None and kind.project]
+    of_kinds = {file_of(kind) for kind in KINDS}
+    found = {"scaler/workloads/KIND.py"}
+    for kind in kinds:
+        for name in naming(1, [spellings(kind)], *folders) - of_kinds:
+            if not name.startswith(BESIDE_THE_RULES):
+                found.add(name)
+    assert found == set(places(KIND_PAGE))
+    assert len(found) <= 9
 
 
 def test_the_table_of_existing_kinds_has_every_kind() -> None:

@@ -23,6 +23,8 @@ import scaler
 from scaler import cli, settings
 from scaler.app import SHUTDOWN_TIMEOUT
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
+from scaler.kube.api import DEPLOYMENTS
+from scaler.workloads.kinds import KINDS, WATCHED
 
 ROOT = Path(__file__).parent.parent
 MANIFESTS = ROOT / "manifests"
@@ -47,12 +49,7 @@ ROLES: dict[str, dict[tuple[str, str], set[str]]] = {
     "watch": {
         ("", "configmaps"): {"list", "watch"},
         ("", "pods"): {"list", "watch"},
-        ("apps", "replicasets"): {"list", "watch"},
-        ("apps", "statefulsets"): {"list", "watch"},
-        ("batch.volcano.sh", "jobs"): {"list", "watch"},
-        ("leaderworkerset.x-k8s.io", "leaderworkersets"): {"list", "watch"},
-        ("mindxdl.gitee.com", "ascendjobs"): {"list", "watch"},
-        ("orchestration.aibrix.ai", "podsets"): {"list", "watch"},
+        **{(one.group, one.plural): {"list", "watch"} for one in WATCHED if one != DEPLOYMENTS},
         ("scaler.mind-cluster.io", "elasticservices"): {"list", "watch"},
         ("policy", "poddisruptionbudgets"): {"list", "watch"},
         ("scheduling.volcano.sh", "podgroups"): {"list", "watch"},
@@ -70,14 +67,14 @@ ROLES: dict[str, dict[tuple[str, str], set[str]]] = {
         ("", "configmaps"): {"get", "patch", "delete"},
         ("", "pods"): {"create"},
         ("", "services"): {"get", "list", "watch", "create", "delete"},
-        ("mindxdl.gitee.com", "ascendjobs"): {"get", "patch", "delete"},
-        ("mindxdl.gitee.com", "ascendjobs/finalizers"): {"update"},
-        ("mindxdl.gitee.com", "ascendjobs/status"): {"patch"},
         ("scheduling.volcano.sh", "podgroups"): {"delete"},
     },
 }
-"""Every right the scaler may ever hold. Whoever adds one says why beside its rule and in
-docs/howto/deploy.md."""
+for _kind in KINDS:
+    for _role, _rights in _kind.rights.items():
+        ROLES[_role].update({what: set(verbs.split()) for what, verbs in _rights.items()})
+"""Every right the scaler may ever hold: what the kinds of workload need, and the rest. Whoever adds
+one says why beside its rule and in docs/howto/deploy.md."""
 
 LEAST = {"election", "records", "cluster", "watch", "release"}
 HELD = {"cluster-wide": {*ROLES}, "single-namespace": {*ROLES}, "gates-only": LEAST}
@@ -255,10 +252,21 @@ def test_the_scaler_may_not_say_how_many_instances_are_wanted(variant: str) -> N
     }
 
 
-def test_the_simulated_cluster_has_the_definition_that_is_installed() -> None:
+def test_the_code_has_the_definition_that_is_installed() -> None:
     installed = MANIFESTS / "base/elasticservices.yaml"
-    simulated = ROOT / "scaler/report/elasticservices.yaml"
-    assert installed.read_bytes() == simulated.read_bytes()
+    known = ROOT / "scaler/report/elasticservices.yaml"
+    assert installed.read_bytes() == known.read_bytes()
+
+
+def test_the_webhook_is_asked_about_the_kinds_that_admission_reviews() -> None:
+    hooks = yaml.safe_load((MANIFESTS / "admission-webhook" / "validating.yaml").read_text())
+    (hook,) = [one for one in hooks["webhooks"] if one["name"].startswith("workload-labels.")]
+    asked = {
+        (rule["apiGroups"][0], rule["apiVersions"][0], rule["resources"][0])
+        for rule in hook["rules"]
+    }
+    main = [kind.written[0].resource for kind in KINDS if kind.reviewed]
+    assert asked == {(one.group, one.version, one.plural) for one in main}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -16,13 +16,13 @@ from scaler.decide.explain import words
 from scaler.decide.world import Instance, Service
 from scaler.informers.cache import Cache
 from scaler.informers.jobs import JobRecord
-from scaler.kube.api import ASCEND_JOBS, PODS, Resource
+from scaler.kube.api import PODS, Resource
 from scaler.rules.jobspec import LEADER, WORKER
 from scaler.rules.rule import Ratio
 from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import LastValid
+from scaler.workloads.kinds import JOBS
 from scaler.workloads.membership import Job
-from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 ReplicaStatuses = Mapping[str, Mapping[str, int]]
 """Replica type -> pods as an AscendJob counts them. Zeros are left out, as the operator does."""
@@ -102,8 +102,7 @@ def _instance(
         return InstanceReport(
             plan, verdict, instance, Subject(PODS, first.namespace, first.name, first.uid)
         )
-    resource = ASCEND_JOBS if job.kind == ASCEND_JOBS.kind else VOLCANO_JOBS
-    subject = Subject(resource, job.namespace, job.name, job.uid)
+    subject = Subject(JOBS[job.kind], job.namespace, job.name, job.uid)
     if not instance.made_by_us or not job.text:
         return InstanceReport(plan, verdict, instance, subject)
     phases = {pod.name: pod.phase for pod in pods if not pod.terminating}

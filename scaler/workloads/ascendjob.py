@@ -216,6 +216,7 @@ KIND = Kind(
     written=(Written(ASCEND_JOBS, by_users=True),),
     job=ASCEND_JOBS,
     one_instance=True,
+    reviewed=True,
     looked_up=True,
     own_labels=own_labels,
     project="MindCluster",

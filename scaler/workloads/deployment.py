@@ -93,6 +93,7 @@ KIND = Kind(
         OwnerSource(REPLICA_SETS, replica_set_facts, label_selector=RULE_LABEL),
     ),
     several=True,
+    reviewed=True,
     looked_up=True,
     tried="kube-controller-manager 1.35.3",
     pods_made_by="kube-controller-manager",

@@ -110,6 +110,9 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One object makes several instances, and their owner or uid begins with its kind and name."""
     one_instance: bool = False
     """Several templates make the pods of one instance: all of them have the labels, or none."""
+    reviewed: bool = False
+    """Admission warns of labels in the wrong place: manifests/admission-webhook names the main
+    object."""
     own_labels: Callable[[Object], Mapping[str, Any]] | None = None
     """The labels that count of an object whose own labels count."""
     looked_up: bool = False

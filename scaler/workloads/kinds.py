@@ -47,8 +47,8 @@ KINDS: tuple[Kind, ...] = (
 knows a pod; the last knows all."""
 PLAIN = pod.KIND.name
 _OF_PODS = tuple((kind.name, kind.membership) for kind in KINDS if kind.membership is not None)
-JOBS = {kind.job.kind: kind.job.group for kind in KINDS if kind.job is not None}
-"""The API group by the kind of jobs that are instances by themselves."""
+JOBS = {kind.job.kind: kind.job for kind in KINDS if kind.job is not None}
+"""Jobs that are instances by themselves, by their Kubernetes kind."""
 
 
 def membership_of(pod: Metadata) -> Membership | None:
@@ -126,8 +126,8 @@ def holding_impossible(found: Membership, pod_group: str, min_member: int, size:
 
 def job_uid(owner: Owner) -> str:
     """The uid of a controller that is a job of a known kind, else ""."""
-    group = JOBS.get(owner.kind)
-    return owner.uid if group is not None and owner.is_a(owner.kind, group) else ""
+    job = JOBS.get(owner.kind)
+    return owner.uid if job is not None and owner.is_a(job.kind, job.group) else ""
 
 
 def _owner_sources() -> dict[Resource, tuple[OwnerSource, ...]]:

@@ -132,6 +132,7 @@ KIND = Kind(
     several=True,
     looked_up=True,
     one_instance=True,
+    reviewed=True,
     project="LeaderWorkerSet",
     definitions=(LEADER_WORKER_SETS,),
     tried="its manager 0.8.0",

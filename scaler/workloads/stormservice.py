@@ -164,6 +164,7 @@ KIND = Kind(
     membership=membership,
     owners=(OwnerSource(POD_SETS, facts, decode=PodSetObject),),
     several=True,
+    reviewed=True,
     project="AIBrix",
     definitions=(STORM_SERVICES, POD_SETS),
     pods_made_by="AIBrix",

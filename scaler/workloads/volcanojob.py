@@ -142,6 +142,7 @@ KIND = Kind(
     written=(Written(VOLCANO_JOBS, roles, by_users=True),),
     job=VOLCANO_JOBS,
     one_instance=True,
+    reviewed=True,
     looked_up=True,
     project="Volcano",
     definitions=(POD_GROUPS, QUEUES, VOLCANO_JOBS),

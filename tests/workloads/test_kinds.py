@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from scaler.decide.world import ServiceKey
 from scaler.kube.metadata import Metadata, Owner
 from scaler.reasons.reasons import Reason
+from scaler.workloads.kind import look_into
 from scaler.workloads.kinds import (
     KINDS,
     holding_impossible,
@@ -323,7 +324,7 @@ def test_the_kind_that_the_page_shows_is_one() -> None:
     shown: dict[str, Any] = {}
     exec(textwrap.dedent(code[1]), shown)  # noqa: S102 - our own page
     pod = pods.plain(OBJECTS["pods"])[0][0]
-    assert shown["job_set"](facts(pod)) is None
+    assert shown["KIND"].membership(facts(pod)) is None
     pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] = "js"
     owner = {
         "apiVersion": "batch/v1",
@@ -333,7 +334,10 @@ def test_the_kind_that_the_page_shows_is_one() -> None:
         "controller": True,
     }
     pod["metadata"]["ownerReferences"] = [owner]
-    assert shown["job_set"](facts(pod)).instance == "JobSet/mindie/js-d-0"
+    assert shown["KIND"].membership(facts(pod)).instance == "JobSet/mindie/js-d-0"
+    obj = {"spec": {"replicatedJobs": [{"name": "decode"}]}}
+    (role,) = shown["KIND"].written[0].roles(look_into(obj))
+    assert role.templates[0].name == "of role decode"
 
 
 # real manifests
