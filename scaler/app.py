@@ -25,12 +25,12 @@ from scaler.execute.executor import Executor
 from scaler.informers.changes import Changes
 from scaler.informers.faults import Source
 from scaler.informers.informer import Freshness
-from scaler.informers.mode import Alone, CurrentMode, ModeInForce
+from scaler.informers.mode import Alone, CurrentMode
 from scaler.informers.resources import informers
 from scaler.installs import Installs, marks
 from scaler.kube.api import DISRUPTION_BUDGETS, ELASTIC_SERVICES, NODES, SERVICES, KubeApi
 from scaler.kube.confined import confined
-from scaler.kube.writer import Writer
+from scaler.kube.writer import Writer, never
 from scaler.names import BUDGET, MANAGED_BY
 from scaler.ranktables.reconciler import RankTableReconciler
 from scaler.report.elastic_services import StatusWriter
@@ -136,20 +136,13 @@ class App:
         self.mode = CurrentMode(self.cache, settings.mode, self.changes.publish)
         self.writer = Writer(
             api,
-            deadline=self.election.deadline if self.election else lambda: math.inf,
+            deadline=self.election.deadline if self.election else never,
             rng=rng,
             timeout=settings.request_timeout,
-            on_write=lambda verb, resource, outcome: self.metrics.write(
-                verb, resource.plural, outcome
-            ),
+            on_write=self.metrics.write,
         )
         self.controller, self.reporter = self._deciding(observer)
-        self.rank_tables = RankTableReconciler(
-            self.writer,
-            self.state.tables,
-            clock,
-            elsewhere=lambda: self.mode.now is not ModeInForce.MAKES,
-        )
+        self.rank_tables = RankTableReconciler(self.writer, self.state.tables, clock, self.mode)
         self.budgets = self._budgets() if self.beside else None
         self.certificate = self._certificate() if settings.webhook_port else None
         self._in_touch = True
@@ -166,14 +159,12 @@ class App:
         metrics.expectation_timeouts.follow(lambda: assumed.timed_out)
         metrics.arrived_ungated.follow(lambda: self.cache.arrived_ungated)
         metrics.queue_depth.follow(lambda: len(self.queue))
-        services = self.informers[ELASTIC_SERVICES]
-        statuses = StatusWriter(
-            writer, self.state, clock, metrics, lambda: services.problem if services.absent else ""
-        )
+        absent = self.informers[ELASTIC_SERVICES].why_absent
+        statuses = StatusWriter(writer, self.state, clock, metrics, absent)
         reporter = Reporter(writer, statuses, clock, metrics, self.home, silent=self._watches)
         controller = Controller(
             state=self.state,
-            builder=WorldBuilder(self.state, settings.policy, alone=lambda: self.alone.why),
+            builder=WorldBuilder(self.state, settings.policy, alone=self.alone.why),
             queue=self.queue,
             assumed=assumed,
             executor=Executor(
@@ -196,10 +187,8 @@ class App:
             self.settings.policy,
             name=BUDGET + self.settings.install.removeprefix(MANAGED_BY),
             now=self.clock.now,
-            acts=lambda: (
-                self.mode.now in (ModeInForce.MAKES, ModeInForce.RELEASES)
-                and not self.freshness.words()
-            ),
+            mode=self.mode,
+            unseen=self.freshness.words,
             watched=self.beside[DISRUPTION_BUDGETS],
         )
 

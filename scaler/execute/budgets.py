@@ -24,6 +24,7 @@ from scaler.decide.service.states import counts_as_running, state_of
 from scaler.decide.world import Instance, Policy, Service, ServiceKey
 from scaler.informers.changes import BudgetsChanged, ServiceChanged
 from scaler.informers.informer import Informer
+from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import BudgetObject, BudgetRecord
 from scaler.kube.api import DISRUPTION_BUDGETS, PODS, Object, PatchType
@@ -58,10 +59,10 @@ class Runs(NamedTuple):
 
 
 class Budgets:
-    """One per process. `acts`: whether pods may be labelled now; `watched`: the informer of the
-    budgets."""
+    """One per process. `unseen`: why the cluster is not seen as it is now, "" while it is; nothing
+    is labelled meanwhile. `watched`: the informer of the budgets."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - wiring
         self,
         writer: Writer,
         state: ClusterState,
@@ -69,7 +70,8 @@ class Budgets:
         *,
         name: str,
         now: Callable[[], float],
-        acts: Callable[[], bool],
+        mode: CurrentMode,
+        unseen: Callable[[], str],
         watched: Informer[BudgetObject, BudgetRecord],
     ) -> None:
         self._writer = writer
@@ -78,7 +80,8 @@ class Budgets:
         self._policy = policy
         self._name = name
         self._now = now
-        self._acts = acts
+        self._mode = mode
+        self._unseen = unseen
         self._watched = watched
         self._outbox: Outbox[ServiceKey] = Outbox(self._keep)
         self._running = False
@@ -130,7 +133,8 @@ class Budgets:
     async def _keep(self, key: ServiceKey) -> None:
         """Update the labels of one service. An instance keeps the label until all instances to keep
         have it."""
-        if not self._acts() or self._refused.get(key.namespace, 0.0) > loop_time():
+        acts = self._mode.now in (ModeInForce.MAKES, ModeInForce.RELEASES) and not self._unseen()
+        if not acts or self._refused.get(key.namespace, 0.0) > loop_time():
             return
         try:
             if self._state.has_instances(key):

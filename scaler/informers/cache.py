@@ -173,12 +173,12 @@ class Cache:
     def ascend_operators_elsewhere(self) -> list[str]:
         """`namespace/name` of Deployments of that name in other namespaces: they do not count."""
         found = self.owners.stores["Deployment"].values()
-        names = (
-            (each.namespace, each.name)
-            for each in found
-            if each.name == OPERATOR_DEPLOYMENT and each.size > 0
-        )
-        return sorted("/".join(name) for name in names if name != self._operator[1:])
+        names = list[str]()
+        for each in found:
+            here = (each.namespace, each.name) == self._operator[1:]
+            if each.name == OPERATOR_DEPLOYMENT and each.size > 0 and not here:
+                names.append(f"{each.namespace}/{each.name}")
+        return sorted(names)
 
     # following changes
 
@@ -354,13 +354,8 @@ class Cache:
         if record.retries is not None:
             before = (old.retries if old else None) or {}
             after = (new.retries if new else None) or {}
-            self._on_retries(
-                {
-                    name
-                    for name in before.keys() | after.keys()
-                    if before.get(name) != after.get(name)
-                }
-            )
+            # of a job whose number changed, both pairs are in the difference
+            self._on_retries({name for name, _ in before.items() ^ after.items()})
         job_name = record.name.removeprefix(RANK_TABLE_PREFIX) if record.table_map else ""
         job = self.jobs.get(record.namespace, job_name) if job_name else None
         if job is not None:

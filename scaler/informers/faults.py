@@ -112,14 +112,12 @@ def _faults_of(entry: Mapping[str, Any], *, switch: bool) -> NodeFaults:
     """`DeviceList` of a device entry, `NodeStatus` of the others. Only what is UnHealthy is a
     reason to act: PreSeparate and network faults keep new pods away, which is the scheduler's
     business."""
-    devices = at(entry, "DeviceList").items()
-    listed = [
-        value for key, value in devices if key.endswith("-Unhealthy") and isinstance(value, str)
-    ]
+    chips = frozenset[str]()
+    for key, value in at(entry, "DeviceList").items():
+        if key.endswith("-Unhealthy") and isinstance(value, str):
+            chips |= _names(value)
     sick = entry.get("NodeStatus") == "UnHealthy"
-    return NodeFaults(
-        frozenset().union(*map(_names, listed)), node=sick and not switch, switch=sick and switch
-    )
+    return NodeFaults(chips, node=sick and not switch, switch=sick and switch)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -140,8 +138,12 @@ def _object(text: str) -> dict[str, Any]:
 def faulty_devices(chips: Iterable[str]) -> dict[str, int]:
     """Faulty chips as they are named in reports (`Ascend910-3`), counted by resource
     (`huawei.com/Ascend910`)."""
-    names = (_CHIP.fullmatch(chip) for chip in chips)
-    return dict(Counter(f"huawei.com/{found[1]}" for found in names if found))
+    numbers: Counter[str] = Counter()
+    for chip in chips:
+        found = _CHIP.fullmatch(chip)
+        if found:
+            numbers[f"huawei.com/{found[1]}"] += 1
+    return dict(numbers)
 
 
 class FaultData:
@@ -197,8 +199,11 @@ class FaultData:
             self._by_node.drop(node, key)
         for node, faults in new.items():
             self._by_node.put(node, key, faults)
-        changed = (node for node in old.keys() | new.keys() if old.get(node) != new.get(node))
-        for node in sorted(changed if self.source is source else {*self._by_node, *old}):
+        if self.source is source:
+            changed = {node for node in old.keys() | new.keys() if old.get(node) != new.get(node)}
+        else:
+            changed = {*self._by_node, *old}  # what each node's faults are read from is another
+        for node in sorted(changed):
             self._on_change(node)
 
 

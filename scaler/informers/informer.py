@@ -54,6 +54,10 @@ class Informer(Watched[T, R]):
         not missed."""
         return all(each.absent for each in self._reflectors)
 
+    def why_absent(self) -> str:
+        """`problem` while it is absent, else ""."""
+        return self.problem if self.absent else ""
+
     @property
     def installed(self) -> bool:
         """Whether the API server knew the kind in its last answer."""

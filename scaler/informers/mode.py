@@ -103,8 +103,11 @@ class Alone:
             self._set = (
                 "setting namespaces: what pods of other namespaces take of the nodes is not seen"
             )
-        self.why = ""
-        """As of the last check; "" while services are weighed against each other."""
+        self._why = ""
+
+    def why(self) -> str:
+        """As of the last look; "" while services are weighed against each other."""
+        return self._why
 
     def follow(self) -> None:
         """Look anew whether nodes can be read. A change is published and logged."""
@@ -118,11 +121,11 @@ class Alone:
                 else "nodes seen again"
             )
             _log.warning(words, why=self._freshness.nodes.problem)
-        before = self.why
-        self.why = self._set or unread
-        if self.why != before:
+        before = self._why
+        self._why = self._set or unread
+        if self._why != before:
             again = "services are weighed against each other again"
             _log.warning(
-                "no arbitration: each service decides alone" if self.why else again, why=self.why
+                "no arbitration: each service decides alone" if self._why else again, why=self._why
             )
-            self._publish(AloneChanged(self.why))
+            self._publish(AloneChanged(self._why))

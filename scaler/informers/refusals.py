@@ -69,12 +69,10 @@ class Refusals:
     def retain(self, resource: Resource, scope: str | None, names: Collection[Name]) -> None:
         """A complete list of `scope` showed just `names`: what else could not be read there is
         gone."""
-        every = [
-            (namespace, *key) for namespace in self._found for key in self._found.of(namespace)
-        ]
-        for namespace, found, name in every:
-            if found == resource and scope in (None, namespace) and (namespace, name) not in names:
-                self.clear(resource, namespace, name)
+        for namespace in list(self._found) if scope is None else [scope]:
+            for found, name in list(self._found.of(namespace)):
+                if found == resource and (namespace, name) not in names:
+                    self.clear(resource, namespace, name)
 
     def of_rule(self, namespace: str, rule: str) -> tuple[str, ...]:
         """What cannot be read of the rule and of what names it, in words."""

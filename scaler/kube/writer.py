@@ -6,6 +6,7 @@ Retries are bounded, and an uncertain outcome is read from the API server, or ra
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -81,6 +82,11 @@ class Slots:
             self._users[namespace] -= 1
             if not self._users[namespace]:
                 del self._users[namespace], self._lanes[namespace]
+
+
+def never() -> float:
+    """The deadline of a writer that needs no leadership."""
+    return math.inf
 
 
 class Writer:

@@ -8,13 +8,13 @@ is tried again after a while or after a change. Must not decide about instances.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import structlog
 
 from scaler.clock import Clock
 from scaler.informers.changes import ServiceChanged
 from scaler.informers.config_maps import RankTableMap, take_in
+from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.informers.store import Name
 from scaler.kube.api import CONFIG_MAPS, PatchType
 from scaler.kube.errors import (
@@ -46,16 +46,14 @@ _log = structlog.get_logger(__name__)
 
 
 class RankTableReconciler:
-    """One per process. `elsewhere` returns whether Ascend Operator writes the tables now."""
+    """One per process. Where Ascend Operator makes the pods, it writes the tables."""
 
-    def __init__(
-        self, writer: Writer, tables: Tables, clock: Clock, *, elsewhere: Callable[[], bool]
-    ) -> None:
+    def __init__(self, writer: Writer, tables: Tables, clock: Clock, mode: CurrentMode) -> None:
         self._writer = writer
         self._tables = tables
         self._cache = tables.cache
         self._clock = clock
-        self._elsewhere = elsewhere
+        self._mode = mode
         self._outbox: Outbox[Name] = Outbox(
             self._write,
             interval=0.0,
@@ -79,7 +77,7 @@ class RankTableReconciler:
                 self._looks.mark(record.uid)
         # Jobs under a rule that were deleted while no replica led: their tables are withdrawn as if
         # that happened now.
-        for config_map in self._cache.config_maps.values() if not self._elsewhere() else ():
+        for config_map in self._cache.config_maps.values() if self._writes_tables() else ():
             name = config_map.namespace, config_map.name.removeprefix(RANK_TABLE_PREFIX)
             served = config_map.table_map is not None and RULE_LABEL in config_map.table_map.labels
             if served and self._cache.jobs.covers(name[0]) and self._cache.jobs.get(*name) is None:
@@ -94,8 +92,11 @@ class RankTableReconciler:
         if self._running and change.uid:
             self._looks.mark(change.uid)
 
+    def _writes_tables(self) -> bool:
+        return self._mode.now is ModeInForce.MAKES
+
     async def _look(self, uid: str) -> None:
-        if self._elsewhere():
+        if not self._writes_tables():
             return
         record = self._cache.job(uid)
         if record is not None:

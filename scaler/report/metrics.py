@@ -216,8 +216,8 @@ class Metrics:
                     "self" if action.beneficiary == str(plan.key) else "other"
                 ).inc()
 
-    def write(self, verb: str, resource: str, outcome: str) -> None:
-        self._writes.labels(verb, resource, outcome).inc()
+    def write(self, verb: str, resource: Resource, outcome: str) -> None:
+        self._writes.labels(verb, resource.plural, outcome).inc()
 
     def follow_informers(self, informers: Mapping[Resource, Informer[Any, Any]]) -> None:
         for resource, informer in informers.items():

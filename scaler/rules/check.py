@@ -142,7 +142,9 @@ def _advice(entries: Sequence[_Entry]) -> Iterator[Finding]:
             message = "the same ratio as the one before"
             yield Finding("EqualNeighbours", entry.path, message, "delete one of them", "warning")
     for entry in entries:
-        total = sum((group.num or 0) * (group.size or 0) for group in entry.groups.values())
+        total = 0
+        for group in entry.groups.values():
+            total += (group.num or 0) * (group.size or 0)
         if entry.server_count is not None and entry.whole and entry.server_count != str(total):
             message = (
                 f"server_count is {shown(entry.server_count)}, but the groups of this ratio add up"
@@ -152,9 +154,8 @@ def _advice(entries: Sequence[_Entry]) -> Iterator[Finding]:
             hint = f'write "{total}"; it is not used here'
             yield Finding("ServerCountDiffers", path, message, hint, "warning")
         first = entries[0].groups
-        if [name for name in entry.groups if name in first] != [
-            name for name in first if name in entry.groups
-        ]:
+        here = [name for name in entry.groups if name in first]
+        if here != [name for name in first if name in entry.groups]:
             message = "the groups stand in another order than in the first ratio"
             hint = (
                 "keep the order prefill, decode: MindIE Controller reads the first ratio by"
@@ -163,11 +164,9 @@ def _advice(entries: Sequence[_Entry]) -> Iterator[Finding]:
             yield Finding(
                 "GroupOrderDiffers", (*entry.path, "group_list"), message, hint, "warning"
             )
-    started = (
-        [entry for entry in entries if not entry.zero]
-        if all(entry.whole for entry in entries)
-        else []
-    )
+    started: list[_Entry] = []
+    if all(entry.whole for entry in entries):
+        started = [entry for entry in entries if not entry.zero]
     for name, group in started[0].groups.items() if started else ():
         smallest = started[-1]
         if group.num and not smallest.counts.get(name):

@@ -46,9 +46,9 @@ def read_rule(
     rule, found = (
         judge(text) if isinstance(text, str) else (None, (key_finding(data, binary_keys),))
     )
-    errors, warnings = (
-        tuple(one for one in (*found, *odd) if one.level == level) for level in ("error", "warning")
-    )
+    every = (*found, *odd)
+    errors = tuple(one for one in every if one.level == "error")
+    warnings = tuple(one for one in every if one.level == "warning")
     return RuleReading(rule, options, errors, warnings)
 
 
@@ -64,7 +64,7 @@ def judge(text: str) -> tuple[Rule | None, tuple[Finding, ...]]:
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         return None, (_too_large(size),)
-    parts = sum(text.count(mark) for mark in "{,")
+    parts = text.count("{") + text.count(",")
     if parts > MAX_PARTS:
         return None, (_too_much(f"{parts:,} objects and commas; the limit is {MAX_PARTS:,}"),)
     return _judged(text)
@@ -150,10 +150,10 @@ def _integer(text: str) -> int | None:
 def _duration(text: str) -> float | None:
     """Seconds of a duration such as `1h30m`, `5m` or `300s`."""
     match = re.fullmatch("(?=.)(?:([0-9]{1,5})h)?(?:([0-9]{1,5})m)?(?:([0-9]{1,5})s)?", text)
-    hours, minutes, seconds = (
-        (int(part or 0) for part in match.groups()) if match else (LONGEST_DELAY, 0, 0)
-    )
-    found = 3600 * hours + 60 * minutes + seconds
+    if match is None:
+        return None
+    hours, minutes, seconds = match.groups(default="0")
+    found = 3600 * int(hours) + 60 * int(minutes) + int(seconds)
     return float(found) if found <= LONGEST_DELAY else None
 
 

@@ -31,9 +31,14 @@ def job_findings(job: Mapping[str, Any]) -> tuple[Finding, ...]:
 def read_replicas(job: Mapping[str, Any]) -> dict[str, int]:
     """Replicas per type (`Master`, `Worker`), leader first; empty if any number is invalid."""
     specs = at(job, "spec", "replicaSpecs")
-    counts = {name: _replicas(at(specs[name])) for name in (LEADER, WORKER) if name in specs}
-    known = {name: count for name, count in counts.items() if count is not None}
-    return known if len(known) == len(counts) and known.get(LEADER) == 1 else {}
+    known: dict[str, int] = {}
+    for name in (LEADER, WORKER):
+        if name in specs:
+            count = _replicas(at(specs[name]))
+            if count is None:
+                return {}
+            known[name] = count
+    return known if known.get(LEADER) == 1 else {}
 
 
 def _replicas(spec: Mapping[str, Any]) -> int | None:

@@ -128,9 +128,8 @@ class _Doubled(dict[str, Any]):
 
     def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
         super().__init__(pairs)
-        self.names = [
-            name for name, number in Counter(name for name, _ in pairs).items() if number > 1
-        ]
+        numbers = Counter(name for name, _ in pairs)
+        self.names = [name for name, number in numbers.items() if number > 1]
 
 
 def decode(text: str) -> tuple[Any, list[Finding]]:
@@ -216,16 +215,14 @@ def _findings(value: Any) -> Iterator[Finding]:
                 yield Finding(
                     "DuplicateKey", (*path, name), message, "delete one of them", on_key=True
                 )
-        steps = (
-            holder.items()
-            if isinstance(holder, dict)
-            else enumerate(holder)
-            if isinstance(holder, list)
-            else ()
-        )
-        holders += [
-            ((*path, step), inner) for step, inner in steps if isinstance(inner, dict | list)
-        ]
+        steps: Iterable[tuple[Any, Any]] = ()
+        if isinstance(holder, dict):
+            steps = holder.items()
+        elif isinstance(holder, list):
+            steps = enumerate(holder)
+        for step, inner in steps:
+            if isinstance(inner, dict | list):
+                holders.append(((*path, step), inner))
 
 
 def _too_deep(path: Path, start: int = -1) -> Finding:

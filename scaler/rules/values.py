@@ -18,14 +18,15 @@ def is_deeper(value: Any, levels: int) -> bool:
     """Whether objects and lists are nested deeper than so many levels."""
     level = [value]
     for _ in range(levels + 1):
-        inner = (
-            one.values() if isinstance(one, dict) else one
-            for one in level
-            if isinstance(one, dict | list)
-        )
-        level = [one for some in inner for one in some]
-        if not level:
+        inner = list[Any]()
+        for one in level:
+            if isinstance(one, dict):
+                inner += one.values()
+            elif isinstance(one, list):
+                inner += one
+        if not inner:
             return False
+        level = inner
     return True
 
 

@@ -13,7 +13,17 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 
 from scaler.clock import Skew
-from scaler.decide.nodes import NODE_NAME, REPELLING, Node, NodeClass, Nodes, PodRequest, terms_of
+from scaler.decide.nodes import (
+    NODE_NAME,
+    REPELLING,
+    Amounts,
+    Node,
+    NodeClass,
+    Nodes,
+    PodRequest,
+    Taint,
+    terms_of,
+)
 from scaler.informers.pods import ENDED, PodRecord
 from scaler.informers.records import NodeFacts
 from scaler.workloads.pod_requests import Requests
@@ -111,10 +121,9 @@ class CapacityIndex:
         for name in touched:
             self._look_at(name, self._entries[name])
         if self._nodes is None:
-            found = (self._entries[name].node for name in self._names)
-            self._nodes = Nodes(
-                self._terms.resources, tuple(node for node in found if node is not None)
-            )
+            found = [self._entries[name].node for name in self._names]
+            there = tuple(node for node in found if node is not None)
+            self._nodes = Nodes(self._terms.resources, there)
         return self._nodes
 
     def _look_at(self, name: str, entry: _Entry) -> None:
@@ -135,34 +144,32 @@ class CapacityIndex:
         """The node as far as the terms of today tell nodes apart. Amounts are rounded down to whole
         grains, which loses nothing, unless amounts are still to be added up."""
         resources = self._terms.resources
-        passing = tuple(taint for taint in facts.taints if taint.key.startswith(PASSING))
-        stays = (taint for taint in facts.taints if taint not in passing)
+        passing = set[Taint]()
+        stays = list[Taint]()
+        for taint in facts.taints:
+            if not taint.key.startswith(PASSING):
+                stays.append(taint)
+            elif taint.effect in REPELLING and taint.key not in SAID_OTHERWISE:
+                passing.add(taint)
         node_class = self._terms.node_class({**facts.labels, NODE_NAME: facts.name}, stays)
         have = _in_order(facts)
         left = {
             resource: have.get(resource, 0) - entry.used.get(resource, 0) for resource in resources
         }
-        ending = tuple(
-            (
-                self._skew.earliest(gone_by),
-                tuple(amounts.get(resource, 0) for resource in resources),
-            )
-            for gone_by, amounts in sorted(entry.ending.items())
-        )
+        ending = list[tuple[float, Amounts]]()
+        for gone_by, amounts in sorted(entry.ending.items()):
+            taken = tuple(amounts.get(resource, 0) for resource in resources)
+            ending.append((self._skew.earliest(gone_by), taken))
         return Node(
             name=facts.name,
             node_class=self._classes.setdefault(node_class, node_class),
             allocatable=self._terms.whole(_when_well(facts)),
             free=tuple(left.values()) if ending else self._terms.whole(left),
-            ending=ending,
+            ending=tuple(ending),
             ready=facts.ready and not facts.unhealthy,
             cordoned=facts.unschedulable,
             since=entry.since,
-            passing=tuple(
-                sorted(
-                    {t for t in passing if t.effect in REPELLING and t.key not in SAID_OTHERWISE}
-                )
-            ),
+            passing=tuple(sorted(passing)),
         )
 
 
@@ -182,10 +189,8 @@ def _when_well(facts: NodeFacts) -> Mapping[str, int]:
     """What it has with every device in order; of cpu and memory the system keeps a part."""
     if facts.capacity == facts.allocatable:
         return facts.allocatable
-    return {
-        **facts.allocatable,
-        **{name: amount for name, amount in facts.capacity.items() if "/" in name},
-    }
+    devices = {name: amount for name, amount in facts.capacity.items() if "/" in name}
+    return {**facts.allocatable, **devices}
 
 
 def _in_order(facts: NodeFacts) -> Mapping[str, int]:

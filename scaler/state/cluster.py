@@ -151,8 +151,12 @@ class ClusterState:
 
     def orphaned_rules(self) -> list[ConfigMapName]:
         """Rules of which we keep the last valid document although no job names them any more."""
-        kept = {rule_of(record.own) for record in self.cache.config_maps.values() if record.own}
-        return sorted(rule for rule in kept if rule.name and not self.cache.services_of(*rule))
+        found = set[ConfigMapName]()
+        for record in self.cache.config_maps.values():
+            rule = rule_of(record.own) if record.own else None
+            if rule is not None and rule.name and not self.cache.services_of(*rule):
+                found.add(rule)
+        return sorted(found)
 
     def orphaned_services(self) -> list[ServiceKey]:
         """Services that an ElasticService is about, and no job."""

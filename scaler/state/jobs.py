@@ -28,6 +28,7 @@ from scaler.state.instances import (
     ungated,
 )
 from scaler.state.situation import Situation
+from scaler.workloads.membership import Job
 
 
 class _ByMaker(msgspec.Struct, frozen=True, gc=False):
@@ -157,11 +158,9 @@ def _others(
     """What matters of a job only where another operator makes its pods."""
     job = record.job
     faults = record.job.faults
-    used = (
-        max((pod.version for pod in pods), default=0)
-        if record.kind == "AscendJob"
-        else job.restarts
-    )
+    used = job.restarts
+    if record.kind == "AscendJob":
+        used = max([pod.version for pod in pods], default=0)
     if job.refused:
         faults = (
             f"Ascend Operator has refused it ({job.refused}); delete the job and create it again",
@@ -207,32 +206,32 @@ def _life(
     job = record.job
     workers = f"{job.name}-{WORKER.lower()}-"
     remains = _remains(cache, record) if job.finished else _Remains()
+    succeeded = [pod.name for pod in present if pod.phase == "Succeeded"]
+    failed = [_failed(job, pod, faulty) for pod in present if pod.phase == "Failed"]
     return Life(
         policy=job.policy,
         version=max((pod.version for pod in present), default=-1),
         remaining=cache.retries_left(job.namespace, job.pod_group),
-        failed=tuple(
-            FailedPod(
-                name=pod.name,
-                exit_code=pod.exit_code,
-                exit_code_decides=pod.name.startswith(job.exit_code_pods),
-                # A process that dies of its hardware is no failure of the job; where Volcano
-                # retries, it judges that.
-                disrupted=pod.disrupted or (pod.name in faulty and not job.policy.retries),
-            )
-            for pod in present
-            if pod.phase == "Failed"
-        ),
-        succeeded=sum(pod.phase == "Succeeded" for pod in present),
+        failed=tuple(failed),
+        succeeded=len(succeeded),
         workers=dict(job.replicas).get(workers, 0) if job.policy.all_workers else 0,
-        workers_succeeded=sum(
-            pod.phase == "Succeeded" and pod.name.startswith(workers) for pod in present
-        ),
+        workers_succeeded=sum(name.startswith(workers) for name in succeeded),
         surplus=_surplus(cache, record),
         outgrown=outgrown,
         unbound=remains.unbound,
         running_on=remains.running_on,
         over=remains.over,
+    )
+
+
+def _failed(job: Job, pod: PodRecord, faulty: Container[str]) -> FailedPod:
+    return FailedPod(
+        name=pod.name,
+        exit_code=pod.exit_code,
+        exit_code_decides=pod.name.startswith(job.exit_code_pods),
+        # A process that dies of its hardware is no failure of the job; where Volcano
+        # retries, it judges that.
+        disrupted=pod.disrupted or (pod.name in faulty and not job.policy.retries),
     )
 
 
@@ -254,10 +253,14 @@ def _surplus(cache: Cache, record: JobRecord) -> tuple[str, ...]:
 
 
 def _remains(cache: Cache, record: JobRecord) -> _Remains:
-    left = cache.present_pods(record.uid)
-    living = [pod for pod in left if pod.phase not in ENDED]
-    return _Remains(
-        unbound=tuple(pod.name for pod in living if not pod.node),
-        running_on=tuple(pod.name for pod in living if pod.node),
-        over=tuple(pod.name for pod in left if pod.phase in ENDED),
-    )
+    unbound = list[str]()
+    running_on = list[str]()
+    over = list[str]()
+    for pod in cache.present_pods(record.uid):
+        if pod.phase in ENDED:
+            over.append(pod.name)
+        elif pod.node:
+            running_on.append(pod.name)
+        else:
+            unbound.append(pod.name)
+    return _Remains(tuple(unbound), tuple(running_on), tuple(over))

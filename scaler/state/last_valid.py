@@ -172,10 +172,11 @@ def rule_of(existing: Object) -> ConfigMapName:
 def same_content(existing: Object, wanted: Object) -> bool:
     """Whether `existing` already says all of `wanted`; foreign labels and annotations do not
     matter."""
+    for part in ("data", "binaryData"):
+        if (existing.get(part) or {}) != (wanted.get(part) or {}):
+            return False
     metadata = existing.get("metadata") or {}
-    return all(
-        (existing.get(part) or {}) == (wanted.get(part) or {}) for part in ("data", "binaryData")
-    ) and all(
-        wanted["metadata"][part].items() <= (metadata.get(part) or {}).items()
-        for part in ("labels", "annotations")
-    )
+    for part in ("labels", "annotations"):
+        if not wanted["metadata"][part].items() <= (metadata.get(part) or {}).items():
+            return False
+    return True

@@ -31,6 +31,7 @@ from aiohttp import web
 from scaler.app import App
 from scaler.clock import Clock
 from scaler.kube import configuration
+from scaler.kube.api import Resource
 from scaler.kube.client import connect
 from scaler.report.log import configure
 from scaler.report.metrics import Metrics
@@ -414,9 +415,9 @@ class Busy(Metrics):
     def observe(self, *_: Any) -> None:
         self.last = asyncio.get_running_loop().time()
 
-    def write(self, verb: str, plural: str, outcome: str) -> None:
+    def write(self, verb: str, resource: Resource, outcome: str) -> None:
         self.observe()
-        super().write(verb, plural, outcome)
+        super().write(verb, resource, outcome)
 
 
 async def control(port: int, mounted: Path) -> None:

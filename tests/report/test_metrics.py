@@ -16,6 +16,7 @@ from scaler import __version__
 from scaler.decide.decision import NOBODY, Evict, Plan, Revoke, State, Tally
 from scaler.decide.world import RuleProblem, Service, ServiceKey
 from scaler.reasons.warnings import Warning
+from scaler.kube.api import PODS
 from scaler.report.metrics import Metrics
 from tests.builders import KEY, NOW, plan, service
 
@@ -139,8 +140,8 @@ def test_gauges_always_are_the_sum_over_the_newest_plans(
 
 def test_writes_and_dropped_reports_are_counted_by_label() -> None:
     metrics = Metrics()
-    metrics.write("create", "pods", "ok")
-    metrics.write("create", "pods", "ok")
+    metrics.write("create", PODS, "ok")
+    metrics.write("create", PODS, "ok")
     metrics.reports_dropped.labels("event", "spam").inc()
     assert value(metrics, "scaler_writes_total", verb="create", resource="pods", outcome="ok") == 2
     assert value(metrics, "scaler_reports_dropped_total", kind="event", cause="spam") == 1

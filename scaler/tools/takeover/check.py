@@ -206,7 +206,7 @@ def _foreign(job: Job, found: Found) -> JobReport:
 
 def _plans(app: App, now: float) -> Iterable[Plan]:
     """The plans of the first pass, with an empty memory."""
-    services = WorldBuilder(app.state, app.settings.policy, alone=lambda: app.alone.why)
+    services = WorldBuilder(app.state, app.settings.policy, alone=app.alone.why)
     for key in app.state.service_keys():
         services.look_at(key)
     return decide(services.world(now, Memory())).plans
