@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scaler import __version__
 from scaler.decide.decision import NOBODY, Evict, Plan, Revoke, State, Tally
 from scaler.decide.world import RuleProblem, Service, ServiceKey
-from scaler.reasons.warnings import Warning
 from scaler.kube.api import PODS
+from scaler.reasons.warnings import Warning
 from scaler.report.metrics import Metrics
 from tests.builders import KEY, NOW, plan, service
 
