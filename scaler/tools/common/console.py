@@ -62,9 +62,10 @@ def show(screen: Console, made: RenderableType, width: int = 0) -> None:
 def clean(text: Any) -> str:
     """Text of any author on one line, without characters that move a terminal's cursor or reverse
     the text."""
-    return "".join(
-        " " if char in "\n\t\r" else char if _is_harmless(char) else "\ufffd" for char in str(text)
-    )
+    found = []
+    for char in str(text):
+        found.append(" " if char in "\n\t\r" else char if _is_harmless(char) else "\ufffd")
+    return "".join(found)
 
 
 def _is_harmless(char: str) -> bool:

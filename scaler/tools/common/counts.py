@@ -75,10 +75,11 @@ def decide(rule: Rule, case: Case, *, paused: bool = False) -> CountsDecision:
     """The decision for a service with these counts. Groups that no ratio names are ignored."""
     names = rule.groups
     wanted = rule if case.replicas == ALL else rule.limited(case.replicas)
-    live = {
-        name: case.running.get(name, 0) + case.in_flight.get(name, 0) + case.held.get(name, 0)
-        for name in names
-    }
+    live = {}
+    for name in names:
+        live[name] = (
+            case.running.get(name, 0) + case.in_flight.get(name, 0) + case.held.get(name, 0)
+        )
     target = choose_target(wanted.ratios, case.running, live)
     ratio = wanted.ratios[target.index]
     index = target.index + len(rule.ratios) - len(wanted.ratios) if case.replicas else -1

@@ -93,10 +93,9 @@ def _ratios(view: ServiceView) -> Iterable[RatioView]:
 def _instance(
     cluster: Cluster, found: Mapping[str, Any], said: Mapping[str, EventRecord]
 ) -> InstanceView:
-    text = {
-        name: as_text(found.get(name))
-        for name in ("name", "group", "kind", "state", "reason", "message", "since")
-    }
+    text = {}
+    for name in ("name", "group", "kind", "state", "reason", "message", "since"):
+        text[name] = as_text(found.get(name))
     pods = cluster.cache.pods_of(as_text(found.get("uid")))
     shown = tuple(_pod(cluster, pods[name], said) for name in sorted(pods))
     nodes = tuple(filter(None, map(as_text, as_list(found.get("nodes")))))
@@ -154,7 +153,10 @@ def _events(
 ) -> tuple[EventRecord, ...]:
     """Events about the service, its rule, its jobs and their pods; the oldest first."""
     jobs = {instance.name for instance in instances}
-    pods = {pod.name for instance in instances for pod in instance.pods}
+    pods = set()
+    for instance in instances:
+        for pod in instance.pods:
+            pods.add(pod.name)
     names = {
         "ElasticService": {view.name} - {""},
         "ConfigMap": {view.key.rule},
@@ -163,11 +165,10 @@ def _events(
         ASCEND_JOBS.kind: jobs,
         "Job": jobs,
     }
-    found = [
-        event
-        for event in cluster.events.values()
-        if event.namespace == view.key.namespace and _is_about(event, names, jobs)
-    ]
+    found = []
+    for event in cluster.events.values():
+        if event.namespace == view.key.namespace and _is_about(event, names, jobs):
+            found.append(event)
     found.sort(key=lambda event: (seconds_of(event.last), version_of(event.resource_version)))
     return tuple(found[-MOST_EVENTS:])
 
@@ -194,9 +195,9 @@ def is_drained(instance: InstanceView) -> bool:
 def largest_wanted(view: ServiceView) -> int:
     """Index of the largest ratio that is aimed at; for a service that rests the index after the
     last."""
-    totals = [
-        sum(map(as_count, at(ratio).values())) for ratio in as_list(view.status.get("ratios"))
-    ]
+    totals = []
+    for ratio in as_list(view.status.get("ratios")):
+        totals.append(sum(map(as_count, at(ratio).values())))
     enough = [index for index, total in enumerate(totals) if total >= view.replicas]
     return max(enough, default=0) if view.replicas else len(totals)
 

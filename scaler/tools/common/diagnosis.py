@@ -123,7 +123,8 @@ def _server_checks(server: Server, job_id: str) -> Iterator[Check]:
 
 def _label_checks(table_map: RankTableMap, job_id: str) -> Iterator[Check]:
     problems = list(_label_problems(table_map, job_id))
-    yield from (Check(Standing.FAIL, table_map.name, problem) for problem in problems)
+    for problem in problems:
+        yield Check(Standing.FAIL, table_map.name, problem)
     if not problems:
         yield Check(Standing.OK, table_map.name, "labelled for ClusterD")
 
@@ -204,11 +205,10 @@ def waiting_for(job: Job, members: Sequence[RankTablePod]) -> Iterator[str]:
 
 def _some_completed(evidence: Evidence) -> Check:
     about = f"service {evidence.job_id}"
-    done = [
-        server.job.name
-        for server in evidence.servers
-        if server.table_map and server.table_map.status == "completed"
-    ]
+    done = []
+    for server in evidence.servers:
+        if server.table_map and server.table_map.status == "completed":
+            done.append(server.job.name)
     if done:
         return Check(
             Standing.OK, about, f"{len(done)} of {len(evidence.servers)} rank tables are completed"

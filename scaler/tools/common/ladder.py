@@ -47,11 +47,10 @@ def _target_line(rule: Rule, decision: CountsDecision) -> str:
 
 
 def _awaited(decision: CountsDecision) -> str:
-    names = [
-        f"{name} ({group.running} of {group.target} running)"
-        for name, group in decision.groups.items()
-        if group.running < group.target
-    ]
+    names = []
+    for name, group in decision.groups.items():
+        if group.running < group.target:
+            names.append(f"{name} ({group.running} of {group.target} running)")
     return " and ".join(names) or "more jobs of another group"
 
 
@@ -143,17 +142,21 @@ def _waits(waiting: list[str], decision: CountsDecision) -> str:
     """`group0 until group1 runs 1`."""
     if not waiting:
         return ""
-    awaited = " and ".join(
-        f"{name} runs {group.target}"
-        for name, group in decision.groups.items()
-        if group.running < group.target
-    )
+    found = []
+    for name, group in decision.groups.items():
+        if group.running < group.target:
+            found.append(f"{name} runs {group.target}")
+    awaited = " and ".join(found)
     return f"{' and '.join(waiting)} until {awaited}"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    widths = []
+    for column in zip(*rows, strict=True):
+        widths.append(max(len(cell) for cell in column))
+    found: list[str] = []
+    for row in rows:
+        found.append(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
+    return found

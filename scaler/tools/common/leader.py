@@ -89,9 +89,11 @@ async def _homes(api: KubeApi) -> AsyncIterator[str]:
 
 
 def _read(leases: list[Object]) -> tuple[Leader, ...]:
-    return tuple(
-        _leader(lease) for lease in leases if GOVERNS in at(lease, "metadata", "annotations")
-    )
+    found = []
+    for lease in leases:
+        if GOVERNS in at(lease, "metadata", "annotations"):
+            found.append(_leader(lease))
+    return tuple(found)
 
 
 def _leader(lease: Object) -> Leader:

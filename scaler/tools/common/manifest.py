@@ -76,7 +76,10 @@ class Value(msgspec.Struct):
 
     def key(self, name: str) -> Value | None:
         """The last member name equal to `name`, with its place."""
-        return next((key for key, _ in reversed(self.members) if key.text == name), None)
+        for key, _ in reversed(self.members):
+            if key.text == name:
+                return key
+        return None
 
     def string_at(self, *path: str | int) -> str:
         """The string at the end of `path`, "" when there is none."""
@@ -155,7 +158,9 @@ def objects(text: str, file: str, *, alone: bool) -> tuple[list[Object], list[Fi
     raises."""
     found, findings = values(text, file)
     lines = Lines(text)
-    roots = [one for root in found for one in _unpacked(root)]
+    roots = []
+    for root in found:
+        roots.extend(_unpacked(root))
     only = alone and len(roots) == 1 and not findings
     return [Object(file, lines, root, only) for root in roots], findings
 

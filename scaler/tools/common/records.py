@@ -129,4 +129,7 @@ def condition(status: Any, kind: str) -> Object:
     """The condition of this type in the status of any object; {} if there is none."""
     found = at(status).get("conditions")
     each = (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
-    return next((one for one in each if one.get("type") == kind), {})
+    for one in each:
+        if one.get("type") == kind:
+            return one
+    return {}

@@ -25,7 +25,9 @@ _RESET = "\x1b[0m"
 def render(findings: Sequence[Finding], texts: Mapping[str, str], *, color: bool) -> str:
     """All findings, each as `file:line:column: level: Code message` with its line, a caret and a
     hint."""
-    lines = {file: Lines(texts.get(file, "")) for file in {finding.file for finding in findings}}
+    lines = {}
+    for file in {finding.file for finding in findings}:
+        lines[file] = Lines(texts.get(file, ""))
     return "".join(_one(finding, lines[finding.file], color) for finding in findings)
 
 

@@ -83,11 +83,10 @@ def misspelt(labels: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Our label names that are missing, each with the existing name that was probably meant."""
     there = set(labels)
     for right in _OURS:
-        wrong = [
-            name
-            for name in sorted(there - _KNOWN)
-            if right not in there and _is_meant_as(name, right)
-        ]
+        wrong = []
+        for name in sorted(there - _KNOWN):
+            if right not in there and _is_meant_as(name, right):
+                wrong.append(name)
         if wrong and (
             right != JOB_ID_LABEL or any(name.partition("/")[0] == "mind-cluster" for name in there)
         ):

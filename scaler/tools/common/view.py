@@ -252,10 +252,10 @@ class Cluster:
             for e in self.events.values()
             if e.namespace == namespace and e.kind == "Pod" and e.type == "Warning"
         )
-        return {
-            event.about_uid: event
-            for event in sorted(about, key=lambda event: seconds_of(event.last))
-        }
+        found: dict[str, EventRecord] = {}
+        for event in sorted(about, key=lambda event: seconds_of(event.last)):
+            found[event.about_uid] = event
+        return found
 
     def views(self) -> list[ServiceView]:
         """Every service, by namespace and name: with the status that the scaler wrote, else with

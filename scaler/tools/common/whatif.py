@@ -283,10 +283,8 @@ def _share(one: _Service, made: Plan, group: str, board: Placement) -> Share:
     held = [verdict for verdict in verdicts if verdict.uid not in one.released]
     waiting = [verdict for verdict in verdicts if verdict.uid in one.released - one.running]
     said = [f"{verdict.reason.value}: {words(verdict, made)}" for verdict in held]
-    said += [
-        f"{verdict.reason.value}: {_unbound(one.instances[verdict.uid], board)}"
-        for verdict in waiting
-    ]
+    for verdict in waiting:
+        said.append(f"{verdict.reason.value}: {_unbound(one.instances[verdict.uid], board)}")
     admitted = len(verdicts) - len(held)
     return Share(
         admitted,

@@ -30,10 +30,10 @@ def services(args: argparse.Namespace) -> list[tuple[str, str]]:
 
 def namespaces(args: argparse.Namespace) -> list[tuple[str, str]]:
     """Namespaces with services."""
-    return [
-        (name, "")
-        for name in sorted({_of(one, "namespace") for found in _asked(args) for one in found})
-    ]
+    result: list[tuple[str, str]] = []
+    for name in sorted({_of(one, "namespace") for found in _asked(args) for one in found}):
+        result.append((name, ""))
+    return result
 
 
 def _asked(args: argparse.Namespace) -> tuple[list[Object], list[Object]]:

@@ -99,10 +99,13 @@ async def _keep_up(scenario: Scenario, port: int, seed: int, out: TextIO, path: 
     controller = real_controller(seed, leader_election=True, identity="scaler-demo")
     world = ScenarioRun(cluster, clock, quick, controller=controller, timeline=timeline, seed=seed)
     async with serve(cluster, port=port) as url:
-        objects = [obj for manifests in scenario.manifests for obj in read_manifests(manifests)]
-        namespaces = [
-            obj["metadata"]["namespace"] for obj in objects if obj["metadata"].get("namespace")
-        ]
+        objects = []
+        for manifests in scenario.manifests:
+            objects.extend(read_manifests(manifests))
+        namespaces = []
+        for obj in objects:
+            if obj["metadata"].get("namespace"):
+                namespaces.append(obj["metadata"]["namespace"])
         # Once, before anything runs.
         path.write_text(kubeconfig(url, next(iter(namespaces), "default")), encoding="utf-8")  # noqa: ASYNC240
         out.write(hints(path, _shown(scenario.manifests[0]), objects))

@@ -35,10 +35,9 @@ def tell(scenario: Scenario, *, seed: int, out: TextIO, live: bool, paced: bool)
 
 def _legend(screen: Screen) -> str:
     words = {"empty": "held"}
-    glyphs = [
-        screen.paint(f"{glyph} {words.get(condition, condition)}", code)
-        for condition, (glyph, code) in GLYPHS.items()
-    ]
+    glyphs = []
+    for condition, (glyph, code) in GLYPHS.items():
+        glyphs.append(screen.paint(f"{glyph} {words.get(condition, condition)}", code))
     return "   ".join(glyphs)
 
 

@@ -93,11 +93,9 @@ async def _of_kind(api: KubeApi, resource: Resource, service: str, namespace: st
             api, resource, place_of(resource, namespace), selector_of(service, namespace), token
         )
         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-        found += [
-            Found(resource, {**kind, **item})
-            for item in page.items
-            if is_made_for(item, service, namespace)
-        ]
+        for item in page.items:
+            if is_made_for(item, service, namespace):
+                found.append(Found(resource, {**kind, **item}))
         if not (token := page.continue_token):
             return found
 

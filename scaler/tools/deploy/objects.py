@@ -70,19 +70,19 @@ def maker_of(obj: Object) -> str:
         return f"owned by {clean(at(owner).get('kind'))} {clean(at(owner).get('name'))}"
     if labels.get(MANAGED_BY_LABEL):
         return f"managed by {clean(labels[MANAGED_BY_LABEL])}"
-    managers = dict.fromkeys(
-        clean(entry.get("manager")) for entry in as_list(metadata.get("managedFields"))
-    )
+    found = []
+    for entry in as_list(metadata.get("managedFields")):
+        found.append(clean(entry.get("manager")))
+    managers = dict.fromkeys(found)
     return f"written by {', '.join(managers)}" if managers else "made by somebody else"
 
 
 def shown(obj: Object) -> Object:
     """The object without fields that the server maintains."""
-    metadata = {
-        name: value
-        for name, value in at(obj, "metadata").items()
-        if name not in _KEPT_BY_THE_SERVER
-    }
+    metadata = {}
+    for name, value in at(obj, "metadata").items():
+        if name not in _KEPT_BY_THE_SERVER:
+            metadata[name] = value
     return {
         **{name: value for name, value in obj.items() if name != "status"},
         "metadata": metadata,
@@ -133,11 +133,10 @@ def as_before(before: Object, now: Object) -> Object | None:
     if then is None or since is None:
         return None
     found = _owned(before, _both(then, since))
-    place = {
-        name: before["metadata"][name]
-        for name in ("name", "namespace")
-        if name in before["metadata"]
-    }
+    place = {}
+    for name in ("name", "namespace"):
+        if name in before["metadata"]:
+            place[name] = before["metadata"][name]
     head = {"apiVersion": before["apiVersion"], "kind": before["kind"]}
     return {**found, **head, "metadata": {**at(found, "metadata"), **place}}
 

@@ -60,17 +60,22 @@ def why_waiting(pods: Iterable[Object]) -> str:
     """Why pods are not ready: each reason with the number of pods, the worst first; "" for none."""
     reasons = Counter(_why(pod) for pod in pods if not is_ready(pod))
     told = sorted(reasons.items(), key=lambda one: (one[0].startswith("held by"), -one[1], one[0]))
-    return "; ".join(
-        f"{number} {'pod' if number == 1 else 'pods'}: {why}" for why, number in told[:3]
-    )
+    found = []
+    for why, number in told[:3]:
+        found.append(f"{number} {'pod' if number == 1 else 'pods'}: {why}")
+    return "; ".join(found)
+
+
+def _gates(pod: Object) -> list[str]:
+    """The names of the gates that hold a pod."""
+    gates = as_list(at(pod, "spec").get("schedulingGates"))
+    return [clean(at(gate).get("name")) for gate in gates]
 
 
 def _why(pod: Object) -> str:
     if at(pod, "metadata").get("deletionTimestamp"):
         return "being deleted"
-    gates = [
-        clean(at(gate).get("name")) for gate in as_list(at(pod, "spec").get("schedulingGates"))
-    ]
+    gates = _gates(pod)
     if gates:
         return f"held by gate {', '.join(gates)}"
     status = at(pod, "status")

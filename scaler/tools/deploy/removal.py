@@ -51,9 +51,11 @@ async def until_gone(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while True:
-        left = [
-            one for one in [await _again(api, one, namespace) for one in found] if one is not None
-        ]
+        left = []
+        for one in found:
+            again = await _again(api, one, namespace)
+            if again is not None:
+                left.append(again)
         left += await _pods(api, found, namespace)
         if not left or loop.time() >= deadline:
             return left
@@ -72,7 +74,11 @@ async def _pods(api: KubeApi, found: Sequence[Found], namespace: str) -> list[Fo
     except ForbiddenError:
         return []
     made = pods_of(((one.resource, one.object) for one in found), pods)
-    return [Found(PODS, pod) for some in made.values() for pod in some]
+    result: list[Found] = []
+    for some in made.values():
+        for pod in some:
+            result.append(Found(PODS, pod))
+    return result
 
 
 async def kept_namespace(api: KubeApi, name: str) -> list[str]:

@@ -88,7 +88,8 @@ async def _surveyed(api: KubeApi, service: Service) -> Rollout:
     known = await inventory(api, service.name, service.namespace)
     changes = [await _looked_at(api, service, obj, known) for obj in service.objects]
     problems = list(dict.fromkeys(_lacking(changes, known)))
-    problems += [line for change in changes for line in _foreign(change, service)]
+    for change in changes:
+        problems.extend(_foreign(change, service))
     if problems:
         raise DeployError(*problems)
     kept = {(change.resource, change.name) for change in changes}
@@ -184,9 +185,8 @@ async def _unmade(api: KubeApi, namespace: Object | None, tell: Tell) -> None:
     if namespace:
         found = Found(NAMESPACES, namespace)
         left = await remove(api, [found], found.name)
-        left |= {
-            str(one): why_left(one) for one in await until_gone(api, [found], found.name, PATIENCE)
-        }
+        for one in await until_gone(api, [found], found.name, PATIENCE):
+            left[str(one)] = why_left(one)
         tell(f"{found}: {left.get(str(found)) or 'deleted again'}")
 
 

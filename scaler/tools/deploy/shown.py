@@ -32,11 +32,10 @@ def planned(rollout: Rollout, *, namespace: str = "") -> Iterator[str]:
 def kept_by_pods(rollout: Rollout) -> Iterator[str]:
     """Jobs that change while their pods do not: no controller replaces a pod of an AscendJob for a
     new template."""
-    jobs = [
-        change
-        for change in rollout.changes
-        if change.resource == ASCEND_JOBS and _pods_differ(change)
-    ]
+    jobs = []
+    for change in rollout.changes:
+        if change.resource == ASCEND_JOBS and _pods_differ(change):
+            jobs.append(change)
     if jobs:
         names = ", ".join(job.name for job in jobs)
         space = jobs[0].body["metadata"]["namespace"]
@@ -69,9 +68,11 @@ def changed(change: Change) -> str:
 def difference(change: Change) -> Iterator[str]:
     """A new object as a whole, a changed one as a diff."""
     if change.before is None:
-        yield from (f"  {line}" for line in document(change.body).splitlines())
+        for line in document(change.body).splitlines():
+            yield f"  {line}"
     elif change.after is not None and change.is_needed:
-        yield from (f"  {line}" for line in diff(change.before, change.after))
+        for line in diff(change.before, change.after):
+            yield f"  {line}"
 
 
 def told(found: Standing) -> Iterator[str]:
@@ -83,15 +84,16 @@ def told(found: Standing) -> Iterator[str]:
     for ladder in found.ladders:
         yield from _of_ladder(ladder)
     yield from _table([("KIND", "NAME", "READY", "STATE"), *map(_row, found.parts)])
-    yield from (f"{part.kind} {part.name}: {part.why}" for part in found.parts if part.why)
+    for part in found.parts:
+        if part.why:
+            yield f"{part.kind} {part.name}: {part.why}"
     yield from found.notes
 
 
 def _of_ladder(ladder: Ladder) -> Iterator[str]:
-    steps = [
-        f"{step} (runs)" if index == ladder.reached else step
-        for index, step in enumerate(ladder.ratios)
-    ]
+    steps = []
+    for index, step in enumerate(ladder.ratios):
+        steps.append(f"{step} (runs)" if index == ladder.reached else step)
     yield f"ratios, ElasticService {ladder.name}: {', then '.join(steps) or 'not known yet'}"
     if ladder.why:
         yield f"  {ladder.why}"
@@ -107,6 +109,8 @@ def _row(part: Part) -> tuple[str, ...]:
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    widths = []
+    for column in range(len(rows[0])):
+        widths.append(max(len(row[column]) for row in rows))
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

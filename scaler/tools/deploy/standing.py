@@ -91,11 +91,10 @@ async def standing(access: Access, name: str, namespace: str) -> tuple[Standing,
     known, pods, services = await asyncio.gather(
         inventory(api, name, namespace), _listed(access, namespace), _services(access, namespace)
     )
-    rules = {
-        one.name
-        for one in known.found
-        if one.resource == CONFIG_MAPS and RULE_KEY in at(one.object, "data")
-    }
+    rules = set()
+    for one in known.found:
+        if one.resource == CONFIG_MAPS and RULE_KEY in at(one.object, "data"):
+            rules.add(one.name)
     ladders = tuple(_ladder(one) for one in services or () if at(one, "spec").get("rule") in rules)
     serves = bool(ladders) and all(one.available for one in ladders) and _runs(known.found, pods)
     parts = tuple(_parts(known.found, pods, serves=serves))

@@ -107,14 +107,17 @@ async def forecast(access: Access, nodes: tuple[str, ...]) -> Forecast:
 
 def text(found: Forecast) -> Iterator[str]:
     """The text for people: each service, refused evictions, then the answer and the command."""
-    yield from (f"note: {note}" for note in found.notes)
+    for note in found.notes:
+        yield f"note: {note}"
     going = found.evictions
     stay = f", {going.stay} of DaemonSets stay" if going.stay else ""
     yield f"{', '.join(found.nodes)}: {len(going.pods)} pods would be evicted{stay}"
     for fate in found.services:
         yield from _service(fate)
-    yield from (f"refused: {words}" for words in going.refused)
-    yield from (f"lost: pod {name}: nothing makes it again" for name in going.bare)
+    for words in going.refused:
+        yield f"refused: {words}"
+    for name in going.bare:
+        yield f"lost: pod {name}: nothing makes it again"
     yield ""
     yield _answer(found)
     yield f"  {_command(found)}"
@@ -132,7 +135,8 @@ def _service(fate: Fate) -> Iterator[str]:
     for name, nodes in fate.starts.items():
         yield f"  starts: {name} on {', '.join(nodes)}"
     yield f"  later: {_standing(fate.later)}"
-    yield from (f"    {words}" for words in fate.held)
+    for words in fate.held:
+        yield f"    {words}"
 
 
 def _standing(standing: Standing) -> str:

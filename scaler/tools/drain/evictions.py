@@ -35,11 +35,9 @@ class Evictions(msgspec.Struct, frozen=True):
 
 async def evictions(api: KubeApi, nodes: Iterable[str]) -> Evictions:
     """The evictions. Raises KubeError if pods may not be read."""
-    found = [
-        pod
-        for name in nodes
-        for pod in (await api.list(PODS, field_selector=f"spec.nodeName={name}")).items
-    ]
+    found = []
+    for name in nodes:
+        found.extend((await api.list(PODS, field_selector=f"spec.nodeName={name}")).items)
     return judged(
         [pod for pod in found if _counts(pod)],
         await _budgets(api, {_namespace(pod) for pod in found}),
@@ -49,11 +47,10 @@ async def evictions(api: KubeApi, nodes: Iterable[str]) -> Evictions:
 async def _budgets(api: KubeApi, namespaces: Iterable[str]) -> list[Object] | None:
     """None if budgets may not be read."""
     try:
-        return [
-            budget
-            for name in sorted(namespaces)
-            for budget in (await api.list(DISRUPTION_BUDGETS, name)).items
-        ]
+        found: list[Object] = []
+        for name in sorted(namespaces):
+            found.extend((await api.list(DISRUPTION_BUDGETS, name)).items)
+        return found
     except ForbiddenError:
         return None
 
@@ -79,9 +76,9 @@ def judged(pods: Sequence[Object], budgets: Sequence[Object] | None) -> Eviction
 
 def _refusals(pods: Sequence[Object], budgets: Sequence[Object]) -> Iterator[str]:
     asked: Counter[str] = Counter()
-    allowed = {
-        _name(budget): at(budget, "status").get("disruptionsAllowed", 0) for budget in budgets
-    }
+    allowed = {}
+    for budget in budgets:
+        allowed[_name(budget)] = at(budget, "status").get("disruptionsAllowed", 0)
     for pod in pods:
         over = [_name(budget) for budget in budgets if _covers(budget, pod)]
         if len(over) > 1:
@@ -117,7 +114,10 @@ def _counts(pod: Object) -> bool:
 def _maker(pod: Object) -> str:
     """The kind of its controller, "" for none."""
     owners = pod["metadata"].get("ownerReferences") or ()
-    return next((as_text(owner.get("kind")) for owner in owners if owner.get("controller")), "")
+    for owner in owners:
+        if owner.get("controller"):
+            return as_text(owner.get("kind"))
+    return ""
 
 
 def _namespace(obj: Object) -> str:

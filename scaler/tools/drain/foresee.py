@@ -173,10 +173,9 @@ def leave(ground: Ground, seats: Seats) -> None:
 
 def foresee(world: World, decision: Decision, nodes: Set[str]) -> list[Fate]:
     """The effect on each service that a drain of these nodes touches, by namespace and name."""
-    found = [
-        _Present(service, plan, nodes)
-        for service, plan in zip(world.services, decision.plans, strict=True)
-    ]
+    found = []
+    for service, plan in zip(world.services, decision.plans, strict=True):
+        found.append(_Present(service, plan, nodes))
     ground = Ground(_closed(world.nodes or Nodes(), nodes))
     for one in found:
         for ended in one.ends:
@@ -207,10 +206,9 @@ def foresee(world: World, decision: Decision, nodes: Set[str]) -> list[Fate]:
 
 def _closed(known: Nodes, names: Set[str]) -> Nodes:
     """The nodes after a drain: these take no pods."""
-    nodes = [
-        msgspec.structs.replace(node, cordoned=node.cordoned or node.name in names)
-        for node in known.nodes
-    ]
+    nodes = []
+    for node in known.nodes:
+        nodes.append(msgspec.structs.replace(node, cordoned=node.cordoned or node.name in names))
     return Nodes(known.resources, tuple(nodes))
 
 
@@ -218,11 +216,10 @@ def _fate(one: _Present, board: Placement) -> Fate:
     service = one.service
     ended = {each.uid for each in one.ends}
     gone = ended | set(one.evicted)
-    held = [
-        verdict
-        for verdict in one.plan.verdicts
-        if verdict.uid in gone and verdict.uid not in one.running
-    ]
+    held = []
+    for verdict in one.plan.verdicts:
+        if verdict.uid in gone and verdict.uid not in one.running:
+            held.append(verdict)
     return Fate(
         service=str(service.key),
         ratios=len(service.rule.ratios) if service.rule is not None else 0,

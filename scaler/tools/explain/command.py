@@ -83,10 +83,12 @@ def _documents(content: bytes) -> Iterator[tuple[str, bytes]]:
     else:
         yield "", content
         return
-    lines = [
-        (number, line) for number, line in enumerate(io.BytesIO(content), start=1) if line.strip()
-    ]
-    yield from ((f":{number}", line) for number, line in lines)
+    lines = []
+    for number, line in enumerate(io.BytesIO(content), start=1):
+        if line.strip():
+            lines.append((number, line))
+    for number, line in lines:
+        yield (f":{number}", line)
     if not lines:
         yield "", content
 
@@ -137,10 +139,9 @@ def _answer(world: World, service: str, form: str) -> str:
 def _json(decision: Decision, only: list[Plan] | None) -> str:
     """The decision and the words about every instance; of one service only its plan."""
     plans = decision.plans if only is None else only
-    spoken = {
-        str(plan.key): {verdict.uid: words(verdict, plan) for verdict in plan.verdicts}
-        for plan in plans
-    }
+    spoken = {}
+    for plan in plans:
+        spoken[str(plan.key)] = {verdict.uid: words(verdict, plan) for verdict in plan.verdicts}
     answer = {"decision": decision} if only is None else {"plan": only[0]}
     return msgspec.json.encode({**answer, "words": spoken}).decode() + "\n"
 

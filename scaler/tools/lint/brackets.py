@@ -55,9 +55,10 @@ def _is_sound(reading: Reading) -> bool:
 def _undecided(reading: Reading) -> Reading:
     """The finding that no reading makes sense, or more than one; without a cure for the comments in
     question."""
-    faults = [
-        msgspec.structs.replace(fault, edit=None) if fault.start in reading.suspects else fault
-        for fault in reading.faults
-    ]
+    faults = []
+    for fault in reading.faults:
+        faults.append(
+            msgspec.structs.replace(fault, edit=None) if fault.start in reading.suspects else fault
+        )
     brackets = [bracket_fault(start, ()) for start in reading.suspects.values()]
     return Reading(reading.root, faults + brackets, reading.suspects)

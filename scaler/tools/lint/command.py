@@ -62,7 +62,9 @@ def run(args: argparse.Namespace) -> int:
     if wrong:
         return _usage(wrong)
     try:
-        sources = [source for name in args.files for source in _sources(name)]
+        sources = []
+        for name in args.files:
+            sources.extend(_sources(name))
         if not sources:
             return _usage(
                 f"no {', '.join(f'*{suffix}' for suffix in SUFFIXES)} below {' '.join(args.files)}"
@@ -158,7 +160,9 @@ def write_in_place(path: Path, data: bytes) -> Path:
 
 def _json(report: Report) -> str:
     names = ("file", "level", "code", "pointer", "line", "column", "message", "hint")
-    findings = [{name: getattr(finding, name) for name in names} for finding in report.findings]
+    findings = []
+    for finding in report.findings:
+        findings.append({name: getattr(finding, name) for name in names})
     answer = {
         "ok": report.ok,
         "findings": findings,
@@ -169,9 +173,9 @@ def _json(report: Report) -> str:
 
 
 def _text(report: Report, sources: list[Source]) -> str:
-    texts = {
-        source.name: source.data.decode("utf-8", "replace").removeprefix(BOM) for source in sources
-    }
+    texts = {}
+    for source in sources:
+        texts[source.name] = source.data.decode("utf-8", "replace").removeprefix(BOM)
     errors, warnings = (
         sum(one.level == level for one in report.findings) for level in ("error", "warning")
     )

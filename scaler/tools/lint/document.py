@@ -31,16 +31,14 @@ class Examination(msgspec.Struct, frozen=True):
     @property
     def edits(self) -> list[Edit]:
         """All cures; none after a place where the meaning of the text is uncertain."""
-        doubts = [
-            fault.start
-            for fault in self.faults
-            if fault.code in _DOUBTS and getattr(fault, "edit", None) is None
-        ]
-        edits = [
-            fault.edit
-            for fault in self.faults
-            if isinstance(fault, TextFinding) and fault.edit is not None
-        ]
+        doubts = []
+        for fault in self.faults:
+            if fault.code in _DOUBTS and getattr(fault, "edit", None) is None:
+                doubts.append(fault.start)
+        edits = []
+        for fault in self.faults:
+            if isinstance(fault, TextFinding) and fault.edit is not None:
+                edits.append(fault.edit)
         return [edit for edit in edits if not doubts or edit.end <= min(doubts)]
 
 

@@ -56,12 +56,14 @@ def lost_indentation(text: str, file: str) -> list[Finding]:
     """Findings about manifests whose lines have lost their indentation; empty if there are none.
     Findings about a rule in such a manifest are included if possible."""
     starts = [0, *(found.end() for found in re.finditer(r"^---.*$", text, re.MULTILINE))]
-    parts = [
-        (start, text[start:end])
-        for start, end in zip(starts, [*starts[1:], len(text)], strict=True)
-    ]
+    parts = []
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        parts.append((start, text[start:end]))
     lines = Lines(text)
-    return [one for start, part in parts for one in _lost(part, start, lines, file)]
+    found: list[Finding] = []
+    for start, part in parts:
+        found.extend(_lost(part, start, lines, file))
+    return found
 
 
 def _lost(text: str, start: int, lines: Lines, file: str) -> Iterator[Finding]:
@@ -91,11 +93,9 @@ def _lost(text: str, start: int, lines: Lines, file: str) -> Iterator[Finding]:
         document = re.split(r"^\w+[ \t]*:", text[block.end() :], maxsplit=1, flags=re.MULTILINE)[0]
         before = lines.place(start + block.end())[0] - 1
         said = read_document(document.rstrip())[1]
-        yield from (
-            msgspec.structs.replace(one, line=one.line + before, file=file)
-            for one in said
-            if one.line
-        )
+        for one in said:
+            if one.line:
+                yield msgspec.structs.replace(one, line=one.line + before, file=file)
 
 
 def seems(value: Value) -> str:
@@ -104,7 +104,10 @@ def seems(value: Value) -> str:
 
 
 def _seems(names: Collection[str]) -> str:
-    return next((what for marks, what in _LOOKS if marks & set(names)), "")
+    for marks, what in _LOOKS:
+        if marks & set(names):
+            return what
+    return ""
 
 
 def foreign_json(text: str, file: str) -> Finding | None:

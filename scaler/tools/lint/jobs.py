@@ -89,11 +89,11 @@ class _Job:
     @property
     def plain(self) -> dict[str, Any]:
         """The parts of the job that decide whether pods can be made of it."""
-        return {
-            part: value.plain(_DEPTH)
-            for part in ("metadata", "spec")
-            if (value := self.root.get(part))
-        }
+        found: dict[str, Any] = {}
+        for part in ("metadata", "spec"):
+            if value := self.root.get(part):
+                found[part] = value.plain(_DEPTH)
+        return found
 
     def label(self, name: str) -> str:
         value = self.labels.get(name) if self.labels else None

@@ -122,13 +122,10 @@ class _Read:
         else:
             self.documents += 1
             meant, said = read_document(text)
-            self.findings += [
-                msgspec.structs.replace(finding, file=source.name) for finding in said
-            ]
-            self.findings += [
-                Finding(MIXTURE, (), *words, "info").at(1, 1, source.name)
-                for words in _mixtures(meant)
-            ]
+            for finding in said:
+                self.findings.append(msgspec.structs.replace(finding, file=source.name))
+            for words in _mixtures(meant):
+                self.findings.append(Finding(MIXTURE, (), *words, "info").at(1, 1, source.name))
 
 
 def lint(sources: Sequence[Source]) -> Report:
@@ -176,7 +173,10 @@ def faults_of(found: Object, rules: Rules) -> list[Finding] | None:
 
 def rules_among(found: Sequence[Object]) -> tuple[list[RuleMap], Rules]:
     """The ConfigMaps with rules (or meant to have one), and the same by their names."""
-    named = {(one.namespace, name) for one in found for name in _named_by(one)}
+    named = set()
+    for one in found:
+        for name in _named_by(one):
+            named.add((one.namespace, name))
     holders = [one for one in found if _may_hold(one) and not (_is_ours(one) or is_rank_table(one))]
     maps = [read_rule_map(one) for one in holders if is_rule_map(one, wanted=_is_named(one, named))]
 
@@ -187,9 +187,9 @@ def is_made(found: Object, names: Container[tuple[str, str]]) -> bool:
     """Whether another object makes this one, so that the other object has to be corrected. `names`
     are the kinds and names of all objects in the files."""
     holder = found.root.get("metadata", "ownerReferences")
-    owners = [
-        (one.string_at("kind"), one.string_at("name")) for one in (holder.items if holder else ())
-    ]
+    owners = []
+    for one in holder.items if holder else ():
+        owners.append((one.string_at("kind"), one.string_at("name")))
     if not owners or found.kind == "Pod":  # the labels of a pod may have been edited directly
         return False
     return found.kind in ("ReplicaSet", "ControllerRevision") or any(
@@ -212,8 +212,11 @@ def _named_by(found: Object) -> set[str]:
     """The rules that an object names."""
     if found.kind == "AscendJob":
         return {rule_name(found)} - {""}
-    paths = [path for role in roles_of(found) or () for path in role.labels.values()]
-    return {name for path in paths if (name := labels_at(found, path).get(RULE_LABEL))}
+    names = set()
+    for role in roles_of(found) or ():
+        for path in role.labels.values():
+            names.add(labels_at(found, path).get(RULE_LABEL, ""))
+    return names - {""}
 
 
 def _may_hold(found: Object) -> bool:

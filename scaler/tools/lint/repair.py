@@ -50,7 +50,9 @@ def repair(source: Source, beside: Sequence[Source] = ()) -> Repair:
     if fault is not None:
         return Repair("", 0, [fault])
     others = [one for one in beside if one.name != source.name]
-    known = [found for other in others for found in _objects(other)]
+    known = []
+    for other in others:
+        known.extend(_objects(other))
     changed = 0
     for _ in range(MAX_ROUNDS):
         better, count = _one_round(text, source.name, known)
@@ -104,16 +106,17 @@ def _cures(found: Object, faults: Sequence[Finding]) -> list[Edit]:
 def _quoted(found: Object) -> list[Edit]:
     """Edits that add quotes to labels that are numbers or booleans."""
     paths: list[Path] = [("metadata", "labels"), ("metadata", "annotations")]
-    paths += [path for role in roles_of(found) or () for path in role.labels.values()]
-    holders = [
-        holder for path in dict.fromkeys(paths) if (holder := found.root.get(*path)) is not None
-    ]
+    for role in roles_of(found) or ():
+        paths.extend(role.labels.values())
+    holders = []
+    for path in dict.fromkeys(paths):
+        if (holder := found.root.get(*path)) is not None:
+            holders.append(holder)
     values = [value for holder in holders for _, value in holder.members]
-    plain = [
-        one
-        for one in values
-        if one.kind == "scalar" and one.string is None and not one.null and not one.style
-    ]
+    plain = []
+    for one in values:
+        if one.kind == "scalar" and one.string is None and not one.null and not one.style:
+            plain.append(one)
     return [Edit(one.start, one.end, json.dumps(one.text, ensure_ascii=False)) for one in plain]
 
 

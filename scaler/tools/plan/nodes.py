@@ -172,13 +172,12 @@ def _of_file(file: str) -> list[NodeFacts]:
 
 def check_labels(nodes: Iterable[NodeFacts], services: Iterable[Asked]) -> None:
     """Raises BadInputError for a label of a node, like `eight`, that pods request as a number."""
-    asked = {
-        name
-        for one in services
-        for needs in one.needs.values()
-        for need, _ in needs
-        for name, _ in need.requests
-    }
+    asked = set()
+    for one in services:
+        for needs in one.needs.values():
+            for need, _ in needs:
+                for name, _ in need.requests:
+                    asked.add(name)
     for facts in nodes:
         for key in asked & facts.labels.keys() - facts.allocatable.keys():
             words = f"'{key}={facts.labels[key]}' is no quantity, and pods ask for {key}"
@@ -221,10 +220,9 @@ def services(rules: Iterable[str], *, needs: Iterable[str], jobs: JobNeeds) -> l
         seen[name] += 1
         job_id = f"{one.name}-{seen[name]}" if totals[name] > 1 else one.name
         groups = one.rule.groups
-        asked = {
-            group: jobs.needs.get((one.name, group)) or _usual(one.rule, group, by_group)
-            for group in groups
-        }
+        asked = {}
+        for group in groups:
+            asked[group] = jobs.needs.get((one.name, group)) or _usual(one.rule, group, by_group)
         guessed = not jobs.guessed.isdisjoint((one.name, group) for group in groups)
         key = ServiceKey(one.namespace, one.name, job_id)
         found.append(Asked(key, one.rule, one.options, asked, guessed=guessed))
@@ -249,9 +247,11 @@ def _files(source: str) -> list[str]:
     path = Path(source)
     if source == "-" or not path.is_dir():
         return [source]
-    return [
-        str(file) for file in sorted(path.rglob("*")) if file.suffix in _SUFFIXES and file.is_file()
-    ]
+    found: list[str] = []
+    for file in sorted(path.rglob("*")):
+        if file.suffix in _SUFFIXES and file.is_file():
+            found.append(str(file))
+    return found
 
 
 def _manifests(file: str) -> Iterator[Mapping[str, Any]]:
@@ -266,4 +266,5 @@ def _manifests(file: str) -> Iterator[Mapping[str, Any]]:
     )
     if broken:
         raise BadInputError(render(broken, {file: text}, color=False).rstrip())
-    yield from (at(one.root.plain(MAX_DEPTH)) for one in found)
+    for one in found:
+        yield at(one.root.plain(MAX_DEPTH))

@@ -66,11 +66,10 @@ def _from_manifest(text: str, name: str) -> LoadedRule:
     broken = lost_indentation(text, name) or broken
     if broken:
         raise _error(broken, name, text)
-    holders = [
-        one
-        for one in found
-        if one.kind in ("ConfigMap", "Secret") and is_rule_map(one, wanted=False)
-    ]
+    holders = []
+    for one in found:
+        if one.kind in ("ConfigMap", "Secret") and is_rule_map(one, wanted=False):
+            holders.append(one)
     maps = [read_rule_map(one) for one in holders]
     if len(maps) != 1:
         kinds = Counter(one.kind or "object without a kind" for one in found)
@@ -98,9 +97,8 @@ def _options(found: RuleMap) -> RuleOptions:
 
 
 def _error(findings: Sequence[Finding], name: str, text: str) -> RuleFileError:
-    errors = [
-        msgspec.structs.replace(finding, file=name)
-        for finding in findings
-        if finding.level == "error"
-    ]
+    errors = []
+    for finding in findings:
+        if finding.level == "error":
+            errors.append(msgspec.structs.replace(finding, file=name))
     return RuleFileError(render(errors, {name: text}, color=False))

@@ -24,11 +24,10 @@ from scaler.workloads.pod_requests import (
 def is_understood(job: Object) -> bool:
     """Whether all is understood that the pods of this AscendJob say."""
     replicas = read_replicas(job)
-    specs = [
-        at(job, "spec", "replicaSpecs", kind, "template", "spec")
-        for kind, number in replicas.items()
-        if number
-    ]
+    specs = []
+    for kind, number in replicas.items():
+        if number:
+            specs.append(at(job, "spec", "replicaSpecs", kind, "template", "spec"))
     return sum(map(placement_size, specs)) <= LONGEST_PLACEMENT and all(map(_is_understood, specs))
 
 
@@ -42,10 +41,9 @@ def _has_amounts(spec: Mapping[str, Any]) -> bool:
         found = msgspec.convert(spec, PodResources)
     except msgspec.ValidationError:
         return False
-    resources = [
-        container.resources
-        for container in (*(found.containers or ()), *(found.init_containers or ()))
-    ]
+    resources = []
+    for container in (*(found.containers or ()), *(found.init_containers or ())):
+        resources.append(container.resources)
     amounts = [found.overhead or {}, *(one.amounts for one in (*resources, found.resources) if one)]
     return all(
         whole_amount(name, value) is not None for some in amounts for name, value in some.items()

@@ -45,7 +45,8 @@ def _block(one: ServiceOutcome) -> tuple[str, ...]:
 
 def _group(group: str, share: Share) -> Iterator[str]:
     yield f"  {group}: {share.admitted} admitted, {share.held} held"
-    yield from (f"    {sentence}" for sentence in share.words)
+    for sentence in share.words:
+        yield f"    {sentence}"
 
 
 def _names(services: Sequence[ServiceOutcome]) -> str:

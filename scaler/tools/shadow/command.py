@@ -139,12 +139,13 @@ def report_of(noted: Noted, now: float, only: str = "") -> dict[str, Any]:
     them."""
     from scaler.clock import rfc3339  # noqa: PLC0415
 
-    services = [
-        _service(name, tally) for name, tally in sorted(noted.services.items()) if only in name
-    ]
-    totals: dict[str, Any] = {
-        name: round(sum(service[name] for service in services), 1) for name in TIMES
-    }
+    services = []
+    for name, tally in sorted(noted.services.items()):
+        if only in name:
+            services.append(_service(name, tally))
+    totals: dict[str, Any] = {}
+    for name in TIMES:
+        totals[name] = round(sum(service[name] for service in services), 1)
     totals["differences"] = {
         what: {
             part: round(sum(s["differences"][what][part] for s in services), 1)
@@ -241,21 +242,23 @@ def text(report: dict[str, Any]) -> Iterator[str]:
         if service["examples"]:
             yield ""
             yield _clean(service["service"])
-            told = [
-                one
-                for one in service["examples"]
-                if one["what"] != "start" or one["seconds"] >= SHORT
-            ]
-            yield from (f"  {_line(one)}" for one in told)
-            if len(told) < len(service["examples"]):
-                yield (
-                    f"  and {len(service['examples']) - len(told)} that were started within"
-                    f" {SHORT:g} s (-o json)"
-                )
+            yield from _examples(service["examples"])
     if report["left_out"]:
         yield f"{report['left_out']} more were noted than there was room for; they are in the sums."
     yield ""
     yield from LIMITS
+
+
+def _examples(examples: list[dict[str, Any]]) -> Iterator[str]:
+    """A line for each example. What was started within a short time is counted only."""
+    short = 0
+    for one in examples:
+        if one["what"] == "start" and one["seconds"] < SHORT:
+            short += 1
+        else:
+            yield f"  {_line(one)}"
+    if short:
+        yield f"  and {short} that were started within {SHORT:g} s (-o json)"
 
 
 def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -269,7 +272,9 @@ def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
         "SERVICE",
     ]
     lines = [head, *(_cells(row) for row in rows)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(head) - 1)]
+    widths = []
+    for at in range(len(head) - 1):
+        widths.append(max(len(line[at]) for line in lines))
     for *cells, service in lines:
         yield "  ".join(
             [*(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)), service]

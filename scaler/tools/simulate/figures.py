@@ -50,21 +50,20 @@ _COLUMNS = {
 
 def figures(loads: Iterable[Load], timeline: Timeline) -> list[Figures]:
     """One for each load, in their order; none for a load that never began."""
-    return [
-        _of(load, timeline.loads[load.service], timeline)
-        for load in loads
-        if load.service in timeline.loads
-    ]
+    found: list[Figures] = []
+    for load in loads:
+        if load.service in timeline.loads:
+            found.append(_of(load, timeline.loads[load.service], timeline))
+    return found
 
 
 def _of(load: Load, samples: Sequence[LoadSample], timeline: Timeline) -> Figures:
     last = samples[-1]
     works = set(load.works)
-    moved = [
-        m
-        for m in timeline.moments
-        if m.service == load.service and m.text.startswith("autoscaler:")
-    ]
+    moved = []
+    for m in timeline.moments:
+        if m.service == load.service and m.text.startswith("autoscaler:"):
+            moved.append(m)
     return Figures(
         service=load.service,
         requests=round(last.arrived),
@@ -96,11 +95,13 @@ def share(weighted: Iterable[tuple[float, float]], part: float) -> float:
 def table(found: Sequence[Figures]) -> list[str]:
     """Lines of a table: a head, and one line per service."""
     rows = [["load", *_COLUMNS.values()]]
-    rows += [[one.service, *(_cell(getattr(one, name)) for name in _COLUMNS)] for one in found]
+    for one in found:
+        rows.append([one.service, *(_cell(getattr(one, name)) for name in _COLUMNS)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    ]
+    result: list[str] = []
+    for row in rows:
+        result.append("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]))
+    return result
 
 
 def _cell(value: float) -> str:

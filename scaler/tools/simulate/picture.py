@@ -186,7 +186,9 @@ class Picture:
         """Requests that arrive, can be served, wait and are lost; on one scale for all services."""
         samples = self._timeline.loads.get(service, [])
         if samples:
-            every = [sample for loads in self._timeline.loads.values() for sample in loads]
+            every = []
+            for loads in self._timeline.loads.values():
+                every.extend(loads)
             spans = [(sample.at, sample.end) for sample in samples]
             lost = f"lost, of {samples[-1].arrived:,.0f}"
             self._curves(
@@ -262,7 +264,11 @@ class Picture:
 
     def _lanes(self, service: str, group: str) -> None:
         spans = list(self._timeline.spans(service))
-        views = [view for _, _, sample in spans for view in sample.instances if view.group == group]
+        views = []
+        for _, _, sample in spans:
+            for view in sample.instances:
+                if view.group == group:
+                    views.append(view)
         names = dict.fromkeys(view.name for view in views)
         if len(names) > _LANES:
             names = dict.fromkeys(view.name for view in views if view.nodes)
@@ -370,9 +376,10 @@ def _marks(timeline: Timeline, apart: float) -> list[Mark]:
             if not bursts or moment.at - bursts[-1][-1].at >= apart:
                 bursts.append([])
             bursts[-1].append(moment)
-    return [
-        (burst[0].at, burst[-1].at, _together([event.text for event in burst])) for burst in bursts
-    ]
+    found: list[Mark] = []
+    for burst in bursts:
+        found.append((burst[0].at, burst[-1].at, _together([event.text for event in burst])))
+    return found
 
 
 def _together(texts: list[str]) -> str:
@@ -381,14 +388,21 @@ def _together(texts: list[str]) -> str:
 
 
 def _groups(samples: Sequence[Sample]) -> list[str]:
-    groups = dict.fromkeys(view.group for sample in samples for view in sample.instances)
+    found = []
+    for sample in samples:
+        for view in sample.instances:
+            found.append(view.group)
+    groups = dict.fromkeys(found)
     return sorted(
         groups | dict.fromkeys(group for sample in samples for group in sample.target), key=natural
     )
 
 
 def _condition(sample: Sample, name: str) -> Condition | None:
-    return next((view.condition for view in sample.instances if view.name == name), None)
+    for view in sample.instances:
+        if view.name == name:
+            return view.condition
+    return None
 
 
 def _merged(

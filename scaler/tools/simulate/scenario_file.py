@@ -114,19 +114,18 @@ def check_inputs(scenario: Scenario) -> None:
 
 def _unused(copies: Copies) -> list[str]:
     """Replacement texts that do not occur."""
+    text = ""
     try:
-        text = "".join(
-            file.read_text(encoding="utf-8-sig")
-            for path in copies.manifests
-            for file in files_of(path)
-        )
+        for path in copies.manifests:
+            for file in files_of(path):
+                text += file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
         return []  # reported already
-    return [
-        f"copies {copies.namespace}: no manifest contains {old!r}"
-        for old in copies.replace
-        if old not in text
-    ]
+    found: list[str] = []
+    for old in copies.replace:
+        if old not in text:
+            found.append(f"copies {copies.namespace}: no manifest contains {old!r}")
+    return found
 
 
 def _unreadable(path: Path) -> str:

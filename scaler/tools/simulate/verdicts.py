@@ -70,11 +70,10 @@ def _judge(expectation: Expectation, scenario: Scenario, timeline: Timeline) -> 
             ok=False,
             found=f"no such service; there are: {', '.join(timeline.samples) or 'none'}",
         )
-    wrong = {
-        service: found
-        for service in meant
-        if (found := _of_one(expectation, timeline, service, start))
-    }
+    wrong = {}
+    for service in meant:
+        if found := _of_one(expectation, timeline, service, start):
+            wrong[service] = found
     several = len(meant) > 1
     shown = [f"{service}: {found}" if several else found for service, found in wrong.items()]
     return Verdict(words, ok=not wrong, found="; ".join(shown[:3]))
@@ -99,9 +98,10 @@ def _start(expectation: Expectation, scenario: Scenario) -> float:
 
 def _serving(expectation: Expectation, timeline: Timeline, start: float) -> str:
     """ "" when as many services served as expected, else how many did."""
-    spans = [
-        (max(begin, start), end, count) for begin, end, count in timeline.serving() if end >= start
-    ]
+    spans = []
+    for begin, end, count in timeline.serving():
+        if end >= start:
+            spans.append((max(begin, start), end, count))
     if expectation.never_for is not None:
         return _too_long(expectation.never_for, _longest_serving(expectation, spans))
     last = timeline.end if expectation.at is None else expectation.at
@@ -109,11 +109,10 @@ def _serving(expectation: Expectation, timeline: Timeline, start: float) -> str:
     if expectation.within is not None:
         first = start
         last = start + expectation.within
-    counts = [
-        count
-        for begin, end, count in spans
-        if begin <= last and (end > first or end == timeline.end)
-    ]
+    counts = []
+    for begin, end, count in spans:
+        if begin <= last and (end > first or end == timeline.end):
+            counts.append(count)
     return (
         ""
         if any(_enough(expectation, count) for count in counts)
@@ -131,11 +130,10 @@ def _load(expectation: Expectation, timeline: Timeline, start: float) -> str:
         return f"no such load; there are: {', '.join(timeline.loads) or 'none'}"
     before = next((sample.lost for sample in reversed(samples) if sample.end <= start), 0.0)
     found = {"lost": within[-1].lost - before, "queue": max(sample.queue for sample in within)}
-    wrong = [
-        f"{what} {count:.0f}"
-        for what, count in found.items()
-        if (most := getattr(expectation, f"{what}_at_most")) is not None and round(count) > most
-    ]
+    wrong = []
+    for what, count in found.items():
+        if (most := getattr(expectation, f"{what}_at_most")) is not None and round(count) > most:
+            wrong.append(f"{what} {count:.0f}")
     return ", ".join(wrong)
 
 
@@ -171,9 +169,11 @@ def _services(expectation: Expectation, timeline: Timeline) -> list[str]:
     if not expectation.service:
         return list(timeline.samples) if len(timeline.samples) == 1 else []
     if "*" in expectation.service:
-        return [
-            service for service in timeline.samples if fnmatchcase(service, expectation.service)
-        ]
+        found: list[str] = []
+        for service in timeline.samples:
+            if fnmatchcase(service, expectation.service):
+                found.append(service)
+        return found
     return [expectation.service] if expectation.service in timeline.samples else []
 
 

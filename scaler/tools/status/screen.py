@@ -61,11 +61,10 @@ class Board:
 
     def views(self) -> list[ServiceView]:
         """The selected services, the worst first."""
-        found = [
-            view
-            for view in self.cluster.views()
-            if view.key.namespace in (self.namespaces or [view.key.namespace])
-        ]
+        found = []
+        for view in self.cluster.views():
+            if view.key.namespace in (self.namespaces or [view.key.namespace]):
+                found.append(view)
         return sorted(chosen(found, self.args.service), key=urgency)
 
     def details(self, views: Iterable[ServiceView]) -> list[ServiceDetail]:

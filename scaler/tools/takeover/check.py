@@ -185,7 +185,8 @@ def _jobs(app: App, now: float, objects: _Objects) -> Iterator[JobReport]:
                     actions[verdict.uid],
                     (objects.of(record.job), clusterd),
                 )
-    yield from (_foreign(job, objects.of(job)) for job in objects.foreign_jobs())
+    for job in objects.foreign_jobs():
+        yield _foreign(job, objects.of(job))
 
 
 def _foreign(job: Job, found: Found) -> JobReport:

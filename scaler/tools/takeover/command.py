@@ -116,10 +116,10 @@ def _line(remark: Remark) -> str:
 
 
 def _answer(report: Report) -> Iterator[str]:
-    counts = Counter(
-        remark.weight
-        for remark in (*report.remarks, *(r for job in report.jobs for r in job.remarks))
-    )
+    found = []
+    for remark in (*report.remarks, *(r for job in report.jobs for r in job.remarks)):
+        found.append(remark.weight)
+    counts = Counter(found)
     adopted = sum(bool(job.pods) for job in report.jobs)
     if not report.jobs:
         yield "There is no AscendJob to take over."

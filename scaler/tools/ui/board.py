@@ -144,13 +144,14 @@ def row_of(view: ServiceView) -> Row:
     groups = {as_text(at(group).get("name")): at(group) for group in as_list(status.get("groups"))}
     ratios = [at(ratio) for ratio in as_list(status.get("ratios"))]
     names = list(dict.fromkeys([*sorted(groups), *(ratios[0] if ratios else ())]))[:MOST_GROUPS]
-    counts = [
-        [
-            as_count(at(groups.get(name)).get(field))
-            for field in ("running", "target", "inFlight", "held")
-        ]
-        for name in names
-    ]
+    counts = []
+    for name in names:
+        counts.append(
+            [
+                as_count(at(groups.get(name)).get(field))
+                for field in ("running", "target", "inFlight", "held")
+            ]
+        )
     rank = urgency(view)[0]
     said = condition(status, _OF_RANK[rank])
     return {

@@ -27,11 +27,10 @@ class Feed:
         for name, rows in tables.items():
             first = name not in self._sent
             sent = self._sent.setdefault(name, {})
-            changed = {
-                key: row
-                for key, row in rows.items()
-                if (old := sent.get(key)) is not row and old != row
-            }
+            changed = {}
+            for key, row in rows.items():
+                if (old := sent.get(key)) is not row and old != row:
+                    changed[key] = row
             gone = [key for key in sent if key not in rows]
             if changed or gone or first:
                 said[name] = {"set": changed, "gone": gone}

@@ -63,10 +63,9 @@ class History:
         )
 
     def _sample(self, status: Mapping[str, Any], moment: float) -> None:
-        groups = {
-            as_text(at(group).get("name")): _counts(at(group))
-            for group in as_list(status.get("groups"))
-        }
+        groups = {}
+        for group in as_list(status.get("groups")):
+            groups[as_text(at(group).get("name"))] = _counts(at(group))
         if not self.samples or self.samples[-1].groups != groups:
             self.samples.append(Sample(moment, groups))
 

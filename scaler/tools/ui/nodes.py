@@ -59,9 +59,10 @@ class _Kind:
     def row(self, asks: Mapping[PodRequest, int]) -> Row:
         """`amounts`: resource -> all, free, used by services that serve, used without serving, free
         on nodes that take no pods now, and at most requested by those with reserved room."""
-        amounts = {
-            resource: [*sums, 0] for resource, sums in sorted(self.amounts.items()) if sums[0]
-        }
+        amounts = {}
+        for resource, sums in sorted(self.amounts.items()):
+            if sums[0]:
+                amounts[resource] = [*sums, 0]
         classes = [one for one, count in self.classes.items() if count]
         for need, count in asks.items():
             if any(accepts(need.where, one) for one in classes):
@@ -167,9 +168,11 @@ class NodeKinds:
 
 def _seen(cluster: Cluster, world: World) -> Nodes:
     """The nodes; also shown if services are not weighed against each other."""
-    asked = {
-        need for one in world.services for instance in one.instances for need, _ in instance.needs
-    }
+    asked = set()
+    for one in world.services:
+        for instance in one.instances:
+            for need, _ in instance.needs:
+                asked.add(need)
     return cluster.state.capacity.nodes(frozenset(asked))
 
 
@@ -242,9 +245,9 @@ def _pods(instances: Iterable[Instance]) -> Counter[PodRequest]:
 
 def _need_in_words(need: PodRequest) -> str:
     asked = dict(need.requests)
-    amounts = ", ".join(
-        amount_in_words(name, asked[name]).replace(" free ", " ")
-        for name in _devices(asked)
-        if asked.get(name)
-    )
+    found = []
+    for name in _devices(asked):
+        if asked.get(name):
+            found.append(amount_in_words(name, asked[name]).replace(" free ", " "))
+    amounts = ", ".join(found)
     return amounts + where_in_words(need.where)

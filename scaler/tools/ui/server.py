@@ -223,11 +223,10 @@ def _refused(status: int, why: str) -> web.Response:
 
 def _files() -> dict[str, Path]:
     """Path of a URL -> file; only these paths are served."""
-    parts = {
-        f"/static/{file.relative_to(STATIC)}": file
-        for file in STATIC.rglob("*")
-        if file.suffix in TYPES
-    }
+    parts = {}
+    for file in STATIC.rglob("*"):
+        if file.suffix in TYPES:
+            parts[f"/static/{file.relative_to(STATIC)}"] = file
     return {"/": STATIC / "index.html", **parts}
 
 

@@ -19,10 +19,10 @@ Rows = dict[str, Any]
 
 def gaps(cluster: Cluster) -> list[Rows]:
     """What is not seen, and why."""
-    return [
-        {"resource": gap.resource, "why": gap.why, "installed": gap.installed}
-        for gap in cluster.gaps()
-    ]
+    found: list[Rows] = []
+    for gap in cluster.gaps():
+        found.append({"resource": gap.resource, "why": gap.why, "installed": gap.installed})
+    return found
 
 
 def service(board: Board, key: str) -> dict[str, Rows]:
@@ -67,8 +67,9 @@ def _head(detail: ServiceDetail) -> Rows:
 
 
 def _instances(detail: ServiceDetail) -> Rows:
-    return {
-        one.name: {
+    found = {}
+    for one in detail.instances:
+        found[one.name] = {
             "group": one.group,
             "kind": one.kind,
             "state": one.state,
@@ -81,8 +82,7 @@ def _instances(detail: ServiceDetail) -> Rows:
                 for pod in one.pods
             ],
         }
-        for one in detail.instances
-    }
+    return found
 
 
 def _moments(detail: ServiceDetail, history: History) -> Rows:

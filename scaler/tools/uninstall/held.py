@@ -60,9 +60,9 @@ async def held_pods(api: KubeApi, install: Install) -> list[HeldPod]:
     found: list[HeldPod] = []
     for namespace in install.governs or (None,):
         pods = listed(api, PODS, namespace, field_selector="spec.nodeName=", decode=HeldPod)
-        found += [
-            pod async for pod in pods if pod.gated and install.looks_after(pod.metadata.namespace)
-        ]
+        async for pod in pods:
+            if pod.gated and install.looks_after(pod.metadata.namespace):
+                found.append(pod)
     return sorted(
         found, key=lambda pod: (pod.service, pod.metadata.creation_timestamp, pod.metadata.name)
     )

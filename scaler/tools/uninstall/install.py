@@ -78,9 +78,11 @@ async def find(api: KubeApi, namespace: str) -> Install:
     deployments = [one async for one in listed(api, DEPLOYMENTS, namespace, APP_LABEL)]
     own = tuple(leader for leader in known.found if leader.namespace == namespace)
     homes = {one["metadata"]["name"] async for one in listed(api, NAMESPACES, None, INSTALL_LABEL)}
-    others = tuple(
-        one for one in known.found if one.namespace != namespace and one.namespace in homes
-    )
+    found = []
+    for one in known.found:
+        if one.namespace != namespace and one.namespace in homes:
+            found.append(one)
+    others = tuple(found)
     if not deployments and not own and others:
         there = ", ".join(sorted({leader.namespace for leader in others}))
         raise InstallNotFoundError(
@@ -111,12 +113,12 @@ def _governed_by_variable(deployments: Iterable[Object]) -> tuple[str, ...]:
 
 async def admission_of(api: KubeApi, install: Install) -> list[tuple[Resource, Object]]:
     """Its webhook configurations and policies, in the order of deletion."""
-    return [
-        (resource, one)
-        for resource in ADMISSION
-        for one in await _all(api, resource)
-        if one["metadata"]["name"] in _names(install) or _is_served_by(one, install.namespace)
-    ]
+    found: list[tuple[Resource, Object]] = []
+    for resource in ADMISSION:
+        for one in await _all(api, resource):
+            if one["metadata"]["name"] in _names(install) or _is_served_by(one, install.namespace):
+                found.append((resource, one))
+    return found
 
 
 def _names(install: Install) -> tuple[str, ...]:
@@ -149,10 +151,9 @@ async def still_gating(api: KubeApi) -> list[str]:
 
 async def opted_in(api: KubeApi, install: Install) -> list[str]:
     """The namespaces that it governs and in which admission holds pods."""
-    found = [
-        one["metadata"]["name"]
-        async for one in listed(api, NAMESPACES, None, f"{NAMESPACE_LABEL}=enabled")
-    ]
+    found = []
+    async for one in listed(api, NAMESPACES, None, f"{NAMESPACE_LABEL}=enabled"):
+        found.append(one["metadata"]["name"])
     return sorted(name for name in found if install.looks_after(name))
 
 

@@ -152,12 +152,14 @@ class Leaving:
         """Pods of the Deployment; a process on a lost node ends with its Lease."""
         pods = [one async for one in listed(self._api, PODS, self._install.namespace, APP_LABEL)]
         over = ("Succeeded", "Failed")
-        return [
-            f"pod {pod['metadata']['name']}"
-            for pod in pods
-            if "deletionTimestamp" not in pod["metadata"]
-            and at(pod, "status").get("phase") not in over
-        ]
+        found: list[str] = []
+        for pod in pods:
+            if (
+                "deletionTimestamp" not in pod["metadata"]
+                and at(pod, "status").get("phase") not in over
+            ):
+                found.append(f"pod {pod['metadata']['name']}")
+        return found
 
     async def _holders(self, idle: _Idle) -> list[str]:
         found = []
@@ -207,9 +209,10 @@ class Leaving:
         )
         left = await held_pods(self._api, self._install) if calm < CALM else []
         why = {pod.metadata.uid: str(error) for pod, error in failed}
-        return [
-            f"{_name(pod)} is held: {why.get(pod.metadata.uid, 'it came later')}" for pod in left
-        ]
+        found: list[str] = []
+        for pod in left:
+            found.append(f"{_name(pod)} is held: {why.get(pod.metadata.uid, 'it came later')}")
+        return found
 
     async def tell(self) -> list[str]:
         """Print the command that releases each held pod, so that no held pod is forgotten."""

@@ -51,33 +51,27 @@ async def missing(
     api: KubeApi, install: Install, admission: Iterable[tuple[Resource, Object]], *, releases: bool
 ) -> list[str]:
     """The missing rights, in words. Raises KubeError."""
-    wanted = [
-        Right("delete", resource, name=one["metadata"]["name"]) for resource, one in admission
-    ]
-    wanted += [
-        Right("patch", DEPLOYMENTS, install.namespace, one["metadata"]["name"])
-        for one in install.deployments
-    ]
-    wanted += [
-        Right(verb, PODS, namespace)
-        for verb in ("list", "create")
-        for namespace in install.governs or ("",)
-    ]
+    wanted = []
+    for resource, one in admission:
+        wanted.append(Right("delete", resource, name=one["metadata"]["name"]))
+    for one in install.deployments:
+        wanted.append(Right("patch", DEPLOYMENTS, install.namespace, one["metadata"]["name"]))
+    for verb in ("list", "create"):
+        for namespace in install.governs or ("",):
+            wanted.append(Right(verb, PODS, namespace))
     if releases:
         wanted += [Right("patch", PODS, namespace) for namespace in install.governs or ("",)]
         if await _is_guarded(api):
-            wanted += [
-                Right("release", _GATES, namespace) for namespace in install.governs or ("",)
-            ]
+            for namespace in install.governs or ("",):
+                wanted.append(Right("release", _GATES, namespace))
     return [right.words for right in wanted if not await _is_allowed(api, right)]
 
 
 async def _is_guarded(api: KubeApi) -> bool:
     try:
-        found = [
-            msgspec.json.encode(one).decode()
-            async for one in listed(api, _VALIDATING_POLICIES, None)
-        ]
+        found = []
+        async for one in listed(api, _VALIDATING_POLICIES, None):
+            found.append(msgspec.json.encode(one).decode())
     except NotFoundError:
         return False
     return any(_GUARD in text for text in found)

@@ -115,10 +115,8 @@ def _outsiders(cluster: Cluster, subject: Subject) -> Iterator[Check]:
             )
         elif record.job.key == key:
             about = f"AscendJob {record.name}"
-            yield from (
-                Check(Standing.FAIL, about, f"{one.message}; {one.hint}")
-                for one in app_faults(labels)
-            )
+            for one in app_faults(labels):
+                yield Check(Standing.FAIL, about, f"{one.message}; {one.hint}")
 
 
 def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
@@ -154,11 +152,10 @@ def _group_check(group: str, groups: Sequence[str], about: str) -> Iterator[Chec
 
 
 def _near_rules(cluster: Cluster, namespace: str, rule: str) -> Sequence[str]:
-    rules = [
-        cm.name
-        for cm in cluster.cache.config_maps.values()
-        if cm.namespace == namespace and RULE_KEY in cm.keys
-    ]
+    rules = []
+    for cm in cluster.cache.config_maps.values():
+        if cm.namespace == namespace and RULE_KEY in cm.keys:
+            rules.append(cm.name)
     return difflib.get_close_matches(rule, rules, n=2, cutoff=0.6)
 
 
@@ -166,13 +163,14 @@ def _job_id(cluster: Cluster, subject: Subject) -> Iterator[Check]:
     """A jobID that is nearly that of a larger service of the same rule."""
     key = subject.key
     world, _ = cluster.decision()
-    others = {
-        one.key.job_id: len(one.instances)
-        for one in world.services
-        if one.key.namespace == key.namespace
-        and one.key.rule == key.rule
-        and one.key.job_id != key.job_id
-    }
+    others = {}
+    for one in world.services:
+        if (
+            one.key.namespace == key.namespace
+            and one.key.rule == key.rule
+            and one.key.job_id != key.job_id
+        ):
+            others[one.key.job_id] = len(one.instances)
     mine = len(subject.service.instances) if subject.service is not None else 0
     for near in difflib.get_close_matches(key.job_id, others, n=1, cutoff=0.8):
         if others[near] > mine and _DIGITS.sub("", near) != _DIGITS.sub("", key.job_id):

@@ -65,9 +65,11 @@ async def gather(api: KubeApi, namespace: str, job_id: str) -> Evidence:
         _server(record, by_name.pop(RANK_TABLE_PREFIX + record.name, None), pods)
         for record in records
     )
-    strays = tuple(
-        table_map for table_map in by_name.values() if table_map.labels.get("jobID") == job_id
-    )
+    found = []
+    for table_map in by_name.values():
+        if table_map.labels.get("jobID") == job_id:
+            found.append(table_map)
+    strays = tuple(found)
     return Evidence(
         namespace, job_id, servers, strays, tuple(_roles(pods, job_id)), tuple(_left_out(jobs))
     )

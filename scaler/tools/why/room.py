@@ -173,9 +173,8 @@ def _supply_in_words(nodes: Nodes, request: PodRequest, count: int, found: Suppl
     parts = [
         f"needs {_pods_in_words(count, what + where, shared=found.shared)}, {found.free} there"
     ]
-    parts += [
-        f"{number} reserved by {name}" for name, number in sorted(found.spoken_for.items())[:_FEW]
-    ]
+    for name, number in sorted(found.spoken_for.items())[:_FEW]:
+        parts.append(f"{number} reserved by {name}")
     if not found.nodes:
         return (
             f"{parts[0]}: no node takes such pods at all; look at the pods' selector and the nodes'"

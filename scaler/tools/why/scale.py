@@ -111,20 +111,20 @@ def _who(manager: str) -> str:
 
 def _autoscaler(one: Object) -> tuple[str, str]:
     meta, spec, status = (at(one, part) for part in ("metadata", "spec", "status"))
-    owners = [
-        f", made for {at(owner).get('kind')} {at(owner).get('name')}"
-        for owner in as_list(meta.get("ownerReferences"))
-    ]
+    owners = []
+    for owner in as_list(meta.get("ownerReferences")):
+        owners.append(f", made for {at(owner).get('kind')} {at(owner).get('name')}")
     bounds = (
         f"{spec.get('minReplicas', 1)} to {spec.get('maxReplicas')} instances,"
         f" {status.get('desiredReplicas')} now"
     )
-    said = [
-        f"{as_text(at(c).get('type'))} is {as_text(at(c).get('status'))}:"
-        f" {as_text(at(c).get('message'))}"
-        for c in as_list(status.get("conditions"))
-        if at(c).get("type") in ("AbleToScale", "ScalingActive") and at(c).get("status") == "False"
-    ]
+    said = []
+    for c in as_list(status.get("conditions")):
+        if at(c).get("type") in ("AbleToScale", "ScalingActive") and at(c).get("status") == "False":
+            said.append(
+                f"{as_text(at(c).get('type'))} is {as_text(at(c).get('status'))}:"
+                f" {as_text(at(c).get('message'))}"
+            )
     words = (
         f"scales it{''.join(owners[:1])}: {bounds}; it sets the number again: change its bounds, or"
         " delete it first"

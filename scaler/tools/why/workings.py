@@ -58,20 +58,22 @@ async def look(cluster: Cluster, api: KubeApi, subject: Subject) -> Looked:
     """Read what these checks need. Raises KubeError, except for missing rights."""
     reader = _Reader(api, [])
     shown = _in_trouble(subject)
-    pods = [pod for instance in shown for pod in _pods_in_trouble(cluster, instance, subject.pod)]
+    pods: list[PodRecord] = []
+    for instance in shown:
+        pods.extend(_pods_in_trouble(cluster, instance, subject.pod))
     raw = {pod.name: await reader.get(PODS, subject.namespace, pod.name) for pod in pods}
-    groups = {
-        name
-        for pod in raw.values()
-        if (name := as_text(at(pod, "metadata", "annotations").get(POD_GROUP)))
-    }
-    groups |= {
-        record.job.pod_group for one in shown if (record := cluster.cache.job(one.uid)) is not None
-    }
+    groups = set()
+    for pod in raw.values():
+        if name := as_text(at(pod, "metadata", "annotations").get(POD_GROUP)):
+            groups.add(name)
+    for one in shown:
+        if (record := cluster.cache.job(one.uid)) is not None:
+            groups.add(record.job.pod_group)
     found = await reader.all(POD_GROUPS, subject.namespace, groups)
-    queues = {
-        as_text(at(group, "spec").get("queue")) or "default" for group in found.values() if group
-    }
+    queues = set()
+    for group in found.values():
+        if group:
+            queues.add(as_text(at(group, "spec").get("queue")) or "default")
     others = any(not instance.made_by_us for instance in subject.instances)
     scaled = await scale.look(api, subject)
     return Looked(
@@ -175,11 +177,10 @@ def _group_checks(name: str, group: Object) -> Iterator[Check]:
         )
         return
     phase = as_text(at(group, "status").get("phase"))
-    said = [
-        f"{as_text(one.get('reason'))}: {as_text(one.get('message'))}"
-        for one in map(at, as_list(at(group, "status").get("conditions")))
-        if one.get("type") == "Unschedulable" and one.get("status") == "True"
-    ]
+    said = []
+    for one in map(at, as_list(at(group, "status").get("conditions"))):
+        if one.get("type") == "Unschedulable" and one.get("status") == "True":
+            said.append(f"{as_text(one.get('reason'))}: {as_text(one.get('message'))}")
     if phase in _WAITS:
         words = "; ".join(said[-1:]) or "the scheduler has said nothing yet; does Volcano run?"
         yield Check(Standing.FAIL, about, f"phase {phase or 'not set'}: {words}")

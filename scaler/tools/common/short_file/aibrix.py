@@ -230,10 +230,11 @@ def _services(file: File, name: str, role: Role) -> list[Object]:
 
 
 def _service(file: File, name: str, labels: dict[str, str], names: list[str]) -> Object:
-    ports = [
-        {"port": PORT + number, "targetPort": PORT + number, "protocol": "TCP", "name": one}
-        for number, one in enumerate(names)
-    ]
+    ports = []
+    for number, one in enumerate(names):
+        ports.append(
+            {"port": PORT + number, "targetPort": PORT + number, "protocol": "TCP", "name": one}
+        )
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -70,9 +70,8 @@ def elastic_of(
         return None, faults
     document = {"version": "1.0", LIST: [_entry(one, groups) for one in counts]}
     faults = [_placed(fault, groups) for fault in check(document)[1] if fault.level == "error"]
-    faults += [
-        fault for number, one in enumerate(counts) for fault in _too_many(one, number, groups)
-    ]
+    for number, one in enumerate(counts):
+        faults.extend(_too_many(one, number, groups))
     config_map = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -134,10 +133,10 @@ def _named(
                 Fault(("ratios", number, name), f"a whole number is needed, found {_plain(count)}")
             )
     missing = [role for role in roles if role not in item]
-    faults += [
-        Fault(("ratios", number), f"{role} is missing", f"add {role}: 0 if none is to run")
-        for role in missing
-    ]
+    for role in missing:
+        faults.append(
+            Fault(("ratios", number), f"{role} is missing", f"add {role}: 0 if none is to run")
+        )
     return {} if faults else {role: int(item[role]) for role in roles}
 
 
@@ -163,11 +162,13 @@ def _placed(fault: finding.Finding, groups: Sequence[Group]) -> Fault:
 
 
 def _too_many(counts: dict[str, int], number: int, groups: Sequence[Group]) -> list[Fault]:
-    return [
-        Fault(
-            ("ratios", number, group.role),
-            f"{counts[group.role]} instances, and the service has {group.instances}",
-        )
-        for group in groups
-        if counts[group.role] > group.instances
-    ]
+    found: list[Fault] = []
+    for group in groups:
+        if counts[group.role] > group.instances:
+            found.append(
+                Fault(
+                    ("ratios", number, group.role),
+                    f"{counts[group.role]} instances, and the service has {group.instances}",
+                )
+            )
+    return found

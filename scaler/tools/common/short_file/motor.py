@@ -396,10 +396,9 @@ def _folders(*, data: str, home: str, queue: str, weights: str) -> list[Object]:
 
 def _files(maps: dict[str, tuple[str, int]]) -> tuple[list[Any], list[Any]]:
     """Mounts and volumes of files from ConfigMaps, each with the mode of its files."""
-    mounts = [
-        {"name": name, "mountPath": f"/mnt/configmap/{file}", "subPath": file}
-        for name, (file, _) in maps.items()
-    ]
+    mounts = []
+    for name, (file, _) in maps.items():
+        mounts.append({"name": name, "mountPath": f"/mnt/configmap/{file}", "subPath": file})
     return mounts, [_map(name, name, mode) for name, (_, mode) in maps.items()]
 
 

@@ -36,11 +36,11 @@ def groups(file: File) -> list[Group]:
         if service.decoder
         else [("engine", service.engine)]
     )
-    return [
-        Group(name, name, one.max_replicas or one.min_replicas, one.pod_num)
-        for name, one in named
-        if one
-    ]
+    found: list[Group] = []
+    for name, one in named:
+        if one:
+            found.append(Group(name, name, one.max_replicas or one.min_replicas, one.pod_num))
+    return found
 
 
 def faults(file: File, elastic: Elastic | None) -> list[Fault]:
@@ -211,10 +211,10 @@ def _store(file: File, store: MfStore) -> Object:
 def _resources(store: MfStore) -> Object | None:
     if store.resources is None:
         return None
-    return {
-        name: {**usual, **getattr(store.resources, name).model_dump(exclude_none=True)}
-        for name, usual in _RESOURCES.items()
-    }
+    found = {}
+    for name, usual in _RESOURCES.items():
+        found[name] = {**usual, **getattr(store.resources, name).model_dump(exclude_none=True)}
+    return found
 
 
 def _probe(probe: Probe, usual: tuple[str, int, int, int], port: int) -> Object:
