@@ -116,7 +116,7 @@ async def events_of(
         async with aclosing(api.watch(PODS, "ns", resource_version="5", decode=decode)) as events:
             async for event in events:
                 # Kept when an error ends it.
-                seen.append((str(event.type), event.resource_version))  # noqa: PERF401
+                seen.append((str(event.type), event.resource_version))
     except KubeError as error:
         return seen, error
     return seen, None

@@ -198,7 +198,10 @@ def largest_wanted(view: ServiceView) -> int:
     totals = []
     for ratio in as_list(view.status.get("ratios")):
         totals.append(sum(map(as_count, at(ratio).values())))
-    enough = [index for index, total in enumerate(totals) if total >= view.replicas]
+    enough = []
+    for index, total in enumerate(totals):
+        if total >= view.replicas:
+            enough.append(index)
     return max(enough, default=0) if view.replicas else len(totals)
 
 

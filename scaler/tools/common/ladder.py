@@ -134,7 +134,10 @@ def _row(rule: Rule, running: Sequence[int]) -> list[str]:
     decision = decide(rule, Case(counts, {}, held))
     target = "complete" if decision.complete else f"ratio {decision.target.index}"
     admits = [str(group.admit) if group.admit else "." for group in decision.groups.values()]
-    waits = [name for name, group in decision.groups.items() if group.held > group.admit]
+    waits = []
+    for name, group in decision.groups.items():
+        if group.held > group.admit:
+            waits.append(name)
     return [*(str(number) for number in running), target, *admits, _waits(waits, decision)]
 
 

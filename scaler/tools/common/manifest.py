@@ -72,7 +72,11 @@ class Value(msgspec.Struct):
     def _at(self, step: str | int) -> list[Value]:
         if isinstance(step, int):
             return self.items[step : step + 1]
-        return [value for key, value in self.members if key.text == step]
+        found: list[Value] = []
+        for key, value in self.members:
+            if key.text == step:
+                found.append(value)
+        return found
 
     def key(self, name: str) -> Value | None:
         """The last member name equal to `name`, with its place."""

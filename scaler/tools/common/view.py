@@ -272,7 +272,11 @@ class Cluster:
         status = status_of(self.report(service, plan), {}, "")
         for found in (*status["instances"], *status["conditions"]):
             found.pop("since", found.pop("lastTransitionTime", None))
-        return {name: value for name, value in status.items() if name != "since"}
+        result = {}
+        for name, value in status.items():
+            if name != "since":
+                result[name] = value
+        return result
 
     def report(self, service: Service, plan: Plan) -> ServiceReport:
         """One service and its plan, as the controller would report them."""

@@ -154,7 +154,7 @@ def _values(action: argparse.Action, word: str) -> Candidates:
 
 
 def _fitting(known: Iterable[tuple[str, str]], word: str) -> list[tuple[str, str]]:
-    return [(value, meaning) for value, meaning in known if value.startswith(word)]
+    return [one for one in known if one[0].startswith(word)]
 
 
 def _meaning(action: argparse.Action) -> str:

@@ -46,7 +46,10 @@ def hints(path: Path, example: Path, objects: Sequence[Object]) -> str:
         (obj["metadata"]["name"] for obj in objects if RULE_KEY in obj.get("data", {})),
         "scaling-rule",
     )
-    jobs = [obj["metadata"] for obj in objects if obj["kind"] == ASCEND_JOBS.kind]
+    jobs = []
+    for obj in objects:
+        if obj["kind"] == ASCEND_JOBS.kind:
+            jobs.append(obj["metadata"])
     job = next(
         (
             one["name"]

@@ -138,7 +138,10 @@ async def not_there(api: KubeApi, namespace: str, objects: Iterable[Object]) -> 
     """A line with the ConfigMaps that pods of these objects need and that neither exist nor are
     among the objects."""
     objects = list(objects)
-    made = {one["metadata"]["name"] for one in objects if one.get("kind") == CONFIG_MAPS.kind}
+    made = set()
+    for one in objects:
+        if one.get("kind") == CONFIG_MAPS.kind:
+            made.add(one["metadata"]["name"])
     names = sorted({name for one in objects for name in _needed(one)} - made)
     with suppress(KubeError):  # without the right to read them the answer is unknown
         lacking = [name for name in names if await look(api, CONFIG_MAPS, namespace, name) is None]

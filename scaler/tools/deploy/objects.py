@@ -165,10 +165,21 @@ def _owned(value: Any, fields: Mapping[str, Any]) -> Any:
     if not fields:
         return value
     if isinstance(value, dict):
-        names = [name.removeprefix("f:") for name in inner if name.startswith("f:")]
-        return {name: _owned(value[name], fields[f"f:{name}"]) for name in names if name in value}
+        names = []
+        for name in inner:
+            if name.startswith("f:"):
+                names.append(name.removeprefix("f:"))
+        found = {}
+        for name in names:
+            if name in value:
+                found[name] = _owned(value[name], fields[f"f:{name}"])
+        return found
     if isinstance(value, list):
-        return [_owned_item(item, fields) for item in value if _key_of(item, inner) is not None]
+        result = []
+        for item in value:
+            if _key_of(item, inner) is not None:
+                result.append(_owned_item(item, fields))
+        return result
     return value
 
 

@@ -50,7 +50,10 @@ def in_words(error: KubeError, resource: Resource, name: str) -> Iterator[str]:
     elif isinstance(error, ConflictError) and "Apply failed" in words:
         yield f"{about}: fields of it belong to somebody else:"
         for owner, fields in _OWNERS.findall(words):
-            listed = [field.lstrip("- ").rstrip(",") for field in fields.split() if field != "-"]
+            listed = []
+            for field in fields.split():
+                if field != "-":
+                    listed.append(field.lstrip("- ").rstrip(","))
             yield f"  {', '.join(listed)}: {owner}"
         yield "  Write into the file what is there, or take the fields over with --force-conflicts."
     elif isinstance(error, ForbiddenError) and " cannot " in words:

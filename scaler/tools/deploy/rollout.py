@@ -118,7 +118,11 @@ async def _looked_at(api: KubeApi, service: Service, obj: Object, known: Invento
 
 
 def _lacking(changes: Sequence[Change], known: Inventory) -> list[str]:
-    return [missing_kind(change.resource) for change in changes if change.resource in known.missing]
+    found: list[str] = []
+    for change in changes:
+        if change.resource in known.missing:
+            found.append(missing_kind(change.resource))
+    return found
 
 
 def _foreign(change: Change, service: Service) -> list[str]:

@@ -101,7 +101,11 @@ async def forecast(access: Access, nodes: tuple[str, ...]) -> Forecast:
             notes.append(f"what starts elsewhere is not known: {why}")
     if unknown:
         raise UnknownNodeError(f"there is no node {', '.join(unknown)}")
-    lost = tuple(fate.service for fate in fates if fate.loses_minimum)
+    found = []
+    for fate in fates:
+        if fate.loses_minimum:
+            found.append(fate.service)
+    lost = tuple(found)
     return Forecast(nodes, lost, going, tuple(fates), tuple(notes))
 
 

@@ -244,7 +244,11 @@ def _where(seats: Seats) -> tuple[str, ...]:
 
 
 def _standing(service: Service, running: Set[str]) -> Standing:
-    counts = Counter(one.group or "" for one in service.instances if one.uid in running)
+    found = []
+    for one in service.instances:
+        if one.uid in running:
+            found.append(one.group or "")
+    counts = Counter(found)
     rule = service.rule
     if rule is None:
         return Standing(dict(counts), -1)

@@ -41,4 +41,8 @@ def _between(rule: Rule, large: Ratio, small: Ratio) -> dict[str, int]:
     if all(found[name] == small.of(name) for name in rule.groups):
         grown = next(name for name in rule.groups if large.of(name) > small.of(name))
         found[grown] += 1
-    return {name: number for name, number in found.items() if number}
+    result: dict[str, int] = {}
+    for name, number in found.items():
+        if number:
+            result[name] = number
+    return result

@@ -185,7 +185,10 @@ def _service(name: str, tally: Tally) -> dict[str, Any]:
 def _count(what: str, tally: Tally) -> dict[str, Any]:
     counts = {str(w): n for w, n in tally.counts.items()}
     seconds = {str(w): s for w, s in tally.seconds.items()}
-    lasting = [tally.at - one.since for one in tally.open.values() if one.what == what]
+    lasting = []
+    for one in tally.open.values():
+        if one.what == what:
+            lasting.append(tally.at - one.since)
     return {
         "count": counts.get(what, 0) + len(lasting),
         "seconds": round(seconds.get(what, 0.0) + sum(lasting), 1),

@@ -99,10 +99,15 @@ def check_inputs(scenario: Scenario) -> None:
         *scenario.manifests,
         *(path for copies in scenario.copies for path in copies.manifests),
     ]
-    files += [path for e in scenario.events if (path := e.apply or e.delete_file) is not None]
+    for e in scenario.events:
+        if (path := e.apply or e.delete_file) is not None:
+            files.append(path)
     problems = [problem for path in files if (problem := _unreadable(path))]
     problems += [problem for copies in scenario.copies for problem in _unused(copies)]
-    rules = [e.rule.file for e in scenario.events if e.rule is not None and e.rule.file is not None]
+    rules = []
+    for e in scenario.events:
+        if e.rule is not None and e.rule.file is not None:
+            rules.append(e.rule.file)
     problems += [f"{path}: no such file" for path in rules if not path.is_file()]
     try:
         node_specs(scenario.nodes)

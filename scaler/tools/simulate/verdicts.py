@@ -48,7 +48,10 @@ def _soundness(timeline: Timeline) -> Verdict:
     expected = (
         f"nothing breaks: events, controller, and every invariant in {timeline.passes} passes"
     )
-    broken = [moment.text for moment in timeline.moments if moment.kind is MomentKind.FAILURE]
+    broken = []
+    for moment in timeline.moments:
+        if moment.kind is MomentKind.FAILURE:
+            broken.append(moment.text)
     if not timeline.passes:
         broken.append("the controller never made a pass")
     return Verdict(expected, not broken, "; ".join(broken[:3]))
@@ -242,7 +245,11 @@ def _mismatch(expectation: Expectation, sample: Sample, base: Sample) -> str:
         ),
         (e.evictions_at_most is None or evicted <= e.evictions_at_most, f"{evicted} pods evicted"),
     )
-    return ", ".join(words for holds, words in checks if not holds)
+    found = []
+    for holds, words in checks:
+        if not holds:
+            found.append(words)
+    return ", ".join(found)
 
 
 def _equal(expected: Mapping[str, int], counted: Mapping[str, int]) -> bool:

@@ -121,7 +121,10 @@ class Board:
     @property
     def is_blind(self) -> bool:
         """Nothing that shows which services exist may be read."""
-        forbidden = {gap.resource for gap in self.cluster.gaps() if gap.forbidden}
+        forbidden = set()
+        for gap in self.cluster.gaps():
+            if gap.forbidden:
+                forbidden.add(gap.resource)
         return bool(self._answer.why) and forbidden >= NOTHING_TO_SEE
 
     def nothing(self) -> str:

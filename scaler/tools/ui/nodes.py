@@ -201,7 +201,10 @@ def _node(cluster: Cluster, node: Node, nodes: Nodes, guests: Mapping[str, Takes
 
 def _kind(node: Node) -> str:
     """The labels in node selectors of pods; "" if no pod selects the node by labels."""
-    labels = [f"{key}={value}" for key, value in node.node_class.labels if key != NODE_NAME]
+    labels = []
+    for key, value in node.node_class.labels:
+        if key != NODE_NAME:
+            labels.append(f"{key}={value}")
     taints = [f"{taint.key}:{taint.effect}" for taint in node.node_class.taints]
     return ", ".join([*labels, *taints])
 

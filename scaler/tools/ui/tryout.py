@@ -122,7 +122,11 @@ def _changes(before: Decision, after: Decision) -> Iterable[Change]:
 
 
 def _deeds(actions: Iterable[Action]) -> dict[str, str]:
-    return {action.uid: _DEEDS[type(action)] for action in actions if type(action) in _DEEDS}
+    found: dict[str, str] = {}
+    for action in actions:
+        if type(action) in _DEEDS:
+            found[action.uid] = _DEEDS[type(action)]
+    return found
 
 
 def _case(rule: Rule, plan: Plan, replicas: int) -> counts.Case:

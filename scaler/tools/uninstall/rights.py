@@ -64,7 +64,11 @@ async def missing(
         if await _is_guarded(api):
             for namespace in install.governs or ("",):
                 wanted.append(Right("release", _GATES, namespace))
-    return [right.words for right in wanted if not await _is_allowed(api, right)]
+    found: list[str] = []
+    for right in wanted:
+        if not await _is_allowed(api, right):
+            found.append(right.words)
+    return found
 
 
 async def _is_guarded(api: KubeApi) -> bool:

@@ -60,7 +60,10 @@ async def gather(api: KubeApi, namespace: str, job_id: str) -> Evidence:
     pods = (await api.list(PODS, namespace)).items
     named = [cm for cm in config_maps if cm["metadata"]["name"].startswith(RANK_TABLE_PREFIX)]
     by_name = {table_map.name: table_map for table_map in map(_table_map, named)}
-    records = [record for job in jobs if _is_server(job) and (record := _record(job)) is not None]
+    records = []
+    for job in jobs:
+        if _is_server(job) and (record := _record(job)) is not None:
+            records.append(record)
     servers = tuple(
         _server(record, by_name.pop(RANK_TABLE_PREFIX + record.name, None), pods)
         for record in records

@@ -220,7 +220,11 @@ class Model(BaseModel):
     def _without_nulls(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        return {key: value for key, value in data.items() if value is not None}
+        found = {}
+        for key, value in data.items():
+            if value is not None:
+                found[key] = value
+        return found
 
 
 # -- OME ------------------------------------------------------------------------------------------
@@ -440,6 +444,12 @@ def _with_digits(schema: Any) -> Any:
         return schema
     if schema.get("type") != "integer":
         return {key: _with_digits(one) for key, one in schema.items()}
-    number = {key: schema[key] for key in ("type", "minimum", "maximum") if key in schema}
-    rest = {key: one for key, one in schema.items() if key not in number}
+    number = {}
+    for key in ("type", "minimum", "maximum"):
+        if key in schema:
+            number[key] = schema[key]
+    rest = {}
+    for key, one in schema.items():
+        if key not in number:
+            rest[key] = one
     return {"anyOf": [number, {"type": "string", "pattern": "^[0-9]+$"}], **rest}

@@ -69,7 +69,10 @@ def elastic_of(
     if faults:
         return None, faults
     document = {"version": "1.0", LIST: [_entry(one, groups) for one in counts]}
-    faults = [_placed(fault, groups) for fault in check(document)[1] if fault.level == "error"]
+    faults = []
+    for fault in check(document)[1]:
+        if fault.level == "error":
+            faults.append(_placed(fault, groups))
     for number, one in enumerate(counts):
         faults.extend(_too_many(one, number, groups))
     config_map = {
@@ -157,8 +160,11 @@ def _placed(fault: finding.Finding, groups: Sequence[Group]) -> Fault:
     path = fault.path
     if len(path) < 2:
         return Fault(("ratios",), fault.message, fault.hint)
-    role = [groups[path[3]].role for _ in path[3:4] if isinstance(path[3], int)]
-    return Fault(("ratios", path[1], *role), fault.message, fault.hint)
+    place: tuple[str | int, ...] = ("ratios", path[1])
+    group = path[3] if len(path) > 3 else None
+    if isinstance(group, int):
+        place = (*place, groups[group].role)
+    return Fault(place, fault.message, fault.hint)
 
 
 def _too_many(counts: dict[str, int], number: int, groups: Sequence[Group]) -> list[Fault]:

@@ -22,7 +22,11 @@ def part(section: T | None) -> T:
 
 def given(**fields: Any) -> Object:
     """The fields that are not empty."""
-    return {name: value for name, value in fields.items() if value not in (None, {}, [])}
+    found = {}
+    for name, value in fields.items():
+        if value not in (None, {}, []):
+            found[name] = value
+    return found
 
 
 def replaced(own: dict[str, str], users: dict[str, str]) -> list[Object]:

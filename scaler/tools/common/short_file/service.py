@@ -68,7 +68,10 @@ def _platform(source: Source, framework: str | None) -> str:
                 "unset it",
             )
         )
-    present = [platform for platform, section in SECTIONS.items() if section in source.keys]
+    present = []
+    for platform, section in SECTIONS.items():
+        if section in source.keys:
+            present.append(platform)
     if not (framework or written or present):
         source.validated(File, without=())  # a misspelt section name is reported as such
         hint = "add one of " + ", ".join(SECTIONS.values())
@@ -85,7 +88,10 @@ def _platform(source: Source, framework: str | None) -> str:
 def _refused_names(objects: tuple[Object, ...]) -> list[Fault]:
     """Faults of names that become too long with their suffix."""
     path: Path = ("app_name",)
-    long = [name for obj in objects if len(name := obj["metadata"]["name"]) > _most(obj["kind"])]
+    long = []
+    for obj in objects:
+        if len(name := obj["metadata"]["name"]) > _most(obj["kind"]):
+            long.append(name)
     return [
         Fault(path, f"it makes the name {name}, of {len(name)} characters", "shorten it")
         for name in long[:1]

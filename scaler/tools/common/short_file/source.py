@@ -87,7 +87,11 @@ class Source:
     @property
     def keys(self) -> Collection[str]:
         """Keys of the top level, except for those without a value."""
-        return [key for key, value in self._data.items() if value is not None]
+        found = []
+        for key, value in self._data.items():
+            if value is not None:
+                found.append(key)
+        return found
 
     def text_at(self, key: str) -> str | None:
         """A text of the top level."""
