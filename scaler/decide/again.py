@@ -16,7 +16,7 @@ import msgspec
 from scaler.decide.decision import Note, Plan
 from scaler.decide.memory import Memory, ServiceMemory
 from scaler.decide.room.classes import Requests
-from scaler.decide.service.demand import Demand, asked_of
+from scaler.decide.service.demand import Demand, asked_of, demand_of
 from scaler.decide.world import Policy, Service, ServiceKey, World
 from scaler.reasons.warnings import Warning
 
@@ -47,11 +47,8 @@ def not_decided(error: Exception, now: float) -> NotDecided:
 def nothing_of(service: Service, seen: ServiceMemory, policy: Policy) -> Demand:
     """A demand for nothing, in place of one that could not be made. The memory of the service stays
     as it is."""
-    demand = Demand(Service(service.key, ()), ServiceMemory(), 0.0, policy)
-    demand.service = service
-    demand.seen = seen
-    demand.memory = seen
-    return demand
+    demand = demand_of(Service(service.key, ()), ServiceMemory(), 0.0, policy)
+    return msgspec.structs.replace(demand, service=service, seen=seen, memory=seen)
 
 
 def left_alone(key: ServiceKey, failed: NotDecided) -> Plan:
@@ -236,7 +233,7 @@ class Demands:
         failed = None
         plan = before.plan if before is not None else Plan(service.key, -1, {}, False, {}, ())
         try:
-            demand = Demand(service, seen, world.now, world.policy)
+            demand = demand_of(service, seen, world.now, world.policy)
         except Exception as error:
             failed = not_decided(error, world.now)
             demand = nothing_of(service, seen, world.policy)

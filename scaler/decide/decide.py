@@ -250,7 +250,7 @@ class _Pass:
         drained = [
             seat
             for draft in waiting
-            for member in draft.demand.drained
+            for member in draft.demand.scaled_down
             for seat in member.instance.seats
         ]
         placement.count_freed(drained)
@@ -387,12 +387,12 @@ def _revoke_beyond(draft: Draft, name: str, group: Group, *, missing: bool) -> N
     demand = draft.demand
     beyond = group.fewest - group.target
     above = group.running + group.in_flight - demand.largest(name)
-    unbound = [member for member in demand.hands if member.instance.group == name]
+    unbound = [member for member in demand.with_the_scheduler if member.instance.group == name]
     candidates = newest_admission_first(
         m for m in unbound if not (group.keeps(m) or m.instance.unheld)
     )
     candidates.sort(key=lambda m: may_be_revoked(m.instance, demand.policy), reverse=True)
     for member in candidates[: max(0, beyond)]:
-        if missing or above > 0 or member.uid in demand.half_made:
+        if missing or above > 0 or member.uid in demand.without_place:
             above -= 1
             draft.revoke(member, (Reason.REVOKED, (draft.awaited,)))

@@ -37,10 +37,10 @@ class Draft:
         self.groups = {name: group.copy() for name, group in demand.groups.items()}
         self.admitted: dict[str, Why] = {}
         self.revoked: dict[str, Why] = {}
-        self.stays = {member.uid for member in demand.undrained}
+        self.stays = {member.uid for member in demand.kept_for_restarts}
         """Uids of instances that should be revoked or drained, and cannot be."""
         self.waits: dict[str, Why] = {}
-        self.evicted = {member.uid: NOBODY for member in demand.drained}
+        self.evicted = {member.uid: NOBODY for member in demand.scaled_down}
         """Uid -> the beneficiary; `NOBODY` when `spec.replicas` asks for fewer instances."""
         self.nominated = set(self.evicted)
         """Uids of victims whose room is reserved already: evicted now, or after `trade_after`."""
@@ -91,7 +91,7 @@ class Draft:
         demand = self.demand
         return bool(
             demand.lacks_minimum
-            or demand.hands
+            or demand.with_the_scheduler
             or demand.irrevocable
             or self.waits
             or self.admitted

@@ -17,7 +17,9 @@ def plan_of(draft: Draft, now: float) -> Plan:
     target = demand.target
     if service.assumed:  # no actions, so the verdicts name none
         draft = Draft(demand)
-    revoked = [member.instance.group for member in demand.hands if member.uid in draft.revoked]
+    revoked = [
+        member.instance.group for member in demand.with_the_scheduler if member.uid in draft.revoked
+    ]
     return Plan(
         key=service.key,
         target_index=target.index + demand.left_out if target and demand.replicas else -1,
@@ -40,8 +42,8 @@ def plan_of(draft: Draft, now: float) -> Plan:
 
 def _actions(draft: Draft) -> Iterator[Action]:
     demand = draft.demand
-    if demand.completes:
-        completes = demand.completes - draft.revoked.keys() - draft.evicted.keys()
+    if demand.made_whole:
+        completes = demand.made_whole - draft.revoked.keys() - draft.evicted.keys()
         yield from (Complete(member.uid) for member in demand.members if member.uid in completes)
     yield from map(Admit, draft.admitted)
     yield from map(Revoke, draft.revoked)

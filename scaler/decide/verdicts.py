@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 
 from scaler.decide.decision import NOBODY, State, Verdict
 from scaler.decide.draft import Draft, Why
-from scaler.decide.service.groups import Group, why_not_drained
+from scaler.decide.service.groups import Group
+from scaler.decide.service.limit import why_not_deleted
 from scaler.decide.service.states import (
     Member,
     candidate_order,
@@ -259,7 +260,7 @@ def _places_and_why_not_drained(member: Member, draft: Draft) -> tuple[str, ...]
         return places
     if demand.paused:
         return (*places, "its rule is paused")
-    return (*places, why_not_drained(member))
+    return (*places, why_not_deleted(member))
 
 
 def _places(rule: Rule | None, member: Member) -> tuple[str, ...]:

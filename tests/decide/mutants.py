@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from scaler.decide import attempts, decide, draft, nodes, verdicts
 from scaler.decide.room import invalidation, placement
-from scaler.decide.service import demand, groups, states
+from scaler.decide.service import demand, groups, limit, states
 from scaler.decide.sharing import arbitration, minimum, sources
 from tests.mutants import Mutant
 
@@ -355,9 +355,10 @@ MUTANTS = (
         "3b.6, 3b.7",
     ),
     Mutant(
-        "what waits or is in hands heeds no room",
+        "what waits or is with the scheduler heeds no room",
         draft,
-        "or demand.hands\n            or demand.irrevocable\n            or self.waits\n",
+        "or demand.with_the_scheduler\n            or demand.irrevocable\n"
+        "            or self.waits\n",
         "or demand.irrevocable\n",
         "test_scale_ups",
         "L3",
@@ -365,7 +366,7 @@ MUTANTS = (
     # as many instances as are wanted
     Mutant(
         "drains below the target",
-        groups,
+        limit,
         "beyond = len(bound) - most - pairs",
         "beyond = len(bound) - most - pairs + (len(bound) > most)",
         "test_scale",
@@ -374,23 +375,30 @@ MUTANTS = (
     Mutant(
         "drains with a smaller rule",
         demand,
-        "if weighs and self.replicas < ALL and not",
-        "if weighs and not",
+        "if moves and limited.replicas < ALL and not",
+        "if moves and not",
         "test_scale",
         "3.7, 3c",
     ),
     Mutant(
         "more than the rule allows is a limit",
-        groups,
+        limit,
         "return ALL if replicas > rule.largest.total else",
         "return",
         "test_scale",
         "3c",
     ),
-    Mutant("drains the oldest", groups, "key=age, reverse=True)", "key=age)", "test_scale", "3c"),
+    Mutant(
+        "drains the oldest",
+        limit,
+        "able.sort(key=age, reverse=True)",
+        "able.sort(key=age)",
+        "test_scale",
+        "3c",
+    ),
     Mutant(
         "drains what is dearest to delete",
-        groups,
+        limit,
         "m.instance.deletion_cost))",
         "-m.instance.deletion_cost))",
         "test_scale",
@@ -398,7 +406,7 @@ MUTANTS = (
     ),
     Mutant(
         "drains what runs before what does not",
-        groups,
+        limit,
         "able.sort(key=lambda m: (_use(m),",
         "able.sort(key=lambda m: (-_use(m),",
         "test_scale",
@@ -406,31 +414,31 @@ MUTANTS = (
     ),
     Mutant(
         "what runs goes for what cannot be spared",
-        groups,
-        "min(number - len(idle), running))]",
-        "number - len(idle))]",
+        limit,
+        "min(number - len(idle), running)",
+        "number - len(idle)",
         "test_scale",
         "3c",
     ),
     Mutant(
         "drains though the rule is paused",
         demand,
-        "if weighs and self.replicas",
-        "if self.replicas",
+        "if moves and limited.replicas",
+        "if limited.replicas",
         "test_scale",
         "3c",
     ),
     Mutant(
         "spends restarts that are kept for faults",
-        groups,
-        "[m for m in able if affords_revoke(m.instance, policy)]",
+        limit,
+        "[member for member in able if affords_revoke(member.instance, policy)]",
         "able",
         "test_scale",
         "3.5, 3c",
     ),
     Mutant(
         "a pair stays for ever",
-        groups,
+        limit,
         "if newest or not rollout.wanted or",
         "if True or",
         "test_scale",
@@ -438,7 +446,7 @@ MUTANTS = (
     ),
     Mutant(
         "ends a rollout that goes on by itself",
-        groups,
+        limit,
         "if newest or not rollout.wanted or len(mine) > rollout.wanted:",
         "if False:",
         "test_scale",
@@ -454,7 +462,7 @@ MUTANTS = (
     ),
     Mutant(
         "the delay is ignored",
-        groups,
+        limit,
         "if rule is None or not delay:",
         "if True:",
         "test_scale",
@@ -462,9 +470,9 @@ MUTANTS = (
     ),
     Mutant(
         "a failover ends the delay",
-        groups,
-        "in seen or ((_bound_in_all(rule, service), now),)",
-        "in seen",
+        limit,
+        "= seen or ((_bound_in_all(rule, service), now),)",
+        "= seen",
         "test_scale",
         "3c",
     ),
@@ -477,10 +485,10 @@ MUTANTS = (
         "3c",
     ),
     Mutant(
-        "rests with what is in hands",
-        demand,
-        "self.rule = service.rule.limited(replicas)",
-        "self.rule = service.rule.limited(max(1, replicas))",
+        "rests with what is with the scheduler",
+        limit,
+        "limited = rule.limited(replicas)",
+        "limited = rule.limited(max(1, replicas))",
         "test_scale",
         "3c",
     ),

@@ -15,8 +15,8 @@ from scaler.decide.decision import NOBODY, Evict, Plan, State
 from scaler.decide.explain import target_in_words, words
 from scaler.decide.invariants import violations
 from scaler.decide.memory import InstanceMemory, Memory
-from scaler.decide.service import groups
-from scaler.decide.service.groups import in_all
+from scaler.decide.service import limit
+from scaler.decide.service.limit import in_all
 from scaler.decide.world import Instance, RestartBudget, Service
 from scaler.reasons.reasons import Reason
 from scaler.reasons.warnings import Warning
@@ -389,13 +389,13 @@ def test_the_number_in_force_is_always_the_highest_within_the_delay(
 ) -> None:
     ladder = rule("6P6D > 4P3D > 2P2D > 1P1D")
     now = NOW
-    seen: groups.Wanted = ()
+    seen: limit.Wanted = ()
     found = service(ladder, named(ladder), options=DELAYED)
     history: list[tuple[float, int]] = []
     for number, seconds in series:
         history.append((now, in_all(ladder, number)))
         for moment in (now, now + seconds / 2):
-            seen = groups.followed(seen, msgspec.structs.replace(found, replicas=number), moment)
+            seen = limit.followed(seen, msgspec.structs.replace(found, replicas=number), moment)
             ends = [began for began, _ in history[1:]] + [moment + 1]
             recent = [n for (_, n), end in zip(history, ends, strict=True) if end > moment - 300]
             assert seen[0][0] == max(recent)

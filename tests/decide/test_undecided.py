@@ -12,7 +12,7 @@ from scaler.decide.again import PAUSE, why_not_decided
 from scaler.decide.decide import DecisionCache, decide, decide_alone
 from scaler.decide.decision import Decision
 from scaler.decide.plan import plan_of
-from scaler.decide.service.demand import Demand
+from scaler.decide.service.demand import demand_of
 from scaler.decide.sharing.arbitration import Arbitration
 from scaler.decide.world import Service, ServiceKey, World
 from tests.builders import doings, on_nodes, service, world
@@ -37,8 +37,8 @@ def in_a_look(patch: pytest.MonkeyPatch) -> None:
     """The fault is in the instances: the demand for nothing, which takes the place of the other,
     has none."""
     nobody = ServiceKey("", "", "")
-    failing = fails_at(Demand, lambda service, *_: service.key if service.instances else nobody)
-    patch.setattr("scaler.decide.again.Demand", failing)
+    failing = fails_at(demand_of, lambda service, *_: service.key if service.instances else nobody)
+    patch.setattr("scaler.decide.again.demand_of", failing)
 
 
 def in_the_plan(patch: pytest.MonkeyPatch) -> None:

@@ -1,213 +1,172 @@
-"""What one service needs: sections 2 and 3 of the contract. One service in, one `Demand` out. Must
-not look at nodes.
+"""What one service asks for: sections 2 and 3 of the contract, in their order. One service in, one
+frozen `Demand` out. Must not look at nodes.
 
-service, memory -> states -> counts -> target -> missing of the minimum, candidates, instances in
-hands"""
+    service, memory -> states (2) -> what is wanted in all (3c) -> counts and target (3.1, 3.2)
+                    -> what is made whole (2) -> candidates (3.3)
+                    -> missing of the minimum (3b.1a)"""
 
 from __future__ import annotations
 
-from copy import copy
+from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 from hashlib import blake2s
 
 import msgspec
+from msgspec.structs import replace
 
 from scaler.decide import attempts
 from scaler.decide.decision import State
 from scaler.decide.memory import NEVER_SEEN, ServiceMemory
 from scaler.decide.nodes import PodRequests
-from scaler.decide.service import groups
-from scaler.decide.service import states as state
-from scaler.decide.service.groups import Group
+from scaler.decide.service import limit, states
+from scaler.decide.service.groups import Group, Target, groups_of
+from scaler.decide.service.limit import ScaleDown
 from scaler.decide.service.remembered import remembered_of
 from scaler.decide.service.states import Member
-from scaler.decide.world import Policy, Service
-from scaler.rules.rule import ALL
+from scaler.decide.world import Instance, Policy, Service
+from scaler.rules.rule import ALL, Rule
 
 
-class Demand:
-    """One service at one moment; never changed. Lists of members are sorted: the first member is
-    admitted first."""
+class Completion(msgspec.Struct, frozen=True):
+    """Instances with live pods that lack others."""
 
-    def __init__(self, service: Service, seen: ServiceMemory, now: float, policy: Policy) -> None:
-        """`seen`: the memory of the service before this decision. `self.memory`: the memory after
-        this look."""
-        self.service = service
-        self.name = str(service.key)
-        self.policy = policy
-        self.seen = seen
-        self.paused = service.options.paused
-        known = attempts.inherited(service, seen.instances, now)
-        instances = service.instances
-        self.members = tuple(
-            [
-                state.look_at(i, known.get(i.uid, NEVER_SEEN), service, now, policy)
-                for i in instances
-            ]
-        )
-        self.memory = remembered_of(seen, {m.instance.uid: m.memory for m in self.members}, now)
-        self.rule = service.rule
-        self.left_out = 0
-        self.replicas = ALL
-        """`rule`: without the ratios larger than `spec.replicas` needs. `left_out`: how many, of no
-        meaning at rest. `replicas`: instances of the largest ratio that remains; `ALL` = none is
-        left out, 0 = the service rests."""
-        if service.replicas < ALL or self.memory.wanted or service.options.scale_down_delay:
-            self._limit(now)
-        self.groups, self.target = groups.groups_of(self.rule, self.members)
-        weighs = self.target is not None and not self.paused
-        self.drained: list[Member] = []
-        self.undrained: list[Member] = []
-        """Bound instances beyond `replicas`: those to delete, and those that stay, as
-        `groups.drained` tells them."""
-        if weighs and self.replicas < ALL and not service.assumed and self.rule is not None:
-            for name, number in self.rule.largest.counts.items():
-                drained, undrained = groups.drained(self.groups[name], number, policy)
-                self.drained += drained
-                self.undrained += undrained
-        needs_no_rule = self.members if not service.key.rule else ()
-        self.completes = {m.uid for m in needs_no_rule if m.is_ours and state.is_incomplete(m)}
-        """Uids of instances with live pods that lack others: the decision makes or releases the
-        missing pods."""
-        self.half_made: set[str] = set()
-        """Uids of such instances in hands that get no place."""
-        self.irrevocable: list[Member] = []
-        """Instances that are bound in part or completed now: the admission of their unbound pods
-        cannot be revoked."""
-        for group in self.groups.values():
-            if group.released:
-                self._complete(group, moves=weighs)
-        self.hands = state.in_order(
-            [m for group in self.groups.values() for m in group.released if m.in_hands]
-        )
-        self.candidates = {
-            name: _candidates(group, now, policy) for name, group in self.groups.items() if weighs
-        }
-        smallest = self.rule.smallest.counts if self.rule and self.target else {}
-        self.serves = all(self.groups[name].running >= number for name, number in smallest.items())
-        self.minimum: dict[str, int] = {}
-        """Group -> missing instances: the number of the minimum, less the instances that are bound
-        and have a slot."""
-        self.bound_in_part: list[Member] = []
-        """Instances of the minimum that are bound in part."""
-        for name, number in smallest.items() if weighs and not self.serves else ():
-            self._lack(name, number)
-        self.lacks_minimum = bool(self.bound_in_part) or any(self.minimum.values())
+    made_whole: frozenset[str] = frozenset()
+    """Uids of those whose missing pods are made or released now."""
+    without_place: frozenset[str] = frozenset()
+    """Uids of those with the scheduler that get no place."""
+    irrevocable: tuple[Member, ...] = ()
+    """Instances that are bound in part or get their missing pods now: the admission of their
+    unbound pods cannot be revoked."""
+
+
+class Shortfall(msgspec.Struct, frozen=True):
+    """What the minimum of a service lacks."""
+
+    missing: dict[str, int] = {}
+    """Group -> instances."""
+    bound_in_part: tuple[Member, ...] = ()
+    """Instances of the minimum that are bound in part."""
+
+
+class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
+    """One service at one moment. Lists of members are sorted: the first member is admitted
+    first."""
+
+    service: Service
+    name: str
+    policy: Policy
+    seen: ServiceMemory
+    """The memory of the service before this decision."""
+    memory: ServiceMemory
+    """The memory after this look."""
+    members: tuple[Member, ...]
+    rule: Rule | None
+    """`left_out`, `replicas`: those of `Limit`."""
+    left_out: int
+    replicas: int
+    groups: dict[str, Group]
+    target: Target | None
+    """None without a rule."""
+    scaled_down: tuple[Member, ...]
+    """Bound instances beyond `replicas` that are deleted."""
+    kept_for_restarts: tuple[Member, ...]
+    """Those that stay: a deletion would cost restarts that are kept for faults."""
+    made_whole: frozenset[str]
+    """`without_place`, `irrevocable`: those of `Completion`."""
+    without_place: frozenset[str]
+    irrevocable: tuple[Member, ...]
+    with_the_scheduler: tuple[Member, ...]
+    """Admitted, and no pod is bound."""
+    candidates: dict[str, list[Member]]
+    scale_up_candidates: dict[str, list[Member]]
+    """Group in which one more instance may get a place -> held candidates; those whose pods exist
+    come first."""
+    serves: bool
+    """Every group runs its minimum."""
+    minimum: dict[str, int]
+    """Group -> missing instances: the number of the minimum, less the instances that are bound and
+    have a slot. Empty for a service that serves."""
+    bound_in_part: tuple[Member, ...]
+    """Instances of the minimum that are bound in part."""
+    priority: int
+    oldest: float
+    """Creation of its oldest job that has not ended."""
+    bound: int
+    """Bound pods of all instances."""
+    requests: frozenset[PodRequests]
+    """The pod requests of its instances, each once."""
+    has_attempts: bool
+    """An instance has an attempt, had one, or is in backoff."""
+    until: float
+    """From this time on the demand may change by time alone; 0.0 = never."""
+
+    @property
+    def paused(self) -> bool:
+        return self.service.options.paused
+
+    @property
+    def lacks_minimum(self) -> bool:
         """Whether pods of the minimum are still to be bound."""
-        held = {
-            name: [m for m in found if m.state is State.HELD]
-            for name, found in self.candidates.items()
-        }
-        self.scale_up_candidates = {
-            name: sorted(found, key=state.is_made, reverse=True)
-            for name, found in held.items()
-            if self.serves and self.groups[name].wants
-        }
-        """Group in which one more instance may get a place -> held candidates; those whose pods
-        exist come first."""
-        self._sum_up(now)
-
-    def remembering(self, seen: ServiceMemory) -> Demand:
-        """A copy with another memory of the service. The memories of its instances have to be
-        equal."""
-        other = copy(self)
-        other.seen = other.memory = seen
-        vars(other).pop("jobs", None)
-        return other
-
-    def _limit(self, now: float) -> None:
-        service = self.service
-        wanted = groups.followed(self.memory.wanted, service, now)
-        if wanted is not self.memory.wanted:
-            self.memory = msgspec.structs.replace(self.memory, wanted=wanted)
-        replicas = wanted[0][0] if wanted else service.replicas
-        if service.rule is not None and groups.in_all(service.rule, replicas) < ALL:
-            self.rule = service.rule.limited(replicas)
-            self.left_out = len(service.rule.ratios) - len(self.rule.ratios)
-            self.replicas = self.rule.largest.total
-
-    def _sum_up(self, now: float) -> None:
-        service = self.service
-        policy = self.policy
-        # The priority of the PriorityClass. The annotation may lower the priority, and raise it up
-        # to the setting.
-        own = max([instance.priority for instance in service.instances], default=0)
-        annotated = service.options.service_priority
-        most = policy.max_service_priority
-        self.priority = (
-            own if annotated is None else min(annotated, own if most is None else max(own, most))
-        )
-        lasting = [
-            i.created for i in service.instances if not (i.owner_deleting or i.owner_finished)
-        ]
-        self.oldest = min(lasting, default=0.0)
-        self.bound = sum([instance.bound for instance in service.instances])
-        self.requests = frozenset([instance.needs for instance in service.instances])
-        known = self.memory.instances.values()
-        self.has_attempts = any(
-            one.began or one.had_attempt or one.backoff_until or one.gives_way for one in known
-        )
-        moments = [
-            moment
-            for member in self.members
-            for moment in state.moments_of(member, policy)
-            if moment > now
-        ]
-        if len(self.memory.wanted) > 1:  # until the highest number no longer counts
-            moments.append(self.memory.wanted[0][1] + service.options.scale_down_delay)
-        if len(known) > len(self.members):  # some instances are gone
-            moments += [one.backoff_until for one in known if one.backoff_until > now]
-        self.until = min(moments, default=0.0)
-        """From this time on the demand may change by time alone; 0.0 = never."""
-
-    def _complete(self, group: Group, *, moves: bool) -> None:
-        """Instances with live pods are completed before a new one starts. One without a slot needs
-        a free place; after its attempt other candidates go first."""
-        for member in state.in_order(m for m in group.released if moves and state.is_incomplete(m)):
-            others = (one for one in group.held if state.why_not_admissible(one, 0.0) is None)
-            gives_way = member.memory.gives_way and any(others)
-            if member.has_slot and group.keeps(member):
-                self.completes.add(member.uid)
-            elif not member.has_slot and group.has_place_for(member) and not gives_way:
-                group.give_place(member)
-                self.completes.add(member.uid)
-                self.irrevocable.append(member)
-            elif member.in_hands:
-                self.half_made.add(member.uid)
-        self.irrevocable += [member for member in group.released if member.lacks_binds]
-
-    def _lack(self, name: str, number: int) -> None:
-        """Fill `minimum` and `bound_in_part` for one group. `number`: its instances in the smallest
-        ratio."""
-        group = self.groups[name]
-        bound = [m for m in group.members if m.in_flight and m not in self.candidates[name]]
-        bound += [m for m in group.released if m.uid in self.completes and not m.has_slot]
-        parts = state.in_order(m for m in bound if m.in_part or not m.has_slot) if bound else []
-        self.minimum[name] = max(0, number - group.running - len(bound))
-        self.bound_in_part += parts[: max(0, number - group.running - (len(bound) - len(parts)))]
+        return bool(self.bound_in_part) or any(self.minimum.values())
 
     @property
     def nothing_to_weigh(self) -> bool:
         """Whether arbitration can skip the service. True for nearly all services in nearly all
         decisions."""
         memory = self.memory
-        clocks = (
-            memory.began
+        return not (
+            self.lacks_minimum
+            or self.with_the_scheduler
+            or self.irrevocable
+            or self.has_attempts
+            or not self.serves
+            or self.scaled_down
+            or memory.began
             or memory.failures
             or memory.trade_since
             or memory.fits_nowhere_since
             or memory.victims
+            or self._has_candidates
         )
-        unbound = (
-            self.lacks_minimum
-            or self.hands
-            or self.irrevocable
-            or self.has_attempts
-            or not self.serves
-        )
-        return not (unbound or self.drained or clocks) and not any(
-            self.candidates.get(name) for name, group in self.groups.items() if group.wants
-        )
+
+    @property
+    def _has_candidates(self) -> bool:
+        """Whether a candidate may get a place."""
+        return any(self.candidates.get(name) for name in self.groups_that_want)
+
+    @property
+    def groups_that_want(self) -> list[str]:
+        """Groups in which one more instance might get a place."""
+        return [name for name, group in self.groups.items() if group.wants]
+
+    def first(self) -> list[Member]:
+        """The first candidates of each group, as many as the minimum lacks."""
+        found: list[Member] = []
+        for name, number in self.minimum.items():
+            found += self.candidates[name][:number]
+        return found
+
+    def too_few(self) -> list[str]:
+        """Groups with fewer candidates than the minimum lacks, in words."""
+        found = []
+        for name, number in self.minimum.items():
+            there = len(self.candidates[name])
+            if there < number:
+                found.append(f"{name} lacks {number}, {there} can start")
+        return found
+
+    def largest(self, group: str) -> int:
+        """Instances of the group in the largest ratio that has enough live instances."""
+        if self.rule is None or self.target is None:
+            return 0
+        return self.rule.ratios[min(self.target.unreachable, len(self.rule.ratios) - 1)].of(group)
+
+    def remembering(self, seen: ServiceMemory) -> Demand:
+        """The same with another memory of the service. The memories of its instances have to be
+        equal."""
+        return replace(self, seen=seen, memory=seen)
+
+    # kept because it takes long, and few services are asked for it
 
     @cached_property
     def room_key(self) -> object:
@@ -218,72 +177,270 @@ class Demand:
         requested = []
         for name, number in self.minimum.items():
             found = self.candidates[name]
-            asks = [m.instance.unbound for m in found]
-            if (
-                not found
-                or asks.count(asks[0]) < len(asks)
-                or State.TERMINATING in [m.state for m in found]
-            ):
+            if not _are_alike(found):
                 return None
-            requested.append((number, asks[0], found[0].instance.needs))
+            first = found[0].instance
+            requested.append((number, first.unbound, first.needs))
         return self.priority, tuple(requested)
-
-    def first(self) -> list[Member]:
-        """The first candidates of each group, as many as the minimum lacks."""
-        return [
-            member
-            for name, number in self.minimum.items()
-            for member in self.candidates[name][:number]
-        ]
-
-    def too_few(self) -> list[str]:
-        """Groups with fewer candidates than the minimum lacks, in words."""
-        found = [
-            (name, number, len(self.candidates[name])) for name, number in self.minimum.items()
-        ]
-        return [
-            f"{name} lacks {number}, {there} can start"
-            for name, number, there in found
-            if there < number
-        ]
 
     @cached_property
     def jobs(self) -> str:
         """Fingerprint of the jobs and the rule, as far as they are read; "" while no decision
         depends on it."""
-        moves = self.minimum or self.hands or self.irrevocable or not self.serves
+        moves = self.minimum or self.with_the_scheduler or self.irrevocable or not self.serves
         if self.target is None or self.paused or not (moves or self.seen.jobs):
             return ""
         return blake2s(msgspec.json.encode(asked_of(self.service)), digest_size=8).hexdigest()
 
-    def largest(self, group: str) -> int:
-        """Instances of the group in the largest ratio that has enough live instances."""
-        if self.rule is None or self.target is None:
-            return 0
-        return self.rule.ratios[min(self.target.unreachable, len(self.rule.ratios) - 1)].of(group)
+
+def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy) -> Demand:
+    """The demand of a service. `seen`: the memory of the service before this decision."""
+    members = states_of(service, seen, now, policy)
+    memory = remembered_of(seen, {m.instance.uid: m.memory for m in members}, now)
+    memory, limited = wanted_in_all(service, memory, now)
+    groups, target = groups_of(limited.rule, members)
+    moves = target is not None and not service.options.paused
+    going = ScaleDown()
+    if moves and limited.replicas < ALL and not service.assumed:
+        going = scaled_down(limited.rule, groups, policy)
+    groups, completion = made_whole(groups, moves=moves)
+    if not service.key.rule:
+        completion = replace(completion, made_whole=_made_whole_without_rule(members))
+    candidates = candidates_of(groups, now, policy) if moves else {}
+    smallest = limited.rule.smallest.counts if limited.rule is not None else {}
+    serves = all(groups[name].running >= number for name, number in smallest.items())
+    shortfall = Shortfall()
+    if moves and not serves:
+        shortfall = missing_of_minimum(smallest, groups, candidates, completion)
+    return Demand(
+        service=service,
+        name=str(service.key),
+        policy=policy,
+        seen=seen,
+        memory=memory,
+        members=members,
+        rule=limited.rule,
+        left_out=limited.left_out,
+        replicas=limited.replicas,
+        groups=groups,
+        target=target,
+        scaled_down=going.deleted,
+        kept_for_restarts=going.kept_for_restarts,
+        made_whole=completion.made_whole,
+        without_place=completion.without_place,
+        irrevocable=completion.irrevocable,
+        with_the_scheduler=_with_the_scheduler(groups),
+        candidates=candidates,
+        scale_up_candidates=_scale_up_candidates(groups, candidates) if serves else {},
+        serves=serves,
+        minimum=shortfall.missing,
+        bound_in_part=shortfall.bound_in_part,
+        priority=priority_of(service, policy),
+        oldest=oldest_job(service.instances),
+        bound=sum([instance.bound for instance in service.instances]),
+        requests=frozenset([instance.needs for instance in service.instances]),
+        has_attempts=_has_attempts(memory),
+        until=changes_at(service, members, memory, now, policy),
+    )
 
 
-def asked_of(service: Service) -> tuple[object, ...]:
-    """What people ask for: the jobs and the rule, as far as they are read. Where others make the
-    pods, the identity of the owner stands for the instance: a new pod is a new instance."""
-    jobs = {
-        f"({(i.uid if i.made_by_us or not i.owner else i.owner)!r}, {i.generation}, {i.revision!r},"
-        f" {i.group!r}, {i.expected}, {_digest(i.needs)})"
-        for i in service.instances
-        if not i.owner_deleting
-    }
-    return sorted(jobs), service.rule, service.options
+def states_of(
+    service: Service, seen: ServiceMemory, now: float, policy: Policy
+) -> tuple[Member, ...]:
+    """Section 2: each instance with its state."""
+    known = attempts.inherited(service, seen.instances, now)
+    return tuple(
+        [
+            states.look_at(one, known.get(one.uid, NEVER_SEEN), service, now, policy)
+            for one in service.instances
+        ]
+    )
+
+
+def wanted_in_all(
+    service: Service, memory: ServiceMemory, now: float
+) -> tuple[ServiceMemory, limit.Limit]:
+    """Section 3c: the ratios that are aimed at, and the memory with the wanted numbers."""
+    if service.replicas == ALL and not (memory.wanted or service.options.scale_down_delay):
+        return memory, limit.Limit(service.rule)
+    wanted = limit.followed(memory.wanted, service, now)
+    if wanted is not memory.wanted:
+        memory = replace(memory, wanted=wanted)
+    return memory, limit.limit_of(service, wanted)
+
+
+def scaled_down(rule: Rule | None, groups: Mapping[str, Group], policy: Policy) -> ScaleDown:
+    """Section 3c: bound instances beyond the largest ratio of the limited rule."""
+    deleted: list[Member] = []
+    kept: list[Member] = []
+    if rule is not None:
+        for name, number in rule.largest.counts.items():
+            found = limit.scale_down(groups[name], number, policy)
+            deleted += found.deleted
+            kept += found.kept_for_restarts
+    return ScaleDown(tuple(deleted), tuple(kept))
+
+
+def made_whole(groups: dict[str, Group], *, moves: bool) -> tuple[dict[str, Group], Completion]:
+    """Section 2: a missing or gated member of an instance that has live pods is made or released,
+    before a new instance starts. Also returns the groups with the places that this takes."""
+    after = dict(groups)
+    whole: set[str] = set()
+    without: set[str] = set()
+    irrevocable: list[Member] = []
+    for name, before in groups.items():
+        if not before.released:
+            continue
+        incomplete = [m for m in before.released if moves and states.is_incomplete(m)]
+        group = before.copy() if incomplete else before
+        after[name] = group
+        for member in states.in_order(incomplete):
+            if member.has_slot and group.keeps(member):
+                whole.add(member.uid)
+            elif _gets_a_place(member, group):
+                group.give_place(member)
+                whole.add(member.uid)
+                irrevocable.append(member)
+            elif member.is_with_the_scheduler:
+                without.add(member.uid)
+        irrevocable += [member for member in group.released if member.lacks_binds]
+    return after, Completion(frozenset(whole), frozenset(without), tuple(irrevocable))
+
+
+def _gets_a_place(member: Member, group: Group) -> bool:
+    """Whether an instance with live pods and without a slot is made whole. It needs a free place;
+    after its attempt other candidates go first."""
+    if member.has_slot or not group.has_place_for(member):
+        return False
+    if not member.memory.gives_way:
+        return True
+    return all(states.why_not_admissible(one, 0.0) is not None for one in group.held)
+
+
+def _made_whole_without_rule(members: Iterable[Member]) -> frozenset[str]:
+    """Jobs that name no rule need no place."""
+    return frozenset([m.uid for m in members if m.is_ours and states.is_incomplete(m)])
+
+
+def candidates_of(
+    groups: Mapping[str, Group], now: float, policy: Policy
+) -> dict[str, list[Member]]:
+    """Section 3.3: the candidates of each group, in order."""
+    return {name: _candidates(group, now, policy) for name, group in groups.items()}
 
 
 def _candidates(group: Group, now: float, policy: Policy) -> list[Member]:
     if not (group.held or group.released or len(group.members) > group.running):
         return []
-    found = [m for m in group.members if state.is_candidate(m, now, policy)]
-    return sorted(found, key=state.candidate_order) if len(found) > 1 else found
+    found = [m for m in group.members if states.is_candidate(m, now, policy)]
+    return sorted(found, key=states.candidate_order) if len(found) > 1 else found
+
+
+def _scale_up_candidates(
+    groups: Mapping[str, Group], candidates: Mapping[str, list[Member]]
+) -> dict[str, list[Member]]:
+    found = {}
+    for name, some in candidates.items():
+        if groups[name].wants:
+            held = [member for member in some if member.state is State.HELD]
+            found[name] = sorted(held, key=states.is_made, reverse=True)
+    return found
+
+
+def _with_the_scheduler(groups: Mapping[str, Group]) -> tuple[Member, ...]:
+    found: list[Member] = []
+    for group in groups.values():
+        found += [member for member in group.released if member.is_with_the_scheduler]
+    return tuple(states.in_order(found))
+
+
+def missing_of_minimum(
+    smallest: Mapping[str, int],
+    groups: Mapping[str, Group],
+    candidates: Mapping[str, list[Member]],
+    completion: Completion,
+) -> Shortfall:
+    """Section 3b.1a: what the smallest ratio lacks. `smallest`: group -> number in that ratio."""
+    missing: dict[str, int] = {}
+    bound_in_part: list[Member] = []
+    for name, number in smallest.items():
+        group = groups[name]
+        bound = [m for m in group.members if m.in_flight and m not in candidates[name]]
+        bound += [m for m in group.released if m.uid in completion.made_whole and not m.has_slot]
+        parts = [member for member in bound if member.in_part or not member.has_slot]
+        whole = len(bound) - len(parts)
+        missing[name] = max(0, number - group.running - len(bound))
+        bound_in_part += states.in_order(parts)[: max(0, number - group.running - whole)]
+    return Shortfall(missing, tuple(bound_in_part))
+
+
+def priority_of(service: Service, policy: Policy) -> int:
+    """Section 3b.2b: the priority of the PriorityClass. The annotation may lower it, and raise it
+    up to the setting."""
+    own = max([instance.priority for instance in service.instances], default=0)
+    annotated = service.options.service_priority
+    if annotated is None:
+        return own
+    if policy.max_service_priority is None:
+        return min(annotated, own)
+    return min(annotated, max(own, policy.max_service_priority))
+
+
+def oldest_job(instances: Iterable[Instance]) -> float:
+    """Section 3b.2c: when the oldest job that has not ended was created."""
+    lasting = [one.created for one in instances if not (one.owner_deleting or one.owner_finished)]
+    return min(lasting, default=0.0)
+
+
+def _has_attempts(memory: ServiceMemory) -> bool:
+    return any(
+        one.began or one.had_attempt or one.backoff_until or one.gives_way
+        for one in memory.instances.values()
+    )
+
+
+def changes_at(
+    service: Service,
+    members: tuple[Member, ...],
+    memory: ServiceMemory,
+    now: float,
+    policy: Policy,
+) -> float:
+    """From when on the demand may change by time alone; 0.0 = never."""
+    moments: list[float] = []
+    for member in members:
+        moments += [moment for moment in states.moments_of(member, policy) if moment > now]
+    if len(memory.wanted) > 1:  # until the highest number no longer counts
+        moments.append(memory.wanted[0][1] + service.options.scale_down_delay)
+    known = memory.instances.values()
+    if len(known) > len(members):  # some instances are gone
+        moments += [one.backoff_until for one in known if one.backoff_until > now]
+    return min(moments, default=0.0)
+
+
+def asked_of(service: Service) -> tuple[object, ...]:
+    """What people ask for: the jobs and the rule, as far as they are read. Where others make the
+    pods, the identity of the owner stands for the instance: a new pod is a new instance."""
+    jobs = set[str]()
+    for one in service.instances:
+        if not one.owner_deleting:
+            who = one.uid if one.made_by_us or not one.owner else one.owner
+            asked = f"{one.generation}, {one.revision!r}, {one.group!r}, {one.expected}"
+            jobs.add(f"({who!r}, {asked}, {_digest(one.needs)})")
+    return sorted(jobs), service.rule, service.options
+
+
+def _are_alike(candidates: list[Member]) -> bool:
+    """Whether there are candidates, all ask for the same room, and none has old pods that end."""
+    for member in candidates:
+        other = member.instance.unbound != candidates[0].instance.unbound
+        if other or member.state is State.TERMINATING:
+            return False
+    return bool(candidates)
 
 
 @lru_cache(maxsize=256)
-def _digest(needs: PodRequests) -> str:
+def _digest(requests: PodRequests) -> str:
     """Cached: many services have equal requests, and their `repr` costs more than the rest of a
     fingerprint."""
-    return repr(blake2s(repr(needs).encode(), digest_size=8).digest())
+    return repr(blake2s(repr(requests).encode(), digest_size=8).digest())

@@ -147,7 +147,7 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
         return self.running or self.in_flight
 
     @property
-    def in_hands(self) -> bool:
+    def is_with_the_scheduler(self) -> bool:
         """Admitted and no pod bound: the scheduler may bind the instance at any moment."""
         return self.state is State.ADMITTED and not self.instance.bound
 
@@ -248,7 +248,7 @@ def candidate_order(member: Member) -> tuple[bool, bool, bool, bool, Order]:
         memory.gives_way,
         memory.had_attempt is not HadAttempt.NO,
         terminating,
-        not member.in_hands,
+        not member.is_with_the_scheduler,
         age(member),
     )
 
@@ -285,7 +285,7 @@ def is_candidate(member: Member, now: float, policy: Policy) -> bool:
         return False
     if member.state is State.TERMINATING:
         return not member.instance.owner_deleting and is_to_come(member, now, policy)
-    return member.state is State.HELD or member.in_hands
+    return member.state is State.HELD or member.is_with_the_scheduler
 
 
 def is_to_come(member: Member, now: float, policy: Policy) -> bool:
@@ -296,7 +296,7 @@ def is_to_come(member: Member, now: float, policy: Policy) -> bool:
 def is_made(member: Member) -> bool:
     """Whether the instance can be admitted now: pods that others make have to exist first."""
     i = member.instance
-    return i.made_by_us or i.gated > 0 or member.in_hands
+    return i.made_by_us or i.gated > 0 or member.is_with_the_scheduler
 
 
 def is_incomplete(member: Member) -> bool:

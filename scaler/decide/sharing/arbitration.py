@@ -76,12 +76,12 @@ class Arbitration:
         """Reserve room first for what stays: bound in part while its turn goes on, irrevocable, or
         paused in hands."""
         for draft in self.drafts:
-            for member in (*draft.demand.irrevocable, *draft.demand.hands):
+            for member in (*draft.demand.irrevocable, *draft.demand.with_the_scheduler):
                 self._keep(draft, member)
 
     def _keep(self, draft: Draft, member: Member) -> None:
         stays = draft.demand.paused or not (
-            member.in_hands and may_be_revoked(member.instance, self.policy)
+            member.is_with_the_scheduler and may_be_revoked(member.instance, self.policy)
         )
         if stays and member.uid not in self._kept and self._turn_goes_on(draft, member):
             found = self.placement.reserve(member.instance.unbound)
@@ -96,7 +96,7 @@ class Arbitration:
             waits = attempts.in_backoff(draft.memory, self.now) or self._is_over(draft.memory)
             return not (memory.gives_way or waits)
         is_over = self._is_over(memory)
-        if memory.gives_way or (member.in_hands and is_over):
+        if memory.gives_way or (member.is_with_the_scheduler and is_over):
             return False
         if is_over and self._has_to_end(draft, member):
             draft.note(attempts.PartEnded(member.uid))
@@ -122,7 +122,7 @@ class Arbitration:
     def _reserve_minimums(self) -> None:
         waiting = [draft for draft in self.drafts if draft.demand.lacks_minimum]
         for draft in sorted(waiting, key=lambda each: _minimum_order(each, self.world)):
-            own = [*draft.demand.bound_in_part, *draft.demand.hands]
+            own = [*draft.demand.bound_in_part, *draft.demand.with_the_scheduler]
             for member in own:
                 if member.uid in self._kept:
                     self.placement.cancel(self._kept.pop(member.uid))
@@ -132,7 +132,9 @@ class Arbitration:
                     self._keep(draft, member)
             if minimum is not None and minimum.room is Room.FREE:
                 self._on_free_room.append((draft, minimum))
-                self._put_in_hands(draft, *(m for m in minimum.members if m.in_hands or m.in_part))
+                self._put_in_hands(
+                    draft, *(m for m in minimum.members if m.is_with_the_scheduler or m.in_part)
+                )
 
     def _has_room_beside(self, draft: Draft, one: Member, others: Sequence[Member]) -> bool:
         """Whether `one` and the `others` of its group have places and room, and spoil no
@@ -151,13 +153,17 @@ class Arbitration:
     def _revoke_scale_ups(self) -> None:
         """Revoke scale-ups beyond the largest ratio, and scale-ups that do not fit beside the
         minimums."""
-        for draft in [each for each in self.drafts if each.demand.hands or each.demand.irrevocable]:
+        for draft in [
+            each
+            for each in self.drafts
+            if each.demand.with_the_scheduler or each.demand.irrevocable
+        ]:
             self._put_in_hands(draft, *(m for m in draft.demand.irrevocable if m.uid in self._kept))
             if draft.demand.paused:
                 continue
             hands = [
                 m
-                for m in draft.demand.hands
+                for m in draft.demand.with_the_scheduler
                 if m.uid not in draft.chosen and m.uid not in draft.revoked
             ]
             for member in newest_admission_first(hands):
@@ -206,7 +212,7 @@ class Arbitration:
     ) -> Why | None:
         """Why an instance in hands has to be revoked; None when it stays. `beyond`: beyond the
         target."""
-        if member.uid in draft.demand.half_made:
+        if member.uid in draft.demand.without_place:
             return Reason.REVOKED, (draft.awaited,)
         if isinstance(found, Shortage):
             alone = not (draft.shares or draft.demand.lacks_minimum or beyond)
@@ -241,7 +247,11 @@ class Arbitration:
         """Admit whole minimums, beside all that is in hands or being revoked; the most restricted
         instance first."""
         self._revoked = [
-            (d, m) for d in self.drafts if d.revoked for m in d.demand.hands if m.uid in d.revoked
+            (d, m)
+            for d in self.drafts
+            if d.revoked
+            for m in d.demand.with_the_scheduler
+            if m.uid in d.revoked
         ]
         chosen = [(draft, self._to_admit(draft, minimum)) for draft, minimum in self._on_free_room]
         queue = [
@@ -271,7 +281,8 @@ class Arbitration:
                 self._put_in_hands(draft, member)
         for draft, minimum in self._on_free_room:
             runs = minimum.unmade or any(
-                m.in_hands or m.in_part or m.uid in draft.admitted for m in minimum.members
+                m.is_with_the_scheduler or m.in_part or m.uid in draft.admitted
+                for m in minimum.members
             )
             draft.note(attempts.Released(self.now) if runs else attempts.Stopped())
 

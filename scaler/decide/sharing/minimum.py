@@ -79,7 +79,7 @@ class Minimums:
             nodes = self.placement.waits_for(found.reservation)
             why = Reason.WAITING_FOR_ROOM, room_in_words(nodes, names, evicted=not found.victims)
             for member in found.members:
-                if member.in_hands and draft.shares:
+                if member.is_with_the_scheduler and draft.shares:
                     draft.revoke(member, why)  # the scheduler would bind it on reserved room
                 elif (
                     member.state is State.HELD
@@ -204,7 +204,8 @@ class Minimums:
         if draft.demand.lacks_minimum or draft.demand.paused:
             return False
         hands = any(
-            m.uid not in draft.chosen and m.uid not in draft.revoked for m in draft.demand.hands
+            m.uid not in draft.chosen and m.uid not in draft.revoked
+            for m in draft.demand.with_the_scheduler
         )
         return hands or any(
             startable(draft, name, self.world) for name in draft.demand.scale_up_candidates
@@ -292,7 +293,7 @@ class Minimums:
     def _give_up(self, draft: Draft, why: Why) -> Minimum | None:
         """Reserve nothing and revoke what is in hands. No other service is blocked."""
         draft.note(attempts.Stopped())
-        for member in draft.demand.hands:
+        for member in draft.demand.with_the_scheduler:
             draft.revoke(member, why)
         draft.waits |= {
             member.uid: why for member in draft.demand.first() if member.state is State.HELD
@@ -323,7 +324,9 @@ def _choose(draft: Draft, chosen: Sequence[Member]) -> set[str | None]:
     draft.chosen = {member.uid for member in chosen}
     groups = {member.instance.group for member in chosen if member.state is State.HELD}
     swapped = [
-        m for m in draft.demand.hands if m.uid not in draft.chosen and m.instance.group in groups
+        m
+        for m in draft.demand.with_the_scheduler
+        if m.uid not in draft.chosen and m.instance.group in groups
     ]
     for member in swapped:
         draft.revoke(member, (Reason.REVOKED, (f"another instance of {member.instance.group}",)))

@@ -51,7 +51,7 @@ def settle(draft: Draft, world: World) -> None:
         draft.note(attempts.Serves(tuple(well), trades=draft.short))
     elif not demand.lacks_minimum:
         draft.note(attempts.MinimumBound())
-    if demand.has_attempts or demand.hands or demand.irrevocable or draft.has_changes:
+    if demand.has_attempts or demand.with_the_scheduler or demand.irrevocable or draft.has_changes:
         _note_clocks(draft, world)
     memory = draft.memory
     waits = memory.failures or memory.backoff_until or memory.began or demand.jobs
@@ -80,7 +80,7 @@ def _note_clocks(draft: Draft, world: World) -> None:
 
 def _is_with_scheduler(draft: Draft, member: Member) -> bool:
     """Whether the scheduler may bind pods of the instance after this decision."""
-    stays = member.in_hands and member.uid not in draft.revoked
+    stays = member.is_with_the_scheduler and member.uid not in draft.revoked
     return stays or member.in_part or member.uid in draft.admitted
 
 
