@@ -25,9 +25,8 @@ def digest(value: Any, length: int = 10) -> str:
     """A short name for a value: the same for equal values, in the letters that Kubernetes uses for
     such names."""
     encoded = msgspec.json.encode(value, order="deterministic")
-    return "".join(
-        _LETTERS[byte % len(_LETTERS)] for byte in hashlib.sha256(encoded).digest()[:length]
-    )
+    drawn = hashlib.sha256(encoded).digest()[:length]
+    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in drawn)
 
 
 def shortened(name: str, longest: int = 63) -> str:
@@ -117,9 +116,10 @@ def pod_group(
         for resource, amount in objects.requests(part).items():
             total[resource] += amount
     total.pop("pods", None)
-    resources = {
-        name: str(int(v)) if v.is_integer() else f"{round(v * 1000)}m" for name, v in total.items()
-    }
+    resources = {}
+    for resource, amount in total.items():
+        whole_number = amount.is_integer()
+        resources[resource] = str(int(amount)) if whole_number else f"{round(amount * 1000)}m"
     whole = {"minMember": len(parts), "minResources": resources, **spec}
     return body_of(
         POD_GROUPS,
@@ -136,12 +136,14 @@ def add_environment(pod_spec: Object, variables: Mapping[str, str], *, first: bo
     """Adds variables to every container, in place; an existing variable is replaced."""
     added = [{"name": name, "value": value} for name, value in variables.items()]
     for container in pod_spec.get("containers") or []:
-        kept = [
-            variable
-            for variable in container.get("env") or []
-            if variable.get("name") not in variables
-        ]
+        before = container.get("env") or []
+        kept = [variable for variable in before if variable.get("name") not in variables]
         container["env"] = [*added, *kept] if first else [*kept, *added]
+
+
+def with_prefix(marks: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The labels or annotations whose key begins with the prefix."""
+    return {key: value for key, value in marks.items() if key.startswith(prefix)}
 
 
 def active(pod: Object) -> bool:

@@ -40,11 +40,17 @@ def scaling_labels(obj: Object) -> dict[str, str]:
     own = labels_of(obj)
     if RULE_LABEL in own:
         return own
-    parts = [*(spec(obj).get("replicaSpecs") or {}).values(), *(spec(obj).get("tasks") or [])]
-    found = [
-        ((part.get("template") or {}).get("metadata") or {}).get("labels") or {} for part in parts
-    ]
-    return next((labels for labels in found if RULE_LABEL in labels), own)
+    for part in job_parts(obj):
+        template = part.get("template") or {}
+        labels: dict[str, str] = (template.get("metadata") or {}).get("labels") or {}
+        if RULE_LABEL in labels:
+            return labels
+    return own
+
+
+def job_parts(job: Object) -> list[Object]:
+    """The replica types of an AscendJob, or the tasks of a Volcano Job; each has a template."""
+    return [*(spec(job).get("replicaSpecs") or {}).values(), *(spec(job).get("tasks") or [])]
 
 
 def namespace(obj: Object) -> str:
@@ -61,8 +67,11 @@ def uid(obj: Object) -> str:
 
 def controller(obj: Object) -> Object:
     """The reference to the controlling owner, {} if there is none."""
-    owners = obj["metadata"].get("ownerReferences") or []
-    return next((ref for ref in owners if ref.get("controller")), {})
+    for reference in obj["metadata"].get("ownerReferences") or []:
+        if reference.get("controller"):
+            found: Object = reference
+            return found
+    return {}
 
 
 def owner_uid(obj: Object) -> str:
@@ -77,6 +86,11 @@ def owner_kind(obj: Object) -> str:
 
 def terminating(obj: Object) -> bool:
     return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def staying(found: Iterable[Object]) -> list[Object]:
+    """Those that are not terminating."""
+    return [obj for obj in found if not terminating(obj)]
 
 
 def spec(obj: Object) -> Object:
@@ -106,7 +120,11 @@ def ended(pod: Object) -> bool:
 
 def condition(obj: Object, kind: str) -> Object:
     """The condition of that type, {} if there is none."""
-    return next((c for c in status(obj).get("conditions") or [] if c.get("type") == kind), {})
+    for one in status(obj).get("conditions") or []:
+        if one.get("type") == kind:
+            found: Object = one
+            return found
+    return {}
 
 
 def ready(obj: Object) -> bool:
@@ -131,13 +149,21 @@ def containers(pod: Object) -> list[Object]:
 
 
 def crash_looping(pod: Object) -> bool:
-    waiting = ((c.get("state") or {}).get("waiting") or {} for c in containers(pod))
-    return any(state.get("reason") == "CrashLoopBackOff" for state in waiting)
+    for container in containers(pod):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") == "CrashLoopBackOff":
+            return True
+    return False
 
 
 def restarts(pod: Object) -> int:
     """The restarts of all its containers."""
-    return sum(int(c.get("restartCount") or 0) for c in containers(pod))
+    return sum(restarts_of_each(pod))
+
+
+def restarts_of_each(pod: Object) -> list[int]:
+    """The restarts of each of its containers."""
+    return [int(container.get("restartCount") or 0) for container in containers(pod)]
 
 
 def requests(pod: Object) -> dict[str, float]:
@@ -146,27 +172,23 @@ def requests(pod: Object) -> dict[str, float]:
     total: dict[str, float] = {"pods": 1.0}
     for container in spec(pod).get("containers") or []:
         resources = container.get("resources") or {}
-        for resource, value in {
-            **(resources.get("limits") or {}),
-            **(resources.get("requests") or {}),
-        }.items():
+        given = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        for resource, value in given.items():
             total[resource] = total.get(resource, 0.0) + quantity(value)
     return total
 
 
 def allocatable(node: Object) -> dict[str, float]:
-    return {
-        resource: quantity(value)
-        for resource, value in (status(node).get("allocatable") or {}).items()
-    }
+    given = status(node).get("allocatable") or {}
+    return {resource: quantity(value) for resource, value in given.items()}
 
 
 def last_exit_code(pod: Object) -> int:
     """The first non-zero exit code of a container's current or last termination, else 0."""
-    states = (
-        container.get(where) or {}
-        for container in containers(pod)
-        for where in ("state", "lastState")
-    )
-    codes = (int((state.get("terminated") or {}).get("exitCode") or 0) for state in states)
-    return next((code for code in codes if code), 0)
+    for container in containers(pod):
+        for where in ("state", "lastState"):
+            terminated = (container.get(where) or {}).get("terminated") or {}
+            code = int(terminated.get("exitCode") or 0)
+            if code:
+                return code
+    return 0

@@ -230,22 +230,26 @@ class StandInController(StandIn):
 
     def living(self, resource: Resource) -> list[Object]:
         """All objects of that type that are not terminating."""
-        return [obj for obj in self.mirror.all(resource) if not objects.terminating(obj)]
+        return objects.staying(self.mirror.all(resource))
 
     async def _round(self) -> float | None:
-        if self._settled():
+        self._forget_shown_deletions()
+        if self._shows_own_writes():
             await self.reconcile()
-        return None if self._settled() else RETRY
+        self._forget_shown_deletions()
+        return None if self._shows_own_writes() else RETRY
 
-    def _settled(self) -> bool:
+    def _forget_shown_deletions(self) -> None:
         for uid, (resource, key) in list(self._deleted.items()):
             found = self.mirror.get(resource, *key)
             if found is None or objects.uid(found) != uid or objects.terminating(found):
                 del self._deleted[uid]
-        shown = all(
-            self.mirror.version(resource) >= version for resource, version in self._written.items()
-        )
-        return shown and not self._deleted
+
+    def _shows_own_writes(self) -> bool:
+        for resource, version in self._written.items():
+            if self.mirror.version(resource) < version:
+                return False
+        return not self._deleted
 
     async def have(
         self, resource: Resource, owner: Object, wanted: Iterable[Object], *, update: bool = False

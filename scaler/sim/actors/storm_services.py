@@ -10,7 +10,7 @@ strategy, or know of rules."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -47,21 +47,15 @@ class StormServices(StandInController):
             await self._keep_pod_set(pod_set, self.mirror.owned(PODS, pod_set))
 
     async def _keep_storm(self, storm: Object) -> None:
-        own = [
-            found for found in self.mirror.owned(ROLE_SETS, storm) if not objects.terminating(found)
-        ]
-        indices = {
-            objects.uid(found): int(objects.annotations_of(found).get(ROLE_SET_INDEX) or 0)
-            for found in own
-        }
-        own.sort(key=lambda found: indices[objects.uid(found)])
+        own = objects.staying(self.mirror.owned(ROLE_SETS, storm))
+        own.sort(key=_index_of)
         wanted = making.number(storm)
         for index in range(len(own), wanted):
             await self.create(ROLE_SETS, _role_set(storm, index))
         for surplus in own[wanted:]:
             await self.delete(ROLE_SETS, surplus)
         for found in own[:wanted]:
-            body = _role_set(storm, indices[objects.uid(found)])
+            body = _role_set(storm, _index_of(found))
             if objects.spec(found) != body["spec"]:
                 await self.renew(ROLE_SETS, found, body)
         await self.status(STORM_SERVICES, storm, {"replicas": len(own)})
@@ -69,14 +63,14 @@ class StormServices(StandInController):
     async def _keep_role_set(self, role_set: Object, members: list[Object]) -> None:
         await self._keep_pod_group(role_set, ROLE_SETS)
         roles = objects.spec(role_set).get("roles") or []
-        if any([await self._apply(role_set, role, members, update=False) for role in roles]):
+        scaled = False
+        for role in roles:
+            scaled |= await self._apply(role_set, role, members, update=False)
+        if scaled:
             return
         for role in sorted(roles, key=lambda role: int(role.get("upgradeOrder") or 0)):
             await self._apply(role_set, role, members, update=True)
-            found = [_member_of(member) for member in _of(role, members)]
-            wanted = _role(role)
-            newest = all(m.active and m.ready and m.hash == wanted.hash for m in found)
-            if not newest or len(found) != wanted.replicas:
+            if not _role(role).is_up_to_date(_members_of(role, members)):
                 return  # one role after the other
 
     async def _apply(
@@ -84,11 +78,12 @@ class StormServices(StandInController):
     ) -> bool:
         """One step of scaling, or of an update; False when none was due."""
         numbered = bool(role.get("stateful")) or group_size(role) > 1
-        scale, roll = (
-            (scale_stateful, roll_stateful) if numbered else (scale_stateless, roll_stateless)
-        )
+        if update:
+            step = roll_stateful if numbered else roll_stateless
+        else:
+            step = scale_stateful if numbered else scale_stateless
         own = _of(role, members)
-        change = (roll if update else scale)(_role(role), [_member_of(member) for member in own])
+        change = step(_role(role), _members_of(role, members))
         resource = POD_SETS if group_size(role) > 1 else PODS
         for slot in change.create:
             await self.create(resource, _made(role_set, role, slot))
@@ -108,9 +103,7 @@ class StormServices(StandInController):
         await self._keep_pod_group(pod_set, POD_SETS)
         size = making.number(pod_set, "podGroupSize")
         counted = [pod for pod in pods if not objects.ended(pod)]
-        restarted = [
-            pod for pod in counted if objects.restarts(pod) and not objects.terminating(pod)
-        ]
+        restarted = [pod for pod in objects.staying(counted) if objects.restarts(pod)]
         if len(counted) < size and restarted:
             for pod in restarted:  # unhealthy pods are deleted before missing ones are created
                 await self.delete(PODS, pod)
@@ -119,10 +112,9 @@ class StormServices(StandInController):
             for index in range(size):
                 if str(index) not in present:
                     await self.create(PODS, _member(pod_set, index, size))
-        for pod in sorted(counted, key=lambda pod: int(objects.labels_of(pod).get(POD_INDEX) or 0))[
-            size:
-        ]:
-            await self.delete(PODS, pod)
+        in_order = sorted(counted, key=lambda pod: int(objects.labels_of(pod).get(POD_INDEX) or 0))
+        for surplus in in_order[size:]:
+            await self.delete(PODS, surplus)
         serving = sum(map(making.ready, counted))
         phase = "Ready" if serving == size else "Running" if serving else "Pending"
         await self.status(
@@ -144,11 +136,22 @@ def _role(role: Object) -> Role:
     return Role(replicas, _hash(role), surge, min(unavailable, replicas))
 
 
+def _index_of(role_set: Object) -> int:
+    return int(objects.annotations_of(role_set).get(ROLE_SET_INDEX) or 0)
+
+
 def _of(role: Object, members: Iterable[Object]) -> list[Object]:
-    named = [
-        member for member in members if objects.labels_of(member).get(ROLE) == role.get("name")
-    ]
-    return [member for member in named if _is_pod_set(member) == (group_size(role) > 1)]
+    """The PodSets of a role whose instances have several pods, else its pods."""
+    found = []
+    for member in members:
+        named = objects.labels_of(member).get(ROLE) == role.get("name")
+        if named and _is_pod_set(member) == (group_size(role) > 1):
+            found.append(member)
+    return found
+
+
+def _members_of(role: Object, members: Iterable[Object]) -> list[Member]:
+    return [_member_of(member) for member in _of(role, members)]
 
 
 def _is_pod_set(member: Object) -> bool:
@@ -295,7 +298,9 @@ class Role(msgspec.Struct, frozen=True):
 
     def slots(self, members: Iterable[Member]) -> dict[int, list[Member]]:
         """The active members of every slot."""
-        slots: dict[int, list[Member]] = {slot: [] for slot in range(self.replicas)}
+        slots: dict[int, list[Member]] = {}
+        for slot in range(self.replicas):
+            slots[slot] = []
         for member in members:
             if member.active and member.slot in slots:
                 slots[member.slot].append(member)
@@ -303,11 +308,27 @@ class Role(msgspec.Struct, frozen=True):
 
     def room(self, members: Iterable[Member]) -> int:
         """How many more members are allowed; terminating ones still count."""
-        return max(0, self.replicas + self.surge - sum(m.active or m.terminating for m in members))
+        present = [m for m in members if m.active or m.terminating]
+        return max(0, self.replicas + self.surge - len(present))
 
     def spare(self, ready: int) -> int:
         """How many ready members may be deleted."""
         return max(0, ready - (self.replicas - self.unavailable))
+
+    def is_up_to_date(self, members: Sequence[Member]) -> bool:
+        """Whether there are as many members as specified, all ready and of the present template."""
+        for member in members:
+            if not (member.active and member.ready and member.hash == self.hash):
+                return False
+        return len(members) == self.replicas
+
+    def outdated(self, members: Iterable[Member]) -> list[Member]:
+        """Those of another template than the present one."""
+        return [member for member in members if member.hash != self.hash]
+
+    def outdated_first(self, members: Iterable[Member]) -> list[Member]:
+        """The members, those of another template first, then by name."""
+        return sorted(members, key=lambda member: (member.hash == self.hash, member.name))
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -324,60 +345,82 @@ def scale_stateful(role: Role, members: list[Member]) -> Change:
     """Fill empty slots, leave one member per slot, delete members that have ended or have no
     slot."""
     slots = role.slots(members)
-    delete = [*_ended(members), *(m.name for m in members if m.active and m.slot not in slots)]
-    delete += [name for held in slots.values() for name in _superfluous(role, held)]
+    delete = _ended(members)
+    for member in members:
+        if member.active and member.slot not in slots:
+            delete.append(member)
+    for held in slots.values():
+        delete += _superfluous(role, held)
     empty = [slot for slot, held in slots.items() if not held]
-    return Change(tuple(empty[: role.room(members)]), tuple(delete))
+    return Change(tuple(empty[: role.room(members)]), _names(delete))
 
 
 def roll_stateful(role: Role, members: list[Member]) -> Change:
     """The next members to replace: in their slots when they can be spared, else beside them."""
-    alone = [held for held in role.slots(members).values() if len(held) == 1]
-    outdated = [held[0] for held in alone if held[0].hash != role.hash]
-    slots_ready = sum(any(m.ready for m in held) for held in role.slots(members).values())
-    serving = [m for m in outdated if m.ready]
+    alone = []
+    slots_ready = 0
+    for held in role.slots(members).values():
+        if len(held) == 1:
+            alone.append(held[0])
+        if _ready(held):
+            slots_ready += 1
+    outdated = role.outdated(alone)
+    serving = _ready(outdated)
     spare = role.spare(slots_ready)
-    delete = [m.name for m in outdated if not m.ready or m in serving[:spare]]
+    beside = serving[spare:]
+    delete = [m for m in outdated if m not in beside]
     room = max(0, role.replicas + role.surge - len(members))
-    return Change(tuple(m.slot for m in serving[spare : spare + room]), tuple(delete))
+    return Change(tuple(m.slot for m in beside[:room]), _names(delete))
 
 
 def scale_stateless(role: Role, members: list[Member]) -> Change:
     """Reach the number; outdated or unready members are deleted first."""
-    active = [m for m in members if m.active]
+    active = _active(members)
     missing = role.replicas - len(active)
     if missing > 0:
-        return Change((None,) * min(missing, role.room(members)), _ended(members))
-    spare = role.spare(sum(m.ready for m in active))
-    waiting = sorted(
-        (m for m in active if not m.ready), key=lambda m: (m.hash == role.hash, m.name)
-    )
-    serving = sorted((m for m in active if m.ready), key=lambda m: (m.hash == role.hash, m.name))
-    surplus = [*waiting, *serving[:spare]][:-missing] if missing else []
-    return Change((), (*_ended(members), *(m.name for m in surplus)))
+        return Change((None,) * min(missing, role.room(members)), _names(_ended(members)))
+    serving = role.outdated_first(_ready(active))
+    spare = serving[: role.spare(len(serving))]
+    surplus = [*role.outdated_first(_not_ready(active)), *spare][: len(active) - role.replicas]
+    return Change((), _names([*_ended(members), *surplus]))
 
 
 def roll_stateless(role: Role, members: list[Member]) -> Change:
     """The next members to replace."""
-    active = [m for m in members if m.active]
-    outdated = sorted((m for m in active if m.hash != role.hash), key=lambda m: m.name)
-    spare = role.spare(sum(m.ready for m in active))
-    delete = [m.name for m in outdated if not m.ready] + [m.name for m in outdated if m.ready][
-        :spare
-    ]
+    active = _active(members)
+    outdated = sorted(role.outdated(active), key=lambda member: member.name)
+    spare = role.spare(len(_ready(active)))
+    delete = [*_not_ready(outdated), *_ready(outdated)[:spare]]
     wanted = role.replicas - (len(active) - len(outdated))
-    return Change((None,) * max(0, min(role.room(members), wanted)), tuple(delete))
+    return Change((None,) * max(0, min(role.room(members), wanted)), _names(delete))
 
 
-def _ended(members: Iterable[Member]) -> tuple[str, ...]:
-    return tuple(m.name for m in members if not m.active and not m.terminating)
+def _names(members: Iterable[Member]) -> tuple[str, ...]:
+    return tuple(member.name for member in members)
 
 
-def _superfluous(role: Role, held: list[Member]) -> list[str]:
+def _active(members: Iterable[Member]) -> list[Member]:
+    return [member for member in members if member.active]
+
+
+def _ready(members: Iterable[Member]) -> list[Member]:
+    return [member for member in members if member.ready]
+
+
+def _not_ready(members: Iterable[Member]) -> list[Member]:
+    return [member for member in members if not member.ready]
+
+
+def _ended(members: Iterable[Member]) -> list[Member]:
+    return [m for m in members if not m.active and not m.terminating]
+
+
+def _superfluous(role: Role, held: list[Member]) -> list[Member]:
     """Of several members in one slot: a ready new one stays alone; until then a ready old and a new
     one stay."""
     if len(held) < 2:
         return []
-    new, old = ([m for m in held if (m.hash == role.hash) is same] for same in (True, False))
-    stay = [m for m in new if m.ready][:1] or [*[m for m in old if m.ready][:1], *new[:1]]
-    return [m.name for m in held if m not in stay]
+    old = role.outdated(held)
+    new = [member for member in held if member not in old]
+    stay = _ready(new)[:1] or [*_ready(old)[:1], *new[:1]]
+    return [member for member in held if member not in stay]
