@@ -7,6 +7,8 @@ history, rollback, progress deadlines and hash collisions. Must not: know of nod
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
 from scaler.clock import seconds_of
@@ -22,6 +24,10 @@ _REVISION = "deployment.kubernetes.io/revision"
 _NOT_COPIED = frozenset(
     {"kubectl.kubernetes.io/last-applied-configuration", _DESIRED, _MOST, _REVISION}
 )
+
+
+Sizes = dict[str, int]
+"""ReplicaSet name -> its new number of replicas."""
 
 
 class Rollout(msgspec.Struct, frozen=True):
@@ -64,9 +70,15 @@ class Rollout(msgspec.Struct, frozen=True):
         """The largest number of pods at once."""
         return self.replicas + self.fence_posts[0] if self.replicas else 0
 
+    @property
+    def total(self) -> int:
+        """The pods that all ReplicaSets should have now."""
+        return sum(map(making.number, self.all))
 
-Sizes = dict[str, int]
-"""ReplicaSet name -> its new number of replicas."""
+    @property
+    def without_old(self) -> Sizes:
+        """Sizes that end all pods of old templates."""
+        return dict.fromkeys(map(objects.name, self.old), 0)
 
 
 class Deployments(StandInController):
@@ -78,17 +90,22 @@ class Deployments(StandInController):
     async def keep(self, owner: Object) -> None:
         rollout = _rollout(owner, self.mirror.owned(REPLICA_SETS, owner))
         await self.status(DEPLOYMENTS, owner, _status(rollout))
-        marks = {objects.annotations_of(found).get(_DESIRED) for found in rollout.living} - {None}
-        if marks - {str(rollout.replicas)} or objects.spec(owner).get("paused"):
+        marks = {objects.annotations_of(found).get(_DESIRED) for found in rollout.living}
+        if marks - {None, str(rollout.replicas)} or objects.spec(owner).get("paused"):
             await self._resize(rollout, scale(rollout))
-        elif rollout.recreates and any(
-            not objects.ended(pod) for old in rollout.old for pod in self.mirror.owned(PODS, old)
-        ):
-            await self._resize(rollout, {objects.name(old): 0 for old in rollout.old})
+        elif rollout.recreates and self._old_pods_run(rollout):
+            await self._resize(rollout, rollout.without_old)
         elif rollout.new is None:
             await self.create(REPLICA_SETS, _replica_set(rollout, grown(rollout, 0)))
         else:
             await self._resize(rollout, roll(rollout))
+
+    def _old_pods_run(self, rollout: Rollout) -> bool:
+        for old in rollout.old:
+            for pod in self.mirror.owned(PODS, old):
+                if not objects.ended(pod):
+                    return True
+        return False
 
     async def _resize(self, rollout: Rollout, sizes: Sizes) -> None:
         marks = {_DESIRED: str(rollout.replicas), _MOST: str(rollout.most)}
@@ -113,7 +130,7 @@ def scale(rollout: Rollout) -> Sizes:
     size = making.number(rollout.new or {})
     marked = objects.annotations_of(rollout.new or {}).get(_DESIRED)
     if size == rollout.replicas == _available(rollout.new) and marked == str(size):
-        return {objects.name(old): 0 for old in rollout.old}
+        return rollout.without_old
     return _in_proportion(rollout) if not rollout.recreates else {}
 
 
@@ -133,11 +150,7 @@ def grown(rollout: Rollout, size: int) -> int:
     """The size of the new ReplicaSet, now `size`, within the surge."""
     if rollout.recreates or size > rollout.replicas:
         return rollout.replicas
-    room = (
-        rollout.replicas
-        + rollout.fence_posts[0]
-        - sum(making.number(found) for found in rollout.all)
-    )
+    room = rollout.replicas + rollout.fence_posts[0] - rollout.total
     return size + max(0, min(room, rollout.replicas - size))
 
 
@@ -145,7 +158,7 @@ def _shrunk(rollout: Rollout) -> Sizes:
     """Old ReplicaSets first lose unavailable pods, then as many available ones as can be spared."""
     least = rollout.replicas - rollout.fence_posts[1]
     starting = making.number(rollout.new or {}) - _available(rollout.new)
-    spare = sum(making.number(found) for found in rollout.all) - least - starting
+    spare = rollout.total - least - starting
     sizes = {objects.name(old): making.number(old) for old in rollout.old}
     if spare <= 0 or not any(sizes.values()):
         return {}
@@ -184,18 +197,18 @@ def _in_proportion(rollout: Rollout) -> Sizes:
 
 def _rollout(deployment: Object, found: list[Object]) -> Rollout:
     selector = objects.spec(deployment).get("selector")
-    own = [
-        one
-        for one in found
-        if matches(selector, objects.labels_of(one)) and not objects.terminating(one)
-    ]
+    own = [one for one in objects.staying(found) if matches(selector, objects.labels_of(one))]
     own.sort(key=lambda one: (one["metadata"].get("creationTimestamp", ""), objects.name(one)))
-    template = objects.spec(deployment).get("template") or {}
-    new = next(
-        (one for one in own if _plain(objects.spec(one).get("template") or {}) == _plain(template)),
-        None,
-    )
-    return Rollout(deployment, new, tuple(one for one in own if one is not new))
+    template = _plain(objects.spec(deployment).get("template") or {})
+    new = None
+    old = []
+    for one in own:
+        same = _plain(objects.spec(one).get("template") or {}) == template
+        if same and new is None:
+            new = one
+        else:
+            old.append(one)
+    return Rollout(deployment, new, tuple(old))
 
 
 def _plain(template: Object) -> Object:
@@ -213,16 +226,20 @@ def _available(replica_set: Object | None) -> int:
     return int(objects.status(replica_set or {}).get("availableReplicas") or 0)
 
 
+def _pods_made(replica_set: Object | None) -> int:
+    return int(objects.status(replica_set or {}).get("replicas") or 0)
+
+
 def _replica_set(rollout: Rollout, size: int) -> Object:
     spec = objects.spec(rollout.deployment)
     mark = {HASH: making.digest(_plain(spec.get("template") or {}))}
     template = making.marked(spec.get("template") or {}, mark)
     selector = spec.get("selector") or {}
     selector = {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), **mark}}
-    copied = {
-        k: v for k, v in objects.annotations_of(rollout.deployment).items() if k not in _NOT_COPIED
-    }
-    marks = {
+    annotations = dict(objects.annotations_of(rollout.deployment))
+    for name in _NOT_COPIED:
+        annotations.pop(name, None)
+    annotations |= {
         _DESIRED: str(rollout.replicas),
         _MOST: str(rollout.most),
         _REVISION: str(len(rollout.old) + 1),
@@ -233,17 +250,17 @@ def _replica_set(rollout: Rollout, size: int) -> Object:
         rollout.deployment,
         DEPLOYMENTS,
         labels=template["metadata"]["labels"],
-        annotations={**copied, **marks},
+        annotations=annotations,
         spec={"replicas": size, "selector": selector, "template": template},
     )
 
 
 def _status(rollout: Rollout) -> Object:
-    total = sum(int(objects.status(found).get("replicas") or 0) for found in rollout.all)
+    total = sum(map(_pods_made, rollout.all))
     available = sum(map(_available, rollout.all))
     return {
         "replicas": total,
-        "updatedReplicas": int(objects.status(rollout.new or {}).get("replicas") or 0),
+        "updatedReplicas": _pods_made(rollout.new),
         "readyReplicas": available,
         "availableReplicas": available,
         "unavailableReplicas": max(0, max(rollout.replicas, total) - available),
@@ -262,9 +279,8 @@ class ReplicaSets(StandInController):
         wanted = making.number(owner)
         template = objects.spec(owner).get("template") or {}
         for _ in range(wanted - len(pods)):
-            if not await self.create(
-                PODS, making.pod_of(template, f"{objects.name(owner)}-", owner, REPLICA_SETS)
-            ):
+            pod = making.pod_of(template, f"{objects.name(owner)}-", owner, REPLICA_SETS)
+            if not await self.create(PODS, pod):
                 break  # the original ends the batch at the first refusal
         for victim in victims(pods, len(pods) - wanted):
             await self.delete(PODS, victim)
@@ -281,23 +297,21 @@ class ReplicaSets(StandInController):
 
 def victims(pods: list[Object], number: int) -> list[Object]:
     """The active pods that go first, in the order of the original."""
-    on_node = {
-        node: sum(objects.node_of(pod) == node for pod in pods)
-        for node in map(objects.node_of, pods)
-    }
+    on_node = Counter(map(objects.node_of, pods))
 
     def order(pod: Object) -> tuple[float, ...]:
         is_ready = making.ready(pod)
+        ready_since = 0.0
+        if is_ready:
+            ready_since = seconds_of(objects.condition(pod, "Ready").get("lastTransitionTime"))
         return (
             bool(objects.node_of(pod)),
             _PHASES.get(objects.phase(pod), 0),
             is_ready,
             _cost(pod),
             -on_node[objects.node_of(pod)],
-            -seconds_of(objects.condition(pod, "Ready").get("lastTransitionTime"))
-            if is_ready
-            else 0.0,
-            -max((int(c.get("restartCount") or 0) for c in objects.containers(pod)), default=0),
+            -ready_since,
+            -max(objects.restarts_of_each(pod), default=0),
             -seconds_of(pod["metadata"].get("creationTimestamp")),
         )
 

@@ -45,6 +45,11 @@ class GroupCondition(msgspec.Struct, frozen=True):
     ready: bool = False
     updated: bool = False
 
+    @property
+    def done(self) -> bool:
+        """Nothing of the update is left to do."""
+        return self.ready and self.updated
+
 
 class Leaders(msgspec.Struct, frozen=True):
     """The wanted fields of its leader StatefulSet."""
@@ -70,8 +75,10 @@ class LeaderWorkerSets(StandInController):
         self._templates.setdefault(revision, copy.deepcopy(template_of(owner)))
         here = objects.namespace(owner)
         name = objects.name(owner)
-        pods = [pod for pod in self.mirror.all(PODS) if objects.namespace(pod) == here]
-        members = [pod for pod in pods if objects.labels_of(pod).get(NAME) == name]
+        members = []
+        for pod in self.mirror.all(PODS):
+            if objects.namespace(pod) == here and objects.labels_of(pod).get(NAME) == name:
+                members.append(pod)
         await self._keep_leaders(owner, members, revision)
         for pod in members:
             if restarts_group(owner, pod, members):
@@ -92,9 +99,9 @@ class LeaderWorkerSets(StandInController):
         rolling = (objects.spec(found).get("updateStrategy") or {}).get("rollingUpdate") or {}
         now = Leaders(int(rolling.get("partition") or 0), making.number(found))
         leaders = {objects.labels_of(pod).get(GROUP_INDEX): pod for pod in members if _leads(pod)}
-        groups = [
-            self._condition(lws, leaders.get(str(index)), revision) for index in range(now.replicas)
-        ]
+        groups = []
+        for index in range(now.replicas):
+            groups.append(self._condition(lws, leaders.get(str(index)), revision))
         wanted = next_leaders(
             lws,
             now,
@@ -103,16 +110,12 @@ class LeaderWorkerSets(StandInController):
             resized=objects.annotations_of(found).get(REPLICAS) != str(making.number(lws)),
         )
         body = _leaders(lws, wanted, revision)
-        parts = ("replicas", "updateStrategy", "template")
-        changed = any(objects.spec(found).get(part) != body["spec"][part] for part in parts)
-        if changed or any(
-            read(found) != read(body) for read in (objects.labels_of, objects.annotations_of)
-        ):
+        if _what_may_change(found) != _what_may_change(body):
             await self.renew(STATEFUL_SETS, found, body)
         status = {
             "replicas": int(objects.status(found).get("replicas") or 0),
-            "readyReplicas": sum(group.ready for group in groups),
-            "updatedReplicas": sum(group.updated for group in groups),
+            "readyReplicas": len([group for group in groups if group.ready]),
+            "updatedReplicas": len([group for group in groups if group.updated]),
             "hpaPodSelector": f"{NAME}={objects.name(lws)},{WORKER_INDEX}=0",
             "observedGeneration": making.generation(lws),
         }
@@ -134,9 +137,8 @@ class LeaderWorkerSets(StandInController):
         )
 
     async def _keep_group(self, lws: Object, leader: Object) -> None:
-        template = self._templates.get(objects.labels_of(leader).get(REVISION, "")) or template_of(
-            lws
-        )
+        revision = objects.labels_of(leader).get(REVISION, "")
+        template = self._templates.get(revision) or template_of(lws)
         if self._gang:
             await self._keep_pod_group(lws, leader, template)
         late = objects.spec(lws).get("startupPolicy") == "LeaderReady" and not making.ready(leader)
@@ -157,9 +159,7 @@ class LeaderWorkerSets(StandInController):
             PODS,
             parts,
             labels={key: objects.labels_of(leader)[key] for key in (NAME, GROUP_INDEX, REVISION)},
-            annotations={
-                k: v for k, v in objects.annotations_of(lws).items() if k.startswith("volcano.sh/")
-            },
+            annotations=making.with_prefix(objects.annotations_of(lws), "volcano.sh/"),
             minMember=1 if objects.spec(lws).get("startupPolicy") == "LeaderReady" else size,
             queue=objects.annotations_of(lws).get("scheduling.volcano.sh/queue-name"),
         )
@@ -168,15 +168,16 @@ class LeaderWorkerSets(StandInController):
     def _leader_of(self, pod: Object, members: list[Object]) -> Object | None:
         """The leader to whose StatefulSet a worker belongs; none of another revision, and none that
         is younger."""
-        owners = {
-            objects.uid(found): objects.owner_uid(found) for found in self.mirror.all(STATEFUL_SETS)
-        }
-        same = [
-            m
-            for m in members
-            if objects.labels_of(m).get(REVISION) == objects.labels_of(pod).get(REVISION)
-        ]
-        return next((m for m in same if objects.uid(m) == owners.get(objects.owner_uid(pod))), None)
+        leader_uid = ""
+        for stateful_set in self.mirror.all(STATEFUL_SETS):
+            if objects.uid(stateful_set) == objects.owner_uid(pod):
+                leader_uid = objects.owner_uid(stateful_set)
+        revision = objects.labels_of(pod).get(REVISION)
+        for member in members:
+            same_revision = objects.labels_of(member).get(REVISION) == revision
+            if same_revision and objects.uid(member) == leader_uid:
+                return member
+        return None
 
 
 def restarts_group(lws: Object, pod: Object, members: list[Object]) -> bool:
@@ -190,9 +191,8 @@ def restarts_group(lws: Object, pod: Object, members: list[Object]) -> bool:
     patient = policy == "RecreateGroupAfterStart" or AFTER_START in objects.annotations_of(lws)
     index = objects.labels_of(pod).get(GROUP_INDEX)
     group = [member for member in members if objects.labels_of(member).get(GROUP_INDEX) == index]
-    waiting = len(group) != size_of(template_of(lws)) or any(
-        objects.phase(member) == "Pending" for member in group
-    )
+    phases = {objects.phase(member) for member in group}
+    waiting = len(group) != size_of(template_of(lws)) or "Pending" in phases
     return not (patient and waiting)
 
 
@@ -254,6 +254,18 @@ def _leaders(lws: Object, wanted: Leaders, revision: str) -> Object:
     )
 
 
+def _what_may_change(leaders: Object) -> list[Object]:
+    """The parts of the leader StatefulSet that follow the LeaderWorkerSet."""
+    spec = objects.spec(leaders)
+    return [
+        spec.get("replicas") or {},
+        spec.get("updateStrategy") or {},
+        spec.get("template") or {},
+        objects.labels_of(leaders),
+        objects.annotations_of(leaders),
+    ]
+
+
 def _rolling(lws: Object) -> Object:
     return (objects.spec(lws).get("rolloutStrategy") or {}).get("rollingUpdateConfiguration") or {}
 
@@ -303,7 +315,7 @@ def next_leaders(
         return Leaders(max(0, least), replicas)
     if leaders.replicas < replicas:
         return Leaders(max(leaders.partition, least), replicas)
-    behind = sum(not (group.ready and group.updated) for group in groups[:replicas])
+    behind = len([group for group in groups[:replicas] if not group.done])
     size = _groups_now(replicas, surge, unavailable, behind)
     if resized:
         return Leaders(max(min(leaders.partition, replicas + surge), least), size)
@@ -321,10 +333,10 @@ def _next_partition(groups: Sequence[GroupCondition], step: int, partition: int)
     """Groups from here on are updated; moves down only."""
     number = len(groups)
     done = 0
-    while done < number and groups[number - 1 - done].ready and groups[number - 1 - done].updated:
+    while done < number and groups[number - 1 - done].done:
         done += 1
     lowest = max(0, number - done - step)
-    wanted = lowest + sum(not group.ready for group in groups[:lowest])
+    wanted = lowest + len([group for group in groups[:lowest] if not group.ready])
     for index in range(min(wanted, number - 1), lowest - 1, -1):
         if groups[index].ready and not groups[index].updated:
             break

@@ -24,10 +24,8 @@ class Room:
         self, nodes: Iterable[Object], pods: Iterable[Object], *, tie: random.Random | None = None
     ) -> None:
         self._tie = tie
-        self._nodes = {
-            objects.name(node): node
-            for node in sorted(nodes, key=lambda n: natural(objects.name(n)))
-        }
+        in_order = sorted(nodes, key=lambda node: natural(objects.name(node)))
+        self._nodes = {objects.name(node): node for node in in_order}
         self._free = {name: objects.allocatable(node) for name, node in self._nodes.items()}
         self._pods: dict[str, list[Object]] = {name: [] for name in self._nodes}
         self._anti_affinity = False
@@ -62,29 +60,27 @@ class Room:
 
     def idle(self, resource: str) -> float:
         """The free amount of a resource on all nodes that accept new pods."""
-        return sum(
-            self._free[name].get(resource, 0.0)
-            for name, node in self._nodes.items()
-            if accepts(node, None)
-        )
+        total = 0.0
+        for name, node in self._nodes.items():
+            if accepts(node, None):
+                total += self._free[name].get(resource, 0.0)
+        return total
 
     def _fullness(self, name: str) -> tuple[float, float]:
+        """Free devices, then free CPUs: the least is the fullest."""
         free = self._free[name]
-        return sum(amount for resource, amount in free.items() if "/" in resource), free.get(
-            "cpu", 0.0
-        )
+        devices = [amount for resource, amount in free.items() if "/" in resource]
+        return sum(devices), free.get("cpu", 0.0)
 
     def _fits(self, name: str, node: Object, pod: Object) -> bool:
+        return accepts(node, pod) and self._is_free_for(name, pod) and not self._repelled(node, pod)
+
+    def _is_free_for(self, name: str, pod: Object) -> bool:
         free = self._free[name]
-        return (
-            accepts(node, pod)
-            and all(
-                free.get(resource, 0.0) >= need
-                for resource, need in objects.requests(pod).items()
-                if need
-            )
-            and not self._repelled(node, pod)
-        )
+        for resource, amount in objects.requests(pod).items():
+            if amount and free.get(resource, 0.0) < amount:
+                return False
+        return True
 
     def _repelled(self, node: Object, pod: Object) -> bool:
         """Whether some pod in a topology domain of this node and the pod exclude each other."""
@@ -118,13 +114,16 @@ def accepts(node: Object, pod: Object | None) -> bool:
     selector = {"matchLabels": objects.spec(pod).get("nodeSelector")}
     if not matches(selector, objects.labels_of(node)) or not _has_affinity(node, pod):
         return False
+    for taint in objects.spec(node).get("taints") or []:
+        repels = taint.get("effect") in {"NoSchedule", "NoExecute"}
+        if repels and not _is_tolerated(taint, pod):
+            return False
+    return True
+
+
+def _is_tolerated(taint: Object, pod: Object) -> bool:
     tolerations = objects.spec(pod).get("tolerations") or []
-    taints = [
-        t
-        for t in objects.spec(node).get("taints") or []
-        if t.get("effect") in {"NoSchedule", "NoExecute"}
-    ]
-    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
+    return any(_tolerates(toleration, taint) for toleration in tolerations)
 
 
 def matches(selector: Object | None, labels: dict[str, str]) -> bool:
@@ -132,9 +131,9 @@ def matches(selector: Object | None, labels: dict[str, str]) -> bool:
     if selector is None:
         return False
     wanted = selector.get("matchLabels") or {}
-    return wanted.items() <= labels.items() and all(
-        _holds(e, labels) for e in selector.get("matchExpressions") or []
-    )
+    if not wanted.items() <= labels.items():
+        return False
+    return _all_hold(selector.get("matchExpressions") or [], labels)
 
 
 def _has_affinity(node: Object, pod: Object) -> bool:
@@ -145,12 +144,14 @@ def _has_affinity(node: Object, pod: Object) -> bool:
     for term in (required or {}).get("nodeSelectorTerms") or []:
         expressions = term.get("matchExpressions") or []
         by_field = term.get("matchFields") or []
-        met = all(_holds(e, labels) for e in expressions) and all(
-            _holds(e, fields) for e in by_field
-        )
+        met = _all_hold(expressions, labels) and _all_hold(by_field, fields)
         if met and (expressions or by_field):  # an empty term selects no node
             return True
     return not required
+
+
+def _all_hold(expressions: Sequence[Object], labels: dict[str, str]) -> bool:
+    return all(_holds(expression, labels) for expression in expressions)
 
 
 def _holds(expression: Object, labels: dict[str, str]) -> bool:
@@ -185,12 +186,13 @@ def _repelling_keys(pod: Object, other: Object) -> list[str]:
     """Topology keys of the pod's required anti-affinity terms that select the other pod."""
     anti = (objects.spec(pod).get("affinity") or {}).get("podAntiAffinity") or {}
     terms = anti.get("requiredDuringSchedulingIgnoredDuringExecution") or []
-    return [
-        term.get("topologyKey", "")
-        for term in terms
-        if objects.namespace(other) in (term.get("namespaces") or [objects.namespace(pod)])
-        and matches(term.get("labelSelector"), objects.labels_of(other))
-    ]
+    keys = []
+    for term in terms:
+        namespaces = term.get("namespaces") or [objects.namespace(pod)]
+        selects = matches(term.get("labelSelector"), objects.labels_of(other))
+        if selects and objects.namespace(other) in namespaces:
+            keys.append(term.get("topologyKey", ""))
+    return keys
 
 
 def _domain(node: Object, key: str) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import random
 from collections import defaultdict
 
@@ -35,12 +36,23 @@ class Gang:
 
     def __init__(self, group: Object | None, pods: list[Object], needed: int = 1) -> None:
         self.group = group
-        self.terminating = any(objects.terminating(pod) for pod in pods)
-        self._provided = [pod for pod in pods if objects.gated(pod) or objects.node_of(pod)]
-        self.pods = [pod for pod in pods if not objects.terminating(pod) and not objects.gated(pod)]
-        self.unbound = [
-            pod for pod in self.pods if not objects.node_of(pod) and not objects.ended(pod)
-        ]
+        self.pods: list[Object] = []
+        """Those that are neither terminating nor held."""
+        self.unbound: list[Object] = []
+        """Those of `pods` that wait for a node."""
+        self._provided: list[Object] = []
+        """Those that are held or bound."""
+        staying = objects.staying(pods)
+        self.terminating = len(staying) < len(pods)
+        for pod in pods:
+            if objects.gated(pod) or objects.node_of(pod):
+                self._provided.append(pod)
+        for pod in staying:
+            if objects.gated(pod):
+                continue
+            self.pods.append(pod)
+            if not objects.node_of(pod) and not objects.ended(pod):
+                self.unbound.append(pod)
         self.min_member = _min_member(group)
         self.needed = max(needed, self.min_member)
 
@@ -49,21 +61,27 @@ class Gang:
         """Resources kept free for it while it is in the queue: the requests of its PodGroup, with
         or without pods, minus the requests of its held and of its bound pods."""
         requested = (objects.spec(self.group).get("minResources") or {}) if self.group else {}
-        provided = [objects.requests(pod) for pod in self._provided]
-        return {
-            name: max(0.0, objects.quantity(amount) - sum(each.get(name, 0.0) for each in provided))
-            for name, amount in requested.items()
-        }
+        provided = dict.fromkeys(requested, 0.0)
+        for pod in self._provided:
+            for name, amount in objects.requests(pod).items():
+                if name in provided:
+                    provided[name] += amount
+        kept = {}
+        for name, amount in requested.items():
+            kept[name] = max(0.0, objects.quantity(amount) - provided[name])
+        return kept
 
     def phase(self, bound_now: int) -> str:
         """The phase at the end of a session that has bound so many of its pods (Volcano 1.12)."""
-        bound = len([pod for pod in self.pods if objects.node_of(pod)]) + bound_now
-        phases = [objects.phase(pod) for pod in self.pods]
+        bound = bound_now
+        phases = set()
+        for pod in self.pods:
+            phases.add(objects.phase(pod))
+            if objects.node_of(pod):
+                bound += 1
         if bound < self.min_member:
             return "Unknown" if "Running" in phases else "Pending"
-        if self.pods and all(phase in {"Succeeded", "Failed"} for phase in phases):
-            return "Completed" if "Failed" not in phases else "Running"
-        return "Running"
+        return "Completed" if phases == {"Succeeded"} else "Running"
 
 
 class GangScheduler(StandIn):
@@ -135,12 +153,11 @@ class GangScheduler(StandIn):
         for gang in gangs:
             phase = self._enqueue(gang, room)
             placement = self._allocate(gang, room, phase) if phase != "Pending" else {}
-            targets = [
-                (pod, placement[objects.name(pod)])
-                for pod in gang.unbound
-                if objects.name(pod) in placement
-            ]
-            bound = sum([await self._bind(pod, node) for pod, node in targets])
+            bound = 0
+            for pod in gang.unbound:
+                node = placement.get(objects.name(pod))
+                if node is not None and await self._bind(pod, node):
+                    bound += 1
             self.failed |= bound < len(placement)
             closing = gang.phase(bound)
             if (closing, phase) == ("Pending", "Inqueue"):
@@ -153,24 +170,25 @@ class GangScheduler(StandIn):
 
     def _pods(self) -> list[Object]:
         """All pods, with the bindings of earlier sessions included even if the watch is behind."""
-        seen = self.mirror.all(PODS)
-        waiting = {objects.uid(pod) for pod in seen if not objects.node_of(pod)}
-        self._assumed = {uid: node for uid, node in self._assumed.items() if uid in waiting}
-        assumed = ((pod, self._assumed.get(objects.uid(pod))) for pod in seen)
-        return [
-            {**pod, "spec": {**objects.spec(pod), "nodeName": node}} if node else pod
-            for pod, node in assumed
-        ]
+        pods = []
+        assumed = {}
+        for pod in self.mirror.all(PODS):
+            uid = objects.uid(pod)
+            node = self._assumed.get(uid)
+            if node is None or objects.node_of(pod):
+                pods.append(pod)
+            else:
+                assumed[uid] = node
+                pods.append({**pod, "spec": {**objects.spec(pod), "nodeName": node}})
+        self._assumed = assumed
+        return pods
 
     def _gangs(self, pods: list[Object]) -> list[Gang]:
         members: dict[tuple[str, str], list[Object]] = defaultdict(list)
         single = []
         for pod in pods:
-            if (objects.spec(pod).get("schedulerName") or "") not in (
-                "volcano",
-                "default-scheduler",
-                "",
-            ):
+            scheduler = objects.spec(pod).get("schedulerName") or ""
+            if scheduler not in ("volcano", "default-scheduler", ""):
                 continue
             group_name = objects.annotations_of(pod).get(objects.GROUP_NAME)
             if group_name and self._by_group:
@@ -189,26 +207,27 @@ class GangScheduler(StandIn):
             stated = objects.annotations_of(obj).get(_MIN_AVAILABLE, "")
             if stated.isascii() and stated.isdecimal():
                 return Gang(group, pods, int(stated) if _min_member(group) == 1 else 1)
-        owner = objects.owner_uid(group)
-        owners = [found for found in self.mirror.all(REPLICA_SETS) if objects.uid(found) == owner]
-        return Gang(group, pods, int(objects.spec(owners[0]).get("replicas") or 0) if owners else 1)
+        for replica_set in self.mirror.all(REPLICA_SETS):
+            if objects.uid(replica_set) == objects.owner_uid(group):
+                return Gang(group, pods, int(objects.spec(replica_set).get("replicas") or 0))
+        return Gang(group, pods, 1)
 
     def _order(self, gang: Gang) -> tuple[int, str, str, tuple[str, str]]:
+        """Priority, the highest first, then age; equal ones by a draw from the seed, or by name."""
         subject = gang.group or next(iter(gang.pods), None)
         if subject is None:
             return 0, "", "", ("", "")
         created = str(subject["metadata"].get("creationTimestamp", ""))
-        drawn = hashlib.blake2b(
-            f"{self._seed}/{objects.uid(subject)}".encode(), digest_size=4
-        ).hexdigest()
+        drawn = ""
+        if self._seed:
+            text = f"{self._seed}/{objects.uid(subject)}".encode()
+            drawn = hashlib.blake2b(text, digest_size=4).hexdigest()
+        return -self._priority(gang), created, drawn, key_of(subject)
+
+    def _priority(self, gang: Gang) -> int:
         name = objects.spec(gang.group).get("priorityClassName") if gang.group else None
         found = self.mirror.get(PRIORITY_CLASSES, "", str(name)) if name else None
-        return (
-            -int((found or {}).get("value") or 0),
-            created,
-            drawn if self._seed else "",
-            key_of(subject),
-        )
+        return int((found or {}).get("value") or 0)
 
     def _enqueue(self, gang: Gang, room: Room) -> str:
         """The phase with which the gang enters the allocate step."""
@@ -217,16 +236,20 @@ class GangScheduler(StandIn):
         phase = _phase(gang.group)
         if phase != "Pending" or self._withholds(Never.ENQUEUED, gang.group):
             return phase
-        needs = objects.spec(gang.group).get("minResources") or {}
-        devices = {name: objects.quantity(need) for name, need in needs.items() if "/" in name}
-        # the check of MindCluster's plugin: only idle NPUs count, minus those that are kept for
-        # others
-        if any(
-            room.idle(name) - self._kept.get(name, 0.0) < need for name, need in devices.items()
-        ):
+        if not self._has_idle_devices(gang.group, room):
             return phase
         self._keep_free(gang)
         return "Inqueue"
+
+    def _has_idle_devices(self, group: Object, room: Room) -> bool:
+        """The check of MindCluster's plugin: only idle NPUs count, minus those that are kept for
+        others."""
+        requested = objects.spec(group).get("minResources") or {}
+        for name, amount in requested.items():
+            idle = room.idle(name) - self._kept.get(name, 0.0) if "/" in name else math.inf
+            if idle < objects.quantity(amount):
+                return False
+        return True
 
     def _keep_free(self, gang: Gang) -> None:
         if not self._force_enqueue:
@@ -240,9 +263,8 @@ class GangScheduler(StandIn):
         if phase == "Completed" or not complete or not gang.unbound:
             return {}
         bound = len(gang.pods) - len(gang.unbound)
-        pods = [
-            pod for pod in sorted(gang.unbound, key=key_of) if not self._withholds(Never.BOUND, pod)
-        ]
+        in_order = sorted(gang.unbound, key=key_of)
+        pods = [pod for pod in in_order if not self._withholds(Never.BOUND, pod)]
         halves = [pod for pod in pods if self._withholds(Never.HALF_BOUND, pod)]
         if halves:
             return {} if bound else room.place(halves[:1], 1)

@@ -10,7 +10,8 @@ otherwise; that of a ReplicaSet or StatefulSet is written again with each new po
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 import msgspec
 
@@ -55,10 +56,11 @@ class VolcanoJobs(StandInController):
 
     def _events(self) -> defaultdict[str, list[PodEvent]]:
         """By job, the events of pods of its present version since the last round."""
-        of_jobs = [
-            pod for pod in self.mirror.all(PODS) if objects.owner_kind(pod) == VOLCANO_JOBS.kind
-        ]
-        present = {objects.uid(pod): pod for pod in of_jobs if JOB_NAME in objects.labels_of(pod)}
+        present = {}
+        for pod in self.mirror.all(PODS):
+            of_job = objects.owner_kind(pod) == VOLCANO_JOBS.kind
+            if of_job and JOB_NAME in objects.labels_of(pod):
+                present[objects.uid(pod)] = pod
         versions = {objects.uid(job): _version(job) for job in self.mirror.all(VOLCANO_JOBS)}
         events = defaultdict[str, list[PodEvent]](list)
         for uid, before in self._alive.items():
@@ -74,9 +76,7 @@ class VolcanoJobs(StandInController):
 
     async def _keep_job(self, job: Object, pods: list[Object], events: list[PodEvent]) -> None:
         phase = phase_of(job)
-        ending = [
-            (event, action) for event in events if (action := action_for(job, event)) in _ENDING
-        ]
+        ending = _first_ending(job, events)
         if phase in ("Aborted", "Terminated", "Completed", "Failed"):
             return
         if phase == "Restarting":
@@ -85,21 +85,19 @@ class VolcanoJobs(StandInController):
                 await self.status(VOLCANO_JOBS, job, {"state": {"phase": "Failed"}})
             elif not any(objects.terminating(pod) for pod in pods):
                 await self.status(VOLCANO_JOBS, job, {"state": {"phase": "Pending"}})
-        elif ending:
-            await self._kill(job, pods, *ending[0])
+        elif ending is not None:
+            await self._kill(job, pods, ending)
         else:
             group = self.mirror.get(POD_GROUPS, objects.namespace(job), group_name(job))
             if group is None:
                 await self.create(POD_GROUPS, _group_of_job(job))
             elif objects.status(group).get("phase") not in (None, "", "Pending"):
-                pods_of = [
-                    _pod(job, task, index) for task in tasks_of(job) for index in range(_size(task))
-                ]
-                await self.have(PODS, job, pods_of)
+                await self.have(PODS, job, _pods(job))
             await self.status(VOLCANO_JOBS, job, _status(job, pods))
 
-    async def _kill(self, job: Object, pods: list[Object], why: PodEvent, action: str) -> None:
+    async def _kill(self, job: Object, pods: list[Object], why: PodEvent) -> None:
         """Raises the version first, so that the deletions that follow are no events."""
+        action = action_for(job, why)
         after: Object = {"state": {"phase": _ENDING[action]}, "version": int(_version(job)) + 1}
         if _ENDING[action] == "Restarting":
             after["retryCount"] = int(objects.status(job).get("retryCount") or 0) + 1
@@ -113,6 +111,14 @@ class VolcanoJobs(StandInController):
                 await self.delete(PODS, pod)
 
 
+def _first_ending(job: Object, events: list[PodEvent]) -> PodEvent | None:
+    """The first event for which a policy has an action that deletes pods."""
+    for event in events:
+        if action_for(job, event) in _ENDING:
+            return event
+    return None
+
+
 def phase_of(job: Object) -> str:
     return str((objects.status(job).get("state") or {}).get("phase") or "Pending")
 
@@ -123,17 +129,21 @@ def group_name(job: Object) -> str:
 
 def tasks_of(job: Object) -> list[Object]:
     """Its tasks, each with a name."""
-    tasks = objects.spec(job).get("tasks") or []
-    return [
-        {**task, "name": task.get("name") or f"default{index}"} for index, task in enumerate(tasks)
-    ]
+    named = []
+    for index, task in enumerate(objects.spec(job).get("tasks") or []):
+        named.append({**task, "name": task.get("name") or f"default{index}"})
+    return named
 
 
 def action_for(job: Object, event: PodEvent) -> str:
     """The action in the task's policies, else in the job's; SyncJob (create missing pods) if
     neither has one."""
-    own = next((task for task in tasks_of(job) if task["name"] == event.task), {})
-    for policy in [*(own.get("policies") or []), *(objects.spec(job).get("policies") or [])]:
+    policies = []
+    for task in tasks_of(job):
+        if task["name"] == event.task:
+            policies += task.get("policies") or []
+    policies += objects.spec(job).get("policies") or []
+    for policy in policies:
         if {event.kind, "*"} & {policy.get("event"), *(policy.get("events") or [])}:
             return str(policy.get("action") or "SyncJob")
     return "SyncJob"
@@ -141,7 +151,12 @@ def action_for(job: Object, event: PodEvent) -> str:
 
 def least(job: Object) -> int:
     """How many pods must start together."""
-    return making.number(job, "minAvailable", sum(_size(task) for task in tasks_of(job)))
+    return making.number(job, "minAvailable", _total(job))
+
+
+def _total(job: Object) -> int:
+    """The pods of all tasks."""
+    return sum(map(_size, tasks_of(job)))
 
 
 def _size(task: Object) -> int:
@@ -157,25 +172,34 @@ def _note(pod: Object, key: str) -> str:
 
 
 def _group_of_job(job: Object) -> Object:
-    tasks = tasks_of(job)
-    spec = objects.spec(job)
-    parts = [task.get("template") or {} for task in tasks for _ in range(_size(task))]
+    templates: list[Object] = []
+    least_of_tasks = {}
+    for task in tasks_of(job):
+        templates += [task.get("template") or {}] * _size(task)
+        least_of_tasks[task["name"]] = int(task.get("minAvailable", _size(task)))
     return making.pod_group(
         group_name(job),
         job,
         VOLCANO_JOBS,
-        parts[: least(job)],
+        templates[: least(job)],
         labels=objects.labels_of(job),
         annotations=objects.annotations_of(job),
         minMember=least(job),
-        minTaskMember={task["name"]: int(task.get("minAvailable", _size(task))) for task in tasks},
+        minTaskMember=least_of_tasks,
         queue=_queue(job),
-        priorityClassName=spec.get("priorityClassName") or None,
+        priorityClassName=objects.spec(job).get("priorityClassName") or None,
     )
 
 
 def _queue(job: Object) -> str:
     return objects.spec(job).get("queue") or "default"
+
+
+def _pods(job: Object) -> Iterator[Object]:
+    """All pods that the job specifies."""
+    for task in tasks_of(job):
+        for index in range(_size(task)):
+            yield _pod(job, task, index)
 
 
 def _pod(job: Object, task: Object, index: int) -> Object:
@@ -209,13 +233,16 @@ def _pod(job: Object, task: Object, index: int) -> Object:
 
 
 def _status(job: Object, pods: list[Object]) -> Object:
-    living = [pod for pod in pods if not objects.terminating(pod)]
+    living = objects.staying(pods)
+    phases = Counter(objects.phase(pod) for pod in living)
     counts = {
-        phase.lower(): sum(objects.phase(pod) == phase for pod in living)
-        for phase in ("Pending", "Running", "Succeeded", "Failed")
+        "pending": phases["Pending"],
+        "running": phases["Running"],
+        "succeeded": phases["Succeeded"],
+        "failed": phases["Failed"],
     }
     ended = counts["succeeded"] + counts["failed"]
-    total = sum(_size(task) for task in tasks_of(job))
+    total = _total(job)
     phase = "Running" if counts["running"] + ended >= least(job) else phase_of(job)
     if total and ended == total:
         phase = "Completed" if counts["succeeded"] >= least(job) else "Failed"
@@ -244,25 +271,19 @@ class PodGroups(StandInController):
             named = objects.GROUP_NAME in objects.annotations_of(pod)
             if not named and objects.spec(pod).get("schedulerName") == "volcano":
                 await self._group(pod)
-        owners = [
-            owner for resource in _WITH_REPLICAS.values() for owner in self.mirror.all(resource)
-        ]
-        idle = {objects.uid(owner) for owner in owners if objects.spec(owner).get("replicas") == 0}
+        scaled_to_zero = set()
+        for resource in _WITH_REPLICAS.values():
+            for owner in self.mirror.all(resource):
+                if objects.spec(owner).get("replicas") == 0:
+                    scaled_to_zero.add(objects.uid(owner))
         for group in self.mirror.all(POD_GROUPS):
-            if (
-                objects.owner_uid(group) in idle
-                and objects.name(group) == f"podgroup-{objects.owner_uid(group)}"
-            ):
+            uid = objects.owner_uid(group)
+            if uid in scaled_to_zero and objects.name(group) == f"podgroup-{uid}":
                 await self.delete(POD_GROUPS, group)
 
     async def _group(self, pod: Object) -> None:
         name = f"podgroup-{objects.owner_uid(pod) or objects.uid(pod)}"
-        # only of these the annotations are read
-        resource = _WITH_REPLICAS.get(objects.owner_kind(pod))
-        owners = self.mirror.all(resource) if resource is not None else []
-        owner = next(
-            (owner for owner in owners if objects.uid(owner) == objects.owner_uid(pod)), None
-        )
+        owner = self._owner_with_replicas(pod)
         body = _group_of_pod(pod, owner, name)
         found = self.mirror.get(POD_GROUPS, objects.namespace(pod), name)
         if found is None:
@@ -270,6 +291,14 @@ class PodGroups(StandInController):
         elif owner is not None and objects.spec(found) != body["spec"]:
             await self.patch(POD_GROUPS, found, {"spec": body["spec"]})
         await self.patch(PODS, pod, {"metadata": {"annotations": {objects.GROUP_NAME: name}}})
+
+    def _owner_with_replicas(self, pod: Object) -> Object | None:
+        """The ReplicaSet or StatefulSet of the pod: only of these the annotations are read."""
+        resource = _WITH_REPLICAS.get(objects.owner_kind(pod))
+        for owner in self.mirror.all(resource) if resource is not None else ():
+            if objects.uid(owner) == objects.owner_uid(pod):
+                return owner
+        return None
 
 
 def _group_of_pod(pod: Object, owner: Object | None, name: str) -> Object:
@@ -280,7 +309,7 @@ def _group_of_pod(pod: Object, owner: Object | None, name: str) -> Object:
         pod,
         PODS,
         [pod],
-        annotations={k: v for k, v in inherited.items() if k.startswith("volcano.sh/")},
+        annotations=making.with_prefix(inherited, "volcano.sh/"),
         minMember=int(least) if least.isdecimal() else 1,
         queue=objects.annotations_of(pod).get("scheduling.volcano.sh/queue-name", "default"),
         priorityClassName=objects.spec(pod).get("priorityClassName") or None,
