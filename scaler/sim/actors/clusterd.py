@@ -28,6 +28,8 @@ LABELS = {"mx-consumer-volcano": "true"}
 _ROLES = {"mindie-ms-coordinator": "0", "mindie-ms-controller": "1"}
 """App label of MindIE's own pods -> group id in the global rank table; servers are group 2."""
 
+_GRT_LABELS = {"grt-server/deploy-server", "grt-group/deploy-server"}
+
 Wanted = dict[tuple[str, str], dict[str, str]]
 """(namespace, name) of a ConfigMap -> its data."""
 
@@ -89,38 +91,30 @@ def global_tables(config_maps: list[Object], pods: list[Object]) -> Wanted:
             and "jobID" in labels
         ):
             services[objects.namespace(cm), labels["jobID"]].append(cm)
-    return {
-        (namespace, f"global-ranktable-{job_id}"): {"global_ranktable": json.dumps(table)}
-        for (namespace, job_id), tables in services.items()
-        if (table := _global_table(namespace, job_id, tables, pods)) is not None
-    }
+    published: Wanted = {}
+    for (namespace, job_id), tables in services.items():
+        table = _global_table(namespace, job_id, tables, pods)
+        if table is not None:
+            name = f"global-ranktable-{job_id}"
+            published[namespace, name] = {"global_ranktable": json.dumps(table)}
+    return published
 
 
 def _global_table(
     namespace: str, job_id: str, config_maps: list[Object], pods: list[Object]
 ) -> Any:
     groups = [_role_group(app, group, namespace, job_id, pods) for app, group in _ROLES.items()]
-    tables = [(cm, _content(cm)) for cm in config_maps]
-    grt_labels = {"grt-server/deploy-server", "grt-group/deploy-server"}
-    labelled = all(len(grt_labels & objects.labels_of(cm).keys()) == 1 for cm, _ in tables)
-    completed = [
-        (cm, table) for cm, table in tables if table and table.get("status") == "completed"
-    ]
-    if (
-        not all(groups)
-        or not labelled
-        or not completed
-        or not all(table is not None for _, table in tables)
-    ):
+    servers = []
+    for config_map in config_maps:
+        table = _content(config_map)
+        labels = _GRT_LABELS & objects.labels_of(config_map).keys()
+        if table is None or len(labels) != 1:
+            return None
+        if table.get("status") == "completed":
+            job = objects.name(config_map).removeprefix(RINGS_PREFIX)
+            servers.append({"group_id": "2", "job": job, "server_list": table["server_list"]})
+    if not all(groups) or not servers:
         return None
-    servers = [
-        {
-            "group_id": "2",
-            "job": objects.name(cm).removeprefix(RINGS_PREFIX),
-            "server_list": table["server_list"],
-        }
-        for cm, table in completed
-    ]
     return {"version": "1.0", "status": "completed", "server_group_list": [*groups, *servers]}
 
 
@@ -129,10 +123,8 @@ def _role_group(app: str, group: str, namespace: str, job_id: str, pods: list[Ob
     for pod in pods:
         labels = objects.labels_of(pod)
         status = objects.status(pod)
-        ours = objects.namespace(pod) == namespace and (labels.get("app"), labels.get("jobID")) == (
-            app,
-            job_id,
-        )
+        of_service = objects.namespace(pod) == namespace and labels.get("jobID") == job_id
+        ours = of_service and labels.get("app") == app
         if ours and status.get("hostIP") and status.get("podIP"):
             return {
                 "group_id": group,

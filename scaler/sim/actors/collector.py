@@ -31,6 +31,7 @@ WATCHED: tuple[Resource, ...] = (
 )
 """Resources that are collected, as owners and as dependents."""
 
+_BY_KIND = {(resource.api_version, resource.kind): resource for resource in WATCHED}
 _FOREGROUND = "foregroundDeletion"
 _ORPHAN = "orphan"
 
@@ -50,21 +51,22 @@ class GarbageCollector(StandInController):
 
     async def reconcile(self) -> None:
         looks = [self.mirror.derived(resource, _look) for resource in WATCHED]
-        staying = set[str]().union(*(look.staying for look in looks))
+        staying: set[str] = set()
+        for look in looks:
+            staying |= look.staying
         if all(look.owners <= staying and not look.terminating for look in looks):
             return
-        found = [(resource, obj) for resource in WATCHED for obj in self.mirror.all(resource)]
-        due = [
-            (resource, obj)
-            for resource, obj in found
-            if objects.terminating(obj)
-            or any(owner["uid"] not in staying for owner in _owners(obj))
-        ]
-        self._entries = {objects.uid(obj): (resource, obj) for resource, obj in found}
+        due: list[Entry] = []
+        self._entries = {}
         self._dependents = defaultdict(list)
-        for resource, obj in found:
-            for owner in _owners(obj):
-                self._dependents[owner["uid"]].append((resource, obj))
+        for resource in WATCHED:
+            for obj in self.mirror.all(resource):
+                self._entries[objects.uid(obj)] = (resource, obj)
+                owners = _owner_uids(obj)
+                for uid in owners:
+                    self._dependents[uid].append((resource, obj))
+                if objects.terminating(obj) or not staying.issuperset(owners):
+                    due.append((resource, obj))
         for resource, obj in due:
             if objects.terminating(obj):
                 await self._finish(resource, obj)
@@ -74,20 +76,20 @@ class GarbageCollector(StandInController):
     async def _collect(self, resource: Resource, obj: Object) -> None:
         absent = [owner["uid"] for owner in _owners(obj) if not await self._stays(obj, owner)]
         if len(absent) == len(_owners(obj)):
-            owners = [
-                self._entries[owner["uid"]][1]
-                for owner in _owners(obj)
-                if owner["uid"] in self._entries
-            ]
-            awaited = any(_FOREGROUND in _finalizers(owner) for owner in owners)
             # an owner waits for this object, so this object waits for its own dependents
-            policy = (
-                "Foreground" if awaited and objects.uid(obj) in self._dependents else "Background"
-            )
+            waits = objects.uid(obj) in self._dependents and self._is_awaited(obj)
+            policy = "Foreground" if waits else "Background"
             version = obj["metadata"]["resourceVersion"]
             await self.delete(resource, obj, propagation_policy=policy, resource_version=version)
         elif absent:
             await self._cut(resource, obj, absent)
+
+    def _is_awaited(self, obj: Object) -> bool:
+        """Whether an owner of the object is in foreground deletion."""
+        for uid in _owner_uids(obj):
+            if uid in self._entries and _FOREGROUND in _finalizers(self._entries[uid][1]):
+                return True
+        return False
 
     async def _stays(self, obj: Object, owner: Object) -> bool:
         """Whether an owner exists and stays; an owner in foreground deletion only waits for this
@@ -95,17 +97,13 @@ class GarbageCollector(StandInController):
         if owner["uid"] in self._entries:
             known = self._entries[owner["uid"]][1]
             return not (_FOREGROUND in _finalizers(known) and objects.terminating(known))
-        about = (owner["apiVersion"], owner["kind"])
-        resource = next(
-            (found for found in WATCHED if (found.api_version, found.kind) == about), None
-        )
+        resource = _BY_KIND.get((owner["apiVersion"], owner["kind"]))
         if resource is None:
             return True  # dependents of kinds that are not watched are never deleted
         try:
             namespace = objects.namespace(obj) if resource.namespaced else None
-            return objects.uid(await self.api.get(resource, namespace, owner["name"])) == str(
-                owner["uid"]
-            )
+            found = await self.api.get(resource, namespace, owner["name"])
+            return objects.uid(found) == str(owner["uid"])
         except NotFoundError:
             return False
         except KubeError:
@@ -116,23 +114,24 @@ class GarbageCollector(StandInController):
         """Carries out the two finalizers that belong to the collector."""
         uid = objects.uid(obj)
         finalizers = _finalizers(obj)
-        refs = [
-            ref
-            for _, dependent in self._dependents[uid]
-            for ref in _owners(dependent)
-            if ref["uid"] == uid
-        ]
         done = ""
         if _ORPHAN in finalizers:
             for kind, dependent in self._dependents[uid]:
                 await self._cut(kind, dependent, [uid])
             done = _ORPHAN if not self.failed else ""
-        elif _FOREGROUND in finalizers and not any(ref.get("blockOwnerDeletion") for ref in refs):
+        elif _FOREGROUND in finalizers and not self._is_blocked(uid):
             done = _FOREGROUND
         if done:
-            await self._change(
-                resource, obj, {"finalizers": [name for name in finalizers if name != done] or None}
-            )
+            left = [name for name in finalizers if name != done]
+            await self._change(resource, obj, {"finalizers": left or None})
+
+    def _is_blocked(self, uid: str) -> bool:
+        """Whether a dependent blocks the deletion of the owner with this uid."""
+        for _, dependent in self._dependents[uid]:
+            for owner in _owners(dependent):
+                if owner["uid"] == uid and owner.get("blockOwnerDeletion"):
+                    return True
+        return False
 
     async def _cut(self, resource: Resource, obj: Object, uids: Sequence[str]) -> None:
         left = [owner for owner in _owners(obj) if owner["uid"] not in uids]
@@ -155,16 +154,19 @@ class _Look(NamedTuple):
 
 
 def _look(found: list[Object]) -> _Look:
-    staying = {objects.uid(obj) for obj in found if not objects.terminating(obj)}
-    return _Look(
-        staying,
-        len(staying) < len(found),
-        {owner["uid"] for obj in found for owner in _owners(obj)},
-    )
+    staying = set(map(objects.uid, objects.staying(found)))
+    owners: set[str] = set()
+    for obj in found:
+        owners.update(_owner_uids(obj))
+    return _Look(staying, len(staying) < len(found), owners)
 
 
 def _owners(obj: Object) -> list[Object]:
     return obj["metadata"].get("ownerReferences") or []
+
+
+def _owner_uids(obj: Object) -> list[str]:
+    return [owner["uid"] for owner in _owners(obj)]
 
 
 def _finalizers(obj: Object) -> list[str]:

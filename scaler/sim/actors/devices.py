@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -32,10 +32,20 @@ _VENDOR = "huawei.com/"
 def chips_of(node: Object | None) -> tuple[str, int]:
     """The NPU resource of a node and its number of chips, faulty ones included."""
     capacity = objects.status(node).get("capacity") or {} if node else {}
-    return next(
-        ((name, int(amount)) for name, amount in capacity.items() if name.startswith(_VENDOR)),
-        ("", 0),
-    )
+    return _devices_in(capacity)
+
+
+def _devices_in(amounts: Mapping[str, Any]) -> tuple[str, int]:
+    """The NPU resource among amounts of resources, with its amount; ("", 0) without one."""
+    for name, amount in amounts.items():
+        if name.startswith(_VENDOR):
+            return name, int(amount)
+    return "", 0
+
+
+def _chip_names(resource: str, number: int) -> list[str]:
+    """The first chips of a node."""
+    return [chip_name(resource, index) for index in range(number)]
 
 
 def chip_name(resource: str, index: int) -> str:
@@ -49,21 +59,26 @@ def chip_index(name: str) -> int:
 
 def given_chips(pod: Object) -> frozenset[str]:
     """Names of the chips in the pod's annotation."""
-    return frozenset(name for name in objects.annotations_of(pod).get(REAL, "").split(",") if name)
+    return _names_in(objects.annotations_of(pod).get(REAL, ""))
+
+
+def _names_in(text: str) -> frozenset[str]:
+    """Names with commas between them."""
+    return frozenset(text.split(",")) - {""}
 
 
 def device_annotations(pod: Object, node: str, chips: Iterable[str]) -> dict[str, str]:
     """The annotations that Volcano's plugin and the device plugin write on a pod with these chips
     of `node`."""
     names = sorted(chips, key=chip_index)
-    devices = [
-        {
+    devices = []
+    for rank, name in enumerate(names):
+        device = {
             "device_id": str(chip_index(name)),
             "device_ip": _address(29, f"{node}/{name}"),
             "super_device_id": str(rank),
         }
-        for rank, name in enumerate(names)
-    ]
+        devices.append(device)
     server = {
         "pod_name": objects.name(pod),
         "server_id": objects.uid(pod),
@@ -110,11 +125,12 @@ def reported(config_maps: Iterable[Object], node: str) -> Reported:
         data = cm.get("data") or {}
         if objects.name(cm) == DEVICE_PREFIX + node:
             devices = json.loads(data["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
-            listed = [value for key, value in devices.items() if key.endswith("-Unhealthy")]
-            chips = frozenset(name for value in listed for name in value.split(",") if name)
-            whole = (
-                whole or json.loads(data.get("SwitchInfoCfg", "{}")).get("NodeStatus") == UNHEALTHY
-            )
+            chips = frozenset()
+            for key, value in devices.items():
+                if key.endswith("-Unhealthy"):
+                    chips |= _names_in(value)
+            switch = json.loads(data.get("SwitchInfoCfg", "{}"))
+            whole = whole or switch.get("NodeStatus") == UNHEALTHY
         elif objects.name(cm) == NODE_PREFIX + node:
             whole = whole or json.loads(data["NodeInfo"])["NodeInfo"]["NodeStatus"] == UNHEALTHY
     return Reported(chips, whole)
@@ -127,7 +143,7 @@ async def report_chips(
     obj = await api.get(NODES, None, node)
     resource, number = chips_of(obj)
     before = (await _reported(api, node)).chips
-    named = {chip_name(resource, index) for index in chips if index < number}
+    named = set(_chip_names(resource, number)) & {chip_name(resource, index) for index in chips}
     await _write_devices(api, clock, obj, before - named if healthy else before | named)
 
 
@@ -176,7 +192,7 @@ async def _write_devices(
     api: KubeApi, clock: Clock, node: Object, faulty: frozenset[str], *, switch: str = ""
 ) -> None:
     resource, number = chips_of(node)
-    usable = [name for index in range(number) if (name := chip_name(resource, index)) not in faulty]
+    usable = [name for name in _chip_names(resource, number) if name not in faulty]
     levels = dict.fromkeys(
         ("large_model_fault_level", "fault_level", "fault_handling"), "SeparateNPU"
     )
@@ -206,10 +222,9 @@ async def _write_devices(
 
 
 async def _reported(api: KubeApi, node: str) -> Reported:
-    places = (DEVICE_NAMESPACE, NODE_NAMESPACE)
-    return reported(
-        [cm for place in places for cm in (await api.list(CONFIG_MAPS, place)).items], node
-    )
+    of_devices = await api.list(CONFIG_MAPS, DEVICE_NAMESPACE)
+    of_nodes = await api.list(CONFIG_MAPS, NODE_NAMESPACE)
+    return reported([*of_devices.items, *of_nodes.items], node)
 
 
 async def _set_allocatable(api: KubeApi, node: Object) -> None:
@@ -252,36 +267,28 @@ class DevicePlugin(StandIn):
         """Pod uid -> its chips, also before the mirror shows the annotation."""
 
     async def _round(self) -> None:
-        pods = [
-            pod for pod in self.mirror.all(PODS) if objects.node_of(pod) and not objects.ended(pod)
-        ]
-        known = {
-            objects.uid(pod): given_chips(pod) or self._given.get(objects.uid(pod), frozenset())
-            for pod in pods
-        }
+        pods = []
+        known = {}
+        for pod in self.mirror.all(PODS):
+            if objects.node_of(pod) and not objects.ended(pod):
+                uid = objects.uid(pod)
+                pods.append(pod)
+                known[uid] = given_chips(pod) or self._given.get(uid, frozenset())
         self._given = known
-        for pod in pods:
-            if not known[objects.uid(pod)] and not objects.terminating(pod):
+        for pod in objects.staying(pods):
+            if not known[objects.uid(pod)]:
                 await self._serve(pod, pods)
 
     async def _serve(self, pod: Object, pods: list[Object]) -> None:
         """A pod for which there are not enough chips waits for a change."""
         node = objects.node_of(pod)
-        wanted = [
-            (name, int(amount))
-            for name, amount in objects.requests(pod).items()
-            if name.startswith(_VENDOR)
-        ]
-        resource, number = wanted[0] if wanted else ("", 0)
+        resource, number = _devices_in(objects.requests(pod))
         has, built = chips_of(self.mirror.get(NODES, "", node))
-        names = [chip_name(resource, index) for index in range(built)] if has == resource else []
-        taken = {
-            chip
-            for other in pods
-            if objects.node_of(other) == node
-            for chip in self._given[objects.uid(other)]
-        }
-        taken |= reported(self.mirror.all(CONFIG_MAPS), node).chips
+        taken = set(reported(self.mirror.all(CONFIG_MAPS), node).chips)
+        for other in pods:
+            if objects.node_of(other) == node:
+                taken |= self._given[objects.uid(other)]
+        names = _chip_names(resource, built) if has == resource else []
         free = [name for name in names if name not in taken]
         if not number or len(free) < number:
             return

@@ -37,33 +37,21 @@ class FaultActor(StandIn):
         """Pod uid -> time at which its graceful deletion is forced."""
 
     async def _round(self) -> float | None:
-        members: dict[Key, list[Object]] = defaultdict(list)
-        for pod in self.mirror.all(PODS):
-            if group_name := objects.annotations_of(pod).get(objects.GROUP_NAME):
-                members[objects.namespace(pod), group_name].append(pod)
-        prefixes = (DEVICE_PREFIX, NODE_PREFIX)
-        self._reports = [
-            cm for cm in self.mirror.all(CONFIG_MAPS) if objects.name(cm).startswith(prefixes)
-        ]
-        groups = [
-            g
-            for g in self.mirror.all(POD_GROUPS)
-            if objects.status(g).get("phase") in {"Running", "Unknown"}
-        ]
-        faults = [
-            (group, pod)
-            for group in groups
-            for pod in members[key_of(group)]
-            if self._faulty(group, pod)
-        ]
+        self._reports = []
+        for config_map in self.mirror.all(CONFIG_MAPS):
+            if objects.name(config_map).startswith((DEVICE_PREFIX, NODE_PREFIX)):
+                self._reports.append(config_map)
+        members = self._members()
+        faults = self._faults(members)
         now = self._clock.now()
-        self._faulty_since = {
-            objects.uid(pod): self._faulty_since.get(objects.uid(pod), now) for _, pod in faults
-        }
+        since = {}
+        for _, pod in faults:
+            since[objects.uid(pod)] = self._faulty_since.get(objects.uid(pod), now)
+        self._faulty_since = since
         due: dict[Key, list[Object]] = defaultdict(list)
         waits = []
         for group, pod in faults:
-            pause = self._faulty_since[objects.uid(pod)] + self._detection - now
+            pause = since[objects.uid(pod)] + self._detection - now
             if pause > 0:
                 waits.append(pause)
             else:
@@ -73,11 +61,27 @@ class FaultActor(StandIn):
         waits += await self._force_overdue()
         return min(waits, default=None)
 
-    def _faulty(self, group: Object, pod: Object) -> bool:
-        if _setting(group, pod, "fault-scheduling") not in {
-            "force",
-            "grace",
-        } or not objects.node_of(pod):
+    def _members(self) -> dict[Key, list[Object]]:
+        """The pods of each PodGroup."""
+        members: dict[Key, list[Object]] = defaultdict(list)
+        for pod in self.mirror.all(PODS):
+            if group_name := objects.annotations_of(pod).get(objects.GROUP_NAME):
+                members[objects.namespace(pod), group_name].append(pod)
+        return members
+
+    def _faults(self, members: dict[Key, list[Object]]) -> list[tuple[Object, Object]]:
+        """Each faulty pod, after its PodGroup."""
+        faults = []
+        for group in self.mirror.all(POD_GROUPS):
+            if objects.status(group).get("phase") in {"Running", "Unknown"}:
+                for pod in members[key_of(group)]:
+                    if self._is_faulty(group, pod):
+                        faults.append((group, pod))
+        return faults
+
+    def _is_faulty(self, group: Object, pod: Object) -> bool:
+        handled = _setting(group, pod, "fault-scheduling") in {"force", "grace"}
+        if not handled or not objects.node_of(pod):
             return False
         failed = objects.phase(pod) == "Failed" or objects.last_exit_code(pod) != 0
         try:
@@ -106,15 +110,13 @@ class FaultActor(StandIn):
         hit = faulty if _pod_level(group, faulty[0]) else members
         # force also ends terminating pods
         doomed = [pod for pod in hit if force or not objects.terminating(pod)]
-        if doomed and not any(self._separated(pod) for pod in faulty):
-            self._retries_used[objects.uid(group)] = (
-                self._retries_used.get(objects.uid(group), 0) + 1
-            )
+        if doomed and not any(map(self._separated, faulty)):
+            uid = objects.uid(group)
+            self._retries_used[uid] = self._retries_used.get(uid, 0) + 1
+        forced_at = self._clock.now() + self._grace_over_time
         for pod in doomed:
             if not force:
-                self._evicted.setdefault(
-                    objects.uid(pod), self._clock.now() + self._grace_over_time
-                )
+                self._evicted.setdefault(objects.uid(pod), forced_at)
             await self.end(pod, grace=0 if force else None)
 
     async def _force_overdue(self) -> list[float]:
@@ -140,9 +142,11 @@ def _pod_level(group: Object, pod: Object) -> bool:
         _setting(group, pod, "app") in {"mindie-ms-controller", "mindie-ms-coordinator"}
         or _setting(group, pod, "pod-rescheduling") == "on"
         or _setting(group, pod, "process-recover-enable") == "on"
-        or any(
-            objects.annotations_of(obj).get("huawei.com/recover_policy_path") == "pod"
-            for obj in (group, pod)
-        )
+        or _recovers_by_pod(group)
+        or _recovers_by_pod(pod)
         or bool(_setting(group, pod, "ome.io/inferenceservice"))
     )
+
+
+def _recovers_by_pod(obj: Object) -> bool:
+    return objects.annotations_of(obj).get("huawei.com/recover_policy_path") == "pod"

@@ -76,11 +76,13 @@ class Curse(Model):
         namespace, _, name = self.of.rpartition("/")
         if not fnmatchcase(objects.namespace(obj), namespace or "default"):
             return False
-        owners = [
-            str(owner.get("name", "")) for owner in obj["metadata"].get("ownerReferences") or []
-        ]
-        names = (objects.name(obj), *owners, instance_of(obj, {})[0])
-        return any(fnmatchcase(found, name) or fnmatchcase(found, f"{name}-*") for found in names)
+        names = [objects.name(obj), instance_of(obj, {})[0]]
+        for owner in obj["metadata"].get("ownerReferences") or []:
+            names.append(str(owner.get("name", "")))
+        for found in names:
+            if fnmatchcase(found, name) or fnmatchcase(found, f"{name}-*"):
+                return True
+        return False
 
 
 class Curses:

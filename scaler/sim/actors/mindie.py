@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable
+from typing import NamedTuple
 
 from scaler.clock import Clock
 from scaler.decide.service.states import natural
@@ -25,6 +26,13 @@ from scaler.sim.stories.instances import service_of
 
 Say = Callable[[str, str, str], None]
 """Words, service, job."""
+
+
+class _Group(NamedTuple):
+    """A group of the smallest ratio, with its number of instances."""
+
+    name: str
+    number: int
 
 
 class MindIEController(StandIn):
@@ -52,11 +60,11 @@ class MindIEController(StandIn):
         for job in self.mirror.all(ASCEND_JOBS):
             if service := service_of(job):
                 services[service].append(job)
-        short = {
-            service: surplus
-            for service, jobs in services.items()
-            if (surplus := self._surplus(service, jobs))
-        }
+        short = {}
+        for service, jobs in services.items():
+            surplus = self._surplus(service, jobs)
+            if surplus:
+                short[service] = surplus
         now = self._clock.now()
         self._short_since = {service: self._short_since.get(service, now) for service in short}
         waits = [await self._release(service, surplus) for service, surplus in short.items()]
@@ -84,50 +92,63 @@ class MindIEController(StandIn):
     def _surplus(self, service: str, jobs: list[Object]) -> list[Object]:
         """First pods of prefill instances that may exit, in natural order; empty when no decode
         instance waits."""
-        groups = self.mirror.all(POD_GROUPS) if self._beside else []
-        owners = {
-            objects.owner_uid(group)
-            for group in groups
-            if objects.status(group).get("phase") == "Pending"
-        }
-        owners |= {
-            objects.owner_uid(pod)
-            for job in jobs
-            for pod in self.mirror.owned(PODS, job)
-            if not objects.node_of(pod) and not objects.gated(pod) and not objects.terminating(pod)
-        }
-        waiting = [job for job in jobs if objects.uid(job) in owners]
+        waiting = self._waiting(jobs)
         if not waiting:
             return []
         namespace, rule, job_id = service.split("/")
-        needed = self._smallest(namespace, rule)
-        about = {"app": "mindie-ms-controller", "jobID": job_id}.items()
-        pods = [pod for pod in self.mirror.all(PODS) if objects.namespace(pod) == namespace]
-        controllers = [pod for pod in pods if about <= objects.labels_of(pod).items()]
-        if needed is None or not any(objects.phase(pod) == "Running" for pod in controllers):
+        smallest = self._smallest(namespace, rule)
+        if smallest is None or not self._controller_runs(namespace, job_id):
             return []
-        (prefill, prefill_count), (decode, decode_count) = needed
-        decodes = [self.mirror.owned(PODS, job) for job in _of_group(jobs, decode)]
-        if sum(map(_runs, decodes)) >= decode_count or not _of_group(waiting, decode):
+        prefill, decode = smallest
+        decodes = self._first_pods_running(jobs, decode.name)
+        if len(decodes) >= decode.number or not _of_group(waiting, decode.name):
             return []
-        prefills = [self.mirror.owned(PODS, job) for job in _of_group(jobs, prefill)]
-        return [members[0] for members in [p for p in prefills if _runs(p)][prefill_count:]]
+        return self._first_pods_running(jobs, prefill.name)[prefill.number :]
 
-    def _smallest(
-        self, namespace: str, name: str
-    ) -> tuple[tuple[str, int], tuple[str, int]] | None:
-        """(prefill group, count), (decode group, count) of the smallest ratio; None when the rule
-        is unreadable."""
+    def _waiting(self, jobs: list[Object]) -> list[Object]:
+        """Jobs with a pod without a node, or, beside Ascend Operator, with a PodGroup that finds no
+        room."""
+        owners = set()
+        for group in self.mirror.all(POD_GROUPS) if self._beside else ():
+            if objects.status(group).get("phase") == "Pending":
+                owners.add(objects.owner_uid(group))
+        for job in jobs:
+            for pod in objects.staying(self.mirror.owned(PODS, job)):
+                if not objects.node_of(pod) and not objects.gated(pod):
+                    owners.add(objects.owner_uid(pod))
+        return [job for job in jobs if objects.uid(job) in owners]
+
+    def _controller_runs(self, namespace: str, job_id: str) -> bool:
+        about = {"app": "mindie-ms-controller", "jobID": job_id}.items()
+        for pod in self.mirror.all(PODS):
+            ours = objects.namespace(pod) == namespace and about <= objects.labels_of(pod).items()
+            if ours and objects.phase(pod) == "Running":
+                return True
+        return False
+
+    def _first_pods_running(self, jobs: list[Object], group: str) -> list[Object]:
+        """The first pod of each running instance of a group, in natural order."""
+        first = []
+        for job in _of_group(jobs, group):
+            pods = self.mirror.owned(PODS, job)
+            if _runs(pods):
+                first.append(pods[0])
+        return first
+
+    def _smallest(self, namespace: str, name: str) -> tuple[_Group, _Group] | None:
+        """Prefill and decode of the smallest ratio; None when the rule is unreadable."""
         rule = self.mirror.get(CONFIG_MAPS, namespace, name)
         try:
             document = json.loads(((rule or {}).get("data") or {})[RULE_KEY])
             groups = document["elastic_scaling_list"][-1]["group_list"]
-            prefill, decode = (
-                (str(group["group_name"]), int(group["group_num"])) for group in groups
-            )
-            return prefill, decode
+            prefill, decode = groups
+            return _group_of(prefill), _group_of(decode)
         except (KeyError, IndexError, TypeError, ValueError):
             return None
+
+
+def _group_of(entry: Object) -> _Group:
+    return _Group(str(entry["group_name"]), int(entry["group_num"]))
 
 
 def _of_group(jobs: list[Object], group: str) -> list[Object]:
@@ -136,6 +157,7 @@ def _of_group(jobs: list[Object], group: str) -> list[Object]:
 
 
 def _runs(pods: list[Object]) -> bool:
-    return bool(pods) and all(
-        objects.phase(pod) == "Running" and not objects.terminating(pod) for pod in pods
-    )
+    for pod in pods:
+        if objects.phase(pod) != "Running" or objects.terminating(pod):
+            return False
+    return bool(pods)

@@ -149,8 +149,11 @@ class Kubelet(StandIn):
         present = {objects.uid(pod) for pod in pods}
         self._since = {key: since for key, since in self._since.items() if key[0] in present}
         ready = self.mirror.derived(NODES, objects.ready_nodes)
-        on_ready = [pod for pod in pods if objects.node_of(pod) in ready]
-        pauses = [pause for pod in on_ready if (pause := await self._step(pod)) is not None]
+        pauses = []
+        for pod in pods:
+            pause = await self._step(pod) if objects.node_of(pod) in ready else None
+            if pause is not None:
+                pauses.append(pause)
         return min(pauses, default=None)
 
     async def _step(self, pod: Object) -> float | None:
@@ -160,20 +163,16 @@ class Kubelet(StandIn):
         never = {"stopping": Never.ENDING, "bound": Never.RUNNING}.get(stage)
         if never is not None and self._cursed(never, pod):
             return LOOK_AGAIN
-        remaining = (
-            self._since.setdefault((objects.uid(pod), stage), self._clock.now())
-            + delay
-            - self._clock.now()
-        )
+        now = self._clock.now()
+        remaining = self._since.setdefault((objects.uid(pod), stage), now) + delay - now
         if remaining > 0:
             return remaining
         if stage == "stopping":
             await self.end(pod, grace=0)
         else:
             at_once = not max(self._timings.ready)
-            status = running_status(
-                pod, now=self._clock.now(), ready=at_once or stage.startswith("running")
-            )
+            ready = at_once or stage.startswith("running")
+            status = running_status(pod, now=now, ready=ready)
             await self.attempt(write_status(self.api, pod, status))
         return None
 
@@ -186,9 +185,8 @@ class Kubelet(StandIn):
             return "", 0.0
         if objects.crash_looping(pod):
             times = objects.restarts(pod)
-            return f"crashed {times}", min(
-                300.0, self._timings.crash_backoff * 2 ** max(0, times - 1)
-            )
+            backoff = self._timings.crash_backoff * 2 ** max(0, times - 1)
+            return f"crashed {times}", min(300.0, backoff)
         if objects.phase(pod) != "Running":
             return "bound", self._draw(pod, self._timings.start)
         if not objects.ready(pod):
@@ -206,9 +204,17 @@ def running_status(pod: Object, *, now: float, ready: bool) -> Object:
     old = objects.status(pod)
     count = objects.restarts(pod)
     started = old.get("startTime") or rfc3339(now)
-    last: Object = next(
-        (found for c in objects.containers(pod) if (found := c.get("lastState"))), {}
-    )
+    statuses = []
+    for index, container in enumerate(objects.spec(pod).get("containers") or []):
+        first = index == 0
+        status = {
+            "name": container.get("name", ""),
+            "ready": ready,
+            "restartCount": count if first else 0,
+            "state": {"running": {"startedAt": rfc3339(now)}},
+            "lastState": _last_state(pod) if first else {},
+        }
+        statuses.append(status)
     return {
         "phase": "Running",
         "startTime": started,
@@ -222,17 +228,17 @@ def running_status(pod: Object, *, now: float, ready: bool) -> Object:
             },
             {"type": "Ready", "status": str(ready), "lastTransitionTime": rfc3339(now)},
         ],
-        "containerStatuses": [
-            {
-                "name": container.get("name", ""),
-                "ready": ready,
-                "restartCount": count if index == 0 else 0,
-                "state": {"running": {"startedAt": rfc3339(now)}},
-                "lastState": last if index == 0 else {},
-            }
-            for index, container in enumerate(objects.spec(pod).get("containers") or [])
-        ],
+        "containerStatuses": statuses,
     }
+
+
+def _last_state(pod: Object) -> Object:
+    """The last state of the first container that has one."""
+    for container in objects.containers(pod):
+        if container.get("lastState"):
+            found: Object = container["lastState"]
+            return found
+    return {}
 
 
 async def exit_pod(api: KubeApi, pod: Object, *, now: float, code: int) -> None:
@@ -247,7 +253,8 @@ async def exit_pod(api: KubeApi, pod: Object, *, now: float, code: int) -> None:
     status["phase"] = "Running" if again else "Failed" if code else "Succeeded"
     first = status["containerStatuses"][0]
     first["restartCount"] = objects.restarts(pod) + (1 if again else 0)
-    first["state"], first["lastState"] = (waiting, terminated) if again else (terminated, {})
+    first["state"] = waiting if again else terminated
+    first["lastState"] = terminated if again else {}
     await write_status(api, pod, status)
 
 
@@ -275,8 +282,11 @@ class NodeLifecycle(StandIn):
         pods = [pod for pod in self.mirror.all(PODS) if objects.node_of(pod)]
         lost = set(map(objects.node_of, pods)) - self.mirror.derived(NODES, objects.ready_nodes)
         self._lost_since = {name: self._lost_since.get(name, self._clock.now()) for name in lost}
-        on_lost = [pod for pod in pods if objects.node_of(pod) in self._lost_since]
-        pauses = [pause for pod in on_lost if (pause := await self._attend(pod))]
+        pauses = []
+        for pod in pods:
+            pause = await self._attend(pod) if objects.node_of(pod) in lost else None
+            if pause:
+                pauses.append(pause)
         return min(pauses, default=None)
 
     async def _attend(self, pod: Object) -> float | None:
@@ -284,10 +294,9 @@ class NodeLifecycle(StandIn):
         none."""
         gone = self.mirror.get(NODES, "", objects.node_of(pod)) is None
         due = self._lost_since[objects.node_of(pod)] + (self._orphan if gone else self._eviction)
-        unready = [
-            c for c in objects.status(pod).get("conditions") or [] if c.get("type") != "Ready"
-        ]
-        status = {"conditions": [*unready, {"type": "Ready", "status": "False"}]}
+        conditions = objects.status(pod).get("conditions") or []
+        others = [one for one in conditions if one.get("type") != "Ready"]
+        status = {"conditions": [*others, {"type": "Ready", "status": "False"}]}
         if objects.ready(pod) and not await self.attempt(write_status(self.api, pod, status)):
             return None
         if due > self._clock.now():

@@ -101,17 +101,19 @@ class AscendOperator(StandIn):
         self._count_lost_pods()
         now = loop_time()
         for job in self.mirror.all(ASCEND_JOBS):
-            owned = [
-                obj
-                for resource in (PODS, POD_GROUPS, SERVICES)
-                for obj in self.mirror.owned(resource, job)
-            ]
-            versions = tuple(obj["metadata"]["resourceVersion"] for obj in (job, *owned))
+            versions = self._versions(job)
             if self._looked_at.get(key_of(job)) != versions:
                 self._looked_at[key_of(job)] = versions
                 self._due[key_of(job)] = now
         await self._reconcile_next()
         return min(self._due.values()) - loop_time() if self._due else None
+
+    def _versions(self, job: Object) -> tuple[str, ...]:
+        """Versions of the job and of all its objects."""
+        found = [job]
+        for resource in (PODS, POD_GROUPS, SERVICES):
+            found += self.mirror.owned(resource, job)
+        return tuple(obj["metadata"]["resourceVersion"] for obj in found)
 
     def _count_lost_pods(self) -> None:
         """A pod of the present round that is gone, for any reason, begins the next round."""
@@ -120,10 +122,9 @@ class AscendOperator(StandIn):
             owner, version = self._pods[uid]
             if version == str(self._rounds.get(owner, 0)):
                 self._rounds[owner] = self._rounds.get(owner, 0) + 1
-        self._pods = {
-            uid: (objects.owner_uid(pod), objects.labels_of(pod).get("version", ""))
-            for uid, pod in present.items()
-        }
+        self._pods = {}
+        for uid, pod in present.items():
+            self._pods[uid] = (objects.owner_uid(pod), objects.labels_of(pod).get("version", ""))
 
     async def _reconcile_next(self) -> None:
         """The original has one worker: a slow answer delays all jobs."""
@@ -182,10 +183,9 @@ class AscendOperator(StandIn):
             await self._write_status(job, Condition("Created", "PodCreateFailed", str(error)))
             raise
         members = self._members(job)
-        pods = {
-            kind: [pod for pod in members if _type_of(job, pod) == kind]
-            for kind in read_replicas(job)
-        }
+        pods: dict[str, list[Object]] = {}
+        for kind in read_replicas(job):
+            pods[kind] = [pod for pod in members if _type_of(job, pod) == kind]
         condition = rules.of_pods(
             job, members, retries_left=_number(objects.labels_of(job).get("fault-retry-times"))
         )
@@ -239,11 +239,10 @@ class AscendOperator(StandIn):
         present = {objects.name(pod) for pod in self._members(job)}
         wanted = made.pods(read_job(job), job, clusterd)
         for kind in read_replicas(job):
-            missing = [
-                pod
-                for name, pod in wanted.items()
-                if _type_of(job, pod) == kind and name not in present
-            ]
+            missing = []
+            for name, pod in wanted.items():
+                if _type_of(job, pod) == kind and name not in present:
+                    missing.append(pod)
             if missing:
                 await self._check_gate(job)
             for pod in missing:
@@ -296,29 +295,28 @@ class AscendOperator(StandIn):
 
     def _members(self, job: Object) -> list[Object]:
         """Pods by label in the namespace, without a check of the owner."""
-        name = objects.name(job)
-        namespace = objects.namespace(job)
-        pods = [pod for pod in self.mirror.all(PODS) if objects.namespace(pod) == namespace]
-        return [
-            pod
-            for pod in pods
-            if objects.labels_of(pod).get("training.kubeflow.org/job-name") == name
-        ]
+        members = []
+        for pod in self.mirror.all(PODS):
+            named = objects.labels_of(pod).get("training.kubeflow.org/job-name")
+            if named == objects.name(job) and objects.namespace(pod) == objects.namespace(job):
+                members.append(pod)
+        return members
 
     async def _clean_up(self, job: Object) -> None:
         """Pending pods and the PodGroup are deleted; running pods stay."""
-        pending = [pod for pod in self._members(job) if objects.phase(pod) == "Pending"]
-        doomed = [(PODS, pod) for pod in pending if not objects.terminating(pod)]
-        for resource, obj in [
-            *doomed,
-            *((POD_GROUPS, group) for group in self.mirror.owned(POD_GROUPS, job)),
-        ]:
-            with contextlib.suppress(NotFoundError, ConflictError):
-                await self.api.delete(resource, *key_of(obj), uid=objects.uid(obj))
+        for pod in objects.staying(self._members(job)):
+            if objects.phase(pod) == "Pending":
+                await self._delete_once(PODS, pod)
+        for group in self.mirror.owned(POD_GROUPS, job):
+            await self._delete_once(POD_GROUPS, group)
 
     async def _create_once(self, resource: Resource, body: Object) -> None:
         with contextlib.suppress(AlreadyExistsError):
             await self.api.create(resource, objects.namespace(body), body)
+
+    async def _delete_once(self, resource: Resource, obj: Object) -> None:
+        with contextlib.suppress(NotFoundError, ConflictError):
+            await self.api.delete(resource, *key_of(obj), uid=objects.uid(obj))
 
     async def _write_status(self, job: Object, condition: Condition | None, **more: object) -> None:
         """Written when it has changed; a failed write is lost, as in the original."""
@@ -340,7 +338,10 @@ def _service(obj: Object) -> tuple[str | None, ...]:
 def _type_of(job: Object, pod: Object) -> str:
     """The replica type in the job's spelling."""
     label = objects.labels_of(pod).get("replica-type", "")
-    return next((kind for kind in read_replicas(job) if kind.lower() == label), "")
+    for kind in read_replicas(job):
+        if kind.lower() == label:
+            return kind
+    return ""
 
 
 def _number(value: object) -> int:

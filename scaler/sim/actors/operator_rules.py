@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -38,7 +38,7 @@ def may_create(document: str, running: Counts, group: str) -> bool:
     lacks the group."""
     ratios = read_ratios(document)
     for ratio in reversed(ratios):
-        if any(running.get(name, 0) < number for name, number in ratio.items()):
+        if not _is_reached(ratio, running):
             if group not in ratio:
                 raise OperatorCrashError(
                     f"group {group!r} is not in the ratio that is to be reached"
@@ -47,27 +47,38 @@ def may_create(document: str, running: Counts, group: str) -> bool:
     return False
 
 
+def _is_reached(ratio: Counts, running: Counts) -> bool:
+    for name, number in ratio.items():
+        if running.get(name, 0) < number:
+            return False
+    return True
+
+
 def read_ratios(document: str) -> list[dict[str, int]]:
     """Instances per group and ratio, in the order of the document; empty for documents that the
     original refuses."""
+    ratios: list[dict[str, int]] = []
+    servers: list[dict[str, int]] = []
     try:
-        entries = [  # the last duplicate of a group wins
-            {
-                group["group_name"]: (
-                    _number(group["group_num"]),
-                    _number(group["server_num_per_group"]),
-                )
-                for group in entry["group_list"]
-            }
-            for entry in json.loads(document)["elastic_scaling_list"]
-        ]
+        for entry in json.loads(document)["elastic_scaling_list"]:
+            ratios.append({})
+            servers.append({})
+            for group in entry["group_list"]:  # the last duplicate of a group wins
+                name = group["group_name"]
+                ratios[-1][name] = _number(group["group_num"])
+                servers[-1][name] = _number(group["server_num_per_group"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []
+    return ratios if _never_grow(ratios) and _never_grow(servers) else []
+
+
+def _never_grow(entries: Sequence[Counts]) -> bool:
+    """Whether no group has a larger number than in the entry before, or is missing there."""
     for larger, smaller in itertools.pairwise(entries):
-        for name, (number, servers) in smaller.items():
-            if name not in larger or number > larger[name][0] or servers > larger[name][1]:
-                return []
-    return [{name: number for name, (number, _) in entry.items()} for entry in entries]
+        for name, number in smaller.items():
+            if name not in larger or number > larger[name]:
+                return False
+    return True
 
 
 def _number(text: Any) -> int:
@@ -145,27 +156,23 @@ def updated(status: Mapping[str, Any], condition: Condition | None, now: str) ->
         "conditions": old,
         "replicaStatuses": dict(status.get("replicaStatuses") or {}),
     }
-    present = {(c["type"], c["status"], c["reason"]) for c in old}
-    if (
-        condition is None
-        or _holds(old, "Failed")
-        or (condition.kind, "True", condition.reason) in present
-    ):
+    if condition is None or _holds(old, "Failed"):
         return result
-    since = next(
-        (
-            c["lastTransitionTime"]
-            for c in old
-            if c["type"] == condition.kind and c["status"] == "True"
-        ),
-        now,
-    )
-    kept = [one for one in old if one["type"] != condition.kind]
+    since = now
+    for one in reversed(old):
+        if one["type"] == condition.kind and one["status"] == "True":
+            since = one["lastTransitionTime"]
+            if one["reason"] == condition.reason:
+                return result
+    replaced = {condition.kind}
     if condition.kind in ("Running", "Restarting"):
-        kept = [one for one in kept if one["type"] not in ("Running", "Restarting")]
+        replaced |= {"Running", "Restarting"}
+    kept = [one for one in old if one["type"] not in replaced]
     if condition.kind in ("Failed", "Succeeded"):
         result["completionTime"] = now
-        kept = [{**c, "status": "False"} if c["type"] == "Running" else c for c in kept]
+        for one in kept:
+            if one["type"] == "Running":
+                one["status"] = "False"
     new = {
         "type": condition.kind,
         "status": "True",
@@ -176,15 +183,20 @@ def updated(status: Mapping[str, Any], condition: Condition | None, now: str) ->
     return result
 
 
+_COUNTERS = {"active": "Running", "succeeded": "Succeeded", "failed": "Failed"}
+
+
 def replica_statuses(pods: Mapping[str, list[Object]]) -> Object:
     """Running, succeeded and failed pods per replica type; zeros and pending pods are in no
     counter."""
-    counters = {"active": "Running", "succeeded": "Succeeded", "failed": "Failed"}
-    phases = {kind: _phases(members) for kind, members in pods.items()}
-    return {
-        kind: {name: found.count(phase) for name, phase in counters.items() if phase in found}
-        for kind, found in phases.items()
-    }
+    result: Object = {}
+    for kind, members in pods.items():
+        phases = _phases(members)
+        result[kind] = {}
+        for name, phase in _COUNTERS.items():
+            if phase in phases:
+                result[kind][name] = phases.count(phase)
+    return result
 
 
 def finished(status: Mapping[str, Any]) -> bool:
@@ -195,14 +207,16 @@ def finished(status: Mapping[str, Any]) -> bool:
 
 def _phases(pods: Iterable[Object]) -> list[str]:
     """The phases of all pods except failed ones that are terminating."""
-    return [
-        objects.phase(pod)
-        for pod in pods
-        if not (objects.phase(pod) == "Failed" and objects.terminating(pod))
-    ]
+    phases = []
+    for pod in pods:
+        phase = objects.phase(pod)
+        if phase != "Failed" or not objects.terminating(pod):
+            phases.append(phase)
+    return phases
 
 
 def _holds(conditions: Iterable[Mapping[str, Any]], kind: str) -> bool:
-    return any(
-        condition["type"] == kind and condition["status"] == "True" for condition in conditions
-    )
+    for condition in conditions:
+        if condition["type"] == kind and condition["status"] == "True":
+            return True
+    return False

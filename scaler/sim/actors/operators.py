@@ -53,18 +53,13 @@ class InferOperator(StandInController):
         for instance_set in self.living(INSTANCE_SETS):
             indices = range(making.number(instance_set))
             if objects.labels_of(instance_set).get(GANG) == "true":
-                await self.have(
-                    POD_GROUPS, instance_set, [_pod_group(instance_set, index) for index in indices]
-                )
-            kind = (objects.spec(instance_set).get("workload") or {}).get(
-                "kind", STATEFUL_SETS.kind
-            )
-            resource = DEPLOYMENTS if kind == DEPLOYMENTS.kind else STATEFUL_SETS
-            await self.have(
-                resource,
-                instance_set,
-                [_workload(instance_set, resource, index) for index in indices],
-            )
+                groups = [_pod_group(instance_set, index) for index in indices]
+                await self.have(POD_GROUPS, instance_set, groups)
+            workload = objects.spec(instance_set).get("workload") or {}
+            of_deployments = workload.get("kind") == DEPLOYMENTS.kind
+            resource = DEPLOYMENTS if of_deployments else STATEFUL_SETS
+            workloads = [_workload(instance_set, resource, index) for index in indices]
+            await self.have(resource, instance_set, workloads)
 
 
 def _services(service_set: Object) -> Iterator[Object]:
@@ -82,9 +77,7 @@ def _services(service_set: Object) -> Iterator[Object]:
 
 def _instance_sets(service: Object) -> Iterator[Object]:
     name = objects.name(service)
-    inherited = {
-        key: value for key, value in objects.labels_of(service).items() if key.startswith(_PREFIX)
-    }
+    inherited = making.with_prefix(objects.labels_of(service), _PREFIX)
     for role in objects.spec(service).get("roles") or []:
         given = role.get("metadata") or {}
         yield making.body_of(

@@ -10,6 +10,7 @@ StatefulSets, or rules."""
 from __future__ import annotations
 
 import copy
+from collections import Counter
 
 from scaler.kube.api import PODS, STATEFUL_SETS, KubeApi, Object
 from scaler.sim.actors import making, objects
@@ -40,9 +41,8 @@ class StatefulSets(StandInController):
         wanted = _wanted(owner, pods)
         if await self._fill(owner, wanted, update, in_order=in_order):
             return
-        for pod in sorted(
-            (pod for pod in pods if ordinal_of(pod) not in wanted), key=ordinal_of, reverse=True
-        ):
+        surplus = [pod for pod in pods if ordinal_of(pod) not in wanted]
+        for pod in sorted(surplus, key=ordinal_of, reverse=True):
             if not objects.terminating(pod):
                 await self.delete(PODS, pod)
             if in_order:
@@ -107,22 +107,21 @@ def to_update(
     allows."""
     if (objects.spec(stateful_set).get("updateStrategy") or {}).get("type") == "OnDelete":
         return []
-    updated = [
-        pod
-        for ordinal, pod in sorted(wanted.items(), reverse=True)
-        if ordinal >= _partition(stateful_set) and pod is not None
-    ]
-    outdated = [
-        p
-        for p in updated
-        if objects.labels_of(p).get(REVISION) != update and not objects.terminating(p)
-    ]
-    unready = [ordinal for ordinal, pod in wanted.items() if pod is None or not making.ready(pod)]
+    outdated = []
+    unready = []
+    for ordinal, pod in sorted(wanted.items(), reverse=True):
+        if pod is None or not making.ready(pod):
+            unready.append(ordinal)
+        if pod is None or ordinal < _partition(stateful_set) or objects.terminating(pod):
+            continue
+        if objects.labels_of(pod).get(REVISION) != update:
+            outdated.append(pod)
     if counts_unavailable:
         most = _rolling(stateful_set).get("maxUnavailable", 1)
         allowed = max(1, making.scaled(most, making.number(stateful_set), up=False))
         return outdated[: max(0, allowed - len(unready))]
-    return [pod for pod in outdated[:1] if all(ordinal <= ordinal_of(pod) for ordinal in unready)]
+    highest = max(unready, default=-1)
+    return [pod for pod in outdated[:1] if highest <= ordinal_of(pod)]
 
 
 def _rolling(stateful_set: Object) -> Object:
@@ -140,16 +139,15 @@ def _first(stateful_set: Object) -> int:
 def _wanted(stateful_set: Object, pods: list[Object]) -> Replicas:
     present = {ordinal_of(pod): pod for pod in pods}
     first = _first(stateful_set)
-    return {
-        ordinal: present.get(ordinal)
-        for ordinal in range(first, first + making.number(stateful_set))
-    }
+    ordinals = range(first, first + making.number(stateful_set))
+    return {ordinal: present.get(ordinal) for ordinal in ordinals}
 
 
 def _status(stateful_set: Object, pods: list[Object], update: str) -> Object:
     """The present revision becomes the new one when every pod is of it and ready."""
     before = str(objects.status(stateful_set).get("currentRevision") or update)
-    updated = sum(objects.labels_of(pod).get(REVISION) == update for pod in pods)
+    revisions = Counter(objects.labels_of(pod).get(REVISION) for pod in pods)
+    updated = revisions[update]
     serving = sum(map(making.ready, pods))
     done = updated == serving == making.number(stateful_set) and not _partition(stateful_set)
     current = update if done else before
@@ -157,7 +155,7 @@ def _status(stateful_set: Object, pods: list[Object], update: str) -> Object:
         "replicas": len(pods),
         "readyReplicas": serving,
         "availableReplicas": serving,
-        "currentReplicas": sum(objects.labels_of(pod).get(REVISION) == current for pod in pods),
+        "currentReplicas": revisions[current],
         "updatedReplicas": updated,
         "currentRevision": current,
         "updateRevision": update,

@@ -138,7 +138,7 @@ def tasks_of(job: Object) -> list[Object]:
 def action_for(job: Object, event: PodEvent) -> str:
     """The action in the task's policies, else in the job's; SyncJob (create missing pods) if
     neither has one."""
-    policies = []
+    policies: list[Object] = []
     for task in tasks_of(job):
         if task["name"] == event.task:
             policies += task.get("policies") or []

@@ -56,7 +56,9 @@ def document(path: str, kinds: Iterable[Kind]) -> Object | None:
     for name, versions in groups.items():
         found[f"apis/{name}"] = {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)}
     for base, served in bases.items():
-        entries = [entry for kind in served for entry in _entries(kind)]
+        entries: list[Object] = []
+        for kind in served:
+            entries += _entries(kind)
         version = base.partition("/")[2]
         found[base] = {
             "kind": "APIResourceList",

@@ -40,10 +40,12 @@ _FIELDS_OF = {
         "status.nominatedNodeName",
     ),
     "Event": (
-        *(
-            f"involvedObject.{n}"
-            for n in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion")
-        ),
+        "involvedObject.kind",
+        "involvedObject.namespace",
+        "involvedObject.name",
+        "involvedObject.uid",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
         "reason",
         "source",
         "type",

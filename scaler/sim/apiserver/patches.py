@@ -9,6 +9,7 @@ whole."""
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 from scaler.kube.api import Object
@@ -182,19 +183,17 @@ def _in_order(items: list[Any], order: list[Any], key: str) -> list[Any]:
         return item.get(key) if isinstance(item, dict) and key else item
 
     names = [identity(entry) for entry in order]
-    return sorted(
-        items,
-        key=lambda item: names.index(identity(item)) if identity(item) in names else len(names),
-    )
+
+    def place(item: Any) -> int:
+        return names.index(identity(item)) if identity(item) in names else len(names)
+
+    return sorted(items, key=place)
 
 
 def _merge_key(name: str, items: list[Any]) -> str:
     if name == "ports":
-        return (
-            "containerPort"
-            if items and isinstance(items[0], dict) and "containerPort" in items[0]
-            else "port"
-        )
+        of_container = items and isinstance(items[0], dict) and "containerPort" in items[0]
+        return "containerPort" if of_container else "port"
     return _MERGE_KEYS.get(name, "")
 
 
@@ -204,21 +203,25 @@ def _merge_list(target: list[Any], patch: list[Any], name: str) -> list[Any]:
     key = _merge_key(name, patch)
     if not key or not all(isinstance(item, dict) for item in patch):
         return patch
-    if any(item.get("$patch") == "replace" for item in patch):
-        return [item for item in patch if item.get("$patch") != "replace"]
+    replacing = [item for item in patch if item.get("$patch") != "replace"]
+    if len(replacing) < len(patch):
+        return replacing
     result = list(target)
     for item in patch:
         if key not in item:
             raise bad_request(f"map: {item} does not contain declared merge key: {key}")
-        alike = [
-            index
-            for index, old in enumerate(result)
-            if isinstance(old, dict) and old.get(key) == item[key]
-        ]
-        place = alike[0] if alike else len(result)
-        merged = _merge_map(result[place] if alike else {}, item)
+        place = _place_of(result, key, item[key])
+        merged = _merge_map(result[place] if place < len(result) else {}, item)
         result[place : place + 1] = [] if item.get("$patch") == "delete" else [merged]
     return result
+
+
+def _place_of(items: list[Any], key: str, value: Any) -> int:
+    """The index of the first item with this value; one after the last if there is none."""
+    for index, item in enumerate(items):
+        if isinstance(item, dict) and item.get(key) == value:
+            return index
+    return len(items)
 
 
 Schema = dict[str, Any]
@@ -252,43 +255,40 @@ class FieldManagers:
                     "fieldsType": "FieldsV1",
                     "fieldsV1": _fields(said),
                 }
-                for (part, who), said in sorted(known.items())
-                if not part
+                for who, said in sorted(self._of_part(obj, "").items())
             ]
 
     def conflicts(
         self, obj: Object, subresource: str, manager: str, body: Object
     ) -> list[tuple[str, Path]]:
         """Manager and path of all fields that `body` would change and that others applied."""
-        known = self.of(obj).items()
-        return _conflicts(
-            obj,
-            body,
-            {who: one for (part, who), one in known if part == subresource and who != manager},
-        )
+        others = self._of_part(obj, subresource)
+        others.pop(manager, None)
+        return _conflicts(obj, body, others)
+
+    def _of_part(self, obj: Object, subresource: str) -> dict[str, Object]:
+        """Manager -> what it has applied to this part of the object."""
+        return {who: said for (part, who), said in self.of(obj).items() if part == subresource}
 
 
 def _fields(body: Object) -> Object:
     """The body, with only labels and annotations in its metadata."""
 
-    def named(value: Any) -> Object:
-        return (
-            {f"f:{name}": named(inner) for name, inner in value.items()}
-            if isinstance(value, dict)
-            else {}
-        )
+    wanted = dict(body)
+    for name in ("apiVersion", "kind"):
+        wanted.pop(name, None)
+    sent = wanted.pop("metadata", {})
+    metadata = {name: sent[name] for name in sent if name in ("labels", "annotations")}
+    if metadata:
+        wanted["metadata"] = metadata
+    return _named(wanted)
 
-    wanted = {
-        name: value
-        for name, value in body.items()
-        if name not in ("apiVersion", "kind", "metadata")
-    }
-    metadata = {
-        name: value
-        for name, value in body.get("metadata", {}).items()
-        if name in ("labels", "annotations")
-    }
-    return named(wanted | ({"metadata": metadata} if metadata else {}))
+
+def _named(value: Any) -> Object:
+    """The names of all fields, as managedFields writes them."""
+    if not isinstance(value, dict):
+        return {}
+    return {f"f:{name}": _named(inner) for name, inner in value.items()}
 
 
 def _conflicts(
@@ -297,12 +297,12 @@ def _conflicts(
     if isinstance(live, dict) and isinstance(wanted, dict):
         found = []
         for name, value in wanted.items():
-            inner = {
-                who: body[name]
-                for who, body in others.items()
-                if isinstance(body, dict) and name in body
-            }
-            found += _conflicts(live.get(name), value, inner, (*path, name)) if inner else []
+            inner = {}
+            for who, body in others.items():
+                if isinstance(body, dict) and name in body:
+                    inner[who] = body[name]
+            if inner:
+                found += _conflicts(live.get(name), value, inner, (*path, name))
         return found
     return [] if live == wanted else [(who, path) for who in others]
 
@@ -344,12 +344,9 @@ def _object(
 def _keyed(live: list[Any], before: list[Any], wanted: list[Any], schema: Schema) -> list[Any]:
     names = schema.get("x-kubernetes-list-map-keys") or ()
 
-    def by_key(items: list[Any]) -> dict[tuple[Any, ...], Any]:
-        return {tuple(item.get(name) for name in names): item for item in items}
-
-    there = by_key(live)
-    mine = by_key(before)
-    new = by_key(wanted)
+    there = _by_key(live, names)
+    mine = _by_key(before, names)
+    new = _by_key(wanted, names)
     result = []
     for key, item in there.items():
         if key in new:
@@ -357,3 +354,11 @@ def _keyed(live: list[Any], before: list[Any], wanted: list[Any], schema: Schema
         elif key not in mine:
             result.append(item)
     return result + [item for key, item in new.items() if key not in there]
+
+
+def _by_key(items: list[Any], names: Iterable[str]) -> dict[tuple[Any, ...], Any]:
+    """The items, each under its values of these fields."""
+    found = {}
+    for item in items:
+        found[tuple(map(item.get, names))] = item
+    return found

@@ -73,24 +73,20 @@ def _fill_container(container: Object) -> None:
 
 
 def _qos_class(spec: Object) -> str:
-    resources = [container["resources"] for container in spec.get("containers") or ()]
-    computed = [
-        {
-            kind: {
-                name: amount
-                for name, amount in (entry.get(kind) or {}).items()
-                if name in ("cpu", "memory")
-            }
-            for kind in ("limits", "requests")
-        }
-        for entry in resources
-    ]
-    if not any(entry["limits"] or entry["requests"] for entry in computed):
+    guaranteed = True
+    says_nothing = True
+    for container in spec.get("containers") or ():
+        limits = _cpu_and_memory(container["resources"].get("limits"))
+        requests = _cpu_and_memory(container["resources"].get("requests"))
+        says_nothing = says_nothing and not limits and not requests
+        guaranteed = guaranteed and len(limits) == 2 and limits == requests
+    if says_nothing:
         return "BestEffort"
-    guaranteed = all(
-        len(entry["limits"]) == 2 and entry["limits"] == entry["requests"] for entry in computed
-    )
     return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _cpu_and_memory(amounts: Object | None) -> Object:
+    return {name: amount for name, amount in (amounts or {}).items() if name in ("cpu", "memory")}
 
 
 def create_problems(pod: Object) -> Iterator[str]:
@@ -135,7 +131,8 @@ def update_problems(old: Object, new: Object) -> Iterator[str]:
                 f" scheduling gate '{name}'"
             )
     tolerations = after.pop("tolerations", None) or []
-    if any(toleration not in tolerations for toleration in before.pop("tolerations", None) or ()):
+    removed = [one for one in before.pop("tolerations", None) or () if one not in tolerations]
+    if removed:
         yield _IMMUTABLE
         return
     for spec in (before, after):

@@ -141,13 +141,15 @@ class Store:
         resourceVersion."""
         before = self.table(resource).records.get(key)
         kind = EventType.ADDED if before is None else EventType.MODIFIED
-        return self._commit(kind, resource, key, before, obj, moment)
+        after = self._next_version(obj)
+        return self._commit(Change(kind, resource, key, before, after, moment))
 
     def delete(self, resource: Resource, key: Key, moment: float) -> Record:
         """Removes an existing object; its last version has the number of the deletion."""
         before = self.table(resource).records[key]
         obj = {**before.object, "metadata": {**before.object["metadata"]}}
-        return self._commit(EventType.DELETED, resource, key, before, obj, moment)
+        after = self._next_version(obj)
+        return self._commit(Change(EventType.DELETED, resource, key, before, after, moment))
 
     def compact(self) -> None:
         """Forgets the history, as etcd's compaction does."""
@@ -158,14 +160,11 @@ class Store:
         """All objects at a moment (wall time), or now. Not before the last compaction."""
         version = self.version
         if moment < math.inf:
-            oldest = max(table.oldest for table in self._tables.values())
-            kept = [
-                change
-                for table in self._tables.values()
-                for change in table.changes
-                if change.moment <= moment
-            ]
-            version = max([oldest, *(change.version for change in kept)])
+            version = max(table.oldest for table in self._tables.values())
+            for table in self._tables.values():
+                for change in table.changes:
+                    if change.moment <= moment:
+                        version = max(version, change.version)
         return version, {resource: table.at(version) for resource, table in self._tables.items()}
 
     def restore(self, backup: Backup) -> None:
@@ -178,19 +177,13 @@ class Store:
             table.changes = []
             table.oldest = self.version
 
-    def _commit(
-        self,
-        kind: EventType,
-        resource: Resource,
-        key: Key,
-        before: Record | None,
-        obj: Object,
-        moment: float,
-    ) -> Record:
+    def _next_version(self, obj: Object) -> Record:
         self.version += 1
         obj["metadata"]["resourceVersion"] = str(self.version)
-        change = Change(kind, resource, key, before, Record(obj, self.version), moment)
-        self.table(resource).apply(change)
+        return Record(obj, self.version)
+
+    def _commit(self, change: Change) -> Record:
+        self.table(change.resource).apply(change)
         for observer in self.observers:
             observer(change)
         return change.after

@@ -81,10 +81,13 @@ def _prepare_definition(obj: Object) -> None:
     obj["status"] = {
         "acceptedNames": names,
         "conditions": [{"status": "True", **accepted}, {"status": "True", **established}],
-        "storedVersions": [
-            version["name"] for version in obj["spec"]["versions"] if version.get("storage")
-        ],
+        "storedVersions": _stored_versions(obj),
     }
+
+
+def _stored_versions(definition: Object) -> list[str]:
+    versions = definition["spec"]["versions"]
+    return [version["name"] for version in versions if version.get("storage")]
 
 
 def _definition_problems(obj: Object) -> Iterator[str]:
@@ -99,7 +102,7 @@ def _definition_problems(obj: Object) -> Iterator[str]:
             f'spec.scope: Unsupported value: "{spec["scope"]}": supported values: "Cluster",'
             ' "Namespaced"'
         )
-    if sum(1 for version in spec["versions"] if version.get("storage")) != 1:
+    if len(_stored_versions(obj)) != 1:
         yield (
             "spec.versions: Invalid value: must have exactly one version marked as storage version"
         )
@@ -128,9 +131,8 @@ def _lease_problems(obj: Object) -> Iterator[str]:
     spec = obj.get("spec") or {}
     for field in ("leaseDurationSeconds", "leaseTransitions"):
         value = spec.get(field)
-        if value is not None and (
-            not isinstance(value, int) or value < (field == "leaseDurationSeconds")
-        ):
+        least = 1 if field == "leaseDurationSeconds" else 0
+        if value is not None and (not isinstance(value, int) or value < least):
             yield f"spec.{field}: Invalid value: {value}: must be greater than 0"
 
 
@@ -177,13 +179,11 @@ def name_problems(resource: Resource, name: str) -> Iterator[str]:
 def _metadata_problems(metadata: Object) -> Iterator[str]:
     for key, value in (metadata.get("labels") or {}).items():
         yield from _label_problems(key, value)
-    annotations = metadata.get("annotations") or {}
-    for key in annotations:
+    size = 0
+    for key, value in (metadata.get("annotations") or {}).items():
         yield from _key_problems("metadata.annotations", key.lower())
-    if (
-        sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
-        > _MAX_ANNOTATIONS
-    ):
+        size += len(key.encode()) + len(value.encode())
+    if size > _MAX_ANNOTATIONS:
         yield f"metadata.annotations: Too long: may not be more than {_MAX_ANNOTATIONS} bytes"
     for finalizer in metadata.get("finalizers") or ():
         yield from _key_problems("metadata.finalizers", finalizer)
@@ -205,14 +205,17 @@ def _key_problems(path: str, key: str) -> tuple[str, ...]:
 
 
 def _owner_problems(owners: Any) -> Iterator[str]:
+    controllers = 0
     for index, owner in enumerate(owners):
+        if isinstance(owner, dict) and owner.get("controller"):
+            controllers += 1
         for field in ("apiVersion", "kind", "name", "uid"):
             if not isinstance(owner, dict) or not owner.get(field):
                 yield (
                     f'metadata.ownerReferences[{index}].{field}: Invalid value: "": {field} must'
                     " not be empty"
                 )
-    if sum(1 for owner in owners if isinstance(owner, dict) and owner.get("controller")) > 1:
+    if controllers > 1:
         yield (
             "metadata.ownerReferences: Invalid value: Only one reference can have Controller set to"
             " true"
@@ -220,17 +223,12 @@ def _owner_problems(owners: Any) -> Iterator[str]:
 
 
 def _config_map_problems(obj: Object) -> Iterator[str]:
-    entries = [
-        (field, *entry)
-        for field in ("data", "binaryData")
-        for entry in (obj.get(field) or {}).items()
-    ]
-    for field, key, _ in entries:
-        yield from _CONFIG_KEY.problems(f"{field}[{key}]", key)
-    if (
-        sum(len(str(value).encode("utf-8", "surrogatepass")) for *_, value in entries)
-        > _MAX_CONFIG_MAP
-    ):
+    size = 0
+    for field in ("data", "binaryData"):
+        for key, value in (obj.get(field) or {}).items():
+            yield from _CONFIG_KEY.problems(f"{field}[{key}]", key)
+            size += len(str(value).encode("utf-8", "surrogatepass"))
+    if size > _MAX_CONFIG_MAP:
         yield f"[]: Too long: may not be more than {_MAX_CONFIG_MAP} bytes"
 
 
@@ -318,9 +316,9 @@ def check_identity(kind: Kind, old: Object, new: Object) -> None:
 def merge_update(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
     """The new object, with the parts that this request must not change taken from the old one."""
     metadata = {name: old["metadata"][name] for name in SYSTEM_FIELDS if name in old["metadata"]}
-    metadata |= {
-        name: value for name, value in new["metadata"].items() if name not in SYSTEM_FIELDS
-    }
+    for name, value in new["metadata"].items():
+        if name not in SYSTEM_FIELDS:
+            metadata[name] = value
     metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
     if subresource == "status":
         # A custom resource's metadata cannot be changed through its status, a pod's and a node's
@@ -333,9 +331,8 @@ def merge_update(kind: Kind, old: Object, new: Object, subresource: str) -> Obje
     if kind.built_in == "Pod":
         pods.fill_defaults(result)
     elif kind.built_in == "Service":
-        kept = {
-            name: old["spec"][name] for name in ("clusterIP", "clusterIPs") if name in old["spec"]
-        }
+        addresses = ("clusterIP", "clusterIPs")
+        kept = {name: old["spec"][name] for name in addresses if name in old["spec"]}
         result["spec"] = kept | (result.get("spec") or {})
     return result
 

@@ -29,6 +29,11 @@ def table(kind: Kind, objects: Iterable[Object], now: float, *, whole: bool = Fa
     columns = [_NAME, *_columns(kind)]
     partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
     named = {"kind": kind.resource.kind, "apiVersion": kind.resource.api_version}
+    rows = []
+    for obj in objects:
+        cells = [show(obj, now) for _, _, show in columns]
+        shown = {**named, **obj} if whole else {**partial, "metadata": obj["metadata"]}
+        rows.append({"cells": cells, "object": shown})
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -43,13 +48,7 @@ def table(kind: Kind, objects: Iterable[Object], now: float, *, whole: bool = Fa
             }
             for title, priority, _ in columns
         ],
-        "rows": [
-            {
-                "cells": [show(obj, now) for _, _, show in columns],
-                "object": {**named, **obj} if whole else {**partial, "metadata": obj["metadata"]},
-            }
-            for obj in objects
-        ],
+        "rows": rows,
     }
 
 
@@ -72,19 +71,26 @@ def json_path(obj: Any, path: str) -> Any:
     supported filter is the one for the first item with a certain text in a field; no wildcards."""
     for name, index, quoted, field, word in _STEP.findall(path):
         if field:
-            items = obj if isinstance(obj, list) else ()
-            obj = next(
-                (item for item in items if isinstance(item, dict) and item.get(field) == word), None
-            )
+            obj = _first_with(obj, field, word)
         elif index:
-            obj = (
-                obj[int(index)]
-                if isinstance(obj, list) and -len(obj) <= int(index) < len(obj)
-                else None
-            )
+            obj = _item(obj, int(index))
         else:
             obj = obj.get(quoted or name.replace("\\", "")) if isinstance(obj, dict) else None
     return obj
+
+
+def _first_with(items: Any, field: str, word: str) -> Any:
+    """The first item with that text in the field; None when there is none."""
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict) and item.get(field) == word:
+            return item
+    return None
+
+
+def _item(items: Any, index: int) -> Any:
+    if isinstance(items, list) and -len(items) <= index < len(items):
+        return items[index]
+    return None
 
 
 def age(timestamp: str | None, now: float) -> str:
@@ -103,10 +109,10 @@ def age(timestamp: str | None, now: float) -> str:
         (2 * 86400, f"{hours}h", ""),
         (8 * 86400, f"{days}d", f"{hours % 24}h"),
     )
-    whole, rest = next(
-        ((whole, rest) for limit, whole, rest in below if seconds < limit), (f"{days}d", "")
-    )
-    return whole if rest.startswith("0") else whole + rest
+    for limit, whole, rest in below:
+        if seconds < limit:
+            return whole if rest.startswith("0") else whole + rest
+    return f"{days}d"
 
 
 def _age_at(path: str) -> _Print:
@@ -131,33 +137,24 @@ def _pod_status(pod: Object, _: float) -> str:
         return "Terminating"
     if pod["spec"].get("schedulingGates"):
         return "SchedulingGated"
-    states = [container.get("state") or {} for container in status.get("containerStatuses") or ()]
-    reasons = [
-        (state.get(how) or {}).get("reason")
-        for state in states
-        for how in ("waiting", "terminated")
-    ]
-    return str(
-        next(
-            (reason for reason in [*reasons, status.get("reason"), status.get("phase")] if reason),
-            "",
-        )
-    )
+    for container in status.get("containerStatuses") or ():
+        state = container.get("state") or {}
+        for how in ("waiting", "terminated"):
+            reason = (state.get(how) or {}).get("reason")
+            if reason:
+                return str(reason)
+    return str(status.get("reason") or status.get("phase") or "")
 
 
 def _ready(pod: Object, _: float) -> str:
-    ready = sum(1 for status in objects.containers(pod) if status.get("ready"))
-    return f"{ready}/{len(pod['spec'].get('containers') or ())}"
+    ready = [status for status in objects.containers(pod) if status.get("ready")]
+    return f"{len(ready)}/{len(pod['spec'].get('containers') or ())}"
 
 
 def _node_status(node: Object, _: float) -> str:
-    words = (
-        "Ready"
-        if objects.ready(node)
-        else "NotReady"
-        if objects.condition(node, "Ready")
-        else "Unknown"
-    )
+    words = "NotReady" if objects.condition(node, "Ready") else "Unknown"
+    if objects.ready(node):
+        words = "Ready"
     return words + (",SchedulingDisabled" if objects.spec(node).get("unschedulable") else "")
 
 

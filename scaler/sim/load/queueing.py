@@ -62,10 +62,11 @@ class Flow(msgspec.Struct, frozen=True):
     @property
     def oldest(self) -> float:
         """Waiting time of the oldest request, in seconds."""
-        return self.at - min(
-            (cohorts[0].since for cohorts in (self.handed, self.waiting) if cohorts),
-            default=self.at,
-        )
+        since = self.at
+        for cohorts in (self.handed, self.waiting):
+            if cohorts:
+                since = min(since, cohorts[0].since)
+        return self.at - since
 
 
 def step(
@@ -85,10 +86,9 @@ def step(
         (*flow.waiting, came) if arriving else flow.waiting, capacity.prefill * seconds
     )
     placed, handed = taken((*flow.handed, *prefilled), max(0.0, capacity.places - decoding))
-    waiting, handed = (
-        tuple(cohort for cohort in cohorts if cohort.since > now - capacity.patience)
-        for cohorts in (waiting, handed)
-    )
+    oldest = now - capacity.patience
+    waiting = _younger(waiting, oldest)
+    handed = _younger(handed, oldest)
     waiting, _ = taken(waiting, max(0.0, capacity.bound - total(handed)))
     after = Flow(
         now,
@@ -100,6 +100,10 @@ def step(
     )
     gone = flow.decoding * broken + flow.queue + arriving - total(placed) - after.queue
     return msgspec.structs.replace(after, lost=flow.lost + max(0.0, gone))
+
+
+def _younger(cohorts: Sequence[Cohort], oldest: float) -> tuple[Cohort, ...]:
+    return tuple(cohort for cohort in cohorts if cohort.since > oldest)
 
 
 def total(cohorts: Sequence[Cohort]) -> float:

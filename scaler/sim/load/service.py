@@ -58,12 +58,8 @@ class LoadedService:
         before = self._flow
         seconds = self._recorder.elapsed - before.at
         sample = self._timeline.last(load.service)
-        takes = {
-            group: {view.name for view in sample.instances if view.group == group and view.ready}
-            for group in (load.prefill.group, load.decode.group)
-        }
-        prefill = len(takes[load.prefill.group])
-        decode = takes[load.decode.group]
+        prefill = len(sample.ready_of(load.prefill.group))
+        decode = sample.ready_of(load.decode.group)
         capacity = Capacity(
             prefill * load.prefilled,
             len(decode) * load.decode.sequences,
@@ -72,12 +68,8 @@ class LoadedService:
             math.inf if load.queue is None else load.queue,
         )
         rate = load.requests.at(before.at + seconds / 2)
-        breaking = set()  # instances that were broken at some moment since the step before
-        for past in reversed(self._timeline.samples.get(load.service, [])):
-            breaking |= {view.name for view in past.instances if view.condition is Condition.BROKEN}
-            if past.at <= before.at:
-                break
-        broken = len((self._decoders - decode) & breaking) / max(1, len(self._decoders))
+        lost = (self._decoders - decode) & self._broken_since(before.at)
+        broken = len(lost) / max(1, len(self._decoders))
         self._decoders = decode
         self._flow = after = queueing.step(before, capacity, rate * seconds, seconds, broken=broken)
         work = (queueing.total(before.waiting) + rate * seconds) / load.prefilled / seconds
@@ -102,6 +94,17 @@ class LoadedService:
             )
         )
 
+    def _broken_since(self, moment: float) -> set[str]:
+        """Instances that were broken at some time since that moment (seconds)."""
+        found = set()
+        for past in reversed(self._timeline.samples.get(self._load.service, [])):
+            for view in past.instances:
+                if view.condition is Condition.BROKEN:
+                    found.add(view.name)
+            if past.at <= moment:
+                break
+        return found
+
     async def _follow(self, scaler: Autoscaler) -> None:
         past: tuple[Advice, ...] = ()
         while True:
@@ -120,7 +123,8 @@ class LoadedService:
         specified = int(objects.spec(target).get("replicas", default))
         running = int(objects.status(target).get("replicas") or 0)
         metrics = [(measured(samples[-1], metric), metric.average) for metric in scaler.metrics]
-        wanted, past = desired(scaler, specified, running, metrics, past, self._recorder.elapsed)
+        look = Look(self._recorder.elapsed, specified, running, metrics)
+        wanted, past = desired(scaler, look, past)
         if wanted != specified:
             name = objects.name(target)
             merge = {"spec": {"replicas": wanted}}
@@ -134,11 +138,12 @@ class LoadedService:
 
     async def _target(self, scaler: Autoscaler) -> tuple[Resource, Object | None]:
         if not self._load.ungoverned:
-            found = (await self._api.list(ELASTIC_SERVICES, self._load.namespace)).items
             about = {"rule": self._load.rule, "jobID": self._load.job_id}
-            return ELASTIC_SERVICES, next(
-                (one for one in found if about.items() <= objects.spec(one).items()), None
-            )
+            found = await self._api.list(ELASTIC_SERVICES, self._load.namespace)
+            for one in found.items:
+                if about.items() <= objects.spec(one).items():
+                    return ELASTIC_SERVICES, one
+            return ELASTIC_SERVICES, None
         stage = self._load.prefill if scaler.scales == "prefill" else self._load.decode
         return DEPLOYMENTS, await self._api.get(DEPLOYMENTS, self._load.namespace, stage.group)
 
@@ -151,8 +156,10 @@ def measured(sample: LoadSample, metric: Metric) -> float:
             if metric.of == "rate"
             else sample.queue + sample.prefill_busy + sample.decoding
         )
-    stages = (metric.stage,) if metric.stage else ("prefill", "decode")
-    return float(sum(getattr(sample, f"{stage}_{metric.of}") for stage in stages))
+    total = 0.0
+    for stage in (metric.stage,) if metric.stage else ("prefill", "decode"):
+        total += getattr(sample, f"{stage}_{metric.of}")
+    return total
 
 
 # how many replicas a HorizontalPodAutoscaler sets: values in, values out
@@ -173,30 +180,41 @@ def by_metric(total: float, average: float, running: int, tolerance: float) -> i
     return math.ceil(total / average - 1e-9)
 
 
+class Look(msgspec.Struct, frozen=True):
+    """What an autoscaler sees at a time (seconds)."""
+
+    at: float
+    specified: int
+    """`spec.replicas` of the scaled object."""
+    running: int
+    """Its `status.replicas`."""
+    metrics: Sequence[tuple[float, float]]
+    """(total, average value) of each metric; the largest demand counts."""
+
+
 def desired(
-    policy: Autoscaler,
-    specified: int,
-    running: int,
-    metrics: Sequence[tuple[float, float]],
-    past: Sequence[Advice],
-    now: float,
+    policy: Autoscaler, look: Look, past: Sequence[Advice]
 ) -> tuple[int, tuple[Advice, ...]]:
-    """(replicas to write, memory), from `spec.replicas` and `status.replicas` of the scaled object
-    and pairs (total, average value), of which the largest demand counts. 0 switches off an
-    autoscaler that may not go to 0 itself."""
+    """(replicas to write, memory). 0 switches off an autoscaler that may not go to 0 itself."""
+    specified = look.specified
     if specified == 0 and policy.least:
         return 0, tuple(past)
     if specified > policy.most:
         return policy.most, tuple(past)
     if specified < policy.least:
         return policy.least, tuple(past)
-    advised = max(
-        by_metric(total, average, running, policy.tolerance) for total, average in metrics
-    )
-    window = max(policy.up, policy.down)
-    kept = (*(one for one in past if one.at > now - window), Advice(now, advised))
+    advised = 0
+    for total, average in look.metrics:
+        advised = max(advised, by_metric(total, average, look.running, policy.tolerance))
     # stable: at least the least advice of one window, at most the most of the other
-    up = min([advised, *(one.replicas for one in kept if one.at > now - policy.up)])
-    down = max([advised, *(one.replicas for one in kept if one.at > now - policy.down)])
+    up = min([advised, *_advice_since(past, look.at - policy.up)])
+    down = max([advised, *_advice_since(past, look.at - policy.down)])
     at_once = max(2 * specified, specified + 4)
-    return max(policy.least, min(max(specified, up), down, at_once, policy.most)), kept
+    window = max(policy.up, policy.down)
+    remembered = (one for one in past if one.at > look.at - window)
+    memory = (*remembered, Advice(look.at, advised))
+    return max(policy.least, min(max(specified, up), down, at_once, policy.most)), memory
+
+
+def _advice_since(past: Sequence[Advice], moment: float) -> list[int]:
+    return [advice.replicas for advice in past if advice.at > moment]

@@ -77,21 +77,16 @@ def service_of(obj: Object) -> str:
 
 def gathered(all_of: AllOf) -> list[Members]:
     """Every instance of every service; an AscendJob or Volcano Job is one even without pods."""
-    jobs = {objects.uid(job): job for kind in (ASCEND_JOBS, VOLCANO_JOBS) for job in all_of(kind)}
+    jobs = {objects.uid(job): job for job in [*all_of(ASCEND_JOBS), *all_of(VOLCANO_JOBS)]}
     found: dict[tuple[str, str], Members] = {}
     for uid, job in jobs.items():
         if service := service_of(job):
             group = objects.scaling_labels(job).get(GROUP_LABEL, "")
-            parts = [
-                *(objects.spec(job).get("replicaSpecs") or {}).values(),
-                *(objects.spec(job).get("tasks") or []),
-            ]
-            size = sum(int(part.get("replicas", 1)) for part in parts if isinstance(part, dict))
+            size = _size_of(job)
             found[service, uid] = Members(service, group, objects.name(job), size, job=job)
-    sizes = {
-        objects.uid(made): int(objects.spec(made).get("replicas", 1))
-        for made in all_of(STATEFUL_SETS)
-    }
+    sizes = {}
+    for stateful_set in all_of(STATEFUL_SETS):
+        sizes[objects.uid(stateful_set)] = int(objects.spec(stateful_set).get("replicas", 1))
     for pod in all_of(PODS):
         uid = objects.owner_uid(pod)
         service = service_of(jobs.get(uid, pod))
@@ -104,16 +99,25 @@ def gathered(all_of: AllOf) -> list[Members]:
     return list(found.values())
 
 
+def _size_of(job: Object) -> int:
+    """The pods that an AscendJob or a Volcano Job specifies."""
+    size = 0
+    for part in objects.job_parts(job):
+        if isinstance(part, dict):
+            size += int(part.get("replicas", 1))
+    return size
+
+
 def census(all_of: AllOf) -> dict[str, list[InstanceView]]:
     """Every service's instances, by group and natural order of names."""
     ready = objects.ready_nodes(all_of(NODES))
     services: dict[str, list[InstanceView]] = defaultdict(list)
     for one in gathered(all_of):
         services[one.service].append(_view(one, ready))
-    return {
-        name: sorted(services[name], key=lambda v: (v.group, natural(v.name)))
-        for name in sorted(services)
-    }
+    ordered = {}
+    for name in sorted(services):
+        ordered[name] = sorted(services[name], key=lambda view: (view.group, natural(view.name)))
+    return ordered
 
 
 def running(instances: Iterable[InstanceView]) -> dict[str, int]:
@@ -125,16 +129,26 @@ def running(instances: Iterable[InstanceView]) -> dict[str, int]:
 
 
 def _view(instance: Members, ready: set[str]) -> InstanceView:
-    nodes = tuple(
-        sorted({objects.node_of(pod) for pod in instance.pods if objects.node_of(pod)}, key=natural)
-    )
-    live = [pod for pod in instance.pods if not objects.terminating(pod) and not objects.gated(pod)]
+    nodes = set()
+    npus = 0
+    for pod in instance.pods:
+        if objects.node_of(pod):
+            nodes.add(objects.node_of(pod))
+            npus += 0 if objects.ended(pod) else _npus_of(pod)
+    live = [pod for pod in objects.staying(instance.pods) if not objects.gated(pod)]
     condition = _condition(live, instance.size, ready, len(instance.pods))
-    holding = [pod for pod in instance.pods if objects.node_of(pod) and not objects.ended(pod)]
-    requests = [pair for pod in holding for pair in objects.requests(pod).items()]
-    npus = sum(int(amount) for name, amount in requests if "/" in name)
-    fit = condition is Condition.RUNNING and all(objects.ready(pod) for pod in live)
-    return InstanceView(instance.name, instance.group, condition, nodes, fit, npus)
+    return InstanceView(
+        instance.name,
+        instance.group,
+        condition,
+        nodes=tuple(sorted(nodes, key=natural)),
+        ready=condition is Condition.RUNNING and all(map(objects.ready, live)),
+        npus=npus,
+    )
+
+
+def _npus_of(pod: Object) -> int:
+    return sum(int(amount) for name, amount in objects.requests(pod).items() if "/" in name)
 
 
 def labelled(pod: Object, ungoverned: Mapping[str, str]) -> Object:
@@ -154,11 +168,10 @@ def _condition(live: list[Object], expected: int, ready: set[str], present: int)
     if not live:
         return Condition.EMPTY
     bound = [pod for pod in live if objects.node_of(pod)]
-    if any(
-        objects.ended(pod) or objects.crash_looping(pod) or objects.node_of(pod) not in ready
-        for pod in bound
-    ):
-        return Condition.BROKEN
+    for pod in bound:
+        failed = objects.ended(pod) or objects.crash_looping(pod)
+        if failed or objects.node_of(pod) not in ready:
+            return Condition.BROKEN
     if bound and (len(live) < expected or present > len(live)):
         return Condition.BROKEN
     if len(bound) < len(live) or len(live) < expected:
@@ -181,19 +194,23 @@ def instance_of(pod: Object, sizes: Mapping[str, int]) -> tuple[str, int]:
         name = f"{labels[NAME]}-{labels[GROUP_INDEX]}"
         size = _number(annotations.get(SIZE), 1)
     elif POD_SET in labels:
-        containers = objects.spec(pod).get("containers") or []
-        variables = {
-            variable.get("name"): variable.get("value")
-            for c in containers
-            for variable in c.get("env") or []
-        }
         name = labels[POD_SET]
-        size = _number(variables.get("POD_GROUP_SIZE"), 1)
+        size = _number(_variable(pod, "POD_GROUP_SIZE"), 1)
     elif MANAGED in labels:
         name = f"{labels.get(SERVICE)}-{labels.get(ROLE)}-{labels.get(INDEX)}"
         size = sizes.get(objects.owner_uid(pod), 1)
     size = _number(annotations.get("mind-cluster/instance-size"), size)
     return annotations.get("mind-cluster/instance", name), size
+
+
+def _variable(pod: Object, name: str) -> str | None:
+    """The value of an environment variable, of the last container that has it."""
+    value = None
+    for container in objects.spec(pod).get("containers") or []:
+        for variable in container.get("env") or []:
+            if variable.get("name") == name:
+                value = variable.get("value")
+    return value
 
 
 def _number(text: str | None, default: int) -> int:

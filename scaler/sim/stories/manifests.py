@@ -61,7 +61,10 @@ def read_manifests(path: Path, replace: Mapping[str, str] | None = None) -> list
     """Every object in a file or folder, in order, without nulls and status. Raises ManifestError.
 
     `replace`: texts to replace in the files before they are read as YAML."""
-    return [obj for file in files_of(path) for obj in _read_file(file, replace or {})]
+    found: list[Object] = []
+    for file in files_of(path):
+        found += _read_file(file, replace or {})
+    return found
 
 
 def _read_file(path: Path, replace: Mapping[str, str]) -> Iterable[Object]:

@@ -74,7 +74,9 @@ class Recorder(StandIn):
         self._counted = self.mirror.revision
         jobs = [*self.mirror.all(ASCEND_JOBS), *self.mirror.all(VOLCANO_JOBS)]
         pods = [labelled(pod, self._ungoverned) for pod in self.mirror.all(PODS)]
-        lost = self._count_losses(pods, {objects.uid(job): service_of(job) for job in jobs})
+        service_of_job = {objects.uid(job): service_of(job) for job in jobs}
+        lost = self._count_losses(pods)
+        self._note_pods(pods, service_of_job)
         found = census(lambda kind: pods if kind is PODS else self.mirror.all(kind))
         for service in sorted({*found, *self._timeline.samples}):
             last = self._timeline.last(service)
@@ -88,34 +90,37 @@ class Recorder(StandIn):
             )
             self._timeline.add(service, sample)
 
-    def _count_losses(
-        self, pods: list[Object], services: dict[str, str]
-    ) -> Counter[tuple[str, str]]:
+    def _count_losses(self, pods: list[Object]) -> Counter[tuple[str, str]]:
         """(Kind of loss since the last look, service) -> number."""
         present = {objects.uid(pod): pod for pod in pods}
         lost = Counter[tuple[str, str]]()
         revoked = set()
         for uid, (service, instance, before) in self._owned.items():
             now = present.get(uid)
-            lost["pods", service] += now is None
-            if (now is None or objects.terminating(now)) and not objects.terminating(before):
-                lost["bound pods", service] += bool(objects.node_of(before))
-                if not (objects.node_of(before) or objects.gated(before) or objects.ended(before)):
-                    # it lost a pod for which the scheduler sought a node
-                    revoked.add((service, instance))
-        lost.update(("revoked instances", service) for service, _ in revoked)
+            if now is None:
+                lost["pods", service] += 1
+            if objects.terminating(before) or (now and not objects.terminating(now)):
+                continue
+            if objects.node_of(before):
+                lost["bound pods", service] += 1
+            elif not objects.gated(before) and not objects.ended(before):
+                # it lost a pod for which the scheduler sought a node
+                revoked.add((service, instance))
+        for service, _ in revoked:
+            lost["revoked instances", service] += 1
+        return lost
+
+    def _note_pods(self, pods: list[Object], service_of_job: dict[str, str]) -> None:
+        """Remember the pods of services, to count losses at the next look."""
         known = self._owned
         self._owned = {}
-        for uid, pod in present.items():
-            owner = objects.owner_uid(pod)
-            service = known[uid][0] if uid in known else services.get(owner) or service_of(pod)
+        for pod in pods:
+            uid = objects.uid(pod)
+            job = objects.owner_uid(pod)
+            service = known[uid][0] if uid in known else service_of_job.get(job) or service_of(pod)
             if service:
-                self._owned[uid] = (
-                    service,
-                    owner if owner in services else instance_of(pod, {})[0],
-                    pod,
-                )
-        return lost
+                instance = job if job in service_of_job else instance_of(pod, {})[0]
+                self._owned[uid] = (service, instance, pod)
 
     def observe(self, world: World, decision: Decision) -> None:
         """Take in the decision of one pass of the controller, and check the invariants."""

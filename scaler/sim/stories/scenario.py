@@ -6,7 +6,7 @@ Must not: run anything (scaler.sim.stories.play) or touch the cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -209,9 +209,8 @@ _NOT_ACTIONS = ("at", "name", "note")
 
 
 def _exactly_one(schema: dict[str, Any]) -> None:
-    schema["oneOf"] = [
-        {"required": [name]} for name in schema["properties"] if name not in _NOT_ACTIONS
-    ]
+    actions = [name for name in schema["properties"] if name not in _NOT_ACTIONS]
+    schema["oneOf"] = [{"required": [name]} for name in actions]
 
 
 class Event(Model):
@@ -248,9 +247,8 @@ class Event(Model):
     @classmethod
     def _one(cls, data: Any) -> Any:
         actions = [name for name in cls.model_fields if name not in _NOT_ACTIONS]
-        given = [
-            action for action in actions if isinstance(data, dict) and data.get(action) is not None
-        ]
+        fields = data if isinstance(data, dict) else {}
+        given = [action for action in actions if fields.get(action) is not None]
         if len(given) != 1:
             raise ValueError(
                 f"an event needs exactly one of {', '.join(actions)}; found"
@@ -260,7 +258,11 @@ class Event(Model):
 
     @property
     def action(self) -> str:
-        return next(name for name, value in self if name not in _NOT_ACTIONS and value is not None)
+        """The name of the field that is set."""
+        for name, value in self:
+            if name not in _NOT_ACTIONS and value is not None:
+                return name
+        raise AssertionError("an event without an action is not valid")
 
 
 _OVER_ALL = ("serving", "serving_at_least")
@@ -335,12 +337,11 @@ class Expectation(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Expectation:
-        when = [key for key in _WHEN if getattr(self, key) is not None]
-        conditions = [
-            key for key in type(self).model_fields if key not in (*_WHEN, "after", "service")
-        ]
-        given = [key for key in conditions if getattr(self, key) is not None]
-        over_all = [key for key in given if key in _OVER_ALL]
+        no_condition = (*_WHEN, "after", "service")
+        conditions = [key for key in type(self).model_fields if key not in no_condition]
+        when = self._given(_WHEN)
+        given = self._given(conditions)
+        over_all = self._given(_OVER_ALL)
         if len(when) > 1:
             raise ValueError(f"give only one of {', '.join(when)}")
         if not given:
@@ -357,12 +358,16 @@ class Expectation(Model):
     @property
     def of_load(self) -> bool:
         """Whether the expectation is about requests."""
-        return any(getattr(self, key) is not None for key in _OF_LOAD)
+        return bool(self._given(_OF_LOAD))
 
     @property
     def over_all(self) -> bool:
         """Whether the expectation is about the number of services that serve."""
-        return any(getattr(self, key) is not None for key in _OVER_ALL)
+        return bool(self._given(_OVER_ALL))
+
+    def _given(self, keys: Iterable[str]) -> list[str]:
+        """Those of these fields that are set."""
+        return [key for key in keys if getattr(self, key) is not None]
 
 
 class Scenario(Model):
@@ -401,34 +406,41 @@ class Scenario(Model):
     @field_validator("settings")
     @classmethod
     def _without_ports(cls, settings: Settings) -> Settings:
-        ports = [
-            name for name in ("http_port", "webhook_port") if name in settings.model_fields_set
-        ]
-        if ports:
-            raise ValueError(f"{ports[0]}: nothing is served in virtual time")
+        for name in ("http_port", "webhook_port"):
+            if name in settings.model_fields_set:
+                raise ValueError(f"{name}: nothing is served in virtual time")
         return settings
 
     @model_validator(mode="after")
     def _known_events(self) -> Scenario:
         names = [event.name for event in self.events if event.name]
-        unknown = [e.after for e in self.expect if e.after and e.after not in names]
-        if unknown:
-            raise ValueError(
-                f"no event is named {unknown[0]!r}; there are: {', '.join(names) or 'none'}"
-            )
+        for expectation in self.expect:
+            if expectation.after and expectation.after not in names:
+                raise ValueError(
+                    f"no event is named {expectation.after!r};"
+                    f" there are: {', '.join(names) or 'none'}"
+                )
         services = [load.service for load in self.load]
         if len(set(services)) < len(services):
             raise ValueError("two loads are for the same service; add them up in one")
-        times = [event.at for event in self.events]
-        times += [at for copies in self.copies for at, _ in copies.arrivals()]
-        times += [curse.since for curse in self.curse]
-        times += [e.at for e in self.expect if e.at is not None]
-        late = [at for at in times if at > self.until]
-        if late:
-            raise ValueError(
-                f"{late[0]:g} s is after the end of the scenario (until: {self.until:g} s)"
-            )
+        for at in self._times():
+            if at > self.until:
+                words = f"{at:g} s is after the end of the scenario (until: {self.until:g} s)"
+                raise ValueError(words)
         return self
+
+    def _times(self) -> Iterator[float]:
+        """Every time that must not be after the end."""
+        for event in self.events:
+            yield event.at
+        for copies in self.copies:
+            for at, _ in copies.arrivals():
+                yield at
+        for curse in self.curse:
+            yield curse.since
+        for expectation in self.expect:
+            if expectation.at is not None:
+                yield expectation.at
 
 
 def json_schema() -> dict[str, Any]:

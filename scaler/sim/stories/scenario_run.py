@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from scaler.clock import Clock
 from scaler.controller import Observer
 from scaler.decide.service.states import natural
-from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PODS, QUEUES, KubeApi, PatchType
+from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PODS, QUEUES, KubeApi, Object, PatchType
 from scaler.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from scaler.names import RULE_KEY
 from scaler.sim.actors import objects
@@ -100,7 +100,10 @@ class ScenarioRun:
         self._specs = node_specs(what.nodes)
         self._seed = seed
         self._timeline = timeline
-        ungoverned = {load.namespace: load.job_id for load in what.load if load.ungoverned}
+        ungoverned = {}
+        for load in what.load:
+            if load.ungoverned:
+                ungoverned[load.namespace] = load.job_id
         self._recorder = Recorder(api, clock, timeline, ungoverned)
         self._curses = Curses(what.curse, lambda: self._recorder.elapsed)
         period = what.timing.schedule_period
@@ -115,10 +118,9 @@ class ScenarioRun:
         afterwards."""
         async with asyncio.TaskGroup() as group:
             self._recorder.start()
-            tasks = [
-                group.create_task(actor.run(), name=type(actor).__name__)
-                for actor in self._actors()
-            ]
+            tasks = []
+            for actor in self._actors():
+                tasks.append(group.create_task(actor.run(), name=type(actor).__name__))
             try:
                 await self._begin()
                 await self._unfold()
@@ -163,7 +165,7 @@ class ScenarioRun:
         clock = self._clock
         curses = self._curses
         making = FaultyApi(api, curses, owner=True)
-        return [
+        actors: list[Actor] = [
             self._recorder,
             self._gangs,
             DevicePlugin(api),
@@ -180,29 +182,22 @@ class ScenarioRun:
             NodeLifecycle(api, clock, eviction=timing.eviction),
             GarbageCollector(api),
             *owners(making),
-            *(
-                LoadedService(api, load, self._timeline, self._recorder)
-                for load in self._scenario.load
-            ),
-            *(
-                [AscendOperator(making, clock, cursed=curses)]
-                if self._scenario.ascend_operator
-                else []
-            ),
         ]
+        for load in self._scenario.load:
+            actors.append(LoadedService(api, load, self._timeline, self._recorder))
+        if self._scenario.ascend_operator:
+            actors.append(AscendOperator(making, clock, cursed=curses))
+        return actors
 
-    def _arrivals(self) -> list[tuple[float, scenario.Copies, str]]:
-        return [
-            (at, copies, namespace)
-            for copies in self._scenario.copies
-            for at, namespace in copies.arrivals()
-        ]
+    def _arrivals(self) -> Iterator[tuple[float, scenario.Copies, str]]:
+        for copies in self._scenario.copies:
+            for at, namespace in copies.arrivals():
+                yield at, copies, namespace
 
     async def _leave(self, copies: scenario.Copies, namespace: str) -> None:
         """Delete the copy, except for cluster-scoped objects, which all copies share."""
         self._recorder.say(MomentKind.EVENT, f"kubectl delete {namespace}")
-        objs = [obj for path in copies.manifests for obj in read_manifests(path, copies.replace)]
-        for obj in copied(objs, namespace):
+        for obj in copied(_read_all(copies.manifests, copies.replace), namespace):
             if "namespace" in obj["metadata"]:
                 await delete(self._api, obj)
 
@@ -213,13 +208,11 @@ class ScenarioRun:
         words = namespace or f"-f {paths[0].name}"
         self._recorder.say(MomentKind.EVENT, f"kubectl apply {words}")
         try:
-            objs = [obj for path in paths for obj in read_manifests(path, replace)]
-            objs = copied(objs, namespace) if namespace else objs
-            skipped = [
-                f"{obj['kind']} {objects.name(obj)}"
-                for obj in objs
-                if not await apply(self._api, obj)
-            ]
+            objs = _read_all(paths, replace)
+            skipped = []
+            for obj in copied(objs, namespace) if namespace else objs:
+                if not await apply(self._api, obj):
+                    skipped.append(f"{obj['kind']} {objects.name(obj)}")
         except (ManifestError, KubeError) as error:
             self._recorder.say(MomentKind.FAILURE, f"kubectl apply {words} failed: {error}")
             return
@@ -283,9 +276,9 @@ class ScenarioRun:
 
     async def _node(self, event: scenario.NodeEvent) -> None:
         names = await self._named(event) or list(self._specs)
-        unknown = [name for name in names if name not in self._specs]
-        if unknown:
-            raise EventError(f"there is no node {unknown[0]}; there are: {', '.join(self._specs)}")
+        for name in names:
+            if name not in self._specs:
+                raise EventError(f"there is no node {name}; there are: {', '.join(self._specs)}")
         who = ", ".join(names) if event.names or event.of_job else "every node"
         self._announce(f"{who}: {_FATES[event.becomes]}")
         for name in names:
@@ -363,11 +356,10 @@ class ScenarioRun:
     async def _scale(self, scale: scenario.ScaleEvent) -> None:
         namespace, _, about = scale.service.partition("/")
         found = (await self._api.list(ELASTIC_SERVICES, namespace)).items
-        names = [
-            objects.name(obj)
-            for obj in found
-            if f"{obj['spec']['rule']}/{obj['spec']['jobID']}" == about
-        ]
+        names = []
+        for obj in found:
+            if f"{obj['spec']['rule']}/{obj['spec']['jobID']}" == about:
+                names.append(objects.name(obj))
         if not names:
             raise EventError(f"there is no ElasticService of {scale.service}")
         self._announce(f"kubectl scale esvc/{names[0]} --replicas={scale.replicas}")
@@ -392,9 +384,13 @@ class ScenarioRun:
         self._announce(f"the scaler: {_STEERING[what]}")
         await self._steer(what)
 
-    async def _scheduler(self, turn: scenario.SchedulerEvent) -> None:
-        self._announce(f"the scheduler: {'stops' if turn == 'stopped' else 'goes on'}")
-        (self._gangs.stop if turn == "stopped" else self._gangs.resume)()
+    async def _scheduler(self, becomes: scenario.SchedulerEvent) -> None:
+        if becomes == "stopped":
+            self._announce("the scheduler: stops")
+            self._gangs.stop()
+        else:
+            self._announce("the scheduler: goes on")
+            self._gangs.resume()
 
     async def _mark(self, words: str) -> None:
         self._announce(words)
@@ -409,6 +405,14 @@ class ScenarioRun:
                 f" {fault.lasting:g} s"
             )
             self._controller_api.fail(share=fault.share, lasting=fault.lasting)
+
+
+def _read_all(paths: Sequence[Path], replace: Mapping[str, str] | None) -> list[Object]:
+    """The objects of several files and folders, in order."""
+    found = []
+    for path in paths:
+        found += read_manifests(path, replace)
+    return found
 
 
 def _text(rule: scenario.RuleEvent, old: str) -> str:

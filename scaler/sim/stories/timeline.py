@@ -61,9 +61,14 @@ class Sample(msgspec.Struct, frozen=True):
     def serves(self) -> bool:
         """Whether the service runs at least its smallest ratio."""
         counts = self.running
-        return bool(self.smallest) and all(
-            counts.get(group, 0) >= count for group, count in self.smallest.items()
-        )
+        for group, count in self.smallest.items():
+            if counts.get(group, 0) < count:
+                return False
+        return bool(self.smallest)
+
+    def ready_of(self, group: str) -> set[str]:
+        """Names of the instances of a group that take requests."""
+        return {view.name for view in self.instances if view.group == group and view.ready}
 
 
 class LoadSample(msgspec.Struct, frozen=True):
@@ -139,29 +144,32 @@ class Timeline:
 
     def serving(self) -> list[tuple[float, float, int]]:
         """(from, to, how many services serve) over the whole time."""
-        changes = sorted(
-            (sample.at, name, sample.serves)
-            for name in self.samples
-            for sample in self.samples[name]
-        )
+        changes = []
+        for name, samples in self.samples.items():
+            changes += [(sample.at, name, sample.serves) for sample in samples]
         counts = {0.0: 0}
         serving = set[str]()
-        for at, name, serves in changes:
-            serving = serving | {name} if serves else serving - {name}
+        for at, name, serves in sorted(changes):
+            if serves:
+                serving.add(name)
+            else:
+                serving.discard(name)
             counts[at] = len(serving)
-        starts = [
-            at
-            for at, before in zip(counts, [-1, *counts.values()], strict=False)
-            if counts[at] != before
-        ]
-        return [
-            (at, end, counts[at]) for at, end in zip(starts, [*starts[1:], self.end], strict=True)
-        ]
+        spans: list[tuple[float, float, int]] = []
+        for at, count in counts.items():
+            if spans and spans[-1][2] == count:
+                continue
+            if spans:
+                spans[-1] = (spans[-1][0], at, spans[-1][2])
+            spans.append((at, self.end, count))
+        return spans
 
     def at_time(self, service: str, when: float) -> Sample:
         """The state at a time; changes of that very instant count."""
-        newest_first = reversed(self.samples.get(service, []))
-        return next((sample for sample in newest_first if sample.at <= when), Sample(at=0.0))
+        for sample in reversed(self.samples.get(service, [])):
+            if sample.at <= when:
+                return sample
+        return Sample(at=0.0)
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
