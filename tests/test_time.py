@@ -171,7 +171,7 @@ def test_a_leader_that_wakes_after_an_hour_writes_nothing_its_successor_has_the_
         before = len(answers.asked)
         assert isinstance(loop, VirtualLoop)
         gone = on.pods_of("d0")[0]["metadata"]["name"]
-        on.cluster.server.delete(PODS, NAMESPACE, gone, grace_period_seconds=0)
+        on.cluster.remove(PODS, NAMESPACE, gone)
         loop._now += HOUR
         (outcome,) = await asyncio.gather(leader, return_exceptions=True)
         assert isinstance(outcome, ExceptionGroup)

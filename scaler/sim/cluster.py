@@ -14,7 +14,7 @@ from scaler.kube.errors import AlreadyExistsError
 from scaler.sim.apiserver.client import Interceptor, SimClient, Write
 from scaler.sim.apiserver.crds import definitions, workload_definitions
 from scaler.sim.apiserver.list_watch import Query
-from scaler.sim.apiserver.server import ApiServer, Hook
+from scaler.sim.apiserver.server import ApiServer, DeleteOptions, Hook
 from scaler.sim.apiserver.store import Backup, Change
 
 
@@ -90,6 +90,10 @@ class SimCluster(SimClient):
         """The present objects, without latency: for assertions and pictures."""
         page = self.server.list(resource, namespace, Query(label_selector=label_selector))
         return [record.copy() for record in page.items]
+
+    def remove(self, resource: Resource, namespace: str | None, name: str) -> None:
+        """Deletes an object at once, without latency, faults, audit or grace period."""
+        self.server.delete(resource, namespace, name, DeleteOptions(grace_period_seconds=0))
 
     def compact(self) -> None:
         """Drops the history, as etcd's compaction does: older watches and continue tokens

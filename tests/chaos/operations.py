@@ -273,7 +273,7 @@ class Operations:
         for namespace, name in self._taken:
             pods = {objects.name(pod): pod for pod in self._cluster.peek(api.PODS, namespace)}
             if name in pods and not objects.owner_uid(pods[name]):
-                self._cluster.server.delete(api.PODS, namespace, name, grace_period_seconds=0)
+                self._cluster.remove(api.PODS, namespace, name)
         for node in self._inventory.nodes:
             with contextlib.suppress(NotFoundError):
                 await self.fate(
@@ -304,9 +304,7 @@ class Operations:
             for obj in self._cluster.peek(kind, hostile.NAMESPACE):
                 ours = objects.name(obj).endswith(OWN_SUFFIXES)
                 if not ours and (kind == api.ASCEND_JOBS or not objects.owner_uid(obj)):
-                    self._cluster.server.delete(
-                        kind, hostile.NAMESPACE, objects.name(obj), grace_period_seconds=0
-                    )
+                    self._cluster.remove(kind, hostile.NAMESPACE, objects.name(obj))
 
 
 def _victims(event: Event, found: list[Instance]) -> list[Object]:

@@ -28,6 +28,7 @@ from scaler.kube.api import (
     PatchType,
 )
 from scaler.sim.apiserver.facade import kubeconfig, serve
+from scaler.sim.apiserver.server import PatchOptions
 from scaler.sim.cluster import SimCluster
 
 _BESIDE_PYTHON = Path(sys.executable).with_name("kubectl")
@@ -182,7 +183,8 @@ def test_every_kind_of_the_demo_has_a_table(tmp_path: Path) -> None:
         job = person.cluster.server
         conditions = [{"type": "Created", "status": "True"}, {"type": "Held", "status": "True"}]
         status = {"status": {"conditions": conditions, "replicaStatuses": {}}}
-        job.patch(ASCEND_JOBS, "default", "j", status, PatchType.MERGE, "status")
+        how = PatchOptions(PatchType.MERGE, "status")
+        job.patch(ASCEND_JOBS, "default", "j", status, how)
         for resource, words in (
             (NODES, ("Ready,SchedulingDisabled",)),
             (SERVICES, ("10.96.0.", "80/TCP")),

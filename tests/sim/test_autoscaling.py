@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.sim.load.service import Advice, by_metric, desired
+from scaler.sim.load.service import Advice, Look, by_metric, desired
 from scaler.sim.stories.loads import Autoscaler
 
 
@@ -28,7 +28,9 @@ def written(by: Autoscaler, series: list[float], start: int, *, average: float =
     found = list[int]()
     past: tuple[Advice, ...] = ()
     for number, total in enumerate(series):
-        replicas, past = desired(by, replicas, replicas, [(total, average)], past, 15.0 * number)
+        replicas, past = desired(
+            by, Look(15.0 * number, replicas, replicas, [(total, average)]), past
+        )
         found.append(replicas)
     return found
 
@@ -53,7 +55,7 @@ def test_replicas_are_the_total_by_the_average_within_the_tolerance(
 
 
 def test_of_several_metrics_the_largest_demand_counts() -> None:
-    assert desired(WIDE, 2, 2, [(2, 1.0), (30, 10.0), (1, 1.0)], (), 0.0)[0] == 3
+    assert desired(WIDE, Look(0.0, 2, 2, [(2, 1.0), (30, 10.0), (1, 1.0)]), ())[0] == 3
 
 
 def test_it_goes_down_to_the_most_that_was_asked_for_in_the_window() -> None:
@@ -74,12 +76,12 @@ def test_it_adds_four_or_as_many_again_at_once() -> None:
 def test_a_number_outside_least_and_most_is_brought_inside_first(
     specified: int, wanted: int
 ) -> None:
-    assert desired(policy(least=2, most=8), specified, 0, [(5, 1.0)], (), 0.0)[0] == wanted
+    assert desired(policy(least=2, most=8), Look(0.0, specified, 0, [(5, 1.0)]), ())[0] == wanted
 
 
 def test_0_switches_it_off_unless_it_may_go_to_0_itself() -> None:
-    assert desired(policy(least=1, most=8), 0, 0, [(5, 1.0)], (), 0.0)[0] == 0
-    assert desired(policy(least=0, most=8), 0, 0, [(5, 1.0)], (), 0.0)[0] == 4
+    assert desired(policy(least=1, most=8), Look(0.0, 0, 0, [(5, 1.0)]), ())[0] == 0
+    assert desired(policy(least=0, most=8), Look(0.0, 0, 0, [(5, 1.0)]), ())[0] == 4
 
 
 @given(
@@ -101,4 +103,4 @@ def test_what_it_writes_stays_within_least_and_most_and_never_falls_below_recent
 
 def test_old_advice_is_forgotten() -> None:
     past = tuple(Advice(15.0 * number, 3) for number in range(100))
-    assert len(desired(WIDE, 3, 3, [(3, 1.0)], past, 1500.0)[1]) <= 21
+    assert len(desired(WIDE, Look(1500.0, 3, 3, [(3, 1.0)]), past)[1]) <= 21

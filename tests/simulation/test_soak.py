@@ -190,9 +190,7 @@ class Soak(Rig):
 
     def delete(self, resource: Resource, obj: Object) -> None:
         meta = obj["metadata"]
-        self.cluster.server.delete(
-            resource, meta.get("namespace"), meta["name"], grace_period_seconds=0
-        )
+        self.cluster.remove(resource, meta.get("namespace"), meta["name"])
 
     async def sweep(self) -> None:
         """The garbage collector, and the API server that keeps events for an hour."""

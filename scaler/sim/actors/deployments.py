@@ -247,8 +247,7 @@ def _replica_set(rollout: Rollout, size: int) -> Object:
     return making.body_of(
         REPLICA_SETS,
         f"{objects.name(rollout.deployment)}-{mark[HASH]}",
-        rollout.deployment,
-        DEPLOYMENTS,
+        making.Owner(rollout.deployment, DEPLOYMENTS),
         labels=template["metadata"]["labels"],
         annotations=annotations,
         spec={"replicas": size, "selector": selector, "template": template},
@@ -279,7 +278,9 @@ class ReplicaSets(StandInController):
         wanted = making.number(owner)
         template = objects.spec(owner).get("template") or {}
         for _ in range(wanted - len(pods)):
-            pod = making.pod_of(template, f"{objects.name(owner)}-", owner, REPLICA_SETS)
+            pod = making.pod_of(
+                template, f"{objects.name(owner)}-", making.Owner(owner, REPLICA_SETS)
+            )
             if not await self.create(PODS, pod):
                 break  # the original ends the batch at the first refusal
         for victim in victims(pods, len(pods) - wanted):

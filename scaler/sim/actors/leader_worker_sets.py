@@ -155,8 +155,7 @@ class LeaderWorkerSets(StandInController):
         parts = [_leader_template(template), *[template.get("workerTemplate") or {}] * (size - 1)]
         body = making.pod_group(
             name,
-            leader,
-            PODS,
+            making.Owner(leader, PODS),
             parts,
             labels={key: objects.labels_of(leader)[key] for key in (NAME, GROUP_INDEX, REVISION)},
             annotations=making.with_prefix(objects.annotations_of(lws), "volcano.sh/"),
@@ -246,8 +245,7 @@ def _leaders(lws: Object, wanted: Leaders, revision: str) -> Object:
     return making.body_of(
         STATEFUL_SETS,
         name,
-        lws,
-        LEADER_WORKER_SETS,
+        making.Owner(lws, LEADER_WORKER_SETS),
         labels={**objects.labels_of(lws), **mark},
         annotations={**objects.annotations_of(lws), REPLICAS: str(making.number(lws))},
         spec=spec,
@@ -281,7 +279,9 @@ def _workers(lws: Object, leader: Object, template: Object) -> Object:
         "selector": {"matchLabels": {key: mark[key] for key in (GROUP_INDEX, GROUP_KEY, NAME)}},
         "template": making.marked(template.get("workerTemplate") or {}, mark, notes),
     }
-    return making.body_of(STATEFUL_SETS, objects.name(leader), leader, PODS, labels=mark, spec=spec)
+    return making.body_of(
+        STATEFUL_SETS, objects.name(leader), making.Owner(leader, PODS), labels=mark, spec=spec
+    )
 
 
 # updates, as pure functions

@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -34,23 +34,29 @@ def shortened(name: str, longest: int = 63) -> str:
     return name if len(name) <= longest else f"{name[: longest - 11]}-{digest(name)}"
 
 
-def reference(owner: Object, resource: Resource) -> Object:
-    """The controlling owner, as an entry of ownerReferences."""
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "name": objects.name(owner),
-        "uid": objects.uid(owner),
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+class Owner(NamedTuple):
+    """The controlling owner of an object to make. Objects of a list do not say their kind."""
+
+    object: Object
+    resource: Resource
+
+    @property
+    def reference(self) -> Object:
+        """The owner as an entry of ownerReferences."""
+        return {
+            "apiVersion": self.resource.api_version,
+            "kind": self.resource.kind,
+            "name": objects.name(self.object),
+            "uid": objects.uid(self.object),
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
 
 
 def body_of(
     resource: Resource,
     name: str,
-    owner: Object,
-    owner_resource: Resource,
+    owner: Owner,
     *,
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
@@ -61,10 +67,10 @@ def body_of(
     naming = {"generateName": name} if name.endswith("-") else {"name": name}
     metadata: Object = {
         **naming,
-        "namespace": objects.namespace(owner),
+        "namespace": objects.namespace(owner.object),
         "labels": dict(labels or {}),
         "annotations": dict(annotations or {}),
-        "ownerReferences": [reference(owner, owner_resource)],
+        "ownerReferences": [owner.reference],
     }
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **rest}
 
@@ -85,8 +91,7 @@ def marked(
 def pod_of(
     template: Object,
     name: str,
-    owner: Object,
-    owner_resource: Resource,
+    owner: Owner,
     *,
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
@@ -95,13 +100,12 @@ def pod_of(
     """A pod from a template, with these labels and annotations in place of its own."""
     made = marked(template, labels, annotations)
     whole = {**(made.get("spec") or {}), **spec}
-    return body_of(PODS, name, owner, owner_resource, **made["metadata"], spec=whole)
+    return body_of(PODS, name, owner, **made["metadata"], spec=whole)
 
 
 def pod_group(
     name: str,
-    owner: Object,
-    owner_resource: Resource,
+    owner: Owner,
     members: Iterable[Object],
     *,
     labels: Mapping[str, str] | None = None,
@@ -125,7 +129,6 @@ def pod_group(
         POD_GROUPS,
         name,
         owner,
-        owner_resource,
         labels=labels,
         annotations=annotations,
         spec={key: value for key, value in whole.items() if value is not None},

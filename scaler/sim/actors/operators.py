@@ -68,8 +68,7 @@ def _services(service_set: Object) -> Iterator[Object]:
         yield making.body_of(
             INFER_SERVICES,
             f"{name}-{index}",
-            service_set,
-            INFER_SERVICE_SETS,
+            making.Owner(service_set, INFER_SERVICE_SETS),
             labels={SET_NAME: name, SERVICE_INDEX: str(index)},
             spec=copy.deepcopy(objects.spec(service_set).get("template") or {}),
         )
@@ -83,8 +82,7 @@ def _instance_sets(service: Object) -> Iterator[Object]:
         yield making.body_of(
             INSTANCE_SETS,
             f"{name}-{role.get('name')}",
-            service,
-            INFER_SERVICES,
+            making.Owner(service, INFER_SERVICES),
             labels={
                 **(given.get("labels") or {}),
                 **inherited,
@@ -111,8 +109,7 @@ def _pod_group(instance_set: Object, index: int) -> Object:
     spec = objects.spec(instance_set).get("spec") or {}
     return making.pod_group(
         f"pg-{objects.name(instance_set)}-{index}",
-        instance_set,
-        INSTANCE_SETS,
+        making.Owner(instance_set, INSTANCE_SETS),
         [spec.get("template") or {}] * int(spec.get("replicas", 1)),
         labels={**objects.labels_of(instance_set), **_marks(instance_set, index)},
         annotations=objects.annotations_of(instance_set),
@@ -139,8 +136,7 @@ def _workload(instance_set: Object, resource: Resource, index: int) -> Object:
     return making.body_of(
         resource,
         name,
-        instance_set,
-        INSTANCE_SETS,
+        making.Owner(instance_set, INSTANCE_SETS),
         annotations=objects.annotations_of(instance_set),
         spec=spec,
         labels={**labels, **marks, **({_FAULTS: given[_FAULTS]} if _FAULTS in given else {})},
@@ -203,7 +199,7 @@ def child(service: Object, component: str) -> tuple[Resource, Object]:
             "template": {"metadata": marks, "spec": _pod_spec(spec)},
         }
         return DEPLOYMENTS, making.body_of(
-            DEPLOYMENTS, name, service, INFERENCE_SERVICES, **marks, spec=deployment
+            DEPLOYMENTS, name, making.Owner(service, INFERENCE_SERVICES), **marks, spec=deployment
         )
     group = {
         "size": spec["worker"]["size"] + 1,
@@ -224,7 +220,7 @@ def child(service: Object, component: str) -> tuple[Resource, Object]:
     }
     short = f"lws-{name}"[-50:]
     body = making.body_of(
-        LEADER_WORKER_SETS, short, service, INFERENCE_SERVICES, **marks, spec=whole
+        LEADER_WORKER_SETS, short, making.Owner(service, INFERENCE_SERVICES), **marks, spec=whole
     )
     return LEADER_WORKER_SETS, body
 

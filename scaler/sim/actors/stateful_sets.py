@@ -72,8 +72,7 @@ class StatefulSets(StandInController):
         return making.pod_of(
             template,
             name,
-            stateful_set,
-            STATEFUL_SETS,
+            making.Owner(stateful_set, STATEFUL_SETS),
             labels={
                 "statefulset.kubernetes.io/pod-name": name,
                 "apps.kubernetes.io/pod-index": str(ordinal),

@@ -96,7 +96,9 @@ class StormServices(StandInController):
         """Only if the owner names Volcano as its scheduling strategy."""
         wanted = _volcano(objects.spec(owner))
         if wanted is not None:
-            group = making.body_of(POD_GROUPS, objects.name(owner), owner, resource, spec=wanted)
+            group = making.body_of(
+                POD_GROUPS, objects.name(owner), making.Owner(owner, resource), spec=wanted
+            )
             await self.ensure(POD_GROUPS, group)
 
     async def _keep_pod_set(self, pod_set: Object, pods: list[Object]) -> None:
@@ -185,8 +187,7 @@ def _role_set(storm: Object, index: int) -> Object:
     return making.body_of(
         ROLE_SETS,
         f"{objects.name(storm)[:48]}-roleset-",
-        storm,
-        STORM_SERVICES,
+        making.Owner(storm, STORM_SERVICES),
         labels={
             **(metadata.get("labels") or {}),
             STORM_SERVICE: objects.name(storm),
@@ -237,7 +238,12 @@ def _made(role_set: Object, role: Object, slot: int | None) -> Object:
     if group_size(role) == 1:
         host = {"subdomain": labels[STORM_SERVICE], **({} if slot is None else {"hostname": name})}
         return making.pod_of(
-            template, name, role_set, ROLE_SETS, labels=labels, annotations=annotations, **host
+            template,
+            name,
+            making.Owner(role_set, ROLE_SETS),
+            labels=labels,
+            annotations=annotations,
+            **host,
         )
     spec: Object = {
         "podGroupSize": group_size(role),
@@ -248,7 +254,12 @@ def _made(role_set: Object, role: Object, slot: int | None) -> Object:
         spec["schedulingStrategy"] = role["schedulingStrategy"]
         annotations[objects.GROUP_NAME] = name
     return making.body_of(
-        POD_SETS, name, role_set, ROLE_SETS, labels=labels, annotations=annotations, spec=spec
+        POD_SETS,
+        name,
+        making.Owner(role_set, ROLE_SETS),
+        labels=labels,
+        annotations=annotations,
+        spec=spec,
     )
 
 
@@ -261,8 +272,7 @@ def _member(pod_set: Object, index: int, size: int) -> Object:
     pod = making.pod_of(
         template,
         name,
-        pod_set,
-        POD_SETS,
+        making.Owner(pod_set, POD_SETS),
         labels={**objects.labels_of(pod_set), **(given.get("labels") or {}), **own},
         annotations={**objects.annotations_of(pod_set), **(given.get("annotations") or {})},
         hostname=name,

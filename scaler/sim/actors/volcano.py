@@ -179,8 +179,7 @@ def _group_of_job(job: Object) -> Object:
         least_of_tasks[task["name"]] = int(task.get("minAvailable", _size(task)))
     return making.pod_group(
         group_name(job),
-        job,
-        VOLCANO_JOBS,
+        making.Owner(job, VOLCANO_JOBS),
         templates[: least(job)],
         labels=objects.labels_of(job),
         annotations=objects.annotations_of(job),
@@ -224,8 +223,7 @@ def _pod(job: Object, task: Object, index: int) -> Object:
     return making.pod_of(
         template,
         f"{name}-{index}",
-        job,
-        VOLCANO_JOBS,
+        making.Owner(job, VOLCANO_JOBS),
         labels={**marks, "volcano.sh/job-namespace": objects.namespace(job)},
         annotations={**marks, **notes},
         schedulerName=scheduler or "volcano",
@@ -306,8 +304,7 @@ def _group_of_pod(pod: Object, owner: Object | None, name: str) -> Object:
     least = inherited.get("scheduling.volcano.sh/group-min-member", "1")
     body = making.pod_group(
         name,
-        pod,
-        PODS,
+        making.Owner(pod, PODS),
         [pod],
         annotations=making.with_prefix(inherited, "volcano.sh/"),
         minMember=int(least) if least.isdecimal() else 1,
@@ -315,6 +312,6 @@ def _group_of_pod(pod: Object, owner: Object | None, name: str) -> Object:
         priorityClassName=objects.spec(pod).get("priorityClassName") or None,
     )
     body["metadata"]["ownerReferences"] = pod["metadata"].get("ownerReferences") or [
-        making.reference(pod, PODS)
+        making.Owner(pod, PODS).reference
     ]
     return body

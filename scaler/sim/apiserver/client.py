@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scaler.kube.api import OWN, Apply, Object, Page, PatchType, Refused, Resource, WatchEvent
+from scaler.kube.api import Object, Page, Refused, Resource, WatchEvent
 from scaler.kube.errors import KubeError
 from scaler.kube.wire import refused_of
 from scaler.sim.apiserver.list_watch import Query, Seen, Watch
-from scaler.sim.apiserver.server import ApiServer
+from scaler.sim.apiserver.server import ApiServer, DeleteOptions, PatchOptions
 from scaler.sim.apiserver.store import Record
 
 T = TypeVar("T")
@@ -103,8 +103,11 @@ class SimClient:
                     if not (await self.interceptor.deliver(request, event) and watch.is_open):
                         return
                     obj = None if event.record is None else _decoded(event.record, decode)
-                    shown, refused = (None, obj) if isinstance(obj, Refused) else (obj, None)
-                    yield WatchEvent(event.type, shown, str(event.version), refused)
+                    version = str(event.version)
+                    if isinstance(obj, Refused):
+                        yield WatchEvent(event.type, None, version, obj)
+                    else:
+                        yield WatchEvent(event.type, obj, version, None)
         finally:
             self._watches.remove(watch)
             watch.close()
@@ -158,16 +161,13 @@ class SimClient:
         namespace: str | None,
         name: str,
         patch: Any,
-        *,
-        patch_type: PatchType,
-        subresource: str = "",
-        apply: Apply = OWN,
+        **options: Any,
     ) -> Object:
         """See KubeApi.patch."""
-        request = Request(self.name, "patch", resource, namespace or "", name, subresource, patch)
-        effect = partial(
-            self.server.patch, resource, namespace, name, patch, patch_type, subresource, apply
-        )
+        how = PatchOptions(**options)
+        where = namespace or ""
+        request = Request(self.name, "patch", resource, where, name, how.subresource, patch)
+        effect = partial(self.server.patch, resource, namespace, name, patch, how)
         return (await self._write(request, effect)).copy()
 
     async def delete(
@@ -175,7 +175,8 @@ class SimClient:
     ) -> None:
         """See KubeApi.delete."""
         request = Request(self.name, "delete", resource, namespace or "", name)
-        await self._write(request, lambda: self.server.delete(resource, namespace, name, **options))
+        effect = partial(self.server.delete, resource, namespace, name, DeleteOptions(**options))
+        await self._write(request, effect)
 
     def cut_watches(self, resource: Resource | None = None) -> int:
         """Ends this client's open watches (of one resource) as a closed connection would; returns

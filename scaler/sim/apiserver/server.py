@@ -53,6 +53,24 @@ Hook = Callable[[Review], Object]
 to refuse."""
 
 
+class PatchOptions(msgspec.Struct, frozen=True):
+    """How a patch is meant; the fields are those of KubeApi.patch."""
+
+    patch_type: PatchType
+    subresource: str = ""
+    apply: Apply = OWN
+
+
+class DeleteOptions(msgspec.Struct, frozen=True):
+    """The options of a deletion; the fields are those of KubeApi.delete."""
+
+    uid: str = ""
+    resource_version: str = ""
+    grace_period_seconds: int | None = None
+    """None: the object's own."""
+    propagation_policy: str = ""
+
+
 class ApiServer:
     """All objects of one cluster. Raises kube.errors only.
 
@@ -137,7 +155,7 @@ class ApiServer:
                 )
                 raise refusals.invalid(kind.resource, name, [words])
             obj["metadata"]["resourceVersion"] = record.object["metadata"]["resourceVersion"]
-        return self._update(kind, key, record, obj, subresource)
+        return self._update(kind, record, obj, subresource)
 
     def patch(
         self,
@@ -145,34 +163,31 @@ class ApiServer:
         namespace: str | None,
         name: str,
         patch: Any,
-        patch_type: PatchType,
-        subresource: str = "",
-        apply: Apply = OWN,
+        how: PatchOptions,
     ) -> Record:
         kind, key = self._locate(resource, namespace, name)
-        if subresource == SCALE:  # server-side apply owns no field here: it is a merge
-            how = PatchType.MERGE if patch_type is PatchType.APPLY else patch_type
+        if how.subresource == SCALE:
+            # server-side apply owns no field here: it is a merge
+            applies = how.patch_type is PatchType.APPLY
             shown = scale_of(kind, self._record(kind, key)).copy()
-            body = _patched(kind, shown, _private(patch), how)
+            patch_type = PatchType.MERGE if applies else how.patch_type
+            body = _patched(kind, shown, _private(patch), patch_type)
             return self.replace(resource, namespace, name, body, subresource=SCALE)
-        if patch_type is PatchType.APPLY:
-            return self._apply(kind, key, _private(patch), subresource, apply)
+        if how.patch_type is PatchType.APPLY:
+            return self._apply(kind, key, _private(patch), how.subresource, how.apply)
         record = self._record(kind, key)
-        patched = _patched(kind, record.copy(), _private(patch), patch_type)
+        patched = _patched(kind, record.copy(), _private(patch), how.patch_type)
         try:
             obj = self._accept(kind, patched)
         except BadRequestError as error:
             raise refusals.unprocessable(f'"" is invalid: patch: {error.message}') from None
         uid = obj["metadata"].get("uid")
         # The status of a custom resource ignores even the uid.
-        if not (subresource and kind.custom) and uid not in (
-            None,
-            record.object["metadata"]["uid"],
-        ):
-            raise refusals.invalid(
-                kind.resource, name, [f'metadata.uid: Invalid value: "{uid}": field is immutable']
-            )
-        return self._update(kind, key, record, obj, subresource)
+        uid_is_ignored = how.subresource and kind.custom
+        if not uid_is_ignored and uid not in (None, record.object["metadata"]["uid"]):
+            problem = f'metadata.uid: Invalid value: "{uid}": field is immutable'
+            raise refusals.invalid(kind.resource, name, [problem])
+        return self._update(kind, record, obj, how.subresource)
 
     def _apply(self, kind: Kind, key: Key, body: Any, subresource: str, apply: Apply) -> Record:
         """Server-side apply. Built-in kinds are merged strategically, and fields that are no longer
@@ -205,7 +220,7 @@ class ApiServer:
                 else strategic_merge(live, body)
             )
             new = self._accept(kind, merged)
-            record = self._update(kind, key, record, new, subresource, dry_run=apply.dry_run)
+            record = self._update(kind, record, new, subresource, dry_run=apply.dry_run)
         if apply.dry_run:
             return record
         said = record.copy()
@@ -217,19 +232,16 @@ class ApiServer:
         resource: Resource,
         namespace: str | None,
         name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_period_seconds: int | None = None,
-        propagation_policy: str = "",
+        how: DeleteOptions | None = None,
     ) -> Record:
         """Returns the object after the call, or its last version."""
+        how = how or DeleteOptions()
         kind, key = self._locate(resource, namespace, name)
         record = self._record(kind, key)
-        strategies.check_preconditions(kind, record.object, uid, resource_version)
+        strategies.check_preconditions(kind, record.object, how.uid, how.resource_version)
         obj = record.copy()
         ends = strategies.delete_ends(
-            kind, obj, self.clock.now(), grace_period_seconds, propagation_policy
+            kind, obj, self.clock.now(), how.grace_period_seconds, how.propagation_policy
         )
         if obj != record.object:
             record = self._put(kind, key, obj)
@@ -300,9 +312,8 @@ class ApiServer:
         rest = {key: value for key, value in body.items() if key not in schema.ROOT_FIELDS}
         if kind.schema is not None:
             rest = schema.prune(rest, kind.schema)
-        metadata = {
-            key: value for key, value in (body.get("metadata") or {}).items() if value not in _EMPTY
-        }
+        sent = body.get("metadata") or {}
+        metadata = {key: value for key, value in sent.items() if value not in _EMPTY}
         metadata.pop("managedFields", None)
         return {"apiVersion": api_version, "kind": name, "metadata": metadata, **rest}
 
@@ -353,12 +364,10 @@ class ApiServer:
         if kind.generation:
             own["generation"] = 1
         own["creationTimestamp"] = rfc3339(self.clock.now())
-        rest = {
-            key: value
-            for key, value in sent.items()
-            if key not in own and key not in strategies.SYSTEM_FIELDS
-        }
-        obj["metadata"] = own | rest
+        for key, value in sent.items():
+            if key not in own and key not in strategies.SYSTEM_FIELDS:
+                own[key] = value
+        obj["metadata"] = own
 
     def _allocate(self, obj: Object) -> None:
         spec = obj.get("spec") or {}
@@ -380,18 +389,12 @@ class ApiServer:
     # Changes
 
     def _update(
-        self,
-        kind: Kind,
-        key: Key,
-        record: Record,
-        new: Object,
-        subresource: str,
-        *,
-        dry_run: bool = False,
+        self, kind: Kind, record: Record, new: Object, subresource: str, *, dry_run: bool = False
     ) -> Record:
         if subresource not in ("", "status") or (subresource and not kind.status):
             raise refusals.unknown_resource()
         old = record.object
+        key = (old["metadata"].get("namespace", ""), old["metadata"]["name"])
         strategies.check_identity(kind, old, new)
         if not subresource:
             new = self._admitted(kind, key[0], new, old)
