@@ -80,6 +80,21 @@ def test_at_fault(plane):
 def test_after(plane):
     assert plane == 2
 """
+TESTS_OF_A_PROGRAM_THAT_IS_NOT_BUILT = """
+import pytest
+from tests.control_plane.build import NotInCacheError
+
+@pytest.fixture(scope="module")
+def helm():
+    raise NotInCacheError("helm")
+
+@pytest.mark.parametrize("number", range(2))
+def test_with_helm(helm, number):
+    pass
+
+def test_without():
+    pass
+"""
 CONFTEST = """
 import pytest
 from hypothesis import settings
@@ -121,6 +136,18 @@ def run_pytest(folder: Path, *words: str, tests: str = TESTS, ci: bool = False) 
 
 def collected(folder: Path, *words: str) -> list[str]:
     return re.findall(r"::(\S+)$", run_pytest(folder, "--collect-only", *words), re.MULTILINE)
+
+
+def test_what_needs_a_program_that_ci_does_not_wait_for_is_skipped_and_counted_at_the_end(
+    tmp_path: Path,
+) -> None:
+    said = run_pytest(
+        tmp_path, "-p", "tests.control_plane.plugin", tests=TESTS_OF_A_PROGRAM_THAT_IS_NOT_BUILT
+    )
+
+    assert "1 passed, 2 skipped" in said
+    words = "helm is not in the cache: 2 tests that need it were skipped; to run them: make"
+    assert words in said
 
 
 def test_the_two_parts_are_all_tests_and_share_none(tmp_path: Path) -> None:

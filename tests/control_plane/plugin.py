@@ -7,12 +7,12 @@ A test that takes `plane` runs against the default Kubernetes version; a test or
 `every_kubernetes` runs against all of them, one marked `kubernetes_from(36)` against the oldest
 from 1.36 on. `plane_options` of a test are put over those of its module; tests of a module with the
 same options and version share a plane. Those whose plane has Volcano or Ascend Operator are left
-out where its programs are not. Nothing is left out without a line about it."""
+out where its programs are not. What needs a program that is not in the cache is skipped where CI
+does not wait for it (build.NEEDS_CACHE). Nothing is left out without a line about it."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import count, filterfalse
@@ -22,7 +22,14 @@ from typing import Any
 import pytest
 
 from scaler.sim.apiserver.crds import definitions
-from tests.control_plane.build import ETCD, VERSIONS, binaries, given_folder
+from tests.control_plane.build import (
+    ETCD,
+    NEEDS_CACHE,
+    VERSIONS,
+    NotInCacheError,
+    binaries,
+    given_folder,
+)
 from tests.control_plane.others import GIVEN
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.parts import KUBERNETES
@@ -38,6 +45,9 @@ class Planned:
     number: int
     """Among those of its module."""
 
+
+NOT_IN_CACHE = "not in cache"
+"""User property of a skipped test: the program that it needs."""
 
 FreshPlane = Callable[[PlaneOptions], ControlPlane]
 """Starts a control plane for one test; it ends with the test."""
@@ -72,14 +82,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     chosen = _chosen(metafunc.config)
     marks = {mark.name: mark for mark in metafunc.definition.iter_markers()}
     if "kubernetes_from" in marks:
-        minors = {int(version.split(".")[1]): version for version in chosen}
-        chosen = tuple(
-            minors[minor] for minor in sorted(minors) if minor >= marks["kubernetes_from"].args[0]
-        )[:1]
+        chosen = _oldest_from(marks["kubernetes_from"].args[0], chosen)
     elif "every_kubernetes" not in marks:
         chosen = chosen[:1]
     planned = [_planned(metafunc.definition, version) for version in chosen]
     metafunc.parametrize("plane", planned, indirect=True, scope="module", ids=chosen)
+
+
+def _oldest_from(minor: int, versions: Iterable[str]) -> tuple[str, ...]:
+    """The oldest of these versions that is 1.`minor` or newer, if there is one."""
+    by_minor = {int(version.split(".")[1]): version for version in versions}
+    for found in sorted(by_minor):
+        if found >= minor:
+            return (by_minor[found],)
+    return ()
 
 
 def _planned(item: pytest.Item | pytest.Collector, version: str) -> Planned:
@@ -105,11 +121,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     absent = [option for option, given in GIVEN.items() if not given.there]
 
     def left_out(item: pytest.Item) -> bool:
-        return (
-            _needs_plane(item)
-            if without
-            else any(_plane_options(item).get(option) for option in absent)
-        )
+        if without:
+            return _needs_plane(item)
+        options = _plane_options(item)
+        return any(options.get(option) for option in absent)
 
     config.hook.pytest_deselected(items=list(filter(left_out, items)))
     items[:] = filterfalse(left_out, items)
@@ -128,8 +143,10 @@ def _needs_plane(item: pytest.Item) -> bool:
 
 
 def _plane_options(node: pytest.Item | pytest.Collector) -> dict[str, Any]:
-    marks = [mark.kwargs for mark in node.iter_markers("plane_options")]
-    return {name: value for options in reversed(marks) for name, value in options.items()}
+    options: dict[str, Any] = {}
+    for mark in reversed(list(node.iter_markers("plane_options"))):
+        options |= mark.kwargs
+    return options
 
 
 def _planned_of(item: pytest.Item) -> Planned | None:
@@ -173,9 +190,14 @@ def fresh_plane(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item,
+    item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    if call.excinfo is not None and isinstance(call.excinfo.value, NotInCacheError):
+        path, line, _ = item.location
+        report.outcome = "skipped"
+        report.longrepr = (path, line or 0, f"Skipped: {call.excinfo.value}")
+        report.user_properties.append((NOT_IN_CACHE, call.excinfo.value.part))
     if report.failed:
         for plane in ControlPlane.running:
             tails = "\n".join(program.tail() for program in plane.programs.values())
@@ -196,16 +218,22 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line("control plane: not run, --no-control-plane was given")
         return
     for version in VERSIONS:
-        counts = Counter[str](
-            outcome
-            for outcome in ("error", "failed", "passed", "skipped")
-            for report in terminalreporter.stats.get(outcome, [])
-            if (KUBERNETES, version) in getattr(report, "user_properties", ())
-        )
+        counts = {}
+        for outcome in ("error", "failed", "passed", "skipped"):
+            number = _count(terminalreporter.stats.get(outcome, []), (KUBERNETES, version))
+            if number:
+                counts[outcome] = number
         found = ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
         terminalreporter.write_line(
             f"control plane: Kubernetes {version}: {found or 'no test was selected'}"
         )
+    for part in NEEDS_CACHE:
+        number = _count(terminalreporter.stats.get("skipped", []), (NOT_IN_CACHE, part))
+        if number:
+            terminalreporter.write_line(
+                f"control plane: {part} is not in the cache: {number} tests that need it were"
+                f" skipped; to run them: make control-plane VERSIONS={part}, make test-rest"
+            )
     for report in terminalreporter.stats.get("rerun", []):
         crash = getattr(report.longrepr, "reprcrash", None)
         why = " ".join(crash.message.split())[:200] if crash else ""
@@ -217,3 +245,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     folder = given_folder()
     source = f"from {folder}" if folder else f"with etcd {ETCD.version}"
     terminalreporter.write_line(f"control plane: {source}")
+
+
+def _count(reports: Iterable[Any], wanted: tuple[str, str]) -> int:
+    """How many of these tests have the user property."""
+    return len([one for one in reports if wanted in getattr(one, "user_properties", ())])

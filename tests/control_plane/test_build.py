@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.control_plane import build
-from tests.control_plane.build import ETCD, LWS, BuildError
+from tests.control_plane.build import ETCD, HELM, LWS, NEEDS_CACHE, BuildError, NotInCacheError
 
 _GO = """#!/bin/sh
 case "$1" in
@@ -160,3 +160,43 @@ def test_a_folder_without_an_api_server_is_an_error(
 
 def test_every_version_has_its_module() -> None:
     assert {project.version: project for project in build.KUBERNETES.values()} == build.KUBERNETES
+
+
+def test_when_the_time_for_builds_is_over_only_what_has_to_be_there_is_built(
+    pretend: Pretend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend.go()
+    monkeypatch.setenv("BUILD_UNTIL", "1")
+
+    with pytest.raises(NotInCacheError, match="helm is not in the cache"):
+        build.ensure(HELM)
+
+    assert (build.ensure(ETCD) / "etcd").exists()
+    assert (build.ensure(build.KUBERNETES[build.VERSIONS[0]]) / "kube-apiserver").exists()
+
+
+def test_what_is_in_the_cache_is_used_when_the_time_for_builds_is_over(
+    pretend: Pretend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend.go()
+    built = build.ensure(HELM)
+    monkeypatch.setenv("BUILD_UNTIL", "1")
+
+    assert build.ensure(HELM) == built
+
+
+def test_every_build_but_those_of_the_default_version_may_wait_for_a_cache() -> None:
+    others = [project.part for project in (LWS, HELM, build.PROMETHEUS)]
+    assert sorted(NEEDS_CACHE) == sorted([*others, *build.VERSIONS[1:]])
+
+
+def test_the_command_says_what_it_left_out_and_succeeds(
+    pretend: Pretend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretend.go()
+    monkeypatch.setenv("BUILD_UNTIL", "1")
+    monkeypatch.setattr(sys, "argv", ["build", build.VERSIONS[0], "1.28.15"])
+
+    assert build.main() == 0
+
+    assert "1.28.15: left out: 1.28.15 is not in the cache" in capsys.readouterr().out
