@@ -80,6 +80,22 @@ def test_at_fault(plane):
 def test_after(plane):
     assert plane == 2
 """
+TESTS_THAT_SHARE_A_PLANE = """
+import pytest
+
+pytestmark = pytest.mark.shares_plane("both")
+
+@pytest.fixture(scope="module")
+def plane(request, programs_needed):
+    with open("{folder}/planes", "a") as planes:
+        planes.write(request.param.name + chr(10))
+
+def test_one(plane):
+    pass
+
+def test_another(plane):
+    pass
+"""
 TESTS_OF_A_PROGRAM_THAT_IS_NOT_BUILT = """
 import pytest
 from tests.control_plane.build import NotInCacheError
@@ -136,6 +152,16 @@ def run_pytest(folder: Path, *words: str, tests: str = TESTS, ci: bool = False) 
 
 def collected(folder: Path, *words: str) -> list[str]:
     return re.findall(r"::(\S+)$", run_pytest(folder, "--collect-only", *words), re.MULTILINE)
+
+
+def test_modules_that_share_a_plane_are_given_the_same_one(tmp_path: Path) -> None:
+    text = TESTS_THAT_SHARE_A_PLANE.format(folder=tmp_path)
+    (tmp_path / "test_others.py").write_text(text)
+
+    said = run_pytest(tmp_path, "-p", "tests.control_plane.plugin", tests=text)
+
+    assert "4 passed" in said
+    assert (tmp_path / "planes").read_text().split() == ["both-0", "both-0"]
 
 
 def test_what_needs_a_program_that_ci_does_not_wait_for_is_skipped_and_counted_at_the_end(

@@ -6,7 +6,8 @@ fresh plane, and the last lines count how often that was needed. A test that fai
 A test that takes `plane` runs against the default Kubernetes version; a test or module marked
 `every_kubernetes` runs against all of them, one marked `kubernetes_from(36)` against the oldest
 from 1.36 on. `plane_options` of a test are put over those of its module; tests of a module with the
-same options and version share a plane. Those whose plane has Volcano or Ascend Operator are left
+same options and version share a plane, and so do the modules that are marked with the same
+`shares_plane`. Those whose plane has Volcano or Ascend Operator are left
 out where its programs are not. What needs a program that is not in the cache is skipped where CI
 does not wait for it (build.NEEDS_CACHE). Nothing is left out without a line about it."""
 
@@ -37,13 +38,19 @@ from tests.parts import KUBERNETES
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """The control plane of some tests of a module, before it is started. A fixture is kept for the
-    same one only."""
+    """The control plane of some tests, before it is started. A fixture is kept for the same one
+    only."""
 
     version: str
     options: dict[str, Any]
+    sharers: str
+    """The module of its tests, or what is said by `shares_plane`."""
     number: int
-    """Among those of its module."""
+    """Among those of the same sharers."""
+
+    @property
+    def name(self) -> str:
+        return f"{Path(self.sharers).stem}-{self.number}"
 
 
 NOT_IN_CACHE = "not in cache"
@@ -52,6 +59,11 @@ NOT_IN_CACHE = "not in cache"
 FreshPlane = Callable[[PlaneOptions], ControlPlane]
 """Starts a control plane for one test; it ends with the test."""
 _PLANNED: dict[str, list[Planned]] = {}
+"""By sharers."""
+_STARTED: dict[Planned, ControlPlane] = {}
+"""Shared planes that run."""
+_NEXT = pytest.StashKey[Planned | None]()
+"""Of the session: the plane of the test after the present one."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -73,6 +85,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "plane_options(**options): PlaneOptions of the control plane"
     )
+    words = "its tests use a plane together with the modules of the same name, one after the other"
+    config.addinivalue_line("markers", f"shares_plane(name): {words}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -99,12 +113,14 @@ def _oldest_from(minor: int, versions: Iterable[str]) -> tuple[str, ...]:
 
 
 def _planned(item: pytest.Item | pytest.Collector, version: str) -> Planned:
-    known = _PLANNED.setdefault(item.nodeid.partition("::")[0], [])
+    mark = item.get_closest_marker("shares_plane")
+    sharers = mark.args[0] if mark else item.nodeid.partition("::")[0]
+    known = _PLANNED.setdefault(sharers, [])
     options = _plane_options(item)
     for planned in known:
         if (planned.version, planned.options) == (version, options):
             return planned
-    known.append(Planned(version, options, len(known)))
+    known.append(Planned(version, options, sharers, len(known)))
     return known[-1]
 
 
@@ -135,7 +151,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         )
         item.add_marker(pytest.mark.flaky(reruns=1))
         if planned:
-            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{planned.number}"))
+            item.add_marker(pytest.mark.xdist_group(planned.name))
 
 
 def _needs_plane(item: pytest.Item) -> bool:
@@ -167,12 +183,31 @@ def programs_needed() -> None:
 def plane(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, programs_needed: None
 ) -> Iterator[ControlPlane]:
-    """A fresh control plane for the module."""
-    options = PlaneOptions(**{"crds": definitions(), **request.param.options})
-    with ControlPlane(
-        tmp_path_factory.mktemp("plane"), binaries(request.param.version), options
-    ) as started:
-        yield started
+    """The control plane that is planned for the test. It runs on while the next test shares it."""
+    planned: Planned = request.param
+    if planned not in _STARTED:
+        _stop_planes()  # of tests that were to come and did not
+        options = PlaneOptions(**{"crds": definitions(), **planned.options})
+        folder = tmp_path_factory.mktemp("plane")
+        _STARTED[planned] = ControlPlane(folder, binaries(planned.version), options).__enter__()
+    yield _STARTED[planned]
+    if request.session.stash.get(_NEXT, None) is not planned:
+        _stop_planes()
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures are finished
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    item.session.stash[_NEXT] = _planned_of(nextitem) if nextitem is not None else None
+
+
+def pytest_sessionfinish() -> None:
+    _stop_planes()
+
+
+def _stop_planes() -> None:
+    while _STARTED:
+        _, started = _STARTED.popitem()
+        started.stop()
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.conformance import (
 from tests.conformance.harness import CASES, Case, judge_real
 from tests.control_plane.plane import ControlPlane
 
-pytestmark = pytest.mark.every_kubernetes
+pytestmark = [pytest.mark.every_kubernetes, pytest.mark.shares_plane("clients")]
 LONG = pytest.mark.long("an API server sends a bookmark once a minute")
 _SLOW = (watching.bookmark_tells_a_version_to_go_on_from,)
 _MODULES = (

@@ -19,6 +19,7 @@ from tests.control_plane.stage import until
 
 pytestmark = [
     pytest.mark.plane_options(lws=True),
+    pytest.mark.shares_plane("leader worker sets"),
     pytest.mark.long("LeaderWorkerSet's manager has to be built"),
 ]
 

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from scaler.clock import Clock
 from scaler.kube.api import (
     DEPLOYMENTS,
@@ -31,6 +33,7 @@ from scaler.sim.loop import run
 from tests.control_plane.plane import ControlPlane
 from tests.sim.manifests import deployment, stateful_set, template
 
+pytestmark = pytest.mark.shares_plane("clients")
 PAUSE = 4.0
 """Seconds in which a controller has done all that it will do while every pod is held."""
 PARALLEL: Object = {"podManagementPolicy": "Parallel"}

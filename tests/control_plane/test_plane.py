@@ -18,7 +18,7 @@ from tests.control_plane.build import VERSIONS, Binaries, binaries
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.programs import ControlPlaneError, Program
 
-pytestmark = pytest.mark.every_kubernetes
+pytestmark = [pytest.mark.every_kubernetes, pytest.mark.shares_plane("clients")]
 
 
 async def test_an_empty_cluster_answers_with_its_namespaces(plane: ControlPlane) -> None:

@@ -32,7 +32,7 @@ from scaler.sim.loop import run
 from tests.control_plane.plane import ControlPlane
 from tests.jobs import manifest
 
-pytestmark = pytest.mark.every_kubernetes
+pytestmark = [pytest.mark.every_kubernetes, pytest.mark.shares_plane("clients")]
 _numbers = itertools.count(1)
 _NO_SUCH_UID = "00000000-0000-4000-8000-000000000000"
 _RESOURCES = {resource.plural: resource for resource in (CONFIG_MAPS, PODS, ASCEND_JOBS)}

@@ -31,6 +31,7 @@ from tests.workloads.pods import LABELS, NAMESPACE, SAMPLES, facts
 
 pytestmark = [
     pytest.mark.plane_options(lws=True),
+    pytest.mark.shares_plane("leader worker sets"),
     pytest.mark.long("LeaderWorkerSet's manager has to be built"),
 ]
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 import yaml
 
 from tests.control_plane.plane import ControlPlane
 from tests.jobs import job, rule_config_map
 from tests.page.browser import ROOT
 
+pytestmark = pytest.mark.shares_plane("clients")
 _WHERE = ("-n", "mindie", "esvc/rule-mindie")
 
 
