@@ -156,8 +156,8 @@ so. Without the variable everything is built. No other build is on this list."""
 
 def time_is_over() -> bool:
     """Whether no build of NEEDS_CACHE may begin any more."""
-    until = os.environ.get("BUILD_UNTIL")
-    return bool(until) and time.time() > float(until)
+    until = os.environ.get("BUILD_UNTIL", "")
+    return until != "" and time.time() > float(until)
 
 
 class Binaries(NamedTuple):

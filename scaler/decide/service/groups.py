@@ -44,7 +44,7 @@ def choose_target(
 
 def _covers(counts: Mapping[str, int], ratio: Ratio) -> bool:
     # On the hot path, a third of the time of all().
-    for group, number in ratio.counts.items():  # noqa: SIM110
+    for group, number in ratio.counts.items():
         if counts.get(group, 0) < number:
             return False
     return True
