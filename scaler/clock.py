@@ -1,6 +1,6 @@
 """Time, injected. Three clocks, each with its own use (docs/explanation/time.md):
 
-* the loop's (`now`): never steps. For all durations: turns, backoff, deadlines of requests, the
+* the loop's (`now`): never steps. For all durations: attempts, backoff, deadlines of requests, the
   Lease.
 * the API servers' (`Skew`, `timestamp`): times in objects are compared with it, and times that the
   scaler writes.

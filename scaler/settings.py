@@ -165,11 +165,11 @@ class Settings(BaseModel):
         True, "Weigh services against each other; needs all namespaces and the nodes."
     )
     minimum_timeout: float = _seconds(
-        30, "A turn: how long room is reserved while nothing of it gets bound.", 1
+        30, "An attempt: how long room is reserved while nothing of it gets bound.", 1
     )
-    backoff: float = _seconds(30, "Pause after a turn that brought nothing; doubled each time.", 1)
+    backoff: float = _seconds(30, "Pause after an attempt without progress; doubled each time.", 1)
     backoff_max: float = _seconds(
-        300, "The longest such pause, and turn while nothing is bound anywhere.", 1
+        300, "The longest such pause, and the longest attempt while nothing is bound anywhere.", 1
     )
     due_back: float = _seconds(
         300, "How long room of ending pods and of absent nodes counts as to come.", 0
@@ -178,7 +178,7 @@ class Settings(BaseModel):
         60, "A minimum that seems not to fit is tried all the same after this long.", 1
     )
     trade_after: float = _seconds(
-        90, "Running surplus is evicted when another group misses something this long.", 1
+        90, "Running surplus is evicted when another group has had a missing instance this long.", 1
     )
     preempt: Preempt = _setting(
         Preempt.HIGHER_PRIORITY,

@@ -153,7 +153,7 @@ def _reason_of_state(member: Member, service: Service, beyond: Reason | None, no
 
 
 def _held_reason(member: Member, service: Service, beyond: Reason | None, now: float) -> Reason:
-    """The first reason that applies: first what people have to mend, then what people set, then
+    """The first reason that applies: first what people have to fix, then what people set, then
     what ends by itself."""
     instance = member.instance
     rule = service.rule
@@ -201,9 +201,7 @@ def _wrong_label(instance: Instance, service: Service) -> Why | None:
         words = f"label {label} is missing or empty, so it counts for no service: set it"
         return lacks, (words,)
     if rule is None and problem is not None:
-        words = (
-            f"it counts for nothing: {problem.message}. Mend that, or correct label {RULE_LABEL}"
-        )
+        words = f"it counts for nothing: {problem.message}. Fix that, or correct label {RULE_LABEL}"
         return Reason(problem.kind.value), (words,)
     if rule is None or instance.group is None or instance.group in rule.groups:
         return None

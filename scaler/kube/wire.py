@@ -157,9 +157,9 @@ async def _decode_each(data: bytes, resource: Resource, decode: type[T]) -> Page
 
 
 async def cut_off(data: bytes) -> bytes:
-    """`data` without values that are nested deeper than `DEEPEST`: one such object must not spoil a
-    whole page. Text that is no JSON stays so. Without recursion, but slow (25 MB/s): only for data
-    that could not be decoded."""
+    """`data` without values that are nested deeper than `DEEPEST`: one such object must not make a
+    whole page unreadable. Text that is no JSON stays so. Without recursion, but slow (25 MB/s):
+    only for data that could not be decoded."""
     slices = Slices()
     parts: list[bytes] = []
     depth = kept = 0

@@ -112,9 +112,7 @@ class Metrics:
             "Services and instances by what the arbitration said.",
             ["what"],
         )
-        self._idle = gauge(
-            "scaler_idle", "Held to no use by services that do not serve.", ["resource"]
-        )
+        self._idle = gauge("scaler_idle", "Occupied by services that do not serve.", ["resource"])
         # The API server
         self.requests = histogram(
             "scaler_request_duration_seconds",

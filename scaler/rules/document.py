@@ -139,7 +139,7 @@ def shortened(found: Sequence[Finding]) -> tuple[Finding, ...]:
         return tuple(ordered)
     level: Level = "error" if any(one.level == "error" for one in rest) else "warning"
     message = "more findings follow; they are not shown"
-    more = Finding("TooManyFindings", (), message, "mend these first", level, rest[0].start)
+    more = Finding("TooManyFindings", (), message, "fix these first", level, rest[0].start)
     return (*ordered[:MAX_FINDINGS], more)
 
 

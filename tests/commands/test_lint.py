@@ -212,5 +212,5 @@ def test_a_mixture_that_no_ratio_names_is_said_and_is_neither_an_error_nor_a_war
     )
     assert main(["lint", str(rule)]) == 0
     printed = capsys.readouterr().out
-    assert "info: MixturePossible 5 mixtures" in printed
+    assert "info: MixturePossible 5 combinations" in printed
     assert printed.endswith("1 rule checked: 0 errors, 0 warnings\n")

@@ -262,7 +262,8 @@ def test_the_table_names_the_mixtures_that_no_ratio_names(
     big = written(tmp_path, "big.json", BARE.replace('"group_num": "2"', f'"group_num": "{most}"'))
     assert main(["plan", big, "--table"]) == 0
     said_line = (
-        "2 mixtures that no ratio names can run while instances are lost or find no room, such as 3"
+        "2 combinations that no ratio names can run while instances are lost or find no room, such"
+        " as 3"
         " group0 + 1 group1"
     )
     assert (said_line in capsys.readouterr().out.splitlines()) is said

@@ -105,7 +105,7 @@ def test_a_job_without_differences_is_adopted_as_it_is() -> None:
 def test_what_blocks_is_in_capitals_and_counted() -> None:
     shown = printed(report(a_job("p0", BLOCKS), a_job("p1")))
     assert f"    NOT SAFE: {BLOCKS.text}" in shown
-    assert "NOT SAFE, for 1 reason above: mend it first." in shown
+    assert "NOT SAFE, for 1 reason above: fix it first." in shown
 
 
 def test_what_differs_is_told_with_what_becomes_of_it() -> None:

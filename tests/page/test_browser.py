@@ -164,7 +164,7 @@ def test_the_cluster_tells_who_waits_and_what_is_held_to_no_use(page: Any) -> No
     go(page, "#/cluster")
     page.wait_for_selector(".line.waiting")
     assert "team-0007/rule/mindie" in page.locator(".line.waiting").first.inner_text()
-    assert "held to no use" in page.locator(".sums").first.inner_text()
+    assert "occupied, not serving" in page.locator(".sums").first.inner_text()
     assert "NotReady" in page.locator(".line.nodes").first.inner_text()
 
 

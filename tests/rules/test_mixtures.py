@@ -1,4 +1,4 @@
-"""Which mixtures a rule leaves open: counted by hand, and against every combination."""
+"""Which combinations a rule leaves open: counted by hand, and against every combination."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def test_number_and_example_are_those_of_every_combination(ladder: Rule) -> None
 
 def test_one_mixture_is_said_by_itself_and_several_by_an_example() -> None:
     assert in_words(Mixtures(1, {"p": 2, "d": 1})) == (
-        "1 mixture that no ratio names can run while instances are lost or find no room: 2 p + 1 d"
+        "1 combination that no ratio names can run while instances are lost or find no room:"
+        " 2 p + 1 d"
     )
     assert in_words(Mixtures(1200, {"p": 2})).endswith("find no room, such as 2 p")
 
@@ -76,7 +77,7 @@ def test_lint_says_it_of_a_users_rule_and_finds_nothing_wrong_with_it(document: 
         "f",
     )
     assert finding.line == (1 if document == FOUR else 7)
-    assert "5 mixtures" in finding.message
+    assert "5 combinations" in finding.message
     assert "4 group0 + 1 group1" in finding.message
     assert "mind-cluster/trade" in finding.hint
 

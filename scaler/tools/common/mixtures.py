@@ -1,5 +1,5 @@
-"""The mixtures that a rule allows and that none of its ratios names. Counts in, counts out; nothing
-is decided here.
+"""The combinations that a rule allows and that none of its ratios names. Counts in, counts out;
+nothing is decided here.
 
 A service that serves keeps its bound instances, so between the smallest and the largest ratio every
 combination of running instances is possible: after losses, or because a scale-up finds no room."""
@@ -17,7 +17,7 @@ Counts = dict[str, int]
 
 
 class Mixtures(msgspec.Struct, frozen=True):
-    """The mixtures of a rule."""
+    """The combinations of a rule."""
 
     number: int
     """Combinations between the smallest and the largest ratio that are no ratio."""
@@ -37,7 +37,7 @@ def mixtures(rule: Rule) -> Mixtures | None:
 
 
 def _candidates(rule: Rule) -> Iterator[Counts]:
-    """If there is any mixture, one of these is one: single steps lead from the ratios to every
+    """If there is any combination, one of these is one: single steps lead from the ratios to every
     combination."""
     smallest = {name: rule.smallest.of(name) for name in rule.groups}
     for name in rule.groups:
@@ -56,10 +56,12 @@ def _key(rule: Rule, counts: Counts) -> tuple[int, ...]:
 
 
 def in_words(found: Mixtures) -> str:
-    """One sentence, the same for every command: `2 mixtures that ... can run ..., such as 2 prefill
-    + 1 decode`."""
+    """One sentence, the same for every command: `2 combinations that ... can run ..., such as 2
+    prefill + 1 decode`."""
     number, link = (
-        ("1 mixture", ":") if found.number == 1 else (f"{found.number:,} mixtures", ", such as")
+        ("1 combination", ":")
+        if found.number == 1
+        else (f"{found.number:,} combinations", ", such as")
     )
     example = " + ".join(f"{count} {name}" for name, count in found.example.items())
     return (

@@ -238,7 +238,7 @@ def _is_named(holder: Object, named: set[tuple[str, str]]) -> bool:
 
 
 def _mixtures(rule: Rule | None) -> Iterator[tuple[str, str]]:
-    """Finding and advice, if the rule allows mixtures."""
+    """Finding and advice, if the rule allows combinations."""
     found = mixtures(rule) if rule is not None else None
     if found is not None:
         yield in_words(found), _WHAT_ENDS_ONE

@@ -28,7 +28,7 @@ EXIT_SAFE = 0
 EXIT_NOT_SAFE = 1
 EXIT_USAGE = 2
 _SIGNS = {Weight.BLOCKS: "NOT SAFE", Weight.DOES: "does", Weight.DIFFERS: "differs"}
-_ONE_REASON = "NOT SAFE, for 1 reason above: mend it first."
+_ONE_REASON = "NOT SAFE, for 1 reason above: fix it first."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -131,7 +131,7 @@ def _answer(report: Report) -> Iterator[str]:
     else:
         number = counts[Weight.BLOCKS]
         yield (
-            f"NOT SAFE, for {number} reasons above: mend them first." if number > 1 else _ONE_REASON
+            f"NOT SAFE, for {number} reasons above: fix them first." if number > 1 else _ONE_REASON
         )
     if counts[Weight.DIFFERS]:
         yield (

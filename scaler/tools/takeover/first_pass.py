@@ -99,7 +99,8 @@ def _action(action: Action, job: Job, found: Found) -> Remark:
             )
         case Evict():
             return Remark(
-                Weight.BLOCKS, f"is evicted, so that {action.beneficiary} can start what it misses"
+                Weight.BLOCKS,
+                f"is evicted, so that {action.beneficiary} can start its missing instances",
             )
         case _:
             return _life_action(action, found)

@@ -1,4 +1,4 @@
-// The nodes by kind: used, held to no use, free, asked for; who waits for them; and each node.
+// The nodes by kind: used, occupied but not serving, free, asked for; who waits for them; and each node.
 import { html, natural, useMemo, useState, useStore } from "./lib.js";
 import { number, say } from "./words.js";
 import { Reason, Words } from "./services.js";
