@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from scaler.cli import main
-from scaler.tools.demo.watched import LEAP, PacedLoop
+from scaler.tools.simulate.watched import LEAP, PacedLoop
 from tests.page.browser import command
 
 STORY = "tests/scenarios/start-degrade-climb.yaml"

@@ -29,13 +29,6 @@ def named(text: str) -> str:
     return text
 
 
-def port(text: str) -> int:
-    """A TCP port number, 0 for a free one; argparse prints the error."""
-    if not (text.isascii() and text.isdecimal() and len(text) < 6 and int(text) < 1 << 16):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a whole number from 0 to 65535")
-    return int(text)
-
-
 def place(text: str) -> tuple[str, str]:
     """`NAMESPACE/NAME` or `NAME` as a pair, the namespace "" if not given; argparse prints the
     error."""

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scaler.tools.common.access import port
+from scaler.tools.common.serving import port
 
 if TYPE_CHECKING:
     from scaler.sim.stories.scenario import Scenario
@@ -84,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stderr.write(f"scaler demo: {error}\n")
         return EXIT_USAGE
     if args.ui:
-        return show(scenario, speed=SPEED, seed=args.seed, port=args.port, name="demo")
+        return _show(scenario, args)
     if args.interactive:
         return _keep_up(scenario, args)
     from scaler.tools.demo.story import tell  # noqa: PLC0415
@@ -118,15 +117,13 @@ def _keep_up(scenario: Scenario, args: argparse.Namespace) -> int:
     return 0
 
 
-def show(scenario: Scenario, *, speed: float, seed: int, port: int, name: str) -> int:
-    """Play on a page, until Ctrl-C; returns the exit code. `name` is that of the command."""
-    from scaler.tools.demo import watched  # noqa: PLC0415 - brings an HTTP server along
-    from scaler.tools.ui.command import tell  # noqa: PLC0415
+def _show(scenario: Scenario, args: argparse.Namespace) -> int:
+    from scaler.tools.simulate import watched  # noqa: PLC0415 - brings an HTTP server along
 
     try:
-        watched.show(scenario, speed=speed, seed=seed, port=port, tell=partial(tell, open_it=False))
-    except (OSError, OverflowError) as error:
-        sys.stderr.write(f"scaler {name}: port {port}: {getattr(error, 'strerror', '') or error}\n")
+        watched.show(scenario, speed=SPEED, seed=args.seed, port=args.port)
+    except watched.NotServedError as error:
+        sys.stderr.write(f"scaler demo: {error}\n")
         return EXIT_USAGE
     return 0
 

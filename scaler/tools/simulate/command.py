@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scaler.tools.common.access import port
 from scaler.tools.common.output import add_output, converted
-from scaler.tools.demo.command import show
+from scaler.tools.common.serving import port
 
 if TYPE_CHECKING:
     from scaler.sim.stories.scenario import Scenario
@@ -90,13 +89,24 @@ def run(args: argparse.Namespace) -> int:
         sys.stderr.write(f"{error}\n")
         return EXIT_USAGE
     if args.ui:
-        seed = scenario.seed if args.seed is None else args.seed
-        return show(scenario, speed=args.speed, seed=seed, port=args.port, name="simulate")
+        return _show(scenario, args)
     try:
         return _play(scenario, args)
     except OSError as error:
         sys.stderr.write(f"scaler simulate: {error.filename}: {error.strerror}\n")
         return EXIT_USAGE
+
+
+def _show(scenario: Scenario, args: argparse.Namespace) -> int:
+    from scaler.tools.simulate import watched  # noqa: PLC0415 - brings an HTTP server along
+
+    seed = scenario.seed if args.seed is None else args.seed
+    try:
+        watched.show(scenario, speed=args.speed, seed=seed, port=args.port)
+    except watched.NotServedError as error:
+        sys.stderr.write(f"scaler simulate: {error}\n")
+        return EXIT_USAGE
+    return 0
 
 
 def _play(scenario: Scenario, args: argparse.Namespace) -> int:

@@ -6,12 +6,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import signal
 import sys
 import webbrowser
 from typing import TYPE_CHECKING, Any
 
-from scaler.tools.common.access import add_cluster_arguments, complaint, first, named, port
+from scaler.tools.common.access import add_cluster_arguments, complaint, first, named
+from scaler.tools.common.serving import end_on_signals, port, print_address
 
 if TYPE_CHECKING:
     from scaler.tools.common.access import Access
@@ -82,14 +82,6 @@ async def _serve(args: argparse.Namespace) -> None:
         await _show(access, args)
 
 
-def end_on_signals() -> None:
-    """Ctrl-C and SIGTERM cancel this task."""
-    task = asyncio.current_task()
-    if task is not None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-
-
 async def _show(access: Access, args: argparse.Namespace) -> None:
     from scaler.kube.client import HttpKubeApi  # noqa: PLC0415
     from scaler.tools.common.view import Cluster, ask, reach  # noqa: PLC0415
@@ -116,18 +108,12 @@ async def _show(access: Access, args: argparse.Namespace) -> None:
         prometheus=prometheus,
     )
     async with server.served(page, new_token(), args.port) as address, asyncio.TaskGroup() as group:
-        tell(address, open_it=args.open)
+        print_address(address)
+        if args.open:
+            webbrowser.open(address)
         looking = group.create_task(known.keep_looking())
         await server.keep_up(page, cluster)
         looking.cancel()
-
-
-def tell(address: str, *, open_it: bool) -> None:
-    """Print the address of the page."""
-    sys.stdout.write(f"{address}\nOpen it in a browser of this machine. Ctrl-C ends it.\n")
-    sys.stdout.flush()
-    if open_it:
-        webbrowser.open(address)
 
 
 class _Leaders:

@@ -16,9 +16,9 @@ from scaler.sim.stories.play import ADMISSION, real_controller, settings_of, sil
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.scenario_run import ScenarioRun
 from scaler.sim.stories.timeline import Timeline
+from scaler.tools.common.serving import end_on_signals, print_address
 from scaler.tools.common.view import Cluster
 from scaler.tools.ui import server
-from scaler.tools.ui.command import end_on_signals
 from scaler.tools.ui.guard import new_token
 
 FOR_EVER = 1e9
@@ -62,22 +62,24 @@ class _Paced(selectors.DefaultSelector):
         return self._loop.wait(super().select, timeout)
 
 
-def show(
-    scenario: Scenario, *, speed: float, seed: int, port: int, tell: Callable[[str], None]
-) -> None:
-    """Play it until Ctrl-C; `tell` is called with the page's address. Raises OSError when the port
-    is not available."""
+class NotServedError(Exception):
+    """The page cannot be served at the given port; the message is for people."""
+
+
+def show(scenario: Scenario, *, speed: float, seed: int, port: int) -> None:
+    """Play it until Ctrl-C, on a page whose address is printed. Raises NotServedError."""
     silence_logs()
     with asyncio.Runner(loop_factory=lambda: PacedLoop(speed)) as runner:
         try:
-            runner.run(_show(scenario, speed, seed, port, tell))
+            runner.run(_show(scenario, speed, seed, port))
         except asyncio.CancelledError:
             return
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", "") or error
+            raise NotServedError(f"port {port}: {why}") from error
 
 
-async def _show(
-    scenario: Scenario, speed: float, seed: int, port: int, tell: Callable[[str], None]
-) -> None:
+async def _show(scenario: Scenario, speed: float, seed: int, port: int) -> None:
     end_on_signals()
     clock = Clock()
     simulated = SimCluster(clock, seed=seed, admission=ADMISSION)
@@ -91,6 +93,6 @@ async def _show(
     about = {"cluster": scenario.title, "namespaces": [], "speed": speed}
     page = server.Page(cluster, api, about, pause=server.PAUSE * speed)
     async with server.served(page, new_token(), port) as address, asyncio.TaskGroup() as group:
-        tell(address)
+        print_address(address)
         group.create_task(world.play())
         await server.keep_up(page, cluster)
