@@ -130,17 +130,13 @@ def _refused(obj: JobObject, size: int) -> JobRecord:
     """Of a job that is too large only its identity and, unless that is too large, its status are
     kept."""
     meta = obj.metadata
-    moved = {
-        key: value
-        for key, value in meta.annotations.items()
-        if key == MOVED_RULE and len(value) <= LONGEST_NAME
-    }
-    small = msgspec.structs.replace(meta, labels=_essential(meta.labels), annotations=moved)
+    rule = meta.annotations.get(MOVED_RULE)
+    kept = {MOVED_RULE: rule} if rule is not None and len(rule) <= LONGEST_NAME else {}
+    small = msgspec.structs.replace(meta, labels=_essential(meta.labels), annotations=kept)
     status = obj.status if memoryview(obj.status).nbytes <= _MOST_STATUS else msgspec.Raw(b"{}")
     text = _kept(JobObject(small, status=status))
     job = msgspec.structs.replace(read_job(msgspec.json.decode(text)), faults=(_too_large(size),))
-    kept = zlib.compress(text, 1) if status is obj.status else b""
-    return JobRecord(*meta.identity, job, kept)
+    return JobRecord(*meta.identity, job, zlib.compress(text, 1) if status is obj.status else b"")
 
 
 def volcano_job_record(obj: JobObject) -> JobRecord | None:
@@ -185,12 +181,12 @@ class _Tasks(msgspec.Struct, gc=False):
 def _outline(obj: JobObject) -> dict[str, Any]:
     """A Volcano Job that is too large: whose it is, and nothing else."""
     tasks = msgspec.json.decode(obj.spec, type=_Tasks).tasks
-    found = [
-        task.template.metadata.labels
-        for task in tasks
-        if RULE_LABEL in task.template.metadata.labels
-    ]
-    named = [{"template": {"metadata": {"labels": _essential(labels)}}} for labels in found[:1]]
+    named = []
+    for task in tasks:
+        labels = task.template.metadata.labels
+        if RULE_LABEL in labels:
+            named.append({"template": {"metadata": {"labels": _essential(labels)}}})
+            break
     metadata = _metadata(obj) | {"labels": _essential(obj.metadata.labels), "annotations": {}}
     return {"metadata": metadata, "spec": {"tasks": named}}
 

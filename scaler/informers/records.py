@@ -108,16 +108,21 @@ def node_record(node: NodeObject) -> NodeRecord:
     facts = NodeFacts(
         name=meta.name,
         labels=meta.labels,
-        taints=tuple(
-            Taint(*(as_text(one.get(part)) for part in ("key", "value", "effect")))
-            for one in node.spec.taints
-        ),
+        taints=tuple(map(_taint, node.spec.taints)),
         allocatable=whole_amounts(status.allocatable),
         capacity=whole_amounts(status.capacity),
         ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions),
         unschedulable=node.spec.unschedulable,
     )
     return NodeRecord(*meta.identity, facts)
+
+
+def _taint(taint: Mapping[str, Any]) -> Taint:
+    return Taint(
+        key=as_text(taint.get("key")),
+        value=as_text(taint.get("value")),
+        effect=as_text(taint.get("effect")),
+    )
 
 
 KUBERNETES_OWN = "system-"
@@ -182,11 +187,11 @@ def selects(selector: Any, labels: Mapping[str, Any]) -> bool:
     at all nothing."""
     if not isinstance(selector, dict):
         return False
-    if not all(
-        labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items()
-    ):
-        return False
-    return all(
-        is_met(Requirement(one["key"], one["operator"], tuple(one.get("values") or ())), labels)
-        for one in selector.get("matchExpressions") or ()
-    )
+    for key, value in (selector.get("matchLabels") or {}).items():
+        if labels.get(key) != value:
+            return False
+    for one in selector.get("matchExpressions") or ():
+        values = tuple(one.get("values") or ())
+        if not is_met(Requirement(one["key"], one["operator"], values), labels):
+            return False
+    return True

@@ -65,8 +65,11 @@ class Response(msgspec.Struct, frozen=True):
     def outcome(self) -> str:
         if not self.readable:
             return "unreadable"
-        said = {"refused": self.refusal, "patched": self.patch, "warned": self.warnings}
-        return next((word for word, what in said.items() if what), "allowed")
+        if self.refusal:
+            return "refused"
+        if self.patch:
+            return "patched"
+        return "warned" if self.warnings else "allowed"
 
 
 def encode(answer: Response) -> bytes:
@@ -127,10 +130,11 @@ def review_pod(request: Request) -> Response:
     pod = request.object
     if request.operation != "CREATE" or request.sub_resource or pod is None:
         return Response()
-    labels, annotations = (at(pod, "metadata", part) for part in ("labels", "annotations"))
+    annotations = at(pod, "metadata", "annotations")
     gates = as_list(at(pod, "spec").get("schedulingGates"))
     bound = at(pod, "spec").get("nodeName")
-    if RULE_LABEL not in labels or bound or any(at(gate).get("name") == GATE for gate in gates):
+    held = any(at(gate).get("name") == GATE for gate in gates)
+    if RULE_LABEL not in at(pod, "metadata", "labels") or bound or held:
         return Response()
     patch: dict[str, Any] = {"/spec/schedulingGates": [*gates, {"name": GATE}]}
     if DELETION_COST not in annotations:
@@ -151,11 +155,10 @@ def review_ascend_job(request: Request) -> Response:
     meta = at(job, "metadata")
     replicas = at(job, "spec", "replicaSpecs")
     labels = at(meta, "labels")
-    templates = {
-        name: at(replica, "template")
-        for name, replica in replicas.items()
-        if "template" in at(replica)
-    }
+    templates = {}
+    for name, replica in replicas.items():
+        if "template" in at(replica):
+            templates[name] = at(replica, "template")
     if RULE_LABEL not in labels or meta.get("deletionTimestamp") or not templates:
         return Response()
     moved = {name: labels[name] for name in _MOVED if name in labels}
@@ -178,7 +181,9 @@ def review_rule(request: Request) -> Response:
     labelled."""
     found = request.object
     old = request.old_object
-    meta, data, binary = (at(found, part) for part in ("metadata", "data", "binaryData"))
+    meta = at(found, "metadata")
+    data = at(found, "data")
+    binary = at(found, "binaryData")
     if meta.get("deletionTimestamp") or RULE_KEY not in {**data, **binary}:
         return Response()
     reading = read_rule(data, tuple(binary), at(meta, "annotations"))
@@ -186,13 +191,16 @@ def review_rule(request: Request) -> Response:
     errors = reading.errors
     if at(found).get("immutable"):
         warnings += (immutable_finding(),)
-    if old is not None and all(
-        at(old, p).get(RULE_KEY) == at(found, p).get(RULE_KEY) for p in ("data", "binaryData")
-    ):
+    if old is not None and _document(old) == _document(found):
         warnings = (*errors, *warnings)
         errors = ()
     name = as_text(meta.get("name")) if errors else ""
     return Response(warnings=_limited(map(str, warnings)), refusal=errors, name=name)
+
+
+def _document(config_map: Object) -> tuple[Any, Any]:
+    """Where a ConfigMap may have the rule."""
+    return at(config_map, "data").get(RULE_KEY), at(config_map, "binaryData").get(RULE_KEY)
 
 
 def review_labels(request: Request, groups_of: GroupsOf) -> Response:
@@ -245,11 +253,11 @@ def _limited(lines: Iterable[str]) -> tuple[str, ...]:
     found = [printable(line) for line in lines]
     rest = len(found) - MAX_SHOWN
     more = (f"{rest} more warnings; see all: scaler lint",) if rest > 0 else ()
-    cut = (
-        line if len(line) <= MAX_WORDS else f"{line[: MAX_WORDS - 1]}…"
-        for line in found[:MAX_SHOWN]
-    )
-    return (*cut, *more)
+    return (*map(_cut, found[:MAX_SHOWN]), *more)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= MAX_WORDS else f"{line[: MAX_WORDS - 1]}…"
 
 
 def _faults(what: str, labels: Labels, namespace: str, groups_of: GroupsOf) -> Iterator[Finding]:

@@ -158,11 +158,13 @@ def not_held(
 
 def faulty_of(cache: Cache, situation: Situation, pods: Sequence[PodRecord]) -> dict[str, str]:
     """The names of pods that sit on something faulty, with words."""
-    return {
-        pod.name: words
-        for pod in present_of(pods)
-        if pod.node and (words := _fault(cache, situation, pod))
-    }
+    found = {}
+    for pod in pods:
+        if pod.node and not pod.terminating:
+            words = _fault(cache, situation, pod)
+            if words:
+                found[pod.name] = words
+    return found
 
 
 def _fault(cache: Cache, situation: Situation, pod: PodRecord) -> str:
@@ -194,12 +196,13 @@ def trouble_of(names: Sequence[str], pods: Sequence[PodRecord], faulty: Mapping[
         if pod.terminating:
             return f"pod {pod.name} is terminating"
     present = {pod.name for pod in pods}
-    missing = next((name for name in names if present and name not in present), "")
-    if missing:
-        return f"pod {missing} is missing"
-    return next(
-        (f"pod {pod.name} has restarted {pod.restarts} times" for pod in pods if pod.restarts), ""
-    )
+    for name in names if present else ():
+        if name not in present:
+            return f"pod {name} is missing"
+    for pod in pods:
+        if pod.restarts:
+            return f"pod {pod.name} has restarted {pod.restarts} times"
+    return ""
 
 
 def in_our_time(instance: Instance, skew: Skew) -> Instance:
@@ -227,7 +230,7 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
     present = present_of(pods)
     faulty = faulty_of(cache, situation, pods)
     facts = _owners(cache, membership)
-    size = membership.size or next((found.size for found in facts if found.size), 0)
+    size = membership.size or _size_in(facts)
     labels = labelled(membership, present)
     counts = counts_of(pods)
     times = times_of(cache, situation, pods)
@@ -280,6 +283,14 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
     )
 
 
+def _size_in(facts: Sequence[OwnerFacts]) -> int:
+    """The pods of the instance, as the most important owner says that knows it; 0 for none."""
+    for found in facts:
+        if found.size:
+            return found.size
+    return 0
+
+
 def _created(
     membership: Membership, facts: Sequence[OwnerFacts], pods: Sequence[PodRecord]
 ) -> float:
@@ -293,9 +304,13 @@ def _waits_for_leader(
     membership: Membership, facts: Sequence[OwnerFacts], present: Sequence[PodRecord]
 ) -> bool:
     """Whether the owner makes the other pods only when the leader is ready, and it is not."""
-    if not any(found.leader_first for found in facts):
+    if not _leader_first(facts):
         return False
     return not any(pod.ready for pod in present if pod.name == membership.name)
+
+
+def _leader_first(facts: Sequence[OwnerFacts]) -> bool:
+    return any(found.leader_first for found in facts)
 
 
 def _has_no_controller(pod: PodRecord) -> bool:
@@ -323,15 +338,17 @@ def is_misplaced(membership: Membership, pod: PodRecord) -> bool:
 def starts_with_leader(cache: Cache, uid: str) -> bool:
     """Whether the other pods of this instance are made only when its leader is ready."""
     membership = cache.pod_instances.membership.get(uid)
-    return membership is not None and any(
-        facts.leader_first for facts in _owners(cache, membership)
-    )
+    return membership is not None and _leader_first(_owners(cache, membership))
 
 
 def _owners(cache: Cache, membership: Membership) -> list[OwnerFacts]:
     """What the owners that describe the instance say, as far as they are known."""
-    found = (cache.owners.get(*owner) for owner in membership.described_by)
-    return [facts for facts in found if facts is not None]
+    found = []
+    for kind, namespace, name in membership.described_by:
+        facts = cache.owners.get(kind, namespace, name)
+        if facts is not None:
+            found.append(facts)
+    return found
 
 
 def _size_unknown(membership: Membership) -> str:
@@ -350,9 +367,8 @@ def _is_outdated(cache: Cache, membership: Membership) -> bool:
     if not newest:
         seen = []
         for uid in cache.pod_instances.by_owner.of(membership.owner):
-            created = max(
-                (pod.created for pod in cache.pod_instances.pods.of(uid).values()), default=0.0
-            )
+            pods = cache.pod_instances.pods.of(uid).values()
+            created = max((pod.created for pod in pods), default=0.0)
             seen.append((created, cache.pod_instances.membership[uid].revision))
         newest = max(seen)[1]
     return newest != membership.revision
@@ -364,7 +380,8 @@ def _shared_gangs(
     """PodGroups that hold released instances back together with held ones, and that are not ours to
     replace."""
     namespace = membership.key.namespace
-    for name in sorted({pod.governed.pod_group for pod in pods if pod.governed is not None} - {""}):
+    names = {pod.governed.pod_group for pod in pods if pod.governed is not None}
+    for name in sorted(names - {""}):
         group = cache.pod_groups.get(namespace, name)
         words = holding_impossible(
             membership, name, group.members if group is not None else 0, size

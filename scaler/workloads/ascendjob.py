@@ -57,22 +57,22 @@ def read_job(obj: Object) -> Job:
     final = final_condition(obj)
     policy = read_run_policy(obj)
     members = at(obj, "spec", "runPolicy", "schedulingPolicy").get("minAvailable")
-    restarted = (
-        kind
-        for kind in numbers
-        if at(obj, "spec", "replicaSpecs", kind).get("restartPolicy") == EXIT_CODE
-    )
+    replicas = {f"{name}-{kind.lower()}-": number for kind, number in numbers.items()}
+    restarted = []
+    for kind, start in zip(numbers, replicas, strict=True):
+        if at(obj, "spec", "replicaSpecs", kind).get("restartPolicy") == EXIT_CODE:
+            restarted.append(start)
     return Job(
         **said_by_metadata(meta),
         key=key,
         group=as_text(labels.get(GROUP_LABEL)) or None,
         finished=final is not None,
-        replicas=tuple((f"{name}-{kind.lower()}-", number) for kind, number in numbers.items()),
+        replicas=tuple(replicas.items()),
         policy=policy,
         members=members
         if isinstance(members, int) and not isinstance(members, bool)
         else sum(numbers.values()),
-        exit_code_pods=tuple(f"{name}-{kind.lower()}-" for kind in restarted),
+        exit_code_pods=tuple(restarted),
         ending=as_text(final.get("message")).rstrip(".") if final is not None else "",
         label_problem=label_problem,
         faults=tuple(
@@ -82,10 +82,12 @@ def read_job(obj: Object) -> Job:
         restart_limit=policy.backoff_limit or None,
         refused=refusal(obj),
         names_rule=RULE_LABEL in at(meta, "labels"),
-        hardware=tuple(
-            at(meta, part).get(name) for part in ("annotations", "labels") for name in _HARDWARE
-        ),
+        hardware=(*_hardware(at(meta, "annotations")), *_hardware(at(meta, "labels"))),
     )
+
+
+def _hardware(words: Mapping[str, Any]) -> list[Any]:
+    return [words.get(name) for name in _HARDWARE]
 
 
 def is_foreign(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
@@ -107,7 +109,8 @@ def _service_of(namespace: str, labels: Mapping[str, Any]) -> tuple[ServiceKey, 
 
 def read_run_policy(obj: Object) -> RunPolicy:
     """The run policy; `finished_at` is 0.0 for a job that has not finished."""
-    meta, status, spec = (at(obj, part) for part in ("metadata", "status", "spec"))
+    meta = at(obj, "metadata")
+    spec = at(obj, "spec")
     policy = at(spec, "runPolicy")
     final = final_condition(obj)
     rounds, _, uid = as_text(at(meta, "annotations").get(ROUNDS_ANNOTATION)).partition(".")
@@ -115,11 +118,6 @@ def read_run_policy(obj: Object) -> RunPolicy:
         number_in(as_text(at(meta, "labels").get("fault-retry-times")), largest=10**18), _LONGEST
     )
     limit = _number(policy.get("backoffLimit"))
-    # Ascend Operator leaves out the completion time of some failures: then the time of the
-    # condition counts.
-    finished = (
-        (status.get("completionTime"), final.get("lastTransitionTime")) if final is not None else ()
-    )
     return RunPolicy(
         backoff_limit=(retries if limit is None else limit) or 0,
         retries=bool(retries),
@@ -127,10 +125,17 @@ def read_run_policy(obj: Object) -> RunPolicy:
         ttl=_number(policy.get("ttlSecondsAfterFinished")),
         deadline=_number(policy.get("activeDeadlineSeconds")),
         all_workers=spec.get("successPolicy") == "AllWorkers",
-        started_at=seconds_of(as_text(status.get("startTime"))),
-        finished_at=next((time for text in finished if (time := seconds_of(as_text(text)))), 0.0),
+        started_at=seconds_of(as_text(at(obj, "status").get("startTime"))),
+        finished_at=_finished_at(at(obj, "status"), final) if final is not None else 0.0,
         rounds=number_in(rounds, largest=10**9 - 1) if uid and uid == meta.get("uid") else 0,
     )
+
+
+def _finished_at(status: Mapping[str, Any], final: Mapping[str, Any]) -> float:
+    """Ascend Operator leaves out the completion time of some failures: then the time of the
+    condition counts."""
+    completion = seconds_of(as_text(status.get("completionTime")))
+    return completion or seconds_of(as_text(final.get("lastTransitionTime")))
 
 
 def rounds_patch(uid: str, rounds: int) -> dict[str, Any]:
@@ -170,7 +175,10 @@ def _clean(value: object, final: Mapping[str, Any] | None) -> CleanPods:
     if value is None or value == "":
         ours = final is None or final.get("reason") in [ending.value for ending in Ending]
         return CleanPods.RUNNING if ours else CleanPods.NONE
-    return next((policy for policy in CleanPods if policy.value == value), CleanPods.NONE)
+    for policy in CleanPods:
+        if policy.value == value:
+            return policy
+    return CleanPods.NONE
 
 
 def _number(value: object) -> int | None:
@@ -187,12 +195,12 @@ def read_retries(text: str) -> dict[str, int]:
         entries = at(msgspec.json.decode(text))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return {}
-    found = {name: at(entry).get("Times") for name, entry in entries.items()}
-    return {
-        name: times
-        for name, times in found.items()
-        if isinstance(times, int) and not isinstance(times, bool)
-    }
+    found = {}
+    for name, entry in entries.items():
+        times = at(entry).get("Times")
+        if isinstance(times, int) and not isinstance(times, bool):
+            found[name] = times
+    return found
 
 
 def own_labels(obj: Object) -> Mapping[str, Any]:

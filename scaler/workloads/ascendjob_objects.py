@@ -60,14 +60,10 @@ def service(job: Job, obj: Object) -> Object:
     """The leader's Service: an allocated ClusterIP, one port for each port of its `ascend`
     container."""
     labels = _identity_labels(job.name, LEADER, 0)
-    ports = [
-        {
-            "name": port.get("name", ""),
-            "port": port.get("containerPort"),
-            "targetPort": port.get("containerPort"),
-        }
-        for port in _leader_ports(_ascend(_template(obj, LEADER)))
-    ]
+    ports = []
+    for port in _leader_ports(_ascend(_template(obj, LEADER))):
+        number = port.get("containerPort")
+        ports.append({"name": port.get("name", ""), "port": number, "targetPort": number})
     metadata = {**_metadata(job, job.leader), "labels": labels}
     return SERVICES.object(metadata, spec={"type": "ClusterIP", "selector": labels, "ports": ports})
 
@@ -75,11 +71,9 @@ def service(job: Job, obj: Object) -> Object:
 def pods(job: Job, obj: Object, clusterd: str) -> dict[str, Object]:
     """All pods of the instance by name. `clusterd` is the address of ClusterD's gRPC service."""
     replicas = read_replicas(obj)
-    made = [
-        _pod(job, obj, kind, index, clusterd)
-        for kind, number in replicas.items()
-        for index in range(number)
-    ]
+    made = []
+    for kind, number in replicas.items():
+        made += [_pod(job, obj, kind, index, clusterd) for index in range(number)]
     # All pods get the job's scheduler; if any template names a scheduler, no pod is changed.
     if not any(at(_template(obj, kind), "spec").get("schedulerName") for kind in replicas):
         for pod in made:
@@ -109,9 +103,8 @@ def _pod(job: Job, obj: Object, kind: str, index: int, clusterd: str) -> Object:
     # Never.
     policy = as_text(at(obj, "spec", "replicaSpecs", kind).get("restartPolicy")) or "Never"
     spec = {**template["spec"], "restartPolicy": "Never" if policy == EXIT_CODE else policy}
-    spec["containers"] = [
-        _container(container, kind, obj, clusterd) for container in template["spec"]["containers"]
-    ]
+    containers = template["spec"]["containers"]
+    spec["containers"] = [_container(one, kind, obj, clusterd) for one in containers]
     metadata = {
         **_metadata(job, f"{job.name}-{kind.lower()}-{index}"),
         "labels": labels,
@@ -126,10 +119,10 @@ def _leader_computes(obj: Object) -> bool:
     """Whether the leader has NPUs: then the leader has rank 0, and the workers' ranks begin at
     1."""
     amounts = amounts_of(_ascend(_template(obj, LEADER)))
-    return any(
-        name.startswith("huawei.com/") and amount not in (0, "0")
-        for name, amount in amounts.items()
-    )
+    for name, amount in amounts.items():
+        if name.startswith("huawei.com/") and amount not in (0, "0"):
+            return True
+    return False
 
 
 def _container(container: Object, kind: str, obj: Object, clusterd: str) -> Object:
@@ -144,9 +137,10 @@ def _container(container: Object, kind: str, obj: Object, clusterd: str) -> Obje
         "MINDX_SERVER_DOMAIN": clusterd,
     }
     names = [at(variable).get("name") for variable in given]
-    added = [
-        {"name": name, "value": value} for name, value in environment.items() if name not in names
-    ]
+    added = []
+    for name, value in environment.items():
+        if name not in names:
+            added.append({"name": name, "value": value})
     result = {**container, "env": [*given, *added]}
     if kind == LEADER:
         result["ports"] = _leader_ports(container)

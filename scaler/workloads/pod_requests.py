@@ -6,7 +6,7 @@ Must not raise on any input. Anything that cannot be interpreted counts as fitti
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING
 from functools import lru_cache
 from typing import Any
@@ -70,11 +70,12 @@ class PodResources(msgspec.Struct, frozen=True, rename="camel", gc=False):
 def whole_amounts(amounts: Mapping[str, Any]) -> dict[str, int]:
     """Quantities by resource as whole numbers, rounded up as Kubernetes does; other values are left
     out."""
-    return {
-        name: amount
-        for name, value in amounts.items()
-        if (amount := whole_amount(name, value)) is not None
-    }
+    found = {}
+    for name, value in amounts.items():
+        amount = whole_amount(name, value)
+        if amount is not None:
+            found[name] = amount
+    return found
 
 
 def whole_amount(resource: str, value: Any) -> int | None:
@@ -137,7 +138,8 @@ def _effective(pod: PodResources) -> Requests:
     amounts = {**(running | highest), **_amounts(pod.resources)}
     found = Counter(amounts) + Counter(whole_amounts(pod.overhead or {}))
     found[PODS] = 1
-    return _shared(tuple(sorted((name, min(amount, MOST)) for name, amount in _some(found))))
+    limited = [(name, min(amount, MOST)) for name, amount in _some(found)]
+    return _shared(tuple(sorted(limited)))
 
 
 def _amounts(resources: Resources | None) -> Counter[str]:
@@ -166,27 +168,35 @@ def pod_request_of(spec: Any, *, large: bool = False) -> PodRequest:
 
 def ascend_job_requests(obj: Object) -> tuple[PodRequest, ...]:
     """The request of each pod of an AscendJob, in the order of `Job.pods`."""
-    specs = at(obj, "spec", "replicaSpecs")
-    return _for_each_pod(
-        (at(specs, kind, "template", "spec"), number) for kind, number in read_replicas(obj).items()
-    )
+    found = []
+    for kind, number in read_replicas(obj).items():
+        found.append((at(obj, "spec", "replicaSpecs", kind, "template", "spec"), number))
+    return _for_each_pod(found)
 
 
 def volcano_job_requests(obj: Object) -> tuple[PodRequest, ...]:
     """The request of each pod of a Volcano Job, in the order of its tasks."""
-    tasks = [at(task) for task in as_list(at(obj, "spec").get("tasks"))]
-    return _for_each_pod(
-        (at(task, "template", "spec"), as_count(task.get("replicas"))) for task in tasks
-    )
+    found = []
+    for task in map(at, as_list(at(obj, "spec").get("tasks"))):
+        found.append((at(task, "template", "spec"), as_count(task.get("replicas"))))
+    return _for_each_pod(found)
 
 
-def _for_each_pod(found: Iterable[tuple[Mapping[str, Any], int]]) -> tuple[PodRequest, ...]:
-    known = [(spec, number) for spec, number in found if number]
-    if sum(number for _, number in known) > MAX_PODS:
+def _for_each_pod(found: Sequence[tuple[Mapping[str, Any], int]]) -> tuple[PodRequest, ...]:
+    """`found`: the specs of pods, and how many pods have each."""
+    pods = 0
+    size = 0
+    for spec, number in found:
+        pods += number
+        size += placement_size(spec) if number else 0
+    if pods > MAX_PODS:
         return ()
-    large = sum(placement_size(spec) for spec, _ in known) > LONGEST_PLACEMENT
-    needs = ((pod_request_of(spec, large=large), number) for spec, number in known)
-    return tuple(need for need, number in needs for _ in range(number))
+    requests: list[PodRequest] = []
+    for spec, number in found:
+        if number:
+            request = pod_request_of(spec, large=size > LONGEST_PLACEMENT)
+            requests += [request] * number
+    return tuple(requests)
 
 
 def placement_size(spec: Mapping[str, Any]) -> int:
@@ -206,24 +216,29 @@ def amounts_together(specs: Iterable[tuple[Mapping[str, Any], int]]) -> dict[str
         for container in as_list(spec.get("containers")):
             for name, amount in amounts_of(at(container)).items():
                 amounts[name] += [amount] * pods
-    return {name: add_quantities(values) for name, values in sorted(amounts.items()) if values}
+    return {name: add_quantities(amounts[name]) for name in sorted(amounts) if amounts[name]}
 
 
 def _where(spec: Mapping[str, Any]) -> Where:
     tolerations = set()
     for one in map(at, as_list(spec.get("tolerations"))):
-        key, operator, value, effect = (
-            as_text(one.get(name)) for name in ("key", "operator", "value", "effect")
+        toleration = Toleration(
+            key=as_text(one.get("key")),
+            operator=as_text(one.get("operator")) or "Equal",
+            value=as_text(one.get("value")),
+            effect=as_text(one.get("effect")),
         )
-        tolerations.add(Toleration(key, operator or "Equal", value, effect))
-    named = as_text(spec.get("nodeName"))
-    pairs = {
-        (key, value) for key, value in at(spec, "nodeSelector").items() if isinstance(value, str)
-    }
-    chosen = sorted(pairs | ({(NODE_NAME, named)} if named else set()))
+        tolerations.add(toleration)
+    pairs = at(spec, "nodeSelector").items()
+    chosen = {(key, value) for key, value in pairs if isinstance(value, str)}
+    node = as_text(spec.get("nodeName"))
+    if node:
+        chosen.add((NODE_NAME, node))
     terms = _affinity(at(spec, "affinity", "nodeAffinity").get(REQUIRED))
     return _shared(
-        Where(selector=tuple(chosen), affinity=terms, tolerations=tuple(sorted(tolerations)))
+        Where(
+            selector=tuple(sorted(chosen)), affinity=terms, tolerations=tuple(sorted(tolerations))
+        )
     )
 
 
@@ -233,17 +248,26 @@ def _affinity(required: Any) -> tuple[tuple[Requirement, ...], ...]:
     terms = at(required).get("nodeSelectorTerms")
     if not isinstance(terms, list):
         return ()
-    understood = [term for term in map(_term, map(at, terms)) if term is not None]
-    return () if len(understood) < len(terms) else tuple(understood) or ((),)
+    understood = []
+    for one in terms:
+        term = _term(at(one))
+        if term is None:
+            return ()
+        understood.append(term)
+    return tuple(understood) or ((),)
 
 
 def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...] | None:
     """The requirements that are understood; none in an empty term, which matches no node. None
     where the term says something and nothing of it is understood."""
     parts = [*as_list(term.get("matchExpressions")), *as_list(term.get("matchFields"))]
-    known = sorted(found for part in parts if (found := requirement_of(at(part))) is not None)
+    known = []
+    for part in parts:
+        requirement = requirement_of(at(part))
+        if requirement is not None:
+            known.append(requirement)
     is_empty = not parts and term.keys() <= {"matchExpressions", "matchFields"}
-    return tuple(known) if known or is_empty else None
+    return tuple(sorted(known)) if known or is_empty else None
 
 
 def requirement_of(part: Mapping[str, Any]) -> Requirement | None:

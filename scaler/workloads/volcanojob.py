@@ -43,14 +43,19 @@ class _Task(NamedTuple):
 
 def read_volcano_job(obj: Object) -> Job:
     """The job, from its own object alone."""
-    meta, spec, status = (at(obj, part) for part in ("metadata", "spec", "status"))
+    meta = at(obj, "metadata")
+    spec = at(obj, "spec")
+    status = at(obj, "status")
     state = at(status, "state")
     namespace = as_text(meta.get("namespace"))
     name = as_text(meta.get("name"))
     tasks = [_task(index, at(task)) for index, task in enumerate(as_list(spec.get("tasks")))]
-    few = sum(task.replicas for task in tasks) <= MAX_PODS
-    replicas = tuple((f"{name}-{task.name}-", task.replicas) for task in tasks) if few else ()
-    written = next((task.labels for task in tasks if RULE_LABEL in task.labels), at(meta, "labels"))
+    pods = _pods_of(tasks)
+    replicas: tuple[tuple[str, int], ...] = ()
+    if pods <= MAX_PODS:
+        replicas = tuple((f"{name}-{task.name}-", task.replicas) for task in tasks)
+    first = _first_labelled(tasks)
+    written = first.labels if first is not None else at(meta, "labels")
     labels = labels_of(written)
     final = state.get("phase") in FINAL
     return Job(
@@ -60,8 +65,7 @@ def read_volcano_job(obj: Object) -> Job:
         finished=final,
         replicas=replicas,
         policy=RunPolicy(),
-        members=as_count(spec.get("minAvailable"), MAX_PODS)
-        or sum(number for _, number in replicas),
+        members=as_count(spec.get("minAvailable"), MAX_PODS) or (pods if replicas else 0),
         ending=as_text(state.get("message")).rstrip(".") if final else "",
         label_problem=labels.problem if RULE_LABEL in written else Reason.NOT_SERVED,
         faults=tuple(itertools.islice(_faults(meta, tasks), MOST_FAULTS)),
@@ -78,14 +82,26 @@ def _task(index: int, task: Mapping[str, Any]) -> _Task:
     )
 
 
+def _pods_of(tasks: Sequence[_Task]) -> int:
+    return sum(task.replicas for task in tasks)
+
+
+def _first_labelled(tasks: Sequence[_Task]) -> _Task | None:
+    """The first task whose pods name a rule."""
+    for task in tasks:
+        if RULE_LABEL in task.labels:
+            return task
+    return None
+
+
 def _faults(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> Iterator[str]:
-    pods = sum(task.replicas for task in tasks)
+    pods = _pods_of(tasks)
     if pods > MAX_PODS:
         yield (
             f"InvalidReplicas: its tasks have {pods} pods together; an instance has at most"
             f" {MAX_PODS}"
         )
-    first = next((task for task in tasks if RULE_LABEL in task.labels), None)
+    first = _first_labelled(tasks)
     if first is None:
         if RULE_LABEL in at(meta, "labels"):
             yield (
@@ -111,10 +127,7 @@ def _restart_limit(spec: Mapping[str, Any], tasks: Sequence[_Task]) -> int | Non
     # the first policy for a deleted pod counts, policies of the task before those of the job
     for task in tasks:
         for policy in (*task.policies, *of_job):
-            if any(
-                event in _DELETION
-                for event in (policy.get("event"), *as_list(policy.get("events")))
-            ):
+            if _is_for_deletion(policy):
                 actions.add(as_text(policy.get("action")))
                 break
     if actions & set(_ENDS):
@@ -124,6 +137,11 @@ def _restart_limit(spec: Mapping[str, Any], tasks: Sequence[_Task]) -> int | Non
         if actions & set(_RESTARTS)
         else None
     )
+
+
+def _is_for_deletion(policy: Mapping[str, Any]) -> bool:
+    events = (policy.get("event"), *as_list(policy.get("events")))
+    return any(event in _DELETION for event in events)
 
 
 def roles(look: Look) -> Iterator[Role]:
