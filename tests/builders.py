@@ -202,9 +202,9 @@ def located(
         "admitted_at": NOW - 100 + number if released else 0.0,
         "newest": NOW - 5 if alive else 0.0,
         "leftovers": released,
-        "needs": ((need, len(pods)),),
+        "requests": ((need, len(pods)),),
         "unbound": ((need, waiting),) if waiting else (),
-        "seats": tuple((pod.rstrip("*?"), need) for pod in bound),
+        "bound_pods": tuple((pod.rstrip("*?"), need) for pod in bound),
     }
     return instance(name, **{**usual, **changes})
 
@@ -228,7 +228,7 @@ def nodes_for(text: str, services: Iterable[Service] = ()) -> Nodes:
             )
     for one in services:
         for each in one.instances:
-            for place, need in each.seats:
+            for place, need in each.bound_pods:
                 if place in found:
                     found[place] = _used(found[place], dict(need.requests)[NPU])
     for place, what, *numbers in marks:

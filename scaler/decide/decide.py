@@ -248,10 +248,10 @@ class _Pass:
 
         placement = Placement(self.node_index, now=world.now, due_back=world.policy.due_back)
         drained = [
-            seat
+            bound_pod
             for draft in waiting
             for member in draft.demand.scaled_down
-            for seat in member.instance.seats
+            for bound_pod in member.instance.bound_pods
         ]
         placement.count_freed(drained)
         part_of = self.neighbours.part_of_class
@@ -304,7 +304,7 @@ def _tally_of(active: Sequence[Draft], world: World) -> tuple[Counter[str], Coun
     idle = Counter[str]()
     for draft in active:
         for instance in () if draft.demand.serves else draft.demand.service.instances:
-            for _, request in instance.seats:
+            for _, request in instance.bound_pods:
                 idle.update(dict(request.requests))
     numbers = Counter(
         minimums_waiting=sum([draft.demand.lacks_minimum for draft in active]),

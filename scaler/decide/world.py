@@ -191,13 +191,13 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     """A released pod is in a PodGroup of several instances: the scaler has to correct that."""
     budget: RestartBudget | None = None
     """The restarts that a revocation uses up; None when a revocation costs no restart."""
-    needs: PodRequests = ()
+    requests: PodRequests = msgspec.field(name="needs", default=())
     """Pod requests of all expected pods; empty = not known, then the instance is not arbitrated."""
     unbound: PodRequests = ()
     """Pod requests of the expected pods that are missing, gated or not bound to a node."""
     priority: int = 0
     """Value of the highest PriorityClass that the job's scheduling policy names."""
-    seats: tuple[tuple[str, PodRequest], ...] = ()
+    bound_pods: tuple[tuple[str, PodRequest], ...] = msgspec.field(name="seats", default=())
     """The bound pods that have not ended: name of the node, and pod request."""
     deletion_cost: int = 0
     """Sum over its pods of the annotation controller.kubernetes.io/pod-deletion-cost."""

@@ -206,7 +206,7 @@ def _instances(report: ServiceReport, before: Object, now: str) -> list[Object]:
     shown: list[Object] = []
     for verdict in report.plan.verdicts:
         instance = instances[verdict.uid]
-        nodes = sorted({node for node, _ in instance.seats})
+        nodes = sorted({node for node, _ in instance.bound_pods})
         found = _without_empty(
             name=verdict.name,
             uid=verdict.uid,

@@ -148,7 +148,7 @@ class WorldBuilder:
             (instance, assumed.since)
             for assumed in self._assumed.values()
             for instance in assumed.seen.instances
-            if isinstance(assumed.doing.get(instance.uid), Evict) and instance.seats
+            if isinstance(assumed.doing.get(instance.uid), Evict) and instance.bound_pods
         ]
         return with_evictions(nodes, evicted) if evicted else nodes
 
@@ -197,7 +197,9 @@ class WorldBuilder:
 
     def _count(self, service: Service, sign: int) -> None:
         known = len(self._counts)
-        for request in {request for instance in service.instances for request, _ in instance.needs}:
+        for request in {
+            request for instance in service.instances for request, _ in instance.requests
+        }:
             self._counts[request] += sign
             if not self._counts[request]:
                 del self._counts[request]
@@ -248,8 +250,8 @@ def _evicted(instance: Instance, since: float) -> Instance:
         admitted_at=0.0,
         newest=0.0,
         ends_by=ends_by,
-        unbound=instance.needs,
-        seats=(),
+        unbound=instance.requests,
+        bound_pods=(),
     )
 
 
@@ -258,7 +260,7 @@ def with_evictions(nodes: Nodes, evicted: Iterable[tuple[Instance, float]]) -> N
     which it is evicted."""
     ending: dict[str, list[tuple[float, Amounts]]] = {}
     for instance, since in evicted:
-        for name, request in instance.seats:
+        for name, request in instance.bound_pods:
             amounts = dict(request.requests)
             taken = tuple(amounts.get(resource, 0) for resource in nodes.resources)
             ending.setdefault(name, []).append((since + GRACE, taken))

@@ -58,9 +58,9 @@ class PodTimes(msgspec.Struct, frozen=True, gc=False):
 class Requested(msgspec.Struct, frozen=True, gc=False):
     """What an instance requests of nodes, as at `Instance`; nothing where it is not known."""
 
-    needs: PodRequests = ()
+    requests: PodRequests = ()
     unbound: PodRequests = ()
-    seats: tuple[tuple[str, PodRequest], ...] = ()
+    bound_pods: tuple[tuple[str, PodRequest], ...] = ()
     priority: int = 0
 
 
@@ -110,15 +110,15 @@ def requested_by(
     """`expected`: each pod of the instance, None where it is missing, and its request."""
     every: Counter[PodRequest] = Counter()
     unbound: Counter[PodRequest] = Counter()
-    seats = []
+    bound_pods = []
     for pod, request in expected:
         every[request] += 1
         if pod is None or not pod.node or pod.terminating:
             unbound[request] += 1
         elif pod.phase not in ENDED:
-            seats.append((pod.node, request))
+            bound_pods.append((pod.node, request))
     return Requested(
-        tuple(sorted(every.items())), tuple(sorted(unbound.items())), tuple(seats), priority
+        tuple(sorted(every.items())), tuple(sorted(unbound.items())), tuple(bound_pods), priority
     )
 
 
@@ -257,9 +257,9 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         owner=membership.owner,
         revision=membership.revision,
         outdated=_is_outdated(cache, membership),
-        needs=requested.needs,
+        requests=requested.requests,
         unbound=requested.unbound,
-        seats=requested.seats,
+        bound_pods=requested.bound_pods,
         priority=requested.priority,
         wanted=cache.owners.wanted(membership.owner) if membership.owner else 0,
         unheld=len(ungated(cache, situation, present)),

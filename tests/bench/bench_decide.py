@@ -81,9 +81,9 @@ def service(number: int, *, waits: bool, anywhere: bool) -> Service:
                 State.RUNNING if runs else State.HELD,
                 uid=f"{number}-{index}",
                 created=NOW - 10_000 + number,
-                needs=what,
+                requests=what,
                 unbound=() if runs else what,
-                seats=(
+                bound_pods=(
                     tuple((f"node-{(number * 7 + pod) % NODES:05}", what[0][0]) for pod in range(2))
                     if runs
                     else ()
@@ -120,8 +120,8 @@ def resting(number: int) -> World:
                 name,
                 State.RUNNING,
                 uid=f"{index}-{name}",
-                needs=what,
-                seats=((f"node-{index % NODES:05}", what[0][0]),),
+                requests=what,
+                bound_pods=((f"node-{index % NODES:05}", what[0][0]),),
             )
             for name in ("p0", "p1", "d0")
         )

@@ -82,7 +82,7 @@ def waiting(number: int) -> World:
     def one(index: int) -> Service:
         what = ((request(index % CLASSES, 4), 1),)
         found = (
-            instance(f"p{at}", State.HELD, uid=f"{index}-{at}", needs=what, unbound=what)
+            instance(f"p{at}", State.HELD, uid=f"{index}-{at}", requests=what, unbound=what)
             for at in range(3)
         )
         return Service(ServiceKey("default", "rule", f"s{index:05}"), tuple(found), rule("3P > 1P"))

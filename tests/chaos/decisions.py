@@ -199,9 +199,9 @@ def _room(world: World, service: Service, evicted: Set[str]) -> int:
         for each in world.services
         for one in each.instances
         if one.uid in evicted
-        for name, _ in one.seats
+        for name, _ in one.bound_pods
     ]
-    where = {need.where for one in service.instances for need, _ in one.needs}
+    where = {need.where for one in service.instances for need, _ in one.requests}
     labels = {pair for one in where for pair in one.selector}
     free = 0
     for node in world.nodes.nodes if world.nodes is not None else ():

@@ -80,8 +80,8 @@ def perform(one: Instance, action: Action | None, now: float) -> Instance:
                 faulty=0,
                 terminating=going,
                 ends_by=now,
-                unbound=one.needs,
-                seats=(),
+                unbound=one.requests,
+                bound_pods=(),
             )
         case Admit() | Complete() if one.made_by_us:
             pods = max(one.pods, one.expected - one.terminating)

@@ -54,7 +54,7 @@ def pods_of(cluster: SimCluster, instance: str) -> list[Object]:
     return [pod for pod in cluster.peek(PODS) if objects.name(pod).startswith(instance)]
 
 
-def seats(cluster: SimCluster, instance: str) -> list[bool]:
+def is_bound(cluster: SimCluster, instance: str) -> list[bool]:
     """Of each pod of an instance: whether it has a node."""
     return [bool(objects.node_of(pod)) for pod in pods_of(cluster, instance)]
 
@@ -65,8 +65,8 @@ def phases(cluster: SimCluster, instance: str) -> list[str]:
 
 def test_never_bound_takes_no_room_and_leaves_the_others_alone() -> None:
     cluster, _ = played({"of": D0, "never": "bound"}, until=20)
-    assert not any(seats(cluster, "mindie-server-d0"))
-    assert seats(cluster, "mindie-server-p0") == [True]
+    assert not any(is_bound(cluster, "mindie-server-d0"))
+    assert is_bound(cluster, "mindie-server-p0") == [True]
 
 
 def test_a_curse_has_a_beginning_and_an_end() -> None:
@@ -78,13 +78,13 @@ def test_a_curse_has_a_beginning_and_an_end() -> None:
     ]
     assert 28 < bound[0] < 100
     cluster, _ = played({"of": D0, "never": "bound", "from": "10s"})
-    assert seats(cluster, "mindie-server-d0") == [True]
+    assert is_bound(cluster, "mindie-server-d0") == [True]
 
 
 def test_half_bound_has_one_pod_with_a_node() -> None:
     cluster, _ = played({"of": "large/large-d0", "never": "half-bound"}, manifests=[WIDE], until=20)
-    assert sorted(seats(cluster, "large-d0")) == [False, False, False, True]
-    assert seats(cluster, "large-p0") == [True] * 4
+    assert sorted(is_bound(cluster, "large-d0")) == [False, False, False, True]
+    assert is_bound(cluster, "large-p0") == [True] * 4
 
 
 def test_never_enqueued_leaves_the_pod_group_pending() -> None:
@@ -131,7 +131,7 @@ def test_never_created_is_refused_to_the_scaler_too_which_says_so() -> None:
 
 def test_never_running_stays_bound_and_pending() -> None:
     cluster, _ = played({"of": D0, "never": "running"})
-    assert seats(cluster, "mindie-server-d0") == [True]
+    assert is_bound(cluster, "mindie-server-d0") == [True]
     assert phases(cluster, "mindie-server-d0") == ["Pending"]
     assert phases(cluster, "mindie-server-p0") == ["Running"]
 

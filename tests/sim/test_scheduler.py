@@ -82,7 +82,7 @@ def test_the_higher_priority_goes_first_then_the_older() -> None:
 
 
 def test_nobody_promises_which_of_equal_gangs_goes_first_nor_which_of_equal_nodes_it_gets() -> None:
-    async def seats(seed: int) -> dict[str, str]:
+    async def bound_pods(seed: int) -> dict[str, str]:
         on = Rig()
         on.nodes("n0", "n1")
         for name in ("a", "b", "c"):
@@ -90,11 +90,11 @@ def test_nobody_promises_which_of_equal_gangs_goes_first_nor_which_of_equal_node
         await on.play(3, GangScheduler(on.cluster, seed=seed))
         return on.nodes_by_pod()
 
-    assert run(seats(0)) == {"a-0": "n0", "b-0": "n1", "c-0": ""}
-    chosen = [run(seats(seed)) for seed in range(1, 30)]
+    assert run(bound_pods(0)) == {"a-0": "n0", "b-0": "n1", "c-0": ""}
+    chosen = [run(bound_pods(seed)) for seed in range(1, 30)]
     assert all(sorted(one.values()) == ["", "n0", "n1"] for one in chosen)
     assert len({tuple(one.items()) for one in chosen}) == 6
-    assert run(seats(7)) == run(seats(7))
+    assert run(bound_pods(7)) == run(bound_pods(7))
 
 
 def test_gated_pods_and_gangs_with_too_few_pods_wait() -> None:
@@ -179,11 +179,11 @@ def test_required_affinities_and_taints_are_honoured() -> None:
             },
         )
         await on.play(5, scheduler(on))
-        seats = on.nodes_by_pod()
-        assert seats["a-0"] == "n1"
-        assert seats["b-0"] != seats["b-1"]
-        assert seats["c-0"] == "n3"
-        assert "n3" not in {seats["a-0"], seats["b-0"], seats["b-1"]}
+        bound_pods = on.nodes_by_pod()
+        assert bound_pods["a-0"] == "n1"
+        assert bound_pods["b-0"] != bound_pods["b-1"]
+        assert bound_pods["c-0"] == "n3"
+        assert "n3" not in {bound_pods["a-0"], bound_pods["b-0"], bound_pods["b-1"]}
 
     run(main())
 

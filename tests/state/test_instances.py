@@ -174,7 +174,7 @@ def test_a_pod_that_has_ended_takes_nothing_of_its_node(
     seen: Seen, phase: str, nodes: list[str]
 ) -> None:
     seen.pod("p0-master-0", node="node", phase=phase)
-    assert [node for node, _ in seen.instance().seats] == nodes
+    assert [node for node, _ in seen.instance().bound_pods] == nodes
 
 
 def test_a_terminating_pod_counts_as_nothing_else(seen: Seen) -> None:

@@ -180,7 +180,7 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
             if not _are_alike(found):
                 return None
             first = found[0].instance
-            requested.append((number, first.unbound, first.needs))
+            requested.append((number, first.unbound, first.requests))
         return self.priority, tuple(requested)
 
     @cached_property
@@ -238,7 +238,7 @@ def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy)
         priority=priority_of(service, policy),
         oldest=oldest_job(service.instances),
         bound=sum([instance.bound for instance in service.instances]),
-        requests=frozenset([instance.needs for instance in service.instances]),
+        requests=frozenset([instance.requests for instance in service.instances]),
         has_attempts=_has_attempts(memory),
         until=changes_at(service, members, memory, now, policy),
     )
@@ -426,7 +426,7 @@ def asked_of(service: Service) -> tuple[object, ...]:
         if not one.owner_deleting:
             who = one.uid if one.made_by_us or not one.owner else one.owner
             asked = f"{one.generation}, {one.revision!r}, {one.group!r}, {one.expected}"
-            jobs.add(f"({who!r}, {asked}, {_digest(one.needs)})")
+            jobs.add(f"({who!r}, {asked}, {_digest(one.requests)})")
     return sorted(jobs), service.rule, service.options
 
 

@@ -221,10 +221,10 @@ class Minimums:
         by_group: list[Iterable[Sequence[Member]]] = []
         for name, number in demand.rule.smallest.counts.items() if demand.rule else ():
             live = [member for member in demand.groups[name].members if member.is_live]
-            alike = all(m.instance.needs == live[0].instance.needs for m in live[1:])
+            alike = all(m.instance.requests == live[0].instance.requests for m in live[1:])
             by_group.append([live[:number]] if alike else combinations(live, number))
         tried = (
-            self._empty.fits(joined(*(m.instance.needs for m in chosen)))
+            self._empty.fits(joined(*(m.instance.requests for m in chosen)))
             for chosen in one_of_each(by_group)
         )
         first = next(tried, None)

@@ -225,7 +225,8 @@ class Sources:
 
     def _count_freed(self, victims: Iterable[Victim], sign: int = 1) -> None:
         self.placement.count_freed(
-            [seat for victim in victims for seat in victim.member.instance.seats], sign
+            [bound_pod for victim in victims for bound_pod in victim.member.instance.bound_pods],
+            sign,
         )
 
     def victims_of(self, draft: Draft) -> list[Victim]:
@@ -317,7 +318,7 @@ class Sources:
         ]
 
     def _leaves_room(self, member: Member) -> bool:
-        nodes = [self.placement.nodes.by_name.get(name) for name, _ in member.instance.seats]
+        nodes = [self.placement.nodes.by_name.get(name) for name, _ in member.instance.bound_pods]
         return bool(nodes) and all(node is not None and node.ready for node in nodes)
 
     def _on_nodes(self, members: Iterable[Member], classes: Collection[NodeClass]) -> list[Member]:
@@ -327,7 +328,7 @@ class Sources:
             for member in members
             if any(
                 by_name[at].schedulable and by_name[at].node_class in classes
-                for at, _ in member.instance.seats
+                for at, _ in member.instance.bound_pods
             )
         ]
 

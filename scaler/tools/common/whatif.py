@@ -31,7 +31,7 @@ MOST_PASSES = 10_000
 TICK = 0.001
 """Seconds between two passes, so short that no time limit ends a turn."""
 POLICY = Policy()
-Seats = tuple[tuple[str, PodRequest], ...]
+BoundPods = tuple[tuple[str, PodRequest], ...]
 """The node of each pod of an instance, and the request of the pod."""
 
 
@@ -92,7 +92,7 @@ class _Service:
         self.asked = asked
         self.age = age
         self.released: set[str] = set()
-        self.seats: dict[str, Seats] = {}
+        self.bound_pods: dict[str, BoundPods] = {}
         self.plan: Plan | None = None
         self.instances = {
             (one := _instance(asked, group, number, age)).uid: one
@@ -102,7 +102,7 @@ class _Service:
 
     @property
     def running(self) -> set[str]:
-        return set(self.seats)
+        return set(self.bound_pods)
 
     def service(self) -> Service:
         asked = self.asked
@@ -110,11 +110,17 @@ class _Service:
         return Service(asked.key, found, asked.rule, asked.options, replicas=asked.replicas)
 
     def _now(self, one: Instance) -> Instance:
-        seats = self.seats.get(one.uid)
-        if seats is not None:
+        bound_pods = self.bound_pods.get(one.uid)
+        if bound_pods is not None:
             size = one.expected
             return msgspec.structs.replace(
-                one, pods=size, bound=size, running=size, ready=size, unbound=(), seats=seats
+                one,
+                pods=size,
+                bound=size,
+                running=size,
+                ready=size,
+                unbound=(),
+                bound_pods=bound_pods,
             )
         return msgspec.structs.replace(one, pods=one.expected) if one.uid in self.released else one
 
@@ -136,7 +142,9 @@ def _instance(asked: Asked, group: str, number: int, age: int) -> Instance:
     needs = asked.needs[group]
     size = sum(count for _, count in needs)
     uid = f"{asked.key}/{name}"
-    return Instance(uid, name, group, created=float(age), expected=size, needs=needs, unbound=needs)
+    return Instance(
+        uid, name, group, created=float(age), expected=size, requests=needs, unbound=needs
+    )
 
 
 def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
@@ -197,7 +205,7 @@ class Seated(Protocol):
     @property
     def running(self) -> Set[str]: ...
     @property
-    def seats(self) -> dict[str, Seats]: ...
+    def bound_pods(self) -> dict[str, BoundPods]: ...
 
 
 class Ground:
@@ -215,31 +223,31 @@ class Ground:
     def leave(self, one: Seated) -> None:
         """Remove instances from their nodes that are no longer released."""
         for uid in one.running - one.released:
-            for name, need in one.seats.pop(uid):
+            for name, need in one.bound_pods.pop(uid):
                 self.take(name, need, -1)
 
     def bind(self, one: Seated) -> bool:
         """Bind each released instance that fits, whole; True if any was bound."""
         bound = False
         for uid in [uid for uid in one.instances if uid in one.released - one.running]:
-            seats = self._bound(one.instances[uid].needs)
-            if seats is not None:
-                one.seats[uid] = seats
+            bound_pods = self._bound(one.instances[uid].requests)
+            if bound_pods is not None:
+                one.bound_pods[uid] = bound_pods
                 bound = True
         return bound
 
-    def _bound(self, needs: PodRequests) -> Seats | None:
-        seats: list[tuple[str, PodRequest]] = []
+    def _bound(self, needs: PodRequests) -> BoundPods | None:
+        bound_pods: list[tuple[str, PodRequest]] = []
         for need in [need for need, count in needs for _ in range(count)]:
             fitting = [node for node in self._nodes.values() if self._fits(node, need)]
             if not fitting:
-                for name, other in seats:
+                for name, other in bound_pods:
                     self.take(name, other, -1)
                 return None
             name = min(fitting, key=lambda node: (node.free, node.name)).name
             self.take(name, need, 1)
-            seats.append((name, need))
-        return tuple(seats)
+            bound_pods.append((name, need))
+        return tuple(bound_pods)
 
     def _fits(self, node: Node, need: PodRequest) -> bool:
         accepted = accepts(need.where, node.node_class) and tolerates(need.where, node.passing)
@@ -297,7 +305,7 @@ def _share(one: _Service, made: Plan, group: str, board: Placement) -> Share:
 def _unbound(instance: Instance, board: Placement) -> str:
     """Why the scheduler binds no admitted instance: a service that is alone on its nodes is not
     held."""
-    shortage = board.fits(instance.needs)
+    shortage = board.fits(instance.requests)
     return (
         f"Admitted, but nodes are missing: {shortage}."
         if shortage

@@ -19,7 +19,7 @@ from scaler.decide.nodes import Nodes
 from scaler.decide.room.classes import NodeIndex
 from scaler.decide.room.placement import Placement
 from scaler.decide.world import Instance, Service, World
-from scaler.tools.common.whatif import MOST_PASSES, TICK, Ground, Seats, ratio_of
+from scaler.tools.common.whatif import MOST_PASSES, TICK, BoundPods, Ground, ratio_of
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -65,14 +65,16 @@ class _Present:
         self.service = service
         self.now = {verdict.uid for verdict in plan.verdicts if verdict.state is State.RUNNING}
         found = {one.uid: one for one in service.instances}
-        self.ends = [one for one in found.values() if any(name in nodes for name, _ in one.seats)]
+        self.ends = [
+            one for one in found.values() if any(name in nodes for name, _ in one.bound_pods)
+        ]
         for one in self.ends:
             if one.irreplaceable:
                 del found[one.uid]
             else:
                 found[one.uid] = _held(one)
         self.instances: dict[str, Instance] = found
-        self.seats: dict[str, Seats] = {}
+        self.bound_pods: dict[str, BoundPods] = {}
         self.released = {
             uid for uid, one in found.items() if one.pods > one.gated and not one.bound
         }
@@ -82,7 +84,7 @@ class _Present:
     @property
     def running(self) -> Set[str]:
         """Instances that started during the passes."""
-        return self.seats.keys()
+        return self.bound_pods.keys()
 
     @property
     def stays(self) -> set[str]:
@@ -97,7 +99,7 @@ class _Present:
         )
 
     def _seen(self, one: Instance) -> Instance:
-        if (seats := self.seats.get(one.uid)) is not None:
+        if (bound_pods := self.bound_pods.get(one.uid)) is not None:
             size = one.expected
             return msgspec.structs.replace(
                 one,
@@ -107,7 +109,7 @@ class _Present:
                 running=size,
                 ready=size,
                 unbound=(),
-                seats=seats,
+                bound_pods=bound_pods,
             )
         if one.uid in self.released and not one.bound:
             return msgspec.structs.replace(one, pods=one.expected, gated=0)
@@ -134,7 +136,7 @@ class _Present:
             elif isinstance(action, Evict) and one.bound:
                 self.evicted[one.uid] = one
                 self.instances[one.uid] = _held(one)
-                leave(ground, one.seats)
+                leave(ground, one.bound_pods)
                 done = True
         return done
 
@@ -161,13 +163,13 @@ def _held(one: Instance) -> Instance:
         leftovers=False,
         stripped=False,
         trouble="",
-        seats=(),
-        unbound=one.needs,
+        bound_pods=(),
+        unbound=one.requests,
     )
 
 
-def leave(ground: Ground, seats: Seats) -> None:
-    for name, need in seats:
+def leave(ground: Ground, bound_pods: BoundPods) -> None:
+    for name, need in bound_pods:
         ground.take(name, need, -1)
 
 
@@ -179,7 +181,10 @@ def foresee(world: World, decision: Decision, nodes: Set[str]) -> list[Fate]:
     ground = Ground(_closed(world.nodes or Nodes(), nodes))
     for one in found:
         for ended in one.ends:
-            leave(ground, tuple(seat for seat in ended.seats if seat[0] not in nodes))
+            leave(
+                ground,
+                tuple(bound_pod for bound_pod in ended.bound_pods if bound_pod[0] not in nodes),
+            )
     memory = decision.memory
     cache = DecisionCache()
     for number in range(1, MOST_PASSES):
@@ -228,19 +233,24 @@ def _fate(one: _Present, board: Placement) -> Fate:
         later=_standing(service, one.stays | set(one.running)),
         ends=_names(one.ends),
         evicted=_names(one.evicted.values()),
-        starts={one.instances[uid].name: _where(seats) for uid, seats in one.seats.items()},
+        starts={
+            one.instances[uid].name: _where(bound_pods)
+            for uid, bound_pods in one.bound_pods.items()
+        },
         held=tuple(dict.fromkeys(_why(verdict, one, board) for verdict in held)),
     )
 
 
 def _why(verdict: Verdict, one: _Present, board: Placement) -> str:
-    if verdict.uid in one.released and (shortage := board.fits(one.instances[verdict.uid].needs)):
+    if verdict.uid in one.released and (
+        shortage := board.fits(one.instances[verdict.uid].requests)
+    ):
         return f"{verdict.name}: nodes are missing: {shortage}"
     return f"{verdict.name}: {words(verdict, one.plan)}"
 
 
-def _where(seats: Seats) -> tuple[str, ...]:
-    return tuple(sorted({name for name, _ in seats}))
+def _where(bound_pods: BoundPods) -> tuple[str, ...]:
+    return tuple(sorted({name for name, _ in bound_pods}))
 
 
 def _standing(service: Service, running: Set[str]) -> Standing:

@@ -124,12 +124,14 @@ class NodeKinds:
             self._services[key] = _Seen(service, plan, known.nodes, waits, asks)
             return
         self._forget(key)
-        seats = [seat for instance in service.instances for seat in instance.seats]
-        for node, need in seats:
+        bound_pods = [
+            bound_pod for instance in service.instances for bound_pod in instance.bound_pods
+        ]
+        for node, need in bound_pods:
             self._guests[node].setdefault(key, (plan.serves, Counter()))[1].update(
                 dict(need.requests)
             )
-        nodes = tuple({node for node, _ in seats})
+        nodes = tuple({node for node, _ in bound_pods})
         self._services[key] = _Seen(service, plan, nodes, waits, asks)
         self._moved.update(nodes)
 
@@ -171,7 +173,7 @@ def _seen(cluster: Cluster, world: World) -> Nodes:
     asked = set()
     for one in world.services:
         for instance in one.instances:
-            for need, _ in instance.needs:
+            for need, _ in instance.requests:
                 asked.add(need)
     return cluster.state.capacity.nodes(frozenset(asked))
 
@@ -241,7 +243,7 @@ def _waits(service: Service, plan: Plan) -> tuple[Row | None, Counter[PodRequest
 def _pods(instances: Iterable[Instance]) -> Counter[PodRequest]:
     found: Counter[PodRequest] = Counter()
     for instance in instances:
-        for need, count in instance.unbound or instance.needs:
+        for need, count in instance.unbound or instance.requests:
             found[need] += count
     return found
 

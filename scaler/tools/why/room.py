@@ -110,9 +110,9 @@ def supply(world: World, decision: Decision, plan: Plan, request: PodRequest) ->
     for service, other in zip(world.services, decision.plans, strict=True):
         verdicts = {verdict.uid: verdict for verdict in other.verdicts}
         for instance in service.instances:
-            for seat, _ in instance.seats:
-                if seat in names:
-                    sits.setdefault(seat, set()).add(service.key.job_id or service.key.rule)
+            for bound_pod, _ in instance.bound_pods:
+                if bound_pod in names:
+                    sits.setdefault(bound_pod, set()).add(service.key.job_id or service.key.rule)
             verdict = verdicts.get(instance.uid)
             if (
                 service.key != plan.key
