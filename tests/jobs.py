@@ -124,26 +124,22 @@ def group(name: str, num: object, size: object = "1") -> dict[str, Any]:
 def document(*ratios: Mapping[str, int | tuple[int, int]], **more: Any) -> dict[str, Any]:
     """`document({"group0": 2, "group1": (1, 4)}, ...)`, the largest first: counts, or (count, pods
     per instance)."""
-    pairs = [
-        {name: (said, 1) if isinstance(said, int) else said for name, said in ratio.items()}
-        for ratio in ratios
-    ]
-    entries = [
-        {"group_list": [group(name, str(n), str(size)) for name, (n, size) in pair.items()]}
-        for pair in pairs
-    ]
+    entries = []
+    for ratio in ratios:
+        groups = []
+        for name, said in ratio.items():
+            count, size = (said, 1) if isinstance(said, int) else said
+            groups.append(group(name, str(count), str(size)))
+        entries.append({"group_list": groups})
     return {"version": "1.0", "elastic_scaling_list": entries, **more}
 
 
 def rule_document(*ratios: Mapping[str, int], pods: int | Mapping[str, int] = 1) -> str:
     """The text of a document; `pods` of each instance, or of each by group."""
-    sized = [
-        {
-            name: (number, pods if isinstance(pods, int) else pods[name])
-            for name, number in ratio.items()
-        }
-        for ratio in ratios
-    ]
+    sized = []
+    for ratio in ratios:
+        sizes = dict.fromkeys(ratio, pods) if isinstance(pods, int) else pods
+        sized.append({name: (number, sizes[name]) for name, number in ratio.items()})
     return json.dumps(document(*sized))
 
 

@@ -125,6 +125,12 @@ def _failing_test(files: list[str]) -> str:
     return failed[0] if failed else ""
 
 
+def _has_all(mutant: Mutant, words: list[str]) -> bool:
+    """Its name or what notices it has all these words in it."""
+    said = f"{mutant.mistake} {mutant.by}"
+    return all(word in said for word in words)
+
+
 def main() -> int:
     """1 if any mutant survives. SystemExit when what should notice fails without one."""
     from tests.chaos.mutants import MUTANTS as OF_CONTROLLER
@@ -146,11 +152,7 @@ def main() -> int:
     parser.add_argument("words", nargs="*")
     args = parser.parse_args()
     everything = (*OF_DECISION, *OF_CONTROLLER)
-    chosen = [
-        mutant
-        for mutant in everything
-        if all(word in f"{mutant.mistake} {mutant.by}" for word in args.words)
-    ]
+    chosen = [mutant for mutant in everything if _has_all(mutant, args.words)]
     if not chosen:
         raise SystemExit(f"no mutant's name has {' and '.join(args.words)} in it")
     at_random = [f"random {number}" for number in range(args.random)]

@@ -160,6 +160,10 @@ def test_an_included_network_policy_lets_api_servers_in() -> None:
     assert {entry["containerPort"] for entry in container["ports"]} == set(ports)
 
 
+def reads_secrets(role: Object) -> bool:
+    return any("secrets" in rule["resources"] for rule in role["rules"])
+
+
 def test_rights_are_added_for_one_secret_two_configurations_and_one_binding_and_nothing_else() -> (
     None
 ):
@@ -179,9 +183,7 @@ def test_rights_are_added_for_one_secret_two_configurations_and_one_binding_and_
             for name in rule.get("resourceNames", [None]):
                 held.setdefault((rule["apiGroups"][0], resource, name), set()).update(rule["verbs"])
     assert held == ALLOWED
-    secrets = [
-        role for role in roles if any("secrets" in rule["resources"] for rule in role["rules"])
-    ]
+    secrets = [role for role in roles if reads_secrets(role)]
     assert [(role["kind"], role["metadata"]["namespace"]) for role in secrets] == [
         ("Role", NAMESPACE)
     ]

@@ -33,12 +33,11 @@ QUOTES_OLD_WORDS = {"CHANGELOG.md"}
 
 
 def rows(text: str) -> list[list[str]]:
-    cells = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in text.splitlines()
-        if line[:1] == "|"
-    ]
-    return cells[2:]  # without head and rule
+    found = []
+    for line in text.splitlines():
+        if line.startswith("|"):
+            found.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found[2:]  # without head and rule
 
 
 def metric_names() -> set[str]:

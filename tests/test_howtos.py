@@ -91,12 +91,16 @@ def rooms() -> list[str]:
 def naming(least: int, wanted: Iterable[Spellings], *folders: str) -> set[str]:
     """The files that name so many of these."""
     each = list(wanted)
-    found = (
-        path
-        for path in files(*folders)
-        if sum(not one.isdisjoint(named(path)) for one in each) >= least
-    )
-    return {path.relative_to(ROOT).as_posix() for path in found}
+    found = set()
+    for path in files(*folders):
+        if len(each) - len(left_out(each, path)) >= least:
+            found.add(path.relative_to(ROOT).as_posix())
+    return found
+
+
+def left_out(wanted: list[Spellings], path: Path) -> list[str]:
+    """What this file does not name of them."""
+    return [min(one) for one in wanted if one.isdisjoint(named(path))]
 
 
 def named_in(folder: str, pattern: str, *but: str) -> set[str]:
@@ -128,9 +132,7 @@ def missing(wanted: Iterable[Spellings], *folders: str) -> dict[str, list[str]]:
     there."""
     each = list(wanted)
     found = naming(len(each) - NEARLY, each, *folders)
-    return {
-        name: [min(one) for one in each if one.isdisjoint(named(ROOT / name))] for name in found
-    }
+    return {name: left_out(each, ROOT / name) for name in found}
 
 
 def test_a_setting_is_named_in_these_places_and_no_others() -> None:

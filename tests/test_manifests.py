@@ -541,11 +541,11 @@ def test_the_documentation_says_where_each_role_is_bound() -> None:
             for row in rows
             if row[number] != "-"
         }
-        words = {NAMESPACE: "own namespace"}
-        assert documented == {
-            role: {words.get(place, place) for place in found}
-            for role, found in places(variant).items()
-        }
+        assert documented == {role: in_words(found) for role, found in places(variant).items()}
+
+
+def in_words(found: Iterable[str]) -> set[str]:
+    return {"own namespace" if place == NAMESPACE else place for place in found}
 
 
 def names(objects: Iterable[Object]) -> set[tuple[str, str, str]]:

@@ -36,13 +36,9 @@ class Promise:
 def promises() -> Iterator[Promise]:
     for section in PAGE.read_text("utf-8").split("\n## ")[1:]:
         page, *lines = section.splitlines()
-        rows = [
-            [cell.strip() for cell in line.strip("|").split(" | ")]
-            for line in lines
-            if line[:1] == "|"
-        ]
-        for cells in rows[2:]:
-            yield Promise(page, cells)
+        rows = [line for line in lines if line.startswith("|")]
+        for row in rows[2:]:  # without head and rule
+            yield Promise(page, [cell.strip() for cell in row.strip("|").split(" | ")])
 
 
 ALL = list(promises())

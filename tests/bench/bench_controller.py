@@ -122,8 +122,9 @@ def stage(cluster: SimCluster) -> Stage:
         cluster.apply([pod_group(read, obj), service(read, obj), *made], NAMESPACE)
         running += [pod["metadata"]["name"] for pod in made]
         stranger = stranger or made[0]
-    strangers = {number: [f"x{on:04}" for on in left] for number, left in free.items()}
-    for left in free.values():
+    strangers = {}
+    for number, left in free.items():
+        strangers[number] = [f"x{on:04}" for on in left]
         cluster.apply(
             [{**runs(stranger, on), "metadata": {"name": f"x{on:04}"}} for on in left], NAMESPACE
         )

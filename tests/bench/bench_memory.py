@@ -360,10 +360,9 @@ async def serve(what: str, mounted: Path) -> None:
     else:
         plural, make = HOSTILE.get(what, ("", hostile_job))
         made = {plural: lambda: map(make, range(HOSTILE_OBJECTS))}
-    kept = {
-        plural: [json.dumps(obj, separators=(",", ":")).encode() for obj in make()]
-        for plural, make in made.items()
-    }
+    kept = {}
+    for name, objects in made.items():
+        kept[name] = [json.dumps(obj, separators=(",", ":")).encode() for obj in objects()]
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if request.method != "GET":

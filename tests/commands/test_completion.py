@@ -125,6 +125,11 @@ def test_the_script_works_in_the_shell_where_that_is_installed(
     assert sorted(ran.stdout.split()) == ["json", "table", "wide", "yaml"], ran.stderr
 
 
+def _names(printed: str) -> list[str]:
+    """The words that are offered, without their explanations; the last line is for the shell."""
+    return [line.partition("\t")[0] for line in printed.splitlines()[:-1]]
+
+
 async def _of_cluster(
     tmp_path: Path, *asked: list[str], kubeconfig_of: str = ""
 ) -> list[subprocess.CompletedProcess[str]]:
@@ -181,7 +186,7 @@ async def test_services_and_namespaces_are_completed_from_the_cluster(tmp_path: 
     ran = await _of_cluster(tmp_path, *(asks(*words) for words in lines))
     assert [one.stderr for one in ran] == [""] * len(lines)
     every = ["rule-mindie", "chat/rule-mindie", "other/rule-mindie"]
-    assert [[line.partition("\t")[0] for line in one.stdout.splitlines()[:-1]] for one in ran] == [
+    assert [_names(one.stdout) for one in ran] == [
         every,
         ["other/rule-mindie"],
         ["rule-mindie"],

@@ -91,7 +91,9 @@ def test_the_demo_plays_a_folder_on_as_many_nodes_as_it_is_told(
     assert main(["new", "4P2D", "--platform", "aibrix", "-o", str(tmp_path)]) == 0
     assert main(["demo", "--interactive", "-f", str(tmp_path), "--nodes", "12"]) == 0
     assert main(["demo", "--interactive", "-f", str(tmp_path)]) == 0
-    assert [[group.count for group in scenario.nodes] for scenario in played] == [[12, 2], [6, 2]]
+    told, usual = played
+    assert [group.count for group in told.nodes] == [12, 2]
+    assert [group.count for group in usual.nodes] == [6, 2]
 
 
 def test_hints_name_what_is_there() -> None:

@@ -13,23 +13,11 @@ from hypothesis import strategies as st
 from scaler.cli import main
 from scaler.tools.plan.command import answers
 from tests import builders
+from tests.jobs import rule_document
 from tests.rules.documents import job
 from tests.rules.documents import text as text_of
 
-BARE = json.dumps(
-    {
-        "version": "1.0",
-        "elastic_scaling_list": [
-            {
-                "group_list": [
-                    {"group_name": name, "group_num": number, "server_num_per_group": "2"}
-                    for name, number in (("group0", prefill), ("group1", "1"))
-                ]
-            }
-            for prefill in ("2", "1")
-        ],
-    }
-)
+BARE = rule_document({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1}, pods=2)
 MANIFEST = """
 apiVersion: apps/v1
 kind: Deployment

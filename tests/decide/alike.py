@@ -66,9 +66,9 @@ def aged(s: State, by: int) -> State:
 
 def representative(of: Shape, s: State) -> State:
     """The one state that stands for all that are alike."""
-    bound = {
-        str(key(team)): sum(s.insts[n].bound for n in of.of(team)) for team in range(len(of.teams))
-    }
+    bound = {}
+    for team in range(len(of.teams)):
+        bound[str(key(team))] = sum(s.insts[n].bound for n in of.of(team))
     s = _in_order(of, s._replace(insts=tuple(_remembered(of, inst) for inst in s.insts)))
     s = _binds(s._replace(memory=_forgotten(s.memory, bound)))
     sharp = {"began", "last_bind"}
@@ -225,11 +225,10 @@ def _in_order(of: Shape, s: State) -> State:
     if order == list(range(len(order))):
         return s
     nodes = [state for _, state in sorted(zip(order, s.nodes, strict=True))]
-    insts = tuple(
-        inst.having((phase, order[at] if at >= 0 else at) for phase, at in inst.pods)
-        for inst in s.insts
-    )
-    return s._replace(nodes=tuple(nodes), insts=insts)
+    insts = []
+    for inst in s.insts:
+        insts.append(inst.having((phase, order[at] if at >= 0 else at) for phase, at in inst.pods))
+    return s._replace(nodes=tuple(nodes), insts=tuple(insts))
 
 
 @lru_cache(maxsize=1 << 10)

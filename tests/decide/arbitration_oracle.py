@@ -101,12 +101,12 @@ class _Judge(Facts):
         """Those in hands before those held; what is terminating last, while its room is to come."""
         mine = self.members(team, name)
         ending = self.among(mine, "ending")
-        hopeful = [
-            n
-            for n in ending
-            if {place for _, place in self.insts[n].pods if place >= 0} <= self.ends
-        ]
+        hopeful = [n for n in ending if self.places(n) <= self.ends]
         return [*self.among(mine, "hands"), *self.among(mine, "held"), *hopeful]
+
+    def places(self, number: int) -> set[int]:
+        """The nodes of its pods."""
+        return {place for _, place in self.insts[number].pods if place >= 0}
 
     def choices(self, team: int) -> Iterator[tuple[int, ...]]:
         pools = [(self.candidates(team, g), n) for g, n in self.lacks(team).items()]

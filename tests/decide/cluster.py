@@ -32,7 +32,11 @@ class Settled(NamedTuple):
     @property
     def passes(self) -> int:
         """Passes that had something to do."""
-        return sum(any(plan.actions for plan in made.plans) for made in self.history)
+        return sum(has_actions(made) for made in self.history)
+
+
+def has_actions(made: Decision) -> bool:
+    return any(plan.actions for plan in made.plans)
 
 
 def settle(world: World) -> Settled:
@@ -42,7 +46,7 @@ def settle(world: World) -> Settled:
     for _ in range(LIMIT):
         made = decide(world)
         history.append(made)
-        if not any(plan.actions for plan in made.plans):
+        if not has_actions(made):
             break
         world = replace(apply(world, made), memory=made.memory)
     return Settled(world, history)
@@ -52,16 +56,11 @@ def apply(world: World, made: Decision) -> World:
     """The world when all of the decision has been done: the nodes are as they were, since no
     scheduler ran."""
     actions = {action.uid: action for plan in made.plans for action in plan.actions}
-    services = tuple(
-        replace(
-            service,
-            instances=tuple(
-                perform(one, actions.get(one.uid), world.now) for one in service.instances
-            ),
-        )
-        for service in world.services
-    )
-    return replace(world, services=services)
+    services = []
+    for service in world.services:
+        instances = [perform(one, actions.get(one.uid), world.now) for one in service.instances]
+        services.append(replace(service, instances=tuple(instances)))
+    return replace(world, services=tuple(services))
 
 
 def perform(one: Instance, action: Action | None, now: float) -> Instance:

@@ -210,9 +210,10 @@ class Explorer:
     # what must hold where nothing leads out any more
 
     def _check_ends(self) -> None:
-        component, components = strongly_connected(
-            [[edge.to for edge in edges] for edges in self._edges]
-        )
+        following = []
+        for edges in self._edges:
+            following.append([edge.to for edge in edges])
+        component, components = strongly_connected(following)
         for number, states in enumerate(components):
             edges = [edge for at in states for edge in self._edges[at]]
             inner = [edge for edge in edges if component[edge.to] == number]
@@ -228,10 +229,9 @@ class Explorer:
         """L4: no endless cycle but the turns of what is never bound."""
         inside = set(states)
         at_once = list[Iterable[int]]()
-        fast = {
-            at: [to for to, seconds, _ in self._edges[at] if to in inside and not seconds]
-            for at in states
-        }
+        fast = {}
+        for at in states:
+            fast[at] = [to for to, seconds, _ in self._edges[at] if to in inside and not seconds]
         deque(left(states, fast.__getitem__, at_once.append), maxlen=0)
         if at_once:
             self._bad("L4: a cycle that takes no time", states[0])

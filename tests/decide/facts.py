@@ -42,10 +42,11 @@ class Facts:
         self.insts = s.insts
         self.nodes = s.nodes
         self.memory = s.memory if memory is None else memory
-        self.teams = [
-            team for team in range(len(of.teams)) if any(s.insts[n].there for n in of.of(team))
-        ]
+        self.teams = [team for team in range(len(of.teams)) if self._exists(team)]
         """Services that exist."""
+
+    def _exists(self, team: int) -> bool:
+        return any(self.insts[number].there for number in self.of.of(team))
 
     def room(self) -> Counter[int]:
         """Units that pods can be bound to, by node."""
@@ -88,7 +89,9 @@ class Facts:
         """Of its rule, those that are not larger than the smallest with as many instances as are
         wanted."""
         ladder = rule(self.of.teams[team].ladder)
-        every = [{group: ratio.of(group) for group in ladder.groups} for ratio in ladder.ratios]
+        every = []
+        for ratio in ladder.ratios:
+            every.append({group: ratio.of(group) for group in ladder.groups})
         return limited(every, self.s.replicas[team])
 
     def is_limited(self, team: int) -> bool:
@@ -197,7 +200,8 @@ class Facts:
         """What is bound of a group, and the most of it that is wanted: a pair of revisions counts
         once."""
         bound = [n for n in self.members(team, group) if self.insts[n].bound]
-        pairs = min(sum(self.jobs[n].outdated == old for n in bound) for old in (True, False))
+        outdated = sum(self.jobs[n].outdated for n in bound)
+        pairs = min(outdated, len(bound) - outdated)
         return bound, self.ratios(team)[0][group] + pairs
 
     def spared(self, team: int) -> Iterator[list[int]]:
@@ -216,9 +220,11 @@ class Facts:
                 for c in itertools.combinations(bound, size)
             ]
             fine = [lost for lost in sets if self.keeps_minimum(bound, lost, least)]
-            choices.append(
-                [sorted(lost) for lost in fine if not any(lost < other for other in fine)]
-            )
+            most = []
+            for lost in fine:
+                if not any(lost < other for other in fine):
+                    most.append(sorted(lost))
+            choices.append(most)
         for choice in itertools.product(*choices):
             yield [number for part in choice for number in part]
 

@@ -110,10 +110,9 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
         return found
     largest = {group: ratios[attainable(ratios, live)[0]].get(group, 0) for group in groups}
     healed = {group: heal(seen, group, placed[group], target[group]) for group in groups}
-    in_slots = {
-        group: placed[group] + [one for one in healed[group] if has_no_slot(one, seen)]
-        for group in groups
-    }
+    in_slots = {}
+    for group in groups:
+        in_slots[group] = placed[group] + [one for one in healed[group] if has_no_slot(one, seen)]
     given = {
         group: give_slots(held, group, seen, in_slots[group], target[group]) for group in groups
     }
@@ -123,10 +122,9 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     # it has pods.
     refused = [] if serves else [one for one in ready if remembered(one, seen).refused]
     admit = frozenset(one.uid for one in refused[:1] or ready)
-    bound = {
-        group: sum(bool(one.bound) for one in placed[group] if one not in run[group])
-        for group in groups
-    }
+    bound = {}
+    for group in groups:
+        bound[group] = sum(bool(one.bound) for one in placed[group] if one not in run[group])
     short = any(running[group] + bound[group] < target[group] for group in groups)
     # what is free is not known: surplus could take it from what is missing
     most = target if short else largest
@@ -178,10 +176,8 @@ def drained(
         seen, group, lambda one, seen: one.bound > 0 and state(one, seen) not in gone_by_itself
     )
     placed = members(seen, group, lambda one, seen: one in running or is_in_flight(one, seen))
-    ending = sum(
-        pairs_that_end(owner, group, placed, running, seen)
-        for owner in {one.owner for one in placed}
-    )
+    owners = {one.owner for one in placed}
+    ending = sum(pairs_that_end(owner, group, placed, running, seen) for owner in owners)
     paired = min(pairs(placed, seen), max(0, len(placed) - target), ending)
     going: Instances = []
     staying: Instances = []

@@ -15,7 +15,7 @@ from scaler.rules.rule import Trade
 from tests.builders import GROUPS, NOW
 from tests.decide.facts import Facts, is_up
 from tests.decide.packing import Pod, can_spoil, packs, room_of
-from tests.decide.small_worlds import Shape, State, key
+from tests.decide.small_worlds import Shape, Spot, State, key
 
 
 def broken(of: Shape, s: State, made: Decision) -> list[str]:
@@ -117,7 +117,7 @@ class _Judge(Facts):
             ]
             if not fitting:
                 yield f"S11: what is evicted for s{team} does not place its minimum"
-            elif all(any(self.before.had_turn(one) for one in choice) for choice in fitting):
+            elif all(had_turn(self.before, choice) for choice in fitting):
                 yield f"S11: evicted for s{team}, of which what fits has had its turn"
             if len(self.for_whom) > len(victims) or not all(
                 map(self.serves, {*self.teams} - {team})
@@ -126,7 +126,7 @@ class _Judge(Facts):
             for victim in (v for v in victims if self.jobs[v].team != team or self.runs(v)):
                 spared = [v for v in (*victims, *self.drained) if v != victim]
                 less = self.room() + self.to_come() + self.freed(spared)
-                fine = (c for c in fitting if not any(self.before.had_turn(one) for one in c))
+                fine = [choice for choice in fitting if not had_turn(self.before, choice)]
                 if any(packs(less, self.pods_of(choice)) for choice in fine):
                     yield f"3b.4: a victim of s{team} could have been spared"
 
@@ -179,13 +179,15 @@ class _Judge(Facts):
             if whole and not self.serves(team) and self.shares(team) and not in_backoff:
                 reserved += whole[0]
         movers = [number for number in new if self.shares(self.jobs[number].team)]
-        owned = [
-            tuple((n, pod) for n in jobs for pod in self.pods_of((n,)))
-            for jobs in (movers, reserved)
-        ]
+        moving = self._owned(movers)
+        kept = self._owned(reserved)
         room = room_of(self.room())
-        if packs(room, [pod for _, pod in owned[1]]) and can_spoil(room, *owned):
+        if packs(room, [pod for _, pod in kept]) and can_spoil(room, moving, kept):
             yield "S9: a scale-up that is admitted can spoil what is reserved"
+
+    def _owned(self, numbers: list[int]) -> tuple[tuple[int, Pod], ...]:
+        """The pods of these instances, each with its instance."""
+        return tuple((n, pod) for n in numbers for pod in self.pods_of((n,)))
 
     def _in_the_way(self) -> Iterator[str]:
         """3b.6: what a minimum is admitted on is free beside everything that is still in the
@@ -214,15 +216,7 @@ class _Judge(Facts):
 
 def wrong(of: Shape, states: list[State], decide: Callable[[State], Decision]) -> set[str]:
     """States that lead only to each other. What waits in all of them though it could go."""
-    if (
-        len(
-            {
-                tuple(tuple(p for p in inst.pods if p[0] in "srt") for inst in s.insts)
-                for s in states
-            }
-        )
-        > 1
-    ):
+    if len({_bound_pods(s) for s in states}) > 1:
         return {"L4: what is bound changes for ever"}
     s = states[0]
     if s.out:
@@ -239,6 +233,19 @@ def wrong(of: Shape, states: list[State], decide: Callable[[State], Decision]) -
             }
         found |= _scale_ups(at, team) if at.serves(team) else _minimum(at, team, states)
     return found
+
+
+def _bound_pods(s: State) -> tuple[tuple[Spot, ...], ...]:
+    """What of each instance is on nodes."""
+    bound = []
+    for inst in s.insts:
+        bound.append(tuple(pod for pod in inst.pods if pod[0] in "srt"))
+    return tuple(bound)
+
+
+def had_turn(before: Facts, choice: tuple[int, ...]) -> bool:
+    """3b.5: something of this choice has had its turn."""
+    return any(before.had_turn(number) for number in choice)
 
 
 def _is_healthy(at: Facts, number: int) -> bool:
@@ -264,20 +271,23 @@ def _scale_ups(at: Facts, team: int) -> set[str]:
 
 
 def _minimum(at: Facts, team: int, states: list[State]) -> set[str]:
-    choices = [
-        choice
-        for choice in at.minimums(team)
-        if choice
-        and all(not at.jobs[n].curse and (at.insts[n].bound or _is_healthy(at, n)) for n in choice)
-    ]
+    def is_possible(choice: tuple[int, ...]) -> bool:
+        """There is something in it, and all of it is bound, or will be."""
+        uncursed = all(not at.jobs[n].curse for n in choice)
+        return (
+            bool(choice)
+            and uncursed
+            and all(at.insts[n].bound or _is_healthy(at, n) for n in choice)
+        )
+
+    choices = [choice for choice in at.minimums(team) if is_possible(choice)]
     if any(packs(at.room(), at.pods_of(choice)) for choice in choices):
         return {f"L1, L5: the minimum of s{team} fits and waits for ever"}
     before = [Facts(at.of, s) for s in states]
-    fresh = [
-        choice
-        for choice in choices
-        if not any(then.had_turn(one) for then in before for one in choice)
-    ]
+    fresh = []
+    for choice in choices:
+        if not any(had_turn(then, choice) for then in before):
+            fresh.append(choice)
     rooms = []
     if at.of.teams[team].trade is not Trade.OFF:
         rooms = [("own surplus would do", at.freed(lost)) for lost in at.spared(team)]

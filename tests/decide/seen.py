@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -77,27 +78,48 @@ def service(
     return Service(key(team), found, rule(words.ladder), options, replicas=replicas)
 
 
+class Load(NamedTuple):
+    """What is on a node: units taken, pods, and of those that end since when and how many units."""
+
+    units: int
+    pods: int
+    ending: tuple[tuple[int, int], ...]
+
+
 @lru_cache(maxsize=1 << 16)
 def node(
     of: Shape,
     number: int,
     state: str,
     age: int,
-    taken: int,
-    pods: int,
-    ending: tuple[tuple[int, int], ...],
+    load: Load,
 ) -> Node:
+    """A node that is in this state for so many seconds."""
     kind, units = of.nodes[number]
     return Node(
         name=f"n{number}",
         node_class=NodeClass((("class", kind),)),
         allocatable=(units, 110),
-        free=(units - taken, 110 - pods),
-        ending=tuple((NOW - since, (amount, 1)) for since, amount in ending),
+        free=(units - load.units, 110 - load.pods),
+        ending=tuple((NOW - since, (amount, 1)) for since, amount in load.ending),
         ready=state != "X",
         cordoned=state == "C",
         since=0.0 if age >= LONG_AGO else NOW - age,
     )
+
+
+def _loads(of: Shape, s: State) -> list[Load]:
+    """By number of the node."""
+    on: list[list[tuple[int, str, int]]] = [[] for _ in of.nodes]
+    for job, inst in zip(of.jobs, s.insts, strict=True):
+        for phase, place in inst.pods:
+            if place >= 0:
+                on[place].append((job.units, phase, inst.ending))
+    loads = []
+    for pods in on:
+        ending = sorted((since, units) for units, phase, since in pods if phase == "t")
+        loads.append(Load(sum(units for units, _, _ in pods), len(pods), tuple(ending)))
+    return loads
 
 
 def view(of: Shape, s: State) -> World:
@@ -105,21 +127,14 @@ def view(of: Shape, s: State) -> World:
     services = []
     for team in range(len(of.teams)):
         mine = s.insts[of.of(team).start : of.of(team).stop]
-        lost = tuple(away & {place for _, place in inst.pods} for inst in mine)
-        if (one := service(of, team, mine, lost, s.replicas[team])) is not None:
+        lost = []
+        for inst in mine:
+            lost.append(away & {place for _, place in inst.pods})
+        if (one := service(of, team, mine, tuple(lost), s.replicas[team])) is not None:
             services.append(one)
-    on: list[list[tuple[int, str, int]]] = [[] for _ in of.nodes]
-    for job, inst in zip(of.jobs, s.insts, strict=True):
-        for phase, place in inst.pods:
-            if place >= 0:
-                on[place].append((job.units, phase, inst.ending))
+    loads = _loads(of, s)
     nodes = [
-        node(
-            *(of, n, state, age, sum(units for units, _, _ in on[n]), len(on[n])),
-            tuple(sorted((since, units) for units, phase, since in on[n] if phase == "t")),
-        )
-        for n, (state, age) in enumerate(s.nodes)
-        if state != "G"
+        node(of, n, state, age, loads[n]) for n, (state, age) in enumerate(s.nodes) if state != "G"
     ]
     policy = msgspec.structs.replace(POLICY, preempt=of.preempt)
     seen = Nodes(RESOURCES, tuple(sorted(nodes, key=lambda each: each.name)))

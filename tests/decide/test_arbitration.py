@@ -68,7 +68,8 @@ def small_worlds(draw: st.DrawFn) -> tuple[Shape, State]:
     for job in of.jobs:
         mine = [n for n in left if n in job.nodes]
         pods = _pods(draw, job.pods, draw(st.permutations(mine)), nodes)
-        left = [n for n in left if n not in {place for _, place in pods}]
+        taken = {place for _, place in pods}
+        left = [n for n in left if n not in taken]
         insts.append(
             Inst(
                 draw(st.integers(0, 11)) > 0, tuple(sorted(pods)), draw(st.sampled_from((0, 0, 90)))
@@ -99,16 +100,12 @@ def _pods(
 
 
 def opinion(made: Decision) -> Opinion:
-    done = {
-        kind: frozenset(
-            int(action.uid.removeprefix("job-"))
-            for plan in made.plans
-            for action in plan.actions
-            if isinstance(action, kind)
-        )
-        for kind in (Admit, Revoke, Evict)
-    }
-    return Opinion(done[Admit], done[Revoke], done[Evict])
+    done: dict[type, set[int]] = {Admit: set(), Revoke: set(), Evict: set()}
+    for plan in made.plans:
+        for action in plan.actions:
+            if type(action) in done:
+                done[type(action)].add(int(action.uid.removeprefix("job-")))
+    return Opinion(frozenset(done[Admit]), frozenset(done[Revoke]), frozenset(done[Evict]))
 
 
 # The same worlds in every run: in one of 22,000 others they differ in which of two alike ones is

@@ -73,7 +73,8 @@ def drawn(seed: int, *, gates: bool) -> Start:
         if least[kind]
     )
     of = shape(f"cold start {seed}", nodes, *teams, gates=gates)
-    starting, made = (tuple(dice.randint(1, most) for _ in of.jobs) for most in (20, 3))
+    starting = tuple(dice.randint(1, 20) for _ in of.jobs)
+    made = tuple(dice.randint(1, 3) for _ in of.jobs)
     return Start(of, starting, made, max(len(job.classes) for job in of.jobs), seed)
 
 

@@ -18,24 +18,19 @@ from scaler.tools.common.counts import Case, CountsDecision, aimed_at, decide, u
 from tests.builders import instance, plan, rule, service
 from tests.strategies import rules
 
-numbers = st.dictionaries(st.sampled_from(("group0", "group1", "group2")), st.integers(0, 5))
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Rule, Case]:
+    rule = draw(rules())
+    counts = st.dictionaries(st.sampled_from(sorted(rule.groups)), st.integers(0, 5))
+    replicas = st.integers(0, 20) | st.just(ALL)
+    return rule, Case(draw(counts), draw(counts), draw(counts), draw(replicas))
 
 
 @settings(max_examples=600, deadline=None)
-@given(rules(), numbers, numbers, numbers, st.integers(0, 20) | st.just(ALL), st.booleans())
-def test_counts_are_decided_as_instances_are(
-    rule: Rule,
-    running: dict[str, int],
-    in_flight: dict[str, int],
-    held: dict[str, int],
-    replicas: int,
-    paused: bool,
-) -> None:
-    run, fly, hold = (
-        {name: n for name, n in counts.items() if name in rule.groups}
-        for counts in (running, in_flight, held)
-    )
-    case = Case(run, fly, hold, replicas)
+@given(cases(), st.booleans())
+def test_counts_are_decided_as_instances_are(drawn: tuple[Rule, Case], paused: bool) -> None:
+    rule, case = drawn
     assert comparable(decide(rule, case, paused=paused)) == planned(as_service(rule, case, paused))
 
 
@@ -73,21 +68,18 @@ def planned(seen: Service) -> object:
     kept = [one for one in made.verdicts if one.state is State.HELD and one.uid in was_held]
     groups_of = {one.uid: one.group for one in seen.instances}
     drained = Counter(groups_of[action.uid] for action in made.actions if isinstance(action, Evict))
-    groups = {
-        name: (
-            *(
-                group.target,
-                group.running,
-                group.in_flight,
-                group.held,
-                group.admit,
-                group.revoke,
-                drained[name],
-            ),
+    groups = {}
+    for name, group in made.groups.items():
+        groups[name] = (
+            group.target,
+            group.running,
+            group.in_flight,
+            group.held,
+            group.admit,
+            group.revoke,
+            drained[name],
             dict(Counter(one.reason for one in kept if one.group == name)),
         )
-        for name, group in made.groups.items()
-    }
     return made.target_index, made.target or dict.fromkeys(made.groups, 0), made.complete, groups
 
 

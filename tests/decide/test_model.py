@@ -35,12 +35,20 @@ def every_ladder(prefill: int, decode: int, ratios: int) -> list[str]:
         for length in range(1, ratios + 1)
         for chain in itertools.permutations(numbers, length)
     )
-    falls = [
-        c
-        for c in chains
-        if all(a >= b for up, down in itertools.pairwise(c) for a, b in zip(up, down, strict=True))
-    ]
-    return [" > ".join(f"{p}P{d}D" for p, d in chain) for chain in falls if any(chain[-1])]
+    ladders = []
+    for chain in chains:
+        if falls(chain) and any(chain[-1]):
+            ladders.append(" > ".join(f"{p}P{d}D" for p, d in chain))
+    return ladders
+
+
+def falls(chain: tuple[tuple[int, int], ...]) -> bool:
+    """No ratio has more of anything than the one before it."""
+    return all(
+        less <= more
+        for larger, smaller in itertools.pairwise(chain)
+        for more, less in zip(larger, smaller, strict=True)
+    )
 
 
 LADDERS = (*every_ladder(2, 2, 3), "3P1D > 2P1D > 1P1D", "2P1D > 1P", "2P1D1E > 1P1D1E")
@@ -94,13 +102,10 @@ def decide(ladder: str, fleet: Fleet) -> Moves:
     made = decided(seen)
     assert violations(seen, made) == ()
     by_uid = {one.uid: one for one in found}
-    counted = {
-        action: [by_uid[one.uid] for one in made.plans[0].actions if isinstance(one, action)]
-        for action in (Admit, Revoke)
-    }
-    return tuple(
-        (_in(counted[Admit], name), _in(counted[Revoke], name)) for name in rule(ladder).groups
-    )
+    actions = made.plans[0].actions
+    admitted = [by_uid[one.uid] for one in actions if isinstance(one, Admit)]
+    revoked = [by_uid[one.uid] for one in actions if isinstance(one, Revoke)]
+    return tuple((_in(admitted, name), _in(revoked, name)) for name in rule(ladder).groups)
 
 
 def _in(instances: list[Instance], group: str) -> int:
@@ -164,10 +169,14 @@ def _spread(jobs: int) -> Iterator[Group]:
             yield Group(jobs - sum(counts), *counts)
 
 
+def nodes_of(fleet: Fleet) -> int:
+    return sum(group.nodes for group in fleet)
+
+
 def walk(ladder: str, capacity: int, spares: int = 0) -> list[Fleet]:
     """The worlds where nothing can happen any more; fails on an endless walk."""
     worlds = every_world(rule(ladder), spares)
-    starts = (Node(fleet) for fleet in worlds if sum(group.nodes for group in fleet) <= capacity)
+    starts = (Node(fleet) for fleet in worlds if nodes_of(fleet) <= capacity)
     return [node.fleet for node in ends(starts, lambda node: steps(ladder, node, capacity))]
 
 
@@ -215,16 +224,20 @@ def test_every_walk_ends_at_the_largest_ratio_that_can_be_had_without_a_trade(
                 assert any(surplus), (fleet, capacity)
 
 
+def running(fleet: Fleet) -> tuple[int, ...]:
+    return tuple(group.running for group in fleet)
+
+
 def test_two_prefill_without_a_decode_and_without_a_node_need_the_trade() -> None:
     stuck = [
         fleet
         for fleet in walk("2P1D > 1P1D", capacity=2)
         if not satisfied(rule("2P1D > 1P1D"), fleet, 1)
     ]
-    assert {tuple(group.running for group in fleet) for fleet in stuck} == {(2, 0)}
-    assert {tuple(group.admitted for group in fleet) for fleet in stuck} == {(0, 1)}
+    assert {running(fleet) for fleet in stuck} == {(2, 0)}
+    assert {(prefill.admitted, decode.admitted) for prefill, decode in stuck} == {(0, 1)}
 
 
 def test_a_third_node_is_all_that_those_two_prefill_lack() -> None:
     quiet = walk("2P1D > 1P1D", capacity=3)
-    assert {tuple(group.running for group in fleet) for fleet in quiet} == {(2, 1)}
+    assert {running(fleet) for fleet in quiet} == {(2, 1)}

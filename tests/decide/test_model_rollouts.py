@@ -87,7 +87,8 @@ def decide(old: Pods, new: Pods, replicas: int, target: int, missing: bool) -> t
     assert violations(seen, made) == ()
     actions = made.plans[0].actions
     chosen: Chosen = {
-        kind: {one.uid for one in actions if isinstance(one, kind)} for kind in (Admit, Revoke)
+        Admit: {one.uid for one in actions if isinstance(one, Admit)},
+        Revoke: {one.uid for one in actions if isinstance(one, Revoke)},
     }
     return (_moves(found, chosen, outdated=True), _moves(found, chosen, outdated=False))
 

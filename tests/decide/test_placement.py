@@ -74,7 +74,8 @@ def reserved(of: Placement, *pods: tuple[PodRequest, int], room: Room = Room.FRE
 
 def placed_on(of: Placement, found: Reservation) -> tuple[str, ...]:
     """The names of the nodes on which its pods are placed now."""
-    return tuple(of.nodes.nodes[index].name for index in sorted({pod.node for pod in found.placed}))
+    numbers = {pod.node for pod in found.placed}
+    return tuple(of.nodes.nodes[number].name for number in sorted(numbers))
 
 
 # What follows is written a second time, slowly: a node has a list of what is left for each room,
@@ -114,9 +115,8 @@ def allowed(of: Node, pod: PodRequest) -> bool:
 def sits(left: Left, pod: Pod) -> Left | None:
     """What is left with the pod; None when it has no room."""
     amounts = [dict(pod[0].requests).get(name, 0) for name in RESOURCES]
-    result = [
-        plus(one, [-a for a in amounts]) if at >= pod[1] else one for at, one in enumerate(left)
-    ]
+    less = [-amount for amount in amounts]
+    result = [plus(one, less) if at >= pod[1] else one for at, one in enumerate(left)]
     enough = all(one[i] >= 0 for one in result[pod[1] :] for i, a in enumerate(amounts) if a)
     return result if enough else None
 
@@ -189,9 +189,9 @@ def test_something_is_reserved_exactly_when_all_reservations_can_be_kept_togethe
     for pods, cancelled in steps:
         if cancelled < len(kept):
             of.cancel(kept.pop(cancelled)[0])
-        everything = [
-            pod for part in [*(mine for _, mine in kept), pods] for pod in one_by_one(part)
-        ]
+        everything = one_by_one(pods)
+        for _, others in kept:
+            everything += one_by_one(others)
         found = of.reserve(pods)
         assert isinstance(found, Reservation) == possible(some, left, everything), found
         if isinstance(found, Reservation):
@@ -250,10 +250,10 @@ def test_each_sort_of_room_is_reserved_exactly_when_all_reservations_can_be_kept
     of.fits(*steps[0][:2])
     of.count_freed([(f"n{at:03}", pod) for at, pod in [*granted, *withdrawn]])
     of.count_freed([(f"n{at:03}", pod) for at, pod in withdrawn], -1)
-    left = [
-        levels(each, 10.0, 5.0, [pod for at, pod in granted if at == number])
-        for number, each in enumerate(some)
-    ]
+    left = []
+    for number, each in enumerate(some):
+        here = [pod for at, pod in granted if at == number]
+        left.append(levels(each, 10.0, 5.0, here))
     for pods, room, cancelled in steps:
         if cancelled < len(kept):
             of.cancel(kept.pop(cancelled)[0])

@@ -270,7 +270,10 @@ def motor_config(folder: Path) -> dict[str, Any]:
     """The short file for what MindIE's own deployer was configured with."""
     told = json.loads((folder / "user_config.in.json").read_text())["deploy_config"]
     rule = json.loads((folder / "elastic_scaling.json").read_text())["elastic_scaling_list"]
-    ratios = ["{}P{}D".format(*(group["group_num"] for group in one["group_list"])) for one in rule]
+    ratios = []
+    for one in rule:
+        prefill, decode = one["group_list"]
+        ratios.append(f"{prefill['group_num']}P{decode['group_num']}D")
     groups = {
         role: {
             "replicas": told[f"{letter}_instances_num"],
@@ -302,10 +305,10 @@ def unordered(value: Any) -> Any:
     found = {
         key: unordered(item) for key, item in value.items() if key != "status" and item is not None
     }
-    return {
-        key: {one["name"]: one for one in item} if key in ("volumes", "volumeMounts") else item
-        for key, item in found.items()
-    }
+    for key in ("volumes", "volumeMounts"):
+        if key in found:
+            found[key] = {one["name"]: one for one in found[key]}
+    return found
 
 
 def test_mindies_own_deployer_makes_the_same_objects(real_data: Path) -> None:

@@ -103,7 +103,10 @@ class RawServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
-            headers = {k.lower(): v for k, v in (line.split(": ", 1) for line in head[1:] if line)}
+            headers = {}
+            for line in filter(None, head[1:]):
+                name, value = line.split(": ", 1)
+                headers[name.lower()] = value
             body = await reader.readexactly(int(headers.get("content-length", 0)))
             method, path, _ = head[0].split(" ")
             self.requests.append(Request(method, path, headers, body))

@@ -40,10 +40,8 @@ def report_of(service: Service, jobs: Iterable[Object] = (), **changes: Any) -> 
     """`jobs`: of its instances, where they are others than the usual ones."""
     decided = changes.pop("plan", None) or plan(service)
     members = {instance.uid: instance for instance in service.instances}
-    objects = {
-        obj["metadata"]["uid"]: obj
-        for obj in jobs or [job(instance.name) for instance in service.instances]
-    }
+    made = jobs or [job(instance.name) for instance in service.instances]
+    objects = {obj["metadata"]["uid"]: obj for obj in made}
     instances = {
         one.uid: _reported(decided, one, members[one.uid], objects[one.uid])
         for one in decided.verdicts

@@ -171,6 +171,7 @@ def good_documents(draw: st.DrawFn) -> dict[str, Any]:
     for _ in range(draw(st.integers(0, 3))):
         counts = {name: draw(st.integers(0, number)) for name, number in counts.items()}
         ratios.append(dict(counts))
-    return document(
-        *({name: (number, sizes[name]) for name, number in ratio.items()} for ratio in ratios)
-    )
+    sized = []
+    for ratio in ratios:
+        sized.append({name: (number, sizes[name]) for name, number in ratio.items()})
+    return document(*sized)

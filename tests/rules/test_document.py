@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from scaler.names import RULE_KEY
 from scaler.rules.check import check
 from scaler.rules.document import read_rule
-from scaler.rules.finding import pointer
+from scaler.rules.finding import Finding, pointer
 from scaler.rules.limits import MAX_BYTES, MAX_GROUPS, MAX_INSTANCES, MAX_PODS, MAX_RATIOS
 from scaler.rules.rule import Ratio, Rule, RuleOptions
 from scaler.tools.lint.document import examine, read_document
@@ -329,11 +330,11 @@ def test_the_controller_finds_in_any_json_what_lint_finds_at_the_same_places(
     reading = read_rule({RULE_KEY: written}, [], {})
     rule, findings = read_document(written)
     assert reading.rule == rule
-    by_controller, by_lint = (
-        sorted((one.level, one.code, one.pointer, str(one)) for one in several)
-        for several in (reading.errors + reading.warnings, findings)
-    )
-    assert by_controller == by_lint
+    assert places(reading.errors + reading.warnings) == places(findings)
+
+
+def places(findings: Iterable[Finding]) -> list[tuple[object, ...]]:
+    return sorted((one.level, one.code, one.pointer, str(one)) for one in findings)
 
 
 @given(odd_documents)

@@ -37,11 +37,13 @@ def test_combinations_between_smallest_and_largest_that_no_ratio_is_are_counted(
 
 @st.composite
 def ladders(draw: st.DrawFn) -> Rule:
-    counts = [draw(st.integers(1, 5)) for _ in range(draw(st.integers(1, 3)))]
-    found = [counts]
+    groups = [f"group{number}" for number in range(draw(st.integers(1, 3)))]
+    counts = {name: draw(st.integers(1, 5)) for name in groups}
+    found = [Ratio(counts, {})]
     for _ in range(draw(st.integers(0, 4))):
-        found.append([draw(st.integers(0, number)) for number in found[-1]])
-    return Rule(tuple(Ratio({f"group{i}": n for i, n in enumerate(one)}, {}) for one in found))
+        counts = {name: draw(st.integers(0, number)) for name, number in counts.items()}
+        found.append(Ratio(counts, {}))
+    return Rule(tuple(found))
 
 
 @given(ladders())
@@ -49,7 +51,9 @@ def test_number_and_example_are_those_of_every_combination(ladder: Rule) -> None
     ranges = [
         range(ladder.smallest.of(name), ladder.largest.of(name) + 1) for name in ladder.groups
     ]
-    named = {tuple(ratio.of(name) for name in ladder.groups) for ratio in ladder.ratios}
+    named = set()
+    for ratio in ladder.ratios:
+        named.add(tuple(ratio.of(name) for name in ladder.groups))
     unnamed = [
         combination for combination in itertools.product(*ranges) if combination not in named
     ]

@@ -36,17 +36,18 @@ every_kind = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sampl
 
 def memberships(sample: Sample, again: int = 0) -> list[list[Membership]]:
     """Of the pods of each instance."""
-    found = [
-        [membership_of(facts(pod)) for pod in instance]
-        for instance in sample.make(sample.object, again)
-    ]
-    return [[membership for membership in instance if membership is not None] for instance in found]
+    found = []
+    for instance in sample.make(sample.object, again):
+        of_pods = [membership_of(facts(pod)) for pod in instance]
+        found.append([membership for membership in of_pods if membership is not None])
+    return found
 
 
 def instances(sample: Sample, again: int = 0) -> list[set[str]]:
-    return [
-        {membership.instance for membership in instance} for instance in memberships(sample, again)
-    ]
+    named = []
+    for instance in memberships(sample, again):
+        named.append({membership.instance for membership in instance})
+    return named
 
 
 def test_every_kind_has_a_sample() -> None:
