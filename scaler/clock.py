@@ -69,7 +69,7 @@ class Clock:
         self._spans: list[tuple[float, Skew]] = []
         """Start and observed skew of the present span and of the one before it."""
         self.skew = Skew()
-        """As of the last `adjust`."""
+        """The skew that the last `adjust` measured."""
         self._adjusted = False
 
     def now(self) -> float:

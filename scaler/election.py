@@ -92,7 +92,7 @@ class Election:
 
     @property
     def transitions(self) -> int:
-        """How often the Lease changed its holder, by its own count."""
+        """The number of times that the Lease changed its holder, by its own count."""
         return int(at(self._lease, "spec").get("leaseTransitions") or 0)
 
     @property

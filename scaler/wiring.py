@@ -41,7 +41,7 @@ class Decider(Protocol):
 
 
 class Writers(NamedTuple):
-    """What the controller writes beside its decisions. A command that looks has none of it."""
+    """The writers beside the decisions. A command that only reads a cluster has none of them."""
 
     rank_tables: RankTableReconciler
     reporter: Reporter

@@ -206,8 +206,8 @@ class _Pass:
         return self.probing, binds
 
     def _arbitrate_most(self, number: int, active: list[int]) -> _Part:
-        """Arbitrate a part without the services at which that or their plan fails: nobody is
-        evicted for them either. If arbitration fails at many services, without any service."""
+        """Arbitrate a part, and leave out each service whose arbitration or plan raises an error:
+        nobody is evicted for it. When many services raise errors, leave out all of the part."""
         demands = self.demands
         probing = self.probing
         while active:

@@ -229,8 +229,8 @@ def _trouble(member: Member, _: Draft) -> tuple[str, ...]:
 
 def _broken(member: Member, _: Draft) -> tuple[str, ...]:
     if member.has_slot:
-        return member.instance.trouble, "it holds its slot for a grace period"
-    return member.instance.trouble, "its slot is free for another"
+        return member.instance.trouble, "its place is kept for a grace period"
+    return member.instance.trouble, "its place is free for another instance"
 
 
 def _rule_problem(_: Member, draft: Draft) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ from scaler.workloads.ascendjob import rounds_patch
 _log = structlog.get_logger(__name__)
 
 UNDO_TRIES = 5
-"""How often a deletion is tried of a pod that changes at the same time and must not be bound."""
+"""The most tries to delete a pod that must not be bound and changes at the same time."""
 
 
 class ActionResult(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ LATELY = 60.0
 """Seconds for which an object counts as made recently. A cycle of making and deleting that is
 slower is no burden."""
 MOST = 10
-"""How often the same object is made within that time."""
+"""The most times that the same object is created within that time."""
 
 
 class _Made(msgspec.Struct):
@@ -33,7 +33,7 @@ class _Made(msgspec.Struct):
 class RecreationGuard:
     def __init__(self) -> None:
         self._made: dict[str, _Made] = {}
-        """By the uid of the instance; the one with the newest object is last."""
+        """Uid of the instance -> its objects; the instance with the newest object is last."""
 
     def made(self, uid: str, objects: Iterable[tuple[str, str]]) -> None:
         """Note that these objects (name, uid) of the instance exist since now: created, or found

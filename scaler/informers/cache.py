@@ -1,4 +1,4 @@
-"""Everything the scaler knows of the cluster: records and the indexes between them, and what each
+"""The cluster as the scaler has seen it: records and the indexes between them, and what each
 change concerns.
 
     Store (one per resource type) -> Cache -> Changes
@@ -91,7 +91,7 @@ class Cache:
         """By the namespace and uid of their job: an owner reference is only words, and may name any
         uid."""
         self._instances_by_node: Index[str, str, str] = Index()
-        """By node and the uid of a pod that is on it."""
+        """Node -> uid of a pod on that node -> its instance."""
 
     # reading
 
@@ -129,7 +129,7 @@ class Cache:
         return group if group is not None and group.owner_uid == record.uid else None
 
     def retries_left(self, namespace: str, pod_group: str) -> int | None:
-        """What Volcano says about the job of this PodGroup; None when it says nothing."""
+        """Restarts that Volcano's plugin leaves the job of this PodGroup; None without a count."""
         record = self.config_maps.get(*RETRIES)
         counts = record.retries if record is not None else None
         return counts.get(f"{namespace}/{pod_group}") if counts else None
@@ -162,7 +162,7 @@ class Cache:
         return self._services.by_rule.of((namespace, rule))
 
     def services_within(self, namespace: str) -> list[ServiceKey]:
-        """Those of one namespace that name a rule."""
+        """The services of one namespace that name a rule."""
         return sorted(self._services.within.of(namespace))
 
     def ascend_operator(self) -> str:
@@ -217,7 +217,7 @@ class Cache:
         )
 
     def _place_again(self, uid: str) -> None:
-        """What is known beside the job itself of where it belongs has changed."""
+        """Index the job again: other objects say in which service it counts, and they changed."""
         known = self.job(uid)
         if known is not None:
             store = self.jobs if known.kind == "AscendJob" else self.volcano_jobs
@@ -309,7 +309,7 @@ class Cache:
             self._mark_on(name)
 
     def _count_node(self, name: str) -> None:
-        """A node by all that is known of it: its own words, and MindCluster's."""
+        """Publish a node with its own status and the faults that MindCluster reports."""
         record = self.nodes.get("", name)
         facts = None
         if record is not None:

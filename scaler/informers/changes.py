@@ -1,4 +1,4 @@
-"""What informers say has changed: frozen values, published in the order in which things were seen.
+"""The changes that informers publish: frozen values, in the order in which they were seen.
 
 `scaler/wiring.py` lists the subscribers. `RoomChanged` follows from others: `state.cluster`
 publishes it."""
@@ -17,7 +17,7 @@ from scaler.kube.api import Object, Refused, Resource
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What is published; each type of it has its own subscribers."""
+    """The base of all changes; each type has its own subscribers."""
 
 
 class ServiceChanged(Change, frozen=True):
@@ -26,7 +26,7 @@ class ServiceChanged(Change, frozen=True):
 
     service: ServiceKey
     uid: str = ""
-    """Of the instance; "" where it is the rule."""
+    """Uid of the instance; "" for a change of the rule."""
 
 
 class PodChanged(Change, frozen=True):

@@ -43,7 +43,7 @@ MOST_LAST_VALID = 128 * 1024
 """Bytes of a last valid document as it is stored, compressed: five times what a rule of MAX_BYTES
 has."""
 _NOTHING: dict[str, str] = {}
-"""Of most ConfigMaps, and so one for all; nothing writes into it."""
+"""The empty value of most ConfigMaps: one for all, and nothing writes into it."""
 _shared = sharing(1024)
 """Names of keys: most ConfigMaps have the same few."""
 MOST_COMPARED = 256 * 1024
@@ -61,7 +61,7 @@ class ConfigMapObject(msgspec.Struct, rename="camel"):
 
 
 class RankTableMap(Stored, frozen=True, gc=False):
-    """What of the ConfigMap matters. Its text is kept for commands only."""
+    """The fields of the ConfigMap that are kept. Its text is kept for commands only."""
 
     text: str | None = None
     said: bytes = b""
@@ -133,7 +133,7 @@ def _some(keys: Iterable[str]) -> tuple[str, ...]:
 
 
 def _own(cm: ConfigMapObject, home: str) -> Object | None:
-    """What stands elsewhere may be written by tenants, and is never read."""
+    """A ConfigMap of ours. One in another namespace is never read: tenants may write it."""
     meta = cm.metadata
     rule = meta.annotations.get(KEPT_FOR_ANNOTATION, "")
     ours = meta.labels.get(MANAGED_BY_LABEL) == MANAGED_BY and KEPT_FOR_LABEL in meta.labels
@@ -188,7 +188,7 @@ def read_table_map(cm: ConfigMapObject) -> RankTableMap:
 
 
 def content_of(text: str | None) -> dict[str, Any]:
-    """What a RankTableMap keeps of the text of `hccl.json`."""
+    """The part of the text of `hccl.json` that a RankTableMap keeps."""
     if text is None:
         return {}
     try:

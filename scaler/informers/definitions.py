@@ -26,7 +26,7 @@ class _Spec(msgspec.Struct, gc=False):
 
 
 class _Definition(msgspec.Struct, gc=False):
-    """Of a definition, which may have a megabyte, no more than what is served."""
+    """The parts of a definition that are read. A whole definition may have a megabyte."""
 
     metadata: Metadata
     spec: _Spec

@@ -70,8 +70,8 @@ class ElasticServices:
         self._about: Index[ServiceKey, str, ElasticServiceRecord] = Index()
 
     def of(self, key: ServiceKey) -> list[ElasticServiceRecord]:
-        """Those about this service, that of a user first: it counts, and what else there is is too
-        much."""
+        """The ElasticServices of this service, that of a user first: it counts, and any other is
+        too much."""
         return sorted(self._about.of(key).values(), key=lambda record: (record.ours, record.name))
 
     def replicas(self, key: ServiceKey) -> int:

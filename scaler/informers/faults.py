@@ -29,7 +29,7 @@ _CHIP = re.compile(r"(.+)-[0-9]+")
 
 
 class Source(StrEnum):
-    """Where fault data comes from now."""
+    """The possible sources of fault data."""
 
     CLUSTER = "cluster-info"
     AGENTS = "device-info"
@@ -37,7 +37,7 @@ class Source(StrEnum):
 
 
 class NodeFaults(msgspec.Struct, frozen=True):
-    """What is reported of one node; a node that nothing is wrong with has no entry at all."""
+    """The faults of one node; a node without faults has no entry."""
 
     chips: frozenset[str] = frozenset()
     """Names of chips that are not to be used, as in a pod's annotation: `Ascend910-3`."""
@@ -64,7 +64,7 @@ WELL = NodeFaults()
 
 
 def read_report(namespace: str, name: str, data: Mapping[str, str]) -> FaultReport | None:
-    """What a ConfigMap reports; None for one that is no report."""
+    """The report in a ConfigMap; None for a ConfigMap without one."""
     try:
         if namespace == CLUSTER_NAMESPACE and name.startswith(CLUSTER_PREFIX):
             return _read_cluster(name, data)
@@ -172,7 +172,7 @@ class FaultData:
         }
 
     def of(self, node: str) -> NodeFaults:
-        """What is reported of this node by the source that counts."""
+        """The faults of this node, by the source in force."""
         source = self.source
         found = WELL
         for name, faults in self._by_node.of(node).items():
@@ -208,7 +208,7 @@ class FaultData:
 
 
 def fault_of(faults: NodeFaults, node: str, chips: frozenset[str]) -> str:
-    """What is wrong for a pod on `node` with these chips, in words; "" when nothing is."""
+    """The fault that affects a pod with these chips on `node`, in words; "" for none."""
     if faults.node:
         return f"is on node {node}, which MindCluster reports as UnHealthy"
     if faults.switch:

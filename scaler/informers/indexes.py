@@ -74,7 +74,7 @@ class Services:
         self.by_key: Index[ServiceKey, str, None] = Index()
         self.by_rule: Index[Name, ServiceKey, None] = Index()
         self.within: Index[str, ServiceKey, None] = Index()
-        """By namespace, those that name a rule."""
+        """Namespace -> its services that name a rule."""
 
     def put(self, key: ServiceKey, uid: str) -> None:
         self.by_key.put(key, uid, None)
@@ -90,8 +90,8 @@ class Services:
 
 
 class JobInstances:
-    """The jobs of services, as they count: where labels are wrong, as they were when the job was
-    admitted."""
+    """The instances of each service that are jobs. A job whose labels are wrong stays in the
+    service in which it was admitted."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -99,7 +99,7 @@ class JobInstances:
         self.mislabelled: set[str] = set()
         """Uids of those that count as they did when they were admitted."""
         self._by_pod_names: dict[Name, str] = {}
-        """By how the names of its pods begin."""
+        """Namespace and prefix of names of pods -> uid of their job."""
 
     def of_name(self, record: PodRecord | OwnedRecord) -> str:
         """The job of whose pods one may have this name, by uid; "" when there is none."""
@@ -135,9 +135,9 @@ class PodInstances:
         self.by_owner: Index[str, str, None] = Index()
         """The instances of all revisions of one Deployment, LeaderWorkerSet, ..."""
         self.membership: dict[str, Membership] = {}
-        """Of each instance, as its newest pod says it."""
+        """Instance -> what its newest pod says of it."""
         self.labels: dict[str, Labels] = {}
-        """Those that an instance was first seen with: all there are, or none are kept."""
+        """The labels with which an instance was first seen: all of them, or none."""
         self.ungated: dict[str, str] = {}
         """Pod uid -> name of pods that were first seen without our gate."""
 
@@ -199,7 +199,7 @@ class PodInstances:
 
 
 class Owners:
-    """What the owners of pods say of instances; what is not known counts as not said.
+    """Facts about instances that the owners of pods give; an unknown fact counts as not given.
     `changed(name, owner)` is called with the object that changed, and the owner whose newest
     revision or number may have, "" for none."""
 
@@ -223,7 +223,7 @@ class Owners:
         return max(known, key=lambda facts: (facts.rank, facts.created, facts.name)).revision
 
     def wanted(self, owner: str) -> int:
-        """How many instances this owner should have; 0 where that is not known."""
+        """The number of instances that this owner should have; 0 = not known."""
         kind, _, name = owner.partition("/")
         facts = self.get(kind, *name.split("/", 1)) if "/" in name else None
         return facts.wanted if facts is not None else 0
@@ -241,7 +241,7 @@ class Owners:
 
 
 def membership_in(record: PodRecord | None) -> Membership | None:
-    """Where the pod belongs by its labels and owners; None where they do not say."""
+    """The service and instance of the pod by its labels and owners; None without them."""
     return (
         record.governed.membership if record is not None and record.governed is not None else None
     )

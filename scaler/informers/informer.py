@@ -26,7 +26,7 @@ class Informer(Watched[T, R]):
         self.synced = asyncio.Event()
         """Set once everything has been listed, for ever after."""
         self.synced_or_absent = asyncio.Event()
-        """Set as well when the resource is not to be had (`absent`)."""
+        """Set as well when the resource cannot be read (`absent`)."""
         self._reflectors = [
             Reflector(self, scope, self._settled) for scope in (self.namespaces or (None,))
         ]
@@ -97,7 +97,8 @@ class Freshness:
         return min((one.heard for one in self._others.values() if not one.absent), default=math.inf)
 
     def lost(self) -> dict[Resource, str]:
-        """What is out of touch, each with words for people; what was not listed yet counts too."""
+        """Resource that is out of touch -> words for people; one that was not listed yet counts
+        too."""
         return {
             resource: informer.problem or f"nothing heard for {informer.unheard:.0f} s"
             for resource, informer in self._others.items()
@@ -105,12 +106,12 @@ class Freshness:
         }
 
     def words(self) -> str:
-        """What is out of touch, the same words as long as it is the same; "" while nothing is."""
+        """The resources that are out of touch, in words that change only with them; "" for none."""
         names = ", ".join(sorted(resource.plural for resource in self.lost()))
         return f"nothing heard of {names} for {self._patience:g} s" if names else ""
 
     def no_nodes(self) -> str:
-        """That the nodes cannot be read, in words; "" while they can."""
+        """Why the nodes cannot be read, in words; "" while they can."""
         if self.nodes.unheard < self._patience:
             return ""
         return (

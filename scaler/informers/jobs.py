@@ -53,7 +53,7 @@ class JobRecord(Stored, frozen=True, gc=False):
     read."""
     kind: str = "AscendJob"
     needs: tuple[PodRequest, ...] = ()
-    """What each of its expected pods requests of a node, in the order of `job.pods`."""
+    """The request of each expected pod, in the order of `job.pods`."""
     priority_class: str = ""
 
     @property
@@ -105,14 +105,14 @@ def read_job_record(obj: Object) -> JobRecord | None:
 
 
 def _size(obj: JobObject) -> int:
-    """In bytes, nearly."""
+    """Bytes, approximately."""
     words = (*obj.metadata.labels.items(), *obj.metadata.annotations.items())
     texts = sum(len(key) + len(value) for key, value in words if key != LAST_APPLIED)
     return texts + memoryview(obj.spec).nbytes + memoryview(obj.status).nbytes
 
 
 def _kept(obj: JobObject) -> bytes:
-    """As `JobRecord.text`, not compressed yet."""
+    """The value of `JobRecord.text` before compression."""
     return msgspec.json.encode({"metadata": _metadata(obj), "spec": obj.spec, "status": obj.status})
 
 

@@ -29,7 +29,7 @@ class ModeInForce(StrEnum):
 
 
 def in_force(mode: Mode, operator: str) -> ModeInForce:
-    """What this setting comes to beside this operator; "" for none."""
+    """The mode that this setting gives beside this operator; `operator`: "" for none."""
     if mode is Mode.GATES:
         return ModeInForce.RELEASES
     if mode is Mode.SHADOW:
@@ -52,7 +52,7 @@ class CurrentMode:
 
     @property
     def now(self) -> ModeInForce:
-        """What is in force beside the operator that is there now."""
+        """The mode in force beside the present operator."""
         return in_force(self._mode, self._operator_that_counts())
 
     def follow(self) -> ModeInForce:
@@ -106,7 +106,7 @@ class Alone:
         self._why = ""
 
     def why(self) -> str:
-        """As of the last look; "" while services are weighed against each other."""
+        """Why each service decides alone, as last read; "" while services are decided together."""
         return self._why
 
     def follow(self) -> None:

@@ -65,7 +65,7 @@ class _Gate(msgspec.Struct, gc=False):
 
 
 class _PodSpec(PodResources, frozen=True, rename="camel", gc=False):
-    """What is raw is read only of pods that name a rule."""
+    """Raw fields are decoded only for pods that name a rule."""
 
     node_selector: msgspec.Raw = msgspec.Raw()
     affinity: msgspec.Raw = msgspec.Raw()
@@ -93,7 +93,7 @@ class PodObject(msgspec.Struct, gc=False):
 
 
 class Governed(msgspec.Struct, frozen=True, gc=False):
-    """What matters of a pod that names a rule itself, beside what matters of any pod."""
+    """The fields of a pod that names a rule, beside the fields of any pod."""
 
     membership: Membership | None
     """None for a pod of a job that is an instance by itself."""
@@ -118,7 +118,7 @@ class PodRecord(Stored, frozen=True, gc=False):
     phase: str
     created: float
     gated: bool
-    """By a gate of our own: another one is a matter between its owner and the scheduler."""
+    """Held by a gate of ours. Gates of others are left to their owners."""
     terminating: bool
     ready: bool
     crashing: bool
@@ -128,14 +128,14 @@ class PodRecord(Stored, frozen=True, gc=False):
     version: int = 0
     """The round of its job that it belongs to."""
     deletion_cost: int = 0
-    """What its annotation says; 0 where that cannot be read, as in Kubernetes."""
+    """The cost in its annotation; 0 where that cannot be read, as in Kubernetes."""
     exit_code: int = -1
-    """Of its container `ascend` once that has ended; -1 before, or when it left none."""
+    """Exit code of its container `ascend`; -1 while that runs, or without a code."""
     requests: Requests = ()
     disrupted: bool = False
-    """It was ended by the cluster, and not by itself."""
+    """The cluster ended the pod; it did not end by itself."""
     kept: bool = False
-    """It has the label that keeps evictions away."""
+    """The pod has the label that protects it from evictions."""
     devices: PodDevices | None = None
     """Its chips; None for pods of others, which are most and must stay small."""
     governed: Governed | None = None
@@ -182,7 +182,7 @@ def pod_record(pod: PodObject) -> PodRecord:
 
 
 def _deletion_cost(text: str) -> int:
-    """As ReplicaSets read it: a number of 32 bits without a plus sign or leading zeros."""
+    """A number of 32 bits without a plus sign or leading zeros, as ReplicaSets read it."""
     cost = int(text) if re.fullmatch("0|-?[1-9][0-9]{0,9}", text) else 0
     return cost if -(2**31) <= cost < 2**31 else 0
 

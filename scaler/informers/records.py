@@ -1,5 +1,5 @@
-"""What msgspec decodes, and the cache keeps, of PodGroups, Services, nodes, PriorityClasses,
-PodDisruptionBudgets.
+"""The fields that msgspec decodes, and the cache keeps, of PodGroups, Services, nodes,
+PriorityClasses, PodDisruptionBudgets.
 
 A record must be small and must never need a second look at the object. None of these values can be
 part of a cycle, so the garbage collector need not look at them (`gc=False`): that is half the time
@@ -45,9 +45,9 @@ class OwnedRecord(Stored, frozen=True, gc=False):
     owner_uid: str
     terminating: bool
     members: int = 0
-    """Of a PodGroup: the pods that it asks for."""
+    """PodGroup only: the pods that it asks for."""
     labels: Labels = NO_LABELS
-    """Of a PodGroup: those that its job had when it was admitted."""
+    """PodGroup only: the labels that its job had when it was admitted."""
 
 
 def owned_record(obj: OwnedObject) -> OwnedRecord:
@@ -79,7 +79,7 @@ class NodeObject(msgspec.Struct, gc=False):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a node. Amounts are whole, as `workloads.pod_requests.whole_amounts` gives
+    """A node in the cache. Amounts are whole, as `workloads.pod_requests.whole_amounts` gives
     them."""
 
     name: str
@@ -87,7 +87,7 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
     taints: tuple[Taint, ...] = ()
     allocatable: Mapping[str, int] = {}
     capacity: Mapping[str, int] = {}
-    """With the devices that its kubelet does not count as allocatable because they are faulty."""
+    """Amounts that include faulty devices, which the kubelet does not count as allocatable."""
     ready: bool = True
     """Its condition Ready is True; unknown and missing count as not ready."""
     unschedulable: bool = False
@@ -99,7 +99,7 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
 
 class NodeRecord(Stored, frozen=True, gc=False):
     facts: NodeFacts
-    """As far as the node itself says."""
+    """The facts that the node itself reports."""
 
 
 def node_record(node: NodeObject) -> NodeRecord:
@@ -138,7 +138,7 @@ class PriorityObject(msgspec.Struct, gc=False):
 class PriorityRecord(Stored, frozen=True, gc=False):
     value: int
     namespaces: frozenset[str] | None = None
-    """Those whose jobs may name it; None = all. Kubernetes checks that of pods only."""
+    """Namespaces whose jobs may name it; None = all. Kubernetes checks that of pods only."""
 
     def worth(self, namespace: str) -> int:
         return self.value if self.namespaces is None or namespace in self.namespaces else 0
@@ -164,7 +164,8 @@ class BudgetObject(msgspec.Struct, gc=False):
 
 class BudgetRecord(Stored, frozen=True, gc=False):
     selector: bytes
-    """As JSON; `{}`, which is about all pods of the namespace, where it was too large to keep."""
+    """The selector as JSON; `{}`, which selects all pods of the namespace, where it was too large
+    to keep."""
 
     def covers(self, labels: Mapping[str, Any]) -> bool:
         """Whether it is about a pod with these labels. What cannot be read is: then nothing is

@@ -2,7 +2,7 @@
 
 It never resumes at "now", never reconnects in a tight loop and never ends because the cluster
 misbehaves. It goes back behind what it has seen only when the cluster itself did (`_look_back`).
-What is not heard of for `silence` seconds is listed anew, whatever the watch says. Named after the
+A resource without an event or bookmark for `silence` seconds is listed again. Named after the
 same in client-go."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ in herds."""
 FIRST_BACKOFF = 0.8
 LAST_BACKOFF = 30.0
 JITTER = 1.1
-"""As in kube.writer, of a pause that the server sets."""
+"""A pause that the server sets is multiplied by 1 to this factor, as in kube.writer."""
 HEALTHY_AFTER = 30.0
 """Seconds: a watch that lived this long is followed by the next without delay."""
 PROGRESS_AFTER = 1.0
@@ -137,7 +137,7 @@ class Reflector(Generic[T, R]):
         self._unanswered_since = math.inf
         """Loop time of the first of the checks in a row that got no answer."""
         self._restores = 0
-        """Of the history, as of the last list."""
+        """The number of restores that the history had at the last list."""
         self._watch_limit: asyncio.Timeout | None = None
         self._expirations = 0
         self._backoff = FIRST_BACKOFF
@@ -185,7 +185,7 @@ class Reflector(Generic[T, R]):
         self._must_check = False
 
     def _list_again(self) -> None:
-        """The cluster was restored: whatever is known and heard may be of another history."""
+        """List again after a restore of the cluster: the records may be of another history."""
         now = loop_time()
         self._older_since = min(self._older_since, now - RESTORED_AFTER)
         self._must_list = True
@@ -293,7 +293,7 @@ class Reflector(Generic[T, R]):
                 raise UnknownOutcomeError(words)
 
     def _arrived(self) -> None:
-        """Something has come from the server, if only that there is nothing new."""
+        """Note that the server answered, even if nothing is new."""
         self.problem = ""
         self.absent = False
         self.installed = True

@@ -23,7 +23,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Refusals:
-    """What cannot be read now. `publish` gets each object that concerns a rule."""
+    """The objects that cannot be read now. `publish` gets each object that concerns a rule."""
 
     def __init__(self, publish: Callable[[ObjectRefused], None], now: Callable[[], float]) -> None:
         self._publish = publish
@@ -60,7 +60,7 @@ class Refusals:
             self._publish(ObjectRefused(resource, refused, namespace, rule))
 
     def clear(self, resource: Resource, namespace: str, name: str) -> None:
-        """It can be read again, or is gone."""
+        """Forget an object that can be read again, or is gone."""
         _, rule = self._found.of(namespace).get((resource, name), ("", ""))
         self._found.drop(namespace, (resource, name))
         if rule:
@@ -75,7 +75,7 @@ class Refusals:
                     self.clear(resource, namespace, name)
 
     def of_rule(self, namespace: str, rule: str) -> tuple[str, ...]:
-        """What cannot be read of the rule and of what names it, in words."""
+        """The unreadable objects of the rule and of its jobs, in words."""
         known = self._found.of(namespace).items() if rule else ()
         return tuple(
             sorted(

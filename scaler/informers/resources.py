@@ -1,4 +1,4 @@
-"""What is watched, and what the cache keeps of it. Wiring only.
+"""The watched resources, and what the cache keeps of each. Wiring only.
 
 The scaler does its work without kinds that are not installed, and without those in `OPTIONAL` that
 it may not read."""
@@ -26,7 +26,7 @@ from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 OURS = f"training.kubeflow.org/operator-name={OPERATOR_NAME}"
 NEEDED = frozenset({kube.ASCEND_JOBS, kube.DEPLOYMENTS})
-"""Of what kinds of workload watch: a Deployment also says whether Ascend Operator runs."""
+"""Kinds of workload that are always watched: a Deployment also shows Ascend Operator."""
 OPTIONAL = frozenset(
     {
         kube.NODES,

@@ -29,7 +29,7 @@ class Store(Generic[R]):
         self._listeners: list[Callable[[Name | None], None]] = []
         self._on_change = on_change
         self._records: defaultdict[str, dict[str, R]] = defaultdict(dict)
-        """By namespace, then name: 200,000 pairs of both would take 12 MiB."""
+        """Namespace -> name -> record: as keys, 200,000 pairs of both would take 12 MiB."""
         self._seen: dict[str | None, int] = {}
         self._absent: dict[Name, int] = {}
         """Names under which nothing existed at a version that is not reached yet."""

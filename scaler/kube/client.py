@@ -261,7 +261,7 @@ class HttpKubeApi:
         content_type: str = "application/json",
         timeouts: int = 1,
     ) -> T:
-        """What `read` makes of the answer. The request is sent once more if the answer was 401."""
+        """The answer as `read` decodes it. The request is sent once more after an answer 401."""
 
         async def once() -> T:
             headers = {"Content-Type": content_type}

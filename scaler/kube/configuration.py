@@ -119,7 +119,7 @@ class Credentials:
 async def load(
     kubeconfig: str | None, context: str | None, *, insecure: bool
 ) -> tuple[Configuration, Credentials, ssl.SSLContext]:
-    """As `client.connect`. NotSentError when there is no usable configuration."""
+    """The configuration for `client.connect`. NotSentError without a usable one."""
     loader = None
     try:
         if kubeconfig is None and context is None and is_here():

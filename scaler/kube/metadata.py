@@ -48,8 +48,8 @@ NO_OWNER = Owner()
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of an object. The records of all kinds begin with these fields; `namespace` is
-    "" for cluster-scoped objects."""
+    """The metadata that is kept of an object. The records of all kinds begin with these fields;
+    `namespace` is "" for cluster-scoped objects."""
 
     namespace: str
     name: str

@@ -29,7 +29,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 TRIES = 5
-"""How often one write is sent at most, if the server or the network certainly refused it."""
+"""The most times that one write is sent, when the server or the network certainly refused it."""
 FIRST_DELAY = 0.1
 """Seconds before the second try, doubled each time, unless the server gives a time."""
 JITTER = 1.1

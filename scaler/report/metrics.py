@@ -53,28 +53,26 @@ class Metrics:
         # The decision loop
         self.passes = counter("scaler_passes", "Passes of the decision loop.")
         self._pass_seconds = histogram(
-            "scaler_pass_duration_seconds", "One pass: plan and hand over.", buckets=_FAST
+            "scaler_pass_duration_seconds",
+            "Seconds of one pass: deciding, and handing over the actions.",
+            buckets=_FAST,
         )
         self._plan_seconds = histogram(
-            "scaler_plan_duration_seconds", "Planning in one pass.", buckets=_FAST
+            "scaler_plan_duration_seconds", "Seconds of deciding in one pass.", buckets=_FAST
         )
         self.reaction_seconds = histogram(
             "scaler_reaction_seconds",
-            "From an event's arrival to the answer of the last write it caused.",
+            "Seconds from the arrival of an event to the answer of the last write that it caused.",
             buckets=_REACTION,
         )
-        self.queue_depth = shown(
-            "scaler_queue_depth", "Services that wait to be looked at in the next pass."
-        )
+        self.queue_depth = shown("scaler_queue_depth", "Services that the next pass reads.")
         self.decisions_failed = counter(
             "scaler_decisions_failed",
             "Errors in deciding or acting. Each is a bug of the scaler.",
         )
-        self._actions = counter(
-            "scaler_actions", "What was decided to be done, by kind of action.", ["action"]
-        )
+        self._actions = counter("scaler_actions", "Actions that were decided, by kind.", ["action"])
         self._revocations = counter(
-            "scaler_revocations", "Admissions that were revoked, for whatever reason."
+            "scaler_revocations", "Admissions that were revoked, for any reason."
         )
         self._preemptions = counter(
             "scaler_preemptions",
@@ -86,16 +84,17 @@ class Metrics:
         )
         self.leader = gauge("scaler_leader", "1 while this process holds the Lease.")
         self.leader_changes = followed(
-            "scaler_leader_changes", "Times that the Lease got a holder, as it says itself."
+            "scaler_leader_changes", "Changes of the holder of the Lease, by its own count."
         )
         self.out_of_touch = gauge(
-            "scaler_out_of_touch", "1 while nothing is admitted because the cluster is not seen."
+            "scaler_out_of_touch",
+            "1 while nothing is admitted because the view of the cluster is stale.",
         )
         # Services
         self._single_services = ServiceSeries(self.registry)
         self._services = gauge(
             "scaler_services",
-            "Services by whether they run their smallest and largest ratio.",
+            "Services that run their smallest, and their largest ratio.",
             ["available", "complete"],
         )
         self._rules_invalid = gauge(
@@ -105,42 +104,48 @@ class Metrics:
             "scaler_instances", "Instances by state and reason.", ["state", "reason"]
         )
         self._arbitration = gauge(
-            "scaler_arbitration", "1 while services are weighed against each other."
+            "scaler_arbitration", "1 while services that share nodes are decided together."
         )
         self._waiting = gauge(
             "scaler_services_weighed",
-            "Services and instances by what the arbitration said.",
+            "Services and instances by the outcome of arbitration.",
             ["what"],
         )
-        self._idle = gauge("scaler_idle", "Occupied by services that do not serve.", ["resource"])
+        self._idle = gauge(
+            "scaler_idle", "Resources that services occupy which do not serve.", ["resource"]
+        )
         # The API server
         self.requests = histogram(
             "scaler_request_duration_seconds",
-            "Until an answer began, or none came.",
+            "Seconds until an answer began, or the request failed.",
             ["verb", "resource"],
             buckets=_REQUEST,
         )
         self._writes = counter(
-            "scaler_writes", "Requests of the writer, reads too.", ["verb", "resource", "outcome"]
+            "scaler_writes",
+            "Requests of the writer by outcome, reads included.",
+            ["verb", "resource", "outcome"],
         )
         self.reports_dropped = counter(
-            "scaler_reports_dropped", "Reports not written.", ["kind", "cause"]
+            "scaler_reports_dropped", "Reports that were not written.", ["kind", "cause"]
         )
-        self.watches = followed("scaler_watches", "Watches opened.", "resource")
-        self.lists = followed("scaler_lists", "Times that everything was listed.", "resource")
-        self.watch_events = followed("scaler_watch_events", "Watch events handled.", "resource")
+        self.watches = followed("scaler_watches", "Watches that were opened.", "resource")
+        self.lists = followed("scaler_lists", "Full lists of a resource.", "resource")
+        self.watch_events = followed(
+            "scaler_watch_events", "Watch events that were handled.", "resource"
+        )
         self.watch_silence = shown(
             "scaler_watch_silence_seconds",
-            "Since a list, event, bookmark or timely end of a watch.",
+            "Seconds since a list, event, bookmark or timely end of a watch.",
             "resource",
         )
         self.objects_refused = followed(
             "scaler_objects_refused",
-            "Objects that could not be read, each version counted by itself.",
+            "Objects that could not be read; each version counts once.",
             "resource",
         )
         self.expectation_timeouts = followed(
-            "scaler_expectation_timeouts", "Own writes that no watch showed in time."
+            "scaler_expectation_timeouts", "Own writes that no watch confirmed in time."
         )
         self.resync_corrections = counter(
             "scaler_resync_corrections",
@@ -151,21 +156,24 @@ class Metrics:
             "scaler_webhook_answers", "Answers of the admission webhook.", ["path", "outcome"]
         )
         self.webhook_seconds = histogram(
-            "scaler_webhook_duration_seconds", "One answer of the admission webhook.", buckets=_FAST
+            "scaler_webhook_duration_seconds",
+            "Seconds of one answer of the admission webhook.",
+            buckets=_FAST,
         )
         self.certificate_expires = shown(
             "scaler_webhook_certificate_expires_timestamp_seconds",
-            "When the certificate that is shown ends.",
+            "Time at which the certificate in use expires.",
         )
         self.gate_ways = gauge(
-            "scaler_gate_way", "1 where this way of holding pods is set up.", ["way"]
+            "scaler_gate_way", "1 for each way of holding pods that is set up.", ["way"]
         )
         self.arrived_ungated = followed(
-            "scaler_pods_arrived_ungated", "Pods that name a rule and arrived without our gate."
+            "scaler_pods_arrived_ungated",
+            "Pods that name a rule and were created without our gate.",
         )
         self.turned_away = counter(
             "scaler_turned_away",
-            "Connections and requests that there was no room or time for.",
+            "Connections and requests that were refused for lack of room or time.",
             ["server"],
         )
         self._idle_resources: set[str] = set()

@@ -94,9 +94,9 @@ class Reporter:
         self._outbox: Outbox[_Due] = Outbox(self._write)
         self._reports: dict[ServiceKey, ServiceReport] = {}
         self._last_valid: dict[ConfigMapName, LastValid | None] = {}
-        """Of the rules that some job names, as of the newest report."""
+        """Rule that some job names -> its last valid text, from the newest report."""
         self._events: set[Event | _Warned] = set()
-        """Those that wait, and what may become one."""
+        """Events that wait, and notes that may become an event."""
         self._running = False
 
     async def run(self) -> None:

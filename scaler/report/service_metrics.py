@@ -63,7 +63,7 @@ class Standing(msgspec.Struct, frozen=True):
     fault_at: float = 0.0
     """When an instance of its complete ratio stopped running; no smaller ratio runs yet."""
     room_at: float = 0.0
-    """Since when every missing instance has a place and is starting."""
+    """The time from which every missing instance has a place and is starting."""
 
     @property
     def wanted(self) -> int | None:

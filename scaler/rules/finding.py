@@ -17,10 +17,10 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
 
     code: str
     path: Path
-    """In the rule document for a finding about the document, else in the Kubernetes object."""
+    """The place: in the rule document, or in the Kubernetes object for a finding about that."""
     message: str
     hint: str = ""
-    """What to write instead; "" when the message says it."""
+    """The text to write instead; "" when the message has it."""
     level: Level = "error"
     start: int = -1
     """Offset in the text of the document, -1 until the path has been looked up in the text."""

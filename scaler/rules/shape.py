@@ -53,7 +53,7 @@ class _Part(BaseModel):
 
 
 class Group(_Part):
-    """How many instances of one group a ratio wants, and of how many pods each."""
+    """The number of instances of one group in a ratio, and the number of pods of each."""
 
     group_name: str = Field(
         pattern=LABEL_VALUE, description="Value of the jobs' label mind-cluster/group-name"
@@ -103,7 +103,7 @@ def shape_errors(value: object) -> list[ErrorDetails]:
 
 
 def shape_findings(value: object) -> Iterator[Finding]:
-    """Where the shape of the decoded document differs from the model; errors first."""
+    """The findings about the shape of the decoded document; errors first."""
     errors = sorted(shape_errors(value), key=lambda error: error["type"] == UNKNOWN)
     for error in errors[:MOST]:
         path = tuple(error["loc"])

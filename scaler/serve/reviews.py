@@ -40,10 +40,10 @@ GroupsOf = Callable[[str, str], tuple[str, ...] | None]
 not do I/O."""
 Labels = Mapping[str, Any]
 _THIS = "this "
-"""How the name of a template begins that is the object itself."""
+"""The first words of the name of a template that is the object itself."""
 _TEMPLATE = "pod template "
 _UNKNOWN = Kind(name="", written=(Written(Resource("", "", "", ""), each_pod),))
-"""Of an unknown kind, the template of its pods is where most kinds have it."""
+"""Where the pod template of an unknown kind is assumed: where most kinds have it."""
 _MOVED = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
 
 

@@ -60,7 +60,7 @@ class WorldBuilder:
         self._alone = alone
         self._services: dict[ServiceKey, Service] = {}
         self._places: dict[ServiceKey, int] | None = None
-        """Where each service stands in the sorted list; None when one came or went."""
+        """Service -> index in the sorted list; None after one came or went."""
         self._sorted: list[Service] = []
         self._all: tuple[Service, ...] | None = ()
         """The same as a value; None when one of them changed."""
@@ -76,7 +76,7 @@ class WorldBuilder:
         return self._services.get(key)
 
     def position(self, key: ServiceKey) -> int:
-        """Where it stands in the last world. Raises KeyError for a service that is not there."""
+        """Index of the service in the last world. Raises KeyError for an unknown service."""
         return (self._places or {})[key]
 
     def keys(self) -> list[ServiceKey]:
@@ -238,7 +238,7 @@ def foreseen(instance: Instance, action: SlotAction, since: float) -> Instance:
 
 
 def _evicted(instance: Instance, since: float) -> Instance:
-    """Only terminating; unbound pods vanish at once."""
+    """The instance with terminating pods only: unbound pods vanish at once."""
     ends_by = instance.ends_by
     if instance.bound and ends_by >= 0:
         ends_by = max(ends_by, since + GRACE)

@@ -1,4 +1,4 @@
-"""What is free on the nodes, kept up to date event by event: one value for each node.
+"""The free room of each node, kept up to date event by event.
 
 Every event costs the same whatever the size of the cluster; only a change in what pod requests can
 tell nodes apart by looks at all nodes once. Holds no pods. Must not raise on anything that a node
@@ -40,11 +40,11 @@ class _Entry(msgspec.Struct, eq=False):
     facts: NodeFacts | None = None
     since: float = 0.0
     used: dict[str, int] = {}
-    """By all bound pods that have not ended, those that are terminating included."""
+    """Requests of all bound pods that have not ended, terminating ones included."""
     ending: dict[float, dict[str, int]] = {}
-    """By the terminating ones of them, by when they should be gone."""
+    """Time at which terminating pods should be gone -> their requests."""
     node: Node | None = None
-    """What was made of it last."""
+    """The node value that was made last."""
 
 
 class CapacityIndex:
@@ -61,7 +61,7 @@ class CapacityIndex:
         self._terms = terms_of(())
         self._classes: dict[NodeClass, NodeClass] = {}
         self._names: list[str] = []
-        """Of the nodes that exist, sorted."""
+        """Names of the existing nodes, sorted."""
         self._nodes: Nodes | None = None
         self._touched: dict[str, None] = {}
         """Nodes that are to be looked at anew before the next answer: a burst about one node looks
@@ -186,7 +186,8 @@ def _schedulable(facts: NodeFacts) -> bool:
 
 
 def _when_well(facts: NodeFacts) -> Mapping[str, int]:
-    """What it has with every device in order; of cpu and memory the system keeps a part."""
+    """Allocatable amounts of a node whose devices are all healthy; the system reserves a part of
+    cpu and memory."""
     if facts.capacity == facts.allocatable:
         return facts.allocatable
     devices = {name: amount for name, amount in facts.capacity.items() if "/" in name}
@@ -194,7 +195,7 @@ def _when_well(facts: NodeFacts) -> Mapping[str, int]:
 
 
 def _in_order(facts: NodeFacts) -> Mapping[str, int]:
-    """What is allocatable, less the faulty devices that the kubelet still counts."""
+    """Allocatable amounts, less the faulty devices that the kubelet still counts."""
     have = facts.allocatable
     for name, number in facts.faulty.items():
         allocatable = facts.allocatable.get(name, 0)

@@ -60,7 +60,7 @@ class ClusterState:
         self.tables = Tables(self.cache)
         self.rules = RulesInForce(self.cache.config_maps.get, self._stored_rule)
         self._instances: dict[str, Instance] = {}
-        """By uid, each built once per change of anything it depends on."""
+        """Uid -> instance, built once per change of anything it depends on."""
         self._skew = Skew()
 
     def service_keys(self) -> list[ServiceKey]:
@@ -165,8 +165,8 @@ class ClusterState:
         )
 
     def adjust(self, skew: Skew) -> None:
-        """Times in objects mean other moments from now on: everything that was made of them is made
-        anew."""
+        """The clock was adjusted, so times in objects mean other moments: all that was built of
+        them is built anew."""
         self._skew = skew
         self.forget_instances()
         self.capacity.adjust(skew)
@@ -183,7 +183,7 @@ class ClusterState:
         self.capacity.node_changed(change.name, change.facts)
 
     def on_instance(self, change: ServiceChanged) -> None:
-        """What was made of the instance is made anew when it is read next."""
+        """Build the instance again when it is read next."""
         self._instances.pop(change.uid, None)
         self.tables.forget(change.uid)
 

@@ -1,4 +1,4 @@
-"""What every instance is made of: its pods as counts, and what is wrong with them; and instances
+"""The parts of every instance: counts of its pods, and their problems; and instances
 that only pods name.
 
 A job is an instance even without pods: jobs.py."""
@@ -25,7 +25,7 @@ from scaler.workloads.membership import Job, Membership, OwnerFacts
 
 COUNTS_ON = "It counts as it did when it was admitted"
 VOLCANOS_OWN = "podgroup-"
-"""How the names of PodGroups begin that Volcano makes for pods without one."""
+"""Prefix of the names of PodGroups that Volcano makes for pods without one."""
 
 
 def present_of(pods: Sequence[PodRecord]) -> list[PodRecord]:
@@ -65,7 +65,7 @@ class Requested(msgspec.Struct, frozen=True, gc=False):
 
 
 class LabelFaults(msgspec.Struct, frozen=True, gc=False):
-    """What is wrong with the labels of an instance: at most one of the two is set."""
+    """The problem of the labels of an instance: at most one of the two is set."""
 
     label_problem: Reason | None = None
     mislabelled: tuple[Reason, str] | None = None
@@ -342,7 +342,7 @@ def starts_with_leader(cache: Cache, uid: str) -> bool:
 
 
 def _owners(cache: Cache, membership: Membership) -> list[OwnerFacts]:
-    """What the owners that describe the instance say, as far as they are known."""
+    """The facts about the instance that its owners give, as far as they are known."""
     found = []
     for kind, namespace, name in membership.described_by:
         facts = cache.owners.get(kind, namespace, name)

@@ -32,7 +32,7 @@ from scaler.workloads.membership import Job
 
 
 class _ByMaker(msgspec.Struct, frozen=True, gc=False):
-    """What depends on who makes the pods of a job, as at `Instance`."""
+    """The parts of an instance that depend on the maker of its pods."""
 
     faults: tuple[str, ...] = ()
     warnings: tuple[tuple[Warning, str], ...] = ()
@@ -133,7 +133,7 @@ def _ours(
     pods: Sequence[PodRecord],
     faulty: Container[str],
 ) -> _ByMaker:
-    """What matters only where the scaler makes its pods."""
+    """The parts of an instance whose pods the scaler makes."""
     job = record.job
     present = present_of(pods)
     pod_group = cache.pod_groups.get(job.namespace, job.pod_group)
@@ -155,7 +155,7 @@ def _ours(
 def _others(
     cache: Cache, situation: Situation, record: JobRecord, pods: Sequence[PodRecord]
 ) -> _ByMaker:
-    """What matters of a job only where another operator makes its pods."""
+    """The parts of an instance whose pods another operator makes."""
     job = record.job
     faults = record.job.faults
     used = job.restarts

@@ -44,7 +44,7 @@ LAST_VALID_SUFFIX = "-scaler-last-valid"
 
 
 class ConfigMapName(NamedTuple):
-    """Of a rule or of another ConfigMap."""
+    """The name of a rule or of another ConfigMap."""
 
     namespace: str
     name: str

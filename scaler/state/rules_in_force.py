@@ -28,7 +28,7 @@ _log = structlog.get_logger("rules")
 
 
 class RuleInForce(msgspec.Struct, frozen=True, gc=False):
-    """What a service is decided by. `rule` is None when no valid one was ever seen."""
+    """The rule in force of a service. `rule` is None when no valid rule was ever seen."""
 
     rule: Rule | None = None
     options: RuleOptions = RuleOptions()

@@ -7,7 +7,7 @@ import msgspec
 
 
 class Situation(msgspec.Struct, frozen=True, gc=False):
-    """As of the last `ModeChanged` and `NodesSeen`."""
+    """The mode and the view of nodes, from the last `ModeChanged` and `NodesSeen`."""
 
     makes_pods: bool = True
     """Whether the scaler makes the pods of AscendJobs. Otherwise an Ascend Operator does."""

@@ -17,7 +17,7 @@ REVISION = "deployment.kubernetes.io/revision"
 
 
 def name_of_deployment(pod: Metadata) -> str:
-    """From the name that Deployments give to their ReplicaSets; "" if it has no Deployment."""
+    """The Deployment, by the name that Deployments give to their ReplicaSets; "" without one."""
     ending = "-" + pod.labels.get(TEMPLATE_HASH, "")
     named = (
         pod.owner.is_a("ReplicaSet", REPLICA_SETS.group)
@@ -46,7 +46,7 @@ def membership(pod: Metadata) -> Membership | None:
 
 
 def deployment_facts(obj: OwnerObject) -> OwnerFacts:
-    """How many instances there should be."""
+    """The number of instances that the Deployment asks for."""
     meta = obj.metadata
     return OwnerFacts(
         *meta.identity,

@@ -46,7 +46,7 @@ def membership(pod: Metadata) -> Membership | None:
 
 
 def infer_service_set_roles(look: Look) -> Iterator[Role]:
-    """Those of the template of its InferServices."""
+    """The labels of the template of its InferServices."""
     yield from _roles(look, ("spec", "template", "roles"))
 
 

@@ -1,4 +1,4 @@
-"""What the scaler has to know of a kind of workload: a value for each, in `workloads/<kind>.py`.
+"""A kind of workload is one value, in `workloads/<kind>.py`.
 
 A kind leaves out what it does not have: every member but its name is optional. Everything else
 derives from the list in `kinds.py`: what is watched and which rights that needs, what admission,
@@ -26,7 +26,7 @@ TEMPLATE = "template"
 
 
 class Template(msgspec.Struct, frozen=True):
-    """Where pods get their labels and scheduling gates."""
+    """The paths from which pods get their labels and scheduling gates."""
 
     name: str
     """`template`, `leaderTemplate`, `of role decode`, `this pod`."""
@@ -36,7 +36,7 @@ class Template(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> Path:
-        """Where the template itself stands."""
+        """The path of the template itself."""
         return self.labels[: -len(LABELS)]
 
 
@@ -65,7 +65,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class OwnerObject(msgspec.Struct, gc=False):
-    """What is read of most owners of pods."""
+    """The fields that the scaler reads of most owners of pods."""
 
     class Spec(msgspec.Struct, rename="camel", gc=False):
         replicas: Any = None
@@ -95,7 +95,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of workload."""
 
     name: str
-    """As status, logs and documents name the kind."""
+    """The name of the kind in status, logs and documents."""
     written: tuple[Written, ...] = ()
     """The types of objects that users, or controllers for them, write; the main one first."""
     membership: Callable[[Metadata], Membership | None] | None = None
@@ -103,7 +103,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     raises. The kind itself is no instance of pods when it has none: it is a job, or makes workloads
     of other kinds."""
     owners: tuple[OwnerSource, ...] = ()
-    """Where pods do not say sizes or revisions: who does."""
+    """The owners that say sizes or revisions, where pods do not."""
     job: Resource | None = None
     """Each of these objects is one instance, which exists before its pods."""
     several: bool = False
@@ -119,7 +119,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """`scaler why NAME` looks for an object of this name, and at the labels in it: all its pods are
     of one group."""
     project: str = ""
-    """Who installs the definitions; "" = they are Kubernetes' own."""
+    """The product that installs the definitions; "" for Kubernetes itself."""
     definitions: tuple[Resource, ...] = ()
     """The definitions that the scaler uses where they are installed."""
     tried: str = ""
@@ -128,11 +128,11 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """Verbs by (group, resource), by role of the manifests, besides list and watch of what is
     watched."""
     pods_made_by: str = ""
-    """Who makes the pods, for people."""
+    """The name of the maker of the pods, for people."""
     pods_label: str = ""
     """The label of pods with the name of the object that they belong to."""
     pods_wanted: Callable[[Object], int] | None = None
-    """How many pods the spec of an object asks for, all instances together."""
+    """The number of pods that the spec of an object asks for, all instances together."""
 
 
 def look_into(obj: Object) -> Look:

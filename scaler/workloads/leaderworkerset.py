@@ -72,7 +72,7 @@ class _Spec(msgspec.Struct, rename="camel", gc=False):
 
 
 class LeaderWorkerSetObject(msgspec.Struct, gc=False):
-    """What is read of a LeaderWorkerSet."""
+    """The fields of a LeaderWorkerSet that the scaler reads."""
 
     metadata: Metadata
     spec: _Spec | None = None
@@ -113,7 +113,7 @@ def stateful_set_facts(obj: OwnerObject) -> OwnerFacts | None:
 
 
 def roles(look: Look) -> Iterator[Role]:
-    """Without a template of its own the leader has that of the workers."""
+    """A leader without a template of its own has the template of the workers."""
     pair: Path = ("spec", "leaderWorkerTemplate")
     names = [name for name in ("leaderTemplate", "workerTemplate") if look((*pair, name))]
     templates = [template_at((*pair, name), name) for name in names]

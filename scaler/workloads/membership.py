@@ -132,7 +132,7 @@ class Labels(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def problem(self) -> Reason | None:
-        """What is wrong with the labels of an object that names a rule."""
+        """The problem of the labels of an object that names a rule."""
         if not self.rule:
             return Reason.RULE_MISSING
         if not self.job_id:
@@ -153,7 +153,7 @@ class OwnerFacts(Stored, frozen=True, gc=False):
     """Identity as in Membership.owner; "" when the object has no revisions."""
     revision: str = ""
     rank: int = 0
-    """Of several objects of one owner, the one with the highest rank has the newest revision."""
+    """The object with the highest rank has the newest revision of its owner."""
     size: int = 0
     """Pods of one instance; 0 when the object has no such number."""
     wanted: int = 0

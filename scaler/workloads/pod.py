@@ -21,7 +21,7 @@ def pod_roles(_: Look) -> Iterator[Role]:
 
 
 def cron_job_roles(_: Look) -> Iterator[Role]:
-    """As `each_pod`, one level deeper."""
+    """Each pod, as `each_pod` does it, one level deeper."""
     path = ("spec", "jobTemplate", "spec", "template")
     yield Role((template_at(path),), pods=1, pods_at=path)
 

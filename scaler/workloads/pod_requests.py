@@ -205,7 +205,7 @@ def placement_size(spec: Mapping[str, Any]) -> int:
 
 
 def amounts_of(container: Mapping[str, Any]) -> dict[str, Any]:
-    """As `Resources.amounts`, of a container of any shape."""
+    """The amounts of a container of any shape, as `Resources.amounts` gives them."""
     return {**at(container, "resources", "limits"), **at(container, "resources", "requests")}
 
 

@@ -95,7 +95,7 @@ class _Spec(msgspec.Struct, rename="camel", gc=False):
 
 
 class PodSetObject(msgspec.Struct, gc=False):
-    """What is read of a PodSet."""
+    """The fields of a PodSet that the scaler reads."""
 
     metadata: Metadata
     spec: _Spec | None = None
@@ -119,7 +119,7 @@ def facts(obj: PodSetObject) -> OwnerFacts:
 
 
 def storm_service_roles(look: Look) -> Iterator[Role]:
-    """Those of the template of its RoleSets."""
+    """The labels of the template of its RoleSets."""
     yield from _roles(look, ("spec", "template", "spec", "roles"))
 
 

@@ -50,8 +50,8 @@ def test_a_broken_instance_says_whose_its_slot_is_and_nothing_of_a_grace_period_
 ):
     found = service("1P1D", "p0 Broken, d0 Running")
     for since, slot in (
-        (10, "it holds its slot for a grace period."),
-        (61, "its slot is free for another."),
+        (10, "its place is kept for a grace period."),
+        (61, "its place is free for another instance."),
     ):
         remembered = remembering(
             found, ("uid-p0", InstanceMemory(ran=True, broken_since=NOW - since))
