@@ -235,7 +235,7 @@ def test_the_table_of_tools_names_every_command_and_every_folder() -> None:
 def test_the_table_of_drafts_names_all_that_is_written_in_one() -> None:
     section = PAGE.read_text().split("### One decision, followed\n", 1)[1].split("\n## ", 1)[0]
     rows = re.findall(r"^\| (`\w+`.*?) \|", section.split("| field |", 1)[1], re.MULTILINE)
-    methods = {"note"}
+    methods = {"note", "admit", "revoke", "evict"}
     plan = ast.parse((ROOT / "scaler/decide/draft.py").read_text())
     made = {
         node.attr

@@ -14,9 +14,17 @@ from traceback import walk_tb
 import msgspec
 
 from scaler.decide.decision import Note, Plan
+from scaler.decide.draft import Draft
 from scaler.decide.memory import Memory, ServiceMemory
+from scaler.decide.nodes import PodRequests
 from scaler.decide.room.classes import Requests
+from scaler.decide.room.placement import Placement
+from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.demand import Demand, asked_of, demand_of
+from scaler.decide.service.states import Member
+from scaler.decide.sharing import choice, preemption
+from scaler.decide.sharing.part import Admitted, Held, Part, ReservedMinimum
+from scaler.decide.sharing.questions import Questions
 from scaler.decide.world import Policy, Service, ServiceKey, World
 from scaler.reasons.warnings import Warning
 
@@ -266,3 +274,49 @@ def _asks_the_same(service: Service, before: Service) -> bool:
 
 def _weighs(world: World) -> bool:
     return world.nodes is not None and not world.alone
+
+
+class Shortcuts(Questions):
+    """Answers of one decision about one part: what is asked again gets the same answer."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._empty = Placement(placement.nodes.emptied)
+        self._unfit: dict[object, Shortage] = {}
+        """`Demand.room_key` and what was given back of the room -> shortage, where no source
+        suffices."""
+        self._too_large: dict[object, Shortage | None] = {}
+        self._held: dict[PodRequests, Held] = {}
+        """Pod requests of a scale-up that does not fit, or may invalidate a reservation. Room only
+        shrinks while scale-ups are admitted."""
+
+    def find(self, part: Part, draft: Draft) -> ReservedMinimum | Shortage:
+        """As `Questions`. More reservations make no room: the shortage stays until room is given
+        back."""
+        if draft.memory.victims or draft.demand.room_key is None:
+            return super().find(part, draft)
+        known = self._unfit.get((draft.demand.room_key, part.placement.given_back))
+        if known is not None:
+            return known
+        found = super().find(part, draft)
+        if isinstance(found, Shortage):
+            self._unfit[draft.demand.room_key, part.placement.given_back] = found
+        return found
+
+    def why_too_large(self, part: Part, draft: Draft) -> Shortage | None:  # noqa: ARG002 - one part
+        """As `Questions`. Empty nodes do not change."""
+        key = draft.demand.room_key or draft
+        if key not in self._too_large:
+            self._too_large[key] = choice.why_too_large(draft, self._empty)
+        return self._too_large[key]
+
+    def scale_up(
+        self, part: Part, draft: Draft, member: Member, others: Sequence[Member]
+    ) -> Admitted | Held:
+        """As `Questions`. Who may trade is asked anew: surplus may make room."""
+        known = self._held.get(member.instance.unbound)
+        if known is not None and draft.shares and not preemption.may_trade(draft):
+            return known
+        answer = super().scale_up(part, draft, member, others)
+        if isinstance(answer, Held) and not answer.for_now:
+            self._held[member.instance.unbound] = answer
+        return answer

@@ -16,27 +16,18 @@ from typing import Any, TypeVar
 import msgspec
 
 from scaler.decide import attempts
-from scaler.decide.again import MOST_FAILING, Demands, first_failing
-from scaler.decide.decision import Decision, Plan, State, Tally
-from scaler.decide.draft import NOT_MADE, Draft
+from scaler.decide.again import MOST_FAILING, Demands, Shortcuts, first_failing
+from scaler.decide.decision import Decision, Plan, Tally
+from scaler.decide.draft import Draft
 from scaler.decide.nodes import Node, Nodes
 from scaler.decide.plan import plan_of
 from scaler.decide.room.classes import Neighbours, NodeIndex
 from scaler.decide.room.placement import Placement
-from scaler.decide.service.demand import Demand
-from scaler.decide.service.groups import Group
-from scaler.decide.service.states import (
-    Member,
-    is_made,
-    may_be_revoked,
-    newest_admission_first,
-    why_not_admissible,
-)
 from scaler.decide.sharing import observed
 from scaler.decide.sharing.arbitration import Arbitration
-from scaler.decide.sharing.sources import Sources
+from scaler.decide.sharing.limits import decide_alone
+from scaler.decide.sharing.part import Part
 from scaler.decide.world import World
-from scaler.reasons.reasons import Reason
 
 Made = TypeVar("Made")
 
@@ -261,11 +252,18 @@ class _Pass:
             for at in self.node_index.unusual
             if part_of.get(nodes[at].node_class) == number
         ]
-        sources = Sources(placement, world, drafts_of_part, room_to_come=bool(drained or unusual))
+        weighed = Part(
+            world,
+            placement,
+            drafts,
+            drafts_of_part,
+            Shortcuts(placement),
+            is_probed=self.probing,
+            expects_room=bool(drained or unusual),
+        )
         inputs = self._inputs(heeds_binds=any(observed.heeds_binds(draft) for draft in waiting))
-        arbitration = Arbitration(drafts, sources, probing=self.probing)
-        arbitration.run()
-        self.probing = arbitration.minimums.probing
+        Arbitration(weighed).run()
+        self.probing = weighed.is_probed
         return self._part(drafts, waiting, inputs, unusual)
 
     def _draft(self, at: int) -> Draft:
@@ -315,84 +313,3 @@ def _tally_of(active: Sequence[Draft], world: World) -> tuple[Counter[str], Coun
         ),
     )
     return numbers, idle
-
-
-def decide_alone(demand: Demand, now: float) -> Draft:
-    """The draft of a service that decides alone: because nodes may not be read, the rule says so,
-    or it names no rule.
-
-    It gives away every place of the target at once. What is free is not known, so an instance in
-    hands beyond the target is revoked while an instance of the target is missing: both may need the
-    same node."""
-    draft = Draft(demand)
-    if demand.target is None and not demand.service.key.rule:
-        _without_rule(draft, now)
-    if demand.target is None or demand.paused:
-        return draft
-    # Whether the target lacks an instance that needs room. A bound instance that does not run needs
-    # no room.
-    missing = any(
-        group.running + sum(1 for m in group.members if m.in_flight and m.instance.bound)
-        < group.target
-        for group in demand.groups.values()
-    )
-    chosen = {
-        name: _chosen_alone(draft, name) for name, group in demand.groups.items() if group.wants
-    }
-    # An instance whose creation was refused is tried again first, alone: the others are admitted
-    # when it has pods.
-    refused = next(
-        (m for members in chosen.values() for m in members if m.memory.refused and is_made(m)), None
-    )
-    alone = None if demand.serves else refused
-    for name, group in demand.groups.items():
-        for member in chosen.get(name, ()):
-            if alone in (None, member) and is_made(member):
-                draft.admit(member)
-                continue
-            draft.groups[name].give_place(member)
-            why = Reason.WAITING_FOR_RATIO, tuple(draft.lacking)
-            draft.waits[member.uid] = (
-                why if is_made(member) else (Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,))
-            )
-        _revoke_beyond(draft, name, group, missing=missing)
-    return draft
-
-
-def _chosen_alone(draft: Draft, name: str) -> list[Member]:
-    """Held candidates that get a place: those that can start now, then those whose pods do not
-    exist yet."""
-    group = draft.demand.groups[name].copy()
-    chosen = []
-    held = (member for member in draft.demand.candidates[name] if member.state is State.HELD)
-    for member in sorted(held, key=is_made, reverse=True):
-        if group.has_place_for(member):
-            group.give_place(member)
-            chosen.append(member)
-    return chosen
-
-
-def _without_rule(draft: Draft, now: float) -> None:
-    """Jobs that name no rule (MindIE's controller and coordinator) have nothing to wait for."""
-    for member in draft.demand.members:
-        if (
-            member.is_ours
-            and member.state is State.HELD
-            and why_not_admissible(member, now) is None
-        ):
-            draft.admit(member)
-
-
-def _revoke_beyond(draft: Draft, name: str, group: Group, *, missing: bool) -> None:
-    demand = draft.demand
-    beyond = group.fewest - group.target
-    above = group.running + group.in_flight - demand.largest(name)
-    unbound = [member for member in demand.with_the_scheduler if member.instance.group == name]
-    candidates = newest_admission_first(
-        m for m in unbound if not (group.keeps(m) or m.instance.unheld)
-    )
-    candidates.sort(key=lambda m: may_be_revoked(m.instance, demand.policy), reverse=True)
-    for member in candidates[: max(0, beyond)]:
-        if missing or above > 0 or member.uid in demand.without_place:
-            above -= 1
-            draft.revoke(member, (Reason.REVOKED, (draft.awaited,)))

@@ -49,9 +49,6 @@ class Draft:
         self.chosen: set[str] = set()
         """Uids of the instances chosen for the minimum: it is reserved or probed, or the service
         shares no nodes."""
-        self.short = False
-        """An instance beyond the minimum is missing, and running surplus of the service would make
-        room for it."""
 
     def shares_nodes_with(self, other: Draft) -> bool:
         """Whether some node could run pods of both services."""
@@ -116,6 +113,11 @@ class Draft:
             else (Reason.WAITING_FOR_SCHEDULER, about)
         )
         self.admitted[member.uid] = why
+
+    def evict(self, member: Member, beneficiary: str) -> None:
+        """Evict the instance for another service, or for an instance of the same one."""
+        self.evicted[member.uid] = beneficiary
+        self.note(attempts.Evicted((member.uid,), beneficiary))
 
     def revoke(self, member: Member, why: Why) -> bool:
         """Revoke the admission of the instance. False when that is not possible: the instance stays

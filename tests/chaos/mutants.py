@@ -9,8 +9,7 @@ from scaler import app, clock, controller, election, work_queue
 from scaler.decide import nodes
 from scaler.decide.service import groups
 from scaler.decide.service import states as state
-from scaler.decide.sharing import arbitration, minimum
-from scaler.decide.sharing import sources as reservations
+from scaler.decide.sharing import arbitration, attempt_end, preemption
 from scaler.execute import assumed, executor, gates, writes
 from scaler.informers import cache, indexes, informer, reflector, store
 from scaler.kube import outbox, writer
@@ -252,9 +251,9 @@ MUTANTS = (
     # where services are in each other's way
     Mutant(
         "a turn never ends while others wait",
-        minimum,
-        "something_waits = own_waits",
-        "return False",
+        attempt_end,
+        "waiting = _who_waits(part, draft)",
+        "return Outcome.GOES_ON",
         "story unbound 2 L5",
     ),
     Mutant(
@@ -266,7 +265,7 @@ MUTANTS = (
     ),
     Mutant(
         "evicts whom it may not",
-        reservations,
+        preemption,
         "other.demand.priority <= most and not protected",
         "not protected",
         "story preempting 4 S3",
@@ -274,14 +273,14 @@ MUTANTS = (
     Mutant(
         "admits on room to come",
         arbitration,
-        " and minimum.room is Room.FREE",
+        " and found.room is Room.FREE",
         "",
         "story preempting 2 S10",
     ),
     Mutant(
         "reserves nothing",
         arbitration,
-        "self.minimums.reserve(draft)",
+        "minimum.reserve(part, draft)",
         "None",
         "story on-twenty 1 L1",
     ),

@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 from scaler.decide.again import PAUSE, why_not_decided
-from scaler.decide.decide import DecisionCache, decide, decide_alone
+from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.decision import Decision
 from scaler.decide.plan import plan_of
 from scaler.decide.service.demand import demand_of
 from scaler.decide.sharing.arbitration import Arbitration
+from scaler.decide.sharing.limits import decide_alone
 from scaler.decide.world import Service, ServiceKey, World
 from tests.builders import doings, on_nodes, service, world
 
@@ -53,7 +54,7 @@ def in_the_weighing(patch: pytest.MonkeyPatch) -> None:
 
     def wrapped(self: Arbitration) -> None:
         run(self)
-        if any(bad(draft.demand.service.key) for draft in self.drafts):
+        if any(bad(draft.demand.service.key) for draft in self.part.drafts):
             raise RecursionError("too deep")
 
     patch.setattr(Arbitration, "run", wrapped)

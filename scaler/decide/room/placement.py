@@ -45,6 +45,9 @@ class Placement:
         self.nodes = nodes
         self._trial = Trial(nodes, now=now, due_back=due_back)
         self._invalidation = Invalidation(self._trial)
+        self.given_back = 0
+        """The same as long as there is no more room than before: it changes when a reservation is
+        cancelled, and with pods whose room counts as freed."""
         self._growths = 0
         """How often room may have grown: a reservation was cancelled, or room was freed."""
         self._unfit: dict[tuple[PodRequests, Room, int], Shortage] = {}
@@ -70,6 +73,7 @@ class Placement:
         for pod in reservation.placed:
             self._trial.put(pod, -1)
         reservation.placed = []
+        self.given_back += 1
         self._growths += 1
 
     def waits_for(self, reservation: Reservation) -> tuple[str, ...]:
@@ -81,6 +85,7 @@ class Placement:
         """Count the room of these bound pods (node name, request) as `FREED`, on schedulable nodes
         only. With sign -1, count that room no more: no reservation may use it then."""
         self._trial.count_freed(pods, sign)
+        self.given_back += sign
         self._growths += 1
 
     def may_invalidate(

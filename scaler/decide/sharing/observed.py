@@ -9,7 +9,9 @@ from scaler.decide import attempts
 from scaler.decide.attempts import Ended, Event, PartEnded
 from scaler.decide.decision import State
 from scaler.decide.draft import Draft
+from scaler.decide.nodes import Room
 from scaler.decide.service.states import Member
+from scaler.decide.sharing.part import ReservedMinimum
 from scaler.decide.world import World
 
 AT_ONCE = 0.001
@@ -42,15 +44,29 @@ def heeds_binds(draft: Draft) -> bool:
     return bool(draft.demand.has_attempts or memory.began or memory.failures)
 
 
-def settle(draft: Draft, world: World) -> None:
+def made(draft: Draft, found: ReservedMinimum, now: float) -> list[Event]:
+    """5i: where others make the pods, the clock starts anew, once, when all chosen instances have
+    pods."""
+    known = draft.memory.made
+    if not found.has_unmade:
+        return [attempts.AllMade(now)] if known is False else []
+    if known is None and found.room is Room.FREE:
+        return [attempts.AwaitsOwner()]
+    return []
+
+
+def settle(draft: Draft, world: World, *, trades: bool) -> None:
     """The last step: 5a, clocks run only for instances that are with the scheduler or bound in
-    part; 5c, a service that serves forgets its attempts."""
+    part; 5c, a service that serves forgets its attempts. `trades`: it has surplus that is to give
+    way to a missing instance."""
     demand = draft.demand
     if demand.serves:
         well = [member.uid for member in demand.members if member.state is not State.BROKEN]
-        draft.note(attempts.Serves(tuple(well), trades=draft.short))
+        draft.note(attempts.Serves(tuple(well), trades=trades))
     elif not demand.lacks_minimum:
         draft.note(attempts.MinimumBound())
+    if not draft.memory.began and draft.memory.made is not None:
+        draft.note(attempts.Stopped())
     if demand.has_attempts or demand.with_the_scheduler or demand.irrevocable or draft.has_changes:
         _note_clocks(draft, world)
     memory = draft.memory

@@ -1,0 +1,118 @@
+"""Which instances are chosen for a minimum: 3b.1 of the contract. Chooses only: must not reserve,
+admit or revoke."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, combinations, islice, product
+
+from scaler.decide import attempts
+from scaler.decide.decision import State
+from scaler.decide.draft import Draft
+from scaler.decide.nodes import Room, joined
+from scaler.decide.room.placement import Placement
+from scaler.decide.room.shortage import Shortage
+from scaler.decide.service.states import Member, is_made
+from scaler.decide.world import World
+
+MOST_SETS = 16
+"""1d: the largest number of sets of candidates that are tried on one source of room."""
+
+
+def sets_of_candidates(
+    draft: Draft, placement: Placement, room: Room, *, frees: bool = False
+) -> Iterator[list[Member]]:
+    """1d: sets of candidates in their order, each with the instances that are bound in part. Of
+    alike candidates one set is tried. Candidates that do not fit by themselves are left out, unless
+    victims free room (`frees`)."""
+    if draft.demand.room_key is not None and not draft.has_changes:
+        yield draft.demand.first()  # all sets need the same room
+        return
+    by_group: list[Iterable[Sequence[Member]]] = []
+    for name, number in draft.demand.minimum.items():
+        found = draft.demand.candidates[name] if number else []
+        if room < Room.TO_COME:  # 1e: only while its room is ending
+            found = [member for member in found if member.state is not State.TERMINATING]
+        if not frees:
+            found = _that_fit(found, placement, room)
+        if _are_alike(draft, found):
+            found = found[:number]
+        by_group.append(combinations(found, number))
+    for chosen in one_of_each(by_group):
+        yield [*draft.demand.bound_in_part, *chosen]
+
+
+def _that_fit(members: Sequence[Member], placement: Placement, room: Room) -> list[Member]:
+    """The members that fit by themselves."""
+    distinct = dict.fromkeys([member.instance.unbound for member in members])
+    fitting = {pods for pods in distinct if placement.fits(pods, room) is None}
+    return [member for member in members if member.instance.unbound in fitting]
+
+
+def _are_alike(draft: Draft, members: Sequence[Member]) -> bool:
+    """Whether one set of these candidates is as good as any other."""
+    kinds = set()
+    for member in members:
+        has_tried = draft.memory_of(member.uid).had_attempt > 0
+        kinds.add((member.instance.unbound, member.state is State.TERMINATING, has_tried))
+    return len(kinds) < 2
+
+
+def one_of_each(by_group: Iterable[Iterable[Sequence[Member]]]) -> Iterator[list[Member]]:
+    """One set of each group, joined, in every combination; at most `MOST_SETS` sets of a group, and
+    in all."""
+    of_groups = [list(islice(sets, MOST_SETS)) for sets in by_group]
+    for chosen in islice(product(*of_groups), MOST_SETS):
+        yield list(chain(*chosen))
+
+
+def why_too_large(draft: Draft, empty: Placement) -> Shortage | None:
+    """1f: why no set of live instances fits on empty, healthy nodes as the minimum; None when one
+    set fits."""
+    demand = draft.demand
+    by_group: list[Iterable[Sequence[Member]]] = []
+    for name, number in demand.rule.smallest.counts.items() if demand.rule else ():
+        live = [member for member in demand.groups[name].members if member.is_live]
+        alike = all(member.instance.requests == live[0].instance.requests for member in live[1:])
+        by_group.append([live[:number]] if alike else combinations(live, number))
+    why = None
+    for chosen in one_of_each(by_group):
+        shortage = empty.fits(joined(*[member.instance.requests for member in chosen]))
+        if shortage is None:
+            return None
+        why = why or shortage
+    return why
+
+
+def replaced_by(draft: Draft, chosen: Sequence[Member]) -> list[Member]:
+    """Instances with the scheduler that are not chosen, where a held instance of their group is: it
+    takes their place."""
+    uids = {member.uid for member in chosen}
+    groups = {member.instance.group for member in chosen if member.state is State.HELD}
+    waiting = draft.demand.with_the_scheduler
+    return [one for one in waiting if one.uid not in uids and one.instance.group in groups]
+
+
+def held_beside(draft: Draft, chosen: Sequence[Member]) -> list[Member]:
+    """5e, spares: held candidates in the groups of the chosen instances, the chosen ones left
+    out."""
+    found: list[Member] = []
+    for name in {member.instance.group or "" for member in chosen}:
+        found += draft.demand.candidates.get(name, ())
+    return [one for one in found if one.state is State.HELD and one not in chosen]
+
+
+def startable(draft: Draft, group: str, world: World) -> Sequence[Member]:
+    """7a, 7c: held candidates of the group that could start now, those with the fewest ended
+    attempts first."""
+    held = draft.demand.scale_up_candidates.get(group)
+    if held is None:  # the service does not serve, or the group gets no place
+        held = [m for m in draft.demand.candidates.get(group, ()) if m.state is State.HELD]
+    if not held or (not draft.demand.has_attempts and not draft.has_changes and is_made(held[-1])):
+        return held
+    found = []
+    for member in held:
+        waits = attempts.in_backoff(draft.memory_of(member.uid), world.now)
+        if is_made(member) and not waits and member.uid not in draft.admitted:
+            found.append(member)
+    return sorted(found, key=lambda member: draft.memory_of(member.uid).failures)

@@ -1,0 +1,137 @@
+"""The limits of sharing: 3b.10 of the contract. 10a: services that are not weighed against others.
+10b: what cannot be revoked keeps its room until its attempt ends."""
+
+from __future__ import annotations
+
+from scaler.decide import attempts
+from scaler.decide.decision import State
+from scaler.decide.draft import NOT_MADE, Draft
+from scaler.decide.service.demand import Demand
+from scaler.decide.service.groups import Group
+from scaler.decide.service.states import (
+    Member,
+    affords_revoke,
+    is_made,
+    may_be_revoked,
+    newest_admission_first,
+    why_not_admissible,
+)
+from scaler.decide.sharing.part import Part
+from scaler.reasons.reasons import Reason
+
+
+def stays(part: Part, draft: Draft, member: Member) -> bool:
+    """10b: whether an instance that is with the scheduler or bound in part cannot be revoked."""
+    may_go = member.is_with_the_scheduler and may_be_revoked(member.instance, part.policy)
+    return draft.demand.paused or not may_go
+
+
+def keeps_room(part: Part, draft: Draft, member: Member) -> bool:
+    """10b: whether an instance that cannot be revoked keeps its room: its attempt has not ended.
+    After that its pods are of no use."""
+    memory = draft.memory_of(member.uid)
+    if member in draft.demand.bound_in_part:
+        waits = attempts.in_backoff(draft.memory, part.now)
+        return not (memory.gives_way or waits or part.is_over(draft.memory))
+    return not (memory.gives_way or (member.is_with_the_scheduler and part.is_over(memory)))
+
+
+def has_late_attempt(part: Part, draft: Draft, member: Member) -> bool:
+    """10b: whether the instance has an attempt of its own, and that is over by the clock. What is
+    of the minimum shares the attempt of the minimum."""
+    is_of_minimum = member in draft.demand.bound_in_part
+    return not is_of_minimum and part.is_over(draft.memory_of(member.uid))
+
+
+def is_in_the_way(part: Part, draft: Draft, member: Member) -> bool:
+    """10b: whether an instance that stays only for want of restarts is in the way of the minimum of
+    another service that shares nodes, which found no free room."""
+    if affords_revoke(member.instance, part.policy):
+        return False
+    on_free_room = {id(other) for other, _ in part.on_free_room}
+    for other in part.drafts:
+        lacks_room = other.demand.lacks_minimum and id(other) not in on_free_room
+        if lacks_room and other is not draft and draft.shares_nodes_with(other):
+            return True
+    return False
+
+
+def decide_alone(demand: Demand, now: float) -> Draft:
+    """The draft of a service that decides alone: because nodes may not be read, the rule says so,
+    or it names no rule.
+
+    It gives away every place of the target at once. What is free is not known, so an instance that
+    is with the scheduler beyond the target is revoked while an instance of the target is missing:
+    both may need the same node."""
+    draft = Draft(demand)
+    if demand.target is None and not demand.service.key.rule:
+        _without_rule(draft, now)
+    if demand.target is None or demand.paused:
+        return draft
+    # Whether the target lacks an instance that needs room. A bound instance that does not run needs
+    # no room.
+    missing = any(
+        group.running + sum(1 for m in group.members if m.in_flight and m.instance.bound)
+        < group.target
+        for group in demand.groups.values()
+    )
+    chosen = {
+        name: _chosen_alone(draft, name) for name, group in demand.groups.items() if group.wants
+    }
+    # An instance whose creation was refused is tried again first, alone: the others are admitted
+    # when it has pods.
+    refused = next(
+        (m for members in chosen.values() for m in members if m.memory.refused and is_made(m)), None
+    )
+    alone = None if demand.serves else refused
+    for name, group in demand.groups.items():
+        for member in chosen.get(name, ()):
+            if alone in (None, member) and is_made(member):
+                draft.admit(member)
+                continue
+            draft.groups[name].give_place(member)
+            why = Reason.WAITING_FOR_RATIO, tuple(draft.lacking)
+            draft.waits[member.uid] = (
+                why if is_made(member) else (Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,))
+            )
+        _revoke_beyond(draft, name, group, missing=missing)
+    return draft
+
+
+def _chosen_alone(draft: Draft, name: str) -> list[Member]:
+    """Held candidates that get a place: those that can start now, then those whose pods do not
+    exist yet."""
+    group = draft.demand.groups[name].copy()
+    chosen = []
+    held = (member for member in draft.demand.candidates[name] if member.state is State.HELD)
+    for member in sorted(held, key=is_made, reverse=True):
+        if group.has_place_for(member):
+            group.give_place(member)
+            chosen.append(member)
+    return chosen
+
+
+def _without_rule(draft: Draft, now: float) -> None:
+    """Jobs that name no rule (MindIE's controller and coordinator) have nothing to wait for."""
+    for member in draft.demand.members:
+        if (
+            member.is_ours
+            and member.state is State.HELD
+            and why_not_admissible(member, now) is None
+        ):
+            draft.admit(member)
+
+
+def _revoke_beyond(draft: Draft, name: str, group: Group, *, missing: bool) -> None:
+    demand = draft.demand
+    beyond = group.fewest - group.target
+    above = group.running + group.in_flight - demand.largest(name)
+    unbound = [member for member in demand.with_the_scheduler if member.instance.group == name]
+    candidates = newest_admission_first(
+        m for m in unbound if not (group.keeps(m) or m.instance.unheld)
+    )
+    candidates.sort(key=lambda m: may_be_revoked(m.instance, demand.policy), reverse=True)
+    for member in candidates[: max(0, beyond)]:
+        if missing or above > 0 or member.uid in demand.without_place:
+            above -= 1
+            draft.revoke(member, (Reason.REVOKED, (draft.awaited,)))

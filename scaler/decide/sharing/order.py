@@ -1,0 +1,31 @@
+"""The order in which services are served: 3b.2 of the contract for minimums, 3b.7a for scale-ups.
+Pure: reads drafts only."""
+
+from __future__ import annotations
+
+from scaler.decide import attempts
+from scaler.decide.decision import State
+from scaler.decide.draft import Draft
+
+
+def minimum_order(draft: Draft, now: float) -> tuple[bool, int, float, bool, float, str]:
+    """Sort key of minimums: what is in backoff last (2d); then by priority (2b); those whose
+    attempt has ended behind the others, least recently ended first (2c); those of which something
+    is bound or admitted first; then age and name."""
+    demand = draft.demand
+    is_in_backoff = attempts.in_backoff(draft.memory, now)
+    has_begun = demand.bound > 0 or State.ADMITTED in [member.state for member in demand.members]
+    ended_at = draft.memory.ended_at
+    return (
+        is_in_backoff,
+        -demand.priority,
+        ended_at,
+        not has_begun,
+        demand.oldest,
+        demand.name,
+    )
+
+
+def scale_up_order(draft: Draft) -> tuple[int, float, str]:
+    """Sort key of services that scale up (7a): priority, age, name."""
+    return -draft.demand.priority, draft.demand.oldest, draft.demand.name

@@ -1,0 +1,151 @@
+"""What the steps of one decision know: 3b of the contract, words.
+
+A part is the services that share nodes, directly or through others. The steps of sharing, one file
+per clause of 3b, read a `Part` and answer with a value. `arbitration.py` alone writes the answers
+down. What a step changes is the trial placement, in which it reserves room."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from scaler.decide import attempts
+from scaler.decide.decision import State
+from scaler.decide.draft import Draft, Why, requests_of
+from scaler.decide.memory import Attempt
+from scaler.decide.nodes import PodRequest, PodRequests, Room
+from scaler.decide.room.placement import Placement, Reservation
+from scaler.decide.room.shortage import Shortage
+from scaler.decide.service.states import Member, is_made
+from scaler.decide.sharing.order import scale_up_order
+from scaler.decide.world import World
+
+DraftsOfPart = Callable[[float], Sequence[Draft]]
+"""(highest priority) -> the drafts of all services of the part; none if each has a higher priority
+than that."""
+
+
+class Victim(msgspec.Struct, frozen=True, eq=False):
+    """An instance that may be evicted, for another service or for a missing instance of the same
+    service."""
+
+    draft: Draft
+    member: Member
+
+
+class ReservedMinimum(msgspec.Struct, frozen=True, eq=False):
+    """The instances chosen for the minimum of a service, and the reservation for all of them."""
+
+    members: list[Member]
+    """Instances that are bound in part, then candidates."""
+    room: Room
+    reservation: Reservation
+    victims: tuple[Victim, ...] = ()
+
+    @property
+    def has_unmade(self) -> bool:
+        """Whether the owner of a chosen instance has not made its pods yet."""
+        held = [member for member in self.members if member.state is State.HELD]
+        return not all(map(is_made, held))
+
+
+class Admitted(msgspec.Struct, frozen=True, eq=False):
+    """A scale-up is admitted. `reserved`: it has room; a service that is alone needs none."""
+
+    reserved: bool
+
+
+class Held(msgspec.Struct, frozen=True, eq=False):
+    """A scale-up stays held. `lacks_room`: it does not fit. `for_now`: only pods that still have to
+    go are in its way."""
+
+    why: Why
+    lacks_room: bool = False
+    for_now: bool = False
+
+
+class Questions(Protocol):
+    """Questions that many services of a part ask alike: `questions.py` answers them."""
+
+    def find(self, part: Part, draft: Draft, /) -> ReservedMinimum | Shortage: ...
+
+    def why_too_large(self, part: Part, draft: Draft, /) -> Shortage | None: ...
+
+    def scale_up(
+        self, part: Part, draft: Draft, member: Member, others: Sequence[Member], /
+    ) -> Admitted | Held: ...
+
+
+class WithScheduler:
+    """What the scheduler may bind at any moment, and has a reservation."""
+
+    def __init__(self) -> None:
+        self.drafts: list[Draft] = []
+        self.pods: Counter[PodRequest] = Counter()
+
+    def add(self, draft: Draft, members: Iterable[Member]) -> None:
+        for member in members:
+            self.drafts.append(draft)
+            self.pods.update(dict(member.instance.unbound))
+
+
+class Part:
+    """One part of the cluster in one decision: the world, the services, and what the steps so far
+    came to."""
+
+    def __init__(
+        self,
+        world: World,
+        placement: Placement,
+        drafts: dict[int, Draft],
+        drafts_of_part: DraftsOfPart,
+        questions: Questions,
+        *,
+        is_probed: bool,
+        expects_room: bool,
+    ) -> None:
+        """`drafts`: of services with something to weigh; those of possible victims are added on the
+        way. `is_probed`: the minimum of some service is probed now. `expects_room`: pods may end or
+        nodes may return, so that there may be more than free room."""
+        self.world = world
+        self.now = world.now
+        self.policy = world.policy
+        self.placement = placement
+        self.all = drafts
+        self.drafts = sorted(drafts.values(), key=scale_up_order)
+        self.drafts_of_part = drafts_of_part
+        self.questions = questions
+        self.is_probed = is_probed
+        self.expects_room = expects_room
+        self.kept: dict[str, Reservation] = {}
+        """Uid of an instance that cannot be revoked -> its reservation."""
+        self.on_free_room: list[tuple[Draft, ReservedMinimum]] = []
+        """Services whose minimum has a reservation on free room, in the order of minimums."""
+        self.with_scheduler = WithScheduler()
+        self.trading: list[Draft] = []
+        """Services that serve, with surplus that is to give way to a missing instance."""
+        self.being_revoked: list[tuple[Draft, Member]] = []
+        """Instances that this decision revokes. Their pods exist for a moment longer."""
+
+    def may_invalidate(self, member: Member, *, own: bool = False) -> bool:
+        """6b, 7b: whether the scheduler may invalidate a reservation by binding this instance and
+        what is with it already. `own`: count the reservations of its own kind of pods too."""
+        pods = member.instance.unbound
+        return self.placement.may_invalidate(pods, self.with_scheduler.pods.items(), own=own)
+
+    def is_crowded(self, draft: Draft) -> bool:
+        """6a: whether pods that this decision revokes, and that exist for a moment, do not fit
+        beside all reservations."""
+        near = [one for other, one in self.being_revoked if draft.shares_nodes_with(other)]
+        return bool(near) and self.placement.fits(requests_of(near)) is not None
+
+    def is_over(self, attempt: Attempt) -> bool:
+        """5c: whether the attempt made no progress within `minimum_timeout`."""
+        return attempts.is_over(attempt, self.now, self.policy)
+
+    def has_room_for(self, pods: PodRequests) -> bool:
+        """Whether these pods fit on free room beside all reservations."""
+        return self.placement.fits(pods) is None

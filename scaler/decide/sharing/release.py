@@ -1,0 +1,89 @@
+"""The release of reserved minimums: 3b.6 of the contract. Asks only: must not admit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from scaler.decide.decision import State
+from scaler.decide.draft import NOT_MADE, Draft, Why
+from scaler.decide.service.states import Member, age, is_made
+from scaler.decide.sharing.choice import replaced_by
+from scaler.decide.sharing.part import Part, ReservedMinimum
+from scaler.reasons.reasons import Reason
+
+BEING_REVOKED = "pods of revoked instances still have to go"
+UNMADE = "pods of another instance of the minimum do not exist yet"
+REFUSED_FIRST = "another instance, whose creation was refused, is tried first"
+NARROWER_FIRST = "instances that may use fewer of the nodes are bound first"
+
+
+class Releasable(msgspec.Struct, frozen=True, eq=False):
+    """Held instances of one minimum: those that may be admitted now, and why the others wait."""
+
+    members: list[Member]
+    waits: dict[str, Why]
+
+
+def releasable(part: Part, draft: Draft, minimum: ReservedMinimum) -> Releasable:
+    """6a: the minimum is released whole, when its pods fit beside all that is with the scheduler or
+    is being revoked and its owners have made them; after a refused creation the refused one alone.
+    Whether a reservation is invalidated is asked later."""
+    held = [member for member in minimum.members if member.state is State.HELD]
+    if not held:
+        return Releasable([], {})
+    words = ""
+    if minimum.has_unmade:
+        words = UNMADE
+    elif replaced_by(draft, minimum.members) or part.is_crowded(draft):
+        words = BEING_REVOKED
+    if words:
+        waits: dict[str, Why] = {}
+        for member in held:
+            waits[member.uid] = (
+                (Reason.WAITING_FOR_ROOM, (words,))
+                if is_made(member)
+                else (Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,))
+            )
+        return Releasable([], waits)
+    refused = [member for member in held if draft.memory_of(member.uid).refused]
+    first = refused[:1] or held
+    why = Reason.WAITING_FOR_ROOM, (REFUSED_FIRST,)
+    return Releasable(first, {member.uid: why for member in held if member not in first})
+
+
+def most_restricted_first(
+    part: Part, chosen: Iterable[tuple[Draft, Sequence[Member]]]
+) -> list[tuple[Draft, Member]]:
+    """6b: the order of release: first what fewest nodes have room for, of one minimum the
+    oldest."""
+    found = []
+    for draft, members in chosen:
+        found += [(draft, member) for member in sorted(members, key=age)]
+    return sorted(found, key=lambda each: part.placement.breadth(each[1].instance.unbound))
+
+
+def waits_for_narrower(part: Part, draft: Draft) -> bool:
+    """6b: whether an instance that may invalidate a reservation waits: something that shares nodes
+    is with the scheduler, or a more restricted minimum waits for its owner. When nothing is, the
+    most restricted goes anyway."""
+    for other in part.with_scheduler.drafts:
+        if draft.shares_nodes_with(other):
+            return True
+    for other, minimum in part.on_free_room:
+        is_narrower = minimum.has_unmade and other.classes < draft.classes
+        if is_narrower and draft.shares_nodes_with(other):
+            return True
+    return False
+
+
+def runs(draft: Draft, minimum: ReservedMinimum) -> bool:
+    """5a: whether the clock of the reservation runs: something of it is with the scheduler, bound
+    in part, or not yet made. Not while it only waits for its release."""
+    if minimum.has_unmade:
+        return True
+    for member in minimum.members:
+        if member.is_with_the_scheduler or member.in_part or member.uid in draft.admitted:
+            return True
+    return False
