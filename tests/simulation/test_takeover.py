@@ -217,15 +217,15 @@ async def checked(on: Moving) -> Report:
     return await check(on.cluster.client("check"), Settings.model_validate({}), on.clock)
 
 
-async def remarks(on: Moving, weight: str) -> dict[str, list[str]]:
+async def findings(on: Moving, weight: str) -> dict[str, list[str]]:
     """Texts by job, "" for the cluster."""
     report = await checked(on)
-    found = {"": [remark.text for remark in report.remarks if remark.weight == weight]}
+    found = {"": [finding.text for finding in report.findings if finding.weight == weight]}
     for job in report.jobs:
-        found[job.name] = [remark.text for remark in job.remarks if remark.weight == weight]
+        found[job.name] = [finding.text for finding in job.findings if finding.weight == weight]
     assert report.safe == (
-        not any(remark.weight == "blocks" for job in report.jobs for remark in job.remarks)
-        and not any(remark.weight == "blocks" for remark in report.remarks)
+        not any(finding.weight == "blocks" for job in report.jobs for finding in job.findings)
+        and not any(finding.weight == "blocks" for finding in report.findings)
     )
     return {name: texts for name, texts in found.items() if texts}
 
@@ -264,10 +264,10 @@ def test_services_of_mindie_motor_move_there_and_back(
             assert {status for status, _ in tables.values()} == {"completed"}
             report = await checked(on)
             assert [
-                remark.text
+                finding.text
                 for job in report.jobs
-                for remark in job.remarks
-                if remark.weight != "expected"
+                for finding in job.findings
+                if finding.weight != "expected"
             ] == []
             await to_the_scaler(on)
             assert (on.uids(), on.tables()) == (before, tables)
@@ -446,7 +446,7 @@ def test_an_instance_that_the_operator_made_by_half_is_completed() -> None:
             await on.scale_operator(0)
             await on.cluster.delete(PODS, NAMESPACE, f"{DECODE}-master-0", grace_period_seconds=0)
             await asyncio.sleep(10)
-            assert (await remarks(on, "does")).keys() == {DECODE}
+            assert (await findings(on, "does")).keys() == {DECODE}
             await to_the_scaler(on)
             assert on.running() == WHOLE
 

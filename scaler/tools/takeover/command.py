@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from scaler.settings import Settings, SettingsError, load
 from scaler.tools.common.access import add_cluster_arguments
 from scaler.tools.common.output import add_output, converted
-from scaler.tools.takeover.comparison import Remark, Weight
+from scaler.tools.takeover.comparison import TakeoverFinding, Weight
 
 if TYPE_CHECKING:
     from scaler.tools.takeover.check import JobReport, Report
@@ -86,8 +86,8 @@ def _json(report: Report) -> str:
 def text(report: Report) -> Iterator[str]:
     """The report for people, line by line: the cluster, then service by service, then the
     answer."""
-    for remark in report.remarks:
-        yield _line(remark)
+    for finding in report.findings:
+        yield _line(finding)
     service = ""
     for job in report.jobs:
         if f"{job.namespace} {job.service}" != service:
@@ -95,7 +95,9 @@ def text(report: Report) -> Iterator[str]:
             yield f"service {job.service}"
         yield f"  {job.name}: {_standing(job)}"
         yield from (
-            f"    {_line(remark)}" for remark in job.remarks if remark.weight is not Weight.EXPECTED
+            f"    {_line(finding)}"
+            for finding in job.findings
+            if finding.weight is not Weight.EXPECTED
         )
     yield ""
     yield from _answer(report)
@@ -103,22 +105,22 @@ def text(report: Report) -> Iterator[str]:
 
 def _standing(job: JobReport) -> str:
     pods = f"{job.pods} of {job.expected} pods" if job.pods else "no pods"
-    fate = "adopted as it is" if job.pods and not _told(job.remarks) else ""
+    fate = "adopted as it is" if job.pods and not _told(job.findings) else ""
     return ", ".join(part for part in (job.state, pods, fate) if part)
 
 
-def _told(remarks: Sequence[Remark]) -> list[Remark]:
-    return [remark for remark in remarks if remark.weight is not Weight.EXPECTED]
+def _told(findings: Sequence[TakeoverFinding]) -> list[TakeoverFinding]:
+    return [finding for finding in findings if finding.weight is not Weight.EXPECTED]
 
 
-def _line(remark: Remark) -> str:
-    return f"{_SIGNS.get(remark.weight, remark.weight)}: {remark.text}"
+def _line(finding: TakeoverFinding) -> str:
+    return f"{_SIGNS.get(finding.weight, finding.weight)}: {finding.text}"
 
 
 def _answer(report: Report) -> Iterator[str]:
     found = []
-    for remark in (*report.remarks, *(r for job in report.jobs for r in job.remarks)):
-        found.append(remark.weight)
+    for finding in (*report.findings, *(r for job in report.jobs for r in job.findings)):
+        found.append(finding.weight)
     counts = Counter(found)
     adopted = sum(bool(job.pods) for job in report.jobs)
     if not report.jobs:

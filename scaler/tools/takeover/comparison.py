@@ -47,7 +47,7 @@ class Weight(StrEnum):
     """Differs in every cluster, on purpose."""
 
 
-class Remark(msgspec.Struct, frozen=True, order=True):
+class TakeoverFinding(msgspec.Struct, frozen=True, order=True):
     """One fact that a person needs before the takeover."""
 
     weight: Weight
@@ -63,15 +63,15 @@ class Found(msgspec.Struct, frozen=True):
     service: Object | None = None
 
 
-def compare(job: Job, obj: Object, found: Found, clusterd: str) -> list[Remark]:
+def compare(job: Job, obj: Object, found: Found, clusterd: str) -> list[TakeoverFinding]:
     """How the existing objects differ from those that the scaler would create. Empty for a job with
     faults."""
     if job.faults:
         return []
     return [
         *_pod_remarks(job, ascendjob_objects.pods(job, obj, clusterd), found.pods),
-        *_object_remarks("PodGroup", job, ascendjob_objects.pod_group(job, obj), found.pod_group),
-        *_object_remarks("Service", job, ascendjob_objects.service(job, obj), found.service),
+        *_object_findings("PodGroup", job, ascendjob_objects.pod_group(job, obj), found.pod_group),
+        *_object_findings("Service", job, ascendjob_objects.service(job, obj), found.service),
     ]
 
 
@@ -85,30 +85,32 @@ def owner_uid(obj: Object) -> str:
 
 def _pod_remarks(
     job: Job, wanted: Mapping[str, Object], found: Mapping[str, Object]
-) -> Iterator[Remark]:
-    """One remark per path, whatever the number of pods."""
+) -> Iterator[TakeoverFinding]:
+    """One finding per path, whatever the number of pods."""
     told: dict[tuple[Weight, str], list[str]] = {}
     for name, pod in wanted.items():
         there = found.get(name)
-        for remark in _object_remarks("", job, pod, there):
-            told.setdefault((remark.weight, remark.text), []).append(name)
+        for finding in _object_findings("", job, pod, there):
+            told.setdefault((finding.weight, finding.text), []).append(name)
     for (weight, text), names in told.items():
-        yield Remark(weight, f"{_listed(names)}: {text}")
+        yield TakeoverFinding(weight, f"{_listed(names)}: {text}")
 
 
-def _object_remarks(what: str, job: Job, wanted: Object, found: Object | None) -> Iterator[Remark]:
+def _object_findings(
+    what: str, job: Job, wanted: Object, found: Object | None
+) -> Iterator[TakeoverFinding]:
     prefix = f"{what}: " if what else ""
     if found is None:
         return
     if owner_uid(found) != job.uid:
-        yield Remark(
+        yield TakeoverFinding(
             Weight.BLOCKS,
             f"{prefix}it does not belong to this AscendJob (uid {job.uid}), so nobody adopts it",
         )
         return
     for path, there, here in differences({key: wanted[key] for key in ("metadata", "spec")}, found):
         weight, why = _weight(path)
-        yield Remark(weight, f"{prefix}{path} is {there}, the scaler writes {here}{why}")
+        yield TakeoverFinding(weight, f"{prefix}{path} is {there}, the scaler writes {here}{why}")
 
 
 def _weight(path: str) -> tuple[Weight, str]:
