@@ -97,7 +97,8 @@ async def _answer(page: _Page, request: web.Request, *, local: bool) -> web.Stre
 def _is_local(request: web.Request) -> bool:
     """Whether both addresses are loopback: a proxy in the pod connects from loopback, but to the
     address of the pod."""
-    for end in (request.get_extra_info(name) for name in ("peername", "sockname")):
+    for name in ("peername", "sockname"):
+        end = request.get_extra_info(name)
         address = ipaddress.ip_address(str(end[0]).partition("%")[0]) if end is not None else None
         if address is None or not (getattr(address, "ipv4_mapped", None) or address).is_loopback:
             return False
