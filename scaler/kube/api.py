@@ -59,6 +59,8 @@ DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
+ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 PRIORITY_CLASSES = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
@@ -70,7 +72,33 @@ CUSTOM_RESOURCE_DEFINITIONS = Resource(
     "CustomResourceDefinition",
     namespaced=False,
 )
+_RBAC = "rbac.authorization.k8s.io", "v1"
+ROLES = Resource(*_RBAC, "roles", "Role")
+ROLE_BINDINGS = Resource(*_RBAC, "rolebindings", "RoleBinding")
+CLUSTER_ROLES = Resource(*_RBAC, "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_ROLE_BINDINGS = Resource(
+    *_RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+_AUTHORIZATION = "authorization.k8s.io", "v1"
+OWN_ACCESS_REVIEWS = Resource(
+    *_AUTHORIZATION, "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
+ACCESS_REVIEWS = Resource(
+    *_AUTHORIZATION, "subjectaccessreviews", "SubjectAccessReview", namespaced=False
+)
 _ADMISSION = "admissionregistration.k8s.io", "v1"
+MUTATING_POLICIES = Resource(
+    *_ADMISSION, "mutatingadmissionpolicies", "MutatingAdmissionPolicy", namespaced=False
+)
+VALIDATING_POLICIES = Resource(
+    *_ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
+)
+VALIDATING_POLICY_BINDINGS = Resource(
+    *_ADMISSION,
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+)
 MUTATING_POLICY_BINDINGS = Resource(
     *_ADMISSION,
     "mutatingadmissionpolicybindings",

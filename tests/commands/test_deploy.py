@@ -35,7 +35,7 @@ from scaler.tools.common.access import Access
 from scaler.tools.common.short_file.service import Service, read_service
 from scaler.tools.deploy import command as deploy
 from scaler.tools.deploy import objects
-from scaler.tools.deploy.finding import Found, not_there
+from scaler.tools.deploy.inventory import Found, not_there
 from scaler.tools.deploy.standing import Part, Standing, behind_of, standing
 from scaler.workloads.inferenceservice import INFERENCE_SERVICES
 from tests.commands.test_cluster import Forbidden, lease

@@ -22,6 +22,7 @@ from scaler.kube.api import (
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
     ELASTIC_SERVICES,
+    ENDPOINT_SLICES,
     LEASES,
     MUTATING_POLICY_BINDINGS,
     MUTATING_WEBHOOKS,
@@ -686,7 +687,7 @@ def test_an_own_webhook_that_fails_open_and_that_nobody_serves_is_a_warning() ->
     there: dict[Resource, Sequence[Object]] = {MUTATING_WEBHOOKS: [config]}
     found = admission.admission(seen(INSTALLED, there, installs=(SERVING,)))
     assert "no ready endpoint: pods are made without the gate" in said(found, Level.WARNING)
-    there |= {admission.ENDPOINT_SLICES: [endpoints(ready=True)]}
+    there |= {ENDPOINT_SLICES: [endpoints(ready=True)]}
     assert "(Ignore)" in said(
         admission.admission(seen(INSTALLED, there, installs=(SERVING,))), Level.OK
     )
@@ -711,13 +712,9 @@ def test_a_webhook_of_others_that_fails_closed_and_that_nobody_serves_is_an_erro
     assert "strangers/pods.x.svc fails closed and its Service s/gone" in said(
         admission.webhooks(seen(EMPTY, there)), Level.ERROR
     )
-    down = admission.webhooks(
-        seen(EMPTY, {**there, admission.ENDPOINT_SLICES: [endpoints(ready=False)]})
-    )
+    down = admission.webhooks(seen(EMPTY, {**there, ENDPOINT_SLICES: [endpoints(ready=False)]}))
     assert down.level is Level.ERROR
-    up = admission.webhooks(
-        seen(EMPTY, {**there, admission.ENDPOINT_SLICES: [endpoints(ready=True)]})
-    )
+    up = admission.webhooks(seen(EMPTY, {**there, ENDPOINT_SLICES: [endpoints(ready=True)]}))
     assert up.level is Level.OK
     assert (
         admission.webhooks(seen(EMPTY, {VALIDATING_WEBHOOKS: [strangers("Ignore")]})).level
@@ -818,7 +815,7 @@ def test_no_object_whatever_its_shape_ends_a_check(odd: Any) -> None:
         POD_GROUPS,
         PODS,
         QUEUES,
-        admission.ENDPOINT_SLICES,
+        ENDPOINT_SLICES,
     )
     assert len(judge(seen(INSTALLED, {kind: [obj] for kind in kinds}))) == len(CHECKS)
 

@@ -83,7 +83,6 @@ def _builtin(resource: Resource, *short_names: str, **behaviour: Any) -> Kind:
     )
 
 
-_RBAC = "rbac.authorization.k8s.io"
 _CONTROLLED = {"status": True, "generation": True}
 
 BUILT_IN: tuple[Kind, ...] = (
@@ -123,10 +122,10 @@ BUILT_IN: tuple[Kind, ...] = (
         "netpol",
         generation=True,
     ),
-    _builtin(Resource(_RBAC, "v1", "roles", "Role")),
-    _builtin(Resource(_RBAC, "v1", "rolebindings", "RoleBinding")),
-    _builtin(Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)),
-    _builtin(Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)),
+    _builtin(api.ROLES),
+    _builtin(api.ROLE_BINDINGS),
+    _builtin(api.CLUSTER_ROLES),
+    _builtin(api.CLUSTER_ROLE_BINDINGS),
 )
 
 

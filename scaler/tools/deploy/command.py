@@ -244,7 +244,7 @@ async def _status(access: Access, args: argparse.Namespace) -> int:
 
 
 async def _nothing(access: Access, args: argparse.Namespace, notes: Iterable[str]) -> int:
-    from scaler.tools.deploy.finding import elsewhere  # noqa: PLC0415
+    from scaler.tools.deploy.inventory import elsewhere  # noqa: PLC0415
 
     words = (
         f"there is nothing in namespace {args.namespace} that `scaler deploy apply` made for"
@@ -256,7 +256,7 @@ async def _nothing(access: Access, args: argparse.Namespace, notes: Iterable[str
 
 
 async def _delete(access: Access, args: argparse.Namespace) -> int:
-    from scaler.tools.deploy.finding import inventory  # noqa: PLC0415
+    from scaler.tools.deploy.inventory import inventory  # noqa: PLC0415
     from scaler.tools.deploy.removal import (  # noqa: PLC0415
         kept_namespace,
         remove,

@@ -12,7 +12,7 @@ from scaler.kube.errors import ConflictError, ForbiddenError, KubeError, NotFoun
 from scaler.names import MANAGED_BY_LABEL
 from scaler.rules.values import as_list, as_text, at
 from scaler.tools.common.console import clean
-from scaler.tools.deploy.finding import Found, look
+from scaler.tools.deploy.inventory import Found, look
 from scaler.tools.deploy.kinds import place_of
 from scaler.tools.deploy.objects import MANAGER
 from scaler.tools.deploy.pods import pods_of

@@ -14,7 +14,7 @@ from scaler.kube.api import NAMESPACES, Apply, KubeApi, Object, PatchType, Resou
 from scaler.kube.errors import AlreadyExistsError, ForbiddenError, KubeError
 from scaler.names import MANAGED_BY_LABEL, RANK_TABLE_PREFIX
 from scaler.tools.common.short_file.service import Service
-from scaler.tools.deploy.finding import Found, Inventory, inventory, look, not_there
+from scaler.tools.deploy.inventory import Found, Inventory, inventory, look, not_there
 from scaler.tools.deploy.kinds import UnknownKindError, place_of, resource_of
 from scaler.tools.deploy.objects import MANAGER, as_before, differs, is_made_for, labelled, maker_of
 from scaler.tools.deploy.refusals import DeployError, in_words, missing_kind

@@ -21,7 +21,7 @@ from scaler.tools.common.console import clean
 from scaler.tools.common.leader import leaders
 from scaler.tools.common.notes import absent_scaler
 from scaler.tools.common.records import condition
-from scaler.tools.deploy.finding import Found, Inventory, inventory, not_there
+from scaler.tools.deploy.inventory import Found, Inventory, inventory, not_there
 from scaler.tools.deploy.kinds import OWNERS
 from scaler.tools.deploy.pods import is_ready, pods_of, why_waiting
 

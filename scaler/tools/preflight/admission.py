@@ -16,13 +16,13 @@ from scaler.informers.mode import ModeInForce, in_force
 from scaler.kube.api import (
     ASCEND_JOBS,
     DEPLOYMENTS,
+    ENDPOINT_SLICES,
     MUTATING_POLICY_BINDINGS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     PODS,
     VALIDATING_WEBHOOKS,
     Object,
-    Resource,
 )
 from scaler.names import BESIDE_LABEL, MOVED_RULE, NAMESPACE_LABEL, RULE_LABEL
 from scaler.rules.values import as_list, as_text, at
@@ -36,9 +36,8 @@ from scaler.tools.preflight.picture import (
     namespace_of,
     place_of,
 )
-from scaler.tools.preflight.platform import MUTATING_POLICIES, missing_right
+from scaler.tools.preflight.platform import MUTATING_POLICIES_SINCE, missing_right
 
-ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 SOON = 30 * 86_400.0
 """Seconds: the leader renews 60 days before the end, so with less left no leader renews."""
 USUAL = "mind-cluster-scaler"
@@ -137,7 +136,7 @@ def _opted_in(picture: Picture, gated: Mapping[str, bool]) -> Iterator[Finding]:
 
 
 def _no_way(picture: Picture, gated: Mapping[str, bool]) -> Finding:
-    policies = (picture.minor or 0) >= MUTATING_POLICIES
+    policies = (picture.minor or 0) >= MUTATING_POLICIES_SINCE
     way = (
         "kubectl apply -k your folder, with manifests/admission-policy"
         if policies

@@ -46,8 +46,8 @@ from scaler.workloads.kinds import KINDS
 OLDEST = 27
 NEWEST = 36
 """Minor versions of Kubernetes 1 that are supported."""
-VALIDATING_POLICIES = 30
-MUTATING_POLICIES = 36
+VALIDATING_POLICIES_SINCE = 30
+MUTATING_POLICIES_SINCE = 36
 """Minor versions from which on these kinds need no feature gate."""
 DEFINITIONS: Mapping[Resource, str] = {
     resource: kind.project for kind in KINDS for resource in kind.definitions
@@ -87,13 +87,14 @@ def kubernetes(picture: Picture) -> Check:
             "Kubernetes", [Finding(Level.ERROR, words, "upgrade, or let the scaler make all pods")]
         )
     lacks = []
-    if minor < MUTATING_POLICIES:
+    if minor < MUTATING_POLICIES_SINCE:
         lacks.append(
-            f"MutatingAdmissionPolicy (1.{MUTATING_POLICIES}): gates are put on by the webhook"
+            f"MutatingAdmissionPolicy (1.{MUTATING_POLICIES_SINCE}):"
+            " gates are put on by the webhook"
         )
-    if minor < VALIDATING_POLICIES:
+    if minor < VALIDATING_POLICIES_SINCE:
         lacks.append(
-            f"ValidatingAdmissionPolicy (1.{VALIDATING_POLICIES}): no gate-guard and no"
+            f"ValidatingAdmissionPolicy (1.{VALIDATING_POLICIES_SINCE}): no gate-guard and no"
             " account-guard"
         )
     if minor == OLDEST:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -17,21 +18,25 @@ from scaler import settings as settings_module
 from scaler.clock import Clock, seconds_of
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 from scaler.kube.api import (
+    ACCESS_REVIEWS,
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
     ELASTIC_SERVICES,
+    ENDPOINT_SLICES,
     LEASES,
     MUTATING_POLICY_BINDINGS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NODES,
+    OWN_ACCESS_REVIEWS,
     POD_GROUPS,
     PODS,
     QUEUES,
     VALIDATING_WEBHOOKS,
     KubeApi,
     Object,
+    Page,
     Resource,
     within,
 )
@@ -41,8 +46,9 @@ from scaler.names import MANAGED_BY_LABEL, PREFIX, RULE_KEY, RULE_LABEL
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.settings import Settings, SettingsError
 from scaler.tools.common.leader import USUAL, Leaders, leaders
+from scaler.tools.common.lists import Send, every, with_kind
 from scaler.tools.lint.lint import Source, lint
-from scaler.tools.preflight.admission import ENDPOINT_SLICES, served_by
+from scaler.tools.preflight.admission import served_by
 from scaler.tools.preflight.picture import (
     Install,
     Linted,
@@ -61,9 +67,8 @@ DEADLINE = 10.0
 """Seconds for one request."""
 AT_ONCE = 8
 """Requests at the same time."""
-PAGE = 500
 MOST = 20_000
-"""Objects of one answer, and objects of one kind that are read."""
+"""Objects of one kind that are read."""
 MOST_LINTED = 1_000
 """Workloads whose labels are checked: 4 s."""
 _WIDE = (
@@ -91,16 +96,6 @@ def _workloads() -> Iterator[Resource]:
 
 
 _WORKLOADS = tuple(_workloads())
-_OWN_REVIEW = Resource(
-    "authorization.k8s.io",
-    "v1",
-    "selfsubjectaccessreviews",
-    "SelfSubjectAccessReview",
-    namespaced=False,
-)
-_REVIEW = Resource(
-    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
-)
 
 
 class _Reader:
@@ -137,7 +132,7 @@ class _Reader:
         spec: Object = {
             "resourceAttributes": {key: value for key, value in attributes.items() if value}
         }
-        kind = _REVIEW if user else _OWN_REVIEW
+        kind = ACCESS_REVIEWS if user else OWN_ACCESS_REVIEWS
         if user:
             spec |= {"user": user, "groups": _groups(user)}
         body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
@@ -184,23 +179,19 @@ async def read(api: KubeApi, clock: Clock, namespace: str = "") -> Picture:
 async def _list(
     api: KubeApi, resource: Resource, namespace: str | None, selector: str
 ) -> list[Object]:
-    items: list[Object] = []
-    token = ""
-    while len(items) < MOST:
-        page = await within(
-            DEADLINE,
-            api.list(
-                resource, namespace, label_selector=selector, limit=PAGE, continue_token=token
-            ),
-        )
-        items += [
-            {"apiVersion": resource.api_version, "kind": resource.kind, **item}
-            for item in page.items
-        ]
-        token = page.continue_token
-        if not token:
-            break
-    return items
+    """The objects of a kind, at most MOST."""
+    found: list[Object] = []
+    objects = every(api, resource, namespace, label_selector=selector, request=_in_time)
+    async with aclosing(objects):
+        async for item in objects:
+            found.append(with_kind(resource, item))
+            if len(found) >= MOST:
+                break
+    return found
+
+
+async def _in_time(send: Send) -> Page[Object]:
+    return await within(DEADLINE, send())
 
 
 async def _version(api: KubeApi) -> str:

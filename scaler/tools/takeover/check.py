@@ -26,6 +26,7 @@ from scaler.reasons.reasons import Reason
 from scaler.settings import Mode, Settings
 from scaler.state.assemble import WorldBuilder
 from scaler.state.cluster import ClusterState
+from scaler.tools.common.lists import every
 from scaler.tools.takeover.comparison import Found, TakeoverFinding, Weight, compare, owner_uid
 from scaler.tools.takeover.first_pass import foresee, rank_table_findings
 from scaler.workloads.ascendjob import is_foreign, read_job
@@ -33,7 +34,6 @@ from scaler.workloads.membership import Job
 
 PATIENCE = 60.0
 """Seconds for the lists of all resources."""
-_PAGE = 500
 
 
 class JobReport(msgspec.Struct, frozen=True):
@@ -125,16 +125,12 @@ class _Objects:
     @classmethod
     async def read(cls, api: KubeApi, namespaces: Sequence[str]) -> _Objects:
         selectors = {PODS: OURS, POD_GROUPS: "", SERVICES: OURS, ASCEND_JOBS: ""}
-        return cls(
-            {
-                resource: [
-                    item
-                    for scope in namespaces or (None,)
-                    for item in await _list(api, resource, scope, selector)
-                ]
-                for resource, selector in selectors.items()
-            }
-        )
+        found: dict[Resource, list[Object]] = {resource: [] for resource in selectors}
+        for resource, selector in selectors.items():
+            for scope in namespaces or (None,):
+                async for item in every(api, resource, scope, label_selector=selector):
+                    found[resource].append(item)
+        return cls(found)
 
     def foreign_jobs(self) -> Iterator[Job]:
         """Jobs of which the cache keeps nothing."""
@@ -154,21 +150,6 @@ class _Objects:
                 pods.setdefault(name, pod)
         service = self._named.get((SERVICES, where, job.pods[0])) if job.pods else None
         return Found(pods, self._named.get((POD_GROUPS, where, job.pod_group)), service)
-
-
-async def _list(
-    api: KubeApi, resource: Resource, namespace: str | None, selector: str
-) -> list[Object]:
-    items: list[Object] = []
-    token = ""
-    while True:
-        page = await api.list(
-            resource, namespace, label_selector=selector, limit=_PAGE, continue_token=token
-        )
-        items += page.items
-        token = page.continue_token
-        if not token:
-            return items
 
 
 def _jobs(app: App, now: float, objects: _Objects) -> Iterator[JobReport]:

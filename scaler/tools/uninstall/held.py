@@ -11,7 +11,8 @@ import msgspec
 from scaler.kube.api import PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
 from scaler.names import DELETION_COST, GATE, GROUP_LABEL, HELD_COST, JOB_ID_LABEL, RULE_LABEL
-from scaler.tools.uninstall.install import Install, listed
+from scaler.tools.common.lists import every
+from scaler.tools.uninstall.install import Install
 
 AT_ONCE = 16
 """Requests at the same time."""
@@ -59,7 +60,7 @@ async def held_pods(api: KubeApi, install: Install) -> list[HeldPod]:
     """Pods that the install would have released, by service, the oldest first. Raises KubeError."""
     found: list[HeldPod] = []
     for namespace in install.governs or (None,):
-        pods = listed(api, PODS, namespace, field_selector="spec.nodeName=", decode=HeldPod)
+        pods = every(api, PODS, namespace, field_selector="spec.nodeName=", decode=HeldPod)
         async for pod in pods:
             if pod.gated and install.looks_after(pod.metadata.namespace):
                 found.append(pod)

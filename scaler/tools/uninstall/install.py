@@ -3,13 +3,13 @@ admission."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 
 from scaler.kube.api import (
     DEPLOYMENTS,
+    MUTATING_POLICIES,
     MUTATING_POLICY_BINDINGS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
@@ -22,21 +22,14 @@ from scaler.kube.errors import NotFoundError
 from scaler.names import GATE, INSTALL_LABEL, NAMESPACE_LABEL, RULE_LABEL
 from scaler.rules.values import as_text, at
 from scaler.tools.common.leader import Leader, leaders
+from scaler.tools.common.lists import every
 
 USUAL_NAME = "mind-cluster-scaler"
 APP_LABEL = f"app.kubernetes.io/name={USUAL_NAME}"
 """Label of the Deployment of every install, and of its pods."""
-MUTATING_POLICIES = Resource(
-    "admissionregistration.k8s.io",
-    "v1",
-    "mutatingadmissionpolicies",
-    "MutatingAdmissionPolicy",
-    namespaced=False,
-)
 ADMISSION = (MUTATING_WEBHOOKS, MUTATING_POLICY_BINDINGS, MUTATING_POLICIES, VALIDATING_WEBHOOKS)
 """In the order of deletion: first what adds the gate, a policy after its binding, last what only
 checks."""
-_PAGE = 500
 
 
 class InstallNotFoundError(Exception):
@@ -75,9 +68,14 @@ async def find(api: KubeApi, namespace: str) -> Install:
     remains of an install without a namespace count if there is no other install. Raises KubeError
     and InstallNotFoundError."""
     known = await leaders(api)
-    deployments = [one async for one in listed(api, DEPLOYMENTS, namespace, APP_LABEL)]
+    deployments = [
+        one async for one in every(api, DEPLOYMENTS, namespace, label_selector=APP_LABEL)
+    ]
     own = tuple(leader for leader in known.found if leader.namespace == namespace)
-    homes = {one["metadata"]["name"] async for one in listed(api, NAMESPACES, None, INSTALL_LABEL)}
+    homes = {
+        one["metadata"]["name"]
+        async for one in every(api, NAMESPACES, label_selector=INSTALL_LABEL)
+    }
     found = []
     for one in known.found:
         if one.namespace != namespace and one.namespace in homes:
@@ -152,7 +150,7 @@ async def still_gating(api: KubeApi) -> list[str]:
 async def opted_in(api: KubeApi, install: Install) -> list[str]:
     """The namespaces that it governs and in which admission holds pods."""
     found = []
-    async for one in listed(api, NAMESPACES, None, f"{NAMESPACE_LABEL}=enabled"):
+    async for one in every(api, NAMESPACES, label_selector=f"{NAMESPACE_LABEL}=enabled"):
         found.append(one["metadata"]["name"])
     return sorted(name for name in found if install.looks_after(name))
 
@@ -160,27 +158,6 @@ async def opted_in(api: KubeApi, install: Install) -> list[str]:
 async def _all(api: KubeApi, resource: Resource) -> list[Object]:
     """All objects; none if the API server does not know the kind."""
     try:
-        return [one async for one in listed(api, resource, None)]
+        return [one async for one in every(api, resource)]
     except NotFoundError:
         return []
-
-
-async def listed(
-    api: KubeApi, resource: Resource, namespace: str | None, selector: str = "", **options: Any
-) -> AsyncIterator[Any]:
-    """Every object, page by page. Raises KubeError."""
-    token = ""
-    while True:
-        page = await api.list(
-            resource,
-            namespace,
-            label_selector=selector,
-            limit=_PAGE,
-            continue_token=token,
-            **options,
-        )
-        for item in page.items:
-            yield item
-        token = page.continue_token
-        if not token:
-            return

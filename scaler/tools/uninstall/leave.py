@@ -26,12 +26,12 @@ from scaler.kube.api import (
 from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError, StatusError
 from scaler.names import GATE, GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.values import at
+from scaler.tools.common.lists import every
 from scaler.tools.uninstall.held import HeldPod, commands, held_pods, release
 from scaler.tools.uninstall.install import (
     APP_LABEL,
     Install,
     admission_of,
-    listed,
     opted_in,
     still_gating,
 )
@@ -150,7 +150,12 @@ class Leaving:
 
     async def _pods(self) -> list[str]:
         """Pods of the Deployment; a process on a lost node ends with its Lease."""
-        pods = [one async for one in listed(self._api, PODS, self._install.namespace, APP_LABEL)]
+        pods = [
+            one
+            async for one in every(
+                self._api, PODS, self._install.namespace, label_selector=APP_LABEL
+            )
+        ]
         over = ("Succeeded", "Failed")
         found: list[str] = []
         for pod in pods:

@@ -8,11 +8,16 @@ import msgspec
 
 from scaler.kube.api import (
     ASCEND_JOBS,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
     CUSTOM_RESOURCE_DEFINITIONS,
     DISRUPTION_BUDGETS,
     ELASTIC_SERVICES,
     NAMESPACES,
     PODS,
+    ROLE_BINDINGS,
+    VALIDATING_POLICIES,
+    VALIDATING_POLICY_BINDINGS,
     KubeApi,
     Object,
     Resource,
@@ -20,20 +25,10 @@ from scaler.kube.api import (
 from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError
 from scaler.names import BUDGET, GATE, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL, RULE_LABEL
 from scaler.rules.values import at
-from scaler.tools.uninstall.install import USUAL_NAME, Install, listed
+from scaler.tools.common.lists import every
+from scaler.tools.uninstall.install import USUAL_NAME, Install
 from scaler.workloads.kinds import KINDS
 
-_RBAC = "rbac.authorization.k8s.io"
-_CLUSTER_ROLES = Resource(_RBAC, "v1", "clusterroles", "ClusterRole", False)
-_CLUSTER_BINDINGS = Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", False)
-_BINDINGS = Resource(_RBAC, "v1", "rolebindings", "RoleBinding")
-_ADMISSION = "admissionregistration.k8s.io"
-_CHECKS = Resource(
-    _ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False
-)
-_CHECK_BINDINGS = Resource(
-    _ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False
-)
 _ROLES = (
     "cluster",
     "watch",
@@ -85,7 +80,7 @@ async def jobs_without_pods(api: KubeApi, install: Install) -> list[str]:
     owners = {
         owner.get("uid")
         for namespace in sorted({one["metadata"]["namespace"] for one in jobs})
-        async for pod in listed(api, PODS, namespace)
+        async for pod in every(api, PODS, namespace)
         for owner in pod["metadata"].get("ownerReferences") or ()
     }
     return [_place(one) for one in jobs if one["metadata"]["uid"] not in owners]
@@ -95,7 +90,7 @@ async def _governed(api: KubeApi, resource: Resource, install: Install) -> Async
     """Objects of a governed namespace; none if the kind is not installed or may not be read."""
     for namespace in install.governs or (None,):
         try:
-            async for one in listed(api, resource, namespace):
+            async for one in every(api, resource, namespace):
                 if install.looks_after(one["metadata"]["namespace"]):
                     yield one
         except (NotFoundError, ForbiddenError):
@@ -125,19 +120,19 @@ async def removal(api: KubeApi, install: Install) -> AsyncIterator[str]:
 
 async def _without_helm(api: KubeApi, install: Install) -> AsyncIterator[str]:
     suffix = install.name.removeprefix(USUAL_NAME)
-    for resource, parts in ((_CHECK_BINDINGS, _GUARDS), (_CHECKS, _GUARDS)):
+    for resource, parts in ((VALIDATING_POLICY_BINDINGS, _GUARDS), (VALIDATING_POLICIES, _GUARDS)):
         for line in _delete(resource, await _named(api, resource, parts, suffix)):
             yield line
     bindings: dict[str, list[str]] = {}
-    for one in await _bound(api, _BINDINGS, install):
+    for one in await _bound(api, ROLE_BINDINGS, install):
         bindings.setdefault(one["metadata"]["namespace"], []).append(one["metadata"]["name"])
     for namespace, names in sorted(bindings.items()):
         if namespace != install.namespace:
             yield f"kubectl -n {namespace} delete rolebinding {' '.join(names)}"
-    bound = [one["metadata"]["name"] for one in await _bound(api, _CLUSTER_BINDINGS, install)]
-    for line in _delete(_CLUSTER_BINDINGS, bound):
+    bound = [one["metadata"]["name"] for one in await _bound(api, CLUSTER_ROLE_BINDINGS, install)]
+    for line in _delete(CLUSTER_ROLE_BINDINGS, bound):
         yield line
-    for line in _delete(_CLUSTER_ROLES, await _named(api, _CLUSTER_ROLES, _ROLES, suffix)):
+    for line in _delete(CLUSTER_ROLES, await _named(api, CLUSTER_ROLES, _ROLES, suffix)):
         yield line
     try:
         home = await api.get(NAMESPACES, None, install.namespace)
@@ -182,7 +177,7 @@ async def _bound(api: KubeApi, resource: Resource, install: Install) -> list[Obj
     """Bindings to the account of the install, of any name."""
     subject = {"kind": "ServiceAccount", "name": install.name, "namespace": install.namespace}
     try:
-        found = [one async for one in listed(api, resource, None)]
+        found = [one async for one in every(api, resource)]
     except KubeError:
         return []
     return [
@@ -199,7 +194,7 @@ async def _named(
     try:
         return [
             one["metadata"]["name"]
-            async for one in listed(api, resource, None)
+            async for one in every(api, resource)
             if one["metadata"]["name"] in wanted
         ]
     except KubeError:

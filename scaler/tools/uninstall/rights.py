@@ -7,21 +7,20 @@ from collections.abc import Iterable
 
 import msgspec
 
-from scaler.kube.api import DEPLOYMENTS, PODS, KubeApi, Object, Resource
+from scaler.kube.api import (
+    DEPLOYMENTS,
+    OWN_ACCESS_REVIEWS,
+    PODS,
+    VALIDATING_POLICIES,
+    KubeApi,
+    Object,
+    Resource,
+)
 from scaler.kube.errors import NotFoundError
 from scaler.rules.values import at
-from scaler.tools.uninstall.install import Install, listed
+from scaler.tools.common.lists import every
+from scaler.tools.uninstall.install import Install
 
-_REVIEWS = Resource(
-    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False
-)
-_VALIDATING_POLICIES = Resource(
-    "admissionregistration.k8s.io",
-    "v1",
-    "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicy",
-    False,
-)
 _GATES = Resource("mind-cluster", "", "gates", "")
 """Not a resource of any API: the gate guard checks the right to it."""
 _GUARD = "group('mind-cluster')"
@@ -74,7 +73,7 @@ async def missing(
 async def _is_guarded(api: KubeApi) -> bool:
     try:
         found = []
-        async for one in listed(api, _VALIDATING_POLICIES, None):
+        async for one in every(api, VALIDATING_POLICIES):
             found.append(msgspec.json.encode(one).decode())
     except NotFoundError:
         return False
@@ -91,10 +90,10 @@ async def _is_allowed(api: KubeApi, right: Right) -> bool:
         "namespace": right.namespace,
         "name": right.name,
     }
-    kind = {"apiVersion": _REVIEWS.api_version, "kind": _REVIEWS.kind}
+    kind = {"apiVersion": OWN_ACCESS_REVIEWS.api_version, "kind": OWN_ACCESS_REVIEWS.kind}
     try:
         review = await api.create(
-            _REVIEWS, None, {**kind, "spec": {"resourceAttributes": attributes}}
+            OWN_ACCESS_REVIEWS, None, {**kind, "spec": {"resourceAttributes": attributes}}
         )
     except NotFoundError:
         return True

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from scaler.kube.api import ELASTIC_SERVICES, KubeApi, Object, Resource
+from scaler.kube.api import AUTOSCALERS, ELASTIC_SERVICES, KubeApi, Object
 from scaler.kube.errors import ForbiddenError, NotFoundError
 from scaler.rules.rule import ALL
 from scaler.rules.values import as_list, as_text, at
@@ -16,7 +16,6 @@ from scaler.tools.common.diagnosis import Check, Standing
 from scaler.tools.common.records import condition
 from scaler.tools.why.subject import Subject
 
-AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 _MOST = 4
 """Autoscalers that are named."""
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from scaler.kube.api import CONFIG_MAPS, KubeApi, Object, Page, Resource
 from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError, TooManyRequestsError
 from scaler.names import MANAGED_BY_LABEL
+from scaler.tools.common.lists import Send, every, with_kind
 from scaler.tools.deploy.kinds import KINDS, place_of
 from scaler.tools.deploy.objects import (
     MANAGER,
@@ -22,7 +23,7 @@ from scaler.tools.deploy.objects import (
 from scaler.tools.deploy.refusals import is_unknown_kind
 
 MOST = 500
-"""Objects on one page."""
+"""Objects of one kind that are read to find other namespaces."""
 TRIES = 10
 PAUSE = 1.0
 """Requests to a busy API server, and seconds between them."""
@@ -87,17 +88,17 @@ async def inventory(api: KubeApi, service: str, namespace: str) -> Inventory:
 
 async def _of_kind(api: KubeApi, resource: Resource, service: str, namespace: str) -> list[Found]:
     found: list[Found] = []
-    token = ""
-    while True:
-        page = await _page(
-            api, resource, place_of(resource, namespace), selector_of(service, namespace), token
-        )
-        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-        for item in page.items:
-            if is_made_for(item, service, namespace):
-                found.append(Found(resource, {**kind, **item}))
-        if not (token := page.continue_token):
-            return found
+    objects = every(
+        api,
+        resource,
+        place_of(resource, namespace),
+        label_selector=selector_of(service, namespace),
+        request=_while_busy,
+    )
+    async for item in objects:
+        if is_made_for(item, service, namespace):
+            found.append(Found(resource, with_kind(resource, item)))
+    return found
 
 
 async def elsewhere(api: KubeApi, service: str) -> list[str]:
@@ -111,19 +112,14 @@ async def elsewhere(api: KubeApi, service: str) -> list[str]:
     return sorted(found)
 
 
-async def _page(
-    api: KubeApi, resource: Resource, namespace: str | None, selector: str, token: str
-) -> Page[Object]:
-    """One page; repeated while busy: for a moment, an API server answers so about a new kind."""
+async def _while_busy(send: Send) -> Page[Object]:
+    """One page; requested again while the API server is busy: for a moment, it answers so about a
+    new kind."""
     for _ in range(TRIES - 1):
         with suppress(TooManyRequestsError):
-            return await api.list(
-                resource, namespace, label_selector=selector, limit=MOST, continue_token=token
-            )
+            return await send()
         await asyncio.sleep(PAUSE)
-    return await api.list(
-        resource, namespace, label_selector=selector, limit=MOST, continue_token=token
-    )
+    return await send()
 
 
 async def look(api: KubeApi, resource: Resource, namespace: str | None, name: str) -> Object | None:
