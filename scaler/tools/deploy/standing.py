@@ -198,11 +198,10 @@ def _ready_of(one: Found) -> int:
 
 
 def _no_pods(one: Found) -> str:
-    said = [
-        f"{entry.get('reason') or entry.get('type')}: {entry.get('message')}"
-        for entry in map(at, as_list(at(one.object, "status").get("conditions")))
-        if entry.get("status") == "False" and entry.get("message")
-    ]
+    said = []
+    for entry in map(at, as_list(at(one.object, "status").get("conditions"))):
+        if entry.get("status") == "False" and entry.get("message"):
+            said.append(f"{entry.get('reason') or entry.get('type')}: {entry.get('message')}")
     return (
         clean(said[0])[:300]
         if said

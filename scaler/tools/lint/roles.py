@@ -74,11 +74,10 @@ def names_ours(labels: dict[str, str]) -> bool:
 def workload_faults(found: Object, rules: Rules) -> list[Finding] | None:
     """All findings about a workload; None if it makes no pods of instances."""
     known = roles_of(found)
-    roles = [
-        role
-        for role in _all(found, known)
-        if any(names_ours(labels_at(found, at)) for at in role.labels.values())
-    ]
+    roles = []
+    for role in _all(found, known):
+        if any(names_ours(labels_at(found, at)) for at in role.labels.values()):
+            roles.append(role)
     if not roles:
         misplaced = known is not None and names_ours(labels_at(found, ("metadata", "labels")))
         return [_reaches_no_pod(found, known or [])] if misplaced else None
@@ -124,7 +123,8 @@ def place_faults(
     admission moved it."""
     labels = labels_at(found, path)
     labels = {RULE_LABEL: moved, **labels} if moved else labels
-    yield from (_at(path, fault) for fault in all_label_faults(labels, what))
+    for fault in all_label_faults(labels, what):
+        yield _at(path, fault)
     name, group = (_meant(labels, label) for label in (RULE_LABEL, GROUP_LABEL))
     present, rule = rules.find(found.namespace, name) if name else (True, None)
     if not present:
@@ -169,25 +169,26 @@ def _all(found: Object, known: list[Role] | None) -> list[Role]:
     """The roles of its kind; for an unknown kind each pod template with a label of ours."""
     if known is not None:
         return known
-    return [
-        Role({"the pod template": at}, ((*at[:-2], "spec", "schedulingGates"),))
-        for at in _templates(found.root)
-    ]
+    result: list[Role] = []
+    for at in _templates(found.root):
+        result.append(Role({"the pod template": at}, ((*at[:-2], "spec", "schedulingGates"),)))
+    return result
 
 
 def _templates(root: Value) -> Iterator[Path]:
     """The paths of labels in pod templates. The number of repetitions by aliases is limited."""
     level: list[tuple[Path, Value]] = [((), root)]
     for _ in range(_DEPTH):
-        yield from (
-            path for path, value in level if path[-3:] == _TEMPLATE and value.kind == "mapping"
-        )
+        for path, value in level:
+            if path[-3:] == _TEMPLATE and value.kind == "mapping":
+                yield path
         inner = (((*path, step), value) for path, one in level for step, value in _inner(one))
         level = list(islice(inner, _MOST))
 
 
 def _inner(value: Value) -> Iterator[tuple[str | int, Value]]:
-    yield from ((key.text, inner) for key, inner in value.members)
+    for key, inner in value.members:
+        yield (key.text, inner)
     yield from enumerate(value.items)
 
 

@@ -56,8 +56,10 @@ def _look_into(root: Value) -> Look:
 
 def _role(role: workload.Role) -> Role:
     labels = {_words(template.name): template.labels for template in role.templates}
-    gates = tuple(path for template in role.templates for path in template.gates)
-    return Role(labels, gates, role.pods, role.pods_at, role.is_instance)
+    gates: list[Path] = []
+    for template in role.templates:
+        gates.extend(template.gates)
+    return Role(labels, tuple(gates), role.pods, role.pods_at, role.is_instance)
 
 
 def _words(name: str) -> str:

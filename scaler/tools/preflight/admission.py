@@ -86,11 +86,14 @@ def _policies(configuration: Object) -> str:
 def _gated(picture: Picture) -> dict[str, bool]:
     """Namespaces where others make the pods of services; True where labels of AscendJobs have to be
     moved."""
-    needs = {
-        namespace_of(pod): False for pod in picture.of(PODS) if _maker(pod) != ASCEND_JOBS.kind
-    }
+    needs = {}
+    for pod in picture.of(PODS):
+        if _maker(pod) != ASCEND_JOBS.kind:
+            needs[namespace_of(pod)] = False
     if _acting(picture) is ModeInForce.RELEASES:
-        needs |= {namespace_of(one): True for one in picture.of(ASCEND_JOBS) if _is_service(one)}
+        for one in picture.of(ASCEND_JOBS):
+            if _is_service(one):
+                needs[namespace_of(one)] = True
     return needs
 
 
@@ -98,11 +101,10 @@ def _acting(picture: Picture) -> ModeInForce:
     settings = next((one.settings for one in picture.installs if one.settings), None)
     if settings is None or DEPLOYMENTS in picture.unread:
         return ModeInForce.MAKES
-    running = [
-        one
-        for one in picture.deployments(OPERATOR_DEPLOYMENT)
-        if at(one, "spec").get("replicas", 1)
-    ]
+    running = []
+    for one in picture.deployments(OPERATOR_DEPLOYMENT):
+        if at(one, "spec").get("replicas", 1):
+            running.append(one)
     here = [one for one in running if namespace_of(one) == settings.ascend_operator_namespace]
     return in_force(settings.mode, place_of(here[0]) if here else "")
 
@@ -113,7 +115,10 @@ def _is_service(job: Object) -> bool:
 
 def _maker(pod: Object) -> str:
     owners = as_list(at(pod, "metadata").get("ownerReferences"))
-    return next((as_text(at(one).get("kind")) for one in owners if at(one).get("controller")), "")
+    for one in owners:
+        if at(one).get("controller"):
+            return as_text(at(one).get("kind"))
+    return ""
 
 
 def _opted_in(picture: Picture, gated: Mapping[str, bool]) -> Iterator[Finding]:
@@ -121,11 +126,10 @@ def _opted_in(picture: Picture, gated: Mapping[str, bool]) -> Iterator[Finding]:
     for name, moved in sorted(gated.items()):
         labels = there.get(name)
         wanted = {NAMESPACE_LABEL: "enabled", **({BESIDE_LABEL: "true"} if moved else {})}
-        lacks = [
-            f"{key}={value}"
-            for key, value in wanted.items()
-            if labels is not None and labels.get(key) != value
-        ]
+        lacks = []
+        for key, value in wanted.items():
+            if labels is not None and labels.get(key) != value:
+                lacks.append(f"{key}={value}")
         if lacks:
             words = (
                 f"namespace {name} has services whose pods others make, and no label"
@@ -220,10 +224,12 @@ def valid(bundle: str) -> list[tuple[float, float]]:
     unreadable one."""
     try:
         found = x509.load_pem_x509_certificates(base64.b64decode(bundle, validate=True))
-        return [
-            (one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp())
-            for one in found
-        ]
+        result: list[tuple[float, float]] = []
+        for one in found:
+            result.append(
+                (one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp())
+            )
+        return result
     except (ValueError, TypeError, binascii.Error, UnsupportedAlgorithm):
         return []
 
@@ -231,20 +237,28 @@ def valid(bundle: str) -> list[tuple[float, float]]:
 def webhooks(picture: Picture) -> Check:
     """Webhooks about the creation of pods: while one that fails closed has no endpoint, no pod can
     be created."""
-    closed = {
-        name: hook for name, hook in _about_pods(picture) if hook.get("failurePolicy") != "Ignore"
-    }
+    closed = {}
+    for name, hook in _about_pods(picture):
+        if hook.get("failurePolicy") != "Ignore":
+            closed[name] = hook
     unread = missing_right(picture, *_CONFIGURATIONS)
     if unread:
         return check("pod webhooks", unread)
-    found = [_refuses(name, hook) for name, hook in closed.items() if not _is_served(picture, hook)]
+    found = []
+    for name, hook in closed.items():
+        if not _is_served(picture, hook):
+            found.append(_refuses(name, hook))
     words = f"{len(closed)} fail closed, and all are served" if closed else "none fails closed"
     return check("pod webhooks", found, ok(words, *sorted(closed)))
 
 
 def served_by(picture: Picture) -> set[str]:
     """`namespace/name` of the Services behind webhooks about pods."""
-    return {place for _, hook in _about_pods(picture) if (place := _service(hook))}
+    found: set[str] = set()
+    for _, hook in _about_pods(picture):
+        if place := _service(hook):
+            found.add(place)
+    return found
 
 
 def _about_pods(picture: Picture) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -281,7 +295,10 @@ def _is_served(picture: Picture, hook: Mapping[str, Any]) -> bool:
     if not place or place not in served_by(picture) or ENDPOINT_SLICES in picture.unread:
         return True
     slices = [one for one in picture.of(ENDPOINT_SLICES) if _serves(one) == place]
-    endpoints = [at(end) for one in slices for end in as_list(one.get("endpoints"))]
+    endpoints = []
+    for one in slices:
+        for end in as_list(one.get("endpoints")):
+            endpoints.append(at(end))
     return any(at(end, "conditions").get("ready") is not False for end in endpoints)
 
 

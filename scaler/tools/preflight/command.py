@@ -88,7 +88,9 @@ def text(checks: Sequence[Check], *, verbose: bool = False) -> Iterator[str]:
 
 
 def _told(counts: Counter[str]) -> Iterator[tuple[str, int]]:
-    yield from ((level, counts[level]) for level in ("error", "warning") if counts[level])
+    for level in ("error", "warning"):
+        if counts[level]:
+            yield (level, counts[level])
 
 
 def _lines(name: str, finding: Finding, *, verbose: bool) -> Iterator[str]:
@@ -98,4 +100,5 @@ def _lines(name: str, finding: Finding, *, verbose: bool) -> Iterator[str]:
     if finding.advice:
         yield f"{'':<26} -> {clean(finding.advice)}"
     if verbose:
-        yield from (f"{'':<29} {clean(one)}" for one in finding.details)
+        for one in finding.details:
+            yield f"{'':<29} {clean(one)}"

@@ -33,12 +33,14 @@ def fault_data(picture: Picture) -> Check:
     unread = missing_right(picture, CONFIG_MAPS)
     if unread:
         return check("fault data", unread)
-    reports = {
-        f"{namespace_of(one)}/{name_of(one)}": (one, report)
-        for one in picture.of(CONFIG_MAPS)
-        if (report := read_report(namespace_of(one), name_of(one), _data(one))) is not None
-    }
-    nodes = {name_of(one) for one in picture.of(NODES) if npus(one)}
+    reports = {}
+    for one in picture.of(CONFIG_MAPS):
+        if (report := read_report(namespace_of(one), name_of(one), _data(one))) is not None:
+            reports[f"{namespace_of(one)}/{name_of(one)}"] = (one, report)
+    nodes = set()
+    for one in picture.of(NODES):
+        if npus(one):
+            nodes.add(name_of(one))
     sources = {report.source for _, report in reports.values()}
     if not sources:
         words = (

@@ -26,11 +26,14 @@ def scaler(picture: Picture) -> Check:
         return check("scaler", unread)
     if not picture.installs:
         return check("scaler", list(_not_deployed(picture)))
-    found = [one for install in picture.installs for one in _install(picture, install)]
-    words = [
-        f"{one.namespace}/{one.name}: {one.ready} of {one.replicas} ready, {one.image}"
-        for one in picture.installs
-    ]
+    found: list[Finding] = []
+    for install in picture.installs:
+        found.extend(_install(picture, install))
+    words = []
+    for one in picture.installs:
+        words.append(
+            f"{one.namespace}/{one.name}: {one.ready} of {one.replicas} ready, {one.image}"
+        )
     return check(
         "scaler", found, ok(listed(words), *(_led(picture, one) for one in picture.leaders.found))
     )
@@ -134,26 +137,26 @@ def installs(picture: Picture) -> Check:
             [Finding(Level.UNKNOWN, f"Leases of installs: {picture.leaders.unread}")],
         )
     alive = [one for one in picture.leaders.found if one.is_at_work(picture.now)]
-    pairs = [
-        (one, other)
-        for number, one in enumerate(alive)
-        for other in alive[number + 1 :]
-        if _share(one, other)
-    ]
-    found = [
-        Finding(
-            Level.ERROR,
-            f"{one.namespace}/{one.lease} and {other.namespace}/{other.lease} look after the same"
-            " namespaces",
-            "give each namespaces of its own (SCALER_NAMESPACES), or remove one",
-        )
-        for one, other in pairs
-    ]
-    words = [
-        f"{one.namespace}/{one.lease} looks after {', '.join(one.governs) or 'all'}"
-        for one in alive
-    ]
+    pairs = []
+    for number, one in enumerate(alive):
+        for other in alive[number + 1 :]:
+            if _share(one, other):
+                pairs.append((one, other))
+    found = [_shared(one, other) for one, other in pairs]
+    words = []
+    for one in alive:
+        words.append(f"{one.namespace}/{one.lease} looks after {', '.join(one.governs) or 'all'}")
     return check("other installs", found, ok(listed(words) or "no scaler is at work"))
+
+
+def _shared(one: Leader, other: Leader) -> Finding:
+    words = (
+        f"{one.namespace}/{one.lease} and {other.namespace}/{other.lease} look after the same"
+        " namespaces"
+    )
+    return Finding(
+        Level.ERROR, words, "give each namespaces of its own (SCALER_NAMESPACES), or remove one"
+    )
 
 
 def _share(one: Leader, other: Leader) -> bool:

@@ -137,9 +137,11 @@ def homes(picture: Picture) -> set[str]:
 def scalers(picture: Picture) -> list[Object]:
     """Deployments of scalers; one with the same label in another namespace is a tenant's."""
     known = homes(picture)
-    return [
-        one
-        for one in picture.of(DEPLOYMENTS)
-        if namespace_of(one) in known
-        and at(one, "spec", "template", "metadata", "labels").get(_NAME_LABEL) == _NAME
-    ]
+    found: list[Object] = []
+    for one in picture.of(DEPLOYMENTS):
+        if (
+            namespace_of(one) in known
+            and at(one, "spec", "template", "metadata", "labels").get(_NAME_LABEL) == _NAME
+        ):
+            found.append(one)
+    return found

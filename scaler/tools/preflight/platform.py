@@ -65,7 +65,10 @@ SCALER_CRD = "kubectl apply --server-side -f manifests/base/elasticservices.yaml
 def missing_right(picture: Picture, *resources: Resource) -> list[Finding]:
     """A finding about those of these resources that are forbidden to read; none if all were
     read."""
-    why = [picture.unread[one] for one in resources if one in picture.unread]
+    why = []
+    for one in resources:
+        if one in picture.unread:
+            why.append(picture.unread[one])
     return [Finding(Level.UNKNOWN, "; ".join(dict.fromkeys(why)))] if why else []
 
 
@@ -115,14 +118,14 @@ def kinds(picture: Picture) -> Check:
         return check("kinds", unread)
     there = {name_of(one): one for one in picture.of(CUSTOM_RESOURCE_DEFINITIONS)}
     found = [*_own(picture, there.get(ELASTIC_SERVICES.full_name)), *_others(there)]
-    absent = [
-        f"{kind.kind} ({by})" for kind, by in DEFINITIONS.items() if kind.full_name not in there
-    ]
-    present = [
-        f"{kind.kind} {'/'.join(_served(there[kind.full_name]))}"
-        for kind in DEFINITIONS
-        if kind.full_name in there
-    ]
+    absent = []
+    for kind, by in DEFINITIONS.items():
+        if kind.full_name not in there:
+            absent.append(f"{kind.kind} ({by})")
+    present = []
+    for kind in DEFINITIONS:
+        if kind.full_name in there:
+            present.append(f"{kind.kind} {'/'.join(_served(there[kind.full_name]))}")
     words = (
         f"{listed(present, 9)}" if present else "none of those of MindCluster, Volcano, AIBrix, OME"
     )
@@ -145,10 +148,10 @@ def _own(picture: Picture, definition: Object | None) -> Iterator[Finding]:
 def _shape(definition: Object) -> list[Any]:
     """The versions of a definition."""
     parts = ("name", "served", "storage", "schema", "subresources", "additionalPrinterColumns")
-    return [
-        [at(one).get(part) for part in parts]
-        for one in as_list(at(definition, "spec").get("versions"))
-    ]
+    found: list[Any] = []
+    for one in as_list(at(definition, "spec").get("versions")):
+        found.append([at(one).get(part) for part in parts])
+    return found
 
 
 def _others(there: Mapping[str, Object]) -> Iterator[Finding]:
@@ -176,7 +179,11 @@ def _others(there: Mapping[str, Object]) -> Iterator[Finding]:
 
 def _served(definition: Object) -> list[str]:
     versions = as_list(at(definition, "spec").get("versions"))
-    return [as_text(at(one).get("name")) for one in versions if at(one).get("served")]
+    found: list[str] = []
+    for one in versions:
+        if at(one).get("served"):
+            found.append(as_text(at(one).get("name")))
+    return found
 
 
 def scheduler(picture: Picture) -> Check:
@@ -230,7 +237,9 @@ def _scheduler_names(deployed: Sequence[Object]) -> set[str]:
         words = " ".join(
             map(str, [*as_list(container.get("command")), *as_list(container.get("args"))])
         ).split()
-        names |= {word.partition("=")[2] for word in words if word.startswith("--scheduler-name=")}
+        for word in words:
+            if word.startswith("--scheduler-name="):
+                names.add(word.partition("=")[2])
     return names or {"volcano"}
 
 
@@ -269,15 +278,13 @@ def _asked_for(picture: Picture, names: set[str]) -> Iterator[Finding]:
 def _leases(picture: Picture, deployed: Sequence[Object], names: set[str]) -> Iterator[Finding]:
     """Volcano elects a leader in its own namespace, unless a flag turns that off."""
     homes = {namespace_of(one) for one in deployed}
-    ours = [
-        one
-        for one in picture.of(LEASES)
-        if namespace_of(one) in homes and name_of(one) in names | {VOLCANO, "vc-scheduler"}
-    ]
-    silent = {
-        place_of(one): picture.now - seconds_of(as_text(at(one, "spec").get("renewTime")))
-        for one in ours
-    }
+    ours = []
+    for one in picture.of(LEASES):
+        if namespace_of(one) in homes and name_of(one) in names | {VOLCANO, "vc-scheduler"}:
+            ours.append(one)
+    silent = {}
+    for one in ours:
+        silent[place_of(one)] = picture.now - seconds_of(as_text(at(one, "spec").get("renewTime")))
     if silent and min(silent.values()) > _QUIET:
         place, seconds = min(silent.items(), key=lambda one: one[1])
         words = (
@@ -290,7 +297,11 @@ def _leases(picture: Picture, deployed: Sequence[Object], names: set[str]) -> It
 
 def _gang(picture: Picture) -> Iterator[Finding]:
     maps = [one for one in picture.of(CONFIG_MAPS) if name_of(one) == _VOLCANO_CONFIG]
-    text = "\n".join(as_text(value) for one in maps for value in at(one, "data").values())
+    found = []
+    for one in maps:
+        for value in at(one, "data").values():
+            found.append(as_text(value))
+    text = "\n".join(found)
     if text and "gang" not in text:
         words = (
             f"the plugin gang is not in ConfigMap {place_of(maps[0])}: half an instance may be"
@@ -314,11 +325,10 @@ def operator(picture: Picture) -> Check:
         if installed and installed.settings
         else Settings.model_validate({"mode": Mode.AUTO})
     )
-    deployed = [
-        one
-        for one in picture.deployments(OPERATOR_DEPLOYMENT)
-        if at(one, "spec").get("replicas", 1)
-    ]
+    deployed = []
+    for one in picture.deployments(OPERATOR_DEPLOYMENT):
+        if at(one, "spec").get("replicas", 1):
+            deployed.append(one)
     here = [one for one in deployed if namespace_of(one) == settings.ascend_operator_namespace]
     found = [*_elsewhere(deployed, here, settings), *_mode(picture, installed, here)]
     acting = in_force(settings.mode, place_of(here[0]) if here else "")
@@ -375,7 +385,8 @@ def pod_specs(picture: Picture) -> Iterator[Any]:
         if RULE_LABEL in labels_of(job):
             for role in at(job, "spec", "replicaSpecs").values():
                 yield at(role, "template", "spec")
-    yield from (at(pod, "spec") for pod in picture.of(PODS))
+    for pod in picture.of(PODS):
+        yield at(pod, "spec")
 
 
 def npu_nodes(picture: Picture) -> Check:
@@ -415,10 +426,15 @@ def npu_nodes(picture: Picture) -> Check:
 def npus(node: Object) -> dict[str, int]:
     """Allocatable NPUs, by resource; without zeros."""
     given = at(node, "status", "allocatable")
-    counts = {name: str(number) for name, number in given.items() if name.startswith(NPU)}
-    return {
-        name: int(number) for name, number in counts.items() if number.isdecimal() and int(number)
-    }
+    counts = {}
+    for name, number in given.items():
+        if name.startswith(NPU):
+            counts[name] = str(number)
+    found: dict[str, int] = {}
+    for name, number in counts.items():
+        if number.isdecimal() and int(number):
+            found[name] = int(number)
+    return found
 
 
 def _takes_pods(node: Object) -> bool:
@@ -431,10 +447,11 @@ def _takes_pods(node: Object) -> bool:
 
 def _unmatched(picture: Picture, nodes: Sequence[Object]) -> Iterator[Finding]:
     """Node selectors of services that match no NPU node."""
-    selectors = {
-        tuple(sorted(map(str, at(spec, "nodeSelector").items()))): at(spec, "nodeSelector")
-        for spec in pod_specs(picture)
-    }
+    selectors = {}
+    for spec in pod_specs(picture):
+        selectors[tuple(sorted(map(str, at(spec, "nodeSelector").items())))] = at(
+            spec, "nodeSelector"
+        )
     for wanted in selectors.values():
         if wanted and not any(wanted.items() <= labels_of(node).items() for node in nodes):
             words = ",".join(f"{key}={value}" for key, value in wanted.items())

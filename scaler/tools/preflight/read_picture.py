@@ -290,12 +290,9 @@ async def _rights(reader: _Reader, found: Picture) -> dict[tuple[str, Right], bo
         )
     rights = await _ask(reader, asked)
     if rights["", ESCALATE] is False:  # then the caller needs each right that it grants
-        given = {
-            right
-            for _, right in needed(
-                Settings.model_validate({"mode": "auto", "lease_namespace": home})
-            )
-        }
+        given = set()
+        for _, right in needed(Settings.model_validate({"mode": "auto", "lease_namespace": home})):
+            given.add(right)
         rights |= await _ask(reader, [("", right) for right in sorted(given)])
     return rights
 
@@ -311,7 +308,11 @@ async def _ask(
 
 async def _lint(reader: _Reader, places: Sequence[str]) -> Linted:
     """Lint the rules and workloads of the namespaces that have any."""
-    workloads = [one for kind in _WORKLOADS for one in reader.found.get(kind, ()) if _names_us(one)]
+    workloads = []
+    for kind in _WORKLOADS:
+        for one in reader.found.get(kind, ()):
+            if _names_us(one):
+                workloads.append(one)
     if places:
         workloads = [one for one in workloads if namespace_of(one) in places]
     homes = {namespace_of(one) for one in (*workloads, *reader.found.get(ELASTIC_SERVICES, ()))}
@@ -336,6 +337,9 @@ def _names_us(workload: Object) -> bool:
 
 
 def _source(obj: Object) -> Source:
-    meta = {key: value for key, value in at(obj, "metadata").items() if key != "managedFields"}
+    meta = {}
+    for key, value in at(obj, "metadata").items():
+        if key != "managedFields":
+            meta[key] = value
     place = f"{obj['kind']} {namespace_of(obj)}/{name_of(obj)}"
     return Source(place, msgspec.json.encode({**obj, "metadata": meta}))

@@ -114,9 +114,8 @@ def needed(settings: Settings) -> Iterator[tuple[str, Right]]:
     if settings.webhook_port and not settings.webhook_cert_file:
         yield from _of("webhook", _WEBHOOK, [""], settings.install)
         secrets = (Right("", "secrets", verb, home, WEBHOOK_SECRET) for verb in ("get", "update"))
-        yield from (
-            ("webhook", right) for right in (Right("", "secrets", "create", home), *secrets)
-        )
+        for right in (Right("", "secrets", "create", home), *secrets):
+            yield ("webhook", right)
 
 
 def _home(settings: Settings) -> Iterator[tuple[str, Right]]:
@@ -140,14 +139,22 @@ def _of(
 
 def to_install(home: str) -> Iterator[Right]:
     """The rights for applying the manifests, without those that the manifests grant."""
-    yield from (right for _, right in _of("", _INSTALLED, [""]))
-    yield from (right for _, right in _of("", _INSTALLED_HOME, [home]))
+    for _, right in _of("", _INSTALLED, [""]):
+        yield right
+    for _, right in _of("", _INSTALLED_HOME, [home]):
+        yield right
 
 
 def installer(picture: Picture) -> Check:
     """May the caller install the scaler, or a new version of it?"""
-    mine = {right: may for (user, right), may in picture.rights.items() if not user}
-    refused = [right for right, may in mine.items() if may is False and right != ESCALATE]
+    mine = {}
+    for (user, right), may in picture.rights.items():
+        if not user:
+            mine[right] = may
+    refused = []
+    for right, may in mine.items():
+        if may is False and right != ESCALATE:
+            refused.append(right)
     if refused:
         who = "an administrator has to apply the manifests"
         words = f"you may not install the scaler: {listed(_words(refused), 2)}"
@@ -163,12 +170,10 @@ def installer(picture: Picture) -> Check:
 
 def accounts(picture: Picture) -> Check:
     """Does each scaler's account have the rights for its settings?"""
-    found = [
-        one
-        for install in picture.installs
-        if install.settings
-        for one in _account(picture, install, install.settings)
-    ]
+    found: list[Finding] = []
+    for install in picture.installs:
+        if install.settings:
+            found.extend(_account(picture, install, install.settings))
     if not picture.installs:
         unread = [Finding(Level.UNKNOWN, "whether the scaler is installed is not known")]
         return check(
@@ -215,10 +220,10 @@ def _words(rights: list[Right]) -> list[str]:
         verbs[f"{right.resource}.{right.group}".rstrip(".") + name, right.namespace].append(
             right.verb
         )
-    return [
-        f"{', '.join(some)} {what}" + (f" in {where}" if where else "")
-        for (what, where), some in verbs.items()
-    ]
+    found: list[str] = []
+    for (what, where), some in verbs.items():
+        found.append(f"{', '.join(some)} {what}" + (f" in {where}" if where else ""))
+    return found
 
 
 def variant(settings: Settings) -> str:

@@ -22,7 +22,10 @@ MOST = 5
 def services(picture: Picture) -> Check:
     """Services that are not available, and the findings of lint in the cluster."""
     there = picture.of(ELASTIC_SERVICES)
-    unavailable = [place_of(one) for one in there if not _is_available(one)]
+    unavailable = []
+    for one in there:
+        if not _is_available(one):
+            unavailable.append(place_of(one))
     found = [*missing_right(picture, ELASTIC_SERVICES), *_linted(picture)]
     if unavailable:
         words = f"{len(unavailable)} of {len(there)} are not available: {listed(unavailable)}"

@@ -119,10 +119,9 @@ class Tally(msgspec.Struct):
     def spoils(self) -> bool:
         """Whether an instance is bound, or being bound, that the decision would not have
         admitted."""
-        of = {
-            what: {uid for key in self.open if (uid := key.removeprefix(f"{what} ")) != key}
-            for what in What
-        }
+        of = {}
+        for what in What:
+            of[what] = {uid for key in self.open if (uid := key.removeprefix(f"{what} ")) != key}
         return bool(of[What.EVICT] or of[What.STARTED] - of[What.HOLD])
 
     def advance(self, now: float, *, seen: bool = True) -> None:
@@ -313,19 +312,17 @@ class Shadow:
 
     def _untried(self, before: Memory, after: Memory) -> Memory:
         """The memory without attempts for actions that would be done and are not."""
-        open_ = [
-            name
-            for name in map(str, self._last)
-            if self.services[name].open and name in after.services
-        ]
+        open_ = []
+        for name in map(str, self._last):
+            if self.services[name].open and name in after.services:
+                open_.append(name)
         if not open_:
             return after
-        untried = {
-            name: _without_attempts(
+        untried = {}
+        for name in open_:
+            untried[name] = _without_attempts(
                 before.services.get(name, ServiceMemory()), after.services[name]
             )
-            for name in open_
-        }
         return msgspec.structs.replace(after, services={**after.services, **untried})
 
 
@@ -336,10 +333,15 @@ def _is_started(instance: Instance) -> bool:
 
 def _excess(service: Service, plan: Plan) -> Counter[str]:
     """Started instances beyond the target, by group; empty without a target."""
-    started = Counter(
-        instance.group or "" for instance in service.instances if _is_started(instance)
-    )
-    groups = {name: group for name, group in plan.groups.items() if name in started}
+    found = []
+    for instance in service.instances:
+        if _is_started(instance):
+            found.append(instance.group or "")
+    started = Counter(found)
+    groups = {}
+    for name, group in plan.groups.items():
+        if name in started:
+            groups[name] = group
     return Counter(
         {name: started[name] - group.paired - group.target for name, group in groups.items()}
     )
@@ -363,10 +365,9 @@ def _without_attempts(before: ServiceMemory, after: ServiceMemory) -> ServiceMem
     """Attempts as before; new ones if its bound pods or what is read of its jobs have changed."""
     if (before.bound, before.jobs) != (after.bound, after.jobs):
         before = ServiceMemory()
-    instances = {
-        uid: _kept(before.instances.get(uid, InstanceMemory()), one, _OF_INSTANCE)
-        for uid, one in after.instances.items()
-    }
+    instances = {}
+    for uid, one in after.instances.items():
+        instances[uid] = _kept(before.instances.get(uid, InstanceMemory()), one, _OF_INSTANCE)
     return msgspec.structs.replace(_kept(before, after, _OF_MINIMUM), instances=instances)
 
 

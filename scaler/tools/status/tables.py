@@ -317,7 +317,8 @@ def _pods(instance: InstanceView, style: Style) -> Iterable[RenderableType]:
             else [*trouble, *(pod for pod in pods if pod not in trouble)]
         )
     most = len(pods) if style.wide else _PODS_SHOWN
-    yield from (_pod(pod, style) for pod in pods[:most])
+    for pod in pods[:most]:
+        yield _pod(pod, style)
     if len(pods) > most:
         yield text(f"... and {len(pods) - most} more pods (-o wide)", "dim")
 

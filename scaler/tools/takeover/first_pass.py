@@ -121,7 +121,9 @@ def _lacking(job: Job, found: Found) -> Iterator[str]:
         yield f"PodGroup {job.pod_group}"
     if found.service is None and job.pods:
         yield f"Service {job.pods[0]}"
-    yield from (f"Pod {name}" for name in job.pods if name not in found.pods)
+    for name in job.pods:
+        if name not in found.pods:
+            yield f"Pod {name}"
 
 
 def _taking_back(found: Found) -> str:

@@ -214,18 +214,18 @@ def _kind(node: Node) -> str:
 def _waits(service: Service, plan: Plan) -> tuple[Row | None, Counter[PodRequest]]:
     """What a service waits for, for the first reason in its plan, and the pods with reserved
     room."""
-    found = [
-        one
-        for one in plan.verdicts
-        if one.reason.row.room_may_end_it and one.state is not State.RUNNING
-    ]
+    found = []
+    for one in plan.verdicts:
+        if one.reason.row.room_may_end_it and one.state is not State.RUNNING:
+            found.append(one)
     if plan.complete or not found:
         return None, Counter()
     instances = {instance.uid: instance for instance in service.instances}
     first = min(found, key=lambda one: (not one.reason.row.room_is_kept, one.name))
-    alike = [
-        instances[one.uid] for one in found if one.reason is first.reason and one.uid in instances
-    ]
+    alike = []
+    for one in found:
+        if one.reason is first.reason and one.uid in instances:
+            alike.append(instances[one.uid])
     pods = _pods(alike)
     reserved = first.reason.row.room_is_kept
     row = {

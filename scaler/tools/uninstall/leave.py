@@ -150,12 +150,9 @@ class Leaving:
 
     async def _pods(self) -> list[str]:
         """Pods of the Deployment; a process on a lost node ends with its Lease."""
-        pods = [
-            one
-            async for one in every(
-                self._api, PODS, self._install.namespace, label_selector=APP_LABEL
-            )
-        ]
+        pods = []
+        async for one in every(self._api, PODS, self._install.namespace, label_selector=APP_LABEL):
+            pods.append(one)
         over = ("Succeeded", "Failed")
         found: list[str] = []
         for pod in pods:

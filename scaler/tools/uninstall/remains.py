@@ -59,31 +59,37 @@ _RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
 async def gates_in_templates(api: KubeApi, install: Install) -> list[str]:
     """Workloads with our gate in their own pod templates: their next pods would be held for
     ever."""
-    return [
-        f"{resource.kind} {one['metadata']['namespace']}/{one['metadata']['name']}"
-        for resource in TEMPLATES
-        async for one in _governed(api, resource, install)
-        if not one["metadata"].get("ownerReferences")
-        and GATE in msgspec.json.encode(at(one, "spec")).decode()
-    ]
+    found: list[str] = []
+    for resource in TEMPLATES:
+        async for one in _governed(api, resource, install):
+            if (
+                not one["metadata"].get("ownerReferences")
+                and GATE in msgspec.json.encode(at(one, "spec")).decode()
+            ):
+                found.append(
+                    f"{resource.kind} {one['metadata']['namespace']}/{one['metadata']['name']}"
+                )
+    return found
 
 
 async def jobs_without_pods(api: KubeApi, install: Install) -> list[str]:
     """AscendJobs under a rule without pods: another controller has to make them."""
-    jobs = [
-        one
-        async for one in _governed(api, ASCEND_JOBS, install)
-        if RULE_LABEL in at(one, "metadata", "labels")
-    ]
+    jobs = []
+    async for one in _governed(api, ASCEND_JOBS, install):
+        if RULE_LABEL in at(one, "metadata", "labels"):
+            jobs.append(one)
     if not jobs:
         return []
-    owners = {
-        owner.get("uid")
-        for namespace in sorted({one["metadata"]["namespace"] for one in jobs})
-        async for pod in every(api, PODS, namespace)
-        for owner in pod["metadata"].get("ownerReferences") or ()
-    }
-    return [_place(one) for one in jobs if one["metadata"]["uid"] not in owners]
+    owners = set()
+    for namespace in sorted({one["metadata"]["namespace"] for one in jobs}):
+        async for pod in every(api, PODS, namespace):
+            for owner in pod["metadata"].get("ownerReferences") or ():
+                owners.add(owner.get("uid"))
+    found: list[str] = []
+    for one in jobs:
+        if one["metadata"]["uid"] not in owners:
+            found.append(_place(one))
+    return found
 
 
 async def _governed(api: KubeApi, resource: Resource, install: Install) -> AsyncIterator[Object]:
@@ -155,9 +161,9 @@ async def _services(api: KubeApi, install: Install) -> AsyncIterator[str]:
             return
         yield f"kubectl delete crd {_DEFINITION}"
         return
-    there = {
-        one["metadata"]["namespace"] async for one in _governed(api, ELASTIC_SERVICES, install)
-    }
+    there = set()
+    async for one in _governed(api, ELASTIC_SERVICES, install):
+        there.add(one["metadata"]["namespace"])
     for namespace in sorted(there):
         yield f"kubectl -n {namespace} delete elasticservices -l {_OURS}"
 
@@ -166,11 +172,11 @@ async def budgets(api: KubeApi, install: Install) -> list[Object]:
     """The budgets of the install: without the scaler, which moves the labels, they refuse evictions
     for ever."""
     name = BUDGET + install.name.removeprefix(USUAL_NAME)
-    return [
-        one
-        async for one in _governed(api, DISRUPTION_BUDGETS, install)
-        if one["metadata"]["name"] == name
-    ]
+    found: list[Object] = []
+    async for one in _governed(api, DISRUPTION_BUDGETS, install):
+        if one["metadata"]["name"] == name:
+            found.append(one)
+    return found
 
 
 async def _bound(api: KubeApi, resource: Resource, install: Install) -> list[Object]:
@@ -180,11 +186,11 @@ async def _bound(api: KubeApi, resource: Resource, install: Install) -> list[Obj
         found = [one async for one in every(api, resource)]
     except KubeError:
         return []
-    return [
-        one
-        for one in found
-        if any(subject.items() <= it.items() for it in one.get("subjects") or ())
-    ]
+    result: list[Object] = []
+    for one in found:
+        if any(subject.items() <= it.items() for it in one.get("subjects") or ()):
+            result.append(one)
+    return result
 
 
 async def _named(
@@ -192,11 +198,11 @@ async def _named(
 ) -> list[str]:
     wanted = {f"{USUAL_NAME}-{part}{suffix}" for part in parts}
     try:
-        return [
-            one["metadata"]["name"]
-            async for one in every(api, resource)
-            if one["metadata"]["name"] in wanted
-        ]
+        found: list[str] = []
+        async for one in every(api, resource):
+            if one["metadata"]["name"] in wanted:
+                found.append(one["metadata"]["name"])
+        return found
     except KubeError:
         return []
 

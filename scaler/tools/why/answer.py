@@ -46,7 +46,10 @@ class Section(msgspec.Struct, frozen=True):
     def standing(self) -> Standing:
         """The worst of its checks."""
         found = {check.standing for check in self.checks}
-        return next((one for one in (Standing.FAIL, Standing.NOTE) if one in found), Standing.OK)
+        for one in (Standing.FAIL, Standing.NOTE):
+            if one in found:
+                return one
+        return Standing.OK
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -121,13 +124,15 @@ def _is_expected(one: InstanceStanding) -> bool:
 
 def _next(subject: Subject, sections: Sequence[Section]) -> Iterator[str]:
     """The advice: first how to correct each fault, then where to look."""
-    failed = [
-        (section.title, check)
-        for section in sections
-        for check in section.checks
-        if check.standing is Standing.FAIL
-    ]
-    faults = [check for title, check in failed if title not in ("minimum and room", "scheduler")]
+    failed = []
+    for section in sections:
+        for check in section.checks:
+            if check.standing is Standing.FAIL:
+                failed.append((section.title, check))
+    faults = []
+    for title, check in failed:
+        if title not in ("minimum and room", "scheduler"):
+            faults.append(check)
     if faults:
         yield FIX.en.format(faults[0].about)
     lacking = any(title == "minimum and room" and check.about == "nodes" for title, check in failed)

@@ -65,11 +65,13 @@ def _standing(subject: Subject, plan: Plan) -> Check:
     available = (
         bool(current) if subject.view is None else is_true(subject.view, "Available") is not False
     )
-    missing = ", ".join(
-        f"{name} has {group.live} of {plan.target.get(name, 0)} jobs that can be used"
-        for name, group in plan.groups.items()
-        if group.live < plan.target.get(name, 0)
-    )
+    found = []
+    for name, group in plan.groups.items():
+        if group.live < plan.target.get(name, 0):
+            found.append(
+                f"{name} has {group.live} of {plan.target.get(name, 0)} jobs that can be used"
+            )
+    missing = ", ".join(found)
     words = f"{runs}{works}" + (f"; {missing}: apply or fix them" if missing else "")
     return Check(
         Standing.OK if plan.complete else Standing.NOTE if available else Standing.FAIL,

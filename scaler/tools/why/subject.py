@@ -72,11 +72,14 @@ async def find(
     is at work, so the status of ElasticServices does not count. Raises KubeError."""
     world, decision = cluster.decision()
     views = {view.key: view for view in cluster.views()}
-    mine = [
-        Subject(namespace, name, "", view=views.get(service.key), service=service, plan=plan)
-        for service, plan in zip(world.services, decision.plans, strict=True)
-        if service.key.namespace == namespace
-    ]
+    mine = []
+    for service, plan in zip(world.services, decision.plans, strict=True):
+        if service.key.namespace == namespace:
+            mine.append(
+                Subject(
+                    namespace, name, "", view=views.get(service.key), service=service, plan=plan
+                )
+            )
     found = (
         _instance(mine, name)
         or _pod(cluster, mine, namespace, name)
@@ -122,11 +125,10 @@ def _made_by(mine: list[Subject], namespace: str, name: str) -> Subject | None:
         within = identity(kind, namespace, name, "")
         for one in mine:
             instances = one.service.instances if one.service else ()
-            made = [
-                it
-                for it in instances
-                if f"{it.owner}/".startswith(within) or it.uid.startswith(within)
-            ]
+            made = []
+            for it in instances:
+                if f"{it.owner}/".startswith(within) or it.uid.startswith(within):
+                    made.append(it)
             if made:
                 return _chosen(one, kind, made)
     return None
@@ -161,18 +163,19 @@ def _names(one: Subject) -> tuple[str, ...]:
 
 def _standings(subject: Subject, *, stale: bool) -> dict[str, InstanceStanding]:
     """State and reason of each instance: as the scaler wrote them, else as decided here."""
-    said = {
-        as_text(at(one).get("uid")): at(one)
-        for one in as_list(
-            subject.view.status.get("instances") if subject.view and subject.view.name else None
-        )
-        if not stale
-    }
+    said = {}
+    for one in as_list(
+        subject.view.status.get("instances") if subject.view and subject.view.name else None
+    ):
+        if not stale:
+            said[as_text(at(one).get("uid"))] = at(one)
     verdicts = {verdict.uid: verdict for verdict in subject.plan.verdicts} if subject.plan else {}
-    return {
-        instance.uid: _standing(said.get(instance.uid), verdicts.get(instance.uid), subject.plan)
-        for instance in subject.instances
-    }
+    found: dict[str, InstanceStanding] = {}
+    for instance in subject.instances:
+        found[instance.uid] = _standing(
+            said.get(instance.uid), verdicts.get(instance.uid), subject.plan
+        )
+    return found
 
 
 def _standing(said: object, verdict: Verdict | None, plan: Plan | None) -> InstanceStanding:
@@ -211,12 +214,15 @@ async def _object(
 def near_names(cluster: Cluster, namespace: str, name: str) -> list[str]:
     """Similar names that the caller may have meant."""
     world, _ = cluster.decision()
-    known = [
-        instance.name
-        for one in world.services
-        if one.key.namespace == namespace
-        for instance in one.instances
-    ]
-    known += [one.key.job_id for one in world.services if one.key.namespace == namespace]
-    known += [pod.name for pod in cluster.cache.pods.values() if pod.namespace == namespace]
+    known = []
+    for one in world.services:
+        if one.key.namespace == namespace:
+            for instance in one.instances:
+                known.append(instance.name)
+    for one in world.services:
+        if one.key.namespace == namespace:
+            known.append(one.key.job_id)
+    for pod in cluster.cache.pods.values():
+        if pod.namespace == namespace:
+            known.append(pod.name)
     return difflib.get_close_matches(name, dict.fromkeys(known), n=3, cutoff=0.6)
