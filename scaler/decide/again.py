@@ -282,7 +282,7 @@ class Shortcuts(Questions):
     def __init__(self, placement: Placement) -> None:
         self._empty = Placement(placement.nodes.emptied)
         self._unfit: dict[object, Shortage] = {}
-        """`Demand.room_key` and what was given back of the room -> shortage, where no source
+        """`Demand.room_key` and the room that was returned -> shortage, where no source
         suffices."""
         self._too_large: dict[object, Shortage | None] = {}
         self._held: dict[PodRequests, Held] = {}

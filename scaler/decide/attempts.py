@@ -2,8 +2,8 @@
 
 A reservation keeps nodes from others, so it has to make progress. An *attempt* is the time that it
 gets for that. After an attempt without progress follows a *backoff*, in which it reserves nothing;
-each backoff is longer than the one before. The minimum of a service has one attempt for all that it
-misses. A scale-up has an attempt of its own.
+each backoff is longer than the one before. The minimum of a service has one attempt for all its
+missing instances. A scale-up has an attempt of its own.
 
 Steps of a decision write nothing: they hand on what happened, as events, and `after` makes the next
 memory of them.

@@ -136,9 +136,7 @@ class Draft:
             or self.memory_of(member.uid).backoff_until
         )
         words = (
-            "the scheduler did not bind it in its attempt"
-            if ended
-            else "; ".join(why[1]) or why[0].value
+            "the scheduler did not bind it in time" if ended else "; ".join(why[1]) or why[0].value
         )
         self.note(attempts.Revoked(member.uid, words))
         return True

@@ -125,7 +125,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
         return self.ready and not self.cordoned
 
     def levels(self, now: float, due_back: float) -> Levels:
-        """The room of the node. `due_back`: seconds that overdue room still counts as to come."""
+        """The room of the node. `due_back`: seconds that overdue room still counts as expected."""
         ending = [
             amounts
             for deadline, amounts in self.ending
@@ -142,7 +142,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
         return none, none, none, none if now >= self.since + due_back else to_come
 
     def overdue_from(self, due_back: float) -> list[float]:
-        """The times at which room that is to come on this node stops to count."""
+        """The times at which expected room on this node stops to count."""
         ends = [deadline for deadline, _ in self.ending] + (
             [] if self.schedulable else [self.since]
         )

@@ -170,8 +170,8 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     """Identity of what makes this instance and others like it, e.g. `Deployment/ns/name`; "" = no
     such object."""
     revision: str = ""
-    """Revision of the owner's template; comparable within one owner only. A change ends turns and
-    backoff."""
+    """Revision of the owner's template; comparable within one owner only. A change ends attempts
+    and backoff."""
     outdated: bool = False
     """The owner makes instances of a newer revision now."""
     wanted: int = 0

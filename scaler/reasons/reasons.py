@@ -309,9 +309,7 @@ class Reason(StrEnum):
         other_alert=True,
         en=Words(
             short="the scheduler bound nothing in time",
-            sentence=(
-                "The scheduler bound nothing of the smallest ratio in time{colon}; tried again."
-            ),
+            sentence=("The smallest ratio is not scheduled{colon}."),
             meaning=(
                 "room was reserved for the smallest ratio, and the scheduler bound nothing of "
                 "it in its attempt (`minimum_timeout`). The service is in backoff and reserves "
@@ -477,7 +475,9 @@ class Reason(StrEnum):
         tone=Tone.PERSON,
         en=Words(
             short="its creation was refused",
-            sentence=("Its creation was refused: {about}; tried again on change and with pauses."),
+            sentence=(
+                "Its creation was refused: {about}; it is tried again on change and with pauses."
+            ),
             meaning=(
                 "the API server refused its pods, the words are the server's; or another client"
                 " deletes its objects, ten times within a minute"

@@ -66,7 +66,7 @@ class NodeState:
         """Less the reservations."""
         self.room = whole
         """What a pod may take at each level: the least of `left` there and at all levels above. A
-        pod on free room takes from what victims leave and from what is to come, too."""
+        pod on free room takes from what victims leave and from expected room, too."""
         self.pods: set[PlacedPod] = set()
         self._narrow()
 

@@ -62,12 +62,12 @@ class Trial:
         self.pod_classes: dict[tuple[Classes, PodAmounts], PodClass] = {}
         self._class_of: dict[PodRequest, PodClass] = {}
         self.states: dict[int, NodeState] = {}
-        """By index: nodes with a reservation, now or before, or with room to come."""
+        """By index: nodes with a reservation, now or before, or with expected room."""
         self._orders = Orders(nodes, self.states)
         self._moves: list[tuple[PlacedPod, int]] = []
         """Moved pods of this call, each with the index of its node before; -1 = none."""
         self._opened = False
-        """The nodes with room to come are among the `states`."""
+        """The nodes with expected room are among the `states`."""
         self._numbers = count()
         self._steps = 0
         """Steps that are left to this call."""

@@ -279,8 +279,8 @@ def why_not_admissible(member: Member, now: float) -> Reason | None:
 
 
 def is_candidate(member: Member, now: float, policy: Policy) -> bool:
-    """Whether the instance may get a place: it is held, in hands, or its old pods end and their
-    room is to come."""
+    """Whether the instance may get a place: it is held, with the scheduler, or its old pods end and
+    their room is expected."""
     if member.step is not None or why_not_admissible(member, now) is not None:
         return False
     if member.state is State.TERMINATING:
@@ -289,7 +289,7 @@ def is_candidate(member: Member, now: float, policy: Policy) -> bool:
 
 
 def is_to_come(member: Member, now: float, policy: Policy) -> bool:
-    """Whether the room of its terminating pods is to come, and not overdue."""
+    """Whether the room of its terminating pods is expected, and not overdue."""
     return member.instance.ends_by > 0 and now < member.instance.ends_by + policy.due_back
 
 
@@ -301,7 +301,7 @@ def is_made(member: Member) -> bool:
 
 def is_incomplete(member: Member) -> bool:
     """Whether the instance has live pods, and other pods to create or release. Waits for:
-    terminating pods to go, an invalid job to be mended. Pods of other owners can be released, not
+    terminating pods to go, an invalid job to be fixed. Pods of other owners can be released, not
     created."""
     i = member.instance
     has_pods = member.state in (State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN)

@@ -59,7 +59,7 @@ class Arbitration:
                 self._keep(draft, member)
 
     def _reserve_minimums(self) -> None:
-        """2: in their order, the services of which the minimum misses something."""
+        """2: in their order, the services with missing instances of their minimum."""
         missing = [draft for draft in self.part.drafts if draft.demand.lacks_minimum]
         for draft in sorted(missing, key=lambda draft: minimum_order(draft, self.part.now)):
             self._reserve_minimum(draft)
@@ -226,8 +226,7 @@ class Arbitration:
         draft.waits[member.uid] = answer.why
 
     def _trade(self, draft: Draft, member: Member) -> None:
-        """3.6, `trade: always`: evict surplus of the service for an instance that its target
-        misses."""
+        """3.6, `trade: always`: evict own surplus for a missing instance of the target."""
         part = self.part
         surplus = preemption.surplus_for_scale_up(part, draft)
         if not surplus or draft.memory_of(member.uid).had_attempt:

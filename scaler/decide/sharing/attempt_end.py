@@ -67,8 +67,8 @@ def _who_waits(part: Part, draft: Draft) -> Waiting:
 
 
 def _minimum_waits(part: Part, draft: Draft) -> bool:
-    """Whether the service misses an instance of its minimum, and an instance is held that could
-    start."""
+    """Whether an instance of the minimum of the service is missing, and an instance is held that
+    could start."""
     demand = draft.demand
     if not demand.lacks_minimum or attempts.in_backoff(draft.memory, part.now) or demand.too_few():
         return False
@@ -118,4 +118,6 @@ def not_scheduled(attempt: Attempt, reason: Reason) -> Why:
     begins."""
     until = datetime.fromtimestamp(attempt.backoff_until, UTC).strftime("%H:%M:%S UTC")
     times = "once" if attempt.failures == 1 else f"{attempt.failures} times"
-    return reason, (f"not bound in its attempt, {times} so far; tried again at {until}",)
+    return reason, (
+        f"the scheduler did not bind it in time, {times} so far; the next attempt is at {until}",
+    )

@@ -109,8 +109,8 @@ def surplus(part: Part, draft: Draft) -> tuple[list[Victim], list[Victim]]:
 
 
 def surplus_for_scale_up(part: Part, draft: Draft) -> list[Victim]:
-    """3.6, `trade: always`: surplus of a service that serves which may make room for an instance
-    that its target misses."""
+    """3.6, `trade: always`: surplus of a service that serves which may make room for a missing
+    instance of its target."""
     if not (draft.demand.serves and may_trade(draft)) or draft.evicted:
         return []
     idle, running = surplus(part, draft)

@@ -8,7 +8,7 @@ from scaler.decide.attempts import FitsNowhere, ProbeBegan, ProbeEnded
 from scaler.decide.draft import Draft, requests_of
 from scaler.decide.sharing.part import Part
 
-WORDS = "it seems not to fit, and is tried all the same"
+WORDS = "it seems not to fit; the scheduler is asked all the same"
 
 
 def next_event(part: Part, draft: Draft) -> FitsNowhere | ProbeBegan | ProbeEnded | None:

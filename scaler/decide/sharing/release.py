@@ -13,7 +13,7 @@ from scaler.decide.sharing.choice import replaced_by
 from scaler.decide.sharing.part import Part, ReservedMinimum
 from scaler.reasons.reasons import Reason
 
-BEING_REVOKED = "pods of revoked instances still have to go"
+BEING_REVOKED = "pods of revoked instances are not gone yet"
 UNMADE = "pods of another instance of the minimum do not exist yet"
 REFUSED_FIRST = "another instance, whose creation was refused, is tried first"
 NARROWER_FIRST = "instances that may use fewer of the nodes are bound first"

@@ -21,7 +21,7 @@ from scaler.decide.sharing.part import Admitted, Held, Part
 from scaler.decide.sharing.release import BEING_REVOKED
 from scaler.reasons.reasons import Reason
 
-RESERVED_FOR_OTHERS = "what is free could be needed for the minimum of another service"
+RESERVED_FOR_OTHERS = "the free room may be needed for the minimum of another service"
 
 
 class Stays(msgspec.Struct, frozen=True, eq=False):

@@ -29,7 +29,7 @@ from scaler.tools.common.counts import aimed_at
 
 MOST_PASSES = 10_000
 TICK = 0.001
-"""Seconds between two passes, so short that no time limit ends a turn."""
+"""Seconds between two passes, so short that no time limit ends an attempt."""
 POLICY = Policy()
 BoundPods = tuple[tuple[str, PodRequest], ...]
 """The node of each pod of an instance, and the request of the pod."""

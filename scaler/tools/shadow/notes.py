@@ -116,7 +116,7 @@ class Tally(msgspec.Struct):
     gone: bool = False
 
     @property
-    def spoils(self) -> bool:
+    def takes_room(self) -> bool:
         """Whether an instance is bound, or being bound, that the decision would not have
         admitted."""
         of = {}
@@ -166,7 +166,7 @@ class Shadow:
         self._begun = False
         self._number = 0
         """Number of services in the last world."""
-        self._waits = self._spoilt = False
+        self._waits = self._room_is_taken = False
         """Whether a minimum waits for room, and whether an instance runs that the decision would
         not let run."""
 
@@ -203,7 +203,7 @@ class Shadow:
             self._look(key, service, plan, world.now, decision.memory)
         tallies = list(map(self._tally, self._last))
         self._waits = any(tally.waits for tally in tallies)
-        self._spoilt = any(tally.spoils for tally in tallies)
+        self._room_is_taken = any(tally.takes_room for tally in tallies)
         self._begun = True
         return self._untried(world.memory, decision.memory)
 
@@ -226,7 +226,7 @@ class Shadow:
             verdict for verdict in plan.verdicts if verdict.state is State.HELD and not plan.serves
         )
         tally.waits = any(verdict.reason.row.lacks is Lacks.MINIMUM for verdict in held)
-        tally.held = tally.waits and not tally.could and self._spoilt
+        tally.held = tally.waits and not tally.could and self._room_is_taken
         self._last[key] = service, plan
 
     def _found(
