@@ -9,7 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NamedTuple,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+)
 
 import msgspec
 
@@ -181,6 +190,41 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     refused: list[Refused] = []
 
 
+class ListOptions(TypedDict, total=False):
+    """What a list may ask for. Selectors are written as in kubectl."""
+
+    label_selector: str
+    field_selector: str
+    limit: int
+    continue_token: str
+    resource_version: str
+
+
+class WatchOptions(TypedDict, total=False):
+    """What a watch may ask for. `timeout_seconds`: after that the server ends it; 300 by
+    default."""
+
+    label_selector: str
+    field_selector: str
+    timeout_seconds: int
+
+
+class PatchOptions(TypedDict, total=False):
+    """`apply` is for patches of type APPLY."""
+
+    subresource: str
+    apply: Apply
+
+
+class DeleteOptions(TypedDict, total=False):
+    """Preconditions (`uid`, `resource_version`), and how to delete."""
+
+    uid: str
+    resource_version: str
+    grace_period_seconds: int | None
+    propagation_policy: str
+
+
 class KubeApi(Protocol):
     """The cluster. Every method raises `kube.errors.KubeError` and nothing else (CancelledError
     aside), also when no answer comes within the deadline of its client. Whoever cannot wait for so
@@ -188,20 +232,15 @@ class KubeApi(Protocol):
 
     `namespace=None` on list and watch means all namespaces; cluster-scoped resources take None
     everywhere. `decode` names a msgspec Struct (or any type that msgspec knows) with just the
-    fields that are decoded; by default objects are plain dicts. Selectors are written as in
-    kubectl."""
+    fields that are decoded; by default objects are plain dicts."""
 
-    async def list(  # noqa: PLR0913 - everything that a list may ask for
+    async def list(
         self,
         resource: Resource,
         namespace: str | None = None,
         *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
         decode: type[D] = ...,
+        **options: Unpack[ListOptions],
     ) -> Page[D]: ...
 
     def watch(
@@ -210,10 +249,8 @@ class KubeApi(Protocol):
         namespace: str | None = None,
         *,
         resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: int = 300,
         decode: type[D] = ...,
+        **options: Unpack[WatchOptions],
     ) -> AsyncGenerator[WatchEvent[D], None]: ...
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object: ...
@@ -240,8 +277,7 @@ class KubeApi(Protocol):
         patch: Any,
         *,
         patch_type: PatchType,
-        subresource: str = "",
-        apply: Apply = OWN,
+        **options: Unpack[PatchOptions],
     ) -> Object:
         """PATCH. A `metadata.uid` or `metadata.resourceVersion` in a merge or strategic patch, or a
         JSON patch `test`, is a precondition. APPLY creates a missing object, and removes fields
@@ -252,11 +288,7 @@ class KubeApi(Protocol):
         resource: Resource,
         namespace: str | None,
         name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_period_seconds: int | None = None,
-        propagation_policy: str = "",
+        **options: Unpack[DeleteOptions],
     ) -> None:
         """DELETE with preconditions: ConflictError when `uid` or `resource_version` differ,
         NotFoundError when gone."""

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 import aiohttp
 import msgspec
@@ -20,7 +20,18 @@ import yarl
 
 from scaler import __version__
 from scaler.kube import wire
-from scaler.kube.api import OWN, Apply, Object, Page, PatchType, Resource, WatchEvent
+from scaler.kube.api import (
+    OWN,
+    DeleteOptions,
+    ListOptions,
+    Object,
+    Page,
+    PatchOptions,
+    PatchType,
+    Resource,
+    WatchEvent,
+    WatchOptions,
+)
 from scaler.kube.configuration import Configuration, Credentials, load
 from scaler.kube.errors import KubeError, NotSentError, UnauthorizedError, UnknownOutcomeError
 
@@ -50,6 +61,17 @@ class TooLongError(Exception):
     """An answer is longer than its reader allows; the message has the limit."""
 
 
+class _Request(NamedTuple):
+    """One request. It may take `timeouts` times as long as others."""
+
+    verb: str
+    resource: Resource
+    path: str
+    body: Any = None
+    content_type: str = "application/json"
+    timeouts: int = 1
+
+
 class HttpKubeApi:
     """KubeApi over one aiohttp session. Made by `connect`."""
 
@@ -72,33 +94,30 @@ class HttpKubeApi:
         """Objects per page, for resources whose pages were too large."""
         self._per_request: dict[str, Any] = {key: value for key, value in options.items() if value}
 
-    async def list(  # noqa: PLR0913 - as in KubeApi
+    async def list(
         self,
         resource: Resource,
         namespace: str | None = None,
         *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
         decode: Any = Object,
+        **options: Unpack[ListOptions],
     ) -> Page[Any]:
-        given = {
-            "labelSelector": label_selector,
-            "fieldSelector": field_selector,
-            "resourceVersion": resource_version,
+        given: dict[str, str | int] = {
+            "labelSelector": options.get("label_selector", ""),
+            "fieldSelector": options.get("field_selector", ""),
+            "resourceVersion": options.get("resource_version", ""),
         }
+        token = options.get("continue_token", "")
+        limit = options.get("limit", 0)
         path = wire.path_of(resource, namespace)
         # a page may have fewer objects than its limit, so that large ones do not take all memory
         while True:
             size = min(limit, self._page_sizes.get(resource, limit))
-            query = wire.query_of({**given, "limit": size, "continue": continue_token})
+            query = wire.query_of({**given, "limit": size, "continue": token})
             longest = 0 if not size else MOST_PAGE if size > 1 else wire.LONGEST_LINE
+            request = _Request("list", resource, path + query, timeouts=PAGE_TIMEOUTS)
             try:
-                data = await self._call(
-                    "list", resource, path + query, timeouts=PAGE_TIMEOUTS, longest=longest
-                )
+                data = await self._call(request, longest)
             except TooLongError:
                 if size == 1:
                     raise UnknownOutcomeError(
@@ -116,24 +135,21 @@ class HttpKubeApi:
         namespace: str | None = None,
         *,
         resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: int = 300,
         decode: Any = Object,
+        **options: Unpack[WatchOptions],
     ) -> AsyncGenerator[WatchEvent[Any], None]:
         query = wire.query_of(
             {
                 "watch": "true",
                 "allowWatchBookmarks": "true",
                 "resourceVersion": resource_version,
-                "labelSelector": label_selector,
-                "fieldSelector": field_selector,
-                "timeoutSeconds": timeout_seconds,
+                "labelSelector": options.get("label_selector", ""),
+                "fieldSelector": options.get("field_selector", ""),
+                "timeoutSeconds": options.get("timeout_seconds", 300),
             }
         )
-        response = await self._exchange(
-            "watch", resource, wire.path_of(resource, namespace) + query, _opened
-        )
+        path = wire.path_of(resource, namespace) + query
+        response = await self._exchange(_Request("watch", resource, path), _opened)
         try:
             splitter = wire.LineSplitter()
             decode_event = wire.EventDecoder(decode)
@@ -152,20 +168,18 @@ class HttpKubeApi:
             response.close()
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
-        return wire.decode_object(
-            await self._call("get", resource, wire.path_of(resource, namespace, name))
-        )
+        path = wire.path_of(resource, namespace, name)
+        return wire.decode_object(await self._call(_Request("get", resource, path)))
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
-        return wire.decode_object(
-            await self._call("create", resource, wire.path_of(resource, namespace), body)
-        )
+        path = wire.path_of(resource, namespace)
+        return wire.decode_object(await self._call(_Request("create", resource, path, body)))
 
     async def would_create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
         """The object after admission; nothing is stored. Only commands need it, so KubeApi does not
         have it."""
         path = wire.path_of(resource, namespace) + wire.query_of({"dryRun": "All"})
-        return wire.decode_object(await self._call("create", resource, path, body))
+        return wire.decode_object(await self._call(_Request("create", resource, path, body)))
 
     async def replace(
         self,
@@ -177,7 +191,7 @@ class HttpKubeApi:
         subresource: str = "",
     ) -> Object:
         path = wire.path_of(resource, namespace, name, subresource)
-        return wire.decode_object(await self._call("replace", resource, path, body))
+        return wire.decode_object(await self._call(_Request("replace", resource, path, body)))
 
     async def patch(
         self,
@@ -187,88 +201,62 @@ class HttpKubeApi:
         patch: Any,
         *,
         patch_type: PatchType,
-        subresource: str = "",
-        apply: Apply = OWN,
+        **options: Unpack[PatchOptions],
     ) -> Object:
-        path = wire.path_of(resource, namespace, name, subresource)
+        path = wire.path_of(resource, namespace, name, options.get("subresource", ""))
         if patch_type is PatchType.APPLY:
+            apply = options.get("apply", OWN)
             force = str(apply.force).lower()
             dry_run = "All" if apply.dry_run else ""
             path += wire.query_of(
                 {"fieldManager": apply.manager, "force": force, "dryRun": dry_run}
             )
-        return wire.decode_object(
-            await self._call("patch", resource, path, patch, content_type=patch_type.value)
-        )
+        request = _Request("patch", resource, path, patch, patch_type.value)
+        return wire.decode_object(await self._call(request))
 
     async def delete(
         self,
         resource: Resource,
         namespace: str | None,
         name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_period_seconds: int | None = None,
-        propagation_policy: str = "",
+        **options: Unpack[DeleteOptions],
     ) -> None:
-        preconditions = {
-            key: value
-            for key, value in (("uid", uid), ("resourceVersion", resource_version))
-            if value
-        }
-        options = {
-            "preconditions": preconditions or None,
-            "gracePeriodSeconds": grace_period_seconds,
-            "propagationPolicy": propagation_policy or None,
-        }
-        given = {key: value for key, value in options.items() if value is not None}
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", **given}
-        await self._call("delete", resource, wire.path_of(resource, namespace, name), body)
+        preconditions = dict[str, str]()
+        if uid := options.get("uid"):
+            preconditions["uid"] = uid
+        if resource_version := options.get("resource_version"):
+            preconditions["resourceVersion"] = resource_version
+        body: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if preconditions:
+            body["preconditions"] = preconditions
+        if (seconds := options.get("grace_period_seconds")) is not None:
+            body["gracePeriodSeconds"] = seconds
+        if policy := options.get("propagation_policy"):
+            body["propagationPolicy"] = policy
+        path = wire.path_of(resource, namespace, name)
+        await self._call(_Request("delete", resource, path, body))
 
     async def version(self) -> Object:
         """The version of the API server: `gitVersion` among others."""
-        return wire.decode_object(
-            await self._call("get", Resource("", "", "version", "Info", False), "/version")
-        )
+        info = Resource("", "", "version", "Info", False)
+        return wire.decode_object(await self._call(_Request("get", info, "/version")))
 
-    async def _call(
-        self,
-        verb: str,
-        resource: Resource,
-        path: str,
-        body: Any = None,
-        *,
-        content_type: str = "application/json",
-        timeouts: int = 1,
-        longest: int = 0,
-    ) -> bytes:
+    async def _call(self, request: _Request, longest: int = 0) -> bytes:
         """The JSON of one answer, or an error; `longest` in bytes, 0 for no limit."""
-        data = None if body is None else msgspec.json.encode(body)
-        read = partial(_json_of, longest=longest)
-        return await self._exchange(
-            verb, resource, path, read, data, content_type=content_type, timeouts=timeouts
-        )
+        return await self._exchange(request, partial(_json_of, longest=longest))
 
     async def _exchange(
-        self,
-        verb: str,
-        resource: Resource,
-        path: str,
-        read: Callable[[aiohttp.ClientResponse], Awaitable[T]],
-        data: bytes | None = None,
-        *,
-        content_type: str = "application/json",
-        timeouts: int = 1,
+        self, request: _Request, read: Callable[[aiohttp.ClientResponse], Awaitable[T]]
     ) -> T:
         """The answer as `read` decodes it. The request is sent once more after an answer 401."""
+        data = None if request.body is None else msgspec.json.encode(request.body)
 
         async def once() -> T:
-            headers = {"Content-Type": content_type}
+            headers = {"Content-Type": request.content_type}
             if authorization := await self._credentials.header():
                 headers["Authorization"] = authorization
-            async with asyncio.timeout(self._timeout * timeouts):
-                return await read(await self._request(verb, resource, path, headers, data))
+            async with asyncio.timeout(self._timeout * request.timeouts):
+                return await read(await self._send(request, headers, data))
 
         try:
             try:
@@ -279,12 +267,12 @@ class HttpKubeApi:
         except _TRANSPORT_ERRORS as error:
             if isinstance(error, aiohttp.ClientConnectorCertificateError):
                 await self._credentials.renew()
-            raise _untrusted(verb, error) from None
+            raise _untrusted(request.verb, error) from None
 
-    async def _request(
-        self, verb: str, resource: Resource, path: str, headers: dict[str, str], data: bytes | None
+    async def _send(
+        self, request: _Request, headers: dict[str, str], data: bytes | None
     ) -> aiohttp.ClientResponse:
-        silence = self.watch_silence if verb == "watch" else self._timeout
+        silence = self.watch_silence if request.verb == "watch" else self._timeout
         # less than the answer has, so that "not sent" is certain
         connect = min(CONNECT_TIMEOUT, self._timeout / 2)
         loop = asyncio.get_running_loop()
@@ -292,8 +280,8 @@ class HttpKubeApi:
         date = None
         try:
             response = await self._session.request(
-                _METHODS.get(verb, "GET"),
-                yarl.URL(self.server + path, encoded=True),
+                _METHODS.get(request.verb, "GET"),
+                yarl.URL(self.server + request.path, encoded=True),
                 data=data,
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(total=None, connect=connect, sock_read=silence),
@@ -304,7 +292,7 @@ class HttpKubeApi:
                 with suppress(ValueError, OverflowError, TypeError):
                     date = parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
         finally:
-            self._answered(verb, resource, loop.time() - began, date)
+            self._answered(request.verb, request.resource, loop.time() - began, date)
         return response
 
 

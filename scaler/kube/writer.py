@@ -11,10 +11,10 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from scaler.clock import loop_time
-from scaler.kube.api import KubeApi, Object, Page, PatchType, Resource
+from scaler.kube.api import DeleteOptions, KubeApi, Object, Page, PatchOptions, PatchType, Resource
 from scaler.kube.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -168,7 +168,7 @@ class Writer:
         patch: Any,
         *,
         patch_type: PatchType,
-        subresource: str = "",
+        **options: Unpack[PatchOptions],
     ) -> Object:
         """PATCH. An unknown outcome is raised: with `metadata.uid` in the patch, a later retry is
         safe."""
@@ -180,7 +180,7 @@ class Writer:
             name,
             patch,
             patch_type=patch_type,
-            subresource=subresource,
+            **options,
         )
 
     async def delete(
@@ -188,26 +188,17 @@ class Writer:
         resource: Resource,
         namespace: str | None,
         name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        propagation_policy: str = "",
+        **options: Unpack[DeleteOptions],
     ) -> None:
         """DELETE. Success also if the object is gone, terminating or (given `uid`) replaced by
         another of its name."""
+        uid = options.get("uid", "")
         tries = 2
         while True:
             tries -= 1
             try:
                 return await self._send(
-                    "delete",
-                    self._api.delete,
-                    resource,
-                    namespace,
-                    name,
-                    uid=uid,
-                    resource_version=resource_version,
-                    propagation_policy=propagation_policy,
+                    "delete", self._api.delete, resource, namespace, name, **options
                 )
             except NotFoundError:
                 return None
