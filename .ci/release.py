@@ -250,9 +250,7 @@ def bill(stage: Path, out: Path, version: str, moment: int) -> None:
     (out / f"{NAME}-{version}.cdx.json").write_text(done.stdout)
 
 
-def oci(
-    stage: Path, out: Path, version: str, moment: int, base: str | None, architecture: str
-) -> str:
+def oci(stage: Path, out: Path, version: str, base: str | None, architecture: str) -> str:
     """The image as an OCI archive, with its bill beside it. What there is to say of it."""
     image.FOLDER.mkdir(parents=True, exist_ok=True)
     try:
@@ -261,6 +259,7 @@ def oci(
     except image.NotTriedError as error:
         return f"no image: {error}"
     name = f"localhost/{NAME}:{version}"
+    moment = image.moment()
     image.build(stage, made, moment, name, architecture)
     with tempfile.TemporaryDirectory(dir=image.FOLDER) as folder:
         digest = image.unpacked(name, Path(folder))
@@ -304,7 +303,7 @@ def release(out: Path, options: argparse.Namespace) -> list[str]:
         staged(stage, names)
         said = [chart(stage, out, moment)]
         said += [
-            oci(stage, out, version, moment, options.base, one)
+            oci(stage, out, version, options.base, one)
             for one in options.architectures.split(",")
             if one
         ]

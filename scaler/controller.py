@@ -21,7 +21,7 @@ import structlog
 
 from scaler.clock import Clock, Slices, loop_time
 from scaler.decide.again import why_not_decided
-from scaler.decide.attempts import refuse
+from scaler.decide.attempts import Refusal, refuse
 from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.decision import Decision, Plan
 from scaler.decide.memory import Memory
@@ -351,14 +351,8 @@ class Controller:
                 record = self._cache.job(outcome.uid)
                 now = self.clock.now()
                 generation = record.job.generation if record is not None else 0
-                self._memory = refuse(
-                    self._memory,
-                    str(key),
-                    outcome.uid,
-                    outcome.refused,
-                    now=now,
-                    generation=generation,
-                )
+                refusal = Refusal(outcome.uid, outcome.refused, now, generation)
+                self._memory = refuse(self._memory, str(key), refusal)
             settled = self.assumed.all_seen(key)
             if failed or (settled and not (refused or self.queue.is_dirty(key))):
                 # No event would bring back a service whose action had no effect.

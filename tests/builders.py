@@ -158,25 +158,23 @@ def on_nodes(
     (seconds that its jobs are older) are for all instances."""
     alike = {name: changes.pop(name) for name in ("priority", "age") if name in changes}
     found = [
-        _placed(part.split(), name, npus, others, **alike)
+        _placed(part.split(), name, npus, made_by_us=not others, **alike)
         for part in text.split(",")
         if part.strip()
     ]
     return service(ratios, found, **{"key": ServiceKey("default", "rule", name), **changes})
 
 
-def _placed(
-    words: list[str], service: str, npus: int, others: bool, *, priority: int = 0, age: float = 0
-) -> Instance:
+def _placed(words: list[str], service: str, npus: int, **changes: Any) -> Instance:
     match = re.fullmatch(r"(\w+)(?:@(\w+))?(?::(\d+))?", words[0])
     assert match, words
     name, classes, amount = match.groups()
     held = re.fullmatch(r"-(\d*)", words[1])
-    pods = ["g" if others else "."] * int(held[1] or 1) if held else words[1].split("+")
+    pods = words[1].split("+")
+    if held:
+        pods = ["." if changes["made_by_us"] else "g"] * int(held[1] or 1)
     need = request(int(amount or npus), classes or "")
-    return located(
-        name, need, pods, uid=f"{service}-{name}", priority=priority, age=age, made_by_us=not others
-    )
+    return located(name, need, pods, uid=f"{service}-{name}", **changes)
 
 
 def located(

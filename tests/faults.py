@@ -139,9 +139,7 @@ class Faults(Interceptor):
         """False when a watch ends without a word. Delays of an event count from when it
         happened."""
         name = event.record.object["metadata"]["name"] if event and event.record else request.name
-        chosen = [
-            rule for rule in self.rules if rule.fault in faults and self._hits(rule, request, name)
-        ]
+        chosen = self._choose(request, faults, name)
         self.counts.update(rule.fault for rule in chosen)
         for rule in chosen:
             if rule.fault is Fault.CUT:
@@ -165,10 +163,20 @@ class Faults(Interceptor):
             await asyncio.sleep(max(0.0, (event.moment if event else now) + rule.seconds - now))
         return True
 
-    def _hits(self, rule: Rule, request: Request, name: str) -> bool:
-        met = self._met[rule]
-        chosen = (
-            (rule.times is None or met < rule.skip + rule.times)
+    def _choose(self, request: Request, faults: frozenset[Fault], name: str) -> list[Rule]:
+        """The rules that harm this request; those that spare it count it."""
+        chosen = []
+        for rule in self.rules:
+            if rule.fault in faults and self._meets(rule, request, name):
+                self._met[rule] += 1
+                if self._met[rule] > rule.skip:
+                    chosen.append(rule)
+        return chosen
+
+    def _meets(self, rule: Rule, request: Request, name: str) -> bool:
+        """The rule is about this request; of those the first `skip` are spared."""
+        return (
+            (rule.times is None or self._met[rule] < rule.skip + rule.times)
             and rule.start <= self._clock.now() - self._origin < rule.end
             and (not rule.verbs or request.verb in rule.verbs)
             and (not rule.kinds or request.resource.kind in rule.kinds)
@@ -176,5 +184,3 @@ class Faults(Interceptor):
             and (not rule.name or re.fullmatch(rule.name, name) is not None)
             and (rule.probability >= 1.0 or self._random.random() < rule.probability)
         )
-        self._met[rule] += chosen
-        return chosen and met >= rule.skip

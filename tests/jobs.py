@@ -40,7 +40,8 @@ NOBODYS_POD: Object = {"schedulerName": "nobody", "containers": [{"name": "c", "
 """The spec of a pod that no scheduler of ours binds."""
 
 
-def job(
+# The value of an object, each of its parts by name.
+def job(  # noqa: PLR0913
     name: str,
     group: str | None = None,
     *,
@@ -82,7 +83,8 @@ def template(*, app: str = "mindie-ms-server", npus: int = 8, **spec: Any) -> Ob
     return {"metadata": {"labels": {"app": app}}, "spec": {**spec, "containers": [container]}}
 
 
-def held(
+# The value of an object, each of its parts by name.
+def held(  # noqa: PLR0913
     name: str,
     group: str,
     *,

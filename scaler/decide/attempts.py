@@ -556,23 +556,31 @@ def moments(memory: ServiceMemory, uids: Iterable[str], policy: Policy) -> Itera
 # between decisions
 
 
-def refuse(
-    memory: Memory, name: str, uid: str, words: str, *, now: float, generation: int
-) -> Memory:
-    """5j: note that the API server refused a creation, and when to try again. The instance had its
-    attempt. `name`: the service, as `str(ServiceKey)`."""
+class Refusal(msgspec.Struct, frozen=True, gc=False):
+    """The API server refused the creation of an instance, `uid`, with these words at this time. Its
+    job had this generation."""
+
+    uid: str
+    words: str
+    at: float
+    generation: int
+
+
+def refuse(memory: Memory, name: str, refusal: Refusal) -> Memory:
+    """5j: note a refusal, and when to try again. The instance had its attempt. `name`: the service,
+    as `str(ServiceKey)`."""
     service = memory.services.get(name, ServiceMemory())
-    before = memory_of(service, uid)
+    before = memory_of(service, refusal.uid)
     wait = min(FIRST_REFUSAL * 2.0 ** min(before.refused_times, 16), LONGEST_REFUSAL)
     refused = replace(
         before,
-        refused=words,
-        refused_until=now + wait,
+        refused=refusal.words,
+        refused_until=refusal.at + wait,
         refused_times=before.refused_times + 1,
-        refused_generation=generation,
+        refused_generation=refusal.generation,
         had_attempt=HadAttempt.FOR_GOOD,
     )
-    changed = replace(service, instances={**service.instances, uid: refused})
+    changed = replace(service, instances={**service.instances, refusal.uid: refused})
     return replace(memory, services={**memory.services, name: changed})
 
 

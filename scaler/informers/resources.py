@@ -38,7 +38,8 @@ OPTIONAL = frozenset(
 )
 
 
-def informers(
+# Wiring: everything that informers are made of.
+def informers(  # noqa: PLR0913
     api: KubeApi,
     cache: Cache,
     namespaces: tuple[str, ...],

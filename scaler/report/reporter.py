@@ -74,7 +74,8 @@ class Reporter:
     """`writer` refuses to write without leadership. A `silent` reporter writes only the last valid
     rules."""
 
-    def __init__(
+    # Wiring: everything that the reporter works with.
+    def __init__(  # noqa: PLR0913
         self,
         writer: Writer,
         statuses: StatusWriter,

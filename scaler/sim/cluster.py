@@ -28,7 +28,8 @@ class SimCluster(SimClient):
     `strict_namespaces`: then a write into a missing one is refused, as in a real cluster.
     `admission` are the webhooks of the cluster (scaler.sim.webhooks)."""
 
-    def __init__(
+    # Wiring: everything that a cluster is made of.
+    def __init__(  # noqa: PLR0913
         self,
         clock: Clock,
         *,

@@ -54,7 +54,8 @@ def own_pod_group_name(instance: str, uid: str) -> str:
     return f"{readable or 'instance'}-{sha256(uid.encode()).hexdigest()[:8]}"
 
 
-def own_pod_group(
+# The value of an object, each of its parts by name.
+def own_pod_group(  # noqa: PLR0913
     name: str,
     membership: Membership,
     pod: Object,

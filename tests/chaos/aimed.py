@@ -147,7 +147,8 @@ ready take ten."""
 _NEIGHBOUR = Service("s", "slow", "s", ((4, 2), (2, 1), (1, 1)), jobs=(4, 2), pods=(1, 2))
 
 
-def _history(
+# The value of a history, each of its parts by name.
+def _history(  # noqa: PLR0913
     seed: int,
     *events: Event,
     api_faults: tuple[Rule, ...] = (),

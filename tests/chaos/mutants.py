@@ -112,7 +112,11 @@ MUTANTS = (
         "half-made instances stay", state, "return has_pods and", "return False and", "one pod gone"
     ),
     Mutant(
-        "refused instances are not undone", executor, "if undo and", "if True or", "refused in part"
+        "refused instances are not undone",
+        executor,
+        "isinstance(refusal, REFUSALS) and undo and await self._undo(key, record, made)",
+        "isinstance(refusal, REFUSALS)",
+        "refused in part",
     ),
     Mutant(
         "failed actions are not tried again",
@@ -174,8 +178,8 @@ MUTANTS = (
     Mutant(
         "an unknown outcome counts as refused",
         executor,
-        "if refusal is None:",
-        "refusal = refusal or NotFoundError(404, '', str(errors[0]))\n        if refusal is None:",
+        "refusal = gravest(errors)",
+        "refusal = NotFoundError(404, '', str(errors[0]))",
         "request lost",
     ),
     Mutant(

@@ -88,7 +88,8 @@ class Life(SimClient):
     """The client of one process life. `linger` and `stale`: shares of the writes and lists, while
     the storm lasts."""
 
-    def __init__(
+    # Wiring: everything that a client works with, and what goes wrong with it.
+    def __init__(  # noqa: PLR0913
         self,
         cluster: SimCluster,
         name: str,
@@ -191,7 +192,8 @@ class EarlierLife(Life):
 class Replica:
     """One pod of the controller's Deployment."""
 
-    def __init__(
+    # Wiring: everything that a replica works with.
+    def __init__(  # noqa: PLR0913, PLR0917
         self,
         slot: int,
         born: Callable[[str], Life],

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from unittest.mock import patch
 
 import pytest
 
@@ -78,12 +79,8 @@ def http(case: Case) -> bool:
                 async with connect(kubeconfig=file.name) as kube:
                     return await judge(case, kube, sim.compact)
 
-    usual = Watch.bookmark_seconds
-    Watch.bookmark_seconds = 0.3
-    try:
+    with patch.object(Watch, "bookmark_seconds", 0.3):
         return asyncio.run(main())
-    finally:
-        Watch.bookmark_seconds = usual
 
 
 def real(case: Case) -> bool:

@@ -107,7 +107,8 @@ class Late(Interceptor):
         return True
 
 
-def watched(
+# Wiring: a story, and how it is played.
+def watched(  # noqa: PLR0913
     what: Scenario,
     services: Iterable[Service],
     *,

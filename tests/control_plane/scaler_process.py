@@ -46,7 +46,8 @@ class ScalerProcess(Program):
     """One replica. `flags` are those of `scaler run`, `module` what has it ("scaler shadow", too),
     `root` its tree."""
 
-    def __init__(
+    # Wiring: everything that a process is started with.
+    def __init__(  # noqa: PLR0913
         self,
         name: str,
         folder: Path,

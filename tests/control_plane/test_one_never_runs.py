@@ -136,7 +136,8 @@ async def keeps_room_for_a_turn_only(way: Way, plane: ControlPlane, folder: Path
     return await one_never_runs(way, fault, plane, folder, nodes=ROOM - 2, within=TURN + 10.0)
 
 
-async def one_never_runs(
+# Wiring: a story, and where it is played.
+async def one_never_runs(  # noqa: PLR0913
     way: Way,
     fault: Fault,
     plane: ControlPlane,

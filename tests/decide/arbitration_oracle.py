@@ -353,16 +353,16 @@ class _Judge(Facts):
         alike = [n for n in held if self.jobs[n].letter == self.jobs[job].letter]
         return any(self.fit(self.needs(n, self.free)) for n in alike)
 
-    def crowded(self, team: int) -> bool:
-        """What is revoked now of those it shares nodes with may be bound before that is done."""
+    def crowded(self, team: int, beside: Sequence[tuple[int, Pod]] = ()) -> bool:
+        """What is revoked now of those it shares nodes with may be bound before that is done, and
+        does not fit beside what is reserved and these."""
         near = [
             n
             for n in self.revoke
             if self.jobs[n].team == team or self.share(team, self.jobs[n].team)
         ]
-        return bool(near) and not self.fit(
-            [need for n in near for need in self.needs(n, self.free)]
-        )
+        revoked = [need for n in near for need in self.needs(n, self.free)]
+        return bool(near) and not self.fit([*beside, *revoked])
 
     def scale_ups_held(self, hands: list[int]) -> None:
         for team in self.in_order():
@@ -373,6 +373,9 @@ class _Judge(Facts):
                 places = most - len(self.among(mine, *UP))
                 for n in self.among(mine, "held"):
                     if places > 0 and self.goes(team, n, hands):
+                        needs = self.needs(n, self.free)
+                        if self.fit(needs):
+                            self.reserved = [*self.reserved, *needs]
                         self.admit.append(n)
                         hands.append(n)
                         places -= 1
@@ -381,12 +384,8 @@ class _Judge(Facts):
         needs = self.needs(job, self.free)
         if not self.fit(needs):
             return not self.shares(team) and not self.another_fits(team, job)
-        before = self.reserved
         spoils = self.can_spoil([need for n in [*hands, job] for need in self.needs(n, self.free)])
-        self.reserved = [*before, *needs]
-        goes = not spoils and not self.crowded(team)
-        self.reserved = self.reserved if goes else before
-        return goes
+        return not spoils and not self.crowded(team, beside=needs)
 
     # 3b.6: release
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from scaler.decide.attempts import refuse
+from scaler.decide.attempts import Refusal, refuse
 from scaler.decide.decision import Admit, Complete, Decision, Evict, Revoke
 from scaler.decide.memory import Memory
 from scaler.decide.nodes import Node, NodeClass, Nodes
@@ -184,7 +184,7 @@ def _acted(of: Shape, inst: Inst, action: object) -> Inst:
 def _refused(memory: Memory, team: int, number: int) -> Memory:
     """The API server said no; tried again after times that fit the others' limits."""
     name = str(key(team))
-    refused = refuse(memory, name, uid(number), "exceeded quota", now=NOW, generation=0)
+    refused = refuse(memory, name, Refusal(uid(number), "exceeded quota", NOW, 0))
     service = refused.services[name]
     mine = service.instances[uid(number)]
     times = min(mine.refused_times, 3)

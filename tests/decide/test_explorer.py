@@ -10,7 +10,7 @@ import itertools
 import random
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -289,7 +289,7 @@ def drawn(dice: random.Random, name: str) -> Shape:
         if jobs + len(letters.split()) > 6:
             continue
         jobs += len(letters.split())
-        teams.append(_team(dice, ladder, letters.split(), classes, size, gates))
+        teams.append(_team(dice, ladder, letters.split(), Ground(classes, size, gates)))
     events = dice.choice(EVENTS)
     preempt = dice.choice(
         (Preempt.HIGHER_PRIORITY, Preempt.HIGHER_PRIORITY, Preempt.EQUAL_OR_HIGHER, Preempt.NEVER)
@@ -307,18 +307,25 @@ def drawn(dice: random.Random, name: str) -> Shape:
     )
 
 
-def _team(
-    dice: random.Random, ladder: str, letters: list[str], classes: list[str], size: int, gates: bool
-) -> str:
-    curses = ("bind", "bind", "half", "run", "stuck", *(("make", "slow") if gates else ("refuse",)))
-    restricted = len(classes) > 1 and dice.random() < 0.5
+class Ground(NamedTuple):
+    """Classes of the nodes, units of the largest node, and whether pods are held by gates."""
+
+    classes: list[str]
+    size: int
+    gates: bool
+
+
+def _team(dice: random.Random, ladder: str, letters: list[str], ground: Ground) -> str:
+    of_making = ("make", "slow") if ground.gates else ("refuse",)
+    curses = ("bind", "bind", "half", "run", "stuck", *of_making)
+    restricted = len(ground.classes) > 1 and dice.random() < 0.5
     words = []
     for letter in letters:
         word = letter + ("*2" if dice.random() < 0.12 else "")
         if restricted:
-            word += "@" + dice.choice((*classes, "".join(classes)))
-        if size > 1:
-            word += f":{dice.randint(1, size)}"
+            word += "@" + dice.choice((*ground.classes, "".join(ground.classes)))
+        if ground.size > 1:
+            word += f":{dice.randint(1, ground.size)}"
         if dice.random() < 0.16:
             word += "!" + dice.choice(curses)
         words.append(word)

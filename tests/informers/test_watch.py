@@ -36,13 +36,20 @@ class ScriptedApi:
     `checks` are the times at which only the version was asked for, which is `version`;
     `definitions` those at which the definition of the kind was."""
 
-    def __init__(self, lists: list[Scripted], watches: list[list[Scripted]]) -> None:
+    def __init__(
+        self,
+        lists: list[Scripted],
+        watches: list[list[Scripted]],
+        *,
+        version: int = 10**9,
+        down: float = 0.0,
+    ) -> None:
         self.lists = lists
         self.watches = watches
         self.calls: list[tuple[float, str, str, str | None]] = []
         self.open_watches = 0
-        self.version = 10**9
-        self.down = 0.0
+        self.version = version
+        self.down = down
         """Until then no check is answered."""
         self.checks: Times = []
         self.definitions: Times = []
@@ -145,14 +152,11 @@ def play(
     *,
     seconds: float = 50.0,
     namespaces: tuple[str, ...] | None = None,
-    version: int = 10**9,
-    down: float = 0.0,
+    **cluster: Any,
 ) -> tuple[Played, ScriptedApi]:
-    """`version`: what the cluster says it is at, to who asks for nothing else; `down`: not in the
-    first seconds."""
-    api = ScriptedApi(lists, watches)
-    api.version = version
-    api.down = down
+    """`cluster`: `version`, what it says it is at to who asks for nothing else, and `down`, not in
+    the first seconds."""
+    api = ScriptedApi(lists, watches, **cluster)
 
     async def main() -> Played:
         played = Played(api, namespaces)

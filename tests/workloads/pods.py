@@ -86,7 +86,8 @@ def stateful_set(set_: Object, again: int = 0) -> Instances:
     name = set_["metadata"]["name"]
     labels = {"controller-revision-hash": f"{name}-6b"}
     return [
-        [_numbered(spec["template"], name, i, again, labels, {})] for i in range(spec["replicas"])
+        [_numbered(spec["template"], name, i, again, labels=labels)]
+        for i in range(spec["replicas"])
     ]
 
 
@@ -108,11 +109,12 @@ def _group(lws: Object, index: int, again: int, revision: str, webhook: bool) ->
     grouped = {f"{LWS}/group-index": str(index), f"{LWS}/group-key": _random(leader, 40)}
     first = base | {f"{LWS}/worker-index": "0"} | (grouped if webhook else {})
     leaders = spec.get("leaderTemplate") or spec["workerTemplate"]
-    pods = [_numbered(leaders, name, index, again, first, size)]
+    pods = [_numbered(leaders, name, index, again, labels=first, annotations=size)]
     for worker in range(1, spec["size"]):
         labels = base | grouped | ({f"{LWS}/worker-index": str(worker)} if webhook else {})
         said = size | {f"{LWS}/leader-name": leader}
-        pods.append(_numbered(spec["workerTemplate"], leader, worker, again, labels, said))
+        workers = spec["workerTemplate"]
+        pods.append(_numbered(workers, leader, worker, again, labels=labels, annotations=said))
     return pods
 
 
@@ -228,18 +230,17 @@ def _pod(
     name: str,
     owner: str,
     again: int,
-    *,
-    labels: Mapping[str, str] | None = None,
-    annotations: Mapping[str, str] | None = None,
+    **given: Mapping[str, str],
 ) -> Object:
-    """`owner` is `apiVersion kind name`, or "" for none."""
+    """`owner` is `apiVersion kind name`, or "" for none; `given` are `labels` and `annotations`
+    besides those of the template."""
     meta = template.get("metadata") or {}
     made: Object = {
         "name": name,
         "namespace": NAMESPACE,
         "uid": f"uid-{name}-{again}",
-        "labels": {**(meta.get("labels") or {}), **(labels or {})},
-        "annotations": {**(meta.get("annotations") or {}), **(annotations or {})},
+        "labels": {**(meta.get("labels") or {}), **given.get("labels", {})},
+        "annotations": {**(meta.get("annotations") or {}), **given.get("annotations", {})},
     }
     if owner:
         version, kind, named = owner.split()
@@ -259,19 +260,17 @@ def _numbered(
     set_: str,
     index: int,
     again: int,
-    labels: Mapping[str, str],
-    annotations: Mapping[str, str],
+    **given: Mapping[str, str],
 ) -> Object:
-    """The pod of a StatefulSet that has this number."""
+    """The pod of a StatefulSet that has this number; `given` as of `_pod`."""
     name = f"{set_}-{index}"
-    given = {
-        **labels,
+    labels = {
+        **given.pop("labels"),
         "statefulset.kubernetes.io/pod-name": name,
         "apps.kubernetes.io/pod-index": str(index),
     }
-    return _pod(
-        template, name, f"apps/v1 StatefulSet {set_}", again, labels=given, annotations=annotations
-    )
+    owner = f"apps/v1 StatefulSet {set_}"
+    return _pod(template, name, owner, again, labels=labels, **given)
 
 
 def _random(seed: str, length: int) -> str:

@@ -96,7 +96,8 @@ class Part:
     """One part of the cluster in one decision: the world, the services, and what the steps so far
     came to."""
 
-    def __init__(
+    # Wiring: everything that the steps of one part of the cluster work with.
+    def __init__(  # noqa: PLR0913
         self,
         world: World,
         placement: Placement,

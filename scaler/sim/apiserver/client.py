@@ -42,7 +42,8 @@ class SimClient:
     With a seed other than 0 each half varies by up to one half, so that requests overtake each
     other."""
 
-    def __init__(
+    # Wiring: everything that a client works with.
+    def __init__(  # noqa: PLR0913
         self,
         server: ApiServer,
         name: str,

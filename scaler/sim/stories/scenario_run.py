@@ -83,7 +83,8 @@ class ScenarioRun:
     view of the `api`. The recorder gets the words about an event before the event, so that the
     timeline shows causes before effects."""
 
-    def __init__(
+    # Wiring: everything that a scenario is played with.
+    def __init__(  # noqa: PLR0913
         self,
         api: KubeApi,
         clock: Clock,

@@ -16,7 +16,7 @@ from scaler.rules.jobspec import job_findings
 from scaler.tools.common.manifest import Object, Value
 from scaler.tools.common.slips import app_faults
 from scaler.tools.lint.metadata import metadata_findings
-from scaler.tools.lint.roles import Rules, labels_at, names_ours, place_faults, size_faults
+from scaler.tools.lint.roles import Pods, Rules, labels_at, names_ours, place_faults, size_faults
 
 API_VERSION = "mindxdl.gitee.com/v1"
 NPU_PREFIX = "huawei.com/"
@@ -56,7 +56,7 @@ def job_label_faults(found: Object, rules: Rules) -> list[Finding]:
     faults = list(place_faults(found, _LABELS, "this job", rules, moved=moved))
     return [
         *faults,
-        *size_faults(found, _LABELS, job.pods, SPECS_PATH, rules, moved=moved),
+        *size_faults(found, _LABELS, Pods(job.pods, SPECS_PATH), rules, moved=moved),
         *_template_apps(job),
     ]
 

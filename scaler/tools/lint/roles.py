@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
@@ -141,8 +142,15 @@ def place_faults(
         yield _at(path, unknown)
 
 
+class Pods(NamedTuple):
+    """How many pods an instance has, None where that is not known, and the path of the number."""
+
+    number: int | None
+    path: Path
+
+
 def size_faults(
-    found: Object, path: Path, pods: int | None, pods_at: Path, rules: Rules, *, moved: str = ""
+    found: Object, path: Path, pods: Pods, rules: Rules, *, moved: str = ""
 ) -> Iterator[Finding]:
     """The finding that an instance has another number of pods than its group in the rule; the
     labels are at `path`."""
@@ -155,14 +163,14 @@ def size_faults(
         if rule
         else None
     )
-    if size is not None and pods is not None and pods != size:
+    if size is not None and pods.number not in (None, size):
         what = "the job" if found.kind in ("AscendJob", "Job") else "an instance"
-        number = "1 pod" if pods == 1 else f"{pods} pods"
+        number = "1 pod" if pods.number == 1 else f"{pods.number} pods"
         message = (
             f"{what} has {number}, but the rule says server_num_per_group {size} for {shown(group)}"
         )
         hint = "make them equal; the workload's own number is what counts"
-        yield Finding("InstanceSizeMismatch", pods_at, message, hint, "warning")
+        yield Finding("InstanceSizeMismatch", pods.path, message, hint, "warning")
 
 
 def _all(found: Object, known: list[Role] | None) -> list[Role]:
@@ -217,7 +225,7 @@ def _role_faults(found: Object, role: Role, rules: Rules) -> Iterator[Finding]:
         )
     yield from (fault for other in others for fault in _disagreements(found, (what, path), other))
     size = labels_pods(found, path) or role.pods
-    yield from size_faults(found, path, size, role.pods_at, rules)
+    yield from size_faults(found, path, Pods(size, role.pods_at), rules)
     yield from _gate_faults(found, role)
     yield from _gang_faults(found, path, size)
 

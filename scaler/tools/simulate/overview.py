@@ -9,7 +9,7 @@ from enum import StrEnum
 from scaler.decide.service.states import natural
 from scaler.sim.stories.instances import Condition
 from scaler.sim.stories.timeline import Sample, Timeline
-from scaler.tools.simulate.picture import LEFT, RIGHT, WIDTH, Picture
+from scaler.tools.simulate.picture import LEFT, RIGHT, WIDTH, Box, Picture
 
 MANY = 6
 """From this number of services on, single instances are too small to be shown."""
@@ -79,7 +79,7 @@ class Overview(Picture):
     def _chart(self) -> None:
         most = len(self._timeline.samples)
         base = self._y + _HEIGHT
-        self._rect("panel", LEFT, self._y - 4, WIDTH - LEFT - RIGHT, _HEIGHT + 4)
+        self._rect("panel", Box(LEFT, self._y - 4, WIDTH - LEFT - RIGHT, _HEIGHT + 4))
         for count in range(0, most + 1, max(1, most // 4)):
             y = base - count * _HEIGHT / most
             self._line("grid", LEFT, y, WIDTH - RIGHT, y)

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from html import escape
+from typing import NamedTuple
 
 from scaler.decide.service.states import natural
 from scaler.sim.stories.instances import Condition
@@ -27,6 +28,16 @@ _TITLE = 96  # characters of a title that fit on one line
 
 Mark = tuple[float, float, str]
 """Begin, end and text of what the scenario did."""
+
+
+class Box(NamedTuple):
+    """A rectangle: its upper left corner and its size."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
 
 _LIGHT = {
     "ink": "#1f2328",
@@ -152,7 +163,7 @@ class Picture:
         target = [(start, end, sample.target.get(group, 0)) for start, end, sample in spans]
         most = max(1, *(count for _, _, count in running), *(count for _, _, count in target))
         base = self._y + most * _UNIT
-        self._rect("panel", LEFT, self._y - 4, WIDTH - LEFT - RIGHT, base - self._y + 4)
+        self._rect("panel", Box(LEFT, self._y - 4, WIDTH - LEFT - RIGHT, base - self._y + 4))
         for count in range(most + 1):
             self._line("grid", LEFT, base - count * _UNIT, WIDTH - RIGHT, base - count * _UNIT)
             self._write(LEFT - 8, base - count * _UNIT + 4, str(count), "soft end")
@@ -235,7 +246,7 @@ class Picture:
         """An empty chart up to `most`: its base, and the height of one unit."""
         most = max(1.0, most)
         base = self._y + _CURVE
-        self._rect("panel", LEFT, self._y - 4, WIDTH - LEFT - RIGHT, _CURVE + 4)
+        self._rect("panel", Box(LEFT, self._y - 4, WIDTH - LEFT - RIGHT, _CURVE + 4))
         for part in (0.0, 0.5, 1.0):
             self._line("grid", LEFT, base - part * _CURVE, WIDTH - RIGHT, base - part * _CURVE)
             self._write(
@@ -285,14 +296,8 @@ class Picture:
         for start, end, condition in _merged(spans):
             if condition is not None and end > start:
                 about = f"{name}: {condition} {start:.0f} s to {end:.0f} s"
-                self._rect(
-                    condition,
-                    self._x(start),
-                    self._y,
-                    self._x(end) - self._x(start),
-                    _LANE - 4,
-                    about,
-                )
+                box = Box(self._x(start), self._y, self._x(end) - self._x(start), _LANE - 4)
+                self._rect(condition, box, about)
 
     def _event_lines(self, top: float, bottom: float) -> None:
         for number, (at, _, _) in enumerate(self._events, start=1):
@@ -332,7 +337,7 @@ class Picture:
 
     def _key(self, css: str, label: str, x: float) -> float:
         """One entry of the legend; returns where the next begins."""
-        self._rect(css, x, self._y - 9, 12, 9)
+        self._rect(css, Box(x, self._y - 9, 12, 9))
         self._write(x + 17, self._y, label, "soft")
         return x + 34 + 6.2 * len(label)
 
@@ -360,11 +365,10 @@ class Picture:
             f'<line class="{css}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
         )
 
-    def _rect(
-        self, css: str, x: float, y: float, width: float, height: float, about: str = ""
-    ) -> None:
+    def _rect(self, css: str, box: Box, about: str = "") -> None:
         hint = f"<title>{escape(_printable(about))}</title>" if about else ""
-        place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="2"'
+        corner = f'x="{box.x:.1f}" y="{box.y:.1f}"'
+        place = f'{corner} width="{box.width:.1f}" height="{box.height:.1f}" rx="2"'
         self._parts.append(f'<rect class="{css}" {place}>{hint}</rect>')
 
 

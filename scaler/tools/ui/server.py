@@ -60,7 +60,8 @@ class Page:
     """One cluster, for any number of browser windows. `about` is the content of the page's head,
     `extra` the part of it that may change; `only`: services of this namespace."""
 
-    def __init__(
+    # Wiring: everything that the page shows.
+    def __init__(  # noqa: PLR0913
         self,
         cluster: Cluster,
         api: KubeApi,
