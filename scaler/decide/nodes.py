@@ -87,7 +87,7 @@ class Room(IntEnum):
     """Free on schedulable nodes."""
     FREED = 1
     """Room that victims leave (`Placement.count_freed`)."""
-    TO_COME = 2
+    EXPECTED = 2
     """Room that terminating pods on schedulable nodes leave, unless the pods are overdue."""
     AWAY = 3
     """Room of nodes that are not schedulable now and may be soon."""
@@ -126,26 +126,28 @@ class Node(msgspec.Struct, frozen=True, gc=False):
 
     def levels(self, now: float, due_back: float) -> Levels:
         """The room of the node. `due_back`: seconds that overdue room still counts as expected."""
-        ending = [
-            amounts
-            for deadline, amounts in self.ending
-            if not self.schedulable or deadline + due_back > now
-        ]
-        to_come = (
-            tuple(map(sum, zip(self.free, *ending, strict=True)))
-            if ending and self.ready
-            else self.free
-        )
+        expected = self._when_pods_have_ended(now, due_back)
         if self.schedulable:
-            return self.free, self.free, to_come, to_come
+            return self.free, self.free, expected, expected
         none = (0,) * len(self.free)
-        return none, none, none, none if now >= self.since + due_back else to_come
+        return none, none, none, none if now >= self.since + due_back else expected
+
+    def _when_pods_have_ended(self, now: float, due_back: float) -> Amounts:
+        """What is free, and what its terminating pods take. On a node that is not ready no kubelet
+        can end them; on a schedulable one they count until they are overdue."""
+        if not self.ready:
+            return self.free
+        expected = self.free
+        for deadline, amounts in self.ending:
+            if not self.schedulable or deadline + due_back > now:
+                expected = tuple(map(sum, zip(expected, amounts, strict=True)))
+        return expected
 
     def overdue_from(self, due_back: float) -> list[float]:
         """The times at which expected room on this node stops to count."""
-        ends = [deadline for deadline, _ in self.ending] + (
-            [] if self.schedulable else [self.since]
-        )
+        ends = [deadline for deadline, _ in self.ending]
+        if not self.schedulable:
+            ends.append(self.since)
         return [moment + due_back for moment in ends]
 
 
@@ -173,14 +175,13 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
 
     def node_class(self, labels: Mapping[str, str], taints: Iterable[Taint]) -> NodeClass:
         """The class of a node; `labels` has to hold the name of the node under `NODE_NAME`."""
-        found = ((key, labels[key], named) for key, named in self.labels if key in labels)
-        seen = tuple(
-            (key, value if named is None or value in named else OTHER)
-            for key, value, named in found
-        )
-        return NodeClass(
-            seen, tuple(sorted({taint for taint in taints if taint.effect in REPELLING}))
-        )
+        seen = []
+        for key, named in self.labels:
+            if key in labels:
+                value = labels[key]
+                seen.append((key, value if named is None or value in named else OTHER))
+        repelling = {taint for taint in taints if taint.effect in REPELLING}
+        return NodeClass(tuple(seen), tuple(sorted(repelling)))
 
     def whole(self, amounts: Mapping[str, int]) -> Amounts:
         """The amounts of the resources that matter, rounded down to whole grains."""
@@ -190,12 +191,35 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
 
 def terms_of(requests: Iterable[PodRequest]) -> Terms:
     distinct = set(requests)
+    grains = _grains(distinct)
+    names = sorted(grains, key=_usual_scarcity)
+    labels = []
+    for key, named in sorted(_named_labels({request.where for request in distinct}).items()):
+        labels.append((key, None if named is None else tuple(sorted(named))))
+    return Terms(tuple(names), tuple(grains[name] for name in names), tuple(labels))
+
+
+def _grains(requests: Iterable[PodRequest]) -> dict[str, int]:
+    """Resource -> the largest amount of which every request is a multiple."""
     grains: dict[str, int] = {PODS: 1}
-    for request in distinct:
+    for request in requests:
         for name, amount in request.requests:
             grains[name] = gcd(grains.get(name, 0), amount) or 1
+    return grains
+
+
+def _usual_scarcity(name: str) -> tuple[int, str]:
+    """Sort key of resources: devices before cpu and memory, the number of pods last."""
+    if name == PODS:
+        return 2, name
+    return (0 if "/" in name else 1), name
+
+
+def _named_labels(wheres: Iterable[Where]) -> dict[str, set[str] | None]:
+    """Label key -> the values that constraints name; None where a value is compared as a
+    number."""
     values: dict[str, set[str] | None] = {}
-    for where in {request.where for request in distinct}:
+    for where in wheres:
         selected = [Requirement(key, "In", (value,)) for key, value in where.selector]
         for requirement in chain(selected, *where.affinity):
             known = values.setdefault(requirement.key, set())
@@ -203,26 +227,24 @@ def terms_of(requests: Iterable[PodRequest]) -> Terms:
                 values[requirement.key] = None
             elif known is not None:
                 known.update(requirement.values)
-    # Devices before cpu and memory, the number of pods last.
-    names = sorted(grains, key=lambda name: (2 if name == PODS else 0 if "/" in name else 1, name))
-    labels = (
-        (key, None if named is None else tuple(sorted(named)))
-        for key, named in sorted(values.items())
-    )
-    return Terms(tuple(names), tuple(grains[name] for name in names), tuple(labels))
+    return values
 
 
 @lru_cache(maxsize=1 << 16)
 def accepts(where: Where, node_class: NodeClass) -> bool:
     """Whether nodes of this class accept such pods, whatever is free on the nodes."""
     labels = dict(node_class.labels)
-    selected = all(labels.get(key) == value for key, value in where.selector)
-    terms = [
-        term
-        for term in where.affinity
-        if term and all(is_met(requirement, labels) for requirement in term)
-    ]
-    return selected and (not where.affinity or bool(terms)) and tolerates(where, node_class.taints)
+    for key, value in where.selector:
+        if labels.get(key) != value:
+            return False
+    if where.affinity and not any(_meets_term(term, labels) for term in where.affinity):
+        return False
+    return tolerates(where, node_class.taints)
+
+
+def _meets_term(term: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
+    """Whether these labels meet all requirements of a term; an empty term matches no node."""
+    return bool(term) and all(is_met(requirement, labels) for requirement in term)
 
 
 def is_met(requirement: Requirement, labels: Mapping[str, str]) -> bool:
@@ -257,8 +279,11 @@ def _compared(value: str | None, values: tuple[str, ...]) -> int:
 @lru_cache(maxsize=1 << 14)
 def tolerates(where: Where, taints: tuple[Taint, ...]) -> bool:
     """Whether none of the taints repels such pods."""
-    repelling = (taint for taint in taints if taint.effect in REPELLING)
-    return all(any(_tolerated(taint, one) for one in where.tolerations) for taint in repelling)
+    for taint in taints:
+        repels = taint.effect in REPELLING
+        if repels and not any(_tolerated(taint, one) for one in where.tolerations):
+            return False
+    return True
 
 
 def _tolerated(taint: Taint, toleration: Toleration) -> bool:
@@ -274,4 +299,4 @@ def joined(*parts: PodRequests) -> PodRequests:
     counts: dict[PodRequest, int] = {}
     for request, count in chain.from_iterable(parts):
         counts[request] = counts.get(request, 0) + count
-    return tuple(sorted((request, count) for request, count in counts.items() if count > 0))
+    return tuple(sorted([(request, count) for request, count in counts.items() if count > 0]))

@@ -514,10 +514,10 @@ def test_a_long_chain_of_reservations_moves_for_one_pod() -> None:
 
 def test_room_to_come_is_not_taken_from_what_is_free() -> None:
     of = placement(node(A, 4, ending=((1.0, (8, 0, 0)),)), node(B, 0), due_back=5.0)
-    first = reserved(of, (ask(8), 1), room=Room.TO_COME)
+    first = reserved(of, (ask(8), 1), room=Room.EXPECTED)
     assert (placed_on(of, first), of.waits_for(first)) == (("n000",), ("n000",))
     assert fits(of, ask(4))
-    second = reserved(of, (ask(4), 1), room=Room.TO_COME)
+    second = reserved(of, (ask(4), 1), room=Room.EXPECTED)
     assert of.waits_for(second) == ()
     assert not fits(of, ask(4))
     of.cancel(second)
@@ -532,8 +532,8 @@ def test_room_counts_as_to_come_until_it_is_overdue() -> None:
     )
     of = placement(*some, now=12.0, due_back=5.0)
     assert not fits(of, ask(1))
-    assert fits(of, ask(4), room=Room.TO_COME)
-    assert not fits(of, ask(4), ask(1), room=Room.TO_COME)
+    assert fits(of, ask(4), room=Room.EXPECTED)
+    assert not fits(of, ask(4), ask(1), room=Room.EXPECTED)
     assert fits(of, ask(4), ask(4), room=Room.AWAY)
     assert not fits(of, ask(4), ask(4), ask(1), room=Room.AWAY), (
         "what ends on a node that is not Ready is nothing"

@@ -93,21 +93,20 @@ class NodeIndex:
         """Classes of nodes that changed since the index before; None = any class may have
         changed."""
         self._numbers: dict[tuple[NodeClass, tuple[Taint, ...]], int] = {}
-        self.class_of = [
-            self._numbers.setdefault((n.node_class, n.passing), len(self._numbers))
-            for n in self.nodes
-        ]
+        self.class_of: list[int] = []
         """The number of the class of each node."""
+        self.empty: set[tuple[int, Amounts]] = set()
+        """The amounts of empty nodes, with the number of their class."""
+        for node in self.nodes:
+            key = (node.node_class, node.passing)
+            number = self._numbers.setdefault(key, len(self._numbers))
+            self.class_of.append(number)
+            self.empty.add((number, node.allocatable))
         self.size = Counter(self.class_of)
-        self.empty = {
-            (number, node.allocatable)
-            for number, node in zip(self.class_of, self.nodes, strict=True)
-        }
         self._taking: dict[Where, Classes] = {}
         self._accepting: dict[Where, frozenset[NodeClass]] = {}
-        free = sorted(
-            [(node.free, index) for index, node in enumerate(self.nodes) if node.schedulable]
-        )
+        free = [(node.free, index) for index, node in enumerate(self.nodes) if node.schedulable]
+        free.sort()
         self._every = Classes(self.size)
         self._fitting = {(self._every, PodAmounts()): Fitting(free, 0)}
 
@@ -117,27 +116,39 @@ class NodeIndex:
         old = self.nodes
         now = nodes.nodes
         changed = [] if now is old else list(compress(range(len(now)), map(is_not, old, now)))
-        alike = nodes.resources == self._all.resources and len(now) == len(old)
-        if not alike or any(_lasting(old[index]) != _lasting(now[index]) for index in changed):
+        if nodes.resources != self._all.resources or len(now) != len(old):
             return NodeIndex(nodes)
-        few = len(changed) <= len(old) // 8 and all(
-            _alike(old[index]) == _alike(now[index]) for index in changed
-        )
-        new = copy(self) if few else NodeIndex(nodes)
+        if any(_lasting(old[index]) != _lasting(now[index]) for index in changed):
+            return NodeIndex(nodes)
+        few = len(changed) <= len(old) // 8
+        if few and all(_alike(old[index]) == _alike(now[index]) for index in changed):
+            new = self._with_free(nodes, changed) if changed else copy(self)
+        else:
+            new = NodeIndex(nodes)
         new.changed = frozenset([now[index].node_class for index in changed])
-        if few and changed:
-            gone = [(old[index].free, index) for index in changed if old[index].schedulable]
-            come = [(now[index].free, index) for index in changed if now[index].schedulable]
-            new._all = nodes
-            new.nodes = now
-            new._fitting = {
-                (classes, pod): fitting.after(
-                    pod, self._within(classes, gone), self._within(classes, come)
-                )
-                for (classes, pod), fitting in self._fitting.items()
-            }
-            for name in ("by_name", "unusual", "_since"):
-                vars(new).pop(name, None)
+        return new
+
+    def _with_free(self, nodes: Nodes, changed: Iterable[int]) -> NodeIndex:
+        """A copy in which these nodes have other free amounts, or are schedulable or not."""
+        gone: list[Entry] = []
+        come: list[Entry] = []
+        for index in changed:
+            before = self.nodes[index]
+            after = nodes.nodes[index]
+            if before.schedulable:
+                gone.append((before.free, index))
+            if after.schedulable:
+                come.append((after.free, index))
+        new = copy(self)
+        new._all = nodes
+        new.nodes = nodes.nodes
+        new._fitting = {}
+        for (classes, pod), fitting in self._fitting.items():
+            new._fitting[classes, pod] = fitting.after(
+                pod, self._within(classes, gone), self._within(classes, come)
+            )
+        for name in ("by_name", "unusual", "_since"):
+            vars(new).pop(name, None)
         return new
 
     def _within(self, classes: Classes, entries: Iterable[Entry]) -> list[Entry]:
@@ -147,42 +158,39 @@ class NodeIndex:
         """The nodes of these classes with free room for such a pod. Amounts: at least those of the
         pod."""
         known = self._fitting.get((classes, pod))
-        if known is None and len(self._fitting) > MOST_KEPT:
-            self._fitting = {(self._every, ()): self._fitting[self._every, ()]}
-        if known is None and not pod:
-            entries = self._within(classes, self.fitting(self._every, ()).entries)
-            known = self._fitting[classes, pod] = Fitting(entries, 0)
-        elif known is None:
-            entries = self.fitting(classes, ()).entries
-            if pod[0][0] == 0:
-                entries = entries[bisect_left(entries, ((pod[0][1],), -1)) :]
-            for at, amount in pod:
-                entries = [entry for entry in entries if entry[0][at] >= amount]
-            known = self._fitting[classes, pod] = Fitting(
-                entries, sum([times(pod, free) for free, _ in entries])
-            )
+        if known is None:
+            if len(self._fitting) > MOST_KEPT:
+                self._fitting = {(self._every, ()): self._fitting[self._every, ()]}
+            known = self._fitting[classes, pod] = self._found_fitting(classes, pod)
         return known
+
+    def _found_fitting(self, classes: Classes, pod: PodAmounts) -> Fitting:
+        if not pod:
+            return Fitting(self._within(classes, self.fitting(self._every, ()).entries), 0)
+        entries = self.fitting(classes, ()).entries
+        if pod[0][0] == 0:  # sorted by this resource: skip the nodes that have too little of it
+            entries = entries[bisect_left(entries, ((pod[0][1],), -1)) :]
+        for at, amount in pod:
+            entries = [entry for entry in entries if entry[0][at] >= amount]
+        return Fitting(entries, sum([times(pod, free) for free, _ in entries]))
 
     @cached_property
     def emptied(self) -> NodeIndex:
         """The index of the same nodes, ready and empty: a pod that does not fit there never
         fits."""
-        empty = (
-            Node(node.name, node.node_class, node.allocatable, node.allocatable)
-            for node in self.nodes
-        )
+        empty = []
+        for node in self.nodes:
+            empty.append(Node(node.name, node.node_class, node.allocatable, node.allocatable))
         return NodeIndex(Nodes(self._all.resources, tuple(empty)))
 
     def taking(self, where: Where) -> Classes:
         """Numbers of the classes whose nodes accept such pods now, passing taints included."""
         if where not in self._taking:
-            self._taking[where] = frozenset(
-                [
-                    number
-                    for (node_class, passing), number in self._numbers.items()
-                    if accepts(where, node_class) and tolerates(where, passing)
-                ]
-            )
+            found = []
+            for (node_class, passing), number in self._numbers.items():
+                if accepts(where, node_class) and tolerates(where, passing):
+                    found.append(number)
+            self._taking[where] = frozenset(found)
         return self._taking[where]
 
     def classes_for(self, pods: PodRequests) -> frozenset[NodeClass]:
@@ -221,30 +229,41 @@ Requests = frozenset[PodRequests]
 
 class Neighbours:
     """Services share nodes if nodes of some class could run pods of both. Those that share nodes,
-    directly or through others, form one part of the cluster. `counts`: pod requests -> number of
-    weighed services with these requests."""
+    directly or through others, form one part of the cluster.
+
+    An example: service `a` may use nodes of class 1, `b` of 1 and 2, `c` of 2, `d` of 3. `a` and
+    `c` have no class in common, but both share one with `b`: `a`, `b` and `c` form one part, and
+    `d` is alone in another."""
 
     def __init__(self, counts: Counter[Requests], nodes: NodeIndex) -> None:
+        """`counts`: pod requests -> number of weighed services with these requests."""
         self.service_counts = counts.copy()
         self.node_classes = nodes.classes
-        self.classes = {
-            each: frozenset[NodeClass]().union(*map(nodes.classes_for, each)) for each in counts
-        }
+        self.classes: dict[Requests, frozenset[NodeClass]] = {}
         """Pod requests -> classes of nodes that services with these requests may use."""
         self.part: dict[Requests, int] = {}
         self.part_of_class: dict[NodeClass, int] = {}
-        for number, (requests, own) in enumerate(self.classes.items()):
-            joined = {self.part_of_class[one] for one in own if one in self.part_of_class}
-            self.part |= {each: number for each, found in self.part.items() if found in joined}
-            self.part[requests] = number
-            self.part_of_class |= {
-                each: number for each, found in self.part_of_class.items() if found in joined
-            }
-            self.part_of_class |= dict.fromkeys(own, number)
+        for number, requests in enumerate(counts):
+            own = frozenset[NodeClass]().union(*map(nodes.classes_for, requests))
+            self.classes[requests] = own
+            self._join(number, requests, own)
         self._services = Counter[int]()
         """Number of the part -> its weighed services."""
-        for requests, number in counts.items():
-            self._services[self.part[requests]] += number
+        for requests, services in counts.items():
+            self._services[self.part[requests]] += services
+
+    def _join(self, number: int, requests: Requests, own: Iterable[NodeClass]) -> None:
+        """Make one part of these requests and of all parts that use one of their classes."""
+        joined = {self.part_of_class[one] for one in own if one in self.part_of_class}
+        for each, part in self.part.items():
+            if part in joined:
+                self.part[each] = number
+        for one, part in self.part_of_class.items():
+            if part in joined:
+                self.part_of_class[one] = number
+        self.part[requests] = number
+        for one in own:
+            self.part_of_class[one] = number
 
     def shares(self, requests: Requests) -> bool:
         """Whether a service with these requests shares nodes with another service."""

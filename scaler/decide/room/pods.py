@@ -87,23 +87,23 @@ class NodeState:
         self._narrow()
 
     def count_freed(self, amounts: PodAmounts, sign: int) -> None:
-        free, freed, to_come, away = self.whole
+        free, freed, expected, away = self.whole
         self.whole = (
             free,
             plus(freed, amounts, sign),
-            plus(to_come, amounts, sign),
+            plus(expected, amounts, sign),
             plus(away, amounts, sign),
         )
         self.change(amounts, Room.FREED, sign)
 
     def _narrow(self) -> None:
-        free, freed, to_come, away = self.left
+        free, freed, expected, away = self.left
         if free is away:
             self.room = self.left
             return
-        to_come = _least(to_come, away)
-        freed = _least(freed, to_come)
-        self.room = (_least(free, freed), freed, to_come, away)
+        expected = _least(expected, away)
+        freed = _least(freed, expected)
+        self.room = (_least(free, freed), freed, expected, away)
 
 
 def _least(one: Amounts, other: Amounts) -> Amounts:

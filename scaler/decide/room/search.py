@@ -230,7 +230,7 @@ class Trial:
 
     def find(self, wanted: Mapping[PodClass, int], room: Room) -> list[PlacedPod] | NoPlacement:
         """Place all of these pods; reserved pods may move. Without success no pod has moved."""
-        if room >= Room.TO_COME:
+        if room >= Room.EXPECTED:
             self._open()
         if sum(wanted.values()) > MOST_PODS:
             in_vain = self._is_in_vain(wanted, room)

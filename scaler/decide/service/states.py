@@ -284,11 +284,11 @@ def is_candidate(member: Member, now: float, policy: Policy) -> bool:
     if member.step is not None or why_not_admissible(member, now) is not None:
         return False
     if member.state is State.TERMINATING:
-        return not member.instance.owner_deleting and is_to_come(member, now, policy)
+        return not member.instance.owner_deleting and has_expected_room(member, now, policy)
     return member.state is State.HELD or member.is_with_the_scheduler
 
 
-def is_to_come(member: Member, now: float, policy: Policy) -> bool:
+def has_expected_room(member: Member, now: float, policy: Policy) -> bool:
     """Whether the room of its terminating pods is expected, and not overdue."""
     return member.instance.ends_by > 0 and now < member.instance.ends_by + policy.due_back
 

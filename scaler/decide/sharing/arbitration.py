@@ -231,7 +231,7 @@ class Arbitration:
         surplus = preemption.surplus_for_scale_up(part, draft)
         if not surplus or draft.memory_of(member.uid).had_attempt:
             return
-        found = preemption.make_room(part, [member], Room.TO_COME, surplus)
+        found = preemption.make_room(part, [member], Room.EXPECTED, surplus)
         if found is not None:
             minimum.nominate(part, found)
             part.trading.append(draft)

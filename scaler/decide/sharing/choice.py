@@ -31,7 +31,7 @@ def sets_of_candidates(
     by_group: list[Iterable[Sequence[Member]]] = []
     for name, number in draft.demand.minimum.items():
         found = draft.demand.candidates[name] if number else []
-        if room < Room.TO_COME:  # 1e: only while its room is ending
+        if room < Room.EXPECTED:  # 1e: only while its room is ending
             found = [member for member in found if member.state is not State.TERMINATING]
         if not frees:
             found = _that_fit(found, placement, room)

@@ -13,7 +13,7 @@ from scaler.decide.nodes import NodeClass, PodRequest, PodRequests, Room
 from scaler.decide.room.placement import Placement
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.groups import Group
-from scaler.decide.service.states import Member, age, is_to_come
+from scaler.decide.service.states import Member, age, has_expected_room
 from scaler.decide.sharing.part import Part, ReservedMinimum, Victim
 from scaler.decide.world import Preempt
 from scaler.rules.rule import Trade
@@ -34,7 +34,7 @@ def under_way(part: Part, draft: Draft) -> list[Victim]:
     for victim in victims_of(part, draft):
         ends = victim.member.state is State.TERMINATING
         if victim.draft.demand.service.assumed or (
-            ends and is_to_come(victim.member, part.now, part.policy)
+            ends and has_expected_room(victim.member, part.now, part.policy)
         ):
             found.append(victim)
     return found

@@ -65,7 +65,7 @@ def _other_sources(part: Part, draft: Draft) -> Iterator[Source]:
     """3a, after free room, in their order. While the room of a victim is expected, nobody else is
     evicted (4d)."""
     if preemption.under_way(part, draft):
-        yield Room.TO_COME, []
+        yield Room.EXPECTED, []
     else:
         yield from _with_victims(part, draft)
     yield Room.AWAY, []
@@ -78,16 +78,16 @@ def _with_victims(part: Part, draft: Draft) -> Iterator[Source]:
         idle, running = preemption.surplus(part, draft)
     if idle:
         yield Room.FREED, idle
-    yield Room.TO_COME, []
+    yield Room.EXPECTED, []
     if idle:
-        yield Room.TO_COME, idle
+        yield Room.EXPECTED, idle
     own = idle
     if running and preemption.may_trade(draft):
         own = idle + running
-        yield Room.TO_COME, own
+        yield Room.EXPECTED, own
     others = preemption.victims_of_others(part, draft)
     if others:
-        yield Room.TO_COME, own + others
+        yield Room.EXPECTED, own + others
 
 
 def _on_source(
