@@ -142,9 +142,8 @@ class Controller:
             elif self._acting is None:
                 # The last plans of these services are reported, and why there are no decisions now.
                 changed = set(keys)
-                pairs = [
-                    pair for pair in zip(*self._decided, strict=True) if pair[0].key in changed
-                ]
+                decided = zip(*self._decided, strict=True)
+                pairs = [pair for pair in decided if pair[0].key in changed]
                 await self._hand_over(
                     pairs, self.world.alone if self.world is not None else "", out_of_touch=unseen
                 )

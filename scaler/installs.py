@@ -97,8 +97,12 @@ class Installs:
         first = await self._others(scopes)
         if not first:
             return
-        known = {uid_of(other): at(other, "spec").get("renewTime") for other in first}
-        longest = max(float(at(other, "spec").get("leaseDurationSeconds") or 0) for other in first)
+        known: dict[str, Any] = {}
+        longest = 0.0
+        for other in first:
+            spec = at(other, "spec")
+            known[uid_of(other)] = spec.get("renewTime")
+            longest = max(longest, float(spec.get("leaseDurationSeconds") or 0))
         now = asyncio.get_running_loop().time
         end = now() + min(longest, LONGEST) + MARGIN
         _log.warning(
@@ -111,11 +115,10 @@ class Installs:
                 found = await self._others(scopes)
                 if not found:
                     return
-                alive = [
-                    other
-                    for other in found
-                    if known.get(uid_of(other)) != at(other, "spec").get("renewTime")
-                ]
+                alive = []
+                for other in found:
+                    if known.get(uid_of(other)) != at(other, "spec").get("renewTime"):
+                        alive.append(other)
         if alive or alive is None:  # otherwise none of the Leases is renewed
             words = (
                 "another install governs {both} as well: Lease {lease}, held by {holder}; give each"
@@ -127,7 +130,8 @@ class Installs:
         """The held Leases of installs that govern some of the same namespaces and need not give
         way, oldest first."""
 
-        def turn(lease: Object) -> tuple[object, ...]:
+        def age(lease: Object) -> tuple[object, ...]:
+            """The install with the smallest one stays; all others give way."""
             return (
                 _name(lease)[0] not in scopes,
                 lease["metadata"].get("creationTimestamp") or "",
@@ -138,13 +142,14 @@ class Installs:
         own = found.pop(self._own, None)
         if own is not None and not self._own_is_labelled:
             anywhere = await self._leases([None])
-            found |= {name: lease for name, lease in anywhere.items() if turn(lease) < turn(own)}
-        held = (lease for lease in found.values() if at(lease, "spec").get("holderIdentity"))
-        return [
-            {**lease, "older": older}
-            for lease in sorted(filter(self._shared, held), key=turn)
-            if (older := own is None or turn(lease) < turn(own)) or not self._is_there
-        ]
+            found |= {name: lease for name, lease in anywhere.items() if age(lease) < age(own)}
+        others = list[dict[str, Any]]()
+        for lease in sorted(found.values(), key=age):
+            held = at(lease, "spec").get("holderIdentity")
+            older = own is None or age(lease) < age(own)
+            if held and self._shared(lease) and (older or not self._is_there):
+                others.append({**lease, "older": older})
+        return others
 
     async def _leases(self, scopes: Iterable[str | None]) -> dict[tuple[str, str], Object]:
         found: list[Object] = []

@@ -303,8 +303,10 @@ def load(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     path = getattr(args, "config", None) or environ.get(CONFIG_VARIABLE, "")
     given = _from_file(path, problems) if path else {}
     given |= _from_environment(environ, problems)
-    flags = ((name, getattr(args, name, None)) for name in Settings.model_fields)
-    given |= {name: (value, f"flag {flag(name)}") for name, value in flags if value is not None}
+    for name in Settings.model_fields:
+        value = getattr(args, name, None)
+        if value is not None:
+            given[name] = (value, f"flag {flag(name)}")
     settings = _validated(given, problems)
     if problems or settings is None:
         raise SettingsError("\n".join(problems))
@@ -319,9 +321,10 @@ def _validated(given: _Given, problems: list[str]) -> Settings | None:
     except pydantic.ValidationError as error:
         found = error.errors(include_url=False)
     problems += [_refused(details, given) for details in found]
-    wrong = {str(part) for details in found for part in details["loc"][:1]}
+    wrong = {str(details["loc"][0]) for details in found if details["loc"]}
     if wrong:  # checks of several settings together need each of them valid
-        _validated({name: item for name, item in given.items() if name not in wrong}, problems)
+        valid = {name: item for name, item in given.items() if name not in wrong}
+        _validated(valid, problems)
     return None
 
 
@@ -332,21 +335,18 @@ def _from_environment(environ: Mapping[str, str], problems: list[str]) -> _Given
     names = {PREFIX + name.upper(): name for name in Settings.model_fields}
     # Only a near miss is an error: Kubernetes itself sets SCALER_* variables for a Service named
     # scaler.
-    strange = (
-        each
-        for each in sorted(environ)
-        if each.startswith(PREFIX) and each not in {*names, CONFIG_VARIABLE}
-    )
-    for variable in strange:
+    for variable in sorted(environ):
+        if not variable.startswith(PREFIX) or variable in names or variable == CONFIG_VARIABLE:
+            continue
         if (removed := variable.removeprefix(PREFIX).lower()) in REMOVED:
             problems.append(f"variable {variable}: no such setting any more. {REMOVED[removed]}")
-        close = difflib.get_close_matches(variable, names, n=1, cutoff=0.9)
-        problems += [
-            f"variable {variable}: no such setting. Did you mean {name}?" for name in close
-        ]
-    return {
-        name: (environ[key], f"variable {key}") for key, name in names.items() if key in environ
-    }
+        for name in difflib.get_close_matches(variable, names, n=1, cutoff=0.9):
+            problems.append(f"variable {variable}: no such setting. Did you mean {name}?")
+    given: _Given = {}
+    for variable, name in names.items():
+        if variable in environ:
+            given[name] = (environ[variable], f"variable {variable}")
+    return given
 
 
 def _from_file(path: str, problems: list[str]) -> _Given:
@@ -369,14 +369,15 @@ def _from_file(path: str, problems: list[str]) -> _Given:
             f"{where}: found {shown(document)}, not a mapping. Write `key: value` lines."
         )
         return {}
-    for key in [key for key in document or {} if key not in Settings.model_fields]:
+    given: _Given = {}
+    for key, value in (document or {}).items():
+        if key in Settings.model_fields:
+            given[key] = (value, f"{where}, key {key}")
+            continue
         close = difflib.get_close_matches(str(key).replace("-", "_"), Settings.model_fields, n=1)
         hint = f"Did you mean {close[0]}?" if close else "See docs/reference/settings.md."
         problems.append(f"{where}: no such setting: {shown(key)}. {REMOVED.get(str(key), hint)}")
-    known = (
-        (key, value) for key, value in (document or {}).items() if key in Settings.model_fields
-    )
-    return {key: (value, f"{where}, key {key}") for key, value in known}
+    return given
 
 
 def _refused(details: Any, given: _Given) -> str:
@@ -384,8 +385,8 @@ def _refused(details: Any, given: _Given) -> str:
     name = str(details["loc"][0]) if details["loc"] else ""
     what = str(details["msg"]).removeprefix("Value error, ")
     if name not in given:
-        named = sorted((each for each in given if each in what), key=what.index)
-        # settings that depend on each other
+        named = [each for each in given if each in what]
+        named.sort(key=what.index)  # settings that depend on each other
         return f"{', '.join(given[each][1] for each in named)}: {what}"
     field = Settings.model_fields[name]
     value, where = given[name]

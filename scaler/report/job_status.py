@@ -110,7 +110,10 @@ def merge_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
     for key, value in after.items():
         old = before.get(key)
         if isinstance(value, Mapping) and isinstance(old, Mapping):
-            nested = merge_diff(old, value) | {gone: None for gone in old if gone not in value}
+            nested = merge_diff(old, value)
+            for gone in old:
+                if gone not in value:
+                    nested[gone] = None
             if nested:
                 diff[key] = nested
         elif old != value or key not in before:

@@ -243,8 +243,7 @@ class Metrics:
         for name in ("serving", "minimums_waiting", "scale_ups_waiting", "in_backoff", "probing"):
             self._waiting.labels(name).set(getattr(tally, name))
         known = self._idle_resources | tally.idle.keys()
-        strange = [("/" in name and not name.startswith("huawei.com/"), name) for name in known]
-        shown = {name for _, name in sorted(strange)[:_MOST_RESOURCES]}
+        shown = set(sorted(known, key=_usual_first)[:_MOST_RESOURCES])
         for resource in self._idle_resources - shown:
             self._idle.remove(resource)
         for resource in shown:
@@ -297,3 +296,8 @@ class Followed:
             if value is not None:
                 family.add_metric(labels, value)
         yield family
+
+
+def _usual_first(resource: str) -> tuple[bool, str]:
+    """The order of resources: those of Kubernetes and of Ascend come first."""
+    return "/" in resource and not resource.startswith("huawei.com/"), resource

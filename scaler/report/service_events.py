@@ -157,9 +157,8 @@ def _runs(status: Object) -> str:
 
 
 def _ladder(status: Object) -> str:
-    return (
-        " > ".join(counts_in_words(counts) for counts in status.get("ratios") or ()) or "no ratio"
-    )
+    ratios = [counts_in_words(counts) for counts in status.get("ratios") or ()]
+    return " > ".join(ratios) or "no ratio"
 
 
 def _size(ratio: Object | None) -> int:
@@ -167,8 +166,7 @@ def _size(ratio: Object | None) -> int:
 
 
 def _holds(status: Object, kind: str) -> bool:
-    return all(
-        found["status"] == "True"
-        for found in status.get("conditions") or ()
-        if found["type"] == kind
-    )
+    for found in status.get("conditions") or ():
+        if found["type"] == kind and found["status"] != "True":
+            return False
+    return True

@@ -104,10 +104,7 @@ class ServiceSeries:
         )
         fault_at = alike.fault_at
         room_at = alike.room_at
-        running = {name: group.running for name, group in plan.groups.items()}
-        fewer = any(
-            running.get(name, 0) < group.running for name, group in alike.plan.groups.items()
-        )
+        fewer = _has_fewer(plan, alike.plan)
         if plan.complete:
             fault_at = 0.0
         elif alike.plan.complete and fewer:
@@ -168,6 +165,15 @@ def _values(one: Standing) -> dict[str, float | None]:
         "scaler_service_unavailable_since_timestamp_seconds": one.unavailable_since or None,
         "scaler_service_wanted_instances": one.wanted,
     }
+
+
+def _has_fewer(plan: Plan, before: Plan) -> bool:
+    """Whether a group runs fewer instances than before."""
+    for name, group in before.groups.items():
+        running = plan.groups[name].running if name in plan.groups else 0
+        if running < group.running:
+            return True
+    return False
 
 
 def _has_room(plan: Plan) -> bool:

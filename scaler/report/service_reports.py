@@ -82,11 +82,11 @@ def report_of(
     elif not alone and not service.options.arbitration:
         alone = 'annotation mind-cluster/arbitration: "off"'
     instances = {one.uid: one for one in service.instances}
-    found = {
-        verdict.uid: _instance(state.cache, plan, verdict, instances[verdict.uid])
-        for verdict in plan.verdicts
-    }
-    seen = {uid: one for uid, one in found.items() if one is not None}
+    seen: dict[str, InstanceReport] = {}
+    for verdict in plan.verdicts:
+        one = _instance(state.cache, plan, verdict, instances[verdict.uid])
+        if one is not None:
+            seen[verdict.uid] = one
     return ServiceReport(service, plan, seen, rule.uid, rule.last_valid, alone, out_of_touch)
 
 

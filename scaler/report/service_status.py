@@ -352,12 +352,10 @@ def selector_of(service: Service) -> str:
     job_id = (
         f"{JOB_ID_LABEL}={key.job_id}" if _LABEL_VALUE.fullmatch(key.job_id) else f"!{JOB_ID_LABEL}"
     )
-    if service.instances and all(
-        instance.kind == ASCEND_JOBS.kind for instance in service.instances
-    ):
-        names = sorted(
-            instance.name for instance in service.instances if _LABEL_VALUE.fullmatch(instance.name)
-        )
+    kinds = {instance.kind for instance in service.instances}
+    if kinds == {ASCEND_JOBS.kind}:
+        names = [instance.name for instance in service.instances]
+        names = sorted(name for name in names if _LABEL_VALUE.fullmatch(name))
         chosen = f"{JOB_LABEL} in ({','.join(names)})"
         return chosen if names and len(chosen) <= MAX_SELECTOR else f"{JOB_LABEL},{job_id}"
     return (

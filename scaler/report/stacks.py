@@ -72,4 +72,8 @@ def _place(task: asyncio.Task[Any]) -> str:
 
 
 def _first_attribute(of: Any, *names: str) -> Any:
-    return next((found for name in names if (found := getattr(of, name, None)) is not None), None)
+    for name in names:
+        found = getattr(of, name, None)
+        if found is not None:
+            return found
+    return None
