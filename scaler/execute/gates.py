@@ -20,7 +20,7 @@ from scaler.names import DELETION_COST, GATE, HELD_COST, POD_GROUP
 from scaler.state.cluster import ClusterState
 from scaler.state.instances import VOLCANOS_OWN, starts_with_leader
 from scaler.workloads.membership import Membership
-from scaler.workloads.podgroups import own_pod_group, own_pod_group_name, owner_reference
+from scaler.workloads.podgroups import Gang, own_pod_group, own_pod_group_name, owner_reference
 
 TRIES = 5
 """How often a patch is sent that gets a conflict although the pod has the uid that the patch
@@ -140,11 +140,9 @@ class Gates:
         size = self._state.instance(key, membership.instance).expected
         leader_first = starts_with_leader(self._cache, membership.instance)
         pod = await self._writer.get(PODS, first.namespace, first.name)
-        rest = [(other.name, other.uid) for other in others]
-        body = own_pod_group(
-            name, membership, pod, size=size, leader_first=leader_first, others=rest
-        )
-        await self._writes.create(key, POD_GROUPS, body)
+        rest = tuple((other.name, other.uid) for other in others)
+        gang = Gang(membership.name, size, leader_first, rest)
+        await self._writes.create(key, POD_GROUPS, own_pod_group(name, pod, gang))
 
 
 def _named(pod: PodRecord, annotations: dict[str, str | None]) -> dict[str, Any]:

@@ -7,14 +7,15 @@ LeaderWorkerSet's own gang scheduling."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
+
+import msgspec
 
 from scaler.kube.api import POD_GROUPS, Object
 from scaler.names import INSTANCE
 from scaler.rules.values import as_text, at
-from scaler.workloads.membership import Membership
 from scaler.workloads.pod_requests import amounts_together
 
 QUEUE = "scheduling.volcano.sh/queue-name"
@@ -54,35 +55,39 @@ def own_pod_group_name(instance: str, uid: str) -> str:
     return f"{readable or 'instance'}-{sha256(uid.encode()).hexdigest()[:8]}"
 
 
-# The value of an object, each of its parts by name.
-def own_pod_group(  # noqa: PLR0913
-    name: str,
-    membership: Membership,
-    pod: Object,
-    *,
-    size: int,
-    leader_first: bool = False,
-    others: Sequence[tuple[str, str]] = (),
-) -> Object:
-    """The PodGroup for the `size` pods of an instance. `pod` is the first of them (its leader, if
-    it has one) as the API server returns it; the other pods count as requesting the same. `others`
-    are names and uids of those that exist already: Kubernetes deletes the PodGroup with the last of
-    all these pods."""
+class Gang(msgspec.Struct, frozen=True):
+    """The pods of an instance that start together."""
+
+    instance: str
+    """Name of the instance, for people."""
+    size: int
+    leader_first: bool = False
+    """The others are created only when the first pod is ready."""
+    others: tuple[tuple[str, str], ...] = ()
+    """Names and uids of those that exist already, besides the first."""
+
+
+def own_pod_group(name: str, pod: Object, gang: Gang) -> Object:
+    """The PodGroup of an instance. `pod` is the first of its pods (its leader, if it has one) as
+    the API server returns it; the other pods count as requesting the same. Kubernetes deletes the
+    PodGroup with the last of all these pods."""
     meta = at(pod, "metadata")
     spec = at(pod, "spec")
     annotations = at(meta, "annotations")
-    members = 1 if leader_first else max(size, 1)
+    pods = max(gang.size, 1)
+    members = 1 if gang.leader_first else pods
     named = {"queue": annotations.get(QUEUE), "priorityClassName": spec.get("priorityClassName")}
-    first = owner_reference(meta.get("name"), meta.get("uid"), first=True)
+    owners = [owner_reference(meta.get("name"), meta.get("uid"), first=True)]
+    owners += [owner_reference(other, uid) for other, uid in gang.others]
     metadata = {
         "name": name,
         "namespace": meta.get("namespace"),
-        "ownerReferences": [first, *(owner_reference(other, uid) for other, uid in others)],
+        "ownerReferences": owners,
         "labels": _copied(at(meta, "labels"), _LABELS),
         "annotations": _copied(annotations, _ANNOTATIONS)
-        | {MIN_AVAILABLE: str(members), INSTANCE: membership.name},
+        | {MIN_AVAILABLE: str(members), INSTANCE: gang.instance},
     }
-    sizes = {"minMember": members, "minResources": amounts_together([(spec, max(size, 1))])}
+    sizes = {"minMember": members, "minResources": amounts_together([(spec, pods)])}
     given = {field: value for field, value in named.items() if as_text(value)}
     return POD_GROUPS.object(metadata, spec=sizes | given)
 

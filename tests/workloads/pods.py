@@ -2,7 +2,7 @@
 about instances.
 
 One function for each kind of workload gives the pods of one of its objects, instance by instance.
-`again` counts how often they were all made anew before: uids differ, names where the maker draws
+`again` counts how often they were all made anew before: uids differ, names where the owner draws
 them."""
 
 from __future__ import annotations

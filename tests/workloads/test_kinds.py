@@ -1,4 +1,4 @@
-"""What every kind of workload promises of its instances, on pods as their makers make them."""
+"""What every kind of workload promises of its instances, on pods as their owners make them."""
 
 from __future__ import annotations
 

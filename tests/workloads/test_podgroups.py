@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scaler.kube.api import Object
 from scaler.workloads.kinds import membership_of
 from scaler.workloads.membership import Membership
-from scaler.workloads.podgroups import own_pod_group, own_pod_group_name
+from scaler.workloads.podgroups import Gang, own_pod_group, own_pod_group_name
 from tests.workloads.pods import LABELS, deployment, facts, obj, template
 from tests.workloads.test_run_policy import JSON
 
@@ -28,11 +28,11 @@ def membership(of: Object) -> Membership:
 
 
 def group(of: Object, size: int = 1, *, leader_first: bool = False) -> Object:
-    return own_pod_group("p-1234", membership(of), of, size=size, leader_first=leader_first)
+    return own_pod_group("p-1234", of, Gang(membership(of).name, size, leader_first))
 
 
 def test_it_goes_with_the_last_of_its_pods_and_the_first_controls_it() -> None:
-    made = own_pod_group("n", membership(pod()), pod(), size=2, others=[("p-1", "u1")])
+    made = own_pod_group("n", pod(), Gang("p-0", 2, others=(("p-1", "u1"),)))
     meta = pod()["metadata"]
     assert (made["kind"], made["metadata"]["name"], made["metadata"]["namespace"]) == (
         "PodGroup",
@@ -116,7 +116,5 @@ def test_any_shape_makes_some_pod_group(spec: Any, resources: Any, size: int) ->
         ]
     }
     for shape in (spec, odd):
-        made = own_pod_group(
-            "n", membership(pod()), {"metadata": pod()["metadata"], "spec": shape}, size=size
-        )
+        made = own_pod_group("n", {"metadata": pod()["metadata"], "spec": shape}, Gang("p-0", size))
         assert made["spec"]["minMember"] == max(size, 1)

@@ -1,4 +1,4 @@
-"""Deletes the objects of a service: makers of pods first, the rule last; waits, and says why an
+"""Deletes the objects of a service: owners of pods first, the rule last; waits, and says why an
 object is left."""
 
 from __future__ import annotations
