@@ -15,12 +15,13 @@ from scaler.reasons.warnings import Warning
 from scaler.reasons.words import Language, words_of
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES: dict[str, Language] = {
-    "docs/reference/reasons.md": "en",
-    "docs/zh/reference/reasons.md": "zh",
-    "docs/howto/runbooks/README.md": "en",
-    "docs/zh/howto/runbooks/README.md": "zh",
+PAGES: dict[str, tuple[Language, tuple[str, ...]]] = {
+    "docs/reference/reasons.md": ("en", ("held", "admitted", "others", "warnings")),
+    "docs/zh/reference/reasons.md": ("zh", ("held", "admitted", "others", "warnings")),
+    "docs/howto/runbooks/README.md": ("en", ("if-unavailable", "if-it-lasts")),
+    "docs/zh/howto/runbooks/README.md": ("zh", ("if-unavailable", "if-it-lasts")),
 }
+"""Page -> its language, and its tables in their order."""
 ALERTS = "manifests/monitoring/alerts.yaml"
 DASHBOARD = "manifests/monitoring/dashboard.json"
 ALERT = "ScalerInstancesNeedAPerson"
@@ -40,10 +41,14 @@ HEADS = {
 
 
 def written() -> dict[str, str]:
-    """Path below the root -> what stands there once the rows are written in."""
+    """Path below the root -> what stands there once the rows are written in. Raises ValueError for
+    a page without one of its tables."""
     files = {}
-    for path, language in PAGES.items():
-        files[path] = _with_tables((ROOT / path).read_text("utf-8"), language)
+    for path, (language, names) in PAGES.items():
+        page = (ROOT / path).read_text("utf-8")
+        if tuple(re.findall(r"<!-- reasons: ([\w-]+) -->", page)) != names:
+            raise ValueError(f"{path} has not the tables {', '.join(names)}")
+        files[path] = _with_tables(page, language)
     files[ALERTS] = _with_reasons((ROOT / ALERTS).read_text("utf-8"))
     files[DASHBOARD] = _without_what_waits_well((ROOT / DASHBOARD).read_text("utf-8"))
     return files
