@@ -167,11 +167,11 @@ class Controller:
         if decision is not None:
             if self.observer is not None:
                 self.observer(world, decision)
-            # Act, then report: instances go first, a report may wait for a millisecond
-            # before anything awaits: room that changes from now on is news
+            # Set before anything awaits: a change of the free room after this decision counts.
             self._heeds_room = decision.heeds_room
             pairs = self._changed_pairs(world, decision)
             self._memory = self.instead(world, decision, pairs) if self.instead else decision.memory
+            # Actions begin before reports are written.
             acted_on = await self._act_on(world, pairs, acting, started)
             self._recheck(decision.recheck_at)
             await self._report(world, decision, pairs)
@@ -297,8 +297,8 @@ class Controller:
     # 3. act
 
     def _changed_pairs(self, world: World, decision: Decision) -> Pairs:
-        """What is another object than after the last pass, or was read again: ten thousand others
-        cost nothing."""
+        """The services and plans that are other objects than after the last pass, and those that
+        were read again. All others cost nothing, also when there are ten thousand."""
         before = self._decided
         self._decided = (world.services, decision.plans)
         services = world.services

@@ -1,7 +1,7 @@
-"""Which services to look at again: a set of dirty keys, never a list of events.
+"""The services to decide about again: a set of dirty keys, never a list of events.
 
-A burst of events becomes one pass, and a key is never processed twice at once. It never calls the
-controller."""
+A burst of events becomes one pass. A key is never processed twice at once. The queue never calls
+the controller."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ class WorkQueue:
             self._ready.set()
 
     def wake(self) -> None:
-        """Have a pass although no key may be dirty: something that all of them share has
+        """Begin a pass, also when no key is dirty: something that concerns all services has
         changed."""
         self._woken = True
         self._ready.set()
 
     def dirty_since(self, key: ServiceKey) -> float:
-        """Loop time of the first event that made a key dirty which is being processed now."""
+        """Loop time of the first event since which a key that is processed now is dirty."""
         return self._since.get(key, loop_time())
 
     def add_at(self, key: ServiceKey, when: float) -> None:

@@ -143,8 +143,8 @@ class Cache:
         return group.labels if group is not None else NO_LABELS
 
     def service_of(self, uid: str) -> ServiceKey | None:
-        """The service of an instance; None for what is none, or no more: a training job, whose pods
-        come and go."""
+        """The service of an instance. None when there is no such instance: pods of training jobs
+        come and go, too."""
         job = self.job(uid)
         membership = self.pod_instances.membership.get(uid)
         if job is not None:
@@ -202,7 +202,7 @@ class Cache:
                 self._publish(ServiceChanged(record.job.key, record.uid))
 
     def _as_admitted(self, record: JobRecord) -> JobRecord:
-        """The job, or where its labels lack something, with what its PodGroup has kept of them."""
+        """The job. Labels that are missing are those that its PodGroup has kept."""
         job = record.job
         group = self.pod_group_of(record)
         if group is None:
@@ -295,8 +295,8 @@ class Cache:
             self._publish(BudgetsChanged(namespace))  # its status changes with every pod
 
     def _on_owned(self, old: OwnedRecord | None, new: OwnedRecord | None) -> None:
-        """A Service has the name of its leader pod, and a job may wait for one of another owner to
-        go."""
+        """Publish the job that controls the object, and the job that needs its name: a Service or
+        PodGroup of another owner with that name is in the way of a job."""
         for record in (old, new):
             if record is not None:
                 self._place_again(record.owner_uid)
@@ -373,5 +373,5 @@ class Cache:
 
 
 def _use_of(node: NodeRecord | None) -> tuple[bool, bool]:
-    """Whether it is Ready, and whether it is cordoned: what counts for the pods that are on it."""
+    """Whether the node is Ready, and whether it is cordoned: both matter for the pods on it."""
     return (node.facts.ready, node.facts.unschedulable) if node is not None else (False, False)

@@ -63,12 +63,12 @@ _log = structlog.get_logger(__name__)
 
 
 class History:
-    """Whether resourceVersions still mean what they meant: after a restore from a backup they are
-    given a second time.
+    """The number of restores of the cluster from a backup. After a restore the API server gives the
+    same resourceVersions to other objects.
 
-    Shared by the informers of one cluster. One of them notices that the cluster went back; then
-    what the others know means nothing any more either, also where versions have caught up by
-    then."""
+    All informers of one cluster share it. When one informer notices a restore, all others list
+    again: their versions may have caught up with the cluster, so they would not notice it
+    themselves."""
 
     def __init__(self) -> None:
         self.restores = 0
@@ -88,8 +88,8 @@ class History:
 class Watched(Generic[T, R]):
     """`store` gets what `record` makes of each object of `resource`; None leaves the object out.
 
-    `decode` is a type with `metadata`. `may_be_forbidden`: nothing is missing without the right to
-    it."""
+    `decode` is a type with `metadata`. `may_be_forbidden`: the scaler works without the right to
+    read it."""
 
     api: KubeApi
     resource: Resource
@@ -130,7 +130,7 @@ class Reflector(Generic[T, R]):
         self._must_list = True
         self._must_check = False
         self._was_quiet = False
-        """The list that is due is to show whether the watch had nothing to say."""
+        """The watch sent nothing. The next list shows whether it missed changes."""
         self._older_since = math.inf
         """Loop time at which the cluster was first found older than what had been seen, since the
         last list."""
@@ -168,10 +168,11 @@ class Reflector(Generic[T, R]):
             await asyncio.sleep(delay)
 
     async def _check(self) -> None:
-        """After a restore from a backup an API server accepts a watch from a version that is yet to
-        come, and says nothing: so its version is read when a watch has ended before its time. After
-        an outage that was long enough for a restore versions may have caught up: only a list can
-        tell."""
+        """Find out whether the cluster was restored: called when a watch has ended before its time.
+
+        After a restore an API server accepts a watch from a version that does not exist yet, and
+        sends nothing. So its present version is read. After an outage that was long enough for a
+        restore, versions may have caught up, and everything is listed."""
         now = asyncio.get_running_loop().time
         try:
             page = await self._page(limit=1)
@@ -193,10 +194,10 @@ class Reflector(Generic[T, R]):
             self._watch_limit.reschedule(now)
 
     async def _list(self) -> None:
-        """Every page of one consistent list, then forget what was not in it.
+        """Take in every page of one consistent list, then forget what was not in it.
 
-        It asks for no version, which means the newest: with a limit, a version would mean just that
-        one, and could have expired."""
+        The request names no resourceVersion, which means the newest. With a limit, a version would
+        mean exactly that one, which may have expired."""
         names = set[Name]()
         known = self._store.versions(self._scope) if self._was_quiet else None
         token = ""
@@ -339,7 +340,7 @@ class Reflector(Generic[T, R]):
             self._arrived()  # the next watch may say nothing for as long as this one did
 
     def _take(self, event: WatchEvent[T]) -> None:
-        """One event; what a server repeats from before is left out, or it would bring deleted
+        """Take in one event. An event older than what was seen is left out: it could bring deleted
         objects back."""
         self._arrived()
         version = version_of(event.resource_version)
@@ -381,8 +382,7 @@ class Reflector(Generic[T, R]):
         self._watched.refusals.clear(self._resource, namespace, name)
 
     def _delay(self, error: KubeError | None, lived: float) -> float:
-        """Seconds until the next attempt. Also keeps the books: what is wrong, whether to list
-        again."""
+        """Seconds until the next attempt. Notes the problem, and whether to list again."""
         if self._progress and lived >= PROGRESS_AFTER:
             self._backoff = FIRST_BACKOFF
             self._expirations = 0
@@ -417,9 +417,11 @@ class Reflector(Generic[T, R]):
         _log.warning("watch interrupted", **self._where, after=round(lived, 3), error=str(error))
 
     def _lack(self, gone: bool) -> None:
-        """It is not to be had. What was never seen is not missed, nor what is optional and `gone`
-        with its definition, of which a watch that is cut at that moment says nothing; what else is
-        known goes stale."""
+        """The resource cannot be read now. It counts as absent when none of its objects is known.
+
+        `gone`: its definition was deleted, and its objects with it. A watch that ends at that
+        moment does not show these deletions, so the objects of an optional resource are forgotten
+        here. Other known objects stay, and become stale."""
         if gone and self._watched.may_be_forbidden:
             self._store.retain(self._scope, ())
             self._watched.refusals.retain(self._resource, self._scope, set())

@@ -103,8 +103,8 @@ class StatusWriter:
             return await self._put(report.plan.key, report)
 
     async def remove(self, key: ServiceKey) -> None:
-        """Delete our object of an ended service. A user's, or one with `spec.replicas`, stays and
-        tells of no jobs."""
+        """Delete our object of an ended service. A user's object, or one with
+        `spec.replicas`, stays; its status says that there are no jobs."""
         self._last_written.pop(key, None)
         if self._state.has_instances(key):
             return

@@ -1,4 +1,4 @@
-"""The events about an ElasticService, from its status before and after: one event tells one change
+"""The events about an ElasticService, from its status before and after: one event says one change
 in full. Pure."""
 
 from __future__ import annotations

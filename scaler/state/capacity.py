@@ -1,8 +1,8 @@
 """The free room of each node, kept up to date event by event.
 
-Every event costs the same whatever the size of the cluster; only a change in what pod requests can
-tell nodes apart by looks at all nodes once. Holds no pods. Must not raise on anything that a node
-or pod says."""
+An event costs the same in a cluster of any size. Only when pod requests distinguish nodes by other
+labels or resources than before, all nodes are built anew. Holds no pods. Must not raise on anything
+that a node or pod says."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class CapacityIndex:
         """Names of the existing nodes, sorted."""
         self._nodes: Nodes | None = None
         self._touched: dict[str, None] = {}
-        """Nodes that are to be looked at anew before the next answer: a burst about one node looks
-        at it once."""
+        """Nodes that are built anew before the next answer. A burst of events of one node builds it
+        once."""
         self._skew = Skew()
 
     def adjust(self, skew: Skew) -> None:
@@ -105,8 +105,8 @@ class CapacityIndex:
         self._on_change()
 
     def nodes(self, requests: Collection[PodRequest]) -> Nodes:
-        """All nodes as far as these requests can tell them apart; the same value as long as nothing
-        changes."""
+        """All nodes, with what these requests distinguish nodes by. The same value as long as
+        nothing changes."""
         wanted = requests if isinstance(requests, frozenset) else frozenset(requests)
         if wanted is not self._requests and wanted != self._requests:
             self._requests = wanted
@@ -141,8 +141,8 @@ class CapacityIndex:
             entry.node = node
 
     def _node(self, facts: NodeFacts, entry: _Entry) -> Node:
-        """The node as far as the terms of today tell nodes apart. Amounts are rounded down to whole
-        grains, which loses nothing, unless amounts are still to be added up."""
+        """The node with what the present requests distinguish nodes by. Amounts are rounded down to
+        whole grains, which loses nothing, unless amounts are added later."""
         resources = self._terms.resources
         passing = set[Taint]()
         stays = list[Taint]()
