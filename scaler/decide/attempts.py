@@ -584,6 +584,17 @@ def refuse(memory: Memory, name: str, refusal: Refusal) -> Memory:
     return replace(memory, services={**memory.services, name: changed})
 
 
+def after_look(memory: InstanceMemory, *, lost: bool, all_bound: bool) -> InstanceMemory:
+    """The memory of an instance that does not run. `lost`: it fails to run, or it lost its slot
+    without ever having run: it had its attempt (3b.5j). `all_bound`: it gives way to no other
+    candidate any more."""
+    if lost and memory.had_attempt is not HadAttempt.FOR_GOOD:
+        memory = replace(memory, had_attempt=HadAttempt.FOR_GOOD)
+    if all_bound and memory.gives_way:
+        memory = replace(memory, gives_way=False)
+    return memory
+
+
 def outlives_its_pods(memory: InstanceMemory, now: float) -> bool:
     """Whether the memory of an instance that is gone holds for the instance that its owner makes in
     its place."""

@@ -123,7 +123,7 @@ def _running_beyond(group: Group, places: int) -> Iterator[str]:
 
 
 def _held_beyond(group: Group, places: int, draft: Draft, now: float) -> Iterator[str]:
-    left = max(0, places - group.fewest)
+    left = max(0, places - group.taken_in_pairs)
     if len(group.held) <= left:
         return
     named = draft.admitted.keys() | draft.waits.keys()

@@ -249,12 +249,12 @@ def states_of(
 ) -> tuple[Member, ...]:
     """Section 2: each instance with its state."""
     known = attempts.inherited(service, seen.instances, now)
-    return tuple(
-        [
-            states.look_at(one, known.get(one.uid, NEVER_SEEN), service, now, policy)
-            for one in service.instances
-        ]
-    )
+    look = states.Look(service, now, policy)
+    members = []
+    for instance in service.instances:
+        remembered = known.get(instance.uid, NEVER_SEEN)
+        members.append(states.look_at(instance, remembered, look))
+    return tuple(members)
 
 
 def wanted_in_all(
@@ -295,7 +295,7 @@ def made_whole(groups: dict[str, Group], *, moves: bool) -> tuple[dict[str, Grou
         group = before.copy() if incomplete else before
         after[name] = group
         for member in states.in_order(incomplete):
-            if member.has_slot and group.keeps(member):
+            if member.has_slot and group.is_within_target(member):
                 whole.add(member.uid)
             elif _gets_a_place(member, group):
                 group.give_place(member)

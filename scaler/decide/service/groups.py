@@ -74,7 +74,7 @@ class Rollout(msgspec.Struct, eq=False):
         return min(self.outdated, self.newest)
 
     @property
-    def passing(self) -> int:
+    def leaving(self) -> int:
         """Live instances that the rollout will delete: the target must not count them as live."""
         return min(self.outdated, self.live_newest, max(0, self.live - self.wanted))
 
@@ -103,21 +103,25 @@ class Group(msgspec.Struct, eq=False):
     members: list[Member] = []
     held: list[Member] = []
     released: list[Member] = []
-    """Instances that are admitted, broken or without their PodGroup: no other instance is completed
-    or revoked."""
+    """Instances that are admitted, broken or without their PodGroup: no other instance is made
+    whole or revoked."""
     running: int = 0
+    """A pair of revisions counts once, as running."""
     in_flight: int = 0
     live: int = 0
+    """Instances that a ratio may count on: without those that a rollout will delete."""
     target: int = 0
     paired: int = 0
+    """Pairs of revisions that count once."""
     rollouts: dict[str, Rollout] = {}
+    """Owner -> rollout, for each owner of which an outdated instance runs."""
     taken: int = 0
     """Instances that have a place, those of this decision included. Both instances of a pair
     count."""
     admitted: int = 0
-    """Instances that got a place by an admission of this decision. `beside`: those of them in a
-    pair."""
+    """Instances that got a place by an admission of this decision."""
     beside: int = 0
+    """Those of them in a pair, without a place of their own."""
 
     def copy(self) -> Group:
         """A copy on which one decision can give places away."""
@@ -132,11 +136,7 @@ class Group(msgspec.Struct, eq=False):
             pass  # its step is taken, whatever the ratio says
         elif member.state is State.HELD:
             self.held.append(member)
-        elif (
-            member.state is State.ADMITTED
-            or member.state is State.BROKEN
-            or member.instance.stripped
-        ):
+        elif member.state in (State.ADMITTED, State.BROKEN) or member.instance.stripped:
             self.released.append(member)
         self.live += member.is_live
 
@@ -146,7 +146,7 @@ class Group(msgspec.Struct, eq=False):
         self.target = target
         self.taken = self.running + self.in_flight
         if self.rollouts:
-            self.paired = min(self.taken - self.fewest, max(0, self.taken - target))
+            self.paired = min(self.taken - self.taken_in_pairs, max(0, self.taken - target))
             self.running = min(self.running, self.taken - self.paired)
             self.in_flight = self.taken - self.paired - self.running
 
@@ -169,13 +169,12 @@ class Group(msgspec.Struct, eq=False):
         return self.taken < self.target or bool(self.rollouts)
 
     @property
-    def fewest(self) -> int:
+    def taken_in_pairs(self) -> int:
         """The number of taken places when each possible pair takes one place."""
-        return (
-            self.taken - sum(rollout.pairs for rollout in self.rollouts.values())
-            if self.rollouts
-            else self.taken
-        )
+        pairs = 0
+        for rollout in self.rollouts.values():
+            pairs += rollout.pairs
+        return self.taken - pairs
 
     def has_place_for(self, member: Member) -> bool:
         """Whether an instance without a place can get one. In a pair an instance needs no place of
@@ -185,7 +184,7 @@ class Group(msgspec.Struct, eq=False):
         if rollout is None:
             return self.taken < self.target
         lasting = self.taken - sum(rollout.outdated for rollout in self.rollouts.values())
-        return self.fewest < self.target or (
+        return self.taken_in_pairs < self.target or (
             rollout.newest < rollout.outdated and lasting < self.target
         )
 
@@ -200,11 +199,11 @@ class Group(msgspec.Struct, eq=False):
         if rollout is not None:
             rollout.newest += 1
 
-    def keeps(self, member: Member) -> bool:
+    def is_within_target(self, member: Member) -> bool:
         """Whether the place of an instance is within the target, or is shared with an outdated
         instance."""
         rollout = self._rollout_of(member)
-        return self.fewest <= self.target or (
+        return self.taken_in_pairs <= self.target or (
             rollout is not None and rollout.newest <= rollout.outdated
         )
 
@@ -226,7 +225,7 @@ def groups_of(
             groups[name].add(member)
     for group in groups.values():
         group.rollouts = rollouts_of(group.members)
-        group.live -= sum(rollout.passing for rollout in group.rollouts.values())
+        group.live -= sum(rollout.leaving for rollout in group.rollouts.values())
     if rule is None:
         return groups, None
     running = {name: group.running for name, group in groups.items()}

@@ -6,9 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
+from scaler.decide import attempts
 from scaler.decide.decision import LifeAction, State
 from scaler.decide.memory import HadAttempt, InstanceMemory
 from scaler.decide.service.lifecycle import next_step, recheck_at
@@ -36,7 +39,7 @@ def state_of(instance: Instance, memory: InstanceMemory, now: float, policy: Pol
     # long as that takes.
     in_time = not i.made_by_us and (i.more_to_come or now < makes_until(i, policy))
     lacks_pods = i.pods < i.expected and not in_time
-    if i.bound and (i.ended or not healthy or lacks_pods or is_of_no_use(i, memory, now, policy)):
+    if i.bound and (i.ended or not healthy or lacks_pods or fails_to_run(i, memory, now, policy)):
         return State.BROKEN
     if i.bound == i.pods == i.expected:
         return State.STARTING
@@ -48,7 +51,7 @@ def makes_until(instance: Instance, policy: Policy) -> float:
     return instance.newest + policy.minimum_timeout
 
 
-def is_of_no_use(instance: Instance, memory: InstanceMemory, now: float, policy: Policy) -> bool:
+def fails_to_run(instance: Instance, memory: InstanceMemory, now: float, policy: Policy) -> bool:
     """Whether the instance is bound in part and its attempt has ended, or is bound for
     `start_timeout` without running."""
     if 0 < instance.bound < instance.expected and memory.gives_way:
@@ -64,60 +67,60 @@ def counts_as_running(instance: Instance, state: State, counts_from: CountsFrom)
     return state is State.STARTING and counts_from is CountsFrom.BOUND
 
 
-def observe(instance: Instance, memory: InstanceMemory, now: float) -> InstanceMemory:
-    """Update `restarts`, `restarted_at`, `bound_since`. The first look is no restart: it may follow
-    a failover."""
+class Look(NamedTuple):
+    """A look at the instances of a service: what is the same for all of them."""
+
+    service: Service
+    now: float
+    policy: Policy
+
+
+def with_counts(instance: Instance, memory: InstanceMemory, now: float) -> InstanceMemory:
+    """The memory with `restarts`, `restarted_at` and `bound_since` of now. The first look is no
+    restart: it may follow a failover."""
     i = instance
     restarted_at = now if 0 <= memory.restarts < i.restarts else memory.restarted_at
     waits = i.bound > 0 and (i.more_to_come or i.bound == i.pods == i.expected > i.running)
     since = (memory.bound_since or now) if waits else 0.0
-    if (i.restarts, restarted_at, since) == (
-        memory.restarts,
-        memory.restarted_at,
-        memory.bound_since,
-    ):
+    after = (i.restarts, restarted_at, since)
+    if after == (memory.restarts, memory.restarted_at, memory.bound_since):
         return memory
-    return msgspec.structs.replace(
-        memory, restarts=i.restarts, restarted_at=restarted_at, bound_since=since
-    )
+    return replace(memory, restarts=i.restarts, restarted_at=restarted_at, bound_since=since)
 
 
-def observe_state(
-    instance: Instance,
-    state: State,
-    memory: InstanceMemory,
-    now: float,
-    policy: Policy,
-    *,
-    assumed: bool,
+def with_state(
+    instance: Instance, state: State, memory: InstanceMemory, look: Look
 ) -> InstanceMemory:
-    """Update `broken_since`, `had_attempt` and what ends with a state. An instance that runs
-    forgets all but its restarts.
-
-    `assumed`: writes for the service are under way, so that pods are no proof of a creation."""
+    """The memory with `broken_since` of now, and without what ends with the state. An instance that
+    runs forgets all but its restarts."""
     if state is State.RUNNING:
         after = InstanceMemory(restarts=memory.restarts, ran=True)
         return memory if after == memory else after
-    broken_since = (memory.broken_since or now) if state is State.BROKEN else 0.0
-    lost_slot = broken_since > 0 and now - broken_since >= policy.broken_grace
-    was_never_of_use = is_of_no_use(instance, memory, now, policy) or (lost_slot and not memory.ran)
+    broken_since = (memory.broken_since or look.now) if state is State.BROKEN else 0.0
     released = state not in (State.HELD, State.TERMINATING, State.FINISHED)
-    created = released and not assumed
-    after = msgspec.structs.replace(
-        memory,
+    after = replace(
+        attempts.after_look(
+            memory,
+            lost=state is State.BROKEN and _never_ran(instance, memory, broken_since, look),
+            all_bound=state is State.STARTING,
+        ),
         broken_since=broken_since,
-        had_attempt=HadAttempt.FOR_GOOD
-        if state is State.BROKEN and was_never_of_use
-        else memory.had_attempt,
         ran=memory.ran and (released or instance.pods > 0),
-        gives_way=memory.gives_way and state is not State.STARTING,
         revoked="" if released else memory.revoked,
-        refused="" if created else memory.refused,
-        refused_times=0 if created else memory.refused_times,
-        refused_until=0.0 if created else memory.refused_until,
         preempted_for=memory.preempted_for if state is State.TERMINATING else "",
     )
+    # while writes for the service are under way, pods are no proof of a creation
+    if released and not look.service.assumed:
+        after = replace(after, refused="", refused_times=0, refused_until=0.0)
     return memory if after == memory else after
+
+
+def _never_ran(instance: Instance, memory: InstanceMemory, broken_since: float, look: Look) -> bool:
+    """Whether a broken instance fails to run, or lost its slot without ever having run."""
+    if fails_to_run(instance, memory, look.now, look.policy):
+        return True
+    lost_slot = broken_since > 0 and look.now - broken_since >= look.policy.broken_grace
+    return lost_slot and not memory.ran
 
 
 class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
@@ -169,32 +172,30 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
         return self.lacks_binds and not self.instance.more_to_come
 
 
-def look_at(
-    instance: Instance, remembered: InstanceMemory, service: Service, now: float, policy: Policy
-) -> Member:
-    step = next_step(instance, now)
-    i = instance
-    if remembered.ran and i.ready == i.running == i.pods == i.expected > 0:
-        # The short cut for most instances: the instance runs, by any `counts_from`, and its memory
-        # does not change.
-        troubled = (
-            i.gated
-            or i.terminating
-            or i.crashing
-            or i.faulty
-            or i.owner_deleting
-            or i.owner_finished
-        )
-        if not troubled and remembered == InstanceMemory(restarts=i.restarts, ran=True):
-            return Member(instance, remembered, State.RUNNING, running=True, step=step)
-    memory = observe(instance, remembered, now)
-    state = state_of(instance, memory, now, policy)
-    memory = observe_state(instance, state, memory, now, policy, assumed=service.assumed)
-    running = counts_as_running(instance, state, service.options.counts_from)
+def look_at(instance: Instance, remembered: InstanceMemory, look: Look) -> Member:
+    """The instance with its state. `remembered`: its memory before this look."""
+    step = next_step(instance, look.now)
+    if _runs_as_before(instance, remembered):
+        return Member(instance, remembered, State.RUNNING, running=True, step=step)
+    memory = with_counts(instance, remembered, look.now)
+    state = state_of(instance, memory, look.now, look.policy)
+    memory = with_state(instance, state, memory, look)
+    running = counts_as_running(instance, state, look.service.options.counts_from)
     in_flight = state in (State.ADMITTED, State.STARTING, State.RUNNING)
     if state is State.BROKEN:
-        in_flight = now - memory.broken_since < policy.broken_grace
+        in_flight = look.now - memory.broken_since < look.policy.broken_grace
     return Member(instance, memory, state, running, in_flight and not running, step)
+
+
+def _runs_as_before(instance: Instance, remembered: InstanceMemory) -> bool:
+    """The short cut for most instances: the instance runs, by any `counts_from`, and its memory
+    does not change."""
+    i = instance
+    if not (remembered.ran and i.ready == i.running == i.pods == i.expected > 0):
+        return False
+    if i.gated or i.terminating or i.crashing or i.faulty or i.owner_deleting or i.owner_finished:
+        return False
+    return remembered == InstanceMemory(restarts=i.restarts, ran=True)
 
 
 def moments_of(member: Member, policy: Policy) -> Iterator[float]:
@@ -221,10 +222,14 @@ def moments_of(member: Member, policy: Policy) -> Iterator[float]:
 @lru_cache(maxsize=65536)
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     """A sort key: p2 before p10. Numbers may have any number of digits and are never converted."""
-    return tuple(
-        (0, len(digits := part.lstrip("0")), digits) if part.isdecimal() else (1, 0, part)
-        for part in re.split(r"([0-9]+)", name)
-    )
+    found = []
+    for part in re.split(r"([0-9]+)", name):
+        if part.isdecimal():
+            digits = part.lstrip("0")
+            found.append((0, len(digits), digits))
+        else:
+            found.append((1, 0, part))
+    return tuple(found)
 
 
 def age(member: Member) -> Order:
@@ -240,8 +245,8 @@ def in_order(members: Iterable[Member]) -> list[Member]:
 
 
 def candidate_order(member: Member) -> tuple[bool, bool, bool, bool, Order]:
-    """Sort key: candidates that had their attempt last; then those with terminating pods; those in
-    hands first; by age."""
+    """Sort key: candidates that had their attempt last; then those with terminating pods; those
+    with the scheduler first; by age."""
     memory = member.memory
     terminating = member.state is State.TERMINATING
     return (

@@ -124,11 +124,11 @@ def _without_rule(draft: Draft, now: float) -> None:
 
 def _revoke_beyond(draft: Draft, name: str, group: Group, *, missing: bool) -> None:
     demand = draft.demand
-    beyond = group.fewest - group.target
+    beyond = group.taken_in_pairs - group.target
     above = group.running + group.in_flight - demand.largest(name)
     unbound = [member for member in demand.with_the_scheduler if member.instance.group == name]
     candidates = newest_admission_first(
-        m for m in unbound if not (group.keeps(m) or m.instance.unheld)
+        m for m in unbound if not (group.is_within_target(m) or m.instance.unheld)
     )
     candidates.sort(key=lambda m: may_be_revoked(m.instance, demand.policy), reverse=True)
     for member in candidates[: max(0, beyond)]:

@@ -45,7 +45,7 @@ def is_above(draft: Draft, member: Member, most: int, without: Collection[Member
     counting revoked ones and those of `without`."""
     group = draft.demand.groups[member.instance.group or ""]
     gone = [one for one in group.members if one.uid in draft.revoked or one in without]
-    return group.running + group.in_flight - len(gone) > most and not group.keeps(member)
+    return group.running + group.in_flight - len(gone) > most and not group.is_within_target(member)
 
 
 def beyond_target(draft: Draft, members: Collection[Member]) -> list[Member]:
