@@ -119,16 +119,14 @@ class Draft:
         self.evicted[member.uid] = beneficiary
         self.note(attempts.Evicted((member.uid,), beneficiary))
 
-    def revoke(self, member: Member, why: Why) -> bool:
-        """Revoke the admission of the instance. False when that is not possible: the instance stays
-        admitted."""
-        if member.uid in self.revoked:
-            return True
-        if not self.demand.policy.revoke or member.instance.unheld:
-            return False
+    def revoke(self, member: Member, why: Why) -> None:
+        """Revoke the admission of the instance, once. Where that is not possible, the instance
+        stays admitted."""
+        if member.uid in self.revoked or not self.demand.policy.revoke or member.instance.unheld:
+            return
         if not may_be_revoked(member.instance, self.demand.policy):
             self.stays.add(member.uid)
-            return False
+            return
         self.revoked[member.uid] = why
         ended = (
             self.memory_of(member.uid).gives_way
@@ -139,7 +137,6 @@ class Draft:
             "the scheduler did not bind it in time" if ended else "; ".join(why[1]) or why[0].value
         )
         self.note(attempts.Revoked(member.uid, words))
-        return True
 
 
 def requests_of(members: Iterable[Member]) -> PodRequests:

@@ -15,7 +15,7 @@ instances, and must not raise on any request."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 import msgspec
@@ -60,6 +60,15 @@ class Placement:
         found = self._try(pods, room)
         self._trial.undo()
         return found if isinstance(found, Shortage) else None
+
+    def fits_without(
+        self, freed: Sequence[tuple[str, PodRequest]], pods: PodRequests, room: Room
+    ) -> Shortage | None:
+        """As `fits`, if these bound pods (node name, request) were gone."""
+        self.count_freed(freed)
+        shortage = self.fits(pods, room)
+        self.count_freed(freed, -1)
+        return shortage
 
     def reserve(self, pods: PodRequests, room: Room = Room.FREE) -> Reservation | Shortage:
         """Reserve room for all of these pods. If not all fit, reserve nothing and return the

@@ -162,8 +162,8 @@ class Arbitration:
                 draft.revoke(member, (Reason.WAITING_FOR_CAPACITY, ()))
             return
         is_late = part.is_over(draft.memory_of(member.uid))
-        is_revoked = draft.revoke(member, fate.why)
-        if isinstance(found, Reservation) and (is_revoked or is_late):
+        draft.revoke(member, fate.why)
+        if isinstance(found, Reservation) and (member.uid in draft.revoked or is_late):
             part.placement.cancel(found)
 
     def _release_minimums(self) -> None:

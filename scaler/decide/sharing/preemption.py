@@ -62,10 +62,10 @@ def make_room(
     if not _suffices(part.placement, pods, room, victims):
         return None
     few = _fewest(part.placement, pods, room, victims)
-    _count_freed(part.placement, few)
+    part.placement.count_freed(_bound_pods(few))
     found = part.placement.reserve(pods, room)
     if isinstance(found, Shortage):  # the search for a placement was given up
-        _count_freed(part.placement, few, -1)
+        part.placement.count_freed(_bound_pods(few), -1)
         return None
     return ReservedMinimum(members, room, found, tuple(few))
 
@@ -87,17 +87,14 @@ def _fewest(placement: Placement, pods: PodRequests, room: Room, victims: Victim
 
 
 def _suffices(placement: Placement, pods: PodRequests, room: Room, victims: Victims) -> bool:
-    _count_freed(placement, victims)
-    fits = placement.fits(pods, room) is None
-    _count_freed(placement, victims, -1)
-    return fits
+    return placement.fits_without(_bound_pods(victims), pods, room) is None
 
 
-def _count_freed(placement: Placement, victims: Victims, sign: int = 1) -> None:
+def _bound_pods(victims: Victims) -> list[tuple[str, PodRequest]]:
     bound_pods: list[tuple[str, PodRequest]] = []
     for victim in victims:
         bound_pods += victim.member.instance.bound_pods
-    placement.count_freed(bound_pods, sign)
+    return bound_pods
 
 
 def surplus(part: Part, draft: Draft) -> tuple[list[Victim], list[Victim]]:

@@ -144,7 +144,9 @@ class Reader:
     def _object(self) -> Node:
         node = Node({}, self.pos, self.pos, {}, {})
         self._take()
-        done = self._closed_at_once("}")
+        done = self._peek() == "}"
+        if done:
+            self._take()
         while not done:
             start = self.pos
             key = self._key()
@@ -163,37 +165,34 @@ class Reader:
             self.path.pop()
             node.value[key] = child.value
             node.keys[key] = start
-            done = self._ends("}")
+            done = self._take_end("}") == "}"
         node.end = self.pos
         return node
 
     def _array(self) -> Node:
         node = Node([], self.pos, self.pos, {})
         self._take()
-        done = self._closed_at_once("]")
+        done = self._peek() == "]"
+        if done:
+            self._take()
         while not done:
             index = len(node.value)
             self.path.append(index)
             node.children[index] = child = self._value()
             self.path.pop()
             node.value.append(child.value)
-            done = self._ends("]")
+            done = self._take_end("]") == "]"
         node.end = self.pos
         return node
 
-    def _closed_at_once(self, close: str) -> bool:
-        if self._peek() != close:
-            return False
-        self._take()
-        return True
-
-    def _ends(self, close: str) -> bool:
-        """After a member or element: read the comma (False) or the closing bracket (True)."""
+    def _take_end(self, close: str) -> str:
+        """Read what is behind a member or an element: a comma, or the closing bracket. Returns
+        which of the two it is, or is meant to be."""
         end = self.pos
         char = self._peek()
         if char == close:
             self._take()
-            return True
+            return close
         if char != ",":
             if char and (char in '{["' or _WORD.match(char)) and char != "&":
                 self._fault(
@@ -203,12 +202,12 @@ class Reader:
                     "write `,` here",
                     Edit(end, end, ","),
                 )
-                return False
+                return ","
             self._stop_expecting(f"`,` or `{close}`")
         comma = self.pos
         self._take()
         if self._peek() != close:
-            return False
+            return ","
         self._fault(
             "TrailingComma",
             comma,
@@ -217,7 +216,7 @@ class Reader:
             Edit(comma, comma + 1, ""),
         )
         self._take()
-        return True
+        return close
 
     def _key(self) -> str:
         char = self._peek()

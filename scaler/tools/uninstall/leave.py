@@ -170,6 +170,7 @@ class Leaving:
                 lease = await self._api.get(LEASES, known.namespace, known.lease)
             except NotFoundError:
                 continue
+            idle.note(lease)
             if idle.is_held(lease, known.duration):
                 found.append(
                     f"Lease {known.namespace}/{known.lease}, held by"
@@ -231,16 +232,19 @@ class _Idle:
     def __init__(self) -> None:
         self._seen: dict[str, tuple[Any, float]] = {}
 
+    def note(self, lease: Object) -> None:
+        """Note since when the Lease is as it is now."""
+        uid = lease["metadata"]["uid"]
+        renewed = at(lease, "spec").get("renewTime")
+        known = self._seen.get(uid)
+        if known is None or known[0] != renewed:
+            self._seen[uid] = (renewed, loop_time())
+
     def is_held(self, lease: Object, duration: float) -> bool:
-        spec = at(lease, "spec")
-        now = loop_time()
-        version, since = self._seen.setdefault(
-            lease["metadata"]["uid"], (spec.get("renewTime"), now)
-        )
-        if spec.get("renewTime") != version:
-            since = now
-            self._seen[lease["metadata"]["uid"]] = spec.get("renewTime"), now
-        return bool(spec.get("holderIdentity")) and now < since + duration + MARGIN
+        """Whether the Lease, which has been noted, has a holder that may be alive."""
+        _, since = self._seen[lease["metadata"]["uid"]]
+        has_holder = bool(at(lease, "spec").get("holderIdentity"))
+        return has_holder and loop_time() < since + duration + MARGIN
 
 
 def _trial() -> Object:
