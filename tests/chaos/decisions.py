@@ -168,10 +168,15 @@ def _wrong_evictions(world: World, going: Sequence[Evict], drained: Set[str]) ->
             )
 
 
+def _highest_priority(service: Service) -> int:
+    return max(one.priority for one in service.instances)
+
+
 def _may_lose(world: World, victim: Service, other: Service) -> bool:
     if victim is other:
         return victim.options.trade is not Trade.OFF
-    theirs, own = (max(one.priority for one in service.instances) for service in (victim, other))
+    theirs = _highest_priority(victim)
+    own = _highest_priority(other)
     policy = world.policy
     allowed = policy.preempt is not Preempt.NEVER and (
         victim.options.preemptable or not policy.honour_preemptable
@@ -194,13 +199,11 @@ def _missing(service: Service, minimum: Counts, evicted: Set[str]) -> int:
 def _room(world: World, service: Service, evicted: Set[str]) -> int:
     """Nodes of its pool with no pods but those that go: every pod of these worlds takes all NPUs of
     one."""
-    places = [
-        name
-        for each in world.services
-        for one in each.instances
-        if one.uid in evicted
-        for name, _ in one.bound_pods
-    ]
+    places = []
+    for each in world.services:
+        for one in each.instances:
+            if one.uid in evicted:
+                places += [name for name, _ in one.bound_pods]
     where = {need.where for one in service.instances for need, _ in one.requests}
     labels = {pair for one in where for pair in one.selector}
     free = 0
@@ -211,9 +214,10 @@ def _room(world: World, service: Service, evicted: Set[str]) -> int:
             else []
         )
         ending = [amounts for until, amounts in node.ending if world.now < until + DUE_BACK]
-        whole = all(
-            node.free[at] + sum(one[at] for one in ending) >= node.allocatable[at] for at in npus
-        )
+        whole = True
+        for at in npus:
+            room = node.free[at] + sum(one[at] for one in ending)
+            whole = whole and room >= node.allocatable[at]
         mine = labels <= set(node.node_class.labels) and node.schedulable
         free += mine and (whole or node.name in places)
     return free

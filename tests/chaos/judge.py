@@ -46,14 +46,14 @@ class AtRest(msgspec.Struct, frozen=True):
     def attains(self, ratio: Counts) -> bool:
         """With what is bound where it is, and the cheapest completions on what is free, none where
         a pod has ended."""
-        costs = [
-            sorted(one.size - len(one.bound) for one in self.of(group) if not one.ended)[:number]
-            for group, number in ratio.items()
-        ]
-        enough = all(
-            len(found) == number for found, number in zip(costs, ratio.values(), strict=True)
-        )
-        return enough and sum(map(sum, costs)) <= self.free
+        missing = 0
+        for group, number in ratio.items():
+            alive = [one for one in self.of(group) if not one.ended]
+            cheapest = sorted(one.size - len(one.bound) for one in alive)[:number]
+            if len(cheapest) < number:
+                return False
+            missing += sum(cheapest)
+        return missing <= self.free
 
     @property
     def target(self) -> Counts:
@@ -142,9 +142,8 @@ class Judge:
         broken, and to heal that: since when it is broken is memory."""
         said = self.said.get(str(plan.key), {})
         broken = [verdict for verdict in plan.verdicts if said.get(verdict.name) == "Broken"]
-        waiting = [
-            v for v in plan.verdicts if v.group in {one.group for one in broken} and v not in broken
-        ]
+        groups = {verdict.group for verdict in broken}
+        waiting = [v for v in plan.verdicts if v.group in groups and v not in broken]
         may = {(Revoke, v.uid) for v in waiting} | {(Complete, v.uid) for v in broken}
         return bool(plan.actions) and {(type(action), action.uid) for action in plan.actions} <= may
 
@@ -168,7 +167,8 @@ class Judge:
         for one in found.instances:
             pods = len(one.released)
             half = one.half if by_others else pods not in (0, one.size)
-            if half and not self._may_wait(one, found):
+            self.half_made |= half
+            if half and not _may_wait(one, found):
                 self._fail(f"S2: {one.name} has {pods} of {one.size} pods at rest")
             if not by_others and (objects.uid(one.job) in groups) != (pods > 0):
                 self._fail(f"S2: {one.name} has {pods} pods and a PodGroup that does not fit them")
@@ -192,13 +192,6 @@ class Judge:
         self._no_surplus_waits(found)
         self._reached(found)
         return []
-
-    def _may_wait(self, half: Instance, found: AtRest) -> bool:
-        """Whether what is bound of an instance has no slot to be completed in: others fill its
-        group."""
-        self.half_made = True
-        others = sum(len(one.released) == one.size for one in found.of(half.group))
-        return bool(half.bound) and others >= found.target[half.group]
 
     def _no_surplus_waits(self, found: AtRest) -> None:
         """3.5: while something is missing, nothing that is too much waits for a node."""
@@ -271,3 +264,10 @@ def agrees(
         if other not in held or not any(v.uid in had_turn for v in held) or not only_order:
             return False
     return True
+
+
+def _may_wait(half: Instance, found: AtRest) -> bool:
+    """Whether what is bound of an instance has no slot to be completed in: others fill its
+    group."""
+    others = [one for one in found.of(half.group) if len(one.released) == one.size]
+    return bool(half.bound) and len(others) >= found.target[half.group]

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, Resource
+from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, Page, Resource
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
@@ -31,6 +31,10 @@ def _pods(*names: str) -> list[Object]:
     return [inventory.foreign_pod(HEALTHY.namespace, name) for name in names]
 
 
+def _names(page: Page[Object]) -> list[str]:
+    return [str(pod["metadata"]["name"]) for pod in page.items]
+
+
 def test_an_old_list_answers_the_question_that_was_asked() -> None:
     async def story() -> None:
         cluster, writes = _world()
@@ -41,9 +45,7 @@ def test_an_old_list_answers_the_question_that_was_asked() -> None:
         whole = await life.list(PODS, limit=500)
         cluster.apply(_pods("zero"))
         old = await life.list(PODS, limit=500)
-        told = [
-            [pod["metadata"]["name"] for pod in page.items] for page in (first, rest, whole, old)
-        ]
+        told = [_names(page) for page in (first, rest, whole, old)]
         assert told == [NAMES[:1], NAMES[1:], NAMES, NAMES]
         assert writes.counts["stale list"] == 1
 

@@ -69,27 +69,27 @@ class ServicesView(View):
         return [one for group in self.services[service].minimum for one in self.of(service, group)]
 
     def serves(self, key: str) -> bool:
-        minimum = self.services[key].minimum
-        return all(
-            sum(one.all_run for one in self.of(key, group)) >= number
-            for group, number in minimum.items()
-        )
+        for group, number in self.services[key].minimum.items():
+            if len([one for one in self.of(key, group) if one.all_run]) < number:
+                return False
+        return True
 
     @cached_property
     def waiting(self) -> list[str]:
         """Services whose smallest ratio is not all bound and could be: its rule and its jobs
         exist."""
-        ruled = {
-            key: service.minimum
-            for key, service in self.services.items()
-            if service.name in self.rules
-        }
-        could = [
-            key
-            for key, least in ruled.items()
-            if all(len(self.of(key, g)) >= n for g, n in least.items())
-        ]
-        return [key for key in could if self.missing(key)]
+        found = []
+        for key, service in self.services.items():
+            if service.name in self.rules and self._has_jobs(key) and self.missing(key):
+                found.append(key)
+        return found
+
+    def _has_jobs(self, key: str) -> bool:
+        """Whether the jobs of its smallest ratio exist."""
+        for group, number in self.services[key].minimum.items():
+            if len(self.of(key, group)) < number:
+                return False
+        return True
 
     def missing(self, key: str) -> list[str]:
         """Kind of node for each pod that the smallest ratio still needs; of each group the nearest
@@ -407,8 +407,8 @@ def unkept(story: Story, timeline: Timeline, passes: Passes) -> Iterator[str]:
     if any(one.priority for one in story.services):
         # Where a higher one comes while a lower one is being bound, the bind may race the decision
         # to take its room: that is not promised away.
-        view = passes.view
-        halves = sum(any(one.seated for one in view.all_of(key)) for key in view.waiting)
+        for key in passes.view.waiting:
+            halves += any(one.seated for one in passes.view.all_of(key))
     if story.serving is not None and not story.serving - halves // 2 <= count <= story.serving:
         yield f"{count} serve, not {story.serving}, {halves} half"
     early = len(serving(timeline, AT_WORK - 1))

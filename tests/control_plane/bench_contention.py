@@ -163,11 +163,10 @@ async def _at_rest(stage: SharedStage, calm: float) -> float:
 
 def _done(process: ScalerProcess) -> str:
     """What the scaler did, by its own log."""
-    lines = process.lines("reconciled")
-    counts = {
-        word: sum(len(line.get(word, ())) for line in lines)
-        for word in ("admit", "revoke", "evict")
-    }
+    counts = dict.fromkeys(("admit", "revoke", "evict"), 0)
+    for line in process.lines("reconciled"):
+        for word in counts:
+            counts[word] += len(line.get(word, ()))
     return (
         ", ".join(f"{number} {word}" for word, number in counts.items())
         + f", {len(process.errors())} errors"

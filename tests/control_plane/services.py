@@ -328,15 +328,11 @@ class PlatformStage(ServicesStage):
         rule = await self.api.get(CONFIG_MAPS, self.platform.namespace, "scaling-rule")
         document = json.loads(rule["data"][RULE_KEY])
         like = document["elastic_scaling_list"][0]["group_list"]
-        document["elastic_scaling_list"] = [
-            {
-                "group_list": [
-                    {**group, "group_num": str(count)}
-                    for group, count in zip(like, ratio, strict=True)
-                ]
-            }
-            for ratio in ratios
-        ]
+        document["elastic_scaling_list"] = []
+        for ratio in ratios:
+            counted = zip(like, ratio, strict=True)
+            groups = [{**group, "group_num": str(count)} for group, count in counted]
+            document["elastic_scaling_list"].append({"group_list": groups})
         await merge(self.api, CONFIG_MAPS, rule, {"data": {RULE_KEY: json.dumps(document)}})
 
     def kubectl(self, verb: str, *flags: str) -> None:

@@ -134,6 +134,12 @@ def series(
     ]
 
 
+def after_50_minutes(series: str, value: float) -> dict[str, Any]:
+    """What promtool then expects of a series."""
+    sample = {"labels": series, "value": value}
+    return {"expr": series, "eval_time": "50m", "exp_samples": [sample]}
+
+
 @pytest.mark.long("Prometheus has to be built")
 def test_the_recording_rules_want_as_many_instances_as_the_page_says(
     tmp_path: Path, programs_needed: None
@@ -153,25 +159,15 @@ def test_the_recording_rules_want_as_many_instances_as_the_page_says(
     ]
     chat = '{namespace="mindie", service="chat-1"}'
     batch = '{namespace="batch", service="batch-1"}'
-    tests = [
-        {
-            "interval": "1m",
-            "input_series": series(*case[:5]),
-            "promql_expr_test": [
-                {
-                    "expr": f"{name}{labels}",
-                    "eval_time": "50m",
-                    "exp_samples": [{"labels": name + labels, "value": n}],
-                }
-                for name, labels, n in (
-                    ("service:instances_wanted", chat, case[5]),
-                    ("service:instances_wanted", batch, case[6]),
-                    ("service:instances_or_none", chat, case[7]),
-                )
-            ],
-        }
-        for case in cases
-    ]
+    tests = []
+    for *load, of_chat, of_batch, or_none in cases:
+        wanted = [
+            after_50_minutes(f"service:instances_wanted{chat}", of_chat),
+            after_50_minutes(f"service:instances_wanted{batch}", of_batch),
+            after_50_minutes(f"service:instances_or_none{chat}", or_none),
+        ]
+        test = {"interval": "1m", "input_series": series(*load), "promql_expr_test": wanted}
+        tests.append(test)
     (tmp_path / "tests.yaml").write_text(
         yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": tests})
     )

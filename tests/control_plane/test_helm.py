@@ -142,9 +142,8 @@ def compared(of_chart: Iterable[Object], of_kustomize: Iterable[Object]) -> None
         obj["metadata"]["labels"] = labels
     chart = [bare(obj) for obj in of_chart]
     assert len({key(obj) for obj in chart}) == len(chart)
-    ours, others = (
-        {key(obj): lines(obj) for obj in found} for found in (chart, map(ordered, theirs))
-    )
+    ours = {key(obj): lines(obj) for obj in chart}
+    others = {key(obj): lines(obj) for obj in map(ordered, theirs)}
     assert sorted(ours) == sorted(others)
     for name, ones in ours.items():
         assert (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -37,19 +38,33 @@ WITH_VOLCANO = pytest.mark.plane_options(scheduler=False, volcano=True)
 """Left out, with a line at the end, where VOLCANO_BIN_DIR is not set."""
 
 
+class Course(NamedTuple):
+    """How many services run what, by ratio, before and after one of them leaves."""
+
+    nodes: int
+    first: dict[str, int]
+    then: dict[str, int]
+
+
 async def all_serve(way: Way, plane: ControlPlane, folder: Path) -> None:
     """The nodes of one that leaves go to scale-ups."""
-    await _play(
-        way, plane, folder, 2 * SERVICES, {"1P1D": SERVICES}, {"1P1D": SERVICES - 3, "2P1D": 2}
+    course = Course(
+        nodes=2 * SERVICES,
+        first={"1P1D": SERVICES},
+        then={"1P1D": SERVICES - 3, "2P1D": 2},
     )
+    await _play(way, plane, folder, course)
 
 
 async def half_serve(way: Way, plane: ControlPlane, folder: Path) -> None:
     """The nodes of one that leaves go to a service that waits."""
     half = SERVICES // 2
-    await _play(
-        way, plane, folder, SERVICES, {"1P1D": half, "0P0D": half}, {"1P1D": half, "0P0D": half - 1}
+    course = Course(
+        nodes=SERVICES,
+        first={"1P1D": half, "0P0D": half},
+        then={"1P1D": half, "0P0D": half - 1},
     )
+    await _play(way, plane, folder, course)
 
 
 async def comes_to(stage: SharedStage, tally: dict[str, int]) -> None:
@@ -64,23 +79,16 @@ async def comes_to(stage: SharedStage, tally: dict[str, int]) -> None:
     )
 
 
-async def _play(
-    way: Way,
-    plane: ControlPlane,
-    folder: Path,
-    nodes: int,
-    first: dict[str, int],
-    then: dict[str, int],
-) -> None:
+async def _play(way: Way, plane: ControlPlane, folder: Path, course: Course) -> None:
     """They come to `first`, and to `then` when one of those that serve is deleted; who sits stays
     where it is."""
-    async with shared(plane, way, nodes) as stage, governed(stage, folder):
+    async with shared(plane, way, course.nodes) as stage, governed(stage, folder):
         await stage.arrive()
-        await comes_to(stage, first)
+        await comes_to(stage, course.first)
         before = stage.nodes_by_instance()
         leaving = stage.serving()[0]
         await stage.leave(leaving)
-        await comes_to(stage, then)
+        await comes_to(stage, course.then)
         stayed = {
             name: nodes for name, nodes in before.items() if not name.startswith(f"{leaving}/")
         }

@@ -184,13 +184,11 @@ class _Player:
 
 def _without_nulls(metadata: Object) -> Object:
     """Null takes away in a patch only; in an object it is the empty text, which nobody writes."""
-    return {
-        key: {label: value for label, value in part.items() if value is not None}
-        if isinstance(part, dict)
-        else part
-        for key, part in metadata.items()
-        if part is not None
-    }
+    kept = {}
+    for key, part in metadata.items():
+        if part is not None:
+            kept[key] = _without_nulls(part) if isinstance(part, dict) else part
+    return kept
 
 
 def _essence(obj: Object) -> Object:

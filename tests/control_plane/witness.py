@@ -124,11 +124,14 @@ class Witness(Watcher):
         found = self.mirror.get(kube.CONFIG_MAPS, namespace, name)
         with suppress(ValueError, KeyError, TypeError):
             if found:
-                self._ratios[service] = [
-                    {group["group_name"]: int(group["group_num"]) for group in ratio["group_list"]}
-                    for ratio in json.loads(found["data"][RULE_KEY])["elastic_scaling_list"]
-                ]
+                document = json.loads(found["data"][RULE_KEY])
+                self._ratios[service] = list(map(_counts, document["elastic_scaling_list"]))
         return self._ratios.get(service, [])
+
+
+def _counts(ratio: Object) -> Counts:
+    """Instances per group of one ratio of a rule's document."""
+    return {group["group_name"]: int(group["group_num"]) for group in ratio["group_list"]}
 
 
 def _occupies(condition: Condition) -> bool:

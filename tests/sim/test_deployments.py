@@ -212,25 +212,25 @@ def test_what_belongs_to_a_deleted_deployment_goes_with_it() -> None:
 
 
 def pod(
-    name: str,
-    *,
-    node: str = "",
-    phase: str = "Pending",
-    ready: str = "",
-    cost: str = "",
-    made: str = "",
+    name: str, *, node: str = "", phase: str = "Pending", cost: str = "", made: str = ""
 ) -> Object:
-    conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": ready}] if ready else []
-    annotations = {"controller.kubernetes.io/pod-deletion-cost": cost} if cost else {}
     return {
         "metadata": {
             "name": name,
-            "annotations": annotations,
+            "annotations": {"controller.kubernetes.io/pod-deletion-cost": cost} if cost else {},
             "creationTimestamp": made or "2026-01-01T00:00:00Z",
         },
         "spec": {"nodeName": node},
-        "status": {"phase": phase, "conditions": conditions},
+        "status": {"phase": phase, "conditions": []},
     }
+
+
+def ready_pod(name: str, since: str, *, node: str, cost: str = "", made: str = "") -> Object:
+    """One that runs and is Ready since then."""
+    running = pod(name, node=node, phase="Running", cost=cost, made=made)
+    condition = {"type": "Ready", "status": "True", "lastTransitionTime": since}
+    running["status"]["conditions"].append(condition)
+    return running
 
 
 def test_victims_are_chosen_in_the_order_of_the_real_controller() -> None:
@@ -241,11 +241,11 @@ def test_victims_are_chosen_in_the_order_of_the_real_controller() -> None:
         pod("unassigned"),
         pod("pending", node="a", phase="Pending"),
         pod("unready", node="a", phase="Running"),
-        pod("cheap", node="a", phase="Running", ready=early, cost="-1"),
-        pod("crowded", node="a", phase="Running", ready=early),
-        pod("ready for a shorter time", node="b", phase="Running", ready=late),
-        pod("newer", node="c", phase="Running", ready=early, made=late),
-        pod("oldest", node="d", phase="Running", ready=early),
+        ready_pod("cheap", early, node="a", cost="-1"),
+        ready_pod("crowded", early, node="a"),
+        ready_pod("ready for a shorter time", late, node="b"),
+        ready_pod("newer", early, node="c", made=late),
+        ready_pod("oldest", early, node="d"),
     ]
     found = [objects.name(victim) for victim in victims(list(reversed(ordered)), len(ordered))]
     assert found == [objects.name(victim) for victim in ordered]

@@ -100,8 +100,11 @@ class KindService:
         return [one for one in view_of(self.cluster).instances if one.group == group]
 
     def counts(self) -> Ratio:
-        prefill, decode = (sum(one.running for one in self.instances(group)) for group in GROUPS)
-        return prefill, decode
+        prefill, decode = GROUPS
+        return self._running(prefill), self._running(decode)
+
+    def _running(self, group: str) -> int:
+        return len([one for one in self.instances(group) if one.running])
 
     def reasons(self, group: str) -> list[str]:
         said = view_of(self.cluster).reasons

@@ -234,7 +234,10 @@ class GangScheduler(StandIn):
         if gang.group is None:
             return "Inqueue"
         phase = _phase(gang.group)
-        if phase != "Pending" or self._withholds(Never.ENQUEUED, gang.group):
+        if phase != "Pending":
+            return phase
+        if self._cursed(Never.ENQUEUED, gang.group):
+            self._withheld = True
             return phase
         if not self._has_idle_devices(gang.group, room):
             return phase
@@ -264,16 +267,13 @@ class GangScheduler(StandIn):
             return {}
         bound = len(gang.pods) - len(gang.unbound)
         in_order = sorted(gang.unbound, key=key_of)
-        pods = [pod for pod in in_order if not self._withholds(Never.BOUND, pod)]
-        halves = [pod for pod in pods if self._withholds(Never.HALF_BOUND, pod)]
+        pods = [pod for pod in in_order if not self._cursed(Never.BOUND, pod)]
+        halves = [pod for pod in pods if self._cursed(Never.HALF_BOUND, pod)]
+        if halves or len(pods) < len(in_order):
+            self._withheld = True
         if halves:
             return {} if bound else room.place(halves[:1], 1)
         return room.place(pods, gang.needed - bound) if pods else {}
-
-    def _withholds(self, never: Never, obj: Object) -> bool:
-        cursed = self._cursed(never, obj)
-        self._withheld |= cursed
-        return cursed
 
     async def _bind(self, pod: Object, node: str) -> bool:
         about = {

@@ -240,12 +240,13 @@ class ApiServer:
         record = self._record(kind, key)
         strategies.check_preconditions(kind, record.object, how.uid, how.resource_version)
         obj = record.copy()
-        ends = strategies.delete_ends(
+        deletion = strategies.mark_deleted(
             kind, obj, self.clock.now(), how.grace_period_seconds, how.propagation_policy
         )
         if obj != record.object:
             record = self._put(kind, key, obj)
-        return self._remove(kind, key) if ends else record
+        goes = deletion is strategies.Deletion.AT_ONCE
+        return self._remove(kind, key) if goes else record
 
     # Look-ups
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterator
+from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -368,31 +369,47 @@ def check_preconditions(kind: Kind, obj: Object, uid: str = "", resource_version
             raise refusals.conflict(kind.resource, metadata["name"], why)
 
 
-def delete_ends(
+class Deletion(Enum):
+    """When an object of which the deletion was requested goes."""
+
+    AT_ONCE = "at once"
+    LATER = "later"
+    """After its grace period, or when its finalizers are gone."""
+
+
+class _Grace(Enum):
+    """What a deletion does to the grace period of a pod."""
+
+    NONE = "none"
+    RUNS = "runs"
+    UNCHANGED = "unchanged"
+    """A running period can only be shortened."""
+
+
+def mark_deleted(
     kind: Kind, obj: Object, now: float, grace: int | None, propagation_policy: str
-) -> bool:
-    """Whether a DELETE removes the object (a private copy) at once; else its metadata is marked in
-    place."""
+) -> Deletion:
+    """Notes a DELETE in the metadata of the object (a private copy), unless it goes at once."""
     metadata = obj["metadata"]
-    graceful = _set_grace(obj, grace, now) if kind.built_in == "Pod" else False
-    if graceful is None:
-        return False
+    period = _set_grace(obj, grace, now) if kind.built_in == "Pod" else _Grace.NONE
+    if period is _Grace.UNCHANGED:
+        return Deletion.LATER
     if propagation_policy not in ("", "Background", *_FINALIZER_OF):
         raise refusals.unprocessable(
             f'propagationPolicy: Unsupported value: "{propagation_policy}"'
         )
     if propagation_policy:
-        finalizers = [
-            name for name in metadata.pop("finalizers", ()) if name not in _FINALIZER_OF.values()
-        ]
-        finalizers += (
-            [_FINALIZER_OF[propagation_policy]] if propagation_policy in _FINALIZER_OF else []
-        )
-        metadata |= {"finalizers": finalizers} if finalizers else {}
+        before = metadata.pop("finalizers", ())
+        finalizers = [name for name in before if name not in _FINALIZER_OF.values()]
+        if propagation_policy in _FINALIZER_OF:
+            finalizers.append(_FINALIZER_OF[propagation_policy])
+        if finalizers:
+            metadata["finalizers"] = finalizers
     if metadata.get("finalizers"):
         _mark(metadata, now, metadata.get("deletionGracePeriodSeconds", 0))
-        return False
-    return not (graceful and metadata["deletionGracePeriodSeconds"] > 0)
+        return Deletion.LATER
+    waits = period is _Grace.RUNS and metadata["deletionGracePeriodSeconds"] > 0
+    return Deletion.LATER if waits else Deletion.AT_ONCE
 
 
 def is_over(obj: Object) -> bool:
@@ -402,9 +419,8 @@ def is_over(obj: Object) -> bool:
     return bool(metadata.get("deletionTimestamp")) and not waits
 
 
-def _set_grace(pod: Object, period: int | None, now: float) -> bool | None:
-    """Whether the pod has a grace period; None when nothing changes, because a running period can
-    only be shortened."""
+def _set_grace(pod: Object, period: int | None, now: float) -> _Grace:
+    """Begins or shortens the grace period (seconds; None: the pod's own)."""
     metadata = pod["metadata"]
     running = metadata.get("deletionGracePeriodSeconds")
     if not metadata.get("deletionTimestamp"):
@@ -412,14 +428,14 @@ def _set_grace(pod: Object, period: int | None, now: float) -> bool | None:
         if not pod["spec"].get("nodeName") or pod["status"].get("phase") in ("Failed", "Succeeded"):
             seconds = 0
         _mark(metadata, now, max(1, seconds) if seconds < 0 else seconds)
-        return True
+        return _Grace.RUNS
     if not running:
-        return False
+        return _Grace.NONE
     if period is None or period >= running:
-        return None
+        return _Grace.UNCHANGED
     start = seconds_of(metadata["deletionTimestamp"]) - running
     metadata |= {"deletionTimestamp": rfc3339(start + period), "deletionGracePeriodSeconds": period}
-    return True
+    return _Grace.RUNS
 
 
 def _mark(metadata: Object, now: float, grace: int) -> None:
