@@ -17,7 +17,7 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_MAX_TURNS_PER_MOMENT = 1_000_000
+_MAX_ITERATIONS_PER_MOMENT = 1_000_000
 
 
 class VirtualTimeError(RuntimeError):
@@ -57,7 +57,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = 0.0
         self._limit = limit
-        self._turns = 0
+        self._iterations = 0
         self._timers = 0
         # For order, not for secrets.
         self._random = random.Random(seed) if seed else None  # noqa: S311
@@ -85,30 +85,30 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return timer
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Called once per turn with the seconds to the next timer; 0: callbacks are ready, None:
-        there is no timer."""
+        """Called once per iteration with the seconds to the next timer; 0: callbacks are ready,
+        None: there is no timer."""
         if timeout is None:
             raise self._give_up(
                 "deadlock: no callback is ready and no timer is set, so every task waits for ever"
             )
         if timeout > 0:
-            self._turns = 0
+            self._iterations = 0
             self._now += timeout
             if self._limit is not None and self._now > self._limit:
                 raise self._give_up(f"time is up: the limit is {self._limit} s")
-        elif self._turns < _MAX_TURNS_PER_MOMENT:
-            self._turns += 1
+        elif self._iterations < _MAX_ITERATIONS_PER_MOMENT:
+            self._iterations += 1
         else:
-            raise self._give_up(f"time stands still after {self._turns} turns")
+            raise self._give_up(f"time stands still after {self._iterations} iterations")
         if self._random is not None and len(self._ready) > 1:
             self._ready.rotate(self._random.randrange(len(self._ready)))
         return []
 
     def _give_up(self, why: str) -> VirtualTimeError:
         error = VirtualTimeError(f"{why} (at {self._now:.3f} s)")
-        # Tasks still have to be cancelled after this, which takes turns and may take time.
+        # Tasks still have to be cancelled after this, which takes iterations and may take time.
         self._limit = None
-        self._turns = 0
+        self._iterations = 0
         return error
 
     def _process_events(self, event_list: list[Any]) -> None:
@@ -123,6 +123,6 @@ def run(main: Coroutine[Any, Any, T], *, seed: int = 0, limit: float | None = No
     other tasks.
 
     Raises VirtualTimeError when every task waits for ever, when time would pass `limit` seconds,
-    and when time does not move for a million turns of the loop."""
+    and when time does not move for a million iterations of the loop."""
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(seed=seed, limit=limit)) as runner:
         return runner.run(main)

@@ -68,7 +68,7 @@ def test_time_beyond_the_limit_is_reported() -> None:
 
 
 def test_a_loop_that_never_lets_time_pass_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scaler.sim.loop._MAX_TURNS_PER_MOMENT", 1000)
+    monkeypatch.setattr("scaler.sim.loop._MAX_ITERATIONS_PER_MOMENT", 1000)
 
     async def main() -> None:
         while True:  # noqa: ASYNC110

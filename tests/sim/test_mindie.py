@@ -37,9 +37,7 @@ def test_the_story_says_who_let_a_pod_exit_before_it_says_that_it_is_broken() ->
     )
     told = [moment.text for moment in played(made).moments if moment.subject == "mindie-server-p1"]
     (exits,) = [
-        index
-        for index, text in enumerate(told)
-        if text.startswith("MindIE Controller lets it exit")
+        index for index, text in enumerate(told) if text.startswith("MindIE Controller ends it")
     ]
     assert told[exits + 1].startswith("Broken: ")
 

@@ -50,7 +50,7 @@ def test_what_arrived_is_served_lost_or_still_there(
             min(
                 flow.queue,
                 flow.decoding,
-                *(cohort.requests for cohort in (*flow.waiting, *flow.handed)),
+                *(cohort.requests for cohort in (*flow.waiting, *flow.prefilled)),
             )
             >= 0
         )
@@ -74,7 +74,8 @@ def test_limits_are_kept(story: list[tuple[Capacity, float, float]]) -> None:
     for (capacity, arriving, _), before, after in zip(story, flows, flows[1:], strict=False):
         assert after.decoding <= max(capacity.places, before.decoding) + 1e-9
         assert (
-            after.queue <= capacity.bound + total(before.handed) + capacity.prefill * SECONDS + 1e-6
+            after.queue
+            <= capacity.bound + total(before.prefilled) + capacity.prefill * SECONDS + 1e-6
         )
         assert after.oldest <= capacity.patience
         assert after.queue <= before.queue + arriving + 1e-6
@@ -121,7 +122,7 @@ def test_below_what_can_be_served_nobody_waits(rate: float) -> None:
     ("capacity", "where"),
     [
         (Capacity(8.0, 320, 16.0, patience=60.0), "waiting"),
-        (Capacity(20.0, 128, 16.0, patience=60.0), "handed"),
+        (Capacity(20.0, 128, 16.0, patience=60.0), "prefilled"),
     ],
 )
 def test_above_it_the_slower_stage_has_the_queue_and_the_rest_is_lost(

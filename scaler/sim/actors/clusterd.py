@@ -30,7 +30,7 @@ _ROLES = {"mindie-ms-coordinator": "0", "mindie-ms-controller": "1"}
 
 _GRT_LABELS = {"grt-server/deploy-server", "grt-group/deploy-server"}
 
-Wanted = dict[tuple[str, str], dict[str, str]]
+Documents = dict[tuple[str, str], dict[str, str]]
 """(namespace, name) of a ConfigMap -> its data."""
 
 
@@ -39,7 +39,7 @@ class ClusterD(StandIn):
 
     def __init__(self, api: KubeApi) -> None:
         super().__init__(api, CONFIG_MAPS, PODS)
-        self._published: Wanted = {}
+        self._published: Documents = {}
 
     async def _round(self) -> None:
         config_maps = self.mirror.all(CONFIG_MAPS)
@@ -51,7 +51,7 @@ class ClusterD(StandIn):
                 self._published[namespace, name] = data
 
 
-def cluster_info(config_maps: list[Object]) -> Wanted:
+def cluster_info(config_maps: list[Object]) -> Documents:
     """The three documents in mindx-dl; none while no node has reported anything."""
     devices: dict[str, Any] = {}
     switches: dict[str, Any] = {}
@@ -80,7 +80,7 @@ def cluster_info(config_maps: list[Object]) -> Wanted:
     }
 
 
-def global_tables(config_maps: list[Object], pods: list[Object]) -> Wanted:
+def global_tables(config_maps: list[Object], pods: list[Object]) -> Documents:
     """The global rank table of each service that meets the conditions now."""
     services: dict[tuple[str, str], list[Object]] = defaultdict(list)
     for cm in config_maps:
@@ -91,7 +91,7 @@ def global_tables(config_maps: list[Object], pods: list[Object]) -> Wanted:
             and "jobID" in labels
         ):
             services[objects.namespace(cm), labels["jobID"]].append(cm)
-    published: Wanted = {}
+    published: Documents = {}
     for (namespace, job_id), tables in services.items():
         table = _global_table(namespace, job_id, tables, pods)
         if table is not None:

@@ -80,9 +80,7 @@ class MindIEController(StandIn):
         self._short_since[service] = now
         job = str(objects.controller(surplus[-1]).get("name", objects.name(surplus[-1])))
         if self._say:
-            self._say(
-                "MindIE Controller lets it exit: a decode instance finds no node", service, job
-            )
+            self._say("MindIE Controller ends it: a decode instance finds no node", service, job)
         try:
             await exit_pod(self.api, surplus[-1], now=now, code=1)
         except KubeError:

@@ -15,8 +15,8 @@ from scaler.kube.api import Object
 from scaler.sim.actors import objects
 
 
-class Room:
-    """The nodes of a cluster, their free resources, and the node of each pod.
+class Nodes:
+    """The nodes of a cluster, their free resources, and the node of each pod: trial placement.
 
     `tie` chooses among nodes that are equally full; without it the first by name is used."""
 
@@ -35,8 +35,8 @@ class Room:
                 self._take(objects.node_of(pod), pod)
 
     def place(self, pods: Sequence[Object], at_least: int) -> dict[str, str]:
-        """Pod name -> node, the fullest with room, for as many of the pods as fit; {} if fewer than
-        `at_least` do."""
+        """Pod name -> node, for as many of the pods as fit; {} if fewer than `at_least` do. A pod
+        goes to the fullest node that it fits on."""
         placed: list[tuple[str, Object]] = []
         unplaced = 0
         for pod in pods:

@@ -22,7 +22,7 @@ from scaler.kube.api import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, REPLICA_S
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
 from scaler.sim.actors.faulty_api import Curses, Never
-from scaler.sim.actors.placement import Room
+from scaler.sim.actors.placement import Nodes
 from scaler.sim.actors.stand_in import StandIn, key_of, merge
 from scaler.sim.apiserver.kinds import BINDINGS
 
@@ -118,8 +118,8 @@ class GangScheduler(StandIn):
         """A curse kept something back in this session."""
         self._at_work = asyncio.Event()
         self._at_work.set()
-        self._kept: defaultdict[str, float] = defaultdict(float)
-        """Resources that PodGroups in the queue keep free in this session."""
+        self._queued: defaultdict[str, float] = defaultdict(float)
+        """Resources for which PodGroups in the queue keep nodes free in this session."""
         self._assumed: dict[str, str] = {}
         """Pod uid -> node of bindings that the mirror has not shown yet."""
 
@@ -143,16 +143,16 @@ class GangScheduler(StandIn):
     async def _round(self) -> float | None:
         """One session; after a failed or withheld write the next one does not wait for a change."""
         pods = self._pods()
-        room = Room(self.mirror.all(NODES), pods, tie=self._tie)
+        nodes = Nodes(self.mirror.all(NODES), pods, tie=self._tie)
         self.failed = self._withheld = False
         gangs = self._gangs(pods)
-        self._kept.clear()
+        self._queued.clear()
         for gang in gangs:
             if gang.group is not None and _phase(gang.group) == "Inqueue":
                 self._keep_free(gang)
         for gang in gangs:
-            phase = self._enqueue(gang, room)
-            placement = self._allocate(gang, room, phase) if phase != "Pending" else {}
+            phase = self._enqueue(gang, nodes)
+            placement = self._allocate(gang, nodes, phase) if phase != "Pending" else {}
             bound = 0
             for pod in gang.unbound:
                 node = placement.get(objects.name(pod))
@@ -229,7 +229,7 @@ class GangScheduler(StandIn):
         found = self.mirror.get(PRIORITY_CLASSES, "", str(name)) if name else None
         return int((found or {}).get("value") or 0)
 
-    def _enqueue(self, gang: Gang, room: Room) -> str:
+    def _enqueue(self, gang: Gang, nodes: Nodes) -> str:
         """The phase with which the gang enters the allocate step."""
         if gang.group is None:
             return "Inqueue"
@@ -239,17 +239,17 @@ class GangScheduler(StandIn):
         if self._cursed(Never.ENQUEUED, gang.group):
             self._withheld = True
             return phase
-        if not self._has_idle_devices(gang.group, room):
+        if not self._has_idle_devices(gang.group, nodes):
             return phase
         self._keep_free(gang)
         return "Inqueue"
 
-    def _has_idle_devices(self, group: Object, room: Room) -> bool:
+    def _has_idle_devices(self, group: Object, nodes: Nodes) -> bool:
         """The check of MindCluster's plugin: only idle NPUs count, minus those that are kept for
         others."""
         requested = objects.spec(group).get("minResources") or {}
         for name, amount in requested.items():
-            idle = room.idle(name) - self._kept.get(name, 0.0) if "/" in name else math.inf
+            idle = nodes.idle(name) - self._queued.get(name, 0.0) if "/" in name else math.inf
             if idle < objects.quantity(amount):
                 return False
         return True
@@ -257,9 +257,9 @@ class GangScheduler(StandIn):
     def _keep_free(self, gang: Gang) -> None:
         if not self._force_enqueue:
             for name, amount in gang.keeps.items():
-                self._kept[name] += amount
+                self._queued[name] += amount
 
-    def _allocate(self, gang: Gang, room: Room, phase: str) -> dict[str, str]:
+    def _allocate(self, gang: Gang, nodes: Nodes, phase: str) -> dict[str, str]:
         """Pod name -> node for as many as fit, if these and the bound ones are as many as must
         start together."""
         complete = not gang.terminating and len(gang.pods) >= gang.needed
@@ -272,8 +272,8 @@ class GangScheduler(StandIn):
         if halves or len(pods) < len(in_order):
             self._withheld = True
         if halves:
-            return {} if bound else room.place(halves[:1], 1)
-        return room.place(pods, gang.needed - bound) if pods else {}
+            return {} if bound else nodes.place(halves[:1], 1)
+        return nodes.place(pods, gang.needed - bound) if pods else {}
 
     async def _bind(self, pod: Object, node: str) -> bool:
         about = {

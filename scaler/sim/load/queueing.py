@@ -47,7 +47,7 @@ class Flow(msgspec.Struct, frozen=True):
     at: float = 0.0
     waiting: tuple[Cohort, ...] = ()
     """Waiting for prefill, the oldest first."""
-    handed: tuple[Cohort, ...] = ()
+    prefilled: tuple[Cohort, ...] = ()
     """Prefilled, waiting for a place in decode."""
     decoding: float = 0.0
     arrived: float = 0.0
@@ -57,13 +57,13 @@ class Flow(msgspec.Struct, frozen=True):
     @property
     def queue(self) -> float:
         """All waiting requests, in both queues."""
-        return total(self.waiting) + total(self.handed)
+        return total(self.waiting) + total(self.prefilled)
 
     @property
     def oldest(self) -> float:
         """Waiting time of the oldest request, in seconds."""
         since = self.at
-        for cohorts in (self.handed, self.waiting):
+        for cohorts in (self.prefilled, self.waiting):
             if cohorts:
                 since = min(since, cohorts[0].since)
         return self.at - since
@@ -82,18 +82,19 @@ def step(
     served = decoding * min(1.0, seconds / capacity.answer)
     decoding -= served
     came = Cohort(flow.at, arriving)
-    prefilled, waiting = taken(
+    done, waiting = taken(
         (*flow.waiting, came) if arriving else flow.waiting, capacity.prefill * seconds
     )
-    placed, handed = taken((*flow.handed, *prefilled), max(0.0, capacity.places - decoding))
+    free = max(0.0, capacity.places - decoding)
+    placed, prefilled = taken((*flow.prefilled, *done), free)
     oldest = now - capacity.patience
     waiting = _younger(waiting, oldest)
-    handed = _younger(handed, oldest)
-    waiting, _ = taken(waiting, max(0.0, capacity.bound - total(handed)))
+    prefilled = _younger(prefilled, oldest)
+    waiting, _ = taken(waiting, max(0.0, capacity.bound - total(prefilled)))
     after = Flow(
         now,
         waiting,
-        handed,
+        prefilled,
         decoding + total(placed),
         flow.arrived + arriving,
         flow.served + served,

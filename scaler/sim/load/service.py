@@ -85,7 +85,7 @@ class LoadedService:
                 prefill_busy=min(prefill, work),
                 decode_busy=after.decoding / load.decode.sequences,
                 prefill_queue=queueing.total(after.waiting),
-                decode_queue=queueing.total(after.handed),
+                decode_queue=queueing.total(after.prefilled),
                 wait=after.oldest,
                 decoding=after.decoding,
                 arrived=after.arrived,
