@@ -247,11 +247,10 @@ class Cluster:
 
     def last_warnings(self, namespace: str) -> dict[str, EventRecord]:
         """The last warning about each pod of a namespace, by uid."""
-        about = (
-            e
-            for e in self.events.values()
-            if e.namespace == namespace and e.kind == "Pod" and e.type == "Warning"
-        )
+        about = []
+        for event in self.events.values():
+            if (event.namespace, event.kind, event.type) == (namespace, "Pod", "Warning"):
+                about.append(event)
         found: dict[str, EventRecord] = {}
         for event in sorted(about, key=lambda event: seconds_of(event.last)):
             found[event.about_uid] = event

@@ -94,11 +94,11 @@ class _Service:
         self.released: set[str] = set()
         self.bound_pods: dict[str, BoundPods] = {}
         self.plan: Plan | None = None
-        self.instances = {
-            (one := _instance(asked, group, number, age)).uid: one
-            for group in asked.rule.groups
-            for number in range(asked.rule.largest.of(group))
-        }
+        self.instances: dict[str, Instance] = {}
+        for group in asked.rule.groups:
+            for number in range(asked.rule.largest.of(group)):
+                one = _instance(asked, group, number, age)
+                self.instances[one.uid] = one
 
     @property
     def running(self) -> set[str]:
@@ -176,10 +176,9 @@ def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
     found.sort(key=lambda one: one.age)
     outcomes = tuple(_outcome(one, board) for one in found)
     serving = sum(one.serves for one in outcomes)
-    complete = sum(
-        one.serves and one.ratio <= aimed_at(asked.rule, asked.replicas)
-        for one, asked in zip(outcomes, services, strict=True)
-    )
+    complete = 0
+    for outcome, asked in zip(outcomes, services, strict=True):
+        complete += outcome.serves and outcome.ratio <= aimed_at(asked.rule, asked.replicas)
     guessed = sum(one.guessed for one in services)
     replicas = min((one.replicas for one in services), default=ALL)
     return Answer(ground.count, ground.closed, serving, complete, guessed, outcomes, replicas)
@@ -229,7 +228,8 @@ class Ground:
     def bind(self, one: Seated) -> bool:
         """Bind each released instance that fits, whole; True if any was bound."""
         bound = False
-        for uid in [uid for uid in one.instances if uid in one.released - one.running]:
+        waiting = one.released - one.running
+        for uid in [uid for uid in one.instances if uid in waiting]:
             bound_pods = self._bound(one.instances[uid].requests)
             if bound_pods is not None:
                 one.bound_pods[uid] = bound_pods

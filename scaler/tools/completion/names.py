@@ -30,10 +30,9 @@ def services(args: argparse.Namespace) -> list[tuple[str, str]]:
 
 def namespaces(args: argparse.Namespace) -> list[tuple[str, str]]:
     """Namespaces with services."""
-    result: list[tuple[str, str]] = []
-    for name in sorted({_of(one, "namespace") for found in _asked(args) for one in found}):
-        result.append((name, ""))
-    return result
+    own, every = _asked(args)
+    names = {_of(one, "namespace") for one in (*own, *every)}
+    return [(name, "") for name in sorted(names)]
 
 
 def _asked(args: argparse.Namespace) -> tuple[list[Object], list[Object]]:

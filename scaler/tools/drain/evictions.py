@@ -61,10 +61,7 @@ def judged(pods: Sequence[Object], budgets: Sequence[Object] | None) -> Eviction
     return Evictions(
         pods=tuple(map(_name, evicted)),
         stay=len(pods) - len(evicted),
-        local=sum(
-            any("emptyDir" in volume for volume in at(pod, "spec").get("volumes") or ())
-            for pod in evicted
-        ),
+        local=len([pod for pod in evicted if _has_local_data(pod)]),
         bare=tuple(_name(pod) for pod in evicted if not _maker(pod)),
         refused=(
             ("you may not read PodDisruptionBudgets: whether one refuses something is not known",)
@@ -72,6 +69,10 @@ def judged(pods: Sequence[Object], budgets: Sequence[Object] | None) -> Eviction
             else tuple(_refusals(evicted, budgets))
         ),
     )
+
+
+def _has_local_data(pod: Object) -> bool:
+    return any("emptyDir" in volume for volume in at(pod, "spec").get("volumes") or ())
 
 
 def _refusals(pods: Sequence[Object], budgets: Sequence[Object]) -> Iterator[str]:

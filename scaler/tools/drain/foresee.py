@@ -58,6 +58,11 @@ class Fate(msgspec.Struct, frozen=True):
         return self.now.serves and not self.then.serves
 
 
+def _is_on(instance: Instance, nodes: Set[str]) -> bool:
+    """Whether a pod of the instance is on one of the nodes."""
+    return any(name in nodes for name, _ in instance.bound_pods)
+
+
 class _Present:
     """One service during the passes, beginning after its pods are gone."""
 
@@ -65,9 +70,7 @@ class _Present:
         self.service = service
         self.now = {verdict.uid for verdict in plan.verdicts if verdict.state is State.RUNNING}
         found = {one.uid: one for one in service.instances}
-        self.ends = [
-            one for one in found.values() if any(name in nodes for name, _ in one.bound_pods)
-        ]
+        self.ends = [one for one in found.values() if _is_on(one, nodes)]
         for one in self.ends:
             if one.irreplaceable:
                 del found[one.uid]
@@ -75,9 +78,10 @@ class _Present:
                 found[one.uid] = _held(one)
         self.instances: dict[str, Instance] = found
         self.bound_pods: dict[str, BoundPods] = {}
-        self.released = {
-            uid for uid, one in found.items() if one.pods > one.gated and not one.bound
-        }
+        self.released = set()
+        for uid, one in found.items():
+            if one.pods > one.gated and not one.bound:
+                self.released.add(uid)
         self.evicted: dict[str, Instance] = {}
         self.plan = plan
 

@@ -127,13 +127,12 @@ def _answer(world: World, service: str, form: str) -> str:
         return ("" if form == "json" else "---\n") + converted(
             _json(decision, plans if service else None), form
         )
-    bugs = (
-        f"BUG, please report with this file: {violation}"
-        for violation in violations(world, decision)
-    )
-    return (
-        "\n".join([*_head(world), *(line for plan in plans for line in _text(plan)), *bugs]) + "\n"
-    )
+    lines = list(_head(world))
+    for plan in plans:
+        lines.extend(_text(plan))
+    for violation in violations(world, decision):
+        lines.append(f"BUG, please report with this file: {violation}")
+    return "\n".join(lines) + "\n"
 
 
 def _json(decision: Decision, only: list[Plan] | None) -> str:

@@ -10,6 +10,7 @@ import argparse
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -176,9 +177,9 @@ def _text(report: Report, sources: list[Source]) -> str:
     texts = {}
     for source in sources:
         texts[source.name] = source.data.decode("utf-8", "replace").removeprefix(BOM)
-    errors, warnings = (
-        sum(one.level == level for one in report.findings) for level in ("error", "warning")
-    )
+    levels = Counter(one.level for one in report.findings)
+    errors = levels["error"]
+    warnings = levels["warning"]
     found = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
     body = render(report.findings, texts, color=_wants_color(sys.stdout.isatty()))
     left_out = f"not looked at: {counted(report.left_out)}\n" if report.left_out else ""

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 import msgspec
 
 from scaler.names import KEPT_FOR_ANNOTATION, MANAGED_BY, MANAGED_BY_LABEL, RULE_KEY, RULE_LABEL
-from scaler.rules.finding import Finding
+from scaler.rules.finding import Finding, Path
 from scaler.rules.limits import MAX_BYTES
 from scaler.rules.rule import Rule
 from scaler.tools.common.manifest import Object, objects
@@ -178,8 +178,10 @@ def rules_among(found: Sequence[Object]) -> tuple[list[RuleMap], Rules]:
         for name in _named_by(one):
             named.add((one.namespace, name))
     holders = [one for one in found if _may_hold(one) and not (_is_ours(one) or is_rank_table(one))]
-    maps = [read_rule_map(one) for one in holders if is_rule_map(one, wanted=_is_named(one, named))]
-
+    maps = []
+    for one in holders:
+        if is_rule_map(one, wanted=_is_named(one, named)):
+            maps.append(read_rule_map(one))
     return maps, Rules([NamedRule(one.object.namespace, one.object.name, one.rule) for one in maps])
 
 
@@ -202,9 +204,10 @@ def _findings(found: Object, faults: Sequence[Finding]) -> Iterator[Finding]:
         yield from check_job(found)
     yield from map(found.placed, faults)
     if found.kind != "AscendJob":
-        for path in dict.fromkeys(
-            path for role in roles_of(found) or () for path in role.labels.values()
-        ):
+        paths: dict[Path, None] = {}
+        for role in roles_of(found) or ():
+            paths |= dict.fromkeys(role.labels.values())
+        for path in paths:
             yield from label_findings(found, path)
 
 
@@ -231,10 +234,8 @@ def _is_ours(found: Object) -> bool:
 
 
 def _is_named(holder: Object, named: set[tuple[str, str]]) -> bool:
-    return any(
-        name == holder.name and same_namespace(namespace, holder.namespace)
-        for namespace, name in named
-    )
+    namespaces = [namespace for namespace, name in named if name == holder.name]
+    return any(same_namespace(namespace, holder.namespace) for namespace in namespaces)
 
 
 def _mixtures(rule: Rule | None) -> Iterator[tuple[str, str]]:
@@ -275,10 +276,12 @@ def _nothing(file: str, left_out: Sequence[Object], words: Mapping[str, int]) ->
 
 def _places(found: Object) -> list[str]:
     """The paths of the labels of an object, in the form of kubectl explain."""
-    paths = (
-        at for role in roles_of(found) or () if role.is_instance for at in role.labels.values()
-    )
-    return [".".join(map(str, path)) for path in paths]
+    places: list[str] = []
+    for role in roles_of(found) or ():
+        if role.is_instance:
+            for path in role.labels.values():
+                places.append(".".join(map(str, path)))
+    return places
 
 
 def _where(found: Object) -> str:

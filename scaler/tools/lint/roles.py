@@ -83,24 +83,22 @@ def workload_faults(found: Object, rules: Rules) -> list[Finding] | None:
         misplaced = known is not None and names_ours(labels_at(found, ("metadata", "labels")))
         return [_reaches_no_pod(found, known or [])] if misplaced else None
     faults = [_kind_unknown(found)] if known is None else [*_forgotten(found, known, roles, rules)]
-    return faults + [fault for role in roles for fault in _role_faults(found, role, rules)]
+    for role in roles:
+        faults.extend(_role_faults(found, role, rules))
+    return faults
 
 
 def _forgotten(
     found: Object, known: list[Role], named: list[Role], rules: Rules
 ) -> Iterator[Finding]:
     """Roles without labels whose name is nearly that of a group that no role names."""
-    labels = [labels_at(found, at) for role in named for at in role.labels.values()]
+    labels = []
+    for role in named:
+        for at in role.labels.values():
+            labels.append(labels_at(found, at))
+    meant = {_meant(one, GROUP_LABEL) for one in labels}
     _, rule = rules.find(found.namespace, _meant(labels[0], RULE_LABEL))
-    groups = (
-        [
-            group
-            for group in rule.groups
-            if group not in [_meant(one, GROUP_LABEL) for one in labels]
-        ]
-        if rule
-        else []
-    )
+    groups = [group for group in rule.groups if group not in meant] if rule else []
     for role in known:
         (what, path), *_ = role.labels.items()
         group = next((group for group in groups if group in what), "")

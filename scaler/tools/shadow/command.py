@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scaler.tools.common.access import add_cluster_arguments, named
@@ -146,13 +146,7 @@ def report_of(noted: Noted, now: float, only: str = "") -> dict[str, Any]:
     totals: dict[str, Any] = {}
     for name in TIMES:
         totals[name] = round(sum(service[name] for service in services), 1)
-    totals["differences"] = {
-        what: {
-            part: round(sum(s["differences"][what][part] for s in services), 1)
-            for part in ("count", "seconds")
-        }
-        for what in WORDS
-    }
+    totals["differences"] = {what: _added(services, what) for what in WORDS}
     return {
         "as_of": rfc3339(noted.at),
         "stale": round(now - noted.at) if now - noted.at > LATE else 0,
@@ -207,6 +201,15 @@ def _difference(one: Difference, at: float) -> dict[str, Any]:
         "ran": one.runs,
         "wanted": one.target,
         "why": one.why,
+    }
+
+
+def _added(services: Sequence[dict[str, Any]], what: str) -> dict[str, float]:
+    """The differences of one kind of all services, added up."""
+    found = [service["differences"][what] for service in services]
+    return {
+        "count": round(sum(one["count"] for one in found), 1),
+        "seconds": round(sum(one["seconds"] for one in found), 1),
     }
 
 

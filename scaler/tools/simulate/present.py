@@ -65,6 +65,13 @@ def verdict_lines(verdicts: list[Verdict]) -> list[str]:
 
 def document(seed: int, timeline: Timeline, verdicts: list[Verdict], loads: list[Figures]) -> str:
     """The whole result as one JSON document."""
+    services = {}
+    for name, samples in timeline.samples.items():
+        services[name] = [_sample(sample) for sample in samples]
+    served = []
+    for one in loads:
+        thinned = {"samples": _thinned(timeline.loads[one.service])}
+        served.append(msgspec.to_builtins(one) | thinned)
     content: dict[str, Any] = {
         "ok": all(verdict.ok for verdict in verdicts),
         "seed": seed,
@@ -72,14 +79,8 @@ def document(seed: int, timeline: Timeline, verdicts: list[Verdict], loads: list
         "end": timeline.end,
         "expectations": msgspec.to_builtins(verdicts),
         "moments": msgspec.to_builtins(timeline.moments),
-        "services": {
-            name: [_sample(sample) for sample in samples]
-            for name, samples in timeline.samples.items()
-        },
-        "loads": [
-            msgspec.to_builtins(one) | {"samples": _thinned(timeline.loads[one.service])}
-            for one in loads
-        ],
+        "services": services,
+        "loads": served,
     }
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
 

@@ -95,20 +95,22 @@ def _child(node: yaml.Node, step: int | str) -> tuple[yaml.Node, yaml.Mark] | No
 def check_inputs(scenario: Scenario) -> None:
     """Read all files that the scenario names, so that a run does not fail half way. Raises
     ScenarioError."""
-    files = [
-        *scenario.manifests,
-        *(path for copies in scenario.copies for path in copies.manifests),
-    ]
-    for e in scenario.events:
-        if (path := e.apply or e.delete_file) is not None:
-            files.append(path)
-    problems = [problem for path in files if (problem := _unreadable(path))]
-    problems += [problem for copies in scenario.copies for problem in _unused(copies)]
+    files = list(scenario.manifests)
+    for copies in scenario.copies:
+        files.extend(copies.manifests)
     rules = []
-    for e in scenario.events:
-        if e.rule is not None and e.rule.file is not None:
-            rules.append(e.rule.file)
-    problems += [f"{path}: no such file" for path in rules if not path.is_file()]
+    for event in scenario.events:
+        file = event.apply or event.delete_file
+        if file is not None:
+            files.append(file)
+        if event.rule is not None and event.rule.file is not None:
+            rules.append(event.rule.file)
+    problems = list(filter(None, map(_unreadable, files)))
+    for copies in scenario.copies:
+        problems.extend(_unused(copies))
+    for path in rules:
+        if not path.is_file():
+            problems.append(f"{path}: no such file")
     try:
         node_specs(scenario.nodes)
     except EventError as error:

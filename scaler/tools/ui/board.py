@@ -6,6 +6,7 @@ code."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from scaler.decide.world import ServiceKey
@@ -167,7 +168,7 @@ def row_of(view: ServiceView) -> Row:
         "since": as_text(said.get("lastTransitionTime")) or as_text(status.get("since")),
         "groups": names,
         "counts": counts,
-        "steps": [[as_count(ratio.get(name)) for name in names] for ratio in ratios[:MOST_STEPS]],
+        "steps": [_counts(ratio, names) for ratio in ratios[:MOST_STEPS]],
         "current": _index(status, "currentRatio"),
         "aim": _index(status, "targetRatio"),
         "wanted": wanted(view),
@@ -184,3 +185,7 @@ def _index(status: Object, name: str) -> int:
     """-1 below the smallest ratio."""
     index = at(status, name).get("index")
     return index if isinstance(index, int) and not isinstance(index, bool) else -1
+
+
+def _counts(ratio: Mapping[str, Any], names: Iterable[str]) -> list[int]:
+    return [as_count(ratio.get(name)) for name in names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from scaler.clock import seconds_of
@@ -47,23 +48,25 @@ def _head(detail: ServiceDetail) -> Rows:
         "created": detail.view.created,
         "alone": as_text(status.get("alone")),
         "outOfTouch": as_text(status.get("outOfTouch")),
-        "warnings": [
-            [
-                as_text(at(one).get("type")),
-                as_text(at(one).get("instance")),
-                as_text(at(one).get("message")),
-            ]
-            for one in as_list(status.get("warnings"))
-        ],
-        "said": [
-            {
-                name: as_text(at(one).get(name))[:MOST_WORDS]
-                for name in ("type", "status", "reason", "message", "lastTransitionTime")
-            }
-            for one in as_list(status.get("conditions"))
-        ],
+        "warnings": [_warning(at(one)) for one in as_list(status.get("warnings"))],
+        "said": [_condition(at(one)) for one in as_list(status.get("conditions"))],
         "leftOut": dict(at(status, "leftOut")),
     }
+
+
+def _warning(warning: Mapping[str, Any]) -> list[str]:
+    return [
+        as_text(warning.get("type")),
+        as_text(warning.get("instance")),
+        as_text(warning.get("message")),
+    ]
+
+
+def _condition(condition: Mapping[str, Any]) -> dict[str, str]:
+    found = {}
+    for name in ("type", "status", "reason", "message", "lastTransitionTime"):
+        found[name] = as_text(condition.get(name))[:MOST_WORDS]
+    return found
 
 
 def _instances(detail: ServiceDetail) -> Rows:

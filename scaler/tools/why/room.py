@@ -142,11 +142,11 @@ def _is_reserved(reason: Reason, state: State) -> bool:
 def _pods_for(instance: Instance, nodes: Sequence[Node]) -> int:
     """The pods of the instance that are not bound yet and may run on one of these nodes."""
     classes = {node.node_class for node in nodes}
-    return sum(
-        number
-        for request, number in instance.unbound
-        if any(accepts(request.where, one) for one in classes)
-    )
+    pods = 0
+    for request, number in instance.unbound:
+        if any(accepts(request.where, one) for one in classes):
+            pods += number
+    return pods
 
 
 def _pods_in_words(count: int, what: str, *, shared: bool) -> str:
