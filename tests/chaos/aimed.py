@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -147,16 +147,22 @@ ready take ten."""
 _NEIGHBOUR = Service("s", "slow", "s", ((4, 2), (2, 1), (1, 1)), jobs=(4, 2), pods=(1, 2))
 
 
-# The value of a history, each of its parts by name.
-def _history(  # noqa: PLR0913
+class Hurt(NamedTuple):
+    """When something of the healthy service is killed, and within how long it is whole again."""
+
+    at: float = HURT
+    within: float = AT_ONCE
+
+
+def _history(
     seed: int,
     *events: Event,
     api_faults: tuple[Rule, ...] = (),
-    at: float = HURT,
-    within: float = AT_ONCE,
+    hurt: Hurt | None = None,
     replicas: int = 1,
     neighbour: bool = False,
 ) -> Schedule:
+    hurt = hurt or Hurt()
     services = (HEALTHY, _NEIGHBOUR) if neighbour else (HEALTHY,)
     number = _NEIGHBOUR.nodes_for(_NEIGHBOUR.ladder[0]) if neighbour else 0
     nodes = (CPU_NODE, *HEALTHY_NODES, *inventory.nodes("s", number))
@@ -164,7 +170,10 @@ def _history(  # noqa: PLR0913
         seed, Inventory(services, nodes), ATTACK_STORM, api_faults=api_faults, attacked=True
     )
     return made.also(
-        *events, Event(at, "healthy hurt", "", within), replicas=replicas, election=replicas > 1
+        *events,
+        Event(hurt.at, "healthy hurt", "", hurt.within),
+        replicas=replicas,
+        election=replicas > 1,
     )
 
 
@@ -188,7 +197,8 @@ def _blind(seed: int, *, how: str) -> Schedule:
     """Every replica is; what was lost meanwhile is back soon after."""
     lasting = random.Random(f"blind-{seed}").uniform(60, LASTING)
     api_faults = schedule.blind(BLIND_TO[seed % len(BLIND_TO)], how, FROM, lasting)
-    return _history(seed, api_faults=api_faults, within=FROM + lasting - HURT + AT_ONCE + 60)
+    hurt = Hurt(within=FROM + lasting - HURT + AT_ONCE + 60)
+    return _history(seed, api_faults=api_faults, hurt=hurt)
 
 
 def _blind_leader(seed: int) -> Schedule:
@@ -199,7 +209,7 @@ def _blind_leader(seed: int) -> Schedule:
         *schedule.blind("Pod", how, FROM, 340.0, replica=0),
         *schedule.blind("Lease", "hang", 0.0, 10.0, replica=1),
     )
-    return _history(seed, api_faults=api_faults, within=240.0, replicas=2)
+    return _history(seed, api_faults=api_faults, hurt=Hurt(within=240.0), replicas=2)
 
 
 def _restored(seed: int) -> Schedule:
@@ -208,7 +218,7 @@ def _restored(seed: int) -> Schedule:
     die = random.Random(f"restored-{seed}")
     back = Event(BACK_AT, "etcd restored", "", round(die.uniform(100, 140), 1))
     crash = Event(BACK_AT + 1, "crash", "0", 250.0)
-    return _history(seed, back, crash, at=BACK_AT + 15, within=75.0, replicas=2)
+    return _history(seed, back, crash, hurt=Hurt(BACK_AT + 15, 75.0), replicas=2)
 
 
 def _slow_webhook(seed: int) -> Schedule:
@@ -226,17 +236,15 @@ def _clocks(seed: int) -> Schedule:
     something to do."""
     hour = 3600.0 * random.Random(f"clock-{seed}").choice([1, -1])
     steps = [(FROM, hour), (HURT + 20, -hour), (HURT + 90, -hour)]
-    events = [
-        event
-        for at, way in steps
-        for event in (Event(at, "clock stepped", "0", way), Event(at, "crash", "0", 2.0))
-    ]
+    events = []
+    for at, way in steps:
+        events += [Event(at, "clock stepped", "0", way), Event(at, "crash", "0", 2.0)]
     return _history(seed, *events, Event(HURT + 110, "healthy hurt", "", AT_ONCE))
 
 
 def _retry_after(seed: int) -> Schedule:
     refused = schedule.retry_later(HURT - 5, 20.0, (WRITES, ("list", "watch"), ())[seed % 3])
-    return _history(seed, api_faults=(refused,), within=15 + 60 + AT_ONCE + 30)
+    return _history(seed, api_faults=(refused,), hurt=Hurt(within=15 + 60 + AT_ONCE + 30))
 
 
 _WRITTEN = {"hostile rules": 4, "hostile numbers": 30, "hostile depth": 20, "hostile crowd": 60}

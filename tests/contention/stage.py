@@ -10,7 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Set
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -107,20 +107,27 @@ class Late(Interceptor):
         return True
 
 
-# Wiring: a story, and how it is played.
-def watched(  # noqa: PLR0913
+class Judging(NamedTuple):
+    """How strictly it is judged."""
+
+    given_up: Set[str] = frozenset()
+    """Keys of services that make no progress, and may be held up themselves."""
+    patience: float = PATIENCE
+    """Seconds for which these may hold up others."""
+    twice: bool = False
+    """Each decision is made a second time, from nothing."""
+
+
+def watched(
     what: Scenario,
     services: Iterable[Service],
     *,
     seed: int = 0,
-    given_up: Set[str] = frozenset(),
     delays: Delays = CALM,
-    patience: float = PATIENCE,
-    closely: bool = False,
+    judging: Judging | None = None,
 ) -> tuple[Timeline, Passes]:
-    """Play it, every pass and every write judged. `given_up`: keys of services that make no
-    progress, and may be held up themselves; `patience`: seconds for which they may hold up others;
-    `closely`: each decision is made twice."""
+    """Play it, every pass and every write judged."""
+    how = judging or Judging()
     silence_logs()
     timeline = Timeline(None)
 
@@ -132,7 +139,13 @@ def watched(  # noqa: PLR0913
         witness = Witness(clock, most=5)
         writes = Writes(cluster, witness)
         decisions = Decisions(witness, writes)
-        passes = Passes(writes, services, given_up=given_up, lag=delays.own_lag, patience=patience)
+        passes = Passes(
+            writes,
+            services,
+            given_up=how.given_up,
+            lag=delays.own_lag,
+            patience=how.patience,
+        )
         eyes = Late(cluster, delays.own_lag, dice("eyes", seed), passes.view)
         life = Life(cluster, "scaler", writes, faults=eyes, seed=seed, latency=delays.latency)
         api = FaultyApi(life, Curses(what.curse, lambda: clock.now() - START), seed=seed)
@@ -142,7 +155,7 @@ def watched(  # noqa: PLR0913
             def both(world: World, decision: Decision) -> None:
                 decisions.judge("scaler", world, decision)
                 passes.judge(decision)
-                if closely and decide(world) != decision:
+                if how.twice and decide(world) != decision:
                     witness.fail("S5: made from nothing, the decision is another one")
                 observe(world, decision)
 
@@ -186,10 +199,8 @@ def play(name: str, seed: int, *, beside: bool = False, arbitration: bool = True
             what,
             story.services,
             seed=seed,
-            given_up=story.given_up,
             delays=delays,
-            patience=story.patience,
-            closely=not beside,
+            judging=Judging(story.given_up, story.patience, twice=not beside),
         )
     wrong = [*failures(timeline), *passes.witness.failures, *unkept(story, timeline, passes)]
     serve = len(serving(timeline))

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -130,27 +130,31 @@ class Found:
     they come, the first service of all is alone, and then it is not."""
 
 
+class Nodes(NamedTuple):
+    """How many there are, and within how many seconds the others run all on them."""
+
+    number: int
+    within: float
+
+
+ENOUGH = Nodes(ROOM, within=TURN - 5.0)
+
+
 async def keeps_room_for_a_turn_only(way: Way, plane: ControlPlane, folder: Path) -> Found:
     """Its prefill instance runs and room is kept for the other one, which the others could use."""
     fault = replace(NEVER_BOUND, reason="MinimumNotScheduled")
-    return await one_never_runs(way, fault, plane, folder, nodes=ROOM - 2, within=TURN + 10.0)
+    scarce = Nodes(ROOM - 2, within=TURN + 10.0)
+    return await one_never_runs(way, fault, plane, folder, scarce)
 
 
-# Wiring: a story, and where it is played.
-async def one_never_runs(  # noqa: PLR0913
-    way: Way,
-    fault: Fault,
-    plane: ControlPlane,
-    folder: Path,
-    *,
-    nodes: int = ROOM,
-    within: float = TURN - 5.0,
+async def one_never_runs(
+    way: Way, fault: Fault, plane: ControlPlane, folder: Path, nodes: Nodes = ENOUGH
 ) -> Found:
     """The first of the services has the fault. The others come to all that their rule has as if
     there were no fault, nothing of theirs is revoked or evicted, and what is said of the job says
     what is wrong with it. Where there is room it comes to all as well once it is mended."""
-    name = f"{fault.name}-{way.name}-{nodes}"
-    room = shared(plane, way, nodes, services=SERVICES, name=name)
+    name = f"{fault.name}-{way.name}-{nodes.number}"
+    room = shared(plane, way, nodes.number, services=SERVICES, name=name)
     async with room as stage, governed(stage, folder) as process:
         spoilt, *others = stage.namespaces
         found = Found({}, {}, {}, {})
@@ -166,7 +170,7 @@ async def one_never_runs(  # noqa: PLR0913
                 all_whole,
                 f"{others} run all",
                 lambda: _show(stage, found, process),
-                within + _MARGIN,
+                nodes.within + _MARGIN,
             )
             await until(
                 lambda: _says(stage, spoilt, fault, way),
@@ -178,13 +182,13 @@ async def one_never_runs(  # noqa: PLR0913
         finally:
             found.said = await _said(stage, spoilt)
             found.revoked = _revoked(process)
-        assert max(found.whole[name] for name in others) < within, await _show(
+        assert max(found.whole[name] for name in others) < nodes.within, await _show(
             stage, found, process
         )
         assert found.revoked.keys() <= {spoilt}, await _show(stage, found, process)
         assert spoilt not in found.served
         assert _others(before, spoilt) == _others(stage.nodes_by_instance(), spoilt)
-        if nodes >= ROOM:
+        if nodes.number >= ROOM:
             await _mend(stage, spoilt, deleted=way.beside_operator or not fault.edited)
             await until(
                 lambda: _is_whole(stage, spoilt),

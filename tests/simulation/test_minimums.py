@@ -27,7 +27,7 @@ from tests.contention.services import (
     training,
     written,
 )
-from tests.contention.stage import watched
+from tests.contention.stage import Judging, watched
 from tests.parts import short_and_long
 from tests.simulation.worlds import ROOT, failures
 from tests.simulation.worlds import played as expected
@@ -55,7 +55,7 @@ def unfolded(
 ) -> tuple[Timeline, Passes]:
     """A scenario with these services in it, watched and found sound."""
     what = Scenario.model_validate({"nodes": list(groups), "until": "15m", **more})
-    timeline, passes = watched(what, services, seed=seed, given_up=given_up)
+    timeline, passes = watched(what, services, seed=seed, judging=Judging(given_up))
     assert_sound(timeline)
     assert passes.witness.failures == [] or not what.arbitration
     assert not rests or max(moment.at for moment in timeline.moments) < timeline.end - QUIET
