@@ -27,6 +27,13 @@ GIVEN_UP = {
     "reclaims": "revokes",
     "muted": "in backoff",
     "lets? (it|them|those|one)( \\w+)? go": "release",
+    "in hands": "with the scheduler",
+    "spoil(s|t|ed)?": "invalidate",
+    "pardon(s|ed)?": "reset",
+    "to no use": "occupied, not serving",
+    "(had|has|have) (its|their|a) turn": "had its attempt",
+    "mixtures?": "combination",
+    "room to come": "expected room",
 }
 """Words of earlier versions as regular expressions, and those of today."""
 QUOTES_OLD_WORDS = {"CHANGELOG.md"}
