@@ -560,7 +560,7 @@ def has_keys(obj: Object) -> bool:
 
 
 def play(objects: list[tuple[Resource, Object]]) -> None:
-    """They come one after the other, are mended, and come all at once."""
+    """They come one after the other, are fixed, and come all at once."""
     objects = [
         (resource, obj)
         for resource, obj in objects
@@ -573,7 +573,7 @@ def play(objects: list[tuple[Resource, Object]]) -> None:
             for resource, obj in objects:
                 attacker.put(resource, obj)
                 await on.settle()
-            for resource, good in GOOD:  # ... and is mended, or was right all the time
+            for resource, good in GOOD:  # ... and is fixed, or was right all the time
                 attacker.put(resource, copy.deepcopy(good))
             await on.settle(2)
             for resource, obj in objects:

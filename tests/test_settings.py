@@ -26,7 +26,7 @@ def settings(*argv: str, **environ: str) -> Settings:
 
 
 def problems(*argv: str, **environ: str) -> list[str]:
-    """One line each: where it was set, what is wrong, and how to mend it."""
+    """One line each: where it was set, what is wrong, and how to fix it."""
     with pytest.raises(SettingsError) as caught:
         settings(*argv, **environ)
     return str(caught.value).splitlines()

@@ -28,7 +28,7 @@ class Decisions:
 
     def __init__(self, witness: Witness, writes: Writes) -> None:
         self.had_turn: set[str] = set()
-        """uid of every instance that had its turn (3b.5), as the last decision remembers it."""
+        """uid of every instance that had its attempt (3b.5), as the last decision remembers it."""
         self._witness = witness
         self._writes = writes
 
@@ -245,7 +245,7 @@ def _in_trouble(instance: Instance) -> bool:
 
 def _is_coming(instance: Instance) -> bool:
     """Has pods, and nothing is wrong with them but that they do not run yet. One that is bound in
-    part may have had its turn, which does not show here, so that another goes in its place
+    part may have had its attempt, which does not show here, so that another goes in its place
     (3b.5)."""
     i = instance
     broken = i.bound and (

@@ -246,9 +246,10 @@ def agrees(
     said: Mapping[str, str], verdicts: Sequence[Verdict], had_turn: AbstractSet[str]
 ) -> bool:
     """Whether the reasons that a status says, by instance, are those of a fresh look, which has
-    forgotten who had its turn (`had_turn`: uids). A held instance that had it is a candidate behind
-    the others (3.3, 3b.5): those of its group may have each other's reasons. What is bound in part
-    is broken when its turn has ended (2, 3b.5), and waits for the scheduler in a fresh look."""
+    forgotten who had its attempt (`had_turn`: uids). A held instance that had it is a candidate
+    behind the others (3.3, 3b.5): those of its group may have each other's reasons. What is bound
+    in part is broken when its attempt has ended (2, 3b.5), and waits for the scheduler in a fresh
+    look."""
     if said.keys() != {verdict.name for verdict in verdicts}:
         return False
     others = [v for v in verdicts if said[v.name] not in (v.reason.value, "Revoked")]

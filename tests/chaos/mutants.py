@@ -254,7 +254,7 @@ MUTANTS = (
     ),
     # where services are in each other's way
     Mutant(
-        "a turn never ends while others wait",
+        "an attempt never ends while others wait",
         attempt_end,
         "waiting = _who_waits(part, draft)",
         "return Outcome.GOES_ON",
@@ -275,7 +275,7 @@ MUTANTS = (
         "story preempting 4 S3",
     ),
     Mutant(
-        "admits on room to come",
+        "admits on expected room",
         arbitration,
         " and found.room is Room.FREE",
         "",

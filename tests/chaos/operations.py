@@ -268,7 +268,7 @@ class Operations:
         )
 
     async def heal(self, lost_nodes: tuple[str, ...]) -> None:
-        """What broke is mended: nodes but the lost ones, labels, rules, names; what others make is
+        """What broke is fixed: nodes but the lost ones, labels, rules, names; what others make is
         applied again."""
         for namespace, name in self._taken:
             pods = {objects.name(pod): pod for pod in self._cluster.peek(api.PODS, namespace)}

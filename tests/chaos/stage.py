@@ -1,4 +1,4 @@
-"""Plays one schedule to its end: the storm, the mending, the rest, and a fresh life that should
+"""Plays one schedule to its end: the storm, the fixing, the rest, and a fresh life that should
 find nothing to do."""
 
 from __future__ import annotations

@@ -299,7 +299,7 @@ async def test_stale_list() -> None:
 @history
 async def test_events_repeated() -> None:
     """A watch that was cut begins with an event of long ago: a pod that is not bound yet. Labels of
-    minimums would make newer events of the same pods, which mend it."""
+    minimums would make newer events of the same pods, which fix it."""
     async with rig(*SERVICE, through=Repeating, disruption_budgets=False) as on:
         await _whole(on)
         on.cluster.cut_all_watches(PODS)

@@ -221,8 +221,8 @@ class Passes:
 
     def _in_hands(self, key: str, plan: Plan) -> set[str]:
         """Its instances that the scheduler may bind once this plan has taken effect. What is bound
-        in part and has had its turn is none of them: it keeps what it has, and no more is kept for
-        it."""
+        in part and has had its attempt is none of them: it keeps what it has, and no more is kept
+        for it."""
         own = {one.uid: one for one in self.view.all_of(key)}
         seen = self.view.released(key)
         self._going -= own.keys() - seen

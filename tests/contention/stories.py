@@ -27,7 +27,7 @@ PRIORITIES = (0, 5, 9)
 COME_FIRST = ("Namespace", "PriorityClass")
 PATIENCE = 360.0
 """Seconds for which a minimum may wait beside nodes that are free for it, while another waits for
-room to come."""
+expected room."""
 AT_WORK = 150.0
 """From when on faults happen: even the slowest pods run by then."""
 
@@ -368,7 +368,7 @@ def _cursed(make: StoryMaker, *, never: Never) -> Story:
     cursed = make.service("a-cursed", pods=pods)
     ample = rng.random() < 0.5
     count = rng.randint(2, 6)
-    # scale-ups may be bound before a minimum gets its turn
+    # scale-ups may be bound before a minimum gets its attempt
     ladder = ((2, 1), (1, 1)) if ample else ((1, 1),)
     *small, cursed = make.ranked([*make.chat_services(count, ladder=ladder), cursed])
     own_minimum = 2 * pods if lasting else 0
@@ -398,8 +398,8 @@ def _cursed(make: StoryMaker, *, never: Never) -> Story:
 
 HELD_UP = 2 * 30.0 + 20.0
 WORTH_MORE = 2 * 300.0 + 20.0
-"""Seconds for which one service whose pods are never bound may hold up others: two turns, with
-different instances, and time for the rest. While nothing is bound a turn lasts longer for those
+"""Seconds for which one service whose pods are never bound may hold up others: two attempts, with
+different instances, and time for the rest. While nothing is bound an attempt lasts longer for those
 that are worth less."""
 
 
@@ -443,7 +443,7 @@ def never_ending(make: StoryMaker) -> Story:
 
 
 ABSENT = 300.0 + 30.0 + 60.0
-"""Seconds for which room that is to come may be waited for: `due_back`, grace period, and time for
+"""Seconds for which expected room may be waited for: `due_back`, grace period, and time for
 the rest."""
 
 

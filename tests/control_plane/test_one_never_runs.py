@@ -38,7 +38,7 @@ from tests.control_plane.stage import kinds_definitions, until
 
 pytestmark = [
     pytest.mark.plane_options(crds=kinds_definitions(), scheduler=True),
-    pytest.mark.long("turns of 30 s in real time"),
+    pytest.mark.long("attempts of 30 s in real time"),
 ]
 WITH_VOLCANO = pytest.mark.plane_options(scheduler=False, volcano=True)
 SERVICES = 4
@@ -64,7 +64,7 @@ class Fault:
     words_of_operator: str = ""
     """Where Ascend Operator makes the pods."""
     edited: bool = False
-    """It is mended by an edit where the scaler makes the pods; else, as always where the operator
+    """It is fixed by an edit where the scaler makes the pods; else, as always where the operator
     does, the job is deleted and created again."""
 
 
@@ -152,7 +152,7 @@ async def one_never_runs(
 ) -> Found:
     """The first of the services has the fault. The others come to all that their rule has as if
     there were no fault, nothing of theirs is revoked or evicted, and what is said of the job says
-    what is wrong with it. Where there is room it comes to all as well once it is mended."""
+    what is wrong with it. Where there is room it comes to all as well once it is fixed."""
     name = f"{fault.name}-{way.name}-{nodes.number}"
     room = shared(plane, way, nodes.number, services=SERVICES, name=name)
     async with room as stage, governed(stage, folder) as process:

@@ -1,7 +1,7 @@
 """From the release before to this one and back, in the middle of a fault: what one of them alone
 would have done.
 
-A service loses its decode node, later a prefill node. Each time, while it is being mended, the
+A service loses its decode node, later a prefill node. Each time, while it is being fixed, the
 other release is applied and its replicas take the place of those that run, one by one, as a
 Deployment does it: for a while two releases stand beside each other. What was made and deleted, and
 what is there in the end, is compared with each release alone."""

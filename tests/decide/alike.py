@@ -110,7 +110,7 @@ def _clocks(memory: Memory) -> Iterator[ServiceMemory | InstanceMemory]:
 
 
 def _forgotten(memory: Memory, bound: Mapping[str, int]) -> Memory:
-    """Words; of when turns ended all but the order; how many pods were bound where no progress
+    """Words; of when attempts ended all but the order; how many pods were bound where no progress
     would end anything."""
     ended = sorted({one.ended_at for one in memory.services.values() if one.ended_at}, reverse=True)
     order = {time: NOW - QUANTUM * place for place, time in enumerate(ended, 1)}
@@ -138,7 +138,7 @@ def _forgotten(memory: Memory, bound: Mapping[str, int]) -> Memory:
 
 
 def _failures(one: ServiceMemory | InstanceMemory) -> dict[str, int]:
-    """How long the pause is, and whether any turn has ended since the last bind."""
+    """How long the pause is, and whether any attempt has ended since the last bind."""
     counted = min(one.failures_before_bind, MOST_FAILURES)
     ended = (
         max(counted + 1, min(one.failures, MOST_FAILURES))
@@ -149,7 +149,7 @@ def _failures(one: ServiceMemory | InstanceMemory) -> dict[str, int]:
 
 
 def _binds(s: State) -> State:
-    """A bind matters by whether it is new, and by the clocks of turns that began before it."""
+    """A bind matters by whether it is new, and by the clocks of attempts that began before it."""
     known = NOW - s.memory.last_bind if s.memory.last_bind else LONG_AGO
     fresh = s.last_bind < known
     clocks = [NOW - one.began for one in _clocks(s.memory) if one.began]

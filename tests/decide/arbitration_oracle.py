@@ -2,8 +2,8 @@
 section 3b of the contract read sentence by sentence, slow and straight, with no code of the
 decision.
 
-What time brings is not here: turns, backoff, probes, waiting for own running surplus. Pods take a
-whole node each, we make them, and no restarts are counted."""
+What time brings is not here: attempts, backoff, probes, waiting for own running surplus. Pods take
+a whole node each, we make them, and no restarts are counted."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ class _Judge(Facts):
         return found
 
     def candidates(self, team: int, name: str) -> list[int]:
-        """Those in hands before those held; what is terminating last, while its room is to come."""
+        """Those with the scheduler before those held; what is terminating last, while its room is
+        to come."""
         mine = self.members(team, name)
         ending = self.among(mine, "ending")
         hopeful = [n for n in ending if self.places(n) <= self.ends]
@@ -277,7 +278,7 @@ class _Judge(Facts):
                 self.revoke += self.among(choice, "hands")
 
     def swapped(self, team: int, choice: Sequence[int]) -> list[int]:
-        """In hands, while a held one of the same group is chosen instead."""
+        """With the scheduler, while a held one of the same group is chosen instead."""
         letters = {self.jobs[n].letter for n in self.among(choice, "held")}
         hands = self.among(self.of.of(team), "hands")
         return [n for n in hands if n not in choice and self.jobs[n].letter in letters]
@@ -335,7 +336,8 @@ class _Judge(Facts):
                     self.revoke.append(n)
 
     def too_many(self, ratio: Callable[[int], Counts]) -> set[int]:
-        """The newest of those in hands, as many as are too many for this ratio of their service."""
+        """The newest of those with the scheduler, as many as are too many for this ratio of their
+        service."""
         found: set[int] = set()
         for team in self.teams:
             for g, most in ratio(team).items():
@@ -390,7 +392,7 @@ class _Judge(Facts):
     # 3b.6: release
 
     def release(self, hands: list[int]) -> None:
-        """Beside everything still in hands, what is revoked now included: first the most
+        """Beside everything still with the scheduler, what is revoked now included: first the most
         restricted."""
         ready = [choice for team, choice in self.granted if not self.crowded(team)]
         held = (n for choice in ready for n in self.among(choice, "held"))

@@ -11,8 +11,8 @@ Moves: the controller decides and all of that takes effect (or, once for each `s
 that is no longer so), and whatever `tests.decide.moves` allows. Time passes only when nothing else
 can move, to the next moment that the decision names. Checked in every state: the invariants of one
 decision (`violations`, and `promises.broken`); that deciding again comes to rest; that nothing
-changes before the moment named. Checked where the world comes to rest, or to turns without an end:
-what section 6 calls liveness (`promises.wrong`)."""
+changes before the moment named. Checked where the world comes to rest, or to attempts without an
+end: what section 6 calls liveness (`promises.wrong`)."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ class Explorer:
                     self._bad(what, states[0])
 
     def _check_cycle(self, states: list[int], inner: list[Edge], *, ends: bool) -> None:
-        """L4: no endless cycle but the turns of what is never bound."""
+        """L4: no endless cycle but the attempts of what is never bound."""
         inside = set(states)
         at_once = list[Iterable[int]]()
         fast = {}

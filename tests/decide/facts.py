@@ -2,7 +2,7 @@
 the contract.
 
 Of what the controller remembers only three things are read: since when an instance is broken,
-whether its turn is over, and whether it had one."""
+whether its attempt is over, and whether it had one."""
 
 from __future__ import annotations
 
@@ -166,7 +166,8 @@ class Facts:
         return self.insts[number].bound == self.jobs[number].pods
 
     def _may_be_chosen(self, number: int) -> bool:
-        """Held, in hands, bound in part with a slot, or going away on nodes that are ready."""
+        """Held, with the scheduler, bound in part with a slot, or going away on nodes that are
+        ready."""
         inst = self.insts[number]
         if inst.bound:
             return self.has_slot(number) and not self._whole(number)

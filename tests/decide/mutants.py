@@ -114,7 +114,7 @@ MUTANTS = (
         "3b.2",
     ),
     Mutant(
-        "whose turn has ended does not go behind the others",
+        "whose attempt has ended does not go behind the others",
         order,
         "        -demand.priority,\n        ended_at,",
         "        -demand.priority,\n        0.0,",
@@ -146,7 +146,7 @@ MUTANTS = (
         "3b, words",
     ),
     Mutant(
-        "scale-ups in hands go before minimums",
+        "scale-ups with the scheduler go before minimums",
         arbitration,
         "self._reserve_minimums()\n        self._revoke_scale_ups()",
         "self._revoke_scale_ups()\n        self._reserve_minimums()",
@@ -155,7 +155,7 @@ MUTANTS = (
     ),
     # preemption
     Mutant(
-        "evicts for what has had its turn",
+        "evicts for what has had its attempt",
         sources,
         "draft.memory_of(member.uid).had_attempt is not HadAttempt.NO",
         "False",
@@ -234,9 +234,9 @@ MUTANTS = (
         "test_own_surplus",
         "3b.4",
     ),
-    # turns
+    # attempts
     Mutant(
-        "a turn never ends",
+        "an attempt never ends",
         attempts,
         "return attempt.began > 0 and now - attempt.began >= policy.minimum_timeout",
         "return False",
@@ -268,7 +268,7 @@ MUTANTS = (
         "3b.5",
     ),
     Mutant(
-        "every bind takes back that candidates had their turn",
+        "every bind takes back that candidates had their attempt",
         attempts,
         ".gives_way and before.was_reset",
         ".gives_way and False",
@@ -276,7 +276,7 @@ MUTANTS = (
         "3b.5",
     ),
     Mutant(
-        "a turn ends for anybody though nothing is bound anywhere",
+        "an attempt ends for anybody though nothing is bound anywhere",
         attempt_end,
         "if not attempts.ends_for_anybody(",
         "if not True and (",
@@ -350,7 +350,7 @@ MUTANTS = (
         "3b.7",
     ),
     Mutant(
-        "a minimum is admitted though it may spoil another",
+        "a minimum is admitted though it may invalidate another",
         arbitration,
         "if part.may_invalidate(member, own=True):",
         "if False:",
@@ -358,7 +358,7 @@ MUTANTS = (
         "3b.6",
     ),
     Mutant(
-        "nothing spoils a reservation",
+        "nothing invalidates a reservation",
         part,
         "return self.placement.may_invalidate(",
         "return False and self.placement.may_invalidate(",

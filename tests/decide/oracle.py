@@ -356,7 +356,7 @@ def beyond(seen: Seen, group: str, placed: Instances, target: int, largest: int)
 
 
 def oldest(held: Instances, group: str, seen: Seen) -> Instances:
-    """Those that have not had their turn go first."""
+    """Those that have not had their attempt go first."""
     queue = [one for one in sorted(held, key=age) if one.group == group and not barred(one, seen)]
     return sorted(queue, key=lambda one: remembered(one, seen).had_attempt is not HadAttempt.NO)
 

@@ -1,6 +1,6 @@
 """Section 6 of the contract for a small world, written anew without code of
 `scaler.decide.invariants`: what must hold of a decision (`broken`), and where the world comes to
-rest, or to turns without an end (`wrong`).
+rest, or to attempts without an end (`wrong`).
 
 Left to `violations` alone, which is asked beside this: drains (3c), several actions for one
 instance, and revocations of what is bound."""
@@ -118,7 +118,7 @@ class _Judge(Facts):
             if not fitting:
                 yield f"S11: what is evicted for s{team} does not place its minimum"
             elif all(had_turn(self.before, choice) for choice in fitting):
-                yield f"S11: evicted for s{team}, of which what fits has had its turn"
+                yield f"S11: evicted for s{team}, of which what fits has had its attempt"
             if len(self.for_whom) > len(victims) or not all(
                 map(self.serves, {*self.teams} - {team})
             ):
@@ -174,7 +174,8 @@ class _Judge(Facts):
             stay = [n for n in self.of.of(team) if n not in self.done[Revoke]]
             mine = {n for n in stay if n in self.done[Admit] or self.insts[n].count("u")}
             whole = [c for c in self.minimums(team) if mine.issuperset(c)]
-            # 3b.5: when its turn has ended what is bound in part stays in hands, on no reservation.
+            # 3b.5: when its attempt has ended what is bound in part stays with the scheduler, on no
+            # reservation.
             in_backoff = self.remembered_of(team).backoff_until > NOW
             if whole and not self.serves(team) and self.shares(team) and not in_backoff:
                 reserved += whole[0]
@@ -183,7 +184,7 @@ class _Judge(Facts):
         kept = self._owned(reserved)
         room = room_of(self.room())
         if packs(room, [pod for _, pod in kept]) and can_spoil(room, moving, kept):
-            yield "S9: a scale-up that is admitted can spoil what is reserved"
+            yield "S9: a scale-up that is admitted can invalidate what is reserved"
 
     def _owned(self, numbers: list[int]) -> tuple[tuple[int, Pod], ...]:
         """The pods of these instances, each with its instance."""

@@ -33,8 +33,8 @@ LADDERS = (
 CLASSES = (("a", "a"), ("a", "b", "ab"), ("a", "b", "ab", "ab"), ("a", "b", "c", "ab", "abc"))
 SEEDS = (1, 3, 13, 47)
 """With 3 and 47 who may use any node once took the nodes of who may not, whose pods were not made
-yet. With 13 a turn that had begun before the pods were made once went on while the minimum waited
-for more restricted ones."""
+yet. With 13 an attempt that had begun before the pods were made once went on while the minimum
+waited for more restricted ones."""
 
 
 class Start(NamedTuple):

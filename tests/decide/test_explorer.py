@@ -36,7 +36,7 @@ four services of one | a:1x3 | 1P: p | 1P: p late | 1P: p late | 2P > 1P: p p
 * gangs bound one by one | a:1x3 | 1P: p*2 | 1P: p*2 | with one-by-one
 * two kinds of nodes | a:1 b:1x2 | 1P1D: p@ab d@b | 1P: p
 * two kinds, chains of choices | a:1 b:1 c:1 | 1P: p@ab | 1P: p@bc | 1P: p@a
-* two kinds, a scale-up that could spoil | a:1x2 b:1 | 2P > 1P: p p | 1P: p@b late
+* two kinds, a scale-up that could invalidate | a:1x2 b:1 | 2P > 1P: p p | 1P: p@b late
 * a scale-up and two kinds | a:1x2 b:1x2 | 2P1D > 1P1D: p@a p@b d@b | 1P: p@a late
 * gates, room for one | a:1x2 | 1P1D: p d | 1P1D: p d | with gates
 gates, a ladder and a minimum late | a:1x4 | 2P1D > 1P1D: p p d | 1P: p late | with gates

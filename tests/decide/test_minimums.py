@@ -134,7 +134,7 @@ def test_a_higher_priority_takes_the_room_of_a_minimum_that_is_not_bound() -> No
 def test_a_lower_one_in_hands_whose_own_room_is_yet_to_come_is_not_in_the_way_of_a_higher_one(
     gone: str,
 ) -> None:
-    """It waits for the room that is to come; until then the scheduler could give it the room that
+    """It waits for the expected room; until then the scheduler could give it the room that
     is reserved."""
     high = on_nodes("1P1D", "p0 a1, d0 -", name="a", priority=2)
     low = on_nodes("1P", "p0 u", name="b")
@@ -238,7 +238,7 @@ def test_where_each_could_spoil_the_other_one_of_them_begins() -> None:
 
 
 def test_a_minimum_goes_though_another_class_of_nodes_is_waited_for() -> None:
-    """Nothing that is free could be needed for the room that is to come."""
+    """Nothing that is free could be needed for the expected room."""
     free = on_nodes("1P1D", "p0 -, d0 u", name="a", age=9)
     waits = on_nodes("2P", "p0@b -, p1 a0", name="b")
     assert done(free, waits, nodes="a:8x4 b:8, b0 lost 10") == {"a-p0": "Admit"}

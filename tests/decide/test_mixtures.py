@@ -1,5 +1,5 @@
-"""A mixture that no ratio names, 4P1D of 4P2D > 2P2D > 1P1D: when it runs, and each thing that ends
-it."""
+"""A combination that no ratio names, 4P1D of 4P2D > 2P2D > 1P1D: when it runs, and each thing that
+ends it."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def one_by_one(pods: PodRequests, room: Room = Room.FREE) -> list[Pod]:
 
 
 def spoilt(some: Sequence[Node], hands: Sequence[Pod], rest: Sequence[Pod]) -> bool:
-    """Some of the pods in hands can be put where the others find no room any more."""
+    """Some of the pods with the scheduler can be put where the others find no room any more."""
     left = [levels(each, 0.0, 0.0) for each in some]
     for chosen in product((False, True), repeat=len(hands)):
         put = [pod for pod, taken in zip(hands, chosen, strict=True) if taken]

@@ -56,7 +56,7 @@ def test_a_scale_up_in_hands_that_no_longer_fits_is_revoked() -> None:
         (SMALL, True),
         (on_nodes("1P1D", "p0 a0*, d0 a1", name="a"), False),
     ],
-    ids=["in hands", "waits", "misses its minimum", "starts"],
+    ids=["with the scheduler", "waits", "misses its minimum", "starts"],
 )
 def test_a_change_of_what_is_free_matters_where_something_waits_or_is_in_hands(
     seen: Service, heeds: bool
@@ -101,7 +101,7 @@ def test_a_scale_up_in_hands_stays_where_what_is_reserved_is_out_of_its_reach(go
 
 
 def test_a_scale_up_in_hands_stays_though_others_in_hands_may_take_its_own_room() -> None:
-    """It can spoil no reservation; where it lands itself is nobody's reservation."""
+    """It can invalidate no reservation; where it lands itself is nobody's reservation."""
     climbs = on_nodes("2P1D > 1P1D", "p0 b0+u, p1@a u, d0 a0", name="a")
     assert done(climbs, nodes="a:8x2 b:8x2") == {}
     assert done(climbs, on_nodes("1P", "p0 a2", name="b"), nodes="a:8x3 b:8x2") == {}

@@ -1,4 +1,4 @@
-"""Rank tables on a simulated cluster: filled, withdrawn, mended, left alone, and told about."""
+"""Rank tables on a simulated cluster: filled, withdrawn, fixed, left alone, and told about."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Keeping the certificate in a cluster, in virtual time: made once, shared, renewed, trusted, and
-mended."""
+fixed."""
 
 from __future__ import annotations
 

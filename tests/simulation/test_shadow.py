@@ -139,7 +139,7 @@ def test_where_the_operator_does_the_same_nothing_differs_for_long() -> None:
 
 
 def test_what_nobody_starts_is_one_difference_that_lasts_however_long_it_does() -> None:
-    """Nobody makes any pod: no turn of the decision passes, and no backoff begins."""
+    """Nobody makes any pod: no attempt of the decision passes, and no backoff begins."""
     beside = Beside(story(nodes=3, services=1, until=1800.0, ascend_operator=False))
     (found,) = beside.report["services"]
     assert found["differences"]["start"]["count"] == 2

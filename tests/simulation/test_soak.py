@@ -1,7 +1,7 @@
 """A busy cluster for days: whatever came and went, nothing is left of it.
 
 Services with AscendJobs, rank tables and rules, services of Deployments, training jobs and nodes
-come under fresh names and go again; rules break and are mended, pods die, creations are refused,
+come under fresh names and go again; rules break and are fixed, pods die, creations are refused,
 watches break. Now and then everything is taken away: then every container of the controller holds
 what it held the first time that happened."""
 

@@ -200,7 +200,7 @@ def _of(name: str) -> dict[str, Any]:
 
 
 def _story(nodes: int) -> list[dict[str, Any]]:
-    """A node is lost and returns, two chips fail and are mended, a node goes for good and is
+    """A node is lost and returns, two chips fail and are fixed, a node goes for good and is
     replaced."""
     mended = {
         "what": "chip",
