@@ -14,8 +14,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import compress, count
-from operator import is_not, or_
 
 import structlog
 
@@ -218,9 +216,8 @@ class Controller:
         for a moment only."""
         now = loop_time()
         last = self.builder.get(key)
-        from_pods = last is not None and any(
-            instance.kind not in JOBS for instance in last.instances
-        )
+        kinds = {instance.kind for instance in last.instances} if last is not None else set()
+        from_pods = not kinds <= JOBS.keys()
         end = self._leaving.setdefault(key, now + PATIENCE if from_pods else now)
         self.builder.leave(key)
         if now < end:
@@ -305,13 +302,15 @@ class Controller:
         plans = decision.plans
         if len(before[0]) != len(services):
             return list(zip(services, plans, strict=True))
-        others = map(or_, map(is_not, before[0], services), map(is_not, before[1], plans))
-        fresh = {
-            self.builder.position(key)
-            for key in self._unreported
-            if self.builder.get(key) is not None
-        }
-        return [(services[at], plans[at]) for at in sorted(fresh.union(compress(count(), others)))]
+        changed = set[int]()
+        for key in self._unreported:
+            if self.builder.get(key) is not None:
+                changed.add(self.builder.position(key))
+        together = zip(services, plans, *before, strict=True)
+        for position, (service, plan, old_service, old_plan) in enumerate(together):
+            if service is not old_service or plan is not old_plan:
+                changed.add(position)
+        return [(services[position], plans[position]) for position in sorted(changed)]
 
     async def _act_on(
         self, world: World, pairs: Pairs, acting: asyncio.TaskGroup, started: float
