@@ -16,7 +16,8 @@ from scaler.kube.errors import status_error
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from scaler.tools.common.diagnosis import Standing, diagnose
+from scaler.tools.common.diagnosis import diagnose
+from scaler.tools.common.finding import Level
 from scaler.tools.why.rank_table import gather
 from tests.jobs import NAMESPACE
 from tests.ranktables.test_reconciler import NAME, RULE, by_node, give_chips, rings, server
@@ -36,7 +37,7 @@ def mindie_pod(role: str) -> Object:
 
 async def failures(on: Rig) -> list[str]:
     checks = diagnose(await gather(on.cluster, NAMESPACE, "mindie"))
-    return [f"{check.about}: {check.words}" for check in checks if check.standing is Standing.FAIL]
+    return [f"{check.about}: {check.text}" for check in checks if check.level is Level.ERROR]
 
 
 def test_a_service_is_followed_from_its_first_fault_to_health() -> None:

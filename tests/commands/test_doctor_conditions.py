@@ -11,7 +11,8 @@ from scaler.decide.decision import Note
 from scaler.informers.config_maps import RankTableMap, content_of
 from scaler.ranktables.table import INITIALIZING, RankTablePod, rank_table
 from scaler.reasons.warnings import Warning
-from scaler.tools.common.diagnosis import Check, Evidence, RolePod, Server, Standing, diagnose
+from scaler.tools.common.diagnosis import Evidence, RolePod, Server, diagnose
+from scaler.tools.common.finding import Finding, Level
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.devices import PodDevices, pack
 from tests.ranktables.test_table import TWO, job
@@ -44,12 +45,8 @@ def server(
 WELL = Evidence("mindie", "mindie", (server(rings()),), (), ROLES)
 
 
-def found(evidence: Evidence, standing: Standing = Standing.FAIL) -> list[str]:
-    return [
-        f"{check.about}: {check.words}"
-        for check in diagnose(evidence)
-        if check.standing is standing
-    ]
+def found(evidence: Evidence, level: Level = Level.ERROR) -> list[str]:
+    return [f"{check.about}: {check.text}" for check in diagnose(evidence) if check.level is level]
 
 
 def with_server(*args: Any, **options: Any) -> Evidence:
@@ -57,8 +54,8 @@ def with_server(*args: Any, **options: Any) -> Evidence:
 
 
 def test_a_service_that_is_well_meets_every_condition() -> None:
-    assert {check.standing for check in diagnose(WELL)} == {Standing.OK}
-    assert Check(Standing.OK, "rings-config-p0", "completed") in diagnose(WELL)
+    assert {check.level for check in diagnose(WELL)} == {Level.OK}
+    assert Finding(Level.OK, "completed", about="rings-config-p0") in diagnose(WELL)
 
 
 def _without(label: str) -> dict[str, Any]:
@@ -142,7 +139,5 @@ def test_an_instance_that_is_not_complete_is_noted_with_what_it_waits_for(
     if not member.node:  # an unbound pod has no chips in a cluster
         member = msgspec.structs.replace(member, devices=RankTablePod("", "").devices)
     evidence = with_server(rings(INITIALIZING.text), members=(TWO[0], member))
-    assert any(words in note for note in found(evidence, Standing.NOTE)), found(
-        evidence, Standing.NOTE
-    )
+    assert any(words in note for note in found(evidence, Level.NOTE)), found(evidence, Level.NOTE)
     assert found(evidence) == ["service mindie: no rank table is completed; at least one must be"]

@@ -43,10 +43,11 @@ from scaler.settings import Mode, Settings
 from scaler.sim.actors.faulty_api import FaultyApi
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.loop import run
+from scaler.tools.common.finding import Finding, Level
 from scaler.tools.common.leader import Leader, Leaders
 from scaler.tools.preflight import admission, faults, install, platform, rights, services
 from scaler.tools.preflight import command as preflight
-from scaler.tools.preflight.finding import Check, Finding, Level
+from scaler.tools.preflight.checks import Check
 from scaler.tools.preflight.judgement import CHECKS, judge
 from scaler.tools.preflight.picture import Install, Linted, Picture, Right, tag_of
 from scaler.tools.preflight.read_picture import install_of, read

@@ -29,7 +29,7 @@ from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.tools.common.access import Access
 from scaler.tools.common.console import console, show
-from scaler.tools.common.diagnosis import Standing
+from scaler.tools.common.finding import Level
 from scaler.tools.common.view import ServiceView
 from scaler.tools.why.answer import Answer, rendered
 from scaler.tools.why.inquiry import ask_why
@@ -71,11 +71,11 @@ def text(answer: Answer, width: int = 120) -> str:
 
 def failures(answer: Answer, title: str = "") -> list[str]:
     return [
-        f"{check.about}: {check.words}"
+        f"{check.about}: {check.text}"
         for section in answer.sections
         if title in ("", section.title)
         for check in section.checks
-        if check.standing is Standing.FAIL
+        if check.level is Level.ERROR
     ]
 
 
@@ -140,12 +140,12 @@ def test_an_object_that_makes_instances_is_answered_about_all_of_them(sample: Sa
 def test_a_label_that_is_missing_is_named_with_what_it_was_spelt_as(
     labels: dict[str, str], words: str
 ) -> None:
-    (failed,) = [check for check in key_checks(labels, "job") if check.standing is Standing.FAIL]
-    assert words in failed.words
+    (failed,) = [check for check in key_checks(labels, "job") if check.level is Level.ERROR]
+    assert words in failed.text
 
 
 def test_labels_that_are_right_have_nothing_to_say_against_them() -> None:
-    assert [check.standing for check in key_checks(LABELS, "job")] == [Standing.OK]
+    assert [check.level for check in key_checks(LABELS, "job")] == [Level.OK]
 
 
 def test_a_group_that_the_rule_does_not_have_comes_with_the_near_one() -> None:
@@ -322,7 +322,7 @@ class Api:
 def scale_words(api: Any, replicas: int = 1) -> list[str]:
     subject = limited(replicas)
     found = asyncio.run(look(api, subject))
-    return [f"{check.about}: {check.words}" for check in scale_checks(subject, found)]
+    return [f"{check.about}: {check.text}" for check in scale_checks(subject, found)]
 
 
 def test_who_set_the_number_and_the_autoscaler_that_will_set_it_again_are_named() -> None:

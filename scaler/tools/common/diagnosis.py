@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from scaler.decide.decision import Note
 from scaler.informers.config_maps import RankTableMap
 from scaler.names import JOB_ID_LABEL, RANK_TABLE_PREFIX
 from scaler.ranktables.table import RankTable, RankTablePod, Status
+from scaler.tools.common.finding import Finding, Level
 from scaler.workloads.membership import Job
 
 SERVER_APP = "mindie-ms-server"
@@ -25,24 +25,6 @@ CONSUMER_LABEL = "mx-consumer-cim"
 GLOBAL_LABELS = ("grt-server/deploy-server", "grt-group/deploy-server")
 ROLES = {"mindie-ms-controller": "MindIE Controller", "mindie-ms-coordinator": "MindIE Coordinator"}
 """Value of label `app` -> component that must be reachable before ClusterD publishes a table."""
-
-
-class Standing(StrEnum):
-    """The result of a condition. NOTE: an instance is missing from the table, but the service gets
-    a table."""
-
-    OK = "ok"
-    NOTE = "note"
-    FAIL = "FAIL"
-
-
-class Check(msgspec.Struct, frozen=True):
-    """One condition. `about` is its object, `words` say what was found and, unless OK, what to
-    do."""
-
-    standing: Standing
-    about: str
-    words: str
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -79,19 +61,19 @@ class Evidence(msgspec.Struct, frozen=True):
     """Other jobs of its jobID, each with the reason why it has no rank table."""
 
 
-def diagnose(evidence: Evidence) -> tuple[Check, ...]:
+def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     """Every condition in the order in which a person would correct them."""
     return tuple(_checks(evidence))
 
 
-def _checks(evidence: Evidence) -> Iterator[Check]:
+def _checks(evidence: Evidence) -> Iterator[Finding]:
     if not evidence.servers:
         words = (
             f"no AscendJob of a server has label {JOB_ID_LABEL}={evidence.job_id} in this namespace"
         )
-        yield Check(Standing.FAIL, f"namespace {evidence.namespace}", words)
+        yield Finding(Level.ERROR, words, about=f"namespace {evidence.namespace}")
     for name, why in evidence.left_out:
-        yield Check(Standing.FAIL, f"job {name}", f"no rank table is made for it: {why}")
+        yield Finding(Level.ERROR, f"no rank table is made for it: {why}", about=f"job {name}")
     for server in evidence.servers:
         yield from _server_checks(server, evidence.job_id)
     for table_map in evidence.strays:
@@ -102,31 +84,33 @@ def _checks(evidence: Evidence) -> Iterator[Check]:
         yield _reachable(app, title, evidence.roles)
 
 
-def _server_checks(server: Server, job_id: str) -> Iterator[Check]:
+def _server_checks(server: Server, job_id: str) -> Iterator[Finding]:
     table_map = server.table_map
     if table_map is None:
         words = (
             f"ConfigMap {RANK_TABLE_PREFIX}{server.job.name} does not exist; apply it, it is never"
             " created for you"
         )
-        yield Check(Standing.FAIL, f"job {server.job.name}", words)
+        yield Finding(Level.ERROR, words, about=f"job {server.job.name}")
         return
     yield from _label_checks(table_map, job_id)
     yield from _readable(table_map)
     if server.obstacle is not None:
-        yield Check(
-            Standing.FAIL, table_map.name, f"{server.obstacle.warning}: {server.obstacle.message}"
+        yield Finding(
+            Level.ERROR,
+            f"{server.obstacle.warning}: {server.obstacle.message}",
+            about=table_map.name,
         )
     else:
         yield _completed(server, table_map)
 
 
-def _label_checks(table_map: RankTableMap, job_id: str) -> Iterator[Check]:
+def _label_checks(table_map: RankTableMap, job_id: str) -> Iterator[Finding]:
     problems = list(_label_problems(table_map, job_id))
     for problem in problems:
-        yield Check(Standing.FAIL, table_map.name, problem)
+        yield Finding(Level.ERROR, problem, about=table_map.name)
     if not problems:
-        yield Check(Standing.OK, table_map.name, "labelled for ClusterD")
+        yield Finding(Level.OK, "labelled for ClusterD", about=table_map.name)
 
 
 def _label_problems(table_map: RankTableMap, job_id: str) -> Iterator[str]:
@@ -150,33 +134,33 @@ def _label_problems(table_map: RankTableMap, job_id: str) -> Iterator[str]:
         )
 
 
-def _readable(table_map: RankTableMap) -> Iterator[Check]:
+def _readable(table_map: RankTableMap) -> Iterator[Finding]:
     if not isinstance(content_of(table_map.text), dict):
         words = "hccl.json is not a JSON object: one unreadable table leaves the whole service out"
-        yield Check(Standing.FAIL, table_map.name, words)
+        yield Finding(Level.ERROR, words, about=table_map.name)
 
 
-def _completed(server: Server, table_map: RankTableMap) -> Check:
+def _completed(server: Server, table_map: RankTableMap) -> Finding:
     status = table_map.status
     if status == Status.COMPLETED.value and server.table.status is Status.COMPLETED:
-        return Check(Standing.OK, table_map.name, "completed")
+        return Finding(Level.OK, "completed", about=table_map.name)
     if server.table.status is Status.COMPLETED:
         words = (
             "all its pods have their chips, but it is not completed: does the scaler run? see"
             " its log"
         )
-        return Check(Standing.FAIL, table_map.name, words)
+        return Finding(Level.ERROR, words, about=table_map.name)
     waits = "; ".join(waiting_for(server.job, server.members)) or "its pods are not complete"
     if status == Status.COMPLETED.value:
-        return Check(
-            Standing.FAIL,
-            table_map.name,
+        return Finding(
+            Level.ERROR,
             f"says completed, but should not: {waits}; does the scaler run?",
+            about=table_map.name,
         )
-    return Check(
-        Standing.NOTE,
-        table_map.name,
+    return Finding(
+        Level.NOTE,
         f"not completed, this instance is left out of the global table: {waits}",
+        about=table_map.name,
     )
 
 
@@ -203,30 +187,32 @@ def waiting_for(job: Job, members: Sequence[RankTablePod]) -> Iterator[str]:
             yield f"pod {name} has no address yet"
 
 
-def _some_completed(evidence: Evidence) -> Check:
+def _some_completed(evidence: Evidence) -> Finding:
     about = f"service {evidence.job_id}"
     done = []
     for server in evidence.servers:
         if server.table_map and server.table_map.status == "completed":
             done.append(server.job.name)
     if done:
-        return Check(
-            Standing.OK, about, f"{len(done)} of {len(evidence.servers)} rank tables are completed"
+        return Finding(
+            Level.OK,
+            f"{len(done)} of {len(evidence.servers)} rank tables are completed",
+            about=about,
         )
-    return Check(Standing.FAIL, about, "no rank table is completed; at least one must be")
+    return Finding(Level.ERROR, "no rank table is completed; at least one must be", about=about)
 
 
-def _reachable(app: str, title: str, pods: Sequence[RolePod]) -> Check:
+def _reachable(app: str, title: str, pods: Sequence[RolePod]) -> Finding:
     ours = [pod for pod in pods if pod.app == app]
     if not ours:
-        return Check(
-            Standing.FAIL,
-            title,
+        return Finding(
+            Level.ERROR,
             f"no pod with label app={app} and the service's {JOB_ID_LABEL}; apply its job",
+            about=title,
         )
     if any(pod.host_ip and pod.pod_ip for pod in ours):
-        return Check(Standing.OK, title, "has its addresses")
-    return Check(Standing.FAIL, title, f"pod {ours[0].name} has no host or pod address yet")
+        return Finding(Level.OK, "has its addresses", about=title)
+    return Finding(Level.ERROR, f"pod {ours[0].name} has no host or pod address yet", about=title)
 
 
 def content_of(text: str | None) -> Any:

@@ -27,7 +27,8 @@ from scaler.kube.api import (
 from scaler.names import BESIDE_LABEL, MOVED_RULE, NAMESPACE_LABEL, RULE_LABEL
 from scaler.rules.values import as_list, as_text, at
 from scaler.tools.common.console import age
-from scaler.tools.preflight.finding import Check, Finding, Level, check, listed, ok
+from scaler.tools.common.finding import Finding, Level
+from scaler.tools.preflight.checks import Check, check, listed, ok
 from scaler.tools.preflight.picture import (
     Install,
     Picture,

@@ -8,13 +8,14 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scaler.tools.common.access import add_cluster_arguments, named
 from scaler.tools.common.output import add_output, written
 
 if TYPE_CHECKING:
-    from scaler.tools.preflight.finding import Check, Finding
+    from scaler.tools.common.finding import Finding
+    from scaler.tools.preflight.checks import Check
 
 HELP = """check a cluster before or after the scaler is installed: what is missing, and what to do
 about it
@@ -53,8 +54,19 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "text":
         sys.stdout.write("\n".join(text(checks, verbose=args.verbose)) + "\n")
     else:
-        sys.stdout.write(written({"ok": not errors, "checks": checks}, args.format))
+        answer = {"ok": not errors, "checks": [_document(one) for one in checks]}
+        sys.stdout.write(written(answer, args.format))
     return EXIT_ERRORS if errors else EXIT_WELL
+
+
+def _document(check: Check) -> dict[str, Any]:
+    """A check for programs."""
+    findings = []
+    for one in check.findings:
+        findings.append(
+            {"level": one.level, "text": one.text, "advice": one.advice, "details": one.details}
+        )
+    return {"name": check.name, "findings": findings}
 
 
 async def _checked(args: argparse.Namespace) -> list[Check] | None:

@@ -18,7 +18,8 @@ from scaler.informers.faults import (
 from scaler.kube.api import CONFIG_MAPS, NODES, Object
 from scaler.rules.values import as_text, at
 from scaler.tools.common.console import age
-from scaler.tools.preflight.finding import Check, Finding, Level, check, listed, ok
+from scaler.tools.common.finding import Finding, Level
+from scaler.tools.preflight.checks import Check, check, listed, ok
 from scaler.tools.preflight.picture import Picture, name_of, namespace_of
 from scaler.tools.preflight.platform import missing_right, npus
 

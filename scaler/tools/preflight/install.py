@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from scaler import __version__
 from scaler.kube.api import DEPLOYMENTS
 from scaler.tools.common.console import age
+from scaler.tools.common.finding import Finding, Level
 from scaler.tools.common.leader import Leader
-from scaler.tools.preflight.finding import Check, Finding, Level, check, listed, ok
+from scaler.tools.preflight.checks import Check, check, listed, ok
 from scaler.tools.preflight.picture import Install, Picture, tag_of
 from scaler.tools.preflight.platform import missing_right
 from scaler.tools.preflight.rights import again

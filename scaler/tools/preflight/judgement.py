@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scaler.tools.preflight import admission, faults, install, platform, rights, services
-from scaler.tools.preflight.finding import Check
+from scaler.tools.preflight.checks import Check
 from scaler.tools.preflight.picture import Picture
 
 CHECKS = (

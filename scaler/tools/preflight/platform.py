@@ -30,7 +30,8 @@ from scaler.report.definition import definition as elastic_service
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.settings import Mode, Settings
 from scaler.tools.common.console import age
-from scaler.tools.preflight.finding import Check, Finding, Level, check, listed, ok
+from scaler.tools.common.finding import Finding, Level
+from scaler.tools.preflight.checks import Check, check, listed, ok
 from scaler.tools.preflight.picture import (
     Install,
     Picture,

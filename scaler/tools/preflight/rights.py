@@ -12,7 +12,8 @@ from scaler.informers.resources import OPTIONAL
 from scaler.kube.api import DEPLOYMENTS, ELASTIC_SERVICES, POD_GROUPS
 from scaler.names import WEBHOOK_SECRET
 from scaler.settings import Mode, Settings
-from scaler.tools.preflight.finding import Check, Finding, Level, check, listed, ok
+from scaler.tools.common.finding import Finding, Level
+from scaler.tools.preflight.checks import Check, check, listed, ok
 from scaler.tools.preflight.picture import Install, Picture, Right
 from scaler.workloads.kinds import KINDS, WATCHED
 

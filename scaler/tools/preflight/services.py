@@ -9,7 +9,8 @@ import msgspec
 from scaler.kube.api import ELASTIC_SERVICES, Object
 from scaler.rules.finding import Finding as LintFinding
 from scaler.rules.values import as_list, at
-from scaler.tools.preflight.finding import Check, Finding, Level, check, listed, ok
+from scaler.tools.common.finding import Finding, Level
+from scaler.tools.preflight.checks import Check, check, listed, ok
 from scaler.tools.preflight.picture import Picture, place_of
 from scaler.tools.preflight.platform import missing_right
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from scaler.kube.api import KubeApi
 from scaler.kube.errors import KubeError
 from scaler.tools.common.view import Cluster, ServiceView
 from scaler.tools.why import workings
-from scaler.tools.why.answer import RANKS, Section, answer_of
+from scaler.tools.why.answer import RANKS, Section, answer_of, document
 from scaler.tools.why.inquiry import sections
 from scaler.tools.why.subject import find
 
@@ -25,8 +23,5 @@ async def why(cluster: Cluster, api: KubeApi, view: ServiceView) -> dict[str, An
         looked = await workings.look(cluster, api, subject)
     except KubeError as error:
         return {"problem": str(error)}
-    return dict(
-        msgspec.to_builtins(
-            answer_of(subject, (), sections(cluster, subject, looked, Section(RANKS, ())))
-        )
-    )
+    found = sections(cluster, subject, looked, Section(RANKS, ()))
+    return document(answer_of(subject, (), found))

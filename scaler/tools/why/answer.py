@@ -4,6 +4,7 @@ cluster."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 from rich.console import Group, RenderableType
@@ -17,14 +18,14 @@ from scaler.reasons.row import Tone
 from scaler.reasons.steps import ADVICE, FIX, NOTHING, WAIT, Step
 from scaler.tools.common.console import text
 from scaler.tools.common.detail import is_true
-from scaler.tools.common.diagnosis import Check, Standing
+from scaler.tools.common.finding import Finding, Level
 from scaler.tools.why.scale import undo
 from scaler.tools.why.subject import InstanceStanding, Subject
 
 _MARKS = {
-    Standing.OK: ("ok", "green"),
-    Standing.NOTE: ("note", "yellow"),
-    Standing.FAIL: ("FAIL", "bold red"),
+    Level.OK: ("ok", "green"),
+    Level.NOTE: ("note", "yellow"),
+    Level.ERROR: ("FAIL", "bold red"),
 }
 _WELL = frozenset({State.RUNNING.value, State.FINISHED.value})
 _SHOWN = 6
@@ -33,23 +34,23 @@ _WELL_SHOWN = 2
 """Checks shown of a section without a problem."""
 
 RANKS = "rank table"
-FAIL = Standing.FAIL
+FAIL = Level.ERROR
 
 
 class Section(msgspec.Struct, frozen=True):
     title: str
-    checks: tuple[Check, ...]
+    checks: tuple[Finding, ...]
     whole: bool = False
     """Every check is shown, however many there are."""
 
     @property
-    def standing(self) -> Standing:
+    def level(self) -> Level:
         """The worst of its checks."""
-        found = {check.standing for check in self.checks}
-        for one in (Standing.FAIL, Standing.NOTE):
+        found = {check.level for check in self.checks}
+        for one in (Level.ERROR, Level.NOTE):
             if one in found:
                 return one
-        return Standing.OK
+        return Level.OK
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -69,7 +70,7 @@ class Answer(msgspec.Struct, frozen=True):
 def answer_of(subject: Subject, notes: Iterable[str], sections: Sequence[Section]) -> Answer:
     """The answer from all sections with content."""
     kept = tuple(section for section in sections if section.checks)
-    well = _stands_well(subject) and all(section.standing is not Standing.FAIL for section in kept)
+    well = _stands_well(subject) and all(section.level is not Level.ERROR for section in kept)
     return Answer(
         f"{subject.kind} {subject.namespace}/{subject.name}",
         tuple(_head(subject)),
@@ -78,7 +79,7 @@ def answer_of(subject: Subject, notes: Iterable[str], sections: Sequence[Section
         tuple(_next(subject, kept)),
         well,
         any(one.title == RANKS for one in kept)
-        and all(one.standing is not FAIL for one in kept if one.title == RANKS),
+        and all(one.level is not FAIL for one in kept if one.title == RANKS),
     )
 
 
@@ -127,7 +128,7 @@ def _next(subject: Subject, sections: Sequence[Section]) -> Iterator[str]:
     failed = []
     for section in sections:
         for check in section.checks:
-            if check.standing is Standing.FAIL:
+            if check.level is Level.ERROR:
                 failed.append((section.title, check))
     faults = []
     for title, check in failed:
@@ -194,6 +195,19 @@ def _pod_to_look_at(subject: Subject) -> str:
 # As text
 
 
+def document(answer: Answer) -> dict[str, Any]:
+    """The answer for programs and for the page."""
+    found: dict[str, Any] = msgspec.to_builtins(answer)
+    for shown, section in zip(found["sections"], answer.sections, strict=True):
+        shown["checks"] = [_check(one) for one in section.checks]
+    return found
+
+
+def _check(finding: Finding) -> dict[str, str]:
+    standing, _ = _MARKS[finding.level]
+    return {"standing": standing, "about": finding.about, "words": finding.text}
+
+
 def rendered(answer: Answer) -> RenderableType:
     """The answer on one screen: checks with problems in full, the others in one line."""
     parts: list[RenderableType] = [text(answer.about, "bold")]
@@ -202,12 +216,12 @@ def rendered(answer: Answer) -> RenderableType:
     grid = Table.grid(padding=(0, 2, 0, 0))
     for section in answer.sections:
         for number, check in enumerate(_shown(section)):
-            mark, tone = _MARKS[check.standing]
+            mark, tone = _MARKS[check.level]
             title = text(section.title if number == 0 else "", "bold")
             grid.add_row(
                 title,
                 text(mark, tone),
-                text(f"{check.about}: {check.words}", tone if mark == "FAIL" else ""),
+                text(f"{check.about}: {check.text}", tone if mark == "FAIL" else ""),
             )
     parts += [Text(), grid]
     if answer.next:
@@ -215,12 +229,14 @@ def rendered(answer: Answer) -> RenderableType:
     return Group(*parts)
 
 
-def _shown(section: Section) -> list[Check]:
+def _shown(section: Section) -> list[Finding]:
     """Checks with problems first; of the others only as many as fit."""
-    bad = [check for check in section.checks if check.standing is not Standing.OK]
-    good = [check for check in section.checks if check.standing is Standing.OK]
+    bad = [check for check in section.checks if check.level is not Level.OK]
+    good = [check for check in section.checks if check.level is Level.OK]
     most = _SHOWN if section.whole else _SHOWN - 1 - len(bad) if bad else _WELL_SHOWN
     kept = good if section.whole or len(good) <= most + 1 else good[: max(0, most)]
     left = len(good) - len(kept)
-    more = [Check(Standing.OK, "and", f"{left} more that are as they should be")] if left else []
+    more = (
+        [Finding(Level.OK, f"{left} more that are as they should be", about="and")] if left else []
+    )
     return [*bad, *kept, *more]

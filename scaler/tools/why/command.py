@@ -67,10 +67,10 @@ async def _answer(args: argparse.Namespace, always_ranks: bool) -> int:
 def _print(found: Answer, output: str) -> None:
     from scaler.tools.common.console import console, show  # noqa: PLC0415
     from scaler.tools.common.output import written  # noqa: PLC0415
-    from scaler.tools.why.answer import rendered  # noqa: PLC0415
+    from scaler.tools.why.answer import document, rendered  # noqa: PLC0415
 
     if output != "text":
-        sys.stdout.write(written(found, output))
+        sys.stdout.write(written(document(found), output))
         return
     screen = console()
     show(screen, rendered(found))

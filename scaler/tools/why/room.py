@@ -23,7 +23,7 @@ from scaler.decide.world import Instance, World
 from scaler.reasons.reasons import ROWS, Reason
 from scaler.rules.values import at
 from scaler.tools.common.detail import is_true
-from scaler.tools.common.diagnosis import Check, Standing
+from scaler.tools.common.finding import Finding, Level
 from scaler.tools.why.subject import Subject
 
 _FEW = 4
@@ -43,7 +43,7 @@ class Supply(msgspec.Struct, frozen=True):
     """A node has room for several of these pods, so nodes cannot be counted."""
 
 
-def room_checks(world: World, decision: Decision, subject: Subject) -> Iterator[Check]:
+def room_checks(world: World, decision: Decision, subject: Subject) -> Iterator[Finding]:
     """How far the service is, then what its waiting instances need."""
     plan = subject.plan
     if plan is None or subject.service is None or not plan.key.rule:
@@ -51,12 +51,12 @@ def room_checks(world: World, decision: Decision, subject: Subject) -> Iterator[
     yield _standing(subject, plan)
     if world.alone or subject.service.options.arbitration is False:
         why = world.alone or 'annotation mind-cluster/arbitration is "off"'
-        yield Check(Standing.NOTE, "nodes", f"free nodes are not weighed here: {why}")
+        yield Finding(Level.NOTE, f"free nodes are not weighed here: {why}", about="nodes")
     waiting = [instance for instance in subject.instances if _waits_for_room(subject, instance)]
     yield from _needs(world, decision, plan, waiting)
 
 
-def _standing(subject: Subject, plan: Plan) -> Check:
+def _standing(subject: Subject, plan: Plan) -> Finding:
     status = subject.view.status if subject.view is not None else {}
     current = at(status, "currentRatio", "counts")
     less = "runs less than its smallest ratio" if plan.replicas else "rests"
@@ -73,10 +73,10 @@ def _standing(subject: Subject, plan: Plan) -> Check:
             )
     missing = ", ".join(found)
     words = f"{runs}{works}" + (f"; {missing}: apply or fix them" if missing else "")
-    return Check(
-        Standing.OK if plan.complete else Standing.NOTE if available else Standing.FAIL,
-        "service",
+    return Finding(
+        Level.OK if plan.complete else Level.NOTE if available else Level.ERROR,
         words,
+        about="service",
     )
 
 
@@ -88,14 +88,16 @@ def _waits_for_room(subject: Subject, instance: Instance) -> bool:
 
 def _needs(
     world: World, decision: Decision, plan: Plan, waiting: Sequence[Instance]
-) -> Iterator[Check]:
+) -> Iterator[Finding]:
     """Each different request once, for all of the instances together."""
     if world.nodes is None:
         return
     for request, count in joined(*(instance.unbound for instance in waiting)):
         found = supply(world, decision, plan, request)
-        yield Check(
-            _judged(found, count), "nodes", _supply_in_words(world.nodes, request, count, found)
+        yield Finding(
+            _judged(found, count),
+            _supply_in_words(world.nodes, request, count, found),
+            about="nodes",
         )
 
 
@@ -161,8 +163,8 @@ def _times(resources: Sequence[str], amounts: Sequence[int], request: PodRequest
     return max(0, min(free.get(name, 0) // amount for name, amount in request.requests if amount))
 
 
-def _judged(found: Supply, count: int) -> Standing:
-    return Standing.OK if found.free - sum(found.spoken_for.values()) >= count else Standing.FAIL
+def _judged(found: Supply, count: int) -> Level:
+    return Level.OK if found.free - sum(found.spoken_for.values()) >= count else Level.ERROR
 
 
 def _supply_in_words(nodes: Nodes, request: PodRequest, count: int, found: Supply) -> str:

@@ -12,7 +12,7 @@ from scaler.kube.errors import ForbiddenError, NotFoundError
 from scaler.rules.rule import ALL
 from scaler.rules.values import as_list, as_text, at
 from scaler.tools.common.detail import wanted
-from scaler.tools.common.diagnosis import Check, Standing
+from scaler.tools.common.finding import Finding, Level
 from scaler.tools.common.records import condition
 from scaler.tools.why.subject import Subject
 
@@ -81,7 +81,7 @@ def _scales(autoscaler: Object, name: str) -> bool:
     )
 
 
-def scale_checks(subject: Subject, found: Scaled) -> Iterator[Check]:
+def scale_checks(subject: Subject, found: Scaled) -> Iterator[Finding]:
     """The wanted number, the client that has set it, and an autoscaler that would set it again."""
     view = subject.view
     if view is None or not is_limited(subject):
@@ -91,13 +91,14 @@ def scale_checks(subject: Subject, found: Scaled) -> Iterator[Check]:
         _who(manager) + f" ({moment})" * bool(moment) for manager, moment in found.setters
     )
     by = f"; set by {setters}" if setters else "; the API server has not kept who set it"
-    yield Check(
-        Standing.NOTE,
-        f"esvc/{view.name}",
+    yield Finding(
+        Level.NOTE,
         f"spec.replicas is {view.replicas}{f': {said}' if said else ''}{by}",
+        about=f"esvc/{view.name}",
     )
     for one in found.autoscalers[:_MOST]:
-        yield Check(Standing.NOTE, *_autoscaler(one))
+        about, words = _autoscaler(one)
+        yield Finding(Level.NOTE, words, about=about)
 
 
 def _who(manager: str) -> str:

@@ -27,7 +27,7 @@ from scaler.names import GATE, NAMESPACE_LABEL, POD_GROUP
 from scaler.reasons.reasons import Reason
 from scaler.rules.values import as_list, as_text, at
 from scaler.tools.common.detail import node_trouble, standing
-from scaler.tools.common.diagnosis import Check, Standing
+from scaler.tools.common.finding import Finding, Level
 from scaler.tools.common.records import EventRecord, condition
 from scaler.tools.common.view import Cluster
 from scaler.tools.why import scale
@@ -146,11 +146,11 @@ def _pods_in_trouble(
 # The scheduler
 
 
-def scheduler_checks(cluster: Cluster, subject: Subject, looked: Looked) -> Iterator[Check]:
+def scheduler_checks(cluster: Cluster, subject: Subject, looked: Looked) -> Iterator[Finding]:
     """The conditions that Volcano set on the PodGroups, and the kubelet on the pods."""
     if not any(instance.pods for instance in subject.instances):
-        yield Check(
-            Standing.OK, "scheduler", "no pods yet: there is nothing for the scheduler to do"
+        yield Finding(
+            Level.OK, "no pods yet: there is nothing for the scheduler to do", about="scheduler"
         )
         return
     for name, group in looked.pod_groups.items():
@@ -158,22 +158,24 @@ def scheduler_checks(cluster: Cluster, subject: Subject, looked: Looked) -> Iter
     for name, queue in looked.queues.items():
         state = as_text(at(queue, "status").get("state"))
         if state not in ("", "Open"):
-            yield Check(
-                Standing.FAIL, f"queue {name}", f"is {state}: Volcano starts nothing of it; open it"
+            yield Finding(
+                Level.ERROR,
+                f"is {state}: Volcano starts nothing of it; open it",
+                about=f"queue {name}",
             )
     events = cluster.last_warnings(subject.namespace)
     for pod in looked.pods.values():
         yield from _pod_checks(cluster, pod, events)
     if not looked.pods:
         number = sum(instance.pods for instance in subject.instances)
-        yield Check(Standing.OK, "pods", f"{number} pods, all of instances that run")
+        yield Finding(Level.OK, f"{number} pods, all of instances that run", about="pods")
 
 
-def _group_checks(name: str, group: Object) -> Iterator[Check]:
+def _group_checks(name: str, group: Object) -> Iterator[Finding]:
     about = f"PodGroup {name}"
     if not group:
-        yield Check(
-            Standing.NOTE, about, "does not exist: nobody has asked the scheduler for this gang"
+        yield Finding(
+            Level.NOTE, "does not exist: nobody has asked the scheduler for this gang", about=about
         )
         return
     phase = as_text(at(group, "status").get("phase"))
@@ -183,12 +185,12 @@ def _group_checks(name: str, group: Object) -> Iterator[Check]:
             said.append(f"{as_text(one.get('reason'))}: {as_text(one.get('message'))}")
     if phase in _WAITS:
         words = "; ".join(said[-1:]) or "the scheduler has said nothing yet; does Volcano run?"
-        yield Check(Standing.FAIL, about, f"phase {phase or 'not set'}: {words}")
+        yield Finding(Level.ERROR, f"phase {phase or 'not set'}: {words}", about=about)
     else:
-        yield Check(Standing.OK, about, f"phase {phase}")
+        yield Finding(Level.OK, f"phase {phase}", about=about)
 
 
-def _pod_checks(cluster: Cluster, pod: Object, events: dict[str, EventRecord]) -> Iterator[Check]:
+def _pod_checks(cluster: Cluster, pod: Object, events: dict[str, EventRecord]) -> Iterator[Finding]:
     meta, spec, status = (at(pod, part) for part in ("metadata", "spec", "status"))
     if not meta:
         return
@@ -196,9 +198,11 @@ def _pod_checks(cluster: Cluster, pod: Object, events: dict[str, EventRecord]) -
     gates = [as_text(at(gate).get("name")) for gate in as_list(spec.get("schedulingGates"))]
     foreign = [gate for gate in gates if gate != GATE]
     if foreign:
-        yield Check(Standing.FAIL, about, f"held by somebody else's gate: {', '.join(foreign)}")
+        yield Finding(
+            Level.ERROR, f"held by somebody else's gate: {', '.join(foreign)}", about=about
+        )
     elif gates:
-        yield Check(Standing.OK, about, f"held by our gate {GATE}, as its instance is")
+        yield Finding(Level.OK, f"held by our gate {GATE}, as its instance is", about=about)
         return
     words = list(_pod_words(status)) + list(
         filter(None, [_node_words(cluster, as_text(spec.get("nodeName")))])
@@ -207,10 +211,10 @@ def _pod_checks(cluster: Cluster, pod: Object, events: dict[str, EventRecord]) -
     if event is not None and not words and not _is_ready(status):
         words.append(f"{event.reason}: {event.message}")
     if words:
-        yield Check(Standing.FAIL, about, "; ".join(dict.fromkeys(words)))
+        yield Finding(Level.ERROR, "; ".join(dict.fromkeys(words)), about=about)
     else:
         on = f" on {spec['nodeName']}" if spec.get("nodeName") else ", not bound to a node"
-        yield Check(Standing.OK, about, f"{status.get('phase', 'Pending')}{on}")
+        yield Finding(Level.OK, f"{status.get('phase', 'Pending')}{on}", about=about)
 
 
 def _is_ready(status: object) -> bool:
@@ -245,7 +249,7 @@ def _pod_words(status: object) -> Iterator[str]:
 # Makers of the pods
 
 
-def operator_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
+def operator_checks(cluster: Cluster, subject: Subject) -> Iterator[Finding]:
     """Ascend Operator beside the scaler, and other makers of pods."""
     operator = cluster.cache.ascend_operator()
     ours = [instance for instance in subject.instances if instance.kind == "AscendJob"]
@@ -255,10 +259,10 @@ def operator_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
             if operator
             else "the scaler makes them"
         )
-        yield Check(
-            Standing.OK,
-            "Ascend Operator",
+        yield Finding(
+            Level.OK,
             who if operator else f"none runs; pods of AscendJobs: {who}",
+            about="Ascend Operator",
         )
     elsewhere = cluster.cache.ascend_operators_elsewhere()
     if elsewhere:
@@ -266,29 +270,29 @@ def operator_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
             f"{', '.join(elsewhere)} is in another namespace than the scaler looks in, and does not"
             " count"
         )
-        yield Check(Standing.NOTE, "Ascend Operator", words)
+        yield Finding(Level.NOTE, words, about="Ascend Operator")
     for instance in subject.instances:
         about = f"{instance.kind} {instance.name}"
         for fault in instance.faults:
-            yield Check(Standing.FAIL, about, fault)
+            yield Finding(Level.ERROR, fault, about=about)
         for _, words in instance.warnings:
-            yield Check(Standing.NOTE, about, words)
+            yield Finding(Level.NOTE, words, about=about)
         lacking = instance.expected - instance.pods
         if not instance.made_by_us and lacking > 0 and not instance.more_to_come:
-            yield Check(
-                Standing.NOTE,
-                about,
+            yield Finding(
+                Level.NOTE,
                 f"{lacking} of its {instance.expected} pods have not been made by their owner",
+                about=about,
             )
         if instance.name_taken:
-            yield Check(
-                Standing.FAIL,
-                about,
+            yield Finding(
+                Level.ERROR,
                 f"{instance.name_taken} has a name that it needs, and another owner",
+                about=about,
             )
 
 
-def warnings(subject: Subject) -> Iterator[Check]:
+def warnings(subject: Subject) -> Iterator[Finding]:
     """The scaler's own warnings, in its words."""
     names = {instance.name for instance in subject.instances}
     for found in map(
@@ -296,24 +300,24 @@ def warnings(subject: Subject) -> Iterator[Check]:
     ):
         kind, name, words = (as_text(found.get(part)) for part in ("type", "instance", "message"))
         if not name or name in names:
-            yield Check(Standing.NOTE, name or "service", f"{kind}: {words}")
+            yield Finding(Level.NOTE, f"{kind}: {words}", about=name or "service")
 
 
 # Admission
 
 
-def admission_checks(subject: Subject, looked: Looked) -> Iterator[Check]:
+def admission_checks(subject: Subject, looked: Looked) -> Iterator[Finding]:
     """Whether its pods could be held, and whether the API server accepted them."""
     refused = [s for s in subject.standings.values() if s.reason == Reason.CREATE_REFUSED]
     for one in refused:
-        yield Check(Standing.FAIL, "API server", one.message)
+        yield Finding(Level.ERROR, one.message, about="API server")
     others = [instance for instance in subject.instances if not instance.made_by_us]
     if not others:
         if subject.instances and not refused:
-            yield Check(
-                Standing.OK,
-                "admission",
+            yield Finding(
+                Level.OK,
                 "not needed: the scaler makes these pods, and holds them by not making them",
+                about="admission",
             )
         return
     value = at(looked.namespace, "metadata", "labels").get(NAMESPACE_LABEL)
@@ -325,24 +329,26 @@ def admission_checks(subject: Subject, looked: Looked) -> Iterator[Check]:
             " it to enabled"
         )
         unheld = any(instance.unheld for instance in others)
-        yield Check(
-            Standing.FAIL if unheld else Standing.NOTE, f"namespace {subject.namespace}", words
+        yield Finding(
+            Level.ERROR if unheld else Level.NOTE, words, about=f"namespace {subject.namespace}"
         )
     elif enabled:
-        yield Check(
-            Standing.OK, f"namespace {subject.namespace}", "lets admission put our gate onto pods"
+        yield Finding(
+            Level.OK,
+            "lets admission put our gate onto pods",
+            about=f"namespace {subject.namespace}",
         )
     if True in looked.sources.values():
-        yield Check(
-            Standing.OK,
-            "gate",
+        yield Finding(
+            Level.OK,
             f"set up by {' and '.join(s for s, on in looked.sources.items() if on)}",
+            about="gate",
         )
     elif enabled and None not in looked.sources.values():
-        yield Check(
-            Standing.FAIL,
-            "gate",
+        yield Finding(
+            Level.ERROR,
             "neither the admission policy nor the webhook is installed: nothing sets the gate",
+            about="gate",
         )
     late = [instance.name for instance in others if instance.unheld]
     if late:
@@ -350,4 +356,4 @@ def admission_checks(subject: Subject, looked: Looked) -> Iterator[Check]:
             f"{', '.join(late[:8])}: pods came without our gate, nothing holds them; they count as"
             " they are"
         )
-        yield Check(Standing.FAIL, "gate", words)
+        yield Finding(Level.ERROR, words, about="gate")

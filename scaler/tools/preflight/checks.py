@@ -1,32 +1,10 @@
-"""The findings of checks of a cluster. Values only."""
+"""Checks of a cluster: the findings about one subject. Values only."""
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import msgspec
 
-
-class Level(StrEnum):
-    """The severity, the worst first."""
-
-    ERROR = "error"
-    """A part of the scaler does not work, or will not."""
-    WARNING = "warning"
-    """The scaler works with limits, or not for long."""
-    UNKNOWN = "not known"
-    """The objects that would show it are forbidden to read."""
-    OK = "ok"
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One result of a check. `advice` is what to do, mostly a command; `details` are further
-    facts."""
-
-    level: Level
-    text: str
-    advice: str = ""
-    details: tuple[str, ...] = ()
+from scaler.tools.common.finding import Finding, Level
 
 
 class Check(msgspec.Struct, frozen=True):

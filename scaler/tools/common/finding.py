@@ -1,0 +1,33 @@
+"""A finding about a cluster, of a check. Findings about documents are those of
+`scaler.rules.finding`. Values only."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Level(StrEnum):
+    """The severity, the worst first."""
+
+    ERROR = "error"
+    """Something does not work, or will not, until a person acts."""
+    WARNING = "warning"
+    """It works with limits, or not for long."""
+    NOTE = "note"
+    """It works; a part of it is missing from the result."""
+    UNKNOWN = "not known"
+    """The objects that would show it are forbidden to read."""
+    OK = "ok"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One result of a check. `text` says what was found; `advice` what to do, mostly a command;
+    `details` are further facts; `about` is the object, if the check is about one."""
+
+    level: Level
+    text: str
+    advice: str = ""
+    details: tuple[str, ...] = ()
+    about: str = ""
