@@ -209,12 +209,8 @@ class Cache:
             return record
         other = group.labels.rule not in ("", job.key.rule)
         no_such_rule = other and not self._knows_rule(job.namespace, job.key.rule)
-        known = as_admitted(job, group.labels, no_such_rule=no_such_rule)
-        return (
-            msgspec.structs.replace(record, job=msgspec.structs.replace(job, **known))
-            if known
-            else record
-        )
+        admitted = as_admitted(job, group.labels, no_such_rule=no_such_rule)
+        return record if admitted is job else msgspec.structs.replace(record, job=admitted)
 
     def _place_again(self, uid: str) -> None:
         """Index the job again: other objects say in which service it counts, and they changed."""

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-import msgspec
-
 from scaler.decide.world import ServiceKey
 from scaler.informers.jobs import JobRecord
 from scaler.informers.pods import PodRecord
@@ -151,8 +149,8 @@ class PodInstances:
             membership = membership_in(record)
             if record is None or membership is None:
                 continue
-            known = as_admitted(membership, self.labels.get(membership.instance, NO_LABELS))
-            membership = msgspec.structs.replace(membership, **known) if known else membership
+            admitted = self.labels.get(membership.instance, NO_LABELS)
+            membership = as_admitted(membership, admitted)
             touched = {membership.key, self.membership.get(membership.instance, membership).key}
             if record is new:
                 self._add(record, membership)

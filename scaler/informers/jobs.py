@@ -52,7 +52,7 @@ class JobRecord(Stored, frozen=True, gc=False):
     """An AscendJob of ours as JSON, compressed: its pods are made of it. Without what is not
     read."""
     kind: str = "AscendJob"
-    needs: tuple[PodRequest, ...] = ()
+    requests: tuple[PodRequest, ...] = ()
     """The request of each expected pod, in the order of `job.pods`."""
     priority_class: str = ""
 
@@ -91,11 +91,15 @@ def job_record(obj: JobObject) -> JobRecord | None:
     found = msgspec.json.decode(text)
     _refuse_deep(found)
     job = read_job(found)
-    needs = ascend_job_requests(found) if job.key.rule else ()
+    requests = ascend_job_requests(found) if job.key.rule else ()
     scheduling = at(found, "spec", "runPolicy", "schedulingPolicy")
     priority_class = as_text(scheduling.get("priorityClass")) if job.key.rule else ""
     return JobRecord(
-        *meta.identity, job, zlib.compress(text, 1), needs=needs, priority_class=priority_class
+        *meta.identity,
+        job,
+        zlib.compress(text, 1),
+        requests=requests,
+        priority_class=priority_class,
     )
 
 
@@ -155,9 +159,11 @@ def volcano_job_record(obj: JobObject) -> JobRecord | None:
         return None
     if large:
         job = msgspec.structs.replace(job, replicas=(), faults=(_too_large(size),))
-    needs = volcano_job_requests(found)
+    requests = volcano_job_requests(found)
     priority_class = as_text(at(found, "spec").get("priorityClassName"))
-    return JobRecord(*meta.identity, job, kind="Job", needs=needs, priority_class=priority_class)
+    return JobRecord(
+        *meta.identity, job, kind="Job", requests=requests, priority_class=priority_class
+    )
 
 
 class _Labels(msgspec.Struct, frozen=True, gc=False):

@@ -116,12 +116,12 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
 def _requested(
     cache: Cache, record: JobRecord, names: Sequence[str], owned: Mapping[str, PodRecord]
 ) -> Requested:
-    if len(record.needs) != len(names):
+    if len(record.requests) != len(names):
         return Requested()
     known = cache.priorities.get("", record.priority_class) if record.priority_class else None
     priority = known.worth(record.namespace) if known is not None else 0
     expected = [
-        (owned.get(name), request) for name, request in zip(names, record.needs, strict=True)
+        (owned.get(name), request) for name, request in zip(names, record.requests, strict=True)
     ]
     return requested_by(expected, priority)
 

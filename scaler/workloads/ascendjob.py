@@ -27,7 +27,7 @@ from scaler.reasons.reasons import Reason
 from scaler.rules.jobspec import job_findings, read_replicas
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.workloads.kind import Kind, Written
-from scaler.workloads.membership import MOST_FAULTS, Job, labels_of, number_in, said_by_metadata
+from scaler.workloads.membership import MOST_FAULTS, Job, job_head, labels_of, number_in
 
 APP_LABEL = "app"
 _HARDWARE = ("huawei.com/schedule_policy", "sp-block", "scaleout-type")
@@ -51,19 +51,25 @@ def read_job(obj: Object) -> Job:
     moved = as_text(at(meta, "annotations").get(MOVED_RULE))
     if moved and RULE_LABEL not in labels:  # admission has moved the name of the rule here
         labels = {RULE_LABEL: moved, **labels}
-    name = as_text(meta.get("name"))
-    key, label_problem = _service_of(as_text(meta.get("namespace")), labels)
+    head = job_head(meta)
+    key, label_problem = _service_of(head.namespace, labels)
     numbers = read_replicas(obj)
     final = final_condition(obj)
     policy = read_run_policy(obj)
     members = at(obj, "spec", "runPolicy", "schedulingPolicy").get("minAvailable")
-    replicas = {f"{name}-{kind.lower()}-": number for kind, number in numbers.items()}
+    replicas = {f"{head.name}-{kind.lower()}-": number for kind, number in numbers.items()}
     restarted = []
     for kind, start in zip(numbers, replicas, strict=True):
         if at(obj, "spec", "replicaSpecs", kind).get("restartPolicy") == EXIT_CODE:
             restarted.append(start)
     return Job(
-        **said_by_metadata(meta),
+        namespace=head.namespace,
+        name=head.name,
+        uid=head.uid,
+        created=head.created,
+        generation=head.generation,
+        deleting=head.deleting,
+        pod_group=head.pod_group,
         key=key,
         group=as_text(labels.get(GROUP_LABEL)) or None,
         finished=final is not None,

@@ -4,7 +4,7 @@ instances."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -108,19 +108,30 @@ class Job(msgspec.Struct, frozen=True, gc=False):
         return next((f"{start}0" for start, number in self.replicas if number), "")
 
 
-def said_by_metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a Job that come from its metadata, for every kind of job."""
+class JobHead(NamedTuple):
+    """What the metadata of a job says, of every kind of job: fields of `Job`."""
+
+    namespace: str
+    name: str
+    uid: str
+    created: float
+    generation: int
+    deleting: bool
+    pod_group: str
+
+
+def job_head(meta: Mapping[str, Any]) -> JobHead:
     name = as_text(meta.get("name"))
     uid = as_text(meta.get("uid"))
-    return {
-        "namespace": as_text(meta.get("namespace")),
-        "name": name,
-        "uid": uid,
-        "created": seconds_of(as_text(meta.get("creationTimestamp"))),
-        "generation": as_count(meta.get("generation")),
-        "deleting": bool(meta.get("deletionTimestamp")),
-        "pod_group": f"{name}-{uid}",
-    }
+    return JobHead(
+        namespace=as_text(meta.get("namespace")),
+        name=name,
+        uid=uid,
+        created=seconds_of(as_text(meta.get("creationTimestamp"))),
+        generation=as_count(meta.get("generation")),
+        deleting=bool(meta.get("deletionTimestamp")),
+        pod_group=f"{name}-{uid}",
+    )
 
 
 class Labels(msgspec.Struct, frozen=True, gc=False):
@@ -141,6 +152,7 @@ class Labels(msgspec.Struct, frozen=True, gc=False):
 
 
 NO_LABELS = Labels()
+M = TypeVar("M", Membership, Job)
 _shared = sharing(1 << 12)
 
 
@@ -189,34 +201,35 @@ def labels_of(labels: Mapping[str, Any]) -> Labels:
     return _shared(Labels(rule, group, job_id))
 
 
-def as_admitted(
-    found: Membership | Job, then: Labels, *, no_such_rule: bool = False
-) -> dict[str, Any]:
-    """The labels that count where some are missing: those are taken from the admission. Empty if
-    none is missing, if a value is unknown, or if both rule and group were removed. `no_such_rule`:
-    there never was the rule of the label."""
+def as_admitted(found: M, then: Labels, *, no_such_rule: bool = False) -> M:
+    """`found` with the labels that count where some are missing: those of its admission. `found`
+    itself if none is missing, if a value is unknown, or if both rule and group were removed.
+    `no_such_rule`: there never was the rule of the label."""
     key = found.key
-    group = found.group
-    lacks = {
-        RULE_LABEL: no_such_rule or not key.rule,
-        JOB_ID_LABEL: not key.job_id,
-        GROUP_LABEL: not group,
-    }
+    lacks_rule = no_such_rule or not key.rule
     right = Labels(
-        then.rule if lacks[RULE_LABEL] else key.rule, group or then.group, key.job_id or then.job_id
+        rule=then.rule if lacks_rule else key.rule,
+        group=found.group or then.group,
+        job_id=key.job_id or then.job_id,
     )
-    if not (
-        any(lacks.values()) and right.rule and right.job_id and right.group and (key.rule or group)
-    ):
-        return {}
-    values = {RULE_LABEL: right.rule, JOB_ID_LABEL: right.job_id, GROUP_LABEL: right.group}
-    missing = [name for name, lacking in lacks.items() if lacking]
+    missing = {}
+    if lacks_rule:
+        missing[RULE_LABEL] = right.rule
+    if not key.job_id:
+        missing[JOB_ID_LABEL] = right.job_id
+    if not found.group:
+        missing[GROUP_LABEL] = right.group
+    says_anything = key.rule or found.group
+    if not (missing and says_anything and right.rule and right.job_id and right.group):
+        return found
     wrong = f"label {' and '.join(missing)} is missing or empty"
-    if key.rule and lacks[RULE_LABEL]:
+    if key.rule and lacks_rule:
         wrong = f"label {RULE_LABEL} is {shown(key.rule)}, and there was never such a rule"
-    return {
-        "key": ServiceKey(key.namespace, right.rule, right.job_id),
-        "group": right.group,
-        "label_problem": Reason.RULE_MISSING if lacks[RULE_LABEL] else found.label_problem,
-        "mislabelled": f"{wrong}: write {', '.join(f'{name}={values[name]}' for name in missing)}",
-    }
+    remedy = ", ".join(f"{name}={value}" for name, value in missing.items())
+    return msgspec.structs.replace(
+        found,
+        key=ServiceKey(key.namespace, right.rule, right.job_id),
+        group=right.group,
+        label_problem=Reason.RULE_MISSING if lacks_rule else found.label_problem,
+        mislabelled=f"{wrong}: write {remedy}",
+    )

@@ -19,7 +19,7 @@ from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.workloads.kind import Kind, Look, Role, Written, named_at, number_at, template_at
-from scaler.workloads.membership import MOST_FAULTS, Job, labels_of, said_by_metadata
+from scaler.workloads.membership import MOST_FAULTS, Job, job_head, labels_of
 
 VOLCANO_JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 FINAL = ("Completed", "Failed", "Terminated", "Aborted")
@@ -47,20 +47,25 @@ def read_volcano_job(obj: Object) -> Job:
     spec = at(obj, "spec")
     status = at(obj, "status")
     state = at(status, "state")
-    namespace = as_text(meta.get("namespace"))
-    name = as_text(meta.get("name"))
+    head = job_head(meta)
     tasks = [_task(index, at(task)) for index, task in enumerate(as_list(spec.get("tasks")))]
     pods = _pods_of(tasks)
     replicas: tuple[tuple[str, int], ...] = ()
     if pods <= MAX_PODS:
-        replicas = tuple((f"{name}-{task.name}-", task.replicas) for task in tasks)
+        replicas = tuple((f"{head.name}-{task.name}-", task.replicas) for task in tasks)
     first = _first_labelled(tasks)
     written = first.labels if first is not None else at(meta, "labels")
     labels = labels_of(written)
     final = state.get("phase") in FINAL
     return Job(
-        **said_by_metadata(meta),
-        key=ServiceKey(namespace, labels.rule, labels.job_id),
+        namespace=head.namespace,
+        name=head.name,
+        uid=head.uid,
+        created=head.created,
+        generation=head.generation,
+        deleting=head.deleting,
+        pod_group=head.pod_group,
+        key=ServiceKey(head.namespace, labels.rule, labels.job_id),
         group=labels.group or None,
         finished=final,
         replicas=replicas,

@@ -341,6 +341,12 @@ def test_the_kind_that_the_page_shows_is_one() -> None:
     assert role.templates[0].name == "of role decode"
 
 
+def test_the_page_says_what_each_kind_was_tried_with() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "kinds.md"
+    said = page.read_text("utf-8")
+    assert [kind.name for kind in KINDS if kind.tried not in said] == []
+
+
 # real manifests
 
 

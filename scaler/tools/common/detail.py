@@ -12,13 +12,13 @@ import msgspec
 from scaler.clock import rfc3339, seconds_of
 from scaler.decide.decision import State
 from scaler.informers.pods import PodRecord
-from scaler.kube.api import ASCEND_JOBS
 from scaler.kube.metadata import version_of
 from scaler.reasons.reasons import Reason
 from scaler.rules.rule import ALL
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.tools.common.records import EventRecord, condition
 from scaler.tools.common.view import Cluster, ServiceView
+from scaler.workloads.kinds import JOBS
 
 MOST_EVENTS = 200
 
@@ -162,8 +162,7 @@ def _events(
         "ConfigMap": {view.key.rule},
         "Pod": pods | jobs,
         "PodGroup": jobs,
-        ASCEND_JOBS.kind: jobs,
-        "Job": jobs,
+        **dict.fromkeys(JOBS, jobs),
     }
     found = []
     for event in cluster.events.values():
