@@ -17,12 +17,12 @@ memory of them.
 
 For example p0 and d0 are the minimum of a service, `minimum_timeout` and `backoff` are 30 s:
 
-    at 0 s    p0 and d0 are released         Released(0)             began = 0
-    at 20 s   p0 is bound                    BoundPods(1), Released(20)      began = 20
-    at 50 s   d0 is not, another waits       Ended(50, tried=[d0])   failures = 1, backoff to 80 s
-    at 80 s   d0 is released again           Released(80)            began = 80
-    at 110 s  d0 is not bound                Ended(110, tried=[d0])  failures = 2, backoff to 170 s
-    at 170 s  d0 is released, and bound      BoundPods(2)            failures = 0
+    at 100 s   p0 and d0 are released       Released(100)              began = 100
+    at 120 s   p0 is bound                  BoundPods(1), Released(120)    began = 120
+    at 150 s   d0 is not, another waits     Ended(150, tried=[d0])     failures = 1, backoff to 180
+    at 180 s   d0 is released again         Released(180)              began = 180
+    at 210 s   d0 is not bound              Ended(210, tried=[d0])     failures = 2, backoff to 270
+    at 270 s   d0 is released, and bound    BoundPods(2)               failures = 0
 """
 
 from __future__ import annotations

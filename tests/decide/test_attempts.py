@@ -1,0 +1,316 @@
+"""3b.5 of the contract, in the memory alone: an attempt, what happened, the attempt after that."""
+
+from __future__ import annotations
+
+import pytest
+
+from scaler.decide.attempts import (
+    AllMade,
+    AwaitsOwner,
+    BeganAgain,
+    BoundAnywhere,
+    BoundPods,
+    Ended,
+    Event,
+    FitsNowhere,
+    InstanceBeganAgain,
+    InstanceEnded,
+    InstancesReleased,
+    InstancesStopped,
+    JobsRead,
+    MinimumBound,
+    NodeReturned,
+    NotPlaced,
+    PartEnded,
+    ProbeBegan,
+    ProbeEnded,
+    Released,
+    Revoked,
+    Serves,
+    Stopped,
+    Swapped,
+    after,
+)
+from scaler.decide.memory import HadAttempt, InstanceMemory, ServiceMemory
+from scaler.decide.world import Policy
+
+POLICY = Policy(minimum_timeout=30.0, backoff=30.0, backoff_max=300.0)
+P0 = "p0"
+D0 = "d0"
+NOBODY_BOUND = InstanceMemory()
+TRIED = InstanceMemory(had_attempt=HadAttempt.SINCE_LAST_BIND)
+
+
+def remembered(*instances: InstanceMemory, **minimum: object) -> ServiceMemory:
+    """The memory of a service with instances p0 and d0."""
+    given = [*instances, NOBODY_BOUND, NOBODY_BOUND]
+    memory = ServiceMemory({P0: given[0], D0: given[1]})
+    for name, value in minimum.items():
+        assert hasattr(memory, name)
+        memory = type(memory)(**{**_fields(memory), name: value})
+    return memory
+
+
+def _fields(memory: ServiceMemory) -> dict[str, object]:
+    return {name: getattr(memory, name) for name in memory.__struct_fields__}
+
+
+def test_the_example_at_the_top_of_the_file() -> None:
+    ended = Ended(150.0, tried=(D0,), in_part=(), others=(D0,))
+    released = after(remembered(), [Released(100.0)], POLICY)
+    bound = after(released, [BoundPods(1, unbound=(D0,)), Released(120.0)], POLICY)
+    failed = after(bound, [ended], POLICY)
+    again = after(failed, [Released(180.0), Ended(210.0, (D0,), (), (D0,))], POLICY)
+    serves = after(again, [Released(270.0), BoundPods(2, unbound=())], POLICY)
+
+    assert released == remembered(began=100.0)
+    assert bound == remembered(began=120.0, bound=1)
+    assert failed == remembered(
+        NOBODY_BOUND, TRIED, bound=1, failures=1, backoff_until=180.0, ended_at=150.0
+    )
+    assert (again.failures, again.backoff_until) == (2, 270.0)
+    assert (serves.began, serves.failures, serves.backoff_until) == (0.0, 0, 0.0)
+
+
+OF_A_MINIMUM = [
+    ("5a: the clock begins once", {"began": 10.0}, Released(20.0), {"began": 10.0}),
+    ("5a: it stops", {"began": 10.0, "made": False}, Stopped(), {}),
+    (
+        "5b: no more bound pods are no progress",
+        {"began": 10.0, "bound": 2},
+        BoundPods(1, ()),
+        {"began": 10.0, "bound": 1},
+    ),
+    (
+        "5e: nobody waits",
+        {"began": 10.0, "failures": 1},
+        BeganAgain(40.0),
+        {"began": 40.0, "failures": 1},
+    ),
+    (
+        "5i: an owner has pods to make",
+        {"began": 10.0},
+        AwaitsOwner(),
+        {"began": 10.0, "made": False},
+    ),
+    (
+        "5i: it has made them",
+        {"began": 10.0, "made": False},
+        AllMade(20.0),
+        {"began": 20.0, "made": True},
+    ),
+    ("5i: it made them before the clock began", {"made": False}, AllMade(20.0), {"made": True}),
+    (
+        "5f: a node returned",
+        {"failures": 1, "backoff_until": 80.0},
+        NodeReturned(60.0, (P0,)),
+        {"failures": 1},
+    ),
+    (
+        "5f: before the backoff began",
+        {"failures": 1, "backoff_until": 80.0},
+        NodeReturned(50.0, (P0,)),
+        {"failures": 1, "backoff_until": 80.0},
+    ),
+    (
+        "5f: jobs changed",
+        {"jobs": "a", "failures": 1, "backoff_until": 80.0, "was_reset": True},
+        JobsRead("b", ()),
+        {"jobs": "b", "failures": 1},
+    ),
+    (
+        "5f: jobs are read for the first time",
+        {"failures": 1, "backoff_until": 80.0},
+        JobsRead("b", ()),
+        {"jobs": "b", "failures": 1, "backoff_until": 80.0},
+    ),
+    (
+        "5h: the clock ran out without a bind",
+        {"began": 10.0},
+        BoundAnywhere(60.0, 10.0, (P0, D0)),
+        {"began": 60.0, "was_reset": True},
+    ),
+    (
+        "5h: it has not run out",
+        {"began": 40.0},
+        BoundAnywhere(60.0, 10.0, (P0, D0)),
+        {"began": 40.0},
+    ),
+    (
+        "5h: something was bound since it began",
+        {"began": 10.0},
+        BoundAnywhere(60.0, 20.0, (P0, D0)),
+        {"began": 10.0},
+    ),
+    (
+        "5h: once only",
+        {"began": 10.0, "was_reset": True},
+        BoundAnywhere(60.0, 10.0, (P0, D0)),
+        {"began": 10.0, "was_reset": True},
+    ),
+    (
+        "5h: backoff and its count are taken back",
+        {"failures": 3, "failures_before_bind": 1, "backoff_until": 99.0},
+        BoundAnywhere(60.0, 10.0, (P0, D0)),
+        {"failures": 1, "failures_before_bind": 1, "was_reset": True},
+    ),
+    (
+        "5h: after that they count",
+        {"failures": 3, "failures_before_bind": 1, "backoff_until": 99.0, "was_reset": True},
+        BoundAnywhere(60.0, 10.0, (P0, D0)),
+        {"failures": 3, "failures_before_bind": 3, "backoff_until": 99.0, "was_reset": True},
+    ),
+    (
+        "5c: it serves",
+        {"began": 10.0, "failures": 2, "backoff_until": 99.0, "bound": 2, "trade_since": 5.0},
+        Serves((P0,), trades=False),
+        {"bound": 2},
+    ),
+    (
+        "3.6: it serves and trades",
+        {"trade_since": 5.0},
+        Serves((P0,), trades=True),
+        {"trade_since": 5.0},
+    ),
+    (
+        "its minimum is bound",
+        {"began": 10.0, "failures": 1, "victims": ("x",)},
+        MinimumBound(),
+        {"failures": 1},
+    ),
+    (
+        "9a: it fits nowhere",
+        {"fits_nowhere_since": 5.0},
+        FitsNowhere(10.0),
+        {"fits_nowhere_since": 5.0},
+    ),
+    (
+        "9a: a probe begins",
+        {"fits_nowhere_since": 5.0},
+        ProbeBegan(65.0),
+        {"fits_nowhere_since": 5.0, "probe_began": 65.0},
+    ),
+    (
+        "9a: a probe ends",
+        {"fits_nowhere_since": 5.0, "probe_began": 65.0},
+        ProbeEnded(95.0),
+        {"fits_nowhere_since": 95.0, "probes": 1},
+    ),
+    (
+        "1f: no room is looked for",
+        {"fits_nowhere_since": 5.0, "probe_began": 65.0},
+        NotPlaced(),
+        {},
+    ),
+]
+
+
+@pytest.mark.parametrize(("clause", "before", "event", "expected"), OF_A_MINIMUM)
+def test_the_attempt_of_a_minimum(
+    clause: str, before: dict[str, object], event: Event, expected: dict[str, object]
+) -> None:
+    assert after(remembered(**before), [event], POLICY) == remembered(**expected), clause
+
+
+FOR_GOOD = HadAttempt.FOR_GOOD
+OF_AN_INSTANCE = [
+    (
+        "7c: a scale-up is released",
+        InstanceMemory(),
+        InstancesReleased((P0,), 10.0),
+        InstanceMemory(began=10.0),
+    ),
+    ("7c: it is bound", InstanceMemory(began=10.0), InstancesStopped((P0,)), InstanceMemory()),
+    (
+        "7c: nobody waits",
+        InstanceMemory(began=10.0),
+        InstanceBeganAgain(P0, 40.0),
+        InstanceMemory(began=40.0),
+    ),
+    (
+        "7c: its attempt ends",
+        InstanceMemory(began=10.0),
+        InstanceEnded(P0, 40.0),
+        InstanceMemory(failures=1, backoff_until=70.0),
+    ),
+    (
+        "5e: bound in part it is of no use",
+        InstanceMemory(began=10.0),
+        PartEnded(P0),
+        InstanceMemory(gives_way=True),
+    ),
+    (
+        "its admission is revoked",
+        InstanceMemory(began=10.0),
+        Revoked(P0, "why"),
+        InstanceMemory(revoked="why"),
+    ),
+    (
+        "5b: progress of a partner",
+        InstanceMemory(gives_way=True),
+        BoundPods(1, (P0,)),
+        InstanceMemory(),
+    ),
+    (
+        "5d: another is tried",
+        InstanceMemory(),
+        Swapped(40.0, (P0,)),
+        InstanceMemory(gives_way=True, had_attempt=HadAttempt.SINCE_LAST_BIND),
+    ),
+    (
+        "5c: it had its attempt for good",
+        InstanceMemory(had_attempt=FOR_GOOD),
+        Ended(40.0, (P0,), (), (P0,)),
+        InstanceMemory(had_attempt=FOR_GOOD),
+    ),
+    (
+        "5e: bound in part when the attempt ends",
+        InstanceMemory(),
+        Ended(40.0, (P0,), (P0,), ()),
+        InstanceMemory(gives_way=True, had_attempt=HadAttempt.SINCE_LAST_BIND),
+    ),
+    (
+        "5h: that it had its attempt is not taken back",
+        TRIED,
+        BoundAnywhere(60.0, 10.0, (P0, D0)),
+        InstanceMemory(had_attempt=FOR_GOOD),
+    ),
+    ("5c: the service serves", TRIED, Serves((P0,), trades=False), InstanceMemory()),
+    (
+        "5c: jobs changed",
+        InstanceMemory(had_attempt=FOR_GOOD, gives_way=True),
+        JobsRead("b", bound=()),
+        InstanceMemory(),
+    ),
+    (
+        "5c: what is bound stays of no use",
+        InstanceMemory(gives_way=True),
+        JobsRead("b", bound=(P0,)),
+        InstanceMemory(gives_way=True),
+    ),
+]
+
+
+@pytest.mark.parametrize(("clause", "before", "event", "expected"), OF_AN_INSTANCE)
+def test_the_attempt_of_an_instance(
+    clause: str, before: InstanceMemory, event: Event, expected: InstanceMemory
+) -> None:
+    memory = after(remembered(before, jobs="a"), [event], POLICY)
+    assert memory.instances == {P0: expected, D0: NOBODY_BOUND}, clause
+
+
+def test_each_backoff_is_twice_as_long_up_to_the_longest() -> None:
+    memory = remembered()
+    pauses = []
+    for _ in range(6):
+        memory = after(memory, [Ended(1000.0, (), (), ())], POLICY)
+        pauses.append(memory.backoff_until - 1000.0)
+    assert pauses == [30.0, 60.0, 120.0, 240.0, 300.0, 300.0]
+
+
+def test_every_event_has_a_place_in_the_reducer() -> None:
+    class Unknown(Event, frozen=True):
+        pass
+
+    with pytest.raises(AssertionError, match="no such event"):
+        after(remembered(), [Unknown()], POLICY)
