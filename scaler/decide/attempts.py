@@ -553,7 +553,7 @@ def moments(memory: ServiceMemory, uids: Iterable[str], policy: Policy) -> Itera
         yield memory.fits_nowhere_since + probe_after(memory, policy)
 
 
-# between decisions
+# a look at one instance, and what happens between decisions
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):
