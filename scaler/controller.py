@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import structlog
 
 from scaler.clock import Clock, Slices, loop_time
-from scaler.decide.again import why_not_decided
+from scaler.decide.again import DecisionCache, why_not_decided
 from scaler.decide.attempts import Refusal, refuse
-from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.decide import decide
 from scaler.decide.decision import Decision, Plan
 from scaler.decide.memory import Memory
 from scaler.decide.world import Service, ServiceKey, World

@@ -9,7 +9,8 @@ import pytest
 from scaler import controller
 from scaler.app import App
 from scaler.clock import Clock
-from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.again import DecisionCache
+from scaler.decide.decide import decide
 from scaler.decide.decision import Decision
 from scaler.decide.world import World
 from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS

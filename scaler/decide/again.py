@@ -1,34 +1,48 @@
-"""The demands of all services of a world, made anew only for those that changed: ten thousand
-without changes take little time. A service at which deciding fails is left alone for a while. Must
-not weigh services against each other."""
+"""All that only saves time, and what becomes of a service at which deciding fails. `decide_anew` in
+`decide.py` is right without this file.
+
+    KnownDemands    the demand and the plan of a service hold until it, its memory or time changes
+    _Pass, _Part    what came of a part holds until a service or a node of the part changes, or
+                    time, a probe or a bind
+    Shortcuts       what is asked twice in one part gets the same answer
+    NotDecided      a service at which deciding fails is left as it is for a while
+
+Ten thousand services without changes take little time."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from itertools import compress
 from operator import is_not
 from traceback import walk_tb
+from typing import Any, TypeVar
 
 import msgspec
 
-from scaler.decide.decision import Note, Plan
+from scaler.decide import attempts
+from scaler.decide.decision import Decision, Note, Plan, Tally
 from scaler.decide.draft import Draft
 from scaler.decide.memory import Memory, ServiceMemory
-from scaler.decide.nodes import PodRequests
-from scaler.decide.room.classes import Requests
+from scaler.decide.nodes import Nodes, PodRequests
+from scaler.decide.plan import plan_of
+from scaler.decide.room.classes import Neighbours, NodeIndex, Requests
 from scaler.decide.room.placement import Placement
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.demand import Demand, asked_of, demand_of
 from scaler.decide.service.states import Member
-from scaler.decide.sharing import choice, preemption
+from scaler.decide.sharing import preemption
+from scaler.decide.sharing.limits import are_weighed, decide_alone, is_weighed
 from scaler.decide.sharing.part import Admitted, Held, Part, ReservedMinimum
 from scaler.decide.sharing.questions import Questions
+from scaler.decide.sharing.weigh import Scope, tally_of, weigh
 from scaler.decide.world import Policy, Service, ServiceKey, World
 from scaler.reasons.warnings import Warning
 
 _EMPTY = ServiceMemory()
+Made = TypeVar("Made")
 
 
 PAUSE = 300.0
@@ -100,11 +114,11 @@ class _Known(msgspec.Struct, eq=False):
         return self.demand.until if self.failed is None else self.failed.until
 
 
-class Demands:
+class KnownDemands:
     """`all` and `plans` are in the order of `World.services`; the sets hold positions in it."""
 
     def __init__(self, world: World) -> None:
-        self.weighs = _weighs(world)
+        self.weighs = are_weighed(world)
         self._policy = world.policy
         self.all: list[_Known] = []
         self.plans: list[Plan] = []
@@ -124,7 +138,7 @@ class Demands:
 
     def holds_in(self, world: World) -> bool:
         """Whether the demands of unchanged services hold in this world too."""
-        return world.policy is self._policy and _weighs(world) == self.weighs
+        return world.policy is self._policy and are_weighed(world) == self.weighs
 
     def follow(self, world: World) -> tuple[set[int], bool]:
         """Make the demands of changed services anew. Returns their positions, and whether services
@@ -246,8 +260,7 @@ class Demands:
             failed = not_decided(error, world.now)
             demand = nothing_of(service, seen, world.policy)
             plan = left_alone(service.key, failed)
-        weighed = self.weighs and demand.target is not None and service.options.arbitration
-        return _Known(demand, weighed, plan, failed=failed)
+        return _Known(demand, is_weighed(world, demand), plan, failed=failed)
 
     def _count(self, at: int, sign: int) -> None:
         known = self.all[at]
@@ -272,15 +285,225 @@ def _asks_the_same(service: Service, before: Service) -> bool:
     )
 
 
-def _weighs(world: World) -> bool:
-    return world.nodes is not None and not world.alone
+class DecisionCache:
+    """What one decision keeps to save time in the next. Without a cache the decision is the
+    same."""
+
+    def __init__(self) -> None:
+        self.demands: KnownDemands | None = None
+        self.node_index = NodeIndex(Nodes())
+        self.neighbours: Neighbours | None = None
+        self.parts: dict[int, _Part] = {}
+
+    def decide(self, world: World) -> Decision:
+        """As `decide_anew`, without what did not change since the last decision."""
+        # a decision that fails leaves no demands behind
+        demands = self.demands
+        self.demands = None
+        if demands is None or not demands.holds_in(world):
+            demands = KnownDemands(world)
+            self.parts = {}
+        made = _Pass(world, self, demands).decide()
+        self.demands = demands
+        return made
+
+
+class _Part(msgspec.Struct, eq=False):
+    """The last arbitration of one part. Holds until a service or a node of the part, or one of
+    `inputs`, changes."""
+
+    drafts: dict[int, Draft]
+    tally: tuple[Counter[str], Counter[str]]
+    heeds_room: bool
+    recheck_at: float
+    inputs: tuple[object, ...]
+    """The other inputs of the arbitration: whether a service is probed, the last binds."""
+    settled: bool
+    """The arbitration changed the memory of no service."""
+
+
+class _Pass:
+    def __init__(self, world: World, cache: DecisionCache, demands: KnownDemands) -> None:
+        self.world = world
+        self.cache = cache
+        self.demands = demands
+        self.changed, came_or_went = demands.follow(world)
+        self.drafts: dict[int, Draft] = {}
+        """Drafts of this decision; services without changes have none."""
+        nodes = (world.nodes if demands.weighs else None) or Nodes()
+        self.node_index = cache.node_index = cache.node_index.after(nodes)
+        known = cache.neighbours
+        counts = demands.service_counts
+        index = self.node_index
+        if known is None or known.service_counts != counts or known.node_classes != index.classes:
+            known = Neighbours(counts, index)
+            cache.parts = {}
+        elif came_or_went or index.changed is None:
+            cache.parts = {}
+        self.neighbours = cache.neighbours = known
+        self.probing = any(
+            attempts.is_probing(demands.all[at].demand.memory, world.now, world.policy)
+            for at in demands.active
+        )
+
+    def decide(self) -> Decision:
+        world = self.world
+        demands = self.demands
+        parts = self.cache.parts = self._arbitrated()
+        for at in self.changed:
+            if not demands.all[at].weighed and (
+                draft := self._attempt(at, decide_alone, demands.all[at].demand)
+            ):
+                self.drafts[at] = draft
+        plans = self._plans()
+        looked_at = {at: demands.all[at].demand.memory for at in self.changed}
+        memory = demands.remember(
+            world, looked_at | {at: draft.outcome() for at, draft in self.drafts.items()}
+        )
+        recheck_at = self._first(
+            [*demands.until.values(), *(part.recheck_at for part in parts.values())]
+        )
+        numbers = Counter[str]()
+        idle = Counter[str]()
+        for part in parts.values():
+            numbers.update(part.tally[0])
+            idle.update(part.tally[1])
+        tally = (
+            Tally(serving=demands.serving, idle=dict(idle), **numbers) if demands.weighs else None
+        )
+        return Decision(
+            plans, memory, recheck_at, any(part.heeds_room for part in parts.values()), tally
+        )
+
+    def _attempt(self, at: int, make: Callable[[Any, float], Made], one: object) -> Made | None:
+        """What is made of one service; None when deciding about it fails, or failed before."""
+        if self.demands.all[at].failed is None:
+            try:
+                return make(one, self.world.now)
+            except Exception as error:
+                self.demands.leave_out([at], error, self.world.now)
+        return None
+
+    def _plans(self) -> tuple[Plan, ...]:
+        unchanged = {at for part in self.cache.parts.values() for at in part.drafts}
+        for at in {*self.changed, *self.drafts, *(self.demands.drafted - unchanged)}:
+            self._plan(at, self.drafts.get(at))
+        return tuple(self.demands.plans)
+
+    def _plan(self, at: int, draft: Draft | None) -> None:
+        """Make the plan of one service anew, unless all that it depends on is as it was."""
+        demands = self.demands
+        known = self.demands.all[at]
+        plan_inputs = draft.plan_inputs if draft is not None and any(draft.plan_inputs) else None
+        if known.plan_inputs != plan_inputs and (
+            made := self._attempt(at, plan_of, draft or Draft(known.demand))
+        ):
+            known.plan_inputs = plan_inputs
+            (
+                demands.drafted.add
+                if known.weighed and plan_inputs is not None
+                else demands.drafted.discard
+            )(at)
+            if known.plan != made:
+                known.plan = demands.plans[at] = made
+
+    def _first(self, moments: Iterable[float]) -> float:
+        return min((moment for moment in moments if moment > self.world.now), default=0.0)
+
+    def _arbitrated(self) -> dict[int, _Part]:
+        """All parts with something to weigh. A part without changes is not arbitrated again."""
+        touched = set(self._by_part(at for at in self.changed if self.demands.all[at].weighed))
+        of_class = self.neighbours.part_of_class
+        touched |= {of_class[one] for one in self.node_index.changed or () if one in of_class}
+        parts = {}
+        for number, active in self._by_part(sorted(self.demands.active)).items():
+            part = self.cache.parts.get(number)
+            if part is None or number in touched or not self._holds(part):
+                part = self._arbitrate_most(number, active)
+                self.drafts |= part.drafts
+            parts[number] = part
+        return parts
+
+    @cached_property
+    def _positions(self) -> dict[int, list[int]]:
+        return self._by_part(at for at, one in enumerate(self.demands.all) if one.weighed)
+
+    def _by_part(self, positions: Iterable[int]) -> dict[int, list[int]]:
+        found = defaultdict[int, list[int]](list)
+        for at in positions:
+            found[self.neighbours.part[self.demands.all[at].demand.requests]].append(at)
+        return found
+
+    def _holds(self, part: _Part) -> bool:
+        """Whether the last arbitration holds, if no service and no node of the part changed."""
+        in_time = not part.recheck_at or self.world.now < part.recheck_at
+        return (
+            part.settled
+            and in_time
+            and part.inputs == self._inputs(self.probing, heeds_binds=part.inputs[-1] is not None)
+        )
+
+    def _inputs(self, probing: bool, *, heeds_binds: bool) -> tuple[object, ...]:
+        binds = (self.world.last_bind, self.world.memory.last_bind) if heeds_binds else None
+        return probing, binds
+
+    def _arbitrate_most(self, number: int, active: list[int]) -> _Part:
+        """Arbitrate a part, and leave out each service whose arbitration or plan raises an error:
+        nobody is evicted for it. When many services raise errors, leave out all of the part."""
+        demands = self.demands
+        probing = self.probing
+        while active:
+            self.probing = probing
+            try:
+                part = self._arbitrate(number, active)
+            except Exception as error:
+                many = (
+                    sum(demands.all[at].failed is not None for at in self._positions[number])
+                    >= MOST_FAILING
+                )
+                failing = (
+                    active if many else [first_failing(active, partial(self._arbitrate, number))]
+                )
+                demands.leave_out(failing, error, self.world.now)
+            else:
+                for at, draft in part.drafts.items():
+                    self._plan(at, draft)
+                if all(demands.all[at].failed is None for at in part.drafts):
+                    return part
+            active = [at for at in active if demands.all[at].failed is None]
+        self.probing = probing
+        nothing = (Counter[str](), Counter[str]())
+        inputs = self._inputs(probing, heeds_binds=False)
+        return _Part({}, nothing, heeds_room=False, recheck_at=0.0, inputs=inputs, settled=True)
+
+    def _arbitrate(self, number: int, active: Sequence[int]) -> _Part:
+        known = self.demands.all
+        demands = {at: known[at].demand for at in active}
+
+        def everybody() -> dict[int, Demand]:
+            positions = self._positions[number]
+            return {at: known[at].demand for at in positions if known[at].failed is None}
+
+        scope = Scope(number, self.node_index, self.neighbours, demands, everybody)
+        probing = self.probing
+        weighed = weigh(self.world, scope, Shortcuts, is_probed=probing)
+        self.probing = weighed.is_probed
+        drafts = weighed.drafts.values()
+        return _Part(
+            drafts=weighed.drafts,
+            tally=tally_of(weighed.active, self.world),
+            heeds_room=weighed.heeds_room(),
+            recheck_at=self._first(weighed.moments(self.world)),
+            inputs=self._inputs(probing, heeds_binds=weighed.heeds_binds),
+            settled=all(draft.outcome() is draft.demand.seen for draft in drafts),
+        )
 
 
 class Shortcuts(Questions):
     """Answers of one decision about one part: what is asked again gets the same answer."""
 
     def __init__(self, placement: Placement) -> None:
-        self._empty = Placement(placement.nodes.emptied)
+        super().__init__(placement)
         self._unfit: dict[object, Shortage] = {}
         """`Demand.room_key` and the room that was returned -> shortage, where no source
         suffices."""
@@ -302,11 +525,11 @@ class Shortcuts(Questions):
             self._unfit[draft.demand.room_key, part.placement.given_back] = found
         return found
 
-    def why_too_large(self, part: Part, draft: Draft) -> Shortage | None:  # noqa: ARG002 - one part
+    def why_too_large(self, draft: Draft) -> Shortage | None:
         """As `Questions`. Empty nodes do not change."""
         key = draft.demand.room_key or draft
         if key not in self._too_large:
-            self._too_large[key] = choice.why_too_large(draft, self._empty)
+            self._too_large[key] = super().why_too_large(draft)
         return self._too_large[key]
 
     def scale_up(

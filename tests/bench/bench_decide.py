@@ -18,7 +18,8 @@ from functools import lru_cache
 
 import msgspec
 
-from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.again import DecisionCache
+from scaler.decide.decide import decide
 from scaler.decide.decision import State
 from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, Requirement, Where
 from scaler.decide.world import Instance, Service, ServiceKey, World

@@ -22,7 +22,8 @@ import msgspec
 
 from scaler.app import App
 from scaler.clock import Clock
-from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.again import DecisionCache
+from scaler.decide.decide import decide
 from scaler.decide.decision import Decision, State
 from scaler.decide.world import Service, ServiceKey, World
 from scaler.garbage import no_collection, what_stays_spared

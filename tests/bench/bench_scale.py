@@ -21,7 +21,8 @@ from typing import Any
 
 import msgspec
 
-from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.again import DecisionCache
+from scaler.decide.decide import decide
 from scaler.decide.memory import Memory
 from scaler.decide.world import Policy
 from scaler.informers.changes import Changes, NodeChanged, PodChanged, ServiceChanged

@@ -25,7 +25,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.again import DecisionCache
+from scaler.decide.decide import decide
 from scaler.decide.decision import Decision
 from scaler.decide.invariants import violations
 from scaler.decide.memory import Memory

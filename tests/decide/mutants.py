@@ -5,7 +5,7 @@ Each names the few files of this folder that should notice, the quickest first."
 
 from __future__ import annotations
 
-from scaler.decide import attempts, decide, draft, nodes, verdicts
+from scaler.decide import attempts, draft, nodes, verdicts
 from scaler.decide.room import invalidation, placement
 from scaler.decide.service import demand, groups, limit, states
 from scaler.decide.sharing import (
@@ -19,6 +19,7 @@ from scaler.decide.sharing import (
     probe,
     release,
     sources,
+    weigh,
 )
 from tests.mutants import Mutant
 
@@ -465,8 +466,8 @@ MUTANTS = (
     ),
     Mutant(
         "room that is drained is nobody's",
-        decide,
-        "placement.count_freed(drained)",
+        weigh,
+        "placement.count_freed(scaled_down)",
         "placement.count_freed(())",
         "test_scale",
         "3c",

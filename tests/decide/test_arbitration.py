@@ -6,7 +6,8 @@ from __future__ import annotations
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.again import DecisionCache
+from scaler.decide.decide import decide
 from scaler.decide.decision import Admit, Decision, Evict, Revoke
 from scaler.decide.invariants import violations
 from scaler.decide.world import Preempt

@@ -6,7 +6,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.again import DecisionCache
+from scaler.decide.decide import decide
 from tests.builders import on_nodes, world
 
 RESTS = on_nodes("2P1D > 1P1D", "p0 a0, p1 a1, d0 a2", name="a")

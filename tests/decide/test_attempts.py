@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from scaler.decide.attempts import (
@@ -44,15 +45,7 @@ TRIED = InstanceMemory(had_attempt=HadAttempt.SINCE_LAST_BIND)
 def remembered(*instances: InstanceMemory, **minimum: object) -> ServiceMemory:
     """The memory of a service with instances p0 and d0."""
     given = [*instances, NOBODY_BOUND, NOBODY_BOUND]
-    memory = ServiceMemory({P0: given[0], D0: given[1]})
-    for name, value in minimum.items():
-        assert hasattr(memory, name)
-        memory = type(memory)(**{**_fields(memory), name: value})
-    return memory
-
-
-def _fields(memory: ServiceMemory) -> dict[str, object]:
-    return {name: getattr(memory, name) for name in memory.__struct_fields__}
+    return msgspec.structs.replace(ServiceMemory({P0: given[0], D0: given[1]}), **minimum)
 
 
 def test_the_example_at_the_top_of_the_file() -> None:

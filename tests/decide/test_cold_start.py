@@ -14,7 +14,8 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.again import DecisionCache
+from scaler.decide.decide import decide
 from tests.builders import NOW
 from tests.decide.facts import Facts
 from tests.decide.seen import act, view

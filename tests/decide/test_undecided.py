@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scaler.decide.again import PAUSE, why_not_decided
-from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.again import PAUSE, DecisionCache, why_not_decided
+from scaler.decide.decide import decide
 from scaler.decide.decision import Decision
 from scaler.decide.plan import plan_of
 from scaler.decide.service.demand import demand_of
@@ -44,7 +44,7 @@ def in_a_look(patch: pytest.MonkeyPatch) -> None:
 
 def in_the_plan(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        "scaler.decide.decide.plan_of",
+        "scaler.decide.again.plan_of",
         fails_at(plan_of, lambda draft, *_: draft.demand.service.key),
     )
 
@@ -118,7 +118,7 @@ def test_services_that_decide_alone_are_apart_anyway(monkeypatch: pytest.MonkeyP
     start = world(*two)
     with monkeypatch.context() as patch:
         failing = fails_at(decide_alone, lambda demand, *_: demand.service.key)
-        patch.setattr("scaler.decide.decide.decide_alone", failing)
+        patch.setattr("scaler.decide.again.decide_alone", failing)
         made = decide(start, cache)
     assert undecided(made) == {"bad"}
     assert [len(plan.actions) for plan in made.plans] == [0, 1]
@@ -186,7 +186,7 @@ def test_a_fault_that_is_about_no_service_leaves_the_part_as_it_is(
         raise OverflowError("too many nodes")
 
     with monkeypatch.context() as patch:
-        patch.setattr("scaler.decide.decide.Placement", fails)
+        patch.setattr("scaler.decide.sharing.weigh.Placement", fails)
         made = decide(five(), cache := DecisionCache())
     assert undecided(made) == {"a", "bad", "c", "d", "e"}
     later = decide(

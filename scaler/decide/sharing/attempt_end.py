@@ -76,7 +76,7 @@ def _minimum_waits(part: Part, draft: Draft) -> bool:
     for name in demand.minimum:
         candidates += demand.candidates[name]
     is_held = any(member.state is State.HELD for member in candidates)
-    return is_held and part.questions.why_too_large(part, draft) is None
+    return is_held and part.questions.why_too_large(draft) is None
 
 
 def _scale_up_waits(part: Part, draft: Draft) -> bool:

@@ -17,7 +17,19 @@ from scaler.decide.service.states import (
     why_not_admissible,
 )
 from scaler.decide.sharing.part import Part
+from scaler.decide.world import World
 from scaler.reasons.reasons import Reason
+
+
+def are_weighed(world: World) -> bool:
+    """10a: whether services of this world are weighed against each other at all."""
+    return world.nodes is not None and not world.alone
+
+
+def is_weighed(world: World, demand: Demand) -> bool:
+    """10a: whether a service is weighed against others: nodes may be read, and its rule says so."""
+    options = demand.service.options
+    return are_weighed(world) and demand.target is not None and options.arbitration
 
 
 def stays(part: Part, draft: Draft, member: Member) -> bool:

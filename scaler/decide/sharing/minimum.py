@@ -149,7 +149,7 @@ def _end(
 
 def _does_not_fit(part: Part, draft: Draft, shortage: Shortage) -> None:
     """3d, 1f, 9a: nothing is reserved; a probe may begin."""
-    too_large = part.questions.why_too_large(part, draft)
+    too_large = part.questions.why_too_large(draft)
     why = Reason.MINIMUM_DOES_NOT_FIT, (str(shortage),)
     if too_large is not None:
         draft.note(attempts.NotPlaced())

@@ -14,15 +14,18 @@ from scaler.decide.sharing.part import Admitted, Held, Part, ReservedMinimum
 
 
 class Questions:
-    """Each answer is found anew."""
+    """Each answer is found anew. `placement`: of the part."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._empty = Placement(placement.nodes.emptied)
 
     def find(self, part: Part, draft: Draft) -> ReservedMinimum | Shortage:
         """3b.3: on which room the minimum is reserved."""
         return sources.find(part, draft)
 
-    def why_too_large(self, part: Part, draft: Draft) -> Shortage | None:
+    def why_too_large(self, draft: Draft) -> Shortage | None:
         """3b.1f: why the minimum would not fit on empty nodes."""
-        return choice.why_too_large(draft, Placement(part.placement.nodes.emptied))
+        return choice.why_too_large(draft, self._empty)
 
     def scale_up(
         self, part: Part, draft: Draft, member: Member, others: Sequence[Member]

@@ -19,7 +19,8 @@ import msgspec
 
 from scaler import wiring
 from scaler.clock import Clock, seconds_of
-from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.again import DecisionCache
+from scaler.decide.decide import decide
 from scaler.decide.decision import Decision, Plan
 from scaler.decide.memory import Memory
 from scaler.decide.world import Policy, Service, ServiceKey, World

@@ -14,7 +14,8 @@ from typing import Protocol
 
 import msgspec
 
-from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.again import DecisionCache
+from scaler.decide.decide import decide
 from scaler.decide.decision import Admit, Evict, Plan, Revoke
 from scaler.decide.explain import words
 from scaler.decide.memory import Memory

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Set
 
 import msgspec
 
-from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.again import DecisionCache
+from scaler.decide.decide import decide
 from scaler.decide.decision import Admit, Complete, Decision, Evict, Plan, Revoke, State, Verdict
 from scaler.decide.explain import words
 from scaler.decide.nodes import Nodes

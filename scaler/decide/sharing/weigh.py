@@ -1,0 +1,131 @@
+"""The services of one part are weighed against each other: drafts in, drafts filled by
+`Arbitration` out, with what the decision says of them as a whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+
+import msgspec
+
+from scaler.decide import attempts
+from scaler.decide.draft import Draft
+from scaler.decide.nodes import Node, PodRequest
+from scaler.decide.room.classes import Neighbours, NodeIndex
+from scaler.decide.room.placement import Placement
+from scaler.decide.service.demand import Demand
+from scaler.decide.sharing import observed
+from scaler.decide.sharing.arbitration import Arbitration
+from scaler.decide.sharing.part import Part, Questions
+from scaler.decide.world import World
+
+Demands = Mapping[int, Demand]
+"""Position of a service in `World.services` -> what it asks for."""
+
+
+class Scope(msgspec.Struct, frozen=True, eq=False):
+    """One part of the cluster: its nodes, and the services that share them."""
+
+    number: int
+    nodes: NodeIndex
+    neighbours: Neighbours
+    active: Demands
+    """Services with something to weigh."""
+    everybody: Callable[[], Demands]
+    """All services of the part; asked only when victims are looked for."""
+
+    def draft(self, demand: Demand) -> Draft:
+        """An empty draft of a service of the part."""
+        neighbours = self.neighbours
+        shares = neighbours.shares(demand.requests)
+        return Draft(demand, neighbours.classes[demand.requests], shares=shares)
+
+    def unusual_nodes(self) -> list[Node]:
+        """Nodes of the part with terminating pods, or not schedulable: room may be expected."""
+        part_of = self.neighbours.part_of_class
+        nodes = [self.nodes.nodes[at] for at in self.nodes.unusual]
+        return [node for node in nodes if part_of.get(node.node_class) == self.number]
+
+
+class Weighed(msgspec.Struct, frozen=True, eq=False):
+    """What came of one part. `active`: the drafts of services with something to weigh."""
+
+    drafts: dict[int, Draft]
+    active: list[Draft]
+    is_probed: bool
+    heeds_binds: bool
+    """Whether a bind of any pod in the cluster could have changed it."""
+    unusual: list[Node]
+
+    def heeds_room(self) -> bool:
+        """Whether a change of what is free alone may change it."""
+        return any(draft.heeds_room for draft in self.active)
+
+    def moments(self, world: World) -> Iterator[float]:
+        """The times at which it may change by time alone; times in the past included."""
+        for draft in self.drafts.values():
+            yield from observed.moments(draft, world)
+        for node in self.unusual:
+            yield from node.overdue_from(world.policy.due_back)
+
+
+def weigh(
+    world: World, scope: Scope, ask: Callable[[Placement], Questions], *, is_probed: bool
+) -> Weighed:
+    """Weigh the services of one part. `is_probed`: the minimum of some service of the world is
+    probed now."""
+    drafts = {at: scope.draft(demand) for at, demand in scope.active.items()}
+    active = list(drafts.values())
+
+    @cache  # most decisions look for no victims and never call it
+    def drafts_of_part(most: float) -> list[Draft]:
+        everybody = scope.everybody()
+        if all(demand.priority > most for demand in everybody.values()):
+            return []
+        for at, demand in everybody.items():
+            if at not in drafts:
+                drafts[at] = scope.draft(demand)
+        return [drafts[at] for at in everybody]
+
+    placement = Placement(scope.nodes, now=world.now, due_back=world.policy.due_back)
+    scaled_down = _scaled_down(active)
+    placement.count_freed(scaled_down)
+    unusual = scope.unusual_nodes()
+    heeds_binds = any(observed.heeds_binds(draft) for draft in active)
+    part = Part(
+        world,
+        placement,
+        drafts,
+        drafts_of_part,
+        ask(placement),
+        is_probed=is_probed,
+        expects_room=bool(scaled_down or unusual),
+    )
+    Arbitration(part).run()
+    return Weighed(drafts, active, part.is_probed, heeds_binds, unusual)
+
+
+def _scaled_down(active: list[Draft]) -> list[tuple[str, PodRequest]]:
+    """3c: bound pods of instances beyond `spec.replicas`. Their room is expected."""
+    found: list[tuple[str, PodRequest]] = []
+    for draft in active:
+        for member in draft.demand.scaled_down:
+            found += member.instance.bound_pods
+    return found
+
+
+def tally_of(active: list[Draft], world: World) -> tuple[Counter[str], Counter[str]]:
+    """The numbers of `Tally` about services with something to weigh, and idle resources."""
+    numbers = Counter[str]()
+    idle = Counter[str]()
+    for draft in active:
+        memory = draft.memory
+        numbers["minimums_waiting"] += draft.demand.lacks_minimum
+        numbers["scale_ups_waiting"] += len(draft.waits) if draft.demand.serves else 0
+        numbers["in_backoff"] += attempts.in_backoff(memory, world.now)
+        numbers["probing"] += attempts.is_probing(memory, world.now, world.policy)
+        for instance in () if draft.demand.serves else draft.demand.service.instances:
+            for _, request in instance.bound_pods:
+                idle.update(dict(request.requests))
+    return numbers, idle
