@@ -52,10 +52,10 @@ class Revoke(InstanceAction, frozen=True):
 
 class Evict(InstanceAction, frozen=True):
     """Delete the pods of an instance of which a pod is bound: preemption for a missing minimum, or
-    a drain."""
+    more instances than are wanted (3c)."""
 
     beneficiary: str
-    """The service that needs the room, as `str(ServiceKey)`; `NOBODY` for a drain."""
+    """The service that needs the room, as `str(ServiceKey)`; `NOBODY` where fewer are wanted."""
 
 
 class Ending(StrEnum):

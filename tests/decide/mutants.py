@@ -451,7 +451,7 @@ MUTANTS = (
     Mutant(
         "a pair stays for ever",
         limit,
-        "if newest or not rollout.wanted or",
+        "if starting or not rollout.wanted or",
         "if True or",
         "test_scale",
         "3.8, 3c",
@@ -459,7 +459,7 @@ MUTANTS = (
     Mutant(
         "ends a rollout that goes on by itself",
         limit,
-        "if newest or not rollout.wanted or len(mine) > rollout.wanted:",
+        "if starting or not rollout.wanted or there > rollout.wanted:",
         "if False:",
         "test_scale",
         "3.8, 3c",

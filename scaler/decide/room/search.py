@@ -117,14 +117,25 @@ class Trial:
     def reach(self, pod_classes: Iterable[PodClass]) -> list[PodClass]:
         """Classes of reserved pods that share candidate nodes with these classes, directly or
         through others."""
-        classes = Classes().union(*[each.classes for each in pod_classes])
+        classes = Classes()
+        for each in pod_classes:
+            classes |= each.classes
         found: list[PodClass] = []
         rest = self._reserved()
-        while near := [each for each in rest if not classes.isdisjoint(each.classes)]:
+        while True:
+            near = []
+            far = []
+            for each in rest:
+                if classes.isdisjoint(each.classes):
+                    far.append(each)
+                else:
+                    near.append(each)
+            if not near:
+                return found
             found += near
-            rest = [each for each in rest if each not in near]
-            classes = classes.union(*[each.classes for each in near])
-        return found
+            rest = far
+            for each in near:
+                classes |= each.classes
 
     def _reserved(self) -> list[PodClass]:
         return [each for each in self.pod_classes.values() if any(each.reserved)]
@@ -391,13 +402,12 @@ class Trial:
         if at == len(pods):
             return True
         used = {pod.node for pod in pods[:at]}
-        mark = (at, tuple(sorted(self._alike(index) for index in used)))
+        mark = (at, tuple(sorted(map(self._alike, used))))
         if mark in dead:
             return False
         pod = pods[at]
         tried = set[object]()
-        order = self.order(pod.pod_class, pod.room)
-        for _, index in [each for each in order if self.is_valid(each, pod.room)]:
+        for index in self._nodes_for(pod):
             if self._alike(index) in tried:
                 continue
             tried.add(self._alike(index))
@@ -410,6 +420,11 @@ class Trial:
             self.undo(len(self._moves) - 1)
         dead.add(mark)
         return False
+
+    def _nodes_for(self, pod: PlacedPod) -> list[int]:
+        """The nodes with room for the pod, the fullest first."""
+        order = self.order(pod.pod_class, pod.room)
+        return [entry[1] for entry in order if self.is_valid(entry, pod.room)]
 
     def _alike(self, index: int) -> tuple[int, Levels, Levels]:
         """A key that is equal for nodes on which every pod fits equally well."""

@@ -7,7 +7,8 @@ frozen `Demand` out. Must not look at nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from hashlib import blake2s
 
@@ -132,12 +133,10 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     @property
     def _has_candidates(self) -> bool:
         """Whether a candidate may get a place."""
-        return any(self.candidates.get(name) for name in self.groups_that_want)
-
-    @property
-    def groups_that_want(self) -> list[str]:
-        """Groups in which one more instance might get a place."""
-        return [name for name, group in self.groups.items() if group.wants]
+        for name, candidates in self.candidates.items():
+            if candidates and self.groups[name].wants:
+                return True
+        return False
 
     def first(self) -> list[Member]:
         """The first candidates of each group, as many as the minimum lacks."""
@@ -365,13 +364,28 @@ def missing_of_minimum(
     bound_in_part: list[Member] = []
     for name, number in smallest.items():
         group = groups[name]
-        bound = [m for m in group.members if m.in_flight and m not in candidates[name]]
-        bound += [m for m in group.released if m.uid in completion.made_whole and not m.has_slot]
-        parts = [member for member in bound if member.in_part or not member.has_slot]
-        whole = len(bound) - len(parts)
-        missing[name] = max(0, number - group.running - len(bound))
-        bound_in_part += states.in_order(parts)[: max(0, number - group.running - whole)]
+        whole = group.running
+        parts: list[Member] = []
+        for member in _with_a_place(group, candidates[name], completion):
+            if member.in_part or not member.has_slot:
+                parts.append(member)
+            else:
+                whole += 1
+        missing[name] = max(0, number - whole - len(parts))
+        bound_in_part += states.in_order(parts)[: max(0, number - whole)]
     return Shortfall(missing, tuple(bound_in_part))
+
+
+def _with_a_place(
+    group: Group, candidates: Collection[Member], completion: Completion
+) -> Iterator[Member]:
+    """Instances in flight that are no candidates, and those without a slot that are made whole."""
+    for member in group.members:
+        if member.in_flight and member not in candidates:
+            yield member
+    for member in group.released:
+        if member.uid in completion.made_whole and not member.has_slot:
+            yield member
 
 
 def priority_of(service: Service, policy: Policy) -> int:
@@ -388,15 +402,18 @@ def priority_of(service: Service, policy: Policy) -> int:
 
 def oldest_job(instances: Iterable[Instance]) -> float:
     """Section 3b.2c: when the oldest job that has not ended was created."""
-    lasting = [one.created for one in instances if not (one.owner_deleting or one.owner_finished)]
-    return min(lasting, default=0.0)
+    oldest = math.inf
+    for one in instances:
+        if not (one.owner_deleting or one.owner_finished):
+            oldest = min(oldest, one.created)
+    return 0.0 if oldest == math.inf else oldest
 
 
 def _has_attempts(memory: ServiceMemory) -> bool:
-    return any(
-        one.began or one.had_attempt or one.backoff_until or one.gives_way
-        for one in memory.instances.values()
-    )
+    for one in memory.instances.values():
+        if one.began or one.had_attempt or one.backoff_until or one.gives_way:
+            return True
+    return False
 
 
 def changes_at(
@@ -409,13 +426,13 @@ def changes_at(
     """From when on the demand may change by time alone; 0.0 = never."""
     moments: list[float] = []
     for member in members:
-        moments += [moment for moment in states.moments_of(member, policy) if moment > now]
+        moments += states.moments_of(member, policy)
     if len(memory.wanted) > 1:  # until the highest number no longer counts
         moments.append(memory.wanted[0][1] + service.options.scale_down_delay)
     known = memory.instances.values()
     if len(known) > len(members):  # some instances are gone
-        moments += [one.backoff_until for one in known if one.backoff_until > now]
-    return min(moments, default=0.0)
+        moments += [one.backoff_until for one in known]
+    return min([moment for moment in moments if moment > now], default=0.0)
 
 
 def asked_of(service: Service) -> tuple[object, ...]:

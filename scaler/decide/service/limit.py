@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -103,7 +103,7 @@ def scale_down(group: Group, most: int, policy: Policy) -> ScaleDown:
 
     The least useful are deleted first; then those whose operator counts no restarts, the lowest
     deletion cost, the newest."""
-    bound = [member for member in group.members if _counts_as_bound(member)]
+    bound = _bound(group.members)
     pairs = _pairs_that_end(group) if group.paired else 0
     beyond = len(bound) - most - pairs
     if beyond <= 0:
@@ -127,9 +127,14 @@ def why_not_deleted(member: Member) -> str:
     return "nothing would hold its pods again" if member.instance.unheld else ""
 
 
-def _counts_as_bound(member: Member) -> bool:
-    ends = member.state in (State.TERMINATING, State.FINISHED)
-    return bool(member.instance.bound) and member.step is None and not ends
+def _bound(members: Iterable[Member]) -> list[Member]:
+    """The bound instances that stay if nothing is done about them."""
+    found = []
+    for member in members:
+        ends = member.state in (State.TERMINATING, State.FINISHED)
+        if member.instance.bound and member.step is None and not ends:
+            found.append(member)
+    return found
 
 
 def _pairs_that_end(group: Group) -> int:
@@ -138,10 +143,16 @@ def _pairs_that_end(group: Group) -> int:
     instance, beyond the number."""
     found = 0
     for owner, rollout in group.rollouts.items():
-        mine = [m for m in group.members if m.instance.owner == owner and m.has_slot]
-        newest = [m for m in mine if not (m.instance.outdated or m.running)]
-        if newest or not rollout.wanted or len(mine) > rollout.wanted:
-            unbound = sum(member.is_with_the_scheduler for member in newest)
+        there = 0
+        starting = 0
+        unbound = 0
+        for member in group.members:
+            if member.instance.owner == owner and member.has_slot:
+                there += 1
+                if not (member.instance.outdated or member.running):
+                    starting += 1
+                    unbound += member.is_with_the_scheduler
+        if starting or not rollout.wanted or there > rollout.wanted:
             found += max(0, rollout.pairs - unbound)
     return min(group.paired, found)
 
@@ -152,9 +163,15 @@ def _running(members: Sequence[Member]) -> int:
 
 def _first(members: Sequence[Member], number: int, running: int) -> list[Member]:
     """The first `number` members, those that do not run first; at most `running` running ones."""
-    idle = [member for member in members if not member.running][:number]
-    still = max(0, min(number - len(idle), running))
-    return idle + [member for member in members if member.running][:still]
+    idle: list[Member] = []
+    runs: list[Member] = []
+    for member in members:
+        if member.running:
+            runs.append(member)
+        else:
+            idle.append(member)
+    idle = idle[:number]
+    return idle + runs[: max(0, min(number - len(idle), running))]
 
 
 def _use(member: Member) -> int:
