@@ -346,12 +346,11 @@ def log_line(world: World, plan: Plan, outcomes: Sequence[ActionResult]) -> dict
     each that was not."""
     names = {verdict.uid: verdict.name for verdict in plan.verdicts}
     doing: dict[str, list[str]] = {}
-    beneficiaries = set[str]()
     for action in plan.actions:
         name = names.get(action.uid, action.uid)
         doing.setdefault(type(action).__name__.lower(), []).append(name)
-        if isinstance(action, Evict) and action.beneficiary != NOBODY:
-            beneficiaries.add(action.beneficiary)
+    evictions = [action for action in plan.actions if isinstance(action, Evict)]
+    beneficiaries = {action.beneficiary for action in evictions} - {NOBODY}
     refused: dict[str, str] = {}
     failed: dict[str, str] = {}
     for outcome in outcomes:
@@ -360,13 +359,20 @@ def log_line(world: World, plan: Plan, outcomes: Sequence[ActionResult]) -> dict
             refused[name] = outcome.refused
         if outcome.failed:
             failed[name] = outcome.failed
+    running: dict[str, int] = {}
+    in_flight: dict[str, int] = {}
+    held: dict[str, int] = {}
+    for name, group in plan.groups.items():
+        running[name] = group.running
+        in_flight[name] = group.in_flight
+        held[name] = group.held
     line: dict[str, object] = {
         "service": str(plan.key),
         "target": plan.target,
         "target_index": plan.target_index,
-        "running": {name: group.running for name, group in plan.groups.items()},
-        "in_flight": {name: group.in_flight for name, group in plan.groups.items()},
-        "held": {name: group.held for name, group in plan.groups.items()},
+        "running": running,
+        "in_flight": in_flight,
+        "held": held,
     }
     if plan.replicas < ALL:
         line["replicas"] = plan.replicas
