@@ -59,7 +59,7 @@ check: static test  ## What to run before a commit: format, lint, types, import 
 static: format-check lint types contracts readable  ## The part of check that runs no code of ours
 
 .PHONY: fmt
-fmt: dev  ## Format the code and mend what the linter can mend
+fmt: dev  ## Format the code and fix what the linter can fix
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
 
