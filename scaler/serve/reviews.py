@@ -210,7 +210,7 @@ def review_labels(request: Request, groups_of: GroupsOf) -> Response:
     if obj is None or request.sub_resource or at(obj, "metadata").get("deletionTimestamp"):
         return Response()
     found = written_as(request.kind.group, request.kind.kind)
-    kind, written = found if found is not None else (_UNKNOWN, _UNKNOWN.written[0])
+    kind, written = found if found is not None else (_UNKNOWN, _UNKNOWN.main)
     carriers = _carriers(kind, written, obj)
     warnings: list[str] = []
     for what, labels in carriers.items():

@@ -128,11 +128,16 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """Verbs by (group, resource), by role of the manifests, besides list and watch of what is
     watched."""
     pods_made_by: str = ""
-    """The name of the maker of the pods, for people."""
+    """The component that makes the pods, for people."""
     pods_label: str = ""
     """The label of pods with the name of the object that they belong to."""
     pods_wanted: Callable[[Object], int] | None = None
     """The number of pods that the spec of an object asks for, all instances together."""
+
+    @property
+    def main(self) -> Written:
+        """What users write of this kind."""
+        return self.written[0]
 
 
 def look_into(obj: Object) -> Look:

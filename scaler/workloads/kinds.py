@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from scaler.clock import seconds_of
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import Resource
 from scaler.kube.metadata import LONGEST_NAME, Metadata, Owner
@@ -146,7 +147,8 @@ WATCHED = (*(kind.job for kind in KINDS if kind.job is not None), *OWNER_SOURCES
 
 
 def owner_facts(resource: Resource) -> Callable[[Any], OwnerFacts]:
-    """From an object of this type to what it says of instances."""
+    """From an object of this type to what it says of instances; of an object that no kind knows,
+    only that it exists."""
     sources = OWNER_SOURCES[resource]
 
     def facts(obj: Any) -> OwnerFacts:
@@ -154,7 +156,9 @@ def owner_facts(resource: Resource) -> Callable[[Any], OwnerFacts]:
             found = source.facts(obj)
             if found is not None:
                 return found
-        raise AssertionError("the last source knows every object")
+        meta: Metadata = obj.metadata
+        created = seconds_of(meta.creation_timestamp)
+        return OwnerFacts(*meta.identity, kind=resource.kind, created=created)
 
     return facts
 
@@ -174,11 +178,3 @@ def _written() -> dict[tuple[str, str], tuple[Kind, Written]]:
 
 
 _WRITTEN = _written()
-
-
-def kind_of(resource: Resource) -> Kind | None:
-    """The kind of workload whose main object this is."""
-    for kind in KINDS:
-        if kind.written and kind.written[0].resource == resource:
-            return kind
-    return None

@@ -337,7 +337,7 @@ def test_the_kind_that_the_page_shows_is_one() -> None:
     pod["metadata"]["ownerReferences"] = [owner]
     assert shown["KIND"].membership(facts(pod)).instance == "JobSet/mindie/js-d-0"
     obj = {"spec": {"replicatedJobs": [{"name": "decode"}]}}
-    (role,) = shown["KIND"].written[0].roles(look_into(obj))
+    (role,) = shown["KIND"].main.roles(look_into(obj))
     assert role.templates[0].name == "of role decode"
 
 

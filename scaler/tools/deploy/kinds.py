@@ -15,7 +15,7 @@ from scaler.workloads import ascendjob, deployment, inferenceservice, stormservi
 
 WORKLOADS = (inferenceservice.KIND, stormservice.KIND, ascendjob.KIND, deployment.KIND)
 """Kinds of workload that a short file becomes, in the order in which they are deleted."""
-OWNERS = {kind.written[0].resource: kind for kind in WORKLOADS}
+OWNERS = {kind.main.resource: kind for kind in WORKLOADS}
 KINDS = (*OWNERS, SERVICES, CONFIG_MAPS, PRIORITY_CLASSES)
 """In the order in which they are deleted: owners of pods first."""
 

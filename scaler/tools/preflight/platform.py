@@ -54,7 +54,7 @@ DEFINITIONS: Mapping[Resource, str] = {
     resource: kind.project for kind in KINDS for resource in kind.definitions
 }
 """Definitions of other projects, and the project that installs each."""
-_JOBS_AND_SETS = {kind.written[0].resource.full_name for kind in KINDS if kind.one_instance}
+_JOBS_AND_SETS = {kind.main.resource.full_name for kind in KINDS if kind.one_instance}
 VOLCANO = "volcano-scheduler"
 _VOLCANO_CONFIG = "volcano-scheduler-configmap"
 _QUIET = 60.0

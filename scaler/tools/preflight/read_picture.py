@@ -88,7 +88,7 @@ def _workloads() -> Iterator[Resource]:
     """What users write of kinds whose pods or jobs are instances: their labels are checked. Others
     make workloads of these kinds, or are not looked at."""
     for kind in KINDS:
-        main = kind.written[0]
+        main = kind.main
         makes_instances = kind.membership is not None or kind.job is not None
         is_known = not kind.project or main.resource in DEFINITIONS
         if main.by_users and makes_instances and is_known:

@@ -20,7 +20,7 @@ from scaler.tools.common.view import Cluster, ServiceView
 from scaler.workloads.kinds import KINDS
 from scaler.workloads.membership import identity
 
-LOOKED_UP = tuple(kind.written[0].resource for kind in KINDS if kind.looked_up)
+LOOKED_UP = tuple(kind.main.resource for kind in KINDS if kind.looked_up)
 """Types of objects that may have labels, in the order in which a name is looked up."""
 OF_INSTANCES = tuple(kind.name for kind in KINDS if kind.several)
 """Kinds whose name is part of the owner or of the uid of their instances."""
