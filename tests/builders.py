@@ -149,38 +149,54 @@ def on_nodes(
     others: bool = False,
     **changes: Any,
 ) -> Service:
-    """A service whose instances say where their pods are: `p0 a0, p1@b -, d0@ab:4 a1+u, d1 -2`.
+    """A service whose instances say where their pods are:
 
-    `-` is held, with the number of its pods behind it if that is not one; a node's name is a pod
-    that runs there, with `*` behind it one that starts, with `?` one that crashes; `u` waits for
-    the scheduler, `g` is gated, `!` is going away, `.` is not there. Behind `@` stand the classes
-    of nodes that an instance may use, behind `:` what each of its pods takes. `priority` and `age`
-    (seconds that its jobs are older) are for all instances."""
+        "p0 on a0, p1@b held, d0@ab:4 starts on a1 + unbound, d1 held 2"
+
+    A pod runs, `starts` or `crashes` on a node, or is `unbound` (the scheduler has it), `gated`,
+    `ends` or is `gone`. `held` stands for the whole instance, with the number of its pods where
+    that is not one. Behind `@` stand the classes of nodes that an instance may use, behind `:` what
+    each of its pods takes. `priority` and `age` (seconds that its jobs are older) are for all
+    instances."""
     alike = {name: changes.pop(name) for name in ("priority", "age") if name in changes}
     found = [
-        _placed(part.split(), name, npus, made_by_us=not others, **alike)
+        _placed(part.strip(), name, npus, made_by_us=not others, **alike)
         for part in text.split(",")
         if part.strip()
     ]
     return service(ratios, found, **{"key": ServiceKey("default", "rule", name), **changes})
 
 
-def _placed(words: list[str], service: str, npus: int, **changes: Any) -> Instance:
-    match = re.fullmatch(r"(\w+)(?:@(\w+))?(?::(\d+))?", words[0])
+def _placed(words: str, service: str, npus: int, **changes: Any) -> Instance:
+    match = re.fullmatch(r"(\w+)(?:@(\w+))?(?::(\d+))? (.+)", words)
     assert match, words
-    name, classes, amount = match.groups()
-    held = re.fullmatch(r"-(\d*)", words[1])
-    pods = words[1].split("+")
+    name, classes, amount, where = match.groups()
+    held = re.fullmatch(r"held(?: (\d+))?", where)
     if held:
         pods = ["." if changes["made_by_us"] else "g"] * int(held[1] or 1)
+    else:
+        pods = [_pod(one) for one in where.split(" + ")]
     need = request(int(amount or npus), classes or "")
     return located(name, need, pods, uid=f"{service}-{name}", **changes)
+
+
+def _pod(words: str) -> str:
+    """As `located` takes it."""
+    if words in _NOWHERE:
+        return _NOWHERE[words]
+    match = re.fullmatch(r"(starts |crashes |)on (\w+)", words)
+    assert match, words
+    return match[2] + {"": "", "starts ": "*", "crashes ": "?"}[match[1]]
+
+
+_NOWHERE = {"unbound": "u", "gated": "g", "ends": "!", "gone": "."}
 
 
 def located(
     name: str, need: PodRequest, pods: list[str], *, age: float = 0, **changes: Any
 ) -> Instance:
-    """An instance with its pods written as in `on_nodes`, one each."""
+    """An instance by its pods: `a0` runs on that node, `a0*` starts, `a0?` crashes there, `u` is
+    unbound, `g` is gated, `!` ends, `.` is gone."""
     bound = [pod for pod in pods if pod[0].isalpha() and pod not in ("u", "g")]
     alive = [pod for pod in pods if pod not in ("!", ".")]
     number = int(re.sub(r"\D", "", name) or 0)

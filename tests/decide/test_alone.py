@@ -13,55 +13,68 @@ def done(*services: Service, nodes: str) -> dict[str, str]:
 
 
 def test_its_minimum_is_admitted_though_it_does_not_fit() -> None:
-    assert done(on_nodes("1P1D", "p0 -, d0 -"), nodes="a:8") == {"a-p0": "Admit", "a-d0": "Admit"}
-    assert done(on_nodes("1P", "p0 -3"), nodes="a:8") == {"a-p0": "Admit"}, (
+    assert done(on_nodes("1P1D", "p0 held, d0 held"), nodes="a:8") == {
+        "a-p0": "Admit",
+        "a-d0": "Admit",
+    }
+    assert done(on_nodes("1P", "p0 held 3"), nodes="a:8") == {"a-p0": "Admit"}, (
         "not even on empty nodes"
     )
 
 
 def test_what_there_is_of_its_minimum_is_admitted_though_jobs_are_missing() -> None:
-    assert done(on_nodes("1P2D", "p0 -, d0 -"), nodes="a:8x3") == {"a-p0": "Admit", "a-d0": "Admit"}
+    assert done(on_nodes("1P2D", "p0 held, d0 held"), nodes="a:8x3") == {
+        "a-p0": "Admit",
+        "a-d0": "Admit",
+    }
 
 
 def test_its_scale_ups_are_admitted_while_its_minimum_misses_nothing() -> None:
-    assert done(on_nodes("2P1D > 1P1D", "p0 a0, d0 a1, p1 -"), nodes="a:8x2") == {"a-p1": "Admit"}
-    waits = on_nodes("2P1D > 1P1D", "p0 a0, p1 -, d0 u")
+    assert done(on_nodes("2P1D > 1P1D", "p0 on a0, d0 on a1, p1 held"), nodes="a:8x2") == {
+        "a-p1": "Admit"
+    }
+    waits = on_nodes("2P1D > 1P1D", "p0 on a0, p1 held, d0 unbound")
     assert done(waits, nodes="a:8") == {}
 
 
 def test_of_its_candidates_those_that_fit_go_first() -> None:
-    assert done(on_nodes("1P", "p0@b -, p1@a -"), nodes="a:8 b:8, b0 used 8") == {"a-p1": "Admit"}
-    assert done(on_nodes("2P > 1P", "p0 a0, p1@b -, p2@a -"), nodes="a:8x2 b:8, b0 used 8") == {
-        "a-p2": "Admit"
+    assert done(on_nodes("1P", "p0@b held, p1@a held"), nodes="a:8 b:8, b0 used 8") == {
+        "a-p1": "Admit"
     }
+    assert done(
+        on_nodes("2P > 1P", "p0 on a0, p1@b held, p2@a held"), nodes="a:8x2 b:8, b0 used 8"
+    ) == {"a-p2": "Admit"}
 
 
 def test_one_that_does_not_fit_gives_way_to_one_that_does() -> None:
-    assert done(on_nodes("2P > 1P", "p0 a0, p1@b u, p2@a -"), nodes="a:8x2 b:8, b0 used 8") == {
-        "a-p1": "Revoke"
-    }
-    assert done(on_nodes("2P > 1P", "p0 a0, p1@b u, p2@b -"), nodes="a:8x2 b:8, b0 used 8") == {}
+    assert done(
+        on_nodes("2P > 1P", "p0 on a0, p1@b unbound, p2@a held"), nodes="a:8x2 b:8, b0 used 8"
+    ) == {"a-p1": "Revoke"}
+    assert (
+        done(on_nodes("2P > 1P", "p0 on a0, p1@b unbound, p2@b held"), nodes="a:8x2 b:8, b0 used 8")
+        == {}
+    )
 
 
 def test_it_waits_for_ever() -> None:
     story = Story("a:8")
-    assert story.at(0, on_nodes("1P1D", "p0 -, d0 -")) == {"a-p0": "Admit", "a-d0": "Admit"}
-    waits = on_nodes("1P1D", "p0 u, d0 u")
+    assert story.at(0, on_nodes("1P1D", "p0 held, d0 held")) == {"a-p0": "Admit", "a-d0": "Admit"}
+    waits = on_nodes("1P1D", "p0 unbound, d0 unbound")
     assert [story.at(time, waits) for time in (1, 30, 300, 3000, 30_000)] == [{}] * 5
 
 
 def test_sharing_is_a_static_fact_whatever_the_other_does_now() -> None:
-    small = on_nodes("1P1D", "p0@a -, d0@a -")
-    assert done(small, on_nodes("1P", "p0@b b0", name="b"), nodes="a:8 b:8") == {
+    small = on_nodes("1P1D", "p0@a held, d0@a held")
+    assert done(small, on_nodes("1P", "p0@b on b0", name="b"), nodes="a:8 b:8") == {
         "a-p0": "Admit",
         "a-d0": "Admit",
     }
-    assert done(small, on_nodes("1P", "p0@ab b0", name="b"), nodes="a:8 b:8") == {}
+    assert done(small, on_nodes("1P", "p0@ab on b0", name="b"), nodes="a:8 b:8") == {}
 
 
 def test_what_is_beyond_the_target_and_does_not_fit_makes_way_for_what_the_target_misses() -> None:
     """An instance that was thought lost runs again: a node that comes is for the instance that is
     missing."""
-    waits = on_nodes("2P2D > 1P2D > 1P1D", "p0 a0, p1 u, d0 a1, d1 u")
+    waits = on_nodes("2P2D > 1P2D > 1P1D", "p0 on a0, p1 unbound, d0 on a1, d1 unbound")
     assert done(waits, nodes="a:8x2") == {"a-p1": "Revoke"}
     assert done(waits, nodes="a:8x4") == {}

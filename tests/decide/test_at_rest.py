@@ -10,9 +10,9 @@ from scaler.decide.again import DecisionCache
 from scaler.decide.decide import decide
 from tests.builders import on_nodes, world
 
-RESTS = on_nodes("2P1D > 1P1D", "p0 a0, p1 a1, d0 a2", name="a")
-CHANGES = on_nodes("2P1D > 1P1D", "p0 a3, p1 -, d0 a4", name="b")
-LATER = on_nodes("2P1D > 1P1D", "p0 a3, p1 -, d0 a4*", name="b")
+RESTS = on_nodes("2P1D > 1P1D", "p0 on a0, p1 on a1, d0 on a2", name="a")
+CHANGES = on_nodes("2P1D > 1P1D", "p0 on a3, p1 held, d0 on a4", name="b")
+LATER = on_nodes("2P1D > 1P1D", "p0 on a3, p1 held, d0 starts on a4", name="b")
 
 
 def test_the_plan_of_a_service_that_did_not_change_is_the_same_object() -> None:

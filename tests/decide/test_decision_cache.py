@@ -28,7 +28,17 @@ POLICIES = (
     Policy(trade_after=0.0, fit_patience=1.0),
 )
 
-pod_strategy = st.sampled_from(("-", "-", "u", "here", "here", "here*", "!", "u+here"))
+PODS = (
+    "held",
+    "held",
+    "unbound",
+    "on here",
+    "on here",
+    "starts on here",
+    "ends",
+    "unbound + on here",
+)
+pod_strategy = st.sampled_from(PODS)
 Change = tuple[str, int, int]
 changes_strategy = st.lists(
     st.tuples(
@@ -191,7 +201,9 @@ def test_nodes_change_nothing_where_a_decision_heeds_no_room(
 
 
 def test_what_nobody_changed_is_the_same_plan() -> None:
-    many = world(*(on_nodes("1P1D", "p0@a a0, d0@a a1", name=name) for name in NAMES), nodes=NODES)
+    many = world(
+        *(on_nodes("1P1D", "p0@a on a0, d0@a on a1", name=name) for name in NAMES), nodes=NODES
+    )
     cache = DecisionCache()
     first = decide(many, cache)
     again = decide(msgspec.structs.replace(many, memory=first.memory, now=NOW + 1), cache)
@@ -202,7 +214,7 @@ def test_what_nobody_changed_is_the_same_plan() -> None:
 def test_what_is_remembered_of_an_instance_that_is_gone_is_forgotten_when_its_pause_is_over() -> (
     None
 ):
-    one = world(on_nodes("1P1D", "p0@a a0, d0@a a1", name="a"), nodes=NODES)
+    one = world(on_nodes("1P1D", "p0@a on a0, d0@a on a1", name="a"), nodes=NODES)
     seen = decide(one).memory.services["default/rule/a"].instances
     gone = InstanceMemory(restarts=0, failures=1, backoff_until=NOW + 5)
     now = msgspec.structs.replace(
@@ -218,7 +230,7 @@ def test_what_is_remembered_of_an_instance_that_is_gone_is_forgotten_when_its_pa
 
 
 def test_a_broken_instance_without_grace_is_remembered_the_same_with_a_cache() -> None:
-    crashing = on_nodes("1P1D", "p0@a a0?, d0@a a1?", name="a")
+    crashing = on_nodes("1P1D", "p0@a crashes on a0, d0@a crashes on a1", name="a")
     now = world(crashing, nodes=NODES, policy=Policy(broken_grace=0.0))
     cache = DecisionCache()
     for _ in range(3):
@@ -228,7 +240,7 @@ def test_a_broken_instance_without_grace_is_remembered_the_same_with_a_cache() -
 
 
 def test_a_decision_that_fails_leaves_nothing_behind() -> None:
-    good = world(on_nodes("1P1D", "p0@a -, d0@a -", name="a"), nodes=NODES)
+    good = world(on_nodes("1P1D", "p0@a held, d0@a held", name="a"), nodes=NODES)
     bad = msgspec.structs.replace(good, nodes=nodes_for("b:8"), services=(None,))
     cache = DecisionCache()
     decide(good, cache)

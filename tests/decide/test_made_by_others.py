@@ -191,8 +191,9 @@ def test_a_decision_that_oversteps_is_found_out() -> None:
 
 
 def test_who_may_use_any_node_waits_for_pods_of_who_may_not_as_long_as_a_turn_lasts() -> None:
-    unmade, picky = (on_nodes("1P", f"p0@b {pods}", others=True, name="b") for pods in (".", "-"))
-    easy = on_nodes("1P", "p0@ab -", others=True, name="a")
+    unmade = on_nodes("1P", "p0@b gone", others=True, name="b")
+    picky = on_nodes("1P", "p0@b held", others=True, name="b")
+    easy = on_nodes("1P", "p0@ab held", others=True, name="a")
     story = Story("a:8 b:8")
     assert story.at(0, unmade, easy) == {}
     assert story.at(1, picky, easy) == {"b-p0": "Admit"}

@@ -17,11 +17,13 @@ LADDER = "4P2D > 2P2D > 1P1D"
 LATER = 10_000.0
 
 
-def lost_a_decode(prefill: str = "p0 a0, p1 a1, p2 a2, p3 a3", **changes: Any) -> Service:
-    return on_nodes(LADDER, f"{prefill}, d0 a4, d1 -", name="a", **changes)
+def lost_a_decode(
+    prefill: str = "p0 on a0, p1 on a1, p2 on a2, p3 on a3", **changes: Any
+) -> Service:
+    return on_nodes(LADDER, f"{prefill}, d0 on a4, d1 held", name="a", **changes)
 
 
-STRANGER = on_nodes("1P", "p0 a5", name="b")
+STRANGER = on_nodes("1P", "p0 on a5", name="b")
 """So that the service is not alone, and finds no free node."""
 
 
@@ -40,7 +42,9 @@ def test_it_ends_when_the_missing_instance_has_room() -> None:
 
 def test_an_instance_beyond_the_target_that_is_lost_with_its_node_is_not_made_again() -> None:
     made = decide(
-        world(lost_a_decode("p0 a0, p1 a1, p2 a2, p3 -"), STRANGER, nodes="a:8x6, a3 lost")
+        world(
+            lost_a_decode("p0 on a0, p1 on a1, p2 on a2, p3 held"), STRANGER, nodes="a:8x6, a3 lost"
+        )
     )
     assert doings(made) == {}
     assert reasons(made)["a-p3"] is Reason.WAITING_FOR_RATIO
@@ -68,12 +72,12 @@ def test_with_trade_always_the_service_gives_up_surplus_by_itself() -> None:
 def test_a_minimum_of_another_service_may_take_the_room_of_its_surplus(
     priority: int, preempt: Preempt, evicted: dict[str, str]
 ) -> None:
-    other = on_nodes("1P", "p0 -", name="b", priority=priority)
+    other = on_nodes("1P", "p0 held", name="b", priority=priority)
     assert doings(decide(world(lost_a_decode(), other, nodes="a:8x5", preempt=preempt))) == evicted
 
 
 def test_it_also_comes_about_while_scaling_up_with_too_little_room() -> None:
-    grows = on_nodes(LADDER, "p0 a0, p1 a1, p2 -, p3 -, d0 a2, d1 a3", name="a")
+    grows = on_nodes(LADDER, "p0 on a0, p1 on a1, p2 held, p3 held, d0 on a2, d1 on a3", name="a")
     assert doings(decide(world(grows, STRANGER, nodes="a:8x6"))) == {"a-p2": "Admit"}, (
         "3P2D, which no ratio names"
     )
@@ -81,6 +85,8 @@ def test_it_also_comes_about_while_scaling_up_with_too_little_room() -> None:
 
 def test_what_has_not_its_minimum_in_every_group_is_no_mixture_that_lasts() -> None:
     story = Story("a:8x5")
-    not_serving = on_nodes(LADDER, "p0 a0, p1 a1, p2 a2, p3 a3, d0 -, d1 -", name="a")
-    stranger = on_nodes("1P", "p0 a4", name="b")
+    not_serving = on_nodes(
+        LADDER, "p0 on a0, p1 on a1, p2 on a2, p3 on a3, d0 held, d1 held", name="a"
+    )
+    stranger = on_nodes("1P", "p0 on a4", name="b")
     assert [story.at(time, not_serving, stranger) for time in (0, 90)] == [{}, {"a-p3": "Evict"}]

@@ -23,9 +23,9 @@ def done(*services: Service, nodes: str, **changes: object) -> dict[str, str]:
     return doings(decide(world(*services, nodes=nodes, **changes)))
 
 
-SURPLUS = on_nodes("2P1D > 1P1D", "p0 a0, p1 a1, d0 a2", name="a")
-HIGHER = on_nodes("1P", "p0 -", name="b", priority=1)
-EQUALS = on_nodes("1P", "p0 -", name="b")
+SURPLUS = on_nodes("2P1D > 1P1D", "p0 on a0, p1 on a1, d0 on a2", name="a")
+HIGHER = on_nodes("1P", "p0 held", name="b", priority=1)
+EQUALS = on_nodes("1P", "p0 held", name="b")
 
 
 # of others
@@ -49,7 +49,7 @@ def test_a_minimum_of_a_higher_priority_evicts_the_newest_scale_up() -> None:
     [
         (Preempt.HIGHER_PRIORITY, EQUALS, False),
         (EQUAL, EQUALS, True),
-        (EQUAL, on_nodes("1P", "p0 -", name="b", priority=-1), False),
+        (EQUAL, on_nodes("1P", "p0 held", name="b", priority=-1), False),
         (NEVER, HIGHER, False),
     ],
 )
@@ -63,7 +63,7 @@ def test_the_setting_says_whose_scale_ups_may_be_evicted(
 def test_a_tenant_evicts_nobody_by_an_annotation_unless_the_administrator_allows_it(
     most: int | None, evicts: bool
 ) -> None:
-    raised = on_nodes("1P", "p0 -", name="b", options=RuleOptions(service_priority=10**9))
+    raised = on_nodes("1P", "p0 held", name="b", options=RuleOptions(service_priority=10**9))
     assert bool(done(SURPLUS, raised, nodes="a:8x3", max_service_priority=most)) is evicts
 
 
@@ -76,15 +76,15 @@ def test_a_rule_may_protect_its_service_unless_the_administrator_says_otherwise(
 
 
 def test_no_group_that_has_its_minimum_loses_it() -> None:
-    small = on_nodes("1P1D", "p0 a0, d0 a1", name="a")
+    small = on_nodes("1P1D", "p0 on a0, d0 on a1", name="a")
     assert done(small, HIGHER, nodes="a:8x2") == {}
 
 
 def test_nobody_is_evicted_unless_that_places_the_whole_minimum() -> None:
-    two = on_nodes("1P1D", "p0 -, d0 -", name="b", priority=1)
+    two = on_nodes("1P1D", "p0 held, d0 held", name="b", priority=1)
     assert done(SURPLUS, two, nodes="a:8x3") == {}
     assert done(SURPLUS, two, nodes="a:8x4") == {"a-p1": "Evict"}
-    assert done(SURPLUS, on_nodes("1P", "p0 -2", name="b", priority=1), nodes="a:8x3") == {}
+    assert done(SURPLUS, on_nodes("1P", "p0 held 2", name="b", priority=1), nodes="a:8x3") == {}
 
 
 @pytest.mark.parametrize(
@@ -94,21 +94,21 @@ def test_nobody_is_evicted_unless_that_places_the_whole_minimum() -> None:
 def test_what_runs_on_was_not_evicted_and_nothing_is_held_against_it(
     changes: dict[str, Any],
 ) -> None:
-    runs = on_nodes("1P", "p0 a0", name="a")
+    runs = on_nodes("1P", "p0 on a0", name="a")
     seen = InstanceMemory(restarts=0, ran=True)
     memory = Memory(
         {"default/rule/a": ServiceMemory({"a-p0": msgspec.structs.replace(seen, **changes)})}
     )
     made = decide(world(runs, nodes="a:8x1", memory=memory))
     assert made.memory.services["default/rule/a"].instances["a-p0"] == seen
-    ends = on_nodes("1P", "p0 !", name="a")
+    ends = on_nodes("1P", "p0 ends", name="a")
     assert reasons(decide(world(ends, nodes="a:8x1", memory=made.memory))) == {
         "a-p0": Reason.TERMINATING
     }
 
 
 def test_an_eviction_that_failed_and_is_decided_again_is_remembered_again() -> None:
-    starts = on_nodes("2P > 1P", "p0 a0, p1 a1*", name="a")
+    starts = on_nodes("2P > 1P", "p0 on a0, p1 starts on a1", name="a")
     first = decide(world(starts, HIGHER, nodes="a:8x2"))
     again = decide(world(starts, HIGHER, nodes="a:8x2", memory=first.memory))
     assert doings(again) == doings(first) == {"a-p1": "Evict"}
@@ -118,63 +118,59 @@ def test_an_eviction_that_failed_and_is_decided_again_is_remembered_again() -> N
 
 
 def test_what_does_not_run_goes_before_what_runs_and_lower_priority_before_higher() -> None:
-    starts = on_nodes("3P > 1P", "p0 a0, p1 a1*, p2 a2", name="a")
-    assert done(starts, on_nodes("1P", "p0 -", name="b", priority=2), nodes="a:8x3") == {
+    starts = on_nodes("3P > 1P", "p0 on a0, p1 starts on a1, p2 on a2", name="a")
+    assert done(starts, on_nodes("1P", "p0 held", name="b", priority=2), nodes="a:8x3") == {
         "a-p1": "Evict"
     }
-    low, middle = (
-        on_nodes("2P > 1P", f"p0 a{i}, p1 a{i + 1}", name=n, priority=p)
-        for i, n, p in ((0, "a", 1), (2, "c", 0))
-    )
-    assert done(low, middle, on_nodes("1P", "p0 -", name="b", priority=2), nodes="a:8x4") == {
+    middle = on_nodes("2P > 1P", "p0 on a0, p1 on a1", name="a", priority=1)
+    low = on_nodes("2P > 1P", "p0 on a2, p1 on a3", name="c", priority=0)
+    assert done(middle, low, on_nodes("1P", "p0 held", name="b", priority=2), nodes="a:8x4") == {
         "c-p1": "Evict"
     }
 
 
 def test_what_does_not_run_goes_first_whatever_its_priority() -> None:
-    runs, starts = (
-        on_nodes("2P > 1P", f"p0 a{i}, p1 a{i + 1}{how}", name=name, priority=priority)
-        for i, how, name, priority in ((0, "", "a", 0), (2, "*", "c", 1))
-    )
-    assert done(runs, starts, on_nodes("1P", "p0 -", name="b", priority=2), nodes="a:8x4") == {
+    runs = on_nodes("2P > 1P", "p0 on a0, p1 on a1", name="a", priority=0)
+    starts = on_nodes("2P > 1P", "p0 on a2, p1 starts on a3", name="c", priority=1)
+    assert done(runs, starts, on_nodes("1P", "p0 held", name="b", priority=2), nodes="a:8x4") == {
         "c-p1": "Evict"
     }
 
 
 def test_those_that_can_be_spared_are_spared() -> None:
-    mixed = on_nodes("3P > 1P", "p0 a0, p1@a a1, p2@b b0", name="a")
-    restricted = on_nodes("1P", "p0@a -", name="b", priority=1)
+    mixed = on_nodes("3P > 1P", "p0 on a0, p1@a on a1, p2@b on b0", name="a")
+    restricted = on_nodes("1P", "p0@a held", name="b", priority=1)
     assert done(mixed, restricted, nodes="a:8x2 b:8") == {"a-p1": "Evict"}
 
 
 def test_an_older_scale_up_goes_where_the_newest_does_not_help() -> None:
     """Of two prefill instances one is beyond the minimum, whichever it is."""
-    mixed = on_nodes("2P > 1P", "p0 a0, p1 b0", name="a")
-    assert done(mixed, on_nodes("1P", "p0@a -", name="b", priority=1), nodes="a:8 b:8") == {
+    mixed = on_nodes("2P > 1P", "p0 on a0, p1 on b0", name="a")
+    assert done(mixed, on_nodes("1P", "p0@a held", name="b", priority=1), nodes="a:8 b:8") == {
         "a-p0": "Evict"
     }
 
 
 def test_what_is_bound_on_a_node_that_is_not_ready_is_neither_a_victim_nor_spares_one() -> None:
-    lost = on_nodes("1P1D", "p0 -, d0 a0?, d1 a1*", name="a")
-    assert done(lost, on_nodes("1P", "p0 a2", name="b"), nodes="a:8x3, a0 lost 10") == {}
+    lost = on_nodes("1P1D", "p0 held, d0 crashes on a0, d1 starts on a1", name="a")
+    assert done(lost, on_nodes("1P", "p0 on a2", name="b"), nodes="a:8x3, a0 lost 10") == {}
 
 
 def test_while_a_victims_room_is_to_come_its_beneficiary_evicts_nobody_else() -> None:
     story = Story("a:8x3")
-    three = on_nodes("3P > 1P", "p0 a0, p1 a1, p2 a2", name="a")
+    three = on_nodes("3P > 1P", "p0 on a0, p1 on a1, p2 on a2", name="a")
     assert story.at(0, three, HIGHER) == {"a-p2": "Evict"}
-    going = on_nodes("3P > 1P", "p0 a0, p1 a1, p2 !", name="a")
+    going = on_nodes("3P > 1P", "p0 on a0, p1 on a1, p2 ends", name="a")
     assert story.at(5, going, HIGHER, nodes="a:8x3, a2 ending 8") == {}
-    gone = on_nodes("3P > 1P", "p0 a0, p1 a1, p2 -", name="a")
+    gone = on_nodes("3P > 1P", "p0 on a0, p1 on a1, p2 held", name="a")
     assert story.at(9, gone, HIGHER) == {"b-p0": "Admit"}
 
 
 def test_a_preemption_whose_victims_node_dies_ends() -> None:
     story = Story("a:8x3")
-    three = on_nodes("3P > 1P", "p0 a0, p1 a1, p2 a2", name="a")
+    three = on_nodes("3P > 1P", "p0 on a0, p1 on a1, p2 on a2", name="a")
     assert story.at(0, three, HIGHER) == {"a-p2": "Evict"}
-    going = on_nodes("3P > 1P", "p0 a0, p1 a1, p2 !", name="a")
+    going = on_nodes("3P > 1P", "p0 on a0, p1 on a1, p2 ends", name="a")
     found = msgspec.structs.replace(going.instances[2], ends_by=-1.0)
     dead = msgspec.structs.replace(going, instances=(*going.instances[:2], found))
     assert story.at(5, dead, HIGHER, nodes="a:8x3, a2 ending 8, a2 lost 1") == {"a-p1": "Evict"}
@@ -187,22 +183,22 @@ def test_nobody_is_evicted_for_an_instance_that_has_had_its_attempt(
     remembered = ServiceMemory(instances={"b-p0": InstanceMemory(had_attempt=had_attempt)})
     memory = Memory({"default/rule/b": remembered})
     assert done(SURPLUS, HIGHER, nodes="a:8x3", memory=memory) == {}
-    spare = on_nodes("1P", "p0 -, p1 -", name="b", priority=1)
+    spare = on_nodes("1P", "p0 held, p1 held", name="b", priority=1)
     assert done(SURPLUS, spare, nodes="a:8x3", memory=memory) == {"a-p1": "Evict"}, (
         "but for its spare"
     )
 
 
 def test_a_scale_up_preempts_nobody() -> None:
-    climbs = on_nodes("2P > 1P", "p0 a3, p1 -", name="b", priority=9)
+    climbs = on_nodes("2P > 1P", "p0 on a3, p1 held", name="b", priority=9)
     assert done(SURPLUS, climbs, nodes="a:8x4") == {}
 
 
 # own surplus
 
 
-LOST = on_nodes("2P1D > 1P1D", "p0 a0, p1 a1, d0 -", name="a")
-STRANGER = on_nodes("1P", "p0 a2", name="b")
+LOST = on_nodes("2P1D > 1P1D", "p0 on a0, p1 on a1, d0 held", name="a")
+STRANGER = on_nodes("1P", "p0 on a2", name="b")
 
 
 def test_own_running_surplus_goes_so_that_the_service_can_serve_but_not_too_soon() -> None:
@@ -211,7 +207,7 @@ def test_own_running_surplus_goes_so_that_the_service_can_serve_but_not_too_soon
 
 
 def test_own_surplus_that_does_not_run_goes_at_once() -> None:
-    starts = on_nodes("2P1D > 1P1D", "p0 a0, p1 a1*, d0 -", name="a")
+    starts = on_nodes("2P1D > 1P1D", "p0 on a0, p1 starts on a1, d0 held", name="a")
     assert done(starts, STRANGER, nodes="a:8x3") == {"a-p1": "Evict"}
 
 
@@ -222,14 +218,14 @@ def test_alone_on_its_nodes_a_service_gives_up_surplus_as_well() -> None:
     )
 
 
-@pytest.mark.parametrize("stranger", [[], [on_nodes("1P", "p0 a3", name="b")]])
+@pytest.mark.parametrize("stranger", [[], [on_nodes("1P", "p0 on a3", name="b")]])
 def test_an_instance_that_is_healed_is_not_evicted_for_its_own_missing_pod(
     stranger: list[Service],
 ) -> None:
     """It lost its slot and has a pod on one node of two; the other node went to a scale-up
     meanwhile."""
-    ran = on_nodes("2P1D > 1P1D", "p0 a0, p1 -, d0 a1+a2, d1 -2", name="a")
-    broken = on_nodes("2P1D > 1P1D", "p0 a0, p1 a1, d0 a2+., d1 -2", name="a")
+    ran = on_nodes("2P1D > 1P1D", "p0 on a0, p1 held, d0 on a1 + on a2, d1 held 2", name="a")
+    broken = on_nodes("2P1D > 1P1D", "p0 on a0, p1 on a1, d0 on a2 + gone, d1 held 2", name="a")
     paused = msgspec.structs.replace(broken, options=RuleOptions(paused=True))
     story = Story("a:8x4" if stranger else "a:8x3")
     story.at(0, ran, *stranger)
@@ -246,7 +242,7 @@ def test_the_annotation_switches_it_off_for_all_own_surplus() -> None:
     off = RuleOptions(trade=Trade.OFF)
     lost = msgspec.structs.replace(LOST, options=off)
     assert [story.at(time, lost, STRANGER) for time in (0, 90, 900)] == [{}, {}, {}]
-    starts = on_nodes("2P1D > 1P1D", "p0 a0, p1 a1*, d0 -", name="a", options=off)
+    starts = on_nodes("2P1D > 1P1D", "p0 on a0, p1 starts on a1, d0 held", name="a", options=off)
     assert done(starts, STRANGER, nodes="a:8x3") == {}
 
 
@@ -258,20 +254,20 @@ def test_a_service_that_serves_gives_up_surplus_only_where_told(
 ) -> None:
     serves = on_nodes(
         "3P2D > 2P2D > 1P1D",
-        "p0 a0, p1 a1, p2 a2, d0 a3, d1 -",
+        "p0 on a0, p1 on a1, p2 on a2, d0 on a3, d1 held",
         name="a",
         options=RuleOptions(trade=trade),
     )
     story = Story("a:8x5")
-    stranger = on_nodes("1P", "p0 a4", name="b")
+    stranger = on_nodes("1P", "p0 on a4", name="b")
     assert [story.at(time, serves, stranger) for time in (0, 90)] == [{}, evicts]
 
 
 def test_no_surplus_is_given_up_where_that_would_not_help() -> None:
     story = Story("a:8x2 b:8")
-    elsewhere = on_nodes("2P1D > 1P1D", "p0@a a0, p1@a a1, d0@b -", name="a")
+    elsewhere = on_nodes("2P1D > 1P1D", "p0@a on a0, p1@a on a1, d0@b held", name="a")
     assert [
-        story.at(time, elsewhere, on_nodes("1P", "p0 b0", name="b")) for time in (0, 90, 900)
+        story.at(time, elsewhere, on_nodes("1P", "p0 on b0", name="b")) for time in (0, 90, 900)
     ] == [{}, {}, {}]
 
 

@@ -18,9 +18,8 @@ class Scattered:
         self.admitted: set[str] = set()
 
     def service(self, name: str, age: int) -> Service:
-        return on_nodes(
-            "1P", f"p0 {'u' if f'{name}-p0' in self.admitted else '-'}", name=name, age=age
-        )
+        where = "unbound" if f"{name}-p0" in self.admitted else "held"
+        return on_nodes("1P", f"p0 {where}", name=name, age=age)
 
     def at(self, time: float) -> dict[str, str]:
         made = self.story.at(time, self.service("a", 9), self.service("b", 0))
@@ -60,7 +59,7 @@ def test_nothing_is_tried_where_not_even_the_sum_would_do() -> None:
 
 
 def test_what_others_have_in_hands_is_not_revoked_for_a_probe() -> None:
-    climbs = on_nodes("2P > 1P", "p0:4 a0, p1:4 u", name="a")
-    minimum = on_nodes("1P", "p0 -", name="b")
+    climbs = on_nodes("2P > 1P", "p0:4 on a0, p1:4 unbound", name="a")
+    minimum = on_nodes("1P", "p0 held", name="b")
     story = Story("a:8x3, a0 used 4, a1 used 4, a2 used 4", fit_patience=10)
     assert not any("a-p1" in story.at(time, climbs, minimum) for time in (0, 10, 20))

@@ -55,9 +55,9 @@ def said(made: Plan) -> dict[str, Reason]:
 
 
 def test_a_spare_is_told_that_it_is_one_although_the_minimum_waits_for_room() -> None:
-    waits = on_nodes("3P1D > 1P1D", "p0 -, p1 -, p2 -, p3 -, d0 -", name="a")
+    waits = on_nodes("3P1D > 1P1D", "p0 held, p1 held, p2 held, p3 held, d0 held", name="a")
     limited = msgspec.structs.replace(waits, replicas=2)
-    other = on_nodes("1P1D", "p0 -, d0 -", name="b", age=9)
+    other = on_nodes("1P1D", "p0 held, d0 held", name="b", age=9)
     found = reasons(decide(world(limited, other, nodes="a:8x2")))
     assert (found["a-p0"], found["a-d0"]) == (Reason.MINIMUM_DOES_NOT_FIT,) * 2
     assert [found[f"a-p{number}"] for number in (1, 2, 3)] == [
@@ -182,7 +182,7 @@ def test_what_is_bound_beyond_the_ratio_wanted_is_deleted_whole_the_newest_of_ea
 
 
 def test_what_is_on_a_lost_node_goes_before_what_starts_and_no_promise_is_broken_by_it() -> None:
-    asked = on_nodes("2P1D > 1P1D", "p0 a0*, p1 a1, d0 a2", name="a", replicas=2)
+    asked = on_nodes("2P1D > 1P1D", "p0 starts on a0, p1 on a1, d0 on a2", name="a", replicas=2)
     ill = msgspec.structs.replace(asked.instances[1], faulty=1)
     seen = world(with_instance(asked, ill), nodes="a:8x3, a1 lost 1")
     made = decide(seen)
@@ -307,9 +307,10 @@ def test_a_pair_of_revisions_counts_once_while_its_owner_has_something_to_do(
 
 def test_until_it_is_gone_it_is_terminating_as_scaled_down_and_then_held_so() -> None:
     story = Story("a:8x2")
-    running = on_nodes("2P > 1P", "p0 a0, p1 a1", replicas=1)
+    running = on_nodes("2P > 1P", "p0 on a0, p1 on a1", replicas=1)
     assert story.at(0, running) == {"a-p1": "Evict"}
-    ending, held = (on_nodes("2P > 1P", f"p0 a0, p1 {pod}", replicas=1) for pod in ("!", "-"))
+    ending = on_nodes("2P > 1P", "p0 on a0, p1 ends", replicas=1)
+    held = on_nodes("2P > 1P", "p0 on a0, p1 held", replicas=1)
     assert story.at(1, ending) == {}
     assert story.reasons["a-p1"] == Reason.SCALED_DOWN
     assert story.at(2, held) == {}
@@ -317,8 +318,8 @@ def test_until_it_is_gone_it_is_terminating_as_scaled_down_and_then_held_so() ->
 
 
 def test_room_that_is_drained_goes_to_the_minimum_that_waits() -> None:
-    other = on_nodes("1P", "p0 -", name="b")
-    running = on_nodes("2P > 1P", "p0 a0, p1 a1", replicas=1)
+    other = on_nodes("1P", "p0 held", name="b")
+    running = on_nodes("2P > 1P", "p0 on a0, p1 on a1", replicas=1)
     made = decide(world(running, other, nodes="a:8x2"))
     assert made.plans[0].actions == (Evict("a-p1", NOBODY),)
     assert reasons(made)["b-p0"] is Reason.WAITING_FOR_ROOM
@@ -406,7 +407,7 @@ def test_the_number_in_force_is_always_the_highest_within_the_delay(
 # A lower number takes its time
 
 
-def replicas(number: int, text: str = "p0 a0, p1 a1, p2 a2") -> Service:
+def replicas(number: int, text: str = "p0 on a0, p1 on a1, p2 on a2") -> Service:
     return on_nodes("3P > 2P > 1P", text, replicas=number, options=DELAYED)
 
 
@@ -419,8 +420,8 @@ def test_a_lower_number_takes_effect_after_the_delay_and_a_higher_one_at_once() 
     assert story.at(309, replicas(1)) == {}
     assert story.at(310, replicas(1)) == {"a-p1": "Evict", "a-p2": "Evict"}
     down = Story("a:8x4")
-    assert down.at(0, replicas(1, "p0 a0, p1 -, p2 -")) == {}
-    assert down.at(1, replicas(2, "p0 a0, p1 -, p2 -")) == {"a-p1": "Admit"}
+    assert down.at(0, replicas(1, "p0 on a0, p1 held, p2 held")) == {}
+    assert down.at(1, replicas(2, "p0 on a0, p1 held, p2 held")) == {"a-p1": "Admit"}
 
 
 def test_the_highest_number_within_the_delay_counts() -> None:
@@ -430,8 +431,8 @@ def test_the_highest_number_within_the_delay_counts() -> None:
     assert story.at(20, replicas(2)) == {}
     assert story.at(30, replicas(1)) == {}
     assert story.at(310, replicas(1)) == {"a-p2": "Evict"}
-    assert story.at(320, replicas(1, "p0 a0, p1 a1, p2 -")) == {}
-    assert story.at(330, replicas(1, "p0 a0, p1 a1, p2 -")) == {"a-p1": "Evict"}
+    assert story.at(320, replicas(1, "p0 on a0, p1 on a1, p2 held")) == {}
+    assert story.at(330, replicas(1, "p0 on a0, p1 on a1, p2 held")) == {"a-p1": "Evict"}
 
 
 def test_a_number_that_comes_back_in_time_costs_nothing() -> None:

@@ -11,9 +11,9 @@ from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemo
 from scaler.decide.world import Service
 from tests.builders import NOW, Story, doings, on_nodes, world
 
-HELD = on_nodes("1P1D", "p0 -, d0 -", name="a", age=9)
-HANDS = on_nodes("1P1D", "p0 u, d0 u", name="a", age=9)
-OTHER = on_nodes("1P1D", "p0 -, d0 -", name="b")
+HELD = on_nodes("1P1D", "p0 held, d0 held", name="a", age=9)
+HANDS = on_nodes("1P1D", "p0 unbound, d0 unbound", name="a", age=9)
+OTHER = on_nodes("1P1D", "p0 held, d0 held", name="b")
 BOTH_A = {"a-p0": "Admit", "a-d0": "Admit"}
 NO_A = {"a-p0": "Revoke", "a-d0": "Revoke"}
 ON_TWO = "a:8x2"
@@ -37,14 +37,14 @@ def test_a_minimum_that_nothing_is_bound_of_ends_its_turn_for_another_minimum() 
 
 
 def test_if_nobody_waits_its_turn_begins_anew_and_nothing_is_written() -> None:
-    elsewhere = on_nodes("1P", "p0 a2", name="b")
+    elsewhere = on_nodes("1P", "p0 on a2", name="b")
     story = begun(HELD, elsewhere, nodes="a:8x3")
     assert [story.at(time, HANDS, elsewhere) for time in (1, 30, 60, 300, 1000)] == [{}] * 5
 
 
 def test_a_bound_pod_of_its_own_gives_it_a_new_turn() -> None:
     story = begun(HELD, OTHER)
-    part = on_nodes("1P1D", "p0 a0*, d0 u", name="a", age=9)
+    part = on_nodes("1P1D", "p0 starts on a0, d0 unbound", name="a", age=9)
     assert story.at(1, HANDS, OTHER) == {}
     assert story.at(29, part, OTHER, bound=True) == {}
     assert story.at(58, part, OTHER) == {}
@@ -55,8 +55,8 @@ def test_the_pauses_grow_from_half_a_minute_to_five_and_end_when_it_serves() -> 
     story = begun(HELD, OTHER, nodes=ON_TWO)
     time = 0.0
     pauses = []
-    taken = on_nodes("1P1D", "p0 a2, d0 a3", name="b")
-    waits = on_nodes("2P > 1P", "p0 a4, p1 -", name="c")
+    taken = on_nodes("1P1D", "p0 on a2, d0 on a3", name="b")
+    waits = on_nodes("2P > 1P", "p0 on a4, p1 held", name="c")
     full = "a:8x5"
     for _ in range(6):
         time += 30
@@ -73,7 +73,7 @@ def test_the_pauses_grow_from_half_a_minute_to_five_and_end_when_it_serves() -> 
     assert pauses == [30, 60, 120, 240, 300, 300]
     story.at(
         time + 1,
-        on_nodes("1P1D", "p0 a0, d0 a1", name="a", age=9),
+        on_nodes("1P1D", "p0 on a0, d0 on a1", name="a", age=9),
         taken,
         waits,
         nodes=full,
@@ -82,8 +82,8 @@ def test_the_pauses_grow_from_half_a_minute_to_five_and_end_when_it_serves() -> 
     assert story.remembered(HANDS).failures == 0
 
 
-CLIMBS = on_nodes("2P > 1P", "p0 a2, p1 -", name="b")
-CLIMBED = on_nodes("2P > 1P", "p0 a2, p1 a0", name="b")
+CLIMBS = on_nodes("2P > 1P", "p0 on a2, p1 held", name="b")
+CLIMBED = on_nodes("2P > 1P", "p0 on a2, p1 on a0", name="b")
 
 
 def ended() -> Story:
@@ -100,14 +100,14 @@ def test_what_others_do_never_ends_its_pause() -> None:
     story = ended()
     assert story.at(61, HELD, CLIMBS) == {"b-p1": "Admit"}
     assert story.at(70, HELD, CLIMBED, bound=True) == {}
-    assert story.at(80, HELD, on_nodes("1P", "p0 a2", name="b")) == {}, (
+    assert story.at(80, HELD, on_nodes("1P", "p0 on a2", name="b")) == {}, (
         "all of its room is free again"
     )
-    assert story.at(90, HELD, on_nodes("1P", "p0 a2", name="b")) == BOTH_A
+    assert story.at(90, HELD, on_nodes("1P", "p0 on a2", name="b")) == BOTH_A
 
 
 def test_a_node_that_appears_or_returns_ends_its_pause() -> None:
-    serves = on_nodes("1P", "p0 a2", name="b")
+    serves = on_nodes("1P", "p0 on a2", name="b")
     assert ended().at(70, HELD, serves, nodes="a:8x4, a3 since -70") == BOTH_A
     assert ended().at(70, HELD, serves, nodes="a:8x3 b:8, b0 since -70") == BOTH_A, (
         "it may use any node"
@@ -115,27 +115,29 @@ def test_a_node_that_appears_or_returns_ends_its_pause() -> None:
 
 
 def test_its_own_jobs_changing_ends_its_pause() -> None:
-    serves = on_nodes("1P", "p0 a2", name="b")
+    serves = on_nodes("1P", "p0 on a2", name="b")
     changed = msgspec.structs.replace(HELD.instances[0], generation=7)
     mended = msgspec.structs.replace(HELD, instances=(changed, HELD.instances[1]))
     assert ended().at(61, mended, serves) == BOTH_A
 
 
 def test_if_other_candidates_fit_in_its_place_they_are_swapped_in() -> None:
-    spare = on_nodes("1P", "p0 u, p1 -", name="a")
-    elsewhere = on_nodes("1P", "p0 a3", name="b")
-    story = begun(on_nodes("1P", "p0 -, p1 -", name="a"), elsewhere, nodes="a:8x4")
+    spare = on_nodes("1P", "p0 unbound, p1 held", name="a")
+    elsewhere = on_nodes("1P", "p0 on a3", name="b")
+    story = begun(on_nodes("1P", "p0 held, p1 held", name="a"), elsewhere, nodes="a:8x4")
     story.at(1, spare, elsewhere)
     assert story.at(30, spare, elsewhere) == {"a-p0": "Revoke"}
-    assert story.at(31, on_nodes("1P", "p0 -, p1 -", name="a"), elsewhere) == {"a-p1": "Admit"}
-    swapped = on_nodes("1P", "p0 -, p1 u", name="a")
+    assert story.at(31, on_nodes("1P", "p0 held, p1 held", name="a"), elsewhere) == {
+        "a-p1": "Admit"
+    }
+    swapped = on_nodes("1P", "p0 held, p1 unbound", name="a")
     assert story.at(40, swapped, elsewhere) == {}, "with a new clock"
     assert story.at(59, swapped, elsewhere) == {}
 
 
 def test_bound_in_part_it_becomes_broken_when_its_turn_ends_and_its_pod_keeps_its_node() -> None:
-    story = begun(on_nodes("1P", "p0 -2", name="a", age=9), OTHER, nodes="a:8x3")
-    part = on_nodes("1P", "p0 a0+u", name="a", age=9)
+    story = begun(on_nodes("1P", "p0 held 2", name="a", age=9), OTHER, nodes="a:8x3")
+    part = on_nodes("1P", "p0 on a0 + unbound", name="a", age=9)
     assert story.at(5, part, OTHER, bound=True) == {}
     assert story.reasons["b-p0"] in ("MinimumDoesNotFit", "WaitingForRoom")
     made = [story.at(time, part, OTHER, bound=True) for time in (20, 35, 36)]
@@ -144,18 +146,18 @@ def test_bound_in_part_it_becomes_broken_when_its_turn_ends_and_its_pod_keeps_it
 
 
 def test_while_nothing_is_bound_a_turn_ends_only_for_a_minimum_of_no_lower_priority() -> None:
-    waits = on_nodes("2P > 1P", "p0 a2, p1 -", name="b")
+    waits = on_nodes("2P > 1P", "p0 on a2, p1 held", name="b")
     story = begun(HELD, waits, nodes="a:8x3")
     assert [story.at(time, HANDS, waits, nodes="a:8x3") for time in (1, 30, 60, 299)] == [{}] * 4
     assert story.at(300, HANDS, waits, nodes="a:8x3") == NO_A
-    lower = on_nodes("1P1D", "p0 -, d0 -", name="b", priority=-1)
+    lower = on_nodes("1P1D", "p0 held, d0 held", name="b", priority=-1)
     story = begun(HELD, lower)
     assert [story.at(time, HANDS, lower) for time in (1, 30, 299)] == [{}] * 3
     assert story.at(300, HANDS, lower) == NO_A
 
 
 def test_the_next_bind_of_anybody_pardons_a_clock_that_ran_out_without_one() -> None:
-    lower = on_nodes("1P1D", "p0 -, d0 -", name="b", priority=-1)
+    lower = on_nodes("1P1D", "p0 held, d0 held", name="b", priority=-1)
     story = begun(HELD, lower)
     assert story.at(100, HANDS, lower) == {}
     assert story.at(101, HANDS, lower, bound=True) == {}
@@ -164,9 +166,9 @@ def test_the_next_bind_of_anybody_pardons_a_clock_that_ran_out_without_one() -> 
 
 
 def test_a_scale_up_that_is_never_bound_ends_its_turn_for_its_spare() -> None:
-    spare = on_nodes("2P > 1P", "p0 a0, p1 -, p2 -", name="a")
-    hands = on_nodes("2P > 1P", "p0 a0, p1 u, p2 -", name="a")
-    elsewhere = on_nodes("1P", "p0 a1", name="b")
+    spare = on_nodes("2P > 1P", "p0 on a0, p1 held, p2 held", name="a")
+    hands = on_nodes("2P > 1P", "p0 on a0, p1 unbound, p2 held", name="a")
+    elsewhere = on_nodes("1P", "p0 on a1", name="b")
     story = Story("a:8x4")
     assert story.at(0, spare, elsewhere) == {"a-p1": "Admit"}
     assert story.at(1, hands, elsewhere, bound=True) == {}
@@ -174,8 +176,8 @@ def test_a_scale_up_that_is_never_bound_ends_its_turn_for_its_spare() -> None:
     assert story.at(31, spare, elsewhere) == {"a-p2": "Admit"}
 
 
-NEXT_TO = on_nodes("1P", "p0 a1", name="b")
-WAITS = on_nodes("3P > 1P", "p0 a0, p1 u, p2 -", name="a")
+NEXT_TO = on_nodes("1P", "p0 on a1", name="b")
+WAITS = on_nodes("3P > 1P", "p0 on a0, p1 unbound, p2 held", name="a")
 
 
 def climbing(waits: Service, other: Service, nodes: str) -> Story:
@@ -203,7 +205,7 @@ def test_the_next_bind_of_anybody_takes_back_once_that_candidates_had_their_turn
     memory = Memory(
         {"default/rule/a": ServiceMemory({"a-p0": had}, was_reset=pardoned)}, last_bind=NOW - 200
     )
-    waits = on_nodes("1P", "p0 -, p1 -", name="a")
+    waits = on_nodes("1P", "p0 held, p1 held", name="a")
     made = decide(world(waits, NEXT_TO, nodes="b:8x1", memory=memory, last_bind=NOW))
     after = made.memory.services["default/rule/a"]
     one = after.instances["a-p0"]
@@ -217,7 +219,7 @@ def test_the_next_bind_of_anybody_takes_back_once_that_candidates_had_their_turn
 def test_no_scale_up_ends_its_turn_for_another_one_of_its_group_that_can_start_beside_it() -> None:
     story = climbing(WAITS, NEXT_TO, "a:8x3")
     assert story.at(30, WAITS, NEXT_TO, nodes="a:8x4") == {"a-p2": "Admit"}
-    both = on_nodes("3P > 1P", "p0 a0, p1 u, p2 u", name="a")
+    both = on_nodes("3P > 1P", "p0 on a0, p1 unbound, p2 unbound", name="a")
     assert [story.at(time, both, NEXT_TO, nodes="a:8x4") for time in (31, 60, 90)] == [{}] * 3, (
         "nobody waits"
     )
@@ -226,26 +228,26 @@ def test_no_scale_up_ends_its_turn_for_another_one_of_its_group_that_can_start_b
 def test_a_scale_up_ends_its_turn_for_another_one_of_its_group_that_lacks_room_beside_it() -> None:
     story = climbing(WAITS, NEXT_TO, "a:8x3")
     assert story.at(30, WAITS, NEXT_TO) == {"a-p1": "Revoke"}
-    assert story.at(31, on_nodes("3P > 1P", "p0 a0, p1 -, p2 -", name="a"), NEXT_TO) == {
+    assert story.at(31, on_nodes("3P > 1P", "p0 on a0, p1 held, p2 held", name="a"), NEXT_TO) == {
         "a-p2": "Admit"
     }
 
 
 def test_a_scale_up_ends_its_turn_where_not_all_others_of_its_group_can_start_beside_it() -> None:
-    waits = on_nodes("4P > 1P", "p0 a0, p1 u, p2 -, p3 -", name="a")
+    waits = on_nodes("4P > 1P", "p0 on a0, p1 unbound, p2 held, p3 held", name="a")
     story = climbing(waits, NEXT_TO, "a:8x3")
     assert story.at(30, waits, NEXT_TO, nodes="a:8x4") == {"a-p1": "Revoke"}, (
         "none starts in the same decision (S6)"
     )
-    held = on_nodes("4P > 1P", "p0 a0, p1 -, p2 -, p3 -", name="a")
+    held = on_nodes("4P > 1P", "p0 on a0, p1 held, p2 held, p3 held", name="a")
     assert story.at(31, held, NEXT_TO, nodes="a:8x4") == {"a-p2": "Admit", "a-p3": "Admit"}
 
 
 def test_a_scale_up_ends_its_turn_where_the_next_one_could_spoil_a_reservation_beside_it() -> None:
     """The minimum of another service needs one of two nodes, and the scheduler may put both
     scale-ups there."""
-    minimum = on_nodes("1P", "p0@b u", name="b")
-    story = climbing(WAITS, on_nodes("1P", "p0@b b1", name="b"), "a:8 b:8x2")
+    minimum = on_nodes("1P", "p0@b unbound", name="b")
+    story = climbing(WAITS, on_nodes("1P", "p0@b on b1", name="b"), "a:8 b:8x2")
     assert story.at(29, WAITS, minimum, nodes="a:8 b:8x2", bound=True) == {}
     assert story.at(30, WAITS, minimum, nodes="a:8x2 b:8x2") == {"a-p1": "Revoke"}
 
@@ -260,20 +262,19 @@ def test_a_minimum_that_only_waits_for_room_has_no_clock() -> None:
 
 
 def test_where_others_make_the_pods_the_clock_starts_anew_when_the_last_one_is_made() -> None:
-    none, half, both = (
-        on_nodes("1P1D", f"p0 {p}, d0 {d}", name="a", age=9, others=True)
-        for p, d in ("..", "g.", "gg")
-    )
+    none = on_nodes("1P1D", "p0 gone, d0 gone", name="a", age=9, others=True)
+    half = on_nodes("1P1D", "p0 gated, d0 gone", name="a", age=9, others=True)
+    both = on_nodes("1P1D", "p0 gated, d0 gated", name="a", age=9, others=True)
     story = begun(none, OTHER)
     assert story.at(20, half, OTHER) == {}
     assert story.at(28, both, OTHER) == BOTH_A
-    hands = on_nodes("1P1D", "p0 u, d0 u", name="a", age=9, others=True)
+    hands = on_nodes("1P1D", "p0 unbound, d0 unbound", name="a", age=9, others=True)
     assert story.at(57.9, hands, OTHER) == {}
     assert story.at(58, hands, OTHER) == NO_A
 
 
 def test_what_its_owner_never_makes_holds_up_others_for_a_turn_only() -> None:
-    unmade = on_nodes("1P1D", "p0 g, d0 .", name="a", age=9, others=True)
+    unmade = on_nodes("1P1D", "p0 gated, d0 gone", name="a", age=9, others=True)
     story = begun(unmade, OTHER)
     assert story.at(29.9, unmade, OTHER) == {}
     assert story.at(30, unmade, OTHER) | story.at(30.1, unmade, OTHER) == {
@@ -293,8 +294,8 @@ def test_after_a_failover_every_clock_starts_anew_and_nothing_else_changes(nodes
 
 
 def test_whose_turn_has_ended_goes_behind_the_others() -> None:
-    older = on_nodes("1P", "p0 -", name="a", age=9)
-    younger = on_nodes("1P", "p0 -", name="b")
+    older = on_nodes("1P", "p0 held", name="a", age=9)
+    younger = on_nodes("1P", "p0 held", name="b")
     had = Memory({str(older.key): ServiceMemory(ended_at=NOW - 100)})
     assert doings(decide(world(older, younger, nodes="a:8"))) == {"a-p0": "Admit"}
     assert doings(decide(world(older, younger, nodes="a:8", memory=had))) == {"b-p0": "Admit"}
@@ -302,7 +303,7 @@ def test_whose_turn_has_ended_goes_behind_the_others() -> None:
 
 def test_what_an_owner_makes_again_inherits_that_it_had_its_turn() -> None:
     gone = InstanceMemory(had_attempt=HadAttempt.FOR_GOOD, failures=2, backoff_until=NOW + 60)
-    before = on_nodes("2P > 1P", "p0 a0, p1 -", name="a", others=True)
+    before = on_nodes("2P > 1P", "p0 on a0, p1 held", name="a", others=True)
     made = tuple(msgspec.structs.replace(one, owner="deployment") for one in before.instances)
     seen = msgspec.structs.replace(before, instances=made)
     memory = Memory(

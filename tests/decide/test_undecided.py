@@ -74,8 +74,8 @@ def five() -> World:
     """Four that share the nodes a, of which b is at fault, and one on the nodes b."""
     names = ("a", "bad", "c", "d")
     return world(
-        *(on_nodes("1P", "p0@a -", name=name) for name in names),
-        on_nodes("1P", "p0@b -", name="e"),
+        *(on_nodes("1P", "p0@a held", name=name) for name in names),
+        on_nodes("1P", "p0@b held", name="e"),
         nodes=NODES,
     )
 
@@ -131,9 +131,9 @@ def test_services_that_decide_alone_are_apart_anyway(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     "mended",
     [
-        on_nodes("1P", "p0@a -, p1@a -", name="bad"),
-        on_nodes("2P > 1P", "p0@a -", name="bad"),
-        on_nodes("1P", "p0@a -", name="bad", replicas=0),
+        on_nodes("1P", "p0@a held, p1@a held", name="bad"),
+        on_nodes("2P > 1P", "p0@a held", name="bad"),
+        on_nodes("1P", "p0@a held", name="bad", replicas=0),
     ],
     ids=["another job", "another rule", "fewer replicas"],
 )
@@ -162,7 +162,7 @@ def test_who_changes_by_itself_is_looked_at_again_at_once_and_weighed_again_afte
         with monkeypatch.context() as patch:
             fault(patch)
             made = decide(start, cache)
-        bound = on_nodes("1P", "p0@a a0*", name="bad")
+        bound = on_nodes("1P", "p0@a starts on a0", name="bad")
         changed = decide(msgspec.structs.replace(instead(start, bound), memory=made.memory), cache)
         assert undecided(changed) == still
 
@@ -171,10 +171,10 @@ def test_nobody_is_evicted_for_a_service_without_a_plan_and_it_has_had_no_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     in_the_plan(monkeypatch)
-    runs = on_nodes("2P > 1P", "p0 a0, p1 a1", name="a")
-    made = decide(world(runs, on_nodes("1P", "p0 -", name="bad", priority=1), nodes="a:8x2"))
+    runs = on_nodes("2P > 1P", "p0 on a0, p1 on a1", name="a")
+    made = decide(world(runs, on_nodes("1P", "p0 held", name="bad", priority=1), nodes="a:8x2"))
     assert (undecided(made), doings(made)) == ({"bad"}, {})
-    made = decide(world(runs, on_nodes("1P", "p0 -", name="bad"), nodes="a:8x3"))
+    made = decide(world(runs, on_nodes("1P", "p0 held", name="bad"), nodes="a:8x3"))
     assert (undecided(made), doings(made)) == ({"bad"}, {})
     assert not any(of.began for of in made.memory.services.values())
 
@@ -199,12 +199,12 @@ def test_a_part_with_many_at_fault_waits_as_a_whole_and_the_other_parts_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     in_the_weighing(monkeypatch)
-    many = [on_nodes("1P", "p0@a -", name=f"bad{number}") for number in range(9)]
+    many = [on_nodes("1P", "p0@a held", name=f"bad{number}") for number in range(9)]
     made = decide(
         world(
             *many,
-            on_nodes("1P", "p0@a -", name="c"),
-            on_nodes("1P", "p0@b -", name="e"),
+            on_nodes("1P", "p0@a held", name="c"),
+            on_nodes("1P", "p0@b held", name="e"),
             nodes=NODES,
         )
     )
