@@ -43,7 +43,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 EVERYTHING = ("scaler", "tests", ".ci", "manifests")
 RULES = ("packed", "nested", "asks", "dense")
-NOT_YET = ("nested", "asks", "dense")
+NOT_YET = ("dense",)
 """Rules that are only printed."""
 DENSE = 2.5
 """Comprehensions in 100 lines of scaler/."""
@@ -413,7 +413,7 @@ def main(arguments: Sequence[str]) -> int:
     refused = found(paths)
     dense = density((ROOT / "scaler").rglob("*.py"))
     if dense > DENSE:
-        words = f"{dense:.1f} comprehensions in 100 lines, {DENSE} are allowed"
+        words = f"{dense:.3f} comprehensions in 100 lines, {DENSE} are allowed"
         refused.append(Place(ROOT / "scaler", 1, "dense", words))
     for place in sorted(refused):
         print(place)

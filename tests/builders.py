@@ -5,7 +5,8 @@ plan(service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Terminating"))
 
 Where room matters, instances say where their pods are, and nodes are a line too:
 
-decide(world(on_nodes("1P1D", "p0 a0, d0 -"), on_nodes("1P", "p0 u", name="b"), nodes="a:8x3"))"""
+climbs = on_nodes("2P > 1P", "p0 on a0, p1 held")
+decide(world(climbs, on_nodes("1P", "p0 unbound", name="b"), nodes="a:8x3"))"""
 
 from __future__ import annotations
 

@@ -80,13 +80,7 @@ def decide_alone(demand: Demand, now: float) -> Draft:
         _without_rule(draft, now)
     if demand.target is None or demand.paused:
         return draft
-    # Whether the target lacks an instance that needs room. A bound instance that does not run needs
-    # no room.
-    missing = any(
-        group.running + sum(1 for m in group.members if m.in_flight and m.instance.bound)
-        < group.target
-        for group in demand.groups.values()
-    )
+    missing = any(_lacks_room(group) for group in demand.groups.values())
     chosen = {
         name: _chosen_alone(draft, name) for name, group in demand.groups.items() if group.wants
     }
@@ -108,6 +102,13 @@ def decide_alone(demand: Demand, now: float) -> Draft:
             )
         _revoke_beyond(draft, name, group, missing=missing)
     return draft
+
+
+def _lacks_room(group: Group) -> bool:
+    """Whether the target lacks an instance that needs room. A bound instance that does not run
+    needs none."""
+    bound = [one for one in group.members if one.in_flight and one.instance.bound]
+    return group.running + len(bound) < group.target
 
 
 def _chosen_alone(draft: Draft, name: str) -> list[Member]:

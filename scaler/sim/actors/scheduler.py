@@ -94,7 +94,8 @@ class GangScheduler(StandIn):
     second, and among equally full nodes, has no guarantee: by name with seed 0, else different for
     each seed."""
 
-    def __init__(
+    # Wiring: everything that the scheduler works with.
+    def __init__(  # noqa: PLR0913
         self,
         api: KubeApi,
         *,

@@ -125,8 +125,8 @@ class _Service:
             )
         return msgspec.structs.replace(one, pods=one.expected) if one.uid in self.released else one
 
-    def follow(self, made: Plan) -> bool:
-        """Carry out the plan; True if it changed anything."""
+    def follow(self, made: Plan) -> Set[str]:
+        """Carry out the plan. The instances that it changed."""
         self.plan = made
         admitted = {
             action.uid for action in made.actions if isinstance(action, Admit)
@@ -135,7 +135,7 @@ class _Service:
             action.uid for action in made.actions if isinstance(action, Revoke | Evict)
         } & self.released
         self.released = (self.released | admitted) - revoked
-        return bool(admitted or revoked)
+        return admitted | revoked
 
 
 def _instance(asked: Asked, group: str, number: int, age: int) -> Instance:
@@ -226,15 +226,15 @@ class Ground:
             for name, need in one.bound_pods.pop(uid):
                 self.take(name, need, -1)
 
-    def bind(self, one: Seated) -> bool:
-        """Bind each released instance that fits, whole; True if any was bound."""
-        bound = False
+    def bind(self, one: Seated) -> Set[str]:
+        """Bind each released instance that fits, whole. Those that were bound."""
+        bound = set()
         waiting = one.released - one.running
         for uid in [uid for uid in one.instances if uid in waiting]:
             bound_pods = self._bound(one.instances[uid].requests)
             if bound_pods is not None:
                 one.bound_pods[uid] = bound_pods
-                bound = True
+                bound.add(uid)
         return bound
 
     def _bound(self, needs: PodRequests) -> BoundPods | None:

@@ -120,10 +120,10 @@ class _Present:
             return msgspec.structs.replace(one, pods=one.expected, gated=0)
         return one
 
-    def follow(self, made: Plan, ground: Ground) -> bool:
-        """Carry out the plan; True if it changed anything."""
+    def follow(self, made: Plan, ground: Ground) -> Set[str]:
+        """Carry out the plan. The instances that it changed."""
         self.plan = made
-        done = False
+        changed = set()
         for action in made.actions:
             one = self.instances.get(action.uid)
             if one is None:
@@ -134,16 +134,16 @@ class _Present:
                 and one.uid not in self.released
             ):
                 self.released.add(one.uid)
-                done = True
+                changed.add(one.uid)
             elif isinstance(action, Revoke | Evict) and one.uid in self.released:
                 self.released.discard(one.uid)
-                done = True
+                changed.add(one.uid)
             elif isinstance(action, Evict) and one.bound:
                 self.evicted[one.uid] = one
                 self.instances[one.uid] = _held(one)
                 leave(ground, one.bound_pods)
-                done = True
-        return done
+                changed.add(one.uid)
+        return changed
 
 
 def _held(one: Instance) -> Instance:
