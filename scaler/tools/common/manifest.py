@@ -284,10 +284,11 @@ def _syntax_finding(file: str, lines: Lines, broken: yaml.YAMLError) -> Finding:
     hint = ""
     if "\t" in lines.line(line)[: len(lines.line(line)) - len(lines.line(line).lstrip())]:
         hint = "YAML is indented with spaces, not with tabs"
-    odd = next(
-        (found for number in (line, line - 1) if (found := _FULL_WIDTH.search(lines.line(number)))),
-        None,
-    )
+    odd = None
+    for number in (line, line - 1):
+        if found := _FULL_WIDTH.search(lines.line(number)):
+            odd = found
+            break
     if odd:
         hint = (
             f"full-width punctuation {odd[0]} (U+{ord(odd[0]):04X}) on this line or the one before:"

@@ -44,7 +44,10 @@ def absent_scaler(found: Leaders, namespaces: Iterable[str], now: float) -> Iter
 
 def gap_words(gaps: Sequence[Gap]) -> Iterable[str]:
     """What is not seen, in as few lines as possible."""
-    forbidden = {gap.plural for gap in gaps if gap.forbidden}
+    forbidden = set()
+    for one in gaps:
+        if one.forbidden:
+            forbidden.add(one.plural)
     told = [name for name in _TOLD if name in forbidden]
     if forbidden:
         others = len(forbidden) - len(told)

@@ -189,9 +189,11 @@ def _known(nodes: Iterable[NodeFacts], services: Iterable[_Service]) -> Nodes:
     index = CapacityIndex()
     for facts in nodes:
         index.node_changed(facts.name, facts)
-    return index.nodes(
-        {need for one in services for part in one.asked.needs.values() for need, _ in part}
-    )
+    requests: set[PodRequest] = set()
+    for one in services:
+        for part in one.asked.needs.values():
+            requests.update(need for need, _ in part)
+    return index.nodes(requests)
 
 
 class Seated(Protocol):

@@ -42,22 +42,20 @@ def hints(path: Path, example: Path, objects: Sequence[Object]) -> str:
     """Commands to try, with names that exist."""
     ready = """'{"status":{"conditions":[{"type":"Ready","status":"%s"}]}}'"""
     patch = "kubectl patch node npu-0 --subresource=status --type=merge -p"
-    rule = next(
-        (obj["metadata"]["name"] for obj in objects if RULE_KEY in obj.get("data", {})),
-        "scaling-rule",
-    )
+    rule = "scaling-rule"
+    for one in objects:
+        if RULE_KEY in one.get("data", {}):
+            rule = one["metadata"]["name"]
+            break
     jobs = []
     for obj in objects:
         if obj["kind"] == ASCEND_JOBS.kind:
             jobs.append(obj["metadata"])
-    job = next(
-        (
-            one["name"]
-            for one in reversed(jobs)
-            if one.get("labels", {}).get(GROUP_LABEL) == "group0"
-        ),
-        "",
-    )
+    job = ""
+    for one in reversed(jobs):
+        if one.get("labels", {}).get(GROUP_LABEL) == "group0":
+            job = one["name"]
+            break
     apply = "" if example.name == SHORT_FILE else f"\n  kubectl apply -f {example}"
     return f"""
 The cluster is up; in another terminal:

@@ -110,10 +110,9 @@ class Screen:
     def _draw_board(self, now: float) -> None:
         if not self._live:
             return
-        lines = [
-            "",
-            *(line for service in self._timeline.samples for line in self.board(service, now)),
-        ]
+        lines = [""]
+        for service in self._timeline.samples:
+            lines.extend(self.board(service, now))
         for line in lines:
             self._out.write(f"{line}\n")
         self._board_height = len(lines)

@@ -135,10 +135,12 @@ async def not_there(api: KubeApi, namespace: str, objects: Iterable[Object]) -> 
     among the objects."""
     objects = list(objects)
     made = set()
+    needed: set[str] = set()
     for one in objects:
+        needed.update(_needed(one))
         if one.get("kind") == CONFIG_MAPS.kind:
             made.add(one["metadata"]["name"])
-    names = sorted({name for one in objects for name in _needed(one)} - made)
+    names = sorted(needed - made)
     with suppress(KubeError):  # without the right to read them the answer is unknown
         lacking = [name for name in names if await look(api, CONFIG_MAPS, namespace, name) is None]
         if lacking:

@@ -95,7 +95,11 @@ async def standing(access: Access, name: str, namespace: str) -> tuple[Standing,
     for one in known.found:
         if one.resource == CONFIG_MAPS and RULE_KEY in at(one.object, "data"):
             rules.add(one.name)
-    ladders = tuple(_ladder(one) for one in services or () if at(one, "spec").get("rule") in rules)
+    found = []
+    for item in services or ():
+        if at(item, "spec").get("rule") in rules:
+            found.append(_ladder(item))
+    ladders = tuple(found)
     serves = bool(ladders) and all(one.available for one in ladders) and _runs(known.found, pods)
     parts = tuple(_parts(known.found, pods, serves=serves))
     notes = known.notes() + await not_there(api, namespace, [one.object for one in known.found])
@@ -133,10 +137,13 @@ async def _of_the_scaler(
 def _runs(found: Sequence[Found], pods: list[Object] | None) -> bool:
     """Whether any instance may run: just after a service was deleted and created again, its
     ElasticService is still that of the former service."""
-    made = pods_of(
-        ((one.resource, one.object) for one in found if _is_elastic(one.object)), pods or []
-    )
-    return pods is None or any(is_ready(pod) for own in made.values() for pod in own)
+    if pods is None:
+        return True
+    elastic = [(one.resource, one.object) for one in found if _is_elastic(one.object)]
+    for own in pods_of(elastic, pods).values():
+        if any(map(is_ready, own)):
+            return True
+    return False
 
 
 def _is_elastic(obj: Object) -> bool:

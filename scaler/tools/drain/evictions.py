@@ -81,7 +81,10 @@ def _refusals(pods: Sequence[Object], budgets: Sequence[Object]) -> Iterator[str
     for budget in budgets:
         allowed[_name(budget)] = at(budget, "status").get("disruptionsAllowed", 0)
     for pod in pods:
-        over = [_name(budget) for budget in budgets if _covers(budget, pod)]
+        over = []
+        for one in budgets:
+            if _covers(one, pod):
+                over.append(_name(one))
         if len(over) > 1:
             yield (
                 f"pod {_name(pod)}: {len(over)} budgets are about it ({', '.join(over)}), and no"

@@ -211,7 +211,11 @@ def foresee(world: World, decision: Decision, nodes: Set[str]) -> list[Fate]:
         if not any((*changed, *bound)):
             break
     board = Placement(NodeIndex(ground.nodes()))
-    return [_fate(one, board) for one in found if one.ends or one.evicted]
+    result: list[Fate] = []
+    for item in found:
+        if item.ends or item.evicted:
+            result.append(_fate(item, board))
+    return result
 
 
 def _closed(known: Nodes, names: Set[str]) -> Nodes:

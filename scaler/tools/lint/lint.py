@@ -234,7 +234,10 @@ def _is_ours(found: Object) -> bool:
 
 
 def _is_named(holder: Object, named: set[tuple[str, str]]) -> bool:
-    namespaces = [namespace for namespace, name in named if name == holder.name]
+    namespaces = []
+    for namespace, name in named:
+        if name == holder.name:
+            namespaces.append(namespace)
     return any(same_namespace(namespace, holder.namespace) for namespace in namespaces)
 
 

@@ -221,7 +221,8 @@ def _role_faults(found: Object, role: Role, rules: Rules) -> Iterator[Finding]:
             message,
             "write the three labels into every template",
         )
-    yield from (fault for other in others for fault in _disagreements(found, (what, path), other))
+    for another in others:
+        yield from _disagreements(found, (what, path), another)
     size = labels_pods(found, path) or role.pods
     yield from size_faults(found, path, Pods(size, role.pods_at), rules)
     yield from _gate_faults(found, role)
@@ -297,14 +298,18 @@ def _gang_faults(found: Object, path: Path, pods: int | None) -> Iterator[Findin
 
 
 def _reaches_no_pod(found: Object, known: list[Role]) -> Finding:
-    places = dict.fromkeys(
-        ".".join(map(str, at)) for role in known if role.is_instance for at in role.labels.values()
-    )
+    places: dict[str, None] = {}
+    for role in known:
+        if role.is_instance:
+            for at in role.labels.values():
+                places[".".join(map(str, at))] = None
     message = f"the labels of a {found.kind} itself reach no pod: no rule decides about its pods"
     hint = f"write them at {', '.join(places)}" if places else "write them into its pod templates"
-    named = next(
-        (name for name in _OURS if name in labels_at(found, ("metadata", "labels"))), RULE_LABEL
-    )
+    named = RULE_LABEL
+    for name in _OURS:
+        if name in labels_at(found, ("metadata", "labels")):
+            named = name
+            break
     return Finding("LabelsReachNoPod", ("metadata", "labels", named), message, hint, on_key=True)
 
 

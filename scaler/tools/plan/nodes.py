@@ -13,6 +13,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -188,7 +189,7 @@ def read_jobs(sources: Iterable[str]) -> JobNeeds:
     """The requests of the AscendJobs in these files and folders; of several in one group the first
     counts."""
     found = JobNeeds({}, set())
-    for file in (file for source in sources for file in _files(source)):
+    for file in chain.from_iterable(map(_files, sources)):
         for made in _manifests(file):
             labels = at(made, "metadata", "labels")
             key = (str(labels.get(RULE_LABEL, "")), str(labels.get(GROUP_LABEL, "")))
@@ -207,7 +208,10 @@ def services(rules: Iterable[str], *, needs: Iterable[str], jobs: JobNeeds) -> l
     if sum(number for number, _ in loaded) > MOST_SERVICES:
         raise BadInputError(f"more than {MOST_SERVICES:,} services")
     by_group = dict(map(_by_group, needs))
-    unknown = by_group.keys() - {"", *(group for _, one in loaded for group in one.rule.groups)}
+    known = {""}
+    for _, one in loaded:
+        known.update(one.rule.groups)
+    unknown = by_group.keys() - known
     if unknown:
         raise BadInputError(f"--needs: no rule names group {', '.join(sorted(unknown))}")
     totals = Counter[tuple[str, str]]()

@@ -66,14 +66,11 @@ def _has_other_constraints(spec: Mapping[str, Any]) -> bool:
     """Whether other fields than requests, selector, node affinity and tolerations decide about
     nodes."""
     affinity = at(spec, "affinity")
-    spreads, volumes = (
-        map(at, as_list(spec.get(name))) for name in ("topologySpreadConstraints", "volumes")
-    )
-    ports = (
-        at(port)
-        for one in as_list(spec.get("containers"))
-        for port in as_list(at(one).get("ports"))
-    )
+    spreads = map(at, as_list(spec.get("topologySpreadConstraints")))
+    volumes = map(at, as_list(spec.get("volumes")))
+    ports: list[Mapping[str, Any]] = []
+    for one in as_list(spec.get("containers")):
+        ports.extend(map(at, as_list(at(one).get("ports"))))
     return bool(
         any(at(affinity, name).get(REQUIRED) for name in ("podAffinity", "podAntiAffinity"))
         or any(one.get("whenUnsatisfiable") != "ScheduleAnyway" for one in spreads)

@@ -40,7 +40,10 @@ def _block(one: ServiceOutcome) -> tuple[str, ...]:
         if one.serves
         else "does not serve"
     )
-    return standing, *(line for group, share in one.groups.items() for line in _group(group, share))
+    lines = [standing]
+    for group, share in one.groups.items():
+        lines.extend(_group(group, share))
+    return tuple(lines)
 
 
 def _group(group: str, share: Share) -> Iterator[str]:

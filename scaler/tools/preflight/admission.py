@@ -99,7 +99,11 @@ def _gated(picture: Picture) -> dict[str, bool]:
 
 
 def _acting(picture: Picture) -> ModeInForce:
-    settings = next((one.settings for one in picture.installs if one.settings), None)
+    settings = None
+    for item in picture.installs:
+        if item.settings:
+            settings = item.settings
+            break
     if settings is None or DEPLOYMENTS in picture.unread:
         return ModeInForce.MAKES
     running = []

@@ -90,10 +90,11 @@ async def _checked(args: argparse.Namespace) -> list[Check] | None:
 def text(checks: Sequence[Check], *, verbose: bool = False) -> Iterator[str]:
     """One line for each check without a problem; for the others each finding and its advice; then
     the count."""
+    counts: Counter[str] = Counter()
     for one in checks:
         for finding in one.findings:
+            counts[str(finding.level)] += 1
             yield from _lines(one.name, finding, verbose=verbose)
-    counts = Counter(str(finding.level) for one in checks for finding in one.findings)
     said = [f"{number} {level}{'s' if number > 1 else ''}" for level, number in _told(counts)]
     yield ""
     yield f"{', '.join(said)}: what to do stands behind each ->" if said else "All is well."

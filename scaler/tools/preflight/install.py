@@ -55,7 +55,11 @@ def _install(picture: Picture, install: Install) -> Iterator[Finding]:
     where = f"{install.namespace}/{install.name}"
     look = f"kubectl -n {install.namespace}"
     pods = f"{look} get pods; {look} logs deployment/{install.name}"
-    lease = next((one for one in picture.leaders.found if one.namespace == install.namespace), None)
+    lease = None
+    for one in picture.leaders.found:
+        if one.namespace == install.namespace:
+            lease = one
+            break
     if install.wrong:
         yield Finding(
             Level.ERROR,

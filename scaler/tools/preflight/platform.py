@@ -245,7 +245,11 @@ def _scheduler_names(deployed: Sequence[Object]) -> set[str]:
 
 
 def _queue(picture: Picture) -> Iterator[Finding]:
-    queue = next((one for one in picture.of(QUEUES) if name_of(one) == "default"), None)
+    queue = None
+    for one in picture.of(QUEUES):
+        if name_of(one) == "default":
+            queue = one
+            break
     if QUEUES in picture.unread or QUEUES in picture.missing:
         yield from missing_right(picture, QUEUES)
     elif queue is None:
@@ -395,7 +399,10 @@ def npu_nodes(picture: Picture) -> Check:
     unread = missing_right(picture, NODES)
     if unread:
         return check("NPU nodes", unread)
-    nodes = {name_of(one): one for one in picture.of(NODES) if npus(one)}
+    nodes = {}
+    for item in picture.of(NODES):
+        if npus(item):
+            nodes[name_of(item)] = item
     if not nodes:
         words = f"none of {len(picture.of(NODES))} nodes has {NPU}* to give"
         return check(

@@ -161,7 +161,11 @@ def report_of(noted: Noted, now: float, only: str = "") -> dict[str, Any]:
 def _service(name: str, tally: Tally) -> dict[str, Any]:
     from scaler.clock import rfc3339  # noqa: PLC0415
 
-    found = [*(one for ended in tally.ended.values() for one in ended), *tally.open.values()]
+    found = []
+    for ended in tally.ended.values():
+        found.extend(ended)
+    found.extend(tally.open.values())
+    found.sort(key=lambda one: (one.since, one.instance))
     return {
         "service": name,
         "since": rfc3339(tally.since),
@@ -169,10 +173,7 @@ def _service(name: str, tally: Tally) -> dict[str, Any]:
         "gone": tally.gone,
         **{field: round(getattr(tally, field), 1) for field in TIMES},
         "differences": {what: _count(what, tally) for what in WORDS},
-        "examples": [
-            _difference(one, tally.at)
-            for one in sorted(found, key=lambda one: (one.since, one.instance))
-        ],
+        "examples": [_difference(one, tally.at) for one in found],
     }
 
 
@@ -300,10 +301,10 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 def _line(one: dict[str, Any]) -> str:
     until = f"to {one['until']}" if one["until"] else "until now"
-    instance, ran, wanted, why = (
-        _clean(one[name]) for name in ("instance", "ran", "wanted", "why")
-    )
-    words = f"{instance}: {WORDS[one['what']]}: {why} (ran {ran}, wanted {wanted})"
+    why = _clean(one["why"])
+    ran = _clean(one["ran"])
+    wanted = _clean(one["wanted"])
+    words = f"{_clean(one['instance'])}: {WORDS[one['what']]}: {why} (ran {ran}, wanted {wanted})"
     return f"{one['since']} {until} ({_age(one['seconds'])}) {words}"
 
 

@@ -282,7 +282,11 @@ class Picture:
                     views.append(view)
         names = dict.fromkeys(view.name for view in views)
         if len(names) > _LANES:
-            names = dict.fromkeys(view.name for view in views if view.nodes)
+            found = []
+            for one in views:
+                if one.nodes:
+                    found.append(one.name)
+            names = dict.fromkeys(found)
         if len(names) > _LANES:
             return
         for name in sorted(names, key=natural):

@@ -131,7 +131,11 @@ def _load(expectation: Expectation, timeline: Timeline, start: float) -> str:
     within = [sample for sample in samples if sample.end > start and sample.at < end]
     if not within:
         return f"no such load; there are: {', '.join(timeline.loads) or 'none'}"
-    before = next((sample.lost for sample in reversed(samples) if sample.end <= start), 0.0)
+    before = 0.0
+    for sample in reversed(samples):
+        if sample.end <= start:
+            before = sample.lost
+            break
     found = {"lost": within[-1].lost - before, "queue": max(sample.queue for sample in within)}
     wrong = []
     for what, count in found.items():

@@ -3,7 +3,7 @@ anything."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -252,14 +252,11 @@ def _groups(detail: ServiceDetail) -> list[str]:
 
 
 def _group(name: str, detail: ServiceDetail, style: Style) -> RenderableType:
-    found = next(
-        (
-            at(one)
-            for one in as_list(detail.view.status.get("groups"))
-            if at(one).get("name") == name
-        ),
-        {},
-    )
+    found: Mapping[str, Any] = {}
+    for one in as_list(detail.view.status.get("groups")):
+        if at(one).get("name") == name:
+            found = at(one)
+            break
     numbers = f"{as_count(found.get('running'))} of {as_count(found.get('target'))} running"
     drained = sum(one.group == name and is_drained(one) for one in detail.instances)
     more = [(as_count(found.get("inFlight")), "on the way"), (as_count(found.get("held")), "held")]

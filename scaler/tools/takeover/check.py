@@ -84,9 +84,9 @@ async def check(api: KubeApi, settings: Settings, clock: Clock) -> Report:
 async def _observe(app: App) -> None:
     """List every resource once; then the watches end. The caller may lack the right to fault
     reports."""
-    tasks = [
-        asyncio.create_task(informer.run()) for informer in (*app.informers.values(), *app.reports)
-    ]
+    tasks = []
+    for one in (*app.informers.values(), *app.reports):
+        tasks.append(asyncio.create_task(one.run()))
     try:
         async with asyncio.timeout(PATIENCE):
             for informer in app.informers.values():

@@ -94,11 +94,8 @@ def text(report: Report) -> Iterator[str]:
             service = f"{job.namespace} {job.service}"
             yield f"service {job.service}"
         yield f"  {job.name}: {_standing(job)}"
-        yield from (
-            f"    {_line(finding)}"
-            for finding in job.findings
-            if finding.weight is not Weight.EXPECTED
-        )
+        for finding in _told(job.findings):
+            yield f"    {_line(finding)}"
     yield ""
     yield from _answer(report)
 
@@ -118,10 +115,9 @@ def _line(finding: TakeoverFinding) -> str:
 
 
 def _answer(report: Report) -> Iterator[str]:
-    found = []
-    for finding in (*report.findings, *(r for job in report.jobs for r in job.findings)):
-        found.append(finding.weight)
-    counts = Counter(found)
+    counts = Counter(finding.weight for finding in report.findings)
+    for job in report.jobs:
+        counts.update(finding.weight for finding in job.findings)
     adopted = sum(bool(job.pods) for job in report.jobs)
     if not report.jobs:
         yield "There is no AscendJob to take over."

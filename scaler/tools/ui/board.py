@@ -93,7 +93,10 @@ class Board:
     def _look_at_the_rest(self, *, decide: bool) -> None:
         """Services that have jobs and no ElasticService."""
         keys = self.cluster.state.service_keys() if decide else ()
-        found = {str(key) for key in keys if key.rule and self._only in ("", key.namespace)}
+        found = set()
+        for one in keys:
+            if one.rule and self._only in ("", one.namespace):
+                found.add(str(one))
         for key in self._shown.keys() - self._written.keys() - found:
             self._forget(key)
         missing = found - self._written.keys()

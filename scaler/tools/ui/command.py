@@ -133,7 +133,11 @@ class _Leaders:
         found = await leaders(self._access.api)
         now = self._access.clock.server()
         at_work = [one for one in found.found if one.is_at_work(now)]
-        blind = next((one.blind_since for one in at_work if one.blind_since), "")
+        blind = ""
+        for one in at_work:
+            if one.blind_since:
+                blind = one.blind_since
+                break
         said = {
             "found": len(found.found),
             "atWork": len(at_work),

@@ -81,10 +81,9 @@ _GOOD = {"Available": "True", "Complete": "True", "Degraded": "False", "RuleVali
 
 
 def _conditions(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Moment]:
-    known = {
-        as_text(at(one).get("type")): at(one).get("status")
-        for one in as_list(before.get("conditions"))
-    }
+    known = {}
+    for item in as_list(before.get("conditions")):
+        known[as_text(at(item).get("type"))] = at(item).get("status")
     for one in map(at, as_list(after.get("conditions"))):
         kind = as_text(one.get("type"))
         status = as_text(one.get("status"))
@@ -108,9 +107,9 @@ def _ratios(before: Mapping[str, Any], after: Mapping[str, Any], now: float) -> 
 
 
 def _instances(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Moment]:
-    known = {
-        at(one).get("uid"): (at(one).get("state"), at(one).get("reason")) for one in _all(before)
-    }
+    known = {}
+    for item in _all(before):
+        known[at(item).get("uid")] = (at(item).get("state"), at(item).get("reason"))
     for one in map(at, _all(after)):
         state = as_text(one.get("state"))
         reason = as_text(one.get("reason"))

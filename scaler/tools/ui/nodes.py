@@ -188,8 +188,13 @@ def _node(cluster: Cluster, node: Node, nodes: Nodes, guests: Mapping[str, Takes
     for name in _devices(nodes.resources):
         at = nodes.resources.index(name)
         if node.allocatable[at]:
-            serving = sum(taken[name] for serves, taken in guests.values() if serves)
-            idle = sum(taken[name] for serves, taken in guests.values() if not serves)
+            serving = 0
+            idle = 0
+            for serves, taken in guests.values():
+                if serves:
+                    serving += taken[name]
+                else:
+                    idle += taken[name]
             amounts[name] = [node.allocatable[at], max(0, node.free[at]), serving, idle]
     state = "notReady" if not node.ready else "cordoned" if node.cordoned else "ready"
     return {

@@ -25,7 +25,9 @@ MOST_CHANGES = 200
 _DEEDS: dict[type, str] = {Admit: "admit", Complete: "complete", Revoke: "revoke", Evict: "evict"}
 
 
-class Finding(msgspec.Struct, frozen=True):
+class RuleFinding(msgspec.Struct, frozen=True):
+    """A finding about the rule, as the page shows it."""
+
     level: str
     line: int
     column: int
@@ -51,7 +53,7 @@ class Answer(msgspec.Struct, frozen=True):
     `plan` and `table` are the answers of `scaler plan` for the rule and these counts. Empty when
     the rule has errors."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[RuleFinding, ...]
     valid: bool
     now: str = ""
     then: str = ""
@@ -69,19 +71,19 @@ def try_rule(world: World, text: str, service: str) -> Answer:
     if not named:
         raise LookupError(f"no job of {service} is seen")
     rule, found = judge(text[: MAX_BYTES + 1])
-    said = tuple(Finding(one.level, one.line, one.column, one.message, one.hint) for one in found)
+    said = tuple(
+        RuleFinding(one.level, one.line, one.column, one.message, one.hint) for one in found
+    )
     if rule is None:
         return Answer(said, valid=False)
     mine = named[0]
-    others = msgspec.structs.replace(
-        world,
-        services=tuple(
-            msgspec.structs.replace(one, rule=rule, problem=None)
-            if (one.key.namespace, one.key.rule) == (mine.key.namespace, mine.key.rule)
-            else one
-            for one in world.services
-        ),
-    )
+    services = []
+    for one in world.services:
+        has_the_rule = (one.key.namespace, one.key.rule) == (mine.key.namespace, mine.key.rule)
+        services.append(
+            msgspec.structs.replace(one, rule=rule, problem=None) if has_the_rule else one
+        )
+    others = msgspec.structs.replace(world, services=tuple(services))
     before = decide(world)
     after = decide(others)
     changes = list(_changes(before, after))

@@ -57,7 +57,10 @@ class Install(msgspec.Struct, frozen=True):
     def words(self) -> str:
         if self.governs:
             return ", ".join(self.governs)
-        left_out = sorted({name for other in self.others for name in other.governs})
+        others: set[str] = set()
+        for other in self.others:
+            others.update(other.governs)
+        left_out = sorted(others)
         return "every namespace" + (
             f" but those of other installs: {', '.join(left_out)}" if left_out else ""
         )
@@ -68,14 +71,13 @@ async def find(api: KubeApi, namespace: str) -> Install:
     remains of an install without a namespace count if there is no other install. Raises KubeError
     and InstallNotFoundError."""
     known = await leaders(api)
-    deployments = [
-        one async for one in every(api, DEPLOYMENTS, namespace, label_selector=APP_LABEL)
-    ]
+    deployments = []
+    async for item in every(api, DEPLOYMENTS, namespace, label_selector=APP_LABEL):
+        deployments.append(item)
     own = tuple(leader for leader in known.found if leader.namespace == namespace)
-    homes = {
-        one["metadata"]["name"]
-        async for one in every(api, NAMESPACES, label_selector=INSTALL_LABEL)
-    }
+    homes = set()
+    async for item in every(api, NAMESPACES, label_selector=INSTALL_LABEL):
+        homes.add(item["metadata"]["name"])
     found = []
     for one in known.found:
         if one.namespace != namespace and one.namespace in homes:

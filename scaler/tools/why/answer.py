@@ -104,11 +104,10 @@ def _head(subject: Subject) -> Iterator[str]:
         yield f"{standing}: {subject.view.status.get('message', '')}"
     elif subject.service is None:
         yield "not an instance of any service that is seen here"
-    waiting = [
-        (instance, subject.standings[instance.uid])
-        for instance in subject.instances
-        if not subject.whole or not _is_expected(subject.standings[instance.uid])
-    ]
+    waiting = []
+    for item in subject.instances:
+        if not subject.whole or not _is_expected(subject.standings[item.uid]):
+            waiting.append((item, subject.standings[item.uid]))
     for instance, one in waiting[:_SHOWN]:
         whose = "" if one.by_leader else " (as decided here, not by a scaler)"
         reason = "" if one.reason == one.state else f", {one.reason}"

@@ -106,9 +106,10 @@ def supply(world: World, decision: Decision, plan: Plan, request: PodRequest) ->
     nodes = world.nodes or Nodes()
     able = [node for node in nodes.nodes if accepts(request.where, node.node_class)]
     names = {node.name for node in able}
-    free = {
-        node.name: _times(nodes.resources, node.free, request) for node in able if node.schedulable
-    }
+    free = {}
+    for one in able:
+        if one.schedulable:
+            free[one.name] = _times(nodes.resources, one.free, request)
     spoken_for: Counter[str] = Counter()
     sits: dict[str, set[str]] = {}
     for service, other in zip(world.services, decision.plans, strict=True):

@@ -86,7 +86,10 @@ def objects(file: File, elastic: Elastic | None) -> tuple[Object, ...]:
             "template": {"metadata": {"labels": labels}, "spec": {"roles": roles}},
         },
     }
-    return made, *(one for name, role in _roles(service) for one in _services(file, name, role))
+    objects = [made]
+    for name, role in _roles(service):
+        objects.extend(_services(file, name, role))
+    return tuple(objects)
 
 
 def _roles(service: StormService) -> list[tuple[str, Role]]:

@@ -92,10 +92,10 @@ def _refused_names(objects: tuple[Object, ...]) -> list[Fault]:
     for obj in objects:
         if len(name := obj["metadata"]["name"]) > _most(obj["kind"]):
             long.append(name)
-    return [
-        Fault(path, f"it makes the name {name}, of {len(name)} characters", "shorten it")
-        for name in long[:1]
-    ]
+    if not long:
+        return []
+    words = f"it makes the name {long[0]}, of {len(long[0])} characters"
+    return [Fault(path, words, "shorten it")]
 
 
 def _most(kind: str) -> int:

@@ -353,7 +353,9 @@ def _model_at(path: Sequence[str | int], model: type[BaseModel]) -> type[BaseMod
         kinds = (
             [fields[step].annotation, *get_args(fields[step].annotation)] if step in fields else []
         )
-        here = next(
-            (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None
-        )
+        here = None
+        for kind in kinds:
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                here = kind
+                break
     return here
