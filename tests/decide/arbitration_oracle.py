@@ -14,7 +14,7 @@ from typing import NamedTuple
 from scaler.rules.rule import Trade
 from tests.decide.contract import Counts, attainable
 from tests.decide.facts import Facts, choices
-from tests.decide.packing import Pod, can_spoil, packs, room_of
+from tests.decide.packing import Pod, can_invalidate, packs, room_of
 from tests.decide.small_worlds import POLICY, Shape, State
 
 Needs = list[tuple[int, Pod]]
@@ -319,7 +319,7 @@ class _Judge(Facts):
                 if n in self.chosen or n in self.revoke:
                     continue
                 needs = self.needs(n, self.free)
-                fits = self.fit(needs) and not self.can_spoil(
+                fits = self.fit(needs) and not self.can_invalidate(
                     [need for one in [*hands, n] for need in self.needs(one, self.free)]
                 )
                 if n in beyond:
@@ -386,7 +386,9 @@ class _Judge(Facts):
         needs = self.needs(job, self.free)
         if not self.fit(needs):
             return not self.shares(team) and not self.another_fits(team, job)
-        spoils = self.can_spoil([need for n in [*hands, job] for need in self.needs(n, self.free)])
+        spoils = self.can_invalidate(
+            [need for n in [*hands, job] for need in self.needs(n, self.free)]
+        )
         return not spoils and not self.crowded(team, beside=needs)
 
     # 3b.6: release
@@ -399,16 +401,16 @@ class _Judge(Facts):
         first = not hands
         for n in sorted(held, key=lambda n: (len(self.jobs[n].nodes & self.free), n)):
             movers = [need for one in [*hands, n] for need in self.needs(one, self.free)]
-            if first or not self.can_spoil(movers):
+            if first or not self.can_invalidate(movers):
                 self.admit.append(n)
                 hands.append(n)
             first = False
 
-    def can_spoil(self, movers: Needs) -> bool:
+    def can_invalidate(self, movers: Needs) -> bool:
         """Whether the scheduler can put some of these so that what is reserved for the others fits
         no more."""
         room = self.free.union(*(nodes for _, (_, nodes) in self.reserved))
-        return can_spoil(room_of(dict.fromkeys(room, 1)), tuple(movers), tuple(self.reserved))
+        return can_invalidate(room_of(dict.fromkeys(room, 1)), tuple(movers), tuple(self.reserved))
 
 
 def _state(s: State, number: int) -> str:

@@ -47,7 +47,7 @@ Owned = tuple[tuple[int, Pod], ...]
 
 
 @lru_cache(maxsize=1 << 16)
-def can_spoil(room: Room, movers: Owned, reserved: Owned) -> bool:
+def can_invalidate(room: Room, movers: Owned, reserved: Owned) -> bool:
     """Whether the scheduler can put some of the movers, one after the other, so that what is
     reserved for the others fits no more: what is bound needs its own reservation no longer."""
     if not packs(room, [pod for _, pod in reserved]):
@@ -60,7 +60,7 @@ def can_spoil(room: Room, movers: Owned, reserved: Owned) -> bool:
             if (
                 node in nodes
                 and left >= units
-                and can_spoil(taken(room, node, units), rest, others)
+                and can_invalidate(taken(room, node, units), rest, others)
             ):
                 return True
     return False

@@ -14,7 +14,7 @@ from scaler.decide.decision import NOBODY, Admit, Complete, Decision, Evict, Rev
 from scaler.rules.rule import Trade
 from tests.builders import GROUPS, NOW
 from tests.decide.facts import Facts, is_up
-from tests.decide.packing import Pod, can_spoil, packs, room_of
+from tests.decide.packing import Pod, can_invalidate, packs, room_of
 from tests.decide.small_worlds import Shape, Spot, State, key
 
 
@@ -183,7 +183,7 @@ class _Judge(Facts):
         moving = self._owned(movers)
         kept = self._owned(reserved)
         room = room_of(self.room())
-        if packs(room, [pod for _, pod in kept]) and can_spoil(room, moving, kept):
+        if packs(room, [pod for _, pod in kept]) and can_invalidate(room, moving, kept):
             yield "S9: a scale-up that is admitted can invalidate what is reserved"
 
     def _owned(self, numbers: list[int]) -> tuple[tuple[int, Pod], ...]:

@@ -156,12 +156,12 @@ def one_by_one(pods: PodRequests, room: Room = Room.FREE) -> list[Pod]:
     return [(pod, room) for pod, count in pods for _ in range(count)]
 
 
-def spoilt(some: Sequence[Node], hands: Sequence[Pod], rest: Sequence[Pod]) -> bool:
+def is_invalidated(some: Sequence[Node], unbound: Sequence[Pod], rest: Sequence[Pod]) -> bool:
     """Some of the pods with the scheduler can be put where the others find no room any more."""
     left = [levels(each, 0.0, 0.0) for each in some]
-    for chosen in product((False, True), repeat=len(hands)):
-        put = [pod for pod, taken in zip(hands, chosen, strict=True) if taken]
-        others = [*rest, *(pod for pod, taken in zip(hands, chosen, strict=True) if not taken)]
+    for chosen in product((False, True), repeat=len(unbound)):
+        put = [pod for pod, taken in zip(unbound, chosen, strict=True) if taken]
+        others = [*rest, *(pod for pod, taken in zip(unbound, chosen, strict=True) if not taken)]
         if any(not possible(some, after, others) for after in placements(some, left, put)):
             return True
     return False
@@ -331,7 +331,7 @@ def played(of: Placement, steps: Sequence[tuple[PodRequests, Room, int]]) -> lis
     return seen
 
 
-hands_strategy = st.lists(
+unbound_strategy = st.lists(
     st.tuples(
         st.builds(ask, st.integers(1, 3), where_strategy, cpu=st.integers(0, 2)),
         st.integers(1, 2),
@@ -343,27 +343,29 @@ hands_strategy = st.lists(
 
 
 @settings(max_examples=300, deadline=None)
-@given(nodes_strategy, hands_strategy)
+@given(nodes_strategy, unbound_strategy)
 def test_what_is_said_to_invalidate_nothing_invalidates_nothing(
     some: list[Node], asked: list[tuple[PodRequest, int, bool]]
 ) -> None:
     of = placement(*some)
-    hands = list[PodRequests]()
+    with_the_scheduler = list[PodRequests]()
     rest = list[Pod]()
-    for pod, count, in_hands in asked:
+    for pod, count, unbound in asked:
         pods: PodRequests = ((pod, count),)
         if isinstance(of.reserve(pods), Reservation):
-            if in_hands:
-                hands.append(pods)
+            if unbound:
+                with_the_scheduler.append(pods)
             else:
                 rest += one_by_one(pods)
-    for at, pods in enumerate(hands):
-        others = [*hands[:at], *hands[at + 1 :]]
+    for at, pods in enumerate(with_the_scheduler):
+        others = [*with_the_scheduler[:at], *with_the_scheduler[at + 1 :]]
         before = [pod for part in others for pod in one_by_one(part)]
-        if not of.may_invalidate(pods, joined(*others)) and not spoilt(
+        if not of.may_invalidate(pods, joined(*others)) and not is_invalidated(
             some, before, [*rest, *one_by_one(pods)]
         ):
-            assert not spoilt(some, [pod for part in hands for pod in one_by_one(part)], rest)
+            assert not is_invalidated(
+                some, [pod for part in with_the_scheduler for pod in one_by_one(part)], rest
+            )
 
 
 @settings(max_examples=200, deadline=None)
