@@ -44,7 +44,9 @@ def named_files(text: str) -> Iterator[str]:
 def exists(name: str) -> bool:
     if "/" not in name:
         return name in BY_NAME
-    return any(next(iter(base.glob(name)), None) is not None for base in (ROOT, ROOT / "scaler"))
+    # pages about the decision name its files from `decide/` on
+    bases = (ROOT, ROOT / "scaler", ROOT / "scaler" / "decide")
+    return any(next(iter(base.glob(name)), None) is not None for base in bases)
 
 
 def quoted_defaults(text: str) -> Iterator[tuple[str, float]]:
