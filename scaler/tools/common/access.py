@@ -130,7 +130,11 @@ def _namespaces(args: argparse.Namespace, kubeconfig: str | None) -> tuple[str, 
 
 def complaint(group: BaseExceptionGroup[BaseException]) -> str:
     """Why a cluster cannot be read, for people."""
-    from scaler.kube.errors import NotSentError, UnauthorizedError, UnknownOutcomeError  # noqa: PLC0415
+    from scaler.kube.errors import (  # noqa: PLC0415
+        NotSentError,
+        UnauthorizedError,
+        UnknownOutcomeError,
+    )
 
     error = first(group)
     if isinstance(error, UnauthorizedError):

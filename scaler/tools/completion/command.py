@@ -86,7 +86,8 @@ def _of_cluster(
 ) -> Iterable[tuple[str, str]]:
     """Completions from the cluster that the words before name; none while these words are no
     complete command."""
-    from scaler.tools.completion import names  # noqa: PLC0415 - the client is loaded only when needed
+    # The client is loaded only when needed.
+    from scaler.tools.completion import names  # noqa: PLC0415
 
     ask, known = (
         (names.namespaces, given[:-1]) if asked == "namespaces" else (names.services, given)

@@ -71,7 +71,11 @@ def nodes(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Play the demo, or keep a cluster running."""
     # Loaded only here: `scaler --help` reads this module too.
-    from scaler.tools.simulate.scenario_file import ScenarioError, check_inputs, load_scenario  # noqa: PLC0415
+    from scaler.tools.simulate.scenario_file import (  # noqa: PLC0415
+        ScenarioError,
+        check_inputs,
+        load_scenario,
+    )
 
     try:
         scenario = load_scenario(

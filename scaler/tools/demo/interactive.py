@@ -108,7 +108,8 @@ async def _keep_up(scenario: Scenario, port: int, seed: int, out: TextIO, path: 
             if obj["metadata"].get("namespace"):
                 namespaces.append(obj["metadata"]["namespace"])
         # Once, before anything runs.
-        path.write_text(kubeconfig(url, next(iter(namespaces), "default")), encoding="utf-8")  # noqa: ASYNC240
+        config = kubeconfig(url, next(iter(namespaces), "default"))
+        path.write_text(config, encoding="utf-8")  # noqa: ASYNC240
         out.write(hints(path, _shown(scenario.manifests[0]), objects))
         out.flush()
         await world.play()

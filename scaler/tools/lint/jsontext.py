@@ -358,7 +358,8 @@ class Reader:
         """The next significant character, in its ASCII form, "" at the end. Does not move past
         it."""
         while True:
-            self.pos = _SPACE.match(self.text, self.pos).end()  # type: ignore[union-attr]  # matches the empty string too
+            # It matches the empty string, too.
+            self.pos = _SPACE.match(self.text, self.pos).end()  # type: ignore[union-attr]
             char = self.text[self.pos : self.pos + 1]
             if char == "#" or self.text.startswith(("//", "/*"), self.pos):
                 self._comment()
@@ -432,7 +433,8 @@ class Reader:
         return len(self.text) if close < 0 else close + 2
 
     def _line_end(self, start: int) -> int:
-        return _LINE_END.search(self.text, start).start()  # type: ignore[union-attr]  # \Z always matches
+        # \Z always matches.
+        return _LINE_END.search(self.text, start).start()  # type: ignore[union-attr]
 
     # -- faults
     # -------------------------------------------------------------------------------------------

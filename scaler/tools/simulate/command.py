@@ -78,7 +78,11 @@ def _speed(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     """Play the scenario, print the result, check the expectations."""
     # See _play.
-    from scaler.tools.simulate.scenario_file import ScenarioError, check_inputs, load_scenario  # noqa: PLC0415
+    from scaler.tools.simulate.scenario_file import (  # noqa: PLC0415
+        ScenarioError,
+        check_inputs,
+        load_scenario,
+    )
 
     try:
         scenario = load_scenario(args.scenario)

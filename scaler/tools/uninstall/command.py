@@ -58,6 +58,11 @@ def run(args: argparse.Namespace) -> int:
     return asyncio.run(_leave(args))
 
 
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 async def _leave(args: argparse.Namespace) -> int:
     from scaler.kube.errors import ForbiddenError, KubeError  # noqa: PLC0415 - --help stays fast
     from scaler.tools.common.access import complaint, first, opened  # noqa: PLC0415
@@ -66,7 +71,7 @@ async def _leave(args: argparse.Namespace) -> int:
 
     try:
         async with opened(args) as access:
-            return await leave(cast("Asks", access.api), args, lambda line: print(line, flush=True))  # noqa: T201
+            return await leave(cast("Asks", access.api), args, _say)
     except* (StuckError, InstallNotFoundError) as group:
         sys.stderr.write(f"scaler uninstall: {first(group)}\n")
     except* ForbiddenError as group:
