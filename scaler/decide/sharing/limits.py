@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from scaler.decide import attempts
 from scaler.decide.decision import State
 from scaler.decide.draft import NOT_MADE, Draft
@@ -80,48 +82,57 @@ def decide_alone(demand: Demand, now: float) -> Draft:
         _without_rule(draft, now)
     if demand.target is None or demand.paused:
         return draft
-    missing = any(_lacks_room(group) for group in demand.groups.values())
-    chosen = {
-        name: _chosen_alone(draft, name) for name, group in demand.groups.items() if group.wants
-    }
-    # An instance whose creation was refused is tried again first, alone: the others are admitted
-    # when it has pods.
-    refused = next(
-        (m for members in chosen.values() for m in members if m.memory.refused and is_made(m)), None
-    )
-    alone = None if demand.serves else refused
+    misses_room = any(map(_misses_room, demand.groups.values()))
+    chosen = {name: _chosen_alone(draft, name) for name in demand.groups}
+    refused = None if demand.serves else _first_refused(chosen)
     for name, group in demand.groups.items():
-        for member in chosen.get(name, ()):
-            if alone in (None, member) and is_made(member):
+        for member in chosen[name]:
+            if is_made(member) and refused in (None, member):
                 draft.admit(member)
-                continue
-            draft.groups[name].give_place(member)
-            why = Reason.WAITING_FOR_RATIO, tuple(draft.lacking)
-            draft.waits[member.uid] = (
-                why if is_made(member) else (Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,))
-            )
-        _revoke_beyond(draft, name, group, missing=missing)
+            else:
+                _give_place_and_wait(draft, member)
+        _revoke_beyond(draft, name, group, misses_room=misses_room)
     return draft
 
 
-def _lacks_room(group: Group) -> bool:
-    """Whether the target lacks an instance that needs room. A bound instance that does not run
-    needs none."""
-    bound = [one for one in group.members if one.in_flight and one.instance.bound]
+def _misses_room(group: Group) -> bool:
+    """Whether the target misses an instance of the group that needs room. A bound instance that
+    does not run needs none."""
+    bound = [member for member in group.members if member.in_flight and member.instance.bound]
     return group.running + len(bound) < group.target
 
 
 def _chosen_alone(draft: Draft, name: str) -> list[Member]:
     """Held candidates that get a place: those that can start now, then those whose pods do not
     exist yet."""
+    if not draft.demand.groups[name].wants:
+        return []
     group = draft.demand.groups[name].copy()
+    held = [member for member in draft.demand.candidates[name] if member.state is State.HELD]
     chosen = []
-    held = (member for member in draft.demand.candidates[name] if member.state is State.HELD)
     for member in sorted(held, key=is_made, reverse=True):
         if group.has_place_for(member):
             group.give_place(member)
             chosen.append(member)
     return chosen
+
+
+def _first_refused(chosen: Mapping[str, Sequence[Member]]) -> Member | None:
+    """3.7: an instance whose creation was refused is tried again first, alone. The others are
+    admitted when it has pods."""
+    for members in chosen.values():
+        for member in members:
+            if member.memory.refused and is_made(member):
+                return member
+    return None
+
+
+def _give_place_and_wait(draft: Draft, member: Member) -> None:
+    draft.groups[member.instance.group or ""].give_place(member)
+    if is_made(member):
+        draft.waits[member.uid] = Reason.WAITING_FOR_RATIO, tuple(draft.lacking)
+    else:
+        draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
 
 
 def _without_rule(draft: Draft, now: float) -> None:
@@ -135,16 +146,25 @@ def _without_rule(draft: Draft, now: float) -> None:
             draft.admit(member)
 
 
-def _revoke_beyond(draft: Draft, name: str, group: Group, *, missing: bool) -> None:
+def _revoke_beyond(draft: Draft, name: str, group: Group, *, misses_room: bool) -> None:
+    """3.5: revoke what is with the scheduler beyond the target, where that may take the room of a
+    missing instance; what is above the largest ratio, and what gets no place, always."""
     demand = draft.demand
-    beyond = group.taken_in_pairs - group.target
     above = group.running + group.in_flight - demand.largest(name)
-    unbound = [member for member in demand.with_the_scheduler if member.instance.group == name]
-    candidates = newest_admission_first(
-        m for m in unbound if not (group.is_within_target(m) or m.instance.unheld)
-    )
-    candidates.sort(key=lambda m: may_be_revoked(m.instance, demand.policy), reverse=True)
-    for member in candidates[: max(0, beyond)]:
-        if missing or above > 0 or member.uid in demand.without_place:
+    for member in _beyond_target(draft, name, group):
+        if misses_room or above > 0 or member.uid in demand.without_place:
             above -= 1
             draft.revoke(member, (Reason.REVOKED, (draft.awaited,)))
+
+
+def _beyond_target(draft: Draft, name: str, group: Group) -> list[Member]:
+    """Instances with the scheduler beyond the target, those that can be revoked and the newest
+    admission first."""
+    found = []
+    for member in newest_admission_first(draft.demand.with_the_scheduler):
+        stays = group.is_within_target(member) or member.instance.unheld
+        if member.instance.group == name and not stays:
+            found.append(member)
+    policy = draft.demand.policy
+    found.sort(key=lambda member: may_be_revoked(member.instance, policy), reverse=True)
+    return found[: max(0, group.taken_in_pairs - group.target)]
