@@ -201,8 +201,8 @@ class JobsForgotten(Seen, frozen=True):
 
 
 class Serves(Seen, frozen=True):
-    """5c: the service serves. `well`: its instances that are not broken. `trades`: it has surplus
-    that is to give way to a missing instance."""
+    """5c: the service serves. `well`: its instances that may have had an attempt and are not
+    broken. `trades`: it has surplus that is to give way to a missing instance."""
 
     well: Uids
     trades: bool

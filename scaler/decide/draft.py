@@ -56,6 +56,8 @@ class Draft:
 
     def note(self, *events: Event) -> None:
         """Note what happened to the service, in the memory too."""
+        if not events:
+            return
         self.events += events
         self.memory = attempts.after(self.memory, events, self.demand.policy)
 

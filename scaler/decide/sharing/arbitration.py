@@ -66,7 +66,8 @@ class Arbitration:
 
     def _revoke_scale_ups(self) -> None:
         for draft in self.part.drafts:
-            self._revoke_scale_ups_of(draft)
+            if draft.demand.with_the_scheduler or draft.demand.irrevocable:
+                self._revoke_scale_ups_of(draft)
 
     def _scale_up(self) -> None:
         """7: a service with a missing minimum admits no scale-up."""

@@ -22,19 +22,22 @@ def before(draft: Draft, world: World, node_back_at: float) -> list[Event]:
     """What happened since the last decision. `node_back_at`: when a node that the service may use
     last appeared or returned; 0.0 = never."""
     demand = draft.demand
-    uids = tuple([member.uid for member in demand.members])
-    bound = tuple([member.uid for member in demand.members if member.instance.bound])
-    unbound = tuple([member.uid for member in demand.members if not member.instance.bound])
     found: list[Event] = []
     if world.last_bind > world.memory.last_bind and heeds_binds(draft):
-        found.append(attempts.BoundAnywhere(world.now, world.memory.last_bind, uids))
+        found.append(attempts.BoundAnywhere(world.now, world.memory.last_bind, _uids(draft)))
     if demand.bound != draft.memory.bound:
-        found.append(attempts.BoundPods(demand.bound, unbound))
+        unbound = [member.uid for member in demand.members if not member.instance.bound]
+        found.append(attempts.BoundPods(demand.bound, tuple(unbound)))
     if demand.jobs != draft.memory.jobs:
-        found.append(attempts.JobsRead(demand.jobs, bound))
+        bound = [member.uid for member in demand.members if member.instance.bound]
+        found.append(attempts.JobsRead(demand.jobs, tuple(bound)))
     if node_back_at:
-        found.append(attempts.NodeReturned(node_back_at, uids))
+        found.append(attempts.NodeReturned(node_back_at, _uids(draft)))
     return found
+
+
+def _uids(draft: Draft) -> tuple[str, ...]:
+    return tuple([member.uid for member in draft.demand.members])
 
 
 def heeds_binds(draft: Draft) -> bool:
@@ -61,7 +64,8 @@ def settle(draft: Draft, world: World, *, trades: bool) -> None:
     way to a missing instance."""
     demand = draft.demand
     if demand.serves:
-        well = [member.uid for member in demand.members if member.state is not State.BROKEN]
+        tried = demand.members if demand.has_attempts else ()
+        well = [member.uid for member in tried if member.state is not State.BROKEN]
         draft.note(attempts.Serves(tuple(well), trades=trades))
     elif not demand.lacks_minimum:
         draft.note(attempts.MinimumBound())

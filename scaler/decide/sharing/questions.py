@@ -4,6 +4,7 @@ them once. The answers are those of the clauses; nothing here decides."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from scaler.decide.draft import Draft
 from scaler.decide.room.placement import Placement
@@ -17,7 +18,12 @@ class Questions:
     """Each answer is found anew. `placement`: of the part."""
 
     def __init__(self, placement: Placement) -> None:
-        self._empty = Placement(placement.nodes.emptied)
+        self._placement = placement
+
+    @cached_property
+    def _empty(self) -> Placement:
+        """The same nodes, empty and healthy."""
+        return Placement(self._placement.nodes.emptied)
 
     def find(self, part: Part, draft: Draft) -> ReservedMinimum | Shortage:
         """3b.3: on which room the minimum is reserved."""

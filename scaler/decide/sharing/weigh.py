@@ -117,15 +117,25 @@ def _scaled_down(active: list[Draft]) -> list[tuple[str, PodRequest]]:
 
 def tally_of(active: list[Draft], world: World) -> tuple[Counter[str], Counter[str]]:
     """The numbers of `Tally` about services with something to weigh, and idle resources."""
-    numbers = Counter[str]()
+    minimums = 0
+    scale_ups = 0
+    in_backoff = 0
+    probing = 0
     idle = Counter[str]()
     for draft in active:
-        memory = draft.memory
-        numbers["minimums_waiting"] += draft.demand.lacks_minimum
-        numbers["scale_ups_waiting"] += len(draft.waits) if draft.demand.serves else 0
-        numbers["in_backoff"] += attempts.in_backoff(memory, world.now)
-        numbers["probing"] += attempts.is_probing(memory, world.now, world.policy)
-        for instance in () if draft.demand.serves else draft.demand.service.instances:
+        minimums += draft.demand.lacks_minimum
+        in_backoff += attempts.in_backoff(draft.memory, world.now)
+        probing += attempts.is_probing(draft.memory, world.now, world.policy)
+        if draft.demand.serves:
+            scale_ups += len(draft.waits)
+            continue
+        for instance in draft.demand.service.instances:
             for _, request in instance.bound_pods:
                 idle.update(dict(request.requests))
+    numbers = Counter(
+        minimums_waiting=minimums,
+        scale_ups_waiting=scale_ups,
+        in_backoff=in_backoff,
+        probing=probing,
+    )
     return numbers, idle
