@@ -41,12 +41,14 @@ def named_files(text: str) -> Iterator[str]:
         yield from re.findall(r"[\w/.*-]+\.py\b", span)
 
 
+FOLDERS = (ROOT, ROOT / "scaler", ROOT / "scaler" / "decide")
+"""Where a path on a page may begin: pages about the decision name the files of its rooms."""
+
+
 def exists(name: str) -> bool:
     if "/" not in name:
         return name in BY_NAME
-    # pages about the decision name its files from `decide/` on
-    bases = (ROOT, ROOT / "scaler", ROOT / "scaler" / "decide")
-    return any(next(iter(base.glob(name)), None) is not None for base in bases)
+    return any(list(folder.glob(name)) for folder in FOLDERS)
 
 
 def quoted_defaults(text: str) -> Iterator[tuple[str, float]]:

@@ -103,7 +103,9 @@ def _of_cluster(
 
 
 def _of_command(actions: list[argparse.Action], before: list[str], word: str) -> Candidates:
-    options = {name: action for action in actions for name in action.option_strings}
+    options = {}
+    for action in actions:
+        options.update(dict.fromkeys(action.option_strings, action))
     name, equals, value = word.partition("=")
     if equals and name in options:
         found = _values(options[name], value)
@@ -127,10 +129,13 @@ def _positional(
     word: str,
 ) -> Candidates:
     places = [action for action in actions if not action.option_strings]
-    given = sum(
-        not one.startswith("-") and not (number and _takes_value(options.get(before[number - 1])))
-        for number, one in enumerate(before)
-    )
+    given = 0
+    previous = ""
+    for one in before:
+        is_value = _takes_value(options.get(previous))
+        if not one.startswith("-") and not is_value:
+            given += 1
+        previous = one
     if not places:
         return Candidates([])
     last = places[-1]

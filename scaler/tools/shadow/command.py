@@ -290,13 +290,14 @@ def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 def _cells(row: dict[str, Any]) -> list[str]:
     watched = row["watched"]
-    shares = [
-        f"{100 * row[name] / watched:.1f}%" if watched else "-"
-        for name in ("as_decided", "serving")
-    ]
+    shares = [_share(row[name], watched) for name in ("as_decided", "serving")]
     counts = [str(round(row["differences"][what]["count"])) for what in WORDS]
     name = _clean(row["service"]) + (" (gone)" if row.get("gone") else "")
     return [_age(watched), *shares, _age(row["could_serve"]), _age(row["held_up"]), *counts, name]
+
+
+def _share(seconds: float, watched: float) -> str:
+    return f"{100 * seconds / watched:.1f}%" if watched else "-"
 
 
 def _line(one: dict[str, Any]) -> str:

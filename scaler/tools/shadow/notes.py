@@ -194,11 +194,11 @@ class Shadow:
             self._forget({service.key for service in world.services}, world.now)
         self._number = len(world.services)
         self.alone = world.alone
-        unsettled = {
-            key: last
-            for key, last in self._last.items()
-            if (t := self._tally(key)).open or not t.serves
-        }
+        unsettled = {}
+        for key, last in self._last.items():
+            tally = self._tally(key)
+            if tally.open or not tally.serves:
+                unsettled[key] = last
         for key, (service, plan) in {**unsettled, **changed}.items():
             self._look(key, service, plan, world.now, decision.memory)
         tallies = list(map(self._tally, self._last))
@@ -222,10 +222,7 @@ class Shadow:
         starts = any(one.what is What.START for one in tally.open.values())
         tally.serves = plan.serves
         tally.could = not plan.serves and starts and not remembered.probe_began and not self.alone
-        held = (
-            verdict for verdict in plan.verdicts if verdict.state is State.HELD and not plan.serves
-        )
-        tally.waits = any(verdict.reason.row.lacks is Lacks.MINIMUM for verdict in held)
+        tally.waits = not plan.serves and _waits_for_minimum(plan)
         tally.held = tally.waits and not tally.could and self._room_is_taken
         self._last[key] = service, plan
 
@@ -373,3 +370,11 @@ def _without_attempts(before: ServiceMemory, after: ServiceMemory) -> ServiceMem
 
 def _kept(before: _Memory, after: _Memory, fields: tuple[str, ...]) -> _Memory:
     return msgspec.structs.replace(after, **{field: getattr(before, field) for field in fields})
+
+
+def _waits_for_minimum(plan: Plan) -> bool:
+    """Whether an instance is held because something of its minimum is missing."""
+    for verdict in plan.verdicts:
+        if verdict.state is State.HELD and verdict.reason.row.lacks is Lacks.MINIMUM:
+            return True
+    return False

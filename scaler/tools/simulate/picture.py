@@ -187,11 +187,11 @@ class Picture:
     def _points(
         self, spans: Iterable[tuple[float, float, float]], base: float
     ) -> list[tuple[float, float]]:
-        return [
-            (self._x(moment), base - height)
-            for start, end, height in spans
-            for moment in (start, end)
-        ]  # a step: the value at both ends of its span
+        points = []
+        for start, end, height in spans:  # a step: the value at both ends of its span
+            points.append((self._x(start), base - height))
+            points.append((self._x(end), base - height))
+        return points
 
     def _load(self, service: str) -> None:
         """Requests that arrive, can be served, wait and are lost; on one scale for all services."""
@@ -400,10 +400,8 @@ def _groups(samples: Sequence[Sample]) -> list[str]:
     for sample in samples:
         for view in sample.instances:
             found.append(view.group)
-    groups = dict.fromkeys(found)
-    return sorted(
-        groups | dict.fromkeys(group for sample in samples for group in sample.target), key=natural
-    )
+        found += sample.target
+    return sorted(dict.fromkeys(found), key=natural)
 
 
 def _condition(sample: Sample, name: str) -> Condition | None:

@@ -93,10 +93,10 @@ def _of_one(expectation: Expectation, timeline: Timeline, service: str, start: f
 
 
 def _start(expectation: Expectation, scenario: Scenario) -> float:
-    named = (
-        event.at for event in scenario.events if event.name and event.name == expectation.after
-    )
-    return next(named, 0.0)
+    for event in scenario.events:
+        if event.name and event.name == expectation.after:
+            return event.at
+    return 0.0
 
 
 def _serving(expectation: Expectation, timeline: Timeline, start: float) -> str:
@@ -226,13 +226,7 @@ def _mismatch(expectation: Expectation, sample: Sample, base: Sample) -> str:
     running = f"running {counts_text(counted)}"
     checks = (
         (e.running is None or _equal(e.running, counted), running),
-        (
-            all(
-                counted.get(group, 0) >= count
-                for group, count in (e.running_at_least or {}).items()
-            ),
-            running,
-        ),
+        (_reaches(counted, e.running_at_least or {}), running),
         (
             e.target is None or _equal(e.target, sample.target),
             f"target {counts_text(sample.target)}",
@@ -287,3 +281,11 @@ def _when(expectation: Expectation) -> str:
         if expectation.at is not None
         else "at the end"
     )
+
+
+def _reaches(counted: Mapping[str, int], least: Mapping[str, int]) -> bool:
+    """Whether every group has at least so many."""
+    for group, count in least.items():
+        if counted.get(group, 0) < count:
+            return False
+    return True
