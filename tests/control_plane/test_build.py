@@ -162,11 +162,11 @@ def test_every_version_has_its_module() -> None:
     assert {project.version: project for project in build.KUBERNETES.values()} == build.KUBERNETES
 
 
-def test_when_the_time_for_builds_is_over_only_what_has_to_be_there_is_built(
+def test_where_only_the_cache_counts_what_may_wait_for_it_is_not_built(
     pretend: Pretend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend.go()
-    monkeypatch.setenv("BUILD_UNTIL", "1")
+    monkeypatch.setenv("CACHED_ONLY", "1")
 
     with pytest.raises(NotInCacheError, match="helm is not in the cache"):
         build.ensure(HELM)
@@ -175,12 +175,12 @@ def test_when_the_time_for_builds_is_over_only_what_has_to_be_there_is_built(
     assert (build.ensure(build.KUBERNETES[build.VERSIONS[0]]) / "kube-apiserver").exists()
 
 
-def test_what_is_in_the_cache_is_used_when_the_time_for_builds_is_over(
+def test_where_only_the_cache_counts_what_is_in_it_is_used(
     pretend: Pretend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend.go()
     built = build.ensure(HELM)
-    monkeypatch.setenv("BUILD_UNTIL", "1")
+    monkeypatch.setenv("CACHED_ONLY", "1")
 
     assert build.ensure(HELM) == built
 
@@ -194,7 +194,7 @@ def test_the_command_says_what_it_left_out_and_succeeds(
     pretend: Pretend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pretend.go()
-    monkeypatch.setenv("BUILD_UNTIL", "1")
+    monkeypatch.setenv("CACHED_ONLY", "1")
     monkeypatch.setattr(sys, "argv", ["build", build.VERSIONS[0], "1.28.15"])
 
     assert build.main() == 0
