@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import UTC, datetime
 
 import msgspec
+
+from scaler.timestamps import rfc3339, rfc3339_micro
 
 PRECISION = 2.0
 """Seconds: a smaller difference counts as none. A Date header has whole seconds, and is less exact
@@ -137,26 +138,6 @@ _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 def loop_time() -> float:
     """Seconds of the running loop's clock."""
     return asyncio.get_running_loop().time()
-
-
-def rfc3339(seconds: float) -> str:
-    """Seconds since the epoch as Kubernetes writes a Time."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def rfc3339_micro(seconds: float) -> str:
-    """Seconds since the epoch as Kubernetes writes a MicroTime."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def seconds_of(timestamp: str | None) -> float:
-    """A Kubernetes Time as seconds since the epoch; 0.0 when absent or malformed (never raises)."""
-    if not timestamp:
-        return 0.0
-    try:
-        return datetime.fromisoformat(timestamp).timestamp()
-    except (ValueError, OverflowError):
-        return 0.0
 
 
 SLICE = 0.01

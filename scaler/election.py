@@ -24,7 +24,8 @@ from typing import Any
 import structlog
 
 from scaler.clock import Clock, loop_time
-from scaler.kube.api import LEASES, EventType, KubeApi, Object, within
+from scaler.kube.api import LEASES, EventType, KubeApi, Object
+from scaler.kube.deadline import within
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
 from scaler.kube.metadata import uid_of, version_of, with_notes
 from scaler.names import BLIND_SINCE, RELEASED_BY, SEEN_BY

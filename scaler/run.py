@@ -11,9 +11,10 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scaler.clock import Clock, SteadyLoop, rfc3339_micro
+from scaler.clock import Clock, SteadyLoop
 from scaler.garbage import what_stays_spared
 from scaler.settings import Settings, SettingsError, add_arguments, load
+from scaler.timestamps import rfc3339_micro
 
 if TYPE_CHECKING:
     from scaler.app import Notes

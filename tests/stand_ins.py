@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 
-from scaler.clock import Clock, seconds_of
+from scaler.clock import Clock
 from scaler.kube.api import DEPLOYMENTS, PODS, KubeApi, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
@@ -17,6 +17,7 @@ from scaler.sim.actors.owners import owners as owners_of_pods
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.stand_in import Actor, Mirror, StandIn, key_of
 from scaler.sim.apiserver.server import Review
+from scaler.timestamps import seconds_of
 from tests.chaos.view import gates_of
 from tests.sim import manifests
 

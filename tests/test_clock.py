@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.clock import BELIEVED_FOR, Clock, Skew, SteadyLoop, seconds_of
+from scaler.clock import BELIEVED_FOR, Clock, Skew, SteadyLoop
 from scaler.sim.loop import run
+from scaler.timestamps import seconds_of
 
 START = 1_800_000_000.0
 HOUR = 3600.0

@@ -9,13 +9,13 @@ from functools import lru_cache
 
 import msgspec
 
-from scaler.clock import seconds_of
 from scaler.decide.nodes import PodRequest
 from scaler.informers.records import Condition
 from scaler.kube.api import Object
 from scaler.kube.metadata import LONGEST_NAME, Metadata, Owner, Stored, shared, sharing
 from scaler.names import DELETION_COST, GATE, KEEP_LABEL, POD_GROUP, RULE_LABEL
 from scaler.rules.jobspec import CONTAINER
+from scaler.timestamps import seconds_of
 from scaler.workloads import devices
 from scaler.workloads.devices import PodDevices
 from scaler.workloads.kinds import job_uid, membership_of, unknown_owner

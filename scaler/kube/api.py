@@ -6,8 +6,7 @@ against a real API server, and `sim.cluster.SimCluster`."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator
 from enum import StrEnum
 from typing import (
     TYPE_CHECKING,
@@ -21,8 +20,6 @@ from typing import (
 )
 
 import msgspec
-
-from scaler.kube.errors import UnknownOutcomeError
 
 Object = dict[str, Any]
 """A Kubernetes object as decoded JSON."""
@@ -228,7 +225,7 @@ class DeleteOptions(TypedDict, total=False):
 class KubeApi(Protocol):
     """The cluster. Every method raises `kube.errors.KubeError` and nothing else (CancelledError
     aside), also when no answer comes within the deadline of its client. Whoever cannot wait for so
-    long calls `within`.
+    long calls `deadline.within`.
 
     `namespace=None` on list and watch means all namespaces; cluster-scoped resources take None
     everywhere. `decode` names a msgspec Struct (or any type that msgspec knows) with just the
@@ -292,12 +289,3 @@ class KubeApi(Protocol):
     ) -> None:
         """DELETE with preconditions: ConflictError when `uid` or `resource_version` differ,
         NotFoundError when gone."""
-
-
-async def within(seconds: float, call: Awaitable[T]) -> T:
-    """The result of `call`; UnknownOutcomeError after `seconds`."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await call
-    except TimeoutError:
-        raise UnknownOutcomeError("no answer in time") from None

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
-from scaler.clock import rfc3339
 from scaler.kube.api import EVENTS, Object, PatchType
 from scaler.kube.errors import AlreadyExistsError
 from scaler.kube.metadata import digest, object_name
 from scaler.kube.writer import Writer
 from scaler.report.service_reports import Subject
+from scaler.timestamps import rfc3339
 
 COMPONENT = "mind-cluster-scaler"
 REPEAT_AFTER = 600.0

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scaler.clock import rfc3339
 from scaler.decide.decision import State, Verdict
 from scaler.kube.api import ASCEND_JOBS, Object, PatchType
 from scaler.kube.writer import Writer
 from scaler.report.service_reports import InstanceReport, ReplicaStatuses
 from scaler.rules.values import as_list, at
+from scaler.timestamps import rfc3339
 from scaler.workloads.ascendjob import final_condition
 
 CREATED = "Created"

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from scaler.clock import seconds_of
 from scaler.decide.decision import Ending
 from scaler.decide.world import CleanPods, RunPolicy, ServiceKey
 from scaler.kube.api import ASCEND_JOBS, Object
@@ -26,6 +25,7 @@ from scaler.names import (
 from scaler.reasons.reasons import Reason
 from scaler.rules.jobspec import job_findings, read_replicas
 from scaler.rules.values import as_count, as_list, as_text, at
+from scaler.timestamps import seconds_of
 from scaler.workloads.kind import Kind, Written
 from scaler.workloads.membership import MOST_FAULTS, Job, job_head, labels_of, number_in
 

@@ -3,12 +3,12 @@ another instance."""
 
 from __future__ import annotations
 
-from scaler.clock import seconds_of
 from scaler.kube.api import DEPLOYMENTS, REPLICA_SETS, Object
 from scaler.kube.metadata import Metadata, shared
 from scaler.names import RULE_LABEL
 from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
 from scaler.rules.values import as_count, at
+from scaler.timestamps import seconds_of
 from scaler.workloads.kind import Kind, OwnerObject, OwnerSource, Written, each_pod
 from scaler.workloads.membership import Membership, OwnerFacts, identity, number_in
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from scaler.clock import seconds_of
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import Resource
 from scaler.kube.metadata import LONGEST_NAME, Metadata, Owner
 from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, RULE_LABEL
+from scaler.timestamps import seconds_of
 from scaler.workloads import (
     ascendjob,
     deployment,

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from scaler.clock import seconds_of
 from scaler.kube.api import STATEFUL_SETS, Resource
 from scaler.kube.metadata import Metadata, shared
 from scaler.names import POD_GROUP
 from scaler.rules.finding import Path
 from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
 from scaler.rules.values import as_count
+from scaler.timestamps import seconds_of
 from scaler.workloads.kind import (
     Kind,
     Look,

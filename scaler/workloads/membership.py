@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from scaler.clock import seconds_of
 from scaler.decide.world import RunPolicy, ServiceKey
 from scaler.kube.metadata import Metadata, Stored, sharing
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
@@ -16,6 +15,7 @@ from scaler.reasons.reasons import Reason
 from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_text
+from scaler.timestamps import seconds_of
 
 MOST_FAULTS = 10
 """Faults of a job that are reported."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scaler.clock import seconds_of
 from scaler.kube.api import STATEFUL_SETS
 from scaler.kube.metadata import Metadata
 from scaler.rules.finding import Path
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count
+from scaler.timestamps import seconds_of
 from scaler.workloads.inferserviceset import INFER_OPERATOR
 from scaler.workloads.kind import (
     LABELS,

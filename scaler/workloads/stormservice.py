@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from scaler.clock import seconds_of
 from scaler.kube.api import Object, Resource
 from scaler.kube.metadata import Metadata, shared
 from scaler.names import POD_GROUP
 from scaler.rules.finding import Path
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_list, at
+from scaler.timestamps import seconds_of
 from scaler.workloads.kind import (
     Kind,
     Look,

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from scaler.cli import main
-from scaler.clock import Clock, rfc3339
+from scaler.clock import Clock
 from scaler.kube.api import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -31,6 +31,7 @@ from scaler.names import GATE, RULE_KEY, RULE_LABEL
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
+from scaler.timestamps import rfc3339
 from scaler.tools.common.access import Access
 from scaler.tools.common.short_file.service import Service, read_service
 from scaler.tools.deploy import command as deploy

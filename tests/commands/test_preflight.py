@@ -15,7 +15,6 @@ import yaml
 
 from scaler import __version__, settings
 from scaler.cli import main
-from scaler.clock import rfc3339_micro
 from scaler.kube.api import (
     ASCEND_JOBS,
     CONFIG_MAPS,
@@ -43,6 +42,7 @@ from scaler.settings import Mode, Settings
 from scaler.sim.actors.faulty_api import FaultyApi
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.loop import run
+from scaler.timestamps import rfc3339_micro
 from scaler.tools.common.finding import Finding, Level
 from scaler.tools.common.leader import Leader, Leaders
 from scaler.tools.preflight import admission, faults, install, platform, rights, services

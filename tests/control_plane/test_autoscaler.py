@@ -26,11 +26,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from scaler.clock import Clock, rfc3339
+from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, Object
 from scaler.names import RULE_KEY
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate
+from scaler.timestamps import rfc3339
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import free_ports
 from tests.control_plane.services import Platform, PlatformStage, ascend_jobs, played

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from scaler.clock import Clock, rfc3339
+from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.run import run_against
 from scaler.settings import Settings
 from scaler.sim.stories.manifests import ensure_namespace
+from scaler.timestamps import rfc3339
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.stage import Stage, staged, until
 from tests.jobs import NAMESPACE, job

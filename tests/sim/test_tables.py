@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scaler.clock import rfc3339
 from scaler.sim.apiserver.tables import age, json_path
+from scaler.timestamps import rfc3339
 
 
 @pytest.mark.parametrize(

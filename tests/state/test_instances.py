@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from scaler.clock import seconds_of
 from scaler.decide.world import Instance, Service, ServiceKey
 from scaler.informers import pods
 from scaler.informers.changes import Changes, ModeChanged, PodChanged, ServiceChanged
@@ -15,6 +14,7 @@ from scaler.informers.jobs import read_job_record
 from scaler.informers.records import NodeFacts, NodeRecord
 from scaler.names import DELETION_COST, GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.state.cluster import ClusterState
+from scaler.timestamps import seconds_of
 from scaler.workloads.membership import Membership, OwnerFacts
 from tests.jobs import NAMESPACE, job
 

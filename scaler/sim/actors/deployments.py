@@ -11,11 +11,11 @@ from collections import Counter
 
 import msgspec
 
-from scaler.clock import seconds_of
 from scaler.kube.api import DEPLOYMENTS, PODS, REPLICA_SETS, Object
 from scaler.sim.actors import making, objects
 from scaler.sim.actors.placement import matches
 from scaler.sim.actors.stand_in import StandInController
+from scaler.timestamps import seconds_of
 
 HASH = "pod-template-hash"
 _DESIRED = "deployment.kubernetes.io/desired-replicas"

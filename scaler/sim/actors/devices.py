@@ -17,12 +17,13 @@ from typing import Any
 
 import msgspec
 
-from scaler.clock import Clock, rfc3339
+from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.stand_in import StandIn, merge
 from scaler.sim.stories.manifests import ensure_namespace
+from scaler.timestamps import rfc3339
 
 REAL = "huawei.com/AscendReal"
 CONFIGURATION = "ascend.kubectl.kubernetes.io/ascend-910-configuration"

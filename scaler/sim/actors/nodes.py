@@ -16,7 +16,7 @@ from typing import Annotated
 import msgspec
 from pydantic import Field
 
-from scaler.clock import Clock, rfc3339, seconds_of
+from scaler.clock import Clock
 from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
@@ -24,6 +24,7 @@ from scaler.sim.actors.devices import host_address, pod_address
 from scaler.sim.actors.faulty_api import LOOK_AGAIN, Curses, Never
 from scaler.sim.actors.stand_in import StandIn, merge
 from scaler.sim.stories.fields import Model, Range, Seconds
+from scaler.timestamps import rfc3339, seconds_of
 
 
 class NodeSpec(msgspec.Struct, frozen=True):

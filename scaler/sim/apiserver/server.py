@@ -15,7 +15,7 @@ from uuid import UUID
 
 import msgspec
 
-from scaler.clock import Clock, rfc3339
+from scaler.clock import Clock
 from scaler.kube.api import NAMESPACES, OWN, PODS, Apply, Object, Page, PatchType, Resource
 from scaler.kube.errors import BadRequestError
 from scaler.sim.apiserver import list_watch, pods, refusals, schema, strategies
@@ -29,6 +29,7 @@ from scaler.sim.apiserver.patches import (
     strategic_merge,
 )
 from scaler.sim.apiserver.store import Key, Record, Store
+from scaler.timestamps import rfc3339
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"

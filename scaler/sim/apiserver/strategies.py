@@ -13,10 +13,10 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from scaler.clock import rfc3339, seconds_of
 from scaler.kube.api import Object, Resource
 from scaler.sim.apiserver import pods, refusals, schema
 from scaler.sim.apiserver.kinds import Kind
+from scaler.timestamps import rfc3339, seconds_of
 
 _Prepare = Callable[[Object], None]
 _Check = Callable[[Object], Iterator[str]]

@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from scaler.clock import seconds_of
 from scaler.kube.api import Object
 from scaler.sim.actors import objects
 from scaler.sim.apiserver.kinds import Kind
+from scaler.timestamps import seconds_of
 
 Cell = Any
 _Print = Callable[[Object, float], Cell]

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from scaler.clock import rfc3339, seconds_of
 from scaler.decide.decision import State
 from scaler.informers.pods import PodRecord
 from scaler.kube.metadata import version_of
 from scaler.reasons.reasons import Reason
 from scaler.rules.rule import ALL
 from scaler.rules.values import as_count, as_list, as_text, at
+from scaler.timestamps import rfc3339, seconds_of
 from scaler.tools.common.records import EventRecord, condition
 from scaler.tools.common.view import Cluster, ServiceView
 from scaler.workloads.kinds import JOBS

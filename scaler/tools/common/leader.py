@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from scaler.clock import seconds_of
 from scaler.kube.api import LEASES, NAMESPACES, KubeApi, Object
 from scaler.kube.errors import ForbiddenError, KubeError
 from scaler.names import BLIND_SINCE, GOVERNS, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL
 from scaler.rules.values import as_text, at
+from scaler.timestamps import seconds_of
 
 USUAL = "mind-cluster-scaler-system"
 """Namespace of an install, as in the manifests."""

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from scaler import wiring
-from scaler.clock import Clock, seconds_of
+from scaler.clock import Clock
 from scaler.decide.again import DecisionCache
 from scaler.decide.decide import decide
 from scaler.decide.decision import Decision, Plan
@@ -58,6 +58,7 @@ from scaler.rules.values import as_text, at
 from scaler.settings import Mode
 from scaler.state.assemble import WorldBuilder
 from scaler.state.cluster import ClusterState
+from scaler.timestamps import seconds_of
 from scaler.tools.common.leader import USUAL
 from scaler.tools.common.records import (
     EventObject,

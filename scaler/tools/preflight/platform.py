@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from scaler import __version__
-from scaler.clock import seconds_of
 from scaler.informers.cache import OPERATOR_DEPLOYMENT
 from scaler.informers.mode import ModeInForce, in_force
 from scaler.kube.api import (
@@ -29,6 +28,7 @@ from scaler.names import RULE_LABEL
 from scaler.report.definition import definition as elastic_service
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.settings import Mode, Settings
+from scaler.timestamps import seconds_of
 from scaler.tools.common.console import age
 from scaler.tools.common.finding import Finding, Level
 from scaler.tools.preflight.checks import Check, check, listed, ok

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from scaler import settings as settings_module
-from scaler.clock import Clock, seconds_of
+from scaler.clock import Clock
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 from scaler.kube.api import (
     ACCESS_REVIEWS,
@@ -38,13 +38,14 @@ from scaler.kube.api import (
     Object,
     Page,
     Resource,
-    within,
 )
 from scaler.kube.client import HttpKubeApi
+from scaler.kube.deadline import within
 from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError
 from scaler.names import MANAGED_BY_LABEL, PREFIX, RULE_KEY, RULE_LABEL
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.settings import Settings, SettingsError
+from scaler.timestamps import seconds_of
 from scaler.tools.common.leader import USUAL, Leaders, leaders
 from scaler.tools.common.lists import Send, every, with_kind
 from scaler.tools.lint.lint import Source, lint

@@ -99,7 +99,8 @@ def run(args: argparse.Namespace) -> int:
 
 async def _show(args: argparse.Namespace) -> int:
     # `scaler shadow --help` stays fast.
-    from scaler.kube.api import CONFIG_MAPS, within  # noqa: PLC0415
+    from scaler.kube.api import CONFIG_MAPS  # noqa: PLC0415
+    from scaler.kube.deadline import within  # noqa: PLC0415
     from scaler.kube.errors import KubeError, NotFoundError  # noqa: PLC0415
     from scaler.tools.common.access import complaint, opened  # noqa: PLC0415
     from scaler.tools.shadow.record import NAME, decode  # noqa: PLC0415
@@ -137,7 +138,7 @@ PATIENCE = 30.0
 def report_of(noted: Noted, now: float, only: str = "") -> dict[str, Any]:
     """The report as one value for people and programs: seconds, and times as Kubernetes writes
     them."""
-    from scaler.clock import rfc3339  # noqa: PLC0415
+    from scaler.timestamps import rfc3339  # noqa: PLC0415
 
     services = []
     for name, tally in sorted(noted.services.items()):
@@ -159,7 +160,7 @@ def report_of(noted: Noted, now: float, only: str = "") -> dict[str, Any]:
 
 
 def _service(name: str, tally: Tally) -> dict[str, Any]:
-    from scaler.clock import rfc3339  # noqa: PLC0415
+    from scaler.timestamps import rfc3339  # noqa: PLC0415
 
     found = []
     for ended in tally.ended.values():
@@ -191,7 +192,7 @@ def _count(what: str, tally: Tally) -> dict[str, Any]:
 
 
 def _difference(one: Difference, at: float) -> dict[str, Any]:
-    from scaler.clock import rfc3339  # noqa: PLC0415
+    from scaler.timestamps import rfc3339  # noqa: PLC0415
 
     return {
         "what": str(one.what),

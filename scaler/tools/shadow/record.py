@@ -14,13 +14,13 @@ import msgspec
 import structlog
 
 from scaler.app import App
-from scaler.clock import rfc3339
 from scaler.controller import Pairs
 from scaler.decide.decision import Decision
 from scaler.decide.memory import Memory
 from scaler.decide.world import World
 from scaler.kube.api import CONFIG_MAPS, Object, PatchType
 from scaler.kube.errors import KubeError, NotFoundError
+from scaler.timestamps import rfc3339
 from scaler.tools.shadow.notes import Shadow, Tally
 
 NAME = "mind-cluster-scaler-shadow"

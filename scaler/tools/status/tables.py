@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from scaler.clock import seconds_of
 from scaler.decide.explain import counts_in_words
 from scaler.rules.values import as_count, as_list, as_text, at
+from scaler.timestamps import seconds_of
 from scaler.tools.common.console import age, clean, text
 from scaler.tools.common.detail import (
     InstanceView,

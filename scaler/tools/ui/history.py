@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from scaler.clock import seconds_of
 from scaler.rules.values import as_count, as_list, as_text, at
+from scaler.timestamps import seconds_of
 
 MOST_SAMPLES = 300
 MOST_MOMENTS = 200

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scaler.clock import seconds_of
 from scaler.names import RULE_KEY
 from scaler.rules.finding import printable
 from scaler.rules.values import as_list, as_text, at
+from scaler.timestamps import seconds_of
 from scaler.tools.common.detail import ServiceDetail, detail_of
 from scaler.tools.common.records import EventRecord
 from scaler.tools.common.view import Cluster

@@ -1,0 +1,25 @@
+"""Times as Kubernetes writes them into objects."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def rfc3339(seconds: float) -> str:
+    """Seconds since the epoch as Kubernetes writes a Time."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339_micro(seconds: float) -> str:
+    """Seconds since the epoch as Kubernetes writes a MicroTime."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def seconds_of(timestamp: str | None) -> float:
+    """A Kubernetes Time as seconds since the epoch; 0.0 when absent or malformed (never raises)."""
+    if not timestamp:
+        return 0.0
+    try:
+        return datetime.fromisoformat(timestamp).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
