@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import gc
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -125,9 +126,25 @@ class Place(NamedTuple):
         return f"{where}:{self.line}: {self.rule}: {self.words}"
 
 
-def packed(tree: ast.AST) -> Iterator[tuple[int, str]]:
+class Source(NamedTuple):
+    """A file, read once."""
+
+    path: Path
+    lines: int
+    tree: ast.Module
+    nodes: list[ast.AST]
+    """All of the tree."""
+
+
+def read(path: Path) -> Source:
+    text = path.read_text("utf-8")
+    tree = ast.parse(text)
+    return Source(path, text.count("\n"), tree, list(ast.walk(tree)))
+
+
+def packed(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Lines and texts of assignments that pack unrelated values."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Tuple):
             continue
         values = sorted(map(ast.unparse, node.value.elts))
@@ -138,17 +155,17 @@ def packed(tree: ast.AST) -> Iterator[tuple[int, str]]:
                     yield node.lineno, ast.unparse(node)[:60]
 
 
-def nested(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def nested(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Lines and texts of comprehensions that hold another one."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, _COMPREHENSIONS):
             inside = (one for one in ast.walk(node) if one is not node)
             if any(isinstance(one, _COMPREHENSIONS) for one in inside):
                 yield node.lineno, ast.unparse(node)[:60]
 
 
-def comprehensions(tree: ast.AST) -> int:
-    return sum(isinstance(node, _COMPREHENSIONS) for node in ast.walk(tree))
+def comprehensions(nodes: Iterable[ast.AST]) -> int:
+    return sum(isinstance(node, _COMPREHENSIONS) for node in nodes)
 
 
 # -- who asks -----------------------------------------------------------------------------------
@@ -187,29 +204,30 @@ class Body:
     """What a function or a method does that may change something.
 
     `changes`: what it surely changes, by the name of a parameter, "" for what else it has not made,
-    with the text that does it. `calls`: functions and methods that it calls."""
+    with what does it. `calls`: functions and methods that it calls."""
 
     def __init__(self, owner: str, function: Function) -> None:
         self.owner = owner
         self.function = function
         self.parameters = _parameters(function)
-        self.changes: dict[str, str] = {}
+        self.changes: dict[str, ast.AST] = {}
         self.calls: list[ast.Call] = []
-        self._made = _made(function) - set(self.parameters)
-        for node in ast.walk(function):
-            for target in _targets(node):
-                if isinstance(target, ast.Attribute | ast.Subscript):
-                    self.change(target, ast.unparse(target))
-            if isinstance(node, ast.Global | ast.Nonlocal):
-                self.changes.setdefault("", ast.unparse(node))
-            if isinstance(node, ast.Call):
+        nodes = list(ast.walk(function))
+        self._made = _made(nodes) - set(self.parameters)
+        for node in nodes:
+            if isinstance(node, ast.Attribute | ast.Subscript):
+                if not isinstance(node.ctx, ast.Load):
+                    self.change(node, node)
+            elif isinstance(node, ast.Call):
                 self.calls.append(node)
+            elif isinstance(node, ast.Global | ast.Nonlocal):
+                self.changes.setdefault("", node)
 
-    def change(self, what: ast.expr, words: str) -> None:
-        """Note that `words` changes this, unless the function has made it itself."""
+    def change(self, what: ast.expr, by: ast.AST) -> None:
+        """Note that `by` changes this, unless the function has made it itself."""
         name = _base(what)
         if name not in self._made:
-            self.changes.setdefault(name if name in self.parameters else "", words)
+            self.changes.setdefault(name if name in self.parameters else "", by)
 
 
 class Module:
@@ -248,10 +266,9 @@ class Module:
         return sum(len(body.changes) for body in self.bodies.values())
 
     def _add(self, body: Body, call: ast.Call, changers: frozenset[str]) -> None:
-        words = ast.unparse(call.func)
         match call.func:
             case ast.Name(id="setattr" | "delattr"):
-                body.change(call.args[0], words)
+                body.change(call.args[0], call.func)
             case ast.Name(id=name) if ("", name) in self.bodies:
                 _add_what_is_passed(body, call, self.bodies["", name], None)
             case ast.Attribute(value=ast.Name(id="self" | "cls") as itself, attr=name) if (
@@ -259,7 +276,7 @@ class Module:
             ):
                 _add_what_is_passed(body, call, called, itself)
             case ast.Attribute(value=value, attr=name) if name in changers:
-                body.change(value, words)
+                body.change(value, call.func)
 
 
 def _add_what_is_passed(body: Body, call: ast.Call, called: Body, itself: ast.Name | None) -> None:
@@ -270,26 +287,9 @@ def _add_what_is_passed(body: Body, call: ast.Call, called: Body, itself: ast.Na
     given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     for changed in list(called.changes):
         if changed in given:
-            body.change(given[changed], ast.unparse(call.func))
+            body.change(given[changed], call.func)
         elif not changed:
-            body.changes.setdefault("", ast.unparse(call.func))
-
-
-def _targets(node: ast.AST) -> Iterator[ast.expr]:
-    """What a statement assigns to or deletes, the parts of tuples one by one."""
-    match node:
-        case ast.Assign(targets=targets) | ast.Delete(targets=targets):
-            for target in targets:
-                yield from _targets(target)
-        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
-            yield from _targets(target)
-        case ast.Tuple(elts=targets, ctx=ast.Store()):
-            for target in targets:
-                yield from _targets(target)
-        case (
-            ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del())
-        ):
-            yield node
+            body.changes.setdefault("", call.func)
 
 
 def _parameters(function: Function) -> list[str]:
@@ -304,11 +304,11 @@ def _base(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _made(function: Function) -> set[str]:
-    """Names that hold nothing but what the function itself has made."""
+def _made(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names that hold nothing but what the function of these nodes itself has made."""
     made: set[str] = set()
     others: set[str] = set()
-    for node in ast.walk(function):
+    for node in nodes:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 (made if _is_new(value) else others).add(name)
@@ -373,33 +373,31 @@ def asks_and_writes(modules: Sequence[Module]) -> Iterator[Place]:
             if changes and asks(body.function) and not is_excepted(module.path):
                 words = f"{owner}.{name}" if owner else name
                 line = body.function.lineno
-                yield Place(module.path, line, "asks", f"{words} writes {changes[0]}")
+                yield Place(module.path, line, "asks", f"{words} writes {ast.unparse(changes[0])}")
 
 
 # -- the whole tree -------------------------------------------------------------------------------
 
 
-def found(paths: Iterable[Path]) -> list[Place]:
+def found(sources: Iterable[Source]) -> list[Place]:
     """Every place in these files that a rule refuses, but for `dense`."""
     places = []
     modules = []
-    for path in paths:
-        tree = ast.parse(path.read_text("utf-8"))
+    for path, _, tree, nodes in sources:
         modules.append(Module(path, tree))
-        places += [Place(path, line, "packed", words) for line, words in packed(tree)]
-        places += [Place(path, line, "nested", words) for line, words in nested(tree)]
+        places += [Place(path, line, "packed", words) for line, words in packed(nodes)]
+        places += [Place(path, line, "nested", words) for line, words in nested(nodes)]
     places += asks_and_writes(modules)
     return places
 
 
-def density(paths: Iterable[Path]) -> float:
+def density(sources: Iterable[Source]) -> float:
     """Comprehensions in 100 lines."""
     lines = 0
     count = 0
-    for path in paths:
-        text = path.read_text("utf-8")
-        lines += text.count("\n")
-        count += comprehensions(ast.parse(text))
+    for source in sources:
+        lines += source.lines
+        count += comprehensions(source.nodes)
     return 100 * count / max(lines, 1)
 
 
@@ -408,8 +406,10 @@ def main(arguments: Sequence[str]) -> int:
     paths: list[Path] = []
     for folder in folders:
         paths += [folder] if folder.is_file() else sorted(folder.rglob("*.py"))
-    refused = found(paths)
-    dense = density((ROOT / "scaler").rglob("*.py"))
+    sources = {path: read(path) for path in paths}
+    refused = found(sources.values())
+    scaler = sorted((ROOT / "scaler").rglob("*.py"))
+    dense = density(sources.get(path) or read(path) for path in scaler)
     if dense > DENSE:
         words = f"{dense:.3f} comprehensions in 100 lines, {DENSE} are allowed"
         refused.append(Place(ROOT / "scaler", 1, "dense", words))
@@ -421,4 +421,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    gc.disable()  # the trees stay until the end: to look for garbage in them took half of the time
     sys.exit(main(sys.argv[1:]))

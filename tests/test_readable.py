@@ -13,7 +13,7 @@ def rules_broken(folder: Path, code: str) -> list[str]:
     """The rules that `code`, as a file, breaks, one for each place."""
     path = folder / "code.py"
     path.write_text(dedent(code))
-    return [place.rule for place in readable.found([path])]
+    return [place.rule for place in readable.found([readable.read(path)])]
 
 
 def asks(folder: Path, code: str) -> bool:
@@ -199,7 +199,7 @@ def test_a_command_of_another_class_is_writing(tmp_path: Path) -> None:
 def test_comprehensions_are_counted_in_a_hundred_lines(tmp_path: Path) -> None:
     path = tmp_path / "code.py"
     path.write_text("a = [b for b in x]\n" * 3 + "\n" * 97)
-    assert readable.density([path]) == 3.0
+    assert readable.density([readable.read(path)]) == 3.0
 
 
 def test_a_place_is_named_and_fails_the_run(
