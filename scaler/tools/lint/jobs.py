@@ -17,6 +17,7 @@ from scaler.tools.common.manifest import Object, Value
 from scaler.tools.common.slips import app_faults
 from scaler.tools.lint.metadata import metadata_findings
 from scaler.tools.lint.roles import Pods, Rules, labels_at, names_ours, place_faults, size_faults
+from scaler.tools.lint.workloads import labels_are_its_own
 
 API_VERSION = "mindxdl.gitee.com/v1"
 NPU_PREFIX = "huawei.com/"
@@ -33,7 +34,7 @@ def is_service_job(found: Object) -> bool:
     """An AscendJob with a rule or group label, or MindIE's controller or coordinator (labels `app`
     and `jobID`)."""
     labels = labels_at(found, _LABELS)
-    return found.kind == "AscendJob" and (
+    return labels_are_its_own(found) and (
         names_ours(labels) or bool(_moved(found)) or {"app", JOB_ID_LABEL} <= {*labels}
     )
 

@@ -31,7 +31,7 @@ from scaler.tools.lint.guess import (
 from scaler.tools.lint.jobs import check_job, is_service_job, job_label_faults, rule_name
 from scaler.tools.lint.metadata import label_findings
 from scaler.tools.lint.roles import NamedRule, Rules, labels_at, same_namespace, workload_faults
-from scaler.tools.lint.workloads import roles_of
+from scaler.tools.lint.workloads import labels_are_its_own, roles_of
 
 _MANIFEST = re.compile(r"""^[ \t]*["']?(?:kind|apiVersion)["']?[ \t]*:""", re.MULTILINE)
 _MARKS = re.compile(rb"elastic_scaling|^kind:", re.MULTILINE)
@@ -166,7 +166,7 @@ def lint(sources: Sequence[Source]) -> Report:
 def faults_of(found: Object, rules: Rules) -> list[Finding] | None:
     """Findings about the labels, gates and sizes of a workload; None for a workload of no
     service."""
-    if found.kind == "AscendJob":
+    if labels_are_its_own(found):
         return job_label_faults(found, rules) if is_service_job(found) else None
     return None if found.kind in _HOLDERS else workload_faults(found, rules)
 
@@ -200,20 +200,19 @@ def is_made(found: Object, names: Container[tuple[str, str]]) -> bool:
 
 
 def _findings(found: Object, faults: Sequence[Finding]) -> Iterator[Finding]:
-    if found.kind == "AscendJob":
+    if labels_are_its_own(found):
         yield from check_job(found)
     yield from map(found.placed, faults)
-    if found.kind != "AscendJob":
-        paths: dict[Path, None] = {}
-        for role in roles_of(found) or ():
-            paths |= dict.fromkeys(role.labels.values())
-        for path in paths:
-            yield from label_findings(found, path)
+    paths: dict[Path, None] = {}
+    for role in roles_of(found) or ():
+        paths |= dict.fromkeys(role.labels.values())
+    for path in paths:
+        yield from label_findings(found, path)
 
 
 def _named_by(found: Object) -> set[str]:
     """The rules that an object names."""
-    if found.kind == "AscendJob":
+    if labels_are_its_own(found):
         return {rule_name(found)} - {""}
     names = set()
     for role in roles_of(found) or ():
@@ -253,7 +252,8 @@ def _what(found: Object) -> str:
     kind = found.kind or "object without a kind"
     if found.kind in _HOLDERS:
         return f"{kind} of the scaler itself" if _is_ours(found) else f"{kind} without a rule"
-    return f"{kind} without a rule" if kind == "AscendJob" or roles_of(found) else kind
+    checked = labels_are_its_own(found) or roles_of(found)
+    return f"{kind} without a rule" if checked else kind
 
 
 def _nothing(file: str, left_out: Sequence[Object], words: Mapping[str, int]) -> Finding:

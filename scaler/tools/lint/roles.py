@@ -17,6 +17,7 @@ from scaler.rules.rule import Rule
 from scaler.tools.common.manifest import Object, Value
 from scaler.tools.common.slips import all_label_faults, misspelt, unknown_group
 from scaler.tools.lint.workloads import Role, roles_of
+from scaler.workloads.kinds import JOBS
 
 MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
 """Annotation of pods: how many of them MindCluster's plugin waits for before any starts."""
@@ -162,7 +163,7 @@ def size_faults(
         else None
     )
     if size is not None and pods.number not in (None, size):
-        what = "the job" if found.kind in ("AscendJob", "Job") else "an instance"
+        what = "the job" if found.kind in JOBS else "an instance"
         number = "1 pod" if pods.number == 1 else f"{pods.number} pods"
         message = (
             f"{what} has {number}, but the rule says server_num_per_group {size} for {shown(group)}"

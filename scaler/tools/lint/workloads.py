@@ -1,7 +1,7 @@
 """Where labels, gates and sizes of pods stand in a manifest, by the value of its kind of workload.
 
-AscendJobs are not here: their own labels count (jobs.py). An unknown kind is recognized by the
-labels in it."""
+An object whose own labels count has none of these places (jobs.py). An unknown kind is recognized
+by the labels in it."""
 
 from __future__ import annotations
 
@@ -46,6 +46,11 @@ def roles_of(found: Object) -> list[Role] | None:
     return [_role(role) for role in written.roles(_look_into(found.root))]
 
 
+def labels_are_its_own(found: Object) -> bool:
+    """Whether the labels of the object itself count; its templates only repeat them."""
+    return found.kind in _OWN_LABELS
+
+
 def _look_into(root: Value) -> Look:
     def look(path: Path) -> Any:
         value = root.get(*path)
@@ -69,4 +74,6 @@ def _words(name: str) -> str:
     return f"the template {name}" if name.startswith("of ") else name
 
 
+_OWN_LABELS = frozenset(kind.main.resource.kind for kind in ALL if kind.own_labels is not None)
+"""By the name alone: of one with another group or version jobs.py says that it is the wrong one."""
 KINDS = ("ConfigMap", *(written.resource.kind for kind in ALL for written in kind.written))
