@@ -132,6 +132,9 @@ class KnownDemands:
         self.until: dict[int, float] = {}
         self._services: tuple[Service, ...] = ()
         self._memory = Memory()
+        self._remembers_others = False
+        """The memory of this world may have entries of services that are gone, or that say
+        nothing: services came or went, or it is not the memory that the last decision returned."""
         self._changed: Iterable[int] = ()
         """Services of which the last decision changed the memory: their demands were made from the
         memory before."""
@@ -147,7 +150,10 @@ class KnownDemands:
         now = world.services
         self._services = now
         other = list(compress(range(len(now)), map(is_not, old, now)))
-        if len(old) != len(now) or any(old[at].key != now[at].key for at in other):
+        came_or_went = len(old) != len(now) or any(old[at].key != now[at].key for at in other)
+        is_other_memory = world.memory.services is not self._memory.services
+        self._remembers_others = came_or_went or is_other_memory
+        if came_or_went:
             return self._align(world), True
         changed = set[int]()
         for at in sorted({*other, *self._due(world)}):
@@ -162,28 +168,35 @@ class KnownDemands:
         return changed, False
 
     def remember(self, world: World, after: dict[int, ServiceMemory]) -> Memory:
-        """The next memory; the same object when nothing changed. Services that are gone are left
-        out. `after`: position -> the next memory of a service that was looked at, or that has a
-        draft."""
+        """The next memory: an entry for each service of the world of which something is to be
+        remembered. The same object when nothing changed. `after`: position -> the next memory of a
+        service that was looked at, or that has a draft."""
         before = world.memory
-        services = world.memory.services
-        changed = {
-            at: memory for at, memory in after.items() if memory is not self.all[at].demand.seen
-        }
+        changed: dict[int, ServiceMemory] = {}
+        for at in sorted(after):
+            if after[at] is not self.all[at].demand.seen:
+                changed[at] = after[at]
+        services = before.services
         if changed:
-            services = {
-                **services,
-                **{self.all[at].demand.name: changed[at] for at in sorted(changed)},
-            }
-        if len(services) > len(self.all) or any(memory == _EMPTY for memory in changed.values()):
-            names = [known.demand.name for known in self.all]
-            services = {
-                name: found for name in names if (found := services.get(name, _EMPTY)) != _EMPTY
-            }
+            services = dict(services)
+            for at, memory in changed.items():
+                services[self.all[at].demand.name] = memory
+        if self._remembers_others or _EMPTY in changed.values():
+            services = self._without_others(services)
         same = services is before.services and before.last_bind == world.last_bind
         self._memory = before if same else Memory(services, world.last_bind)
         self._changed = tuple(changed)
         return self._memory
+
+    def _without_others(self, services: dict[str, ServiceMemory]) -> dict[str, ServiceMemory]:
+        """The memories without those of services that are gone, and without those that say
+        nothing."""
+        found = {}
+        for known in self.all:
+            memory = services.get(known.demand.name, _EMPTY)
+            if memory != _EMPTY:
+                found[known.demand.name] = memory
+        return found if len(found) < len(services) else services
 
     def leave_out(self, positions: Iterable[int], error: Exception, now: float) -> None:
         """Deciding about these services failed: leave them as they are until a pause is over."""

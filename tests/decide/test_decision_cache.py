@@ -16,6 +16,7 @@ from scaler.decide.decision import Decision
 from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory
 from scaler.decide.nodes import Node
 from scaler.decide.world import Policy, Preempt, Service, World
+from scaler.rules.rule import RuleOptions
 from tests.builders import NOW, nodes_for, on_nodes, world
 from tests.decide.cluster import apply
 
@@ -247,3 +248,22 @@ def test_a_decision_that_fails_leaves_nothing_behind() -> None:
     with pytest.raises(AttributeError):
         decide(bad, cache)
     assert decide(good, cache) == decide(good)
+
+
+def test_nothing_is_remembered_of_a_service_that_is_gone() -> None:
+    """Another service came in its place, of which there is nothing to remember."""
+    waits = on_nodes("1P1D", "p0@a unbound, d0@a held", name="a")
+    nothing = on_nodes("1P1D", "", name="b", options=RuleOptions(paused=True))
+    cache = DecisionCache()
+    first = decide(world(waits, nodes=NODES), cache)
+    now = world(nothing, nodes=NODES, memory=first.memory)
+    assert list(first.memory.services) == [str(waits.key)]
+    for made in (decide(now, cache), decide(now), decide_anew(now)):
+        assert made.memory.services == {}
+
+
+def test_what_says_nothing_is_not_remembered() -> None:
+    nothing = on_nodes("1P1D", "", name="b", options=RuleOptions(paused=True))
+    now = world(nothing, nodes=NODES, memory=Memory({str(nothing.key): ServiceMemory()}))
+    for made in (decide(now), decide_anew(now)):
+        assert made.memory.services == {}
