@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import msgspec
+import pytest
+
+from scaler.decide.decide import decide
+from scaler.decide.memory import Memory, ServiceMemory
 from scaler.decide.world import Service
-from tests.builders import Story, on_nodes
+from tests.builders import NOW, Story, doings, on_nodes, world
 
 SCATTERED = "a:8x4, a0 used 4, a1 used 4, a2 used 4, a3 used 4"
 
@@ -63,3 +68,20 @@ def test_what_others_have_in_hands_is_not_revoked_for_a_probe() -> None:
     minimum = on_nodes("1P", "p0 held", name="b")
     story = Story("a:8x3, a0 used 4, a1 used 4, a2 used 4", fit_patience=10)
     assert not any("a-p1" in story.at(time, climbs, minimum) for time in (0, 10, 20))
+
+
+@pytest.mark.parametrize("amount", [7, 8])
+def test_what_is_probed_has_no_reservation_whatever_was_asked_before(amount: int) -> None:
+    """3b.9a: it "is released without a reservation". The older service comes before it and finds
+    no room. The younger one comes after it and gets the room, also where it asks for as much as the
+    older one did."""
+    probed = on_nodes("1P1D", "p0@a unbound, d0@b held", name="b")
+    stays = msgspec.structs.replace(probed.instances[0], unheld=1)
+    probed = msgspec.structs.replace(probed, instances=(stays, probed.instances[1]))
+    older = on_nodes("1P", "p0@a held", name="a")
+    younger = on_nodes("1P", f"p0@a:{amount} held", name="c")
+    serves = on_nodes("1P", "p0@b on b0", name="d")
+    probe = ServiceMemory(ended_at=NOW - 200, fits_nowhere_since=NOW - 100, probe_began=NOW - 5)
+    memory = {str(probed.key): probe, str(younger.key): ServiceMemory(ended_at=NOW - 100)}
+    now = world(older, probed, younger, serves, nodes="a:8 b:8", memory=Memory(memory))
+    assert doings(decide(now)) == {"b-d0": "Admit", "c-p0": "Admit"}

@@ -216,6 +216,19 @@ def test_the_next_bind_of_anybody_takes_back_once_that_candidates_had_their_turn
     )
 
 
+def test_a_change_of_its_jobs_brings_nothing_back_that_a_bind_has_reset() -> None:
+    """3b.5h: the next bind of anybody resets each service. 3b.5c: that an instance had its attempt
+    is forgotten when its jobs change. Both are seen in one decision, of an instance that is bound
+    whole and crashes."""
+    had = InstanceMemory(had_attempt=HadAttempt.SINCE_LAST_BIND, gives_way=True, restarts=0)
+    before = ServiceMemory({"a-p0": had}, bound=1, jobs="of an older rule")
+    memory = Memory({"default/rule/a": before}, last_bind=NOW - 200)
+    crashes = on_nodes("1P", "p0 crashes on a0, p1 held", name="a")
+    made = decide(world(crashes, NEXT_TO, nodes="a:8x3", memory=memory, last_bind=NOW))
+    after = made.memory.services["default/rule/a"].instances["a-p0"]
+    assert (after.had_attempt, after.gives_way) == (HadAttempt.NO, False)
+
+
 def test_no_scale_up_ends_its_turn_for_another_one_of_its_group_that_can_start_beside_it() -> None:
     story = climbing(WAITS, NEXT_TO, "a:8x3")
     assert story.at(30, WAITS, NEXT_TO, nodes="a:8x4") == {"a-p2": "Admit"}
