@@ -178,7 +178,9 @@ def _top_level(arguments: list[str]) -> int:
 
 
 def _summary(name: str) -> str:
+    """The first paragraph of the help text, in one line."""
     try:
-        return str(_load(name).HELP).strip().splitlines()[0]
+        first, _, _ = str(_load(name).HELP).strip().partition("\n\n")
+        return " ".join(first.split())
     except ImportError as error:
         return f"(cannot be loaded: {error})"

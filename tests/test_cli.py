@@ -48,7 +48,7 @@ def command(run: object = succeed) -> SimpleNamespace:
         parser.add_argument("--count", type=int, default=0)
 
     return SimpleNamespace(
-        HELP="Check a rule.\nMore about it.", add_arguments=add_arguments, run=run
+        HELP="Check a\nrule.\n\nMore about it.", add_arguments=add_arguments, run=run
     )
 
 
@@ -93,7 +93,7 @@ def test_the_version_is_the_one_of_the_package(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_help_lists_every_command_with_its_first_line(
+def test_help_lists_every_command_with_its_first_paragraph(
     flag: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install(monkeypatch, **dict.fromkeys(cli.COMMANDS, command()))
