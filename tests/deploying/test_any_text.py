@@ -93,7 +93,7 @@ def judge(text: str | bytes) -> None:
         assert [
             one
             for one in found.findings
-            if not (1 <= one.line <= lines and one.column >= 1 and one.what)
+            if not (1 <= one.line <= lines and one.column >= 1 and one.message)
         ] == []
         assert len(str(found).splitlines()) == len(found.findings)
         return

@@ -1,16 +1,19 @@
-"""Findings as text for people: place, message, the line with a caret under the fault, and the
-correction."""
+"""Findings for people and programs: as text with the line and a caret under the fault, as one line
+each, and as plain values."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from scaler.rules.finding import Finding, printable
+from scaler.rules.finding import Finding, Path, printable
 from scaler.tools.common.position import Lines
 
 WINDOW = 110
 """Columns of a line that are shown; of a longer line the part around the fault."""
+_LONGEST_PATH = 200
+"""Characters of a path that are shown."""
 
 _COLORS = {
     "error": "\x1b[1;31m",
@@ -29,6 +32,28 @@ def render(findings: Sequence[Finding], texts: Mapping[str, str], *, color: bool
     for file in {finding.file for finding in findings}:
         lines[file] = Lines(texts.get(file, ""))
     return "".join(_one(finding, lines[finding.file], color) for finding in findings)
+
+
+def in_one_line(finding: Finding) -> str:
+    """`line:column: keys: message; hint`, for a file that the reader knows."""
+    keys = dotted(finding.path)
+    where = f"{keys}: " if keys else ""
+    hint = f"; {finding.hint}" if finding.hint else ""
+    return f"{finding.line}:{finding.column}: {where}{finding.message}{hint}"
+
+
+def dotted(path: Path) -> str:
+    """A path as people write it: keys and numbers, separated by dots."""
+    keys = ".".join(map(str, path))
+    return printable(keys[:_LONGEST_PATH])
+
+
+def as_values(findings: Sequence[Finding], members: Sequence[str]) -> list[dict[str, Any]]:
+    """The findings for programs: these members of each."""
+    values = []
+    for finding in findings:
+        values.append({name: getattr(finding, name) for name in members})
+    return values
 
 
 def _one(finding: Finding, lines: Lines, color: bool) -> str:

@@ -18,7 +18,7 @@ import msgspec
 
 from scaler.rules.finding import encodable
 from scaler.tools.common.output import add_output, converted
-from scaler.tools.common.render import render
+from scaler.tools.common.render import as_values, render
 from scaler.tools.lint.lint import BOM, Report, Source, counted, lint
 from scaler.tools.lint.repair import repair
 
@@ -160,13 +160,10 @@ def write_in_place(path: Path, data: bytes) -> Path:
 
 
 def _json(report: Report) -> str:
-    names = ("file", "level", "code", "pointer", "line", "column", "message", "hint")
-    findings = []
-    for finding in report.findings:
-        findings.append({name: getattr(finding, name) for name in names})
+    members = ("file", "level", "code", "pointer", "line", "column", "message", "hint")
     answer = {
         "ok": report.ok,
-        "findings": findings,
+        "findings": as_values(report.findings, members),
         "checked": report.checked,
         "left_out": report.left_out,
     }

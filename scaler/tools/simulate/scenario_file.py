@@ -16,6 +16,7 @@ from scaler.kube.api import Object
 from scaler.sim.stories.manifests import SHORT_FILES, ManifestError, files_of, read_manifests
 from scaler.sim.stories.scenario import Copies, Scenario
 from scaler.sim.stories.scenario_run import EventError, node_specs
+from scaler.tools.common.render import in_one_line
 from scaler.tools.common.short_file.service import ConfigError, read_service
 
 
@@ -23,7 +24,8 @@ def _short_file(path: Path, text: str) -> Sequence[Object]:
     try:
         return read_service(text).objects
     except ConfigError as error:
-        raise ManifestError("\n".join(f"{path}:{finding}" for finding in error.findings)) from None
+        lines = [f"{path}:{in_one_line(finding)}" for finding in error.findings]
+        raise ManifestError("\n".join(lines)) from None
 
 
 SHORT_FILES[:] = [_short_file]

@@ -16,23 +16,17 @@ from scaler.decide.decision import Action, Admit, Complete, Decision, Evict, Pla
 from scaler.decide.explain import target_in_words, words
 from scaler.decide.world import World
 from scaler.rules.document import judge
+from scaler.rules.finding import Finding
 from scaler.rules.limits import MAX_BYTES
 from scaler.rules.rule import Rule
 from scaler.tools.common import counts
 from scaler.tools.common.ladder import in_words, table
+from scaler.tools.common.render import as_values
 
 MOST_CHANGES = 200
+_MEMBERS = ("level", "line", "column", "message", "hint")
+"""Of a finding about the rule, for the page."""
 _DEEDS: dict[type, str] = {Admit: "admit", Complete: "complete", Revoke: "revoke", Evict: "evict"}
-
-
-class RuleFinding(msgspec.Struct, frozen=True):
-    """A finding about the rule, as the page shows it."""
-
-    level: str
-    line: int
-    column: int
-    message: str
-    hint: str
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -53,7 +47,7 @@ class Answer(msgspec.Struct, frozen=True):
     `plan` and `table` are the answers of `scaler plan` for the rule and these counts. Empty when
     the rule has errors."""
 
-    findings: tuple[RuleFinding, ...]
+    findings: tuple[Finding, ...]
     valid: bool
     now: str = ""
     then: str = ""
@@ -71,11 +65,8 @@ def try_rule(world: World, text: str, service: str) -> Answer:
     if not named:
         raise LookupError(f"no job of {service} is seen")
     rule, found = judge(text[: MAX_BYTES + 1])
-    said = tuple(
-        RuleFinding(one.level, one.line, one.column, one.message, one.hint) for one in found
-    )
     if rule is None:
-        return Answer(said, valid=False)
+        return Answer(found, valid=False)
     mine = named[0]
     services = []
     for one in world.services:
@@ -91,7 +82,7 @@ def try_rule(world: World, text: str, service: str) -> Answer:
     now, then = (_plan_of(decision, service) for decision in (before, after))
     case = _case(rule, then, mine.replicas)
     return Answer(
-        said,
+        found,
         valid=True,
         now=target_in_words(now),
         then=target_in_words(then),
@@ -160,4 +151,6 @@ def _command(case: counts.Case) -> str:
 
 def as_rows(answer: Answer) -> dict[str, Any]:
     """The answer as plain JSON values."""
-    return dict(msgspec.to_builtins(answer))
+    values = dict(msgspec.to_builtins(answer))
+    values["findings"] = as_values(answer.findings, _MEMBERS)
+    return values

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from scaler.kube.api import Object
+from scaler.rules.finding import Finding
 from scaler.tools.common.short_file.config import File, Role, Routing, StormService
 from scaler.tools.common.short_file.elastic import MIN_AVAILABLE, Elastic, Group
 from scaler.tools.common.short_file.parts import given, node_faults, npus, part, replaced
-from scaler.tools.common.short_file.source import Fault
+from scaler.tools.common.short_file.source import mistake
 
 PORT = 8080
 """Port of the first data parallel rank of a pod; each further rank has the next port."""
@@ -23,10 +24,10 @@ def groups(file: File) -> list[Group]:
     return [Group(name, name, role.replicas, role.pod_group_size) for name, role in _roles(service)]
 
 
-def faults(file: File, elastic: Elastic | None) -> list[Fault]:
+def faults(file: File, elastic: Elastic | None) -> list[Finding]:
     """Combinations that are impossible."""
     service = part(file.storm_service)
-    found: list[Fault] = []
+    found: list[Finding] = []
     for name, role in _roles(service):
         at = ("storm_service", name)
         found += node_faults((*at, "npu_num"), role.npu_num, role.node_selector)
@@ -36,10 +37,10 @@ def faults(file: File, elastic: Elastic | None) -> list[Fault]:
             words = (
                 f"{role.tp_size} ranks, and an instance of {pods} x {each} NPUs has {pods * each}"
             )
-            found.append(Fault((*at, "tp_size"), words))
+            found.append(mistake((*at, "tp_size"), words))
         if role.replicas * pods > MAX_PODS:
             found.append(
-                Fault(
+                mistake(
                     (*at, "replicas"), f"{role.replicas} x {pods} pods are more than {MAX_PODS:,}"
                 )
             )
@@ -49,7 +50,7 @@ def faults(file: File, elastic: Elastic | None) -> list[Fault]:
                 " instance"
             )
             found.append(
-                Fault(
+                mistake(
                     (*at, "dp_size"),
                     words,
                     f"write a multiple of {pods}, or distributed_dp: 'false'",
@@ -60,10 +61,10 @@ def faults(file: File, elastic: Elastic | None) -> list[Fault]:
             words = (
                 f"{wanted} pods would wait for each other, and with ratios an instance has {pods}"
             )
-            found.append(Fault((*at, "annotations", MIN_AVAILABLE), words, "leave it out"))
+            found.append(mistake((*at, "annotations", MIN_AVAILABLE), words, "leave it out"))
     if service.distributed_dp and service.routing is None:
         how = "add routing: with its image, or write distributed_dp: 'false'"
-        found.append(Fault(("storm_service", "distributed_dp"), "this needs routing", how))
+        found.append(mistake(("storm_service", "distributed_dp"), "this needs routing", how))
     return found
 
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from scaler.kube.api import Object
 from scaler.names import GATE, GROUP_LABEL, JOB_ID_LABEL, RULE_KEY, RULE_LABEL
-from scaler.rules import finding
 from scaler.rules.check import check
+from scaler.rules.finding import Finding, shown
 from scaler.rules.limits import MAX_RATIOS
 from scaler.rules.shape import LIST
 from scaler.tools.common.short_file.config import File
-from scaler.tools.common.short_file.source import Fault, Scalar
+from scaler.tools.common.short_file.source import Scalar, mistake
 
 _SHORT = re.compile(r"([0-9]{1,5})[pP]([0-9]{1,5})[dD]")
 _WHOLE = re.compile(r"[0-9]{1,5}")
@@ -57,14 +57,14 @@ class Elastic(NamedTuple):
 
 def elastic_of(
     file: File, groups: Sequence[Group], rule: str
-) -> tuple[Elastic | None, list[Fault]]:
+) -> tuple[Elastic | None, list[Finding]]:
     """The elastic part, None if the file has no ratios; and the faults of the ratios."""
     written = file.ratios
     if written is None:
         return None, []
     if len(written) > MAX_RATIOS:
-        return None, [Fault(("ratios",), f"more than {MAX_RATIOS:,} ratios")]
-    faults: list[Fault] = []
+        return None, [mistake(("ratios",), f"more than {MAX_RATIOS:,} ratios")]
+    faults: list[Finding] = []
     counts = [_counts(item, number, groups, faults) for number, item in enumerate(written)]
     if faults:
         return None, faults
@@ -107,7 +107,9 @@ def _entry(counts: dict[str, int], groups: Sequence[Group]) -> Object:
     }
 
 
-def _counts(item: Any, number: int, groups: Sequence[Group], faults: list[Fault]) -> dict[str, int]:
+def _counts(
+    item: Any, number: int, groups: Sequence[Group], faults: list[Finding]
+) -> dict[str, int]:
     """Instances of each role in a ratio; unreadable values are faults."""
     roles = [group.role for group in groups]
     if isinstance(item, str) and len(roles) == 2 and (found := _SHORT.fullmatch(item)):
@@ -117,28 +119,30 @@ def _counts(item: Any, number: int, groups: Sequence[Group], faults: list[Fault]
     if isinstance(item, dict):
         return _named(item, number, roles, faults)
     faults.append(
-        Fault(("ratios", number), f"{finding.shown(_plain(item))} is no ratio", _example(roles))
+        mistake(("ratios", number), f"{shown(_plain(item))} is no ratio", _example(roles))
     )
     return {}
 
 
 def _named(
-    item: dict[str, Any], number: int, roles: Sequence[str], faults: list[Fault]
+    item: dict[str, Any], number: int, roles: Sequence[str], faults: list[Finding]
 ) -> dict[str, int]:
     known = ", ".join(roles)
     for name, count in item.items():
         if name not in roles:
             faults.append(
-                Fault(("ratios", number, name), "is no group of this service", f"it has {known}")
+                mistake(("ratios", number, name), "is no group of this service", f"it has {known}")
             )
         elif not (isinstance(count, str) and _WHOLE.fullmatch(count)):
             faults.append(
-                Fault(("ratios", number, name), f"a whole number is needed, found {_plain(count)}")
+                mistake(
+                    ("ratios", number, name), f"a whole number is needed, found {_plain(count)}"
+                )
             )
     missing = [role for role in roles if role not in item]
     for role in missing:
         faults.append(
-            Fault(("ratios", number), f"{role} is missing", f"add {role}: 0 if none is to run")
+            mistake(("ratios", number), f"{role} is missing", f"add {role}: 0 if none is to run")
         )
     return {} if faults else {role: int(item[role]) for role in roles}
 
@@ -155,24 +159,24 @@ def _example(roles: Sequence[str]) -> str:
     )
 
 
-def _placed(fault: finding.Finding, groups: Sequence[Group]) -> Fault:
+def _placed(fault: Finding, groups: Sequence[Group]) -> Finding:
     """A fault of the rule, at the place in the file that the value comes from."""
     path = fault.path
     if len(path) < 2:
-        return Fault(("ratios",), fault.message, fault.hint)
+        return mistake(("ratios",), fault.message, fault.hint)
     place: tuple[str | int, ...] = ("ratios", path[1])
     group = path[3] if len(path) > 3 else None
     if isinstance(group, int):
         place = (*place, groups[group].role)
-    return Fault(place, fault.message, fault.hint)
+    return mistake(place, fault.message, fault.hint)
 
 
-def _too_many(counts: dict[str, int], number: int, groups: Sequence[Group]) -> list[Fault]:
-    found: list[Fault] = []
+def _too_many(counts: dict[str, int], number: int, groups: Sequence[Group]) -> list[Finding]:
+    found: list[Finding] = []
     for group in groups:
         if counts[group.role] > group.instances:
             found.append(
-                Fault(
+                mistake(
                     ("ratios", number, group.role),
                     f"{counts[group.role]} instances, and the service has {group.instances}",
                 )

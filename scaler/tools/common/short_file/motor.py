@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from scaler.kube.api import Object
+from scaler.rules.finding import Finding
 from scaler.tools.common.short_file.config import File, MotorService, Servers
 from scaler.tools.common.short_file.elastic import Elastic, Group
 from scaler.tools.common.short_file.parts import npus, part, replaced
-from scaler.tools.common.short_file.source import Fault
+from scaler.tools.common.short_file.source import mistake
 
 RULE = "scaling-rule"
 """The name of the rule that MindIE's controller mounts."""
@@ -76,7 +77,7 @@ def groups(file: File) -> list[Group]:
     return found
 
 
-def faults(file: File, elastic: Elastic | None) -> list[Fault]:
+def faults(file: File, elastic: Elastic | None) -> list[Finding]:
     """Combinations that are impossible."""
     service = part(file.motor_service)
     most = _NODES[service.hardware][0]
@@ -85,15 +86,15 @@ def faults(file: File, elastic: Elastic | None) -> list[Fault]:
         count = getattr(service, role).npu_num
         if count is not None and count > most:
             words = f"a node of {service.hardware} has {most} NPUs, and a pod asks for {count}"
-            found.append(Fault(("motor_service", role, "npu_num"), words))
+            found.append(mistake(("motor_service", role, "npu_num"), words))
     if not 30_000 <= service.node_port <= 32_767:
         how = "write a number from 30000 to 32767"
         found.append(
-            Fault(("motor_service", "node_port"), f"{service.node_port} is no node port", how)
+            mistake(("motor_service", "node_port"), f"{service.node_port} is no node port", how)
         )
     if elastic is None:
         how = "add ratios: [...], the largest first; MindIE's controller reads the rule as well"
-        found.append(Fault((), "ratios is missing", how))
+        found.append(mistake((), "ratios is missing", how))
     return found
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from scaler.kube.api import Object
-from scaler.rules.finding import Path
+from scaler.rules.finding import Finding, Path
 from scaler.tools.common.short_file.config import Component, File, MfStore, Probe, Router
 from scaler.tools.common.short_file.elastic import MIN_AVAILABLE, Elastic, Group
 from scaler.tools.common.short_file.parts import given, node_faults, npus, part, replaced
-from scaler.tools.common.short_file.source import Fault
+from scaler.tools.common.short_file.source import mistake
 
 _START = (
     "source /usr/local/Ascend/ascend-toolkit/set_env.sh; source"
@@ -43,10 +43,10 @@ def groups(file: File) -> list[Group]:
     return found
 
 
-def faults(file: File, elastic: Elastic | None) -> list[Fault]:
+def faults(file: File, elastic: Elastic | None) -> list[Finding]:
     """Combinations that are impossible."""
     service = part(file.inference_service)
-    found: list[Fault] = []
+    found: list[Finding] = []
     for name, one in (
         ("engine", service.engine),
         ("decoder", service.decoder),
@@ -55,12 +55,12 @@ def faults(file: File, elastic: Elastic | None) -> list[Fault]:
         at = ("inference_service", name)
         if one is not None and one.max_replicas is not None and one.max_replicas < one.min_replicas:
             words = f"{one.max_replicas} is less than min_replicas, {one.min_replicas}"
-            found.append(Fault((*at, "max_replicas"), words))
+            found.append(mistake((*at, "max_replicas"), words))
         if isinstance(one, Component):
             found += _component_faults(at, one, elastic)
     if service.decoder is not None and file.mf_store is None:
         found.append(
-            Fault(
+            mistake(
                 (),
                 "mf_store is missing",
                 "prefill and decode need it: add mf_store: with its image",
@@ -69,7 +69,7 @@ def faults(file: File, elastic: Elastic | None) -> list[Fault]:
     return found
 
 
-def _component_faults(at: Path, one: Component, elastic: Elastic | None) -> list[Fault]:
+def _component_faults(at: Path, one: Component, elastic: Elastic | None) -> list[Finding]:
     found = node_faults((*at, "npu_num"), one.npu_num, one.node_selector)
     ranks = one.tp_size * one.pp_size
     there = one.npu_num * one.pod_num
@@ -78,14 +78,14 @@ def _component_faults(at: Path, one: Component, elastic: Elastic | None) -> list
             f"{ranks} ranks (tp_size x pp_size), and an instance of {one.pod_num} x {one.npu_num}"
             f" NPUs has {there}"
         )
-        found.append(Fault((*at, "tp_size"), words))
+        found.append(mistake((*at, "tp_size"), words))
     wanted = one.annotations.get(MIN_AVAILABLE, "1")
     if elastic is not None and wanted != "1":
         words = (
             f"{wanted} pods would wait for each other, and with ratios each instance starts by"
             " itself"
         )
-        found.append(Fault((*at, "annotations", MIN_AVAILABLE), words, "leave it out"))
+        found.append(mistake((*at, "annotations", MIN_AVAILABLE), words, "leave it out"))
     return found
 
 

@@ -6,8 +6,8 @@ import re
 from typing import Any, TypeVar
 
 from scaler.kube.api import Object
-from scaler.rules.finding import Path
-from scaler.tools.common.short_file.source import Fault
+from scaler.rules.finding import Finding, Path
+from scaler.tools.common.short_file.source import mistake
 
 NPU_RESOURCE = "huawei.com/Ascend910"
 T = TypeVar("T")
@@ -43,10 +43,12 @@ def npus(count: int | str) -> Object:
 _NODE = re.compile(r"(?:module|card)-(?:910b|a3)-([0-9]+)(?:-super-pod)?")
 
 
-def node_faults(path: Path, npus_of_pod: int, node_selector: dict[str, str]) -> list[Fault]:
+def node_faults(path: Path, npus_of_pod: int, node_selector: dict[str, str]) -> list[Finding]:
     """The fault of a pod that requests more NPUs than a node of its selector has."""
     kind = node_selector.get("accelerator-type", "")
     found = _NODE.fullmatch(kind)
     if found is None or npus_of_pod <= int(found[1]):
         return []
-    return [Fault(path, f"a node of {kind} has {found[1]} NPUs, and a pod asks for {npus_of_pod}")]
+    return [
+        mistake(path, f"a node of {kind} has {found[1]} NPUs, and a pod asks for {npus_of_pod}")
+    ]

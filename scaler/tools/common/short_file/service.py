@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from scaler.kube.api import Object
-from scaler.rules.finding import Path
+from scaler.rules.finding import Finding, Path
 from scaler.tools.common.short_file import aibrix, motor, ome
 from scaler.tools.common.short_file.config import PLATFORMS, SECTIONS, File
 from scaler.tools.common.short_file.elastic import elastic_of
-from scaler.tools.common.short_file.source import ConfigError, Fault, Source, read_source
+from scaler.tools.common.short_file.source import ConfigError, Source, mistake, read_source
 
 __all__ = ["ConfigError", "Service", "read_service"]
 
@@ -41,7 +41,7 @@ def read_service(text: str | bytes, *, framework: str | None = None) -> Service:
     if getattr(file, SECTIONS[platform]) is None:
         who = ", which SERVING_FRAMEWORK says," if platform == framework else ""
         source.refuse(
-            Fault((), f"{SECTIONS[platform]} is missing", f"{platform}{who} needs this section")
+            mistake((), f"{SECTIONS[platform]} is missing", f"{platform}{who} needs this section")
         )
     maker = _MAKERS[platform]
     own = motor.RULE if platform == "mindie-motor" else f"{file.app_name}-rule"
@@ -59,10 +59,10 @@ def _platform(source: Source, framework: str | None) -> str:
         if name is not None and name not in PLATFORMS:
             said = "" if path else ", which SERVING_FRAMEWORK says,"
             how = f"write one of {', '.join(PLATFORMS)}"
-            source.refuse(Fault(path, f"platform {name!r}{said} is not known", how))
+            source.refuse(mistake(path, f"platform {name!r}{said} is not known", how))
     if framework and written and framework != written:
         source.refuse(
-            Fault(
+            mistake(
                 ("platform",),
                 f"{written} is not {framework}, which SERVING_FRAMEWORK says",
                 "unset it",
@@ -75,17 +75,17 @@ def _platform(source: Source, framework: str | None) -> str:
     if not (framework or written or present):
         source.validated(File, without=())  # a misspelt section name is reported as such
         hint = "add one of " + ", ".join(SECTIONS.values())
-        source.refuse(Fault((), "no section says what to deploy", hint))
+        source.refuse(mistake((), "no section says what to deploy", hint))
     if not (framework or written) and len(present) > 1:
         source.refuse(
-            Fault(
+            mistake(
                 (), f"this describes a service for {' and for '.join(present)}", "add platform: ..."
             )
         )
     return framework or written or present[0]
 
 
-def _refused_names(objects: tuple[Object, ...]) -> list[Fault]:
+def _refused_names(objects: tuple[Object, ...]) -> list[Finding]:
     """Faults of names that become too long with their suffix."""
     path: Path = ("app_name",)
     long = []
@@ -95,7 +95,7 @@ def _refused_names(objects: tuple[Object, ...]) -> list[Fault]:
     if not long:
         return []
     words = f"it makes the name {long[0]}, of {len(long[0])} characters"
-    return [Fault(path, words, "shorten it")]
+    return [mistake(path, words, "shorten it")]
 
 
 def _most(kind: str) -> int:

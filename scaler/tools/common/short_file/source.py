@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
+import msgspec
 import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from scaler.rules.finding import Path, printable, shown
+from scaler.rules.finding import Finding, Path, shown
 from scaler.tools.common.manifest import Value, values
 from scaler.tools.common.position import Lines
+from scaler.tools.common.render import dotted, in_one_line
 
 MAX_BYTES = 256 * 1024
 """Of a file. The shipped ones have 3 KiB."""
@@ -34,38 +36,23 @@ _MERGE = "tag:yaml.org,2002:merge"
 _STRING = "tag:yaml.org,2002:str"
 
 
-class ConfigFinding(NamedTuple):
-    """One mistake. Lines and columns count from 1, columns in characters."""
-
-    line: int
-    column: int
-    path: str
-    """The keys to the place, separated by dots; "" for the file."""
-    what: str
-    """What is wrong."""
-    how: str
-    """The correction; "" when `what` includes it."""
-
-    def __str__(self) -> str:
-        where = f"{self.path}: " if self.path else ""
-        return f"{self.line}:{self.column}: {where}{self.what}{self.how and f'; {self.how}'}"
-
-
 class ConfigError(Exception):
     """The text describes no service; `str()` has one line for each finding, without the name of the
     file."""
 
-    def __init__(self, findings: Iterable[ConfigFinding]) -> None:
-        self.findings = tuple(sorted(set(findings)))[:MOST]
-        super().__init__("\n".join(map(str, self.findings)))
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        by_place: dict[tuple[int, int, str, str, str], Finding] = {}
+        for one in findings:
+            by_place[one.line, one.column, dotted(one.path), one.message, one.hint] = one
+        in_order = [by_place[place] for place in sorted(by_place)]
+        self.findings = tuple(in_order[:MOST])
+        super().__init__("\n".join(map(in_one_line, self.findings)))
 
 
-class Fault(NamedTuple):
-    """A mistake at a path."""
-
-    path: Path
-    what: str
-    how: str = ""
+def mistake(path: Path, what: str, how: str = "") -> Finding:
+    """A mistake in a short file, by the keys to its place. It needs no code: these mistakes end the
+    command, and nothing refers to them."""
+    return Finding("", path, what, how)
 
 
 class Scalar(str):
@@ -108,12 +95,12 @@ class Source:
             found = [_fault(details, model) for details in error.errors(include_url=False)]
         raise ConfigError([self._finding(fault) for fault in found])
 
-    def refuse(self, *faults: Fault) -> None:
+    def refuse(self, *faults: Finding) -> None:
         """Raises ConfigError if there is any fault."""
         if faults:
             raise ConfigError([self._finding(fault) for fault in faults])
 
-    def _finding(self, fault: Fault) -> ConfigFinding:
+    def _finding(self, fault: Finding) -> Finding:
         key: Value | None = None
         here = self._root
         for step in fault.path:
@@ -125,12 +112,9 @@ class Source:
         return _placed(self._lines, place.start, fault)
 
 
-def _placed(lines: Lines, offset: int, fault: Fault) -> ConfigFinding:
+def _placed(lines: Lines, offset: int, fault: Finding) -> Finding:
     line, column = lines.place(max(0, min(offset, len(lines.text))))
-    where = ".".join(str(step) for step in fault.path)
-    return ConfigFinding(
-        line, column, printable(where[:200]), printable(fault.what), printable(fault.how)
-    )
+    return fault.at(line, column)
 
 
 def _member(here: Value, step: str | int) -> tuple[Value, Value] | None:
@@ -158,20 +142,18 @@ def read_source(text: str | bytes) -> Source:
     lines = Lines(text)
     (roots, broken) = values(text, "")
     if broken:
-        raise ConfigError(
-            ConfigFinding(one.line, one.column, "", one.message, one.hint) for one in broken
-        )
+        raise ConfigError(msgspec.structs.replace(one, path=()) for one in broken)
     roots = [root for root in roots if not root.null]
     if not roots:
         raise ConfigError(
-            [ConfigFinding(1, 1, "", "there is nothing in it", "start with app_name: ...")]
+            [mistake((), "there is nothing in it", "start with app_name: ...").at(1, 1)]
         )
     if len(roots) > 1:
-        fault = Fault((), "a second document begins here", "one file describes one service")
+        fault = mistake((), "a second document begins here", "one file describes one service")
         raise ConfigError([_placed(lines, roots[1].start, fault)])
     if roots[0].kind != "mapping":
         raise ConfigError(
-            [_placed(lines, roots[0].start, Fault((), "keys and values are needed here"))]
+            [_placed(lines, roots[0].start, mistake((), "keys and values are needed here"))]
         )
     reader = _Reader(lines)
     data = reader.data(roots[0], ())
@@ -185,27 +167,23 @@ def _decoded(text: str | bytes) -> str:
     character)."""
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     if len(data) > MAX_BYTES:
-        raise ConfigError(
-            [
-                ConfigFinding(
-                    1, 1, "", f"{len(data):,} bytes are more than {MAX_BYTES:,}", "shorten it"
-                )
-            ]
-        )
+        what = f"{len(data):,} bytes are more than {MAX_BYTES:,}"
+        raise ConfigError([mistake((), what, "shorten it").at(1, 1)])
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8")
         line, column = Lines(before).place(len(before))
         how = "save the file as UTF-8"
-        raise ConfigError([ConfigFinding(line, column, "", "here is no UTF-8 text", how)]) from None
+        fault = mistake((), "here is no UTF-8 text", how)
+        raise ConfigError([fault.at(line, column)]) from None
 
 
 class _Reader:
     """Makes dicts, lists and texts from values, each value once, and collects their mistakes."""
 
     def __init__(self, lines: Lines) -> None:
-        self.findings: list[ConfigFinding] = []
+        self.findings: list[Finding] = []
         self._lines = lines
         self._made: dict[int, Any] = {}
         self._open: set[int] = set()
@@ -264,7 +242,7 @@ class _Reader:
 
     def _refuse(self, value: Value, path: Path, what: str, how: str = "") -> None:
         if len(self.findings) < MOST:
-            self.findings.append(_placed(self._lines, value.start, Fault(path, what, how)))
+            self.findings.append(_placed(self._lines, value.start, mistake(path, what, how)))
 
 
 def _scalar(value: Value) -> Any:
@@ -296,29 +274,29 @@ _WORDS = {
 }
 
 
-def _fault(details: ErrorDetails, model: type[BaseModel]) -> Fault:
+def _fault(details: ErrorDetails, model: type[BaseModel]) -> Finding:
     path = tuple(step for step in details["loc"] if step != "[key]")
     kind = details["type"]
     context = details.get("ctx", {})
     if kind == "extra_forbidden":
-        return Fault(path, "is not known here", _nearest(str(path[-1]), path[:-1], model))
+        return mistake(path, "is not known here", _nearest(str(path[-1]), path[:-1], model))
     if kind == "missing":
-        return Fault(path, "is missing", f"add {path[-1]}: ...")
+        return mistake(path, "is missing", f"add {path[-1]}: ...")
     if kind == "too_short":
-        return Fault(path, "is empty", "write at least one, or leave it out")
+        return mistake(path, "is empty", "write at least one, or leave it out")
     if kind == "literal_error":
-        return Fault(
+        return mistake(
             path,
             f"{shown(_plain(details['input']))} is not known here",
             f"write {context['expected']}",
         )
     if kind in _WORDS:
-        return Fault(path, f"{_WORDS[kind]}, found {shown(_plain(details['input']))}")
+        return mistake(path, f"{_WORDS[kind]}, found {shown(_plain(details['input']))}")
     for name, words in (("ge", "less than"), ("le", "more than")):
         if name in context:
-            return Fault(path, f"{details['input']} is {words} {context[name]:,}")
+            return mistake(path, f"{details['input']} is {words} {context[name]:,}")
     what, _, how = details["msg"].removeprefix("Value error, ").partition("|")
-    return Fault(path, what, how)
+    return mistake(path, what, how)
 
 
 def _plain(value: Any) -> Any:
