@@ -5,8 +5,8 @@ gets for that. After an attempt without progress follows a *backoff*, in which i
 each backoff is longer than the one before. The minimum of a service has one attempt for all its
 missing instances. A scale-up has an attempt of its own.
 
-Steps of a decision write nothing: they hand on what happened, as events, and `after` makes the next
-memory of them.
+Steps of a decision write nothing: they hand on what happened, as events (`events.py`), and `after`
+makes the next memory of them.
 
             Released            Ended               time
     at rest --------> attempt ---------> backoff ---------> at rest
@@ -33,6 +33,44 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from scaler.decide.events import (
+    AllMade,
+    AwaitsOwner,
+    AwaitsOwnScaleDown,
+    BeganAgain,
+    BoundAnywhere,
+    BoundPods,
+    Ended,
+    Event,
+    Evicted,
+    Fits,
+    FitsNowhere,
+    InstanceBeganAgain,
+    InstanceEnded,
+    InstancesReleased,
+    InstancesStopped,
+    JobsForgotten,
+    JobsRead,
+    MinimumBound,
+    NodeReturned,
+    NotPlaced,
+    OfAction,
+    OfClock,
+    OfEnd,
+    OfProbe,
+    PartEnded,
+    ProbeBegan,
+    ProbeEnded,
+    Released,
+    Revoked,
+    Seen,
+    Serves,
+    Stopped,
+    Swapped,
+    Uids,
+    VictimsChosen,
+    VictimsLeft,
+)
 from scaler.decide.memory import (
     NEVER_SEEN,
     Attempt,
@@ -44,7 +82,6 @@ from scaler.decide.memory import (
 from scaler.decide.world import Policy, Service
 
 AnyAttempt = TypeVar("AnyAttempt", bound=Attempt)
-Uids = tuple[str, ...]
 
 FIRST_REFUSAL = 1.0
 LONGEST_REFUSAL = 300.0
@@ -53,207 +90,7 @@ LONGEST_WAIT = 3600.0
 """Seconds: the longest time between two probes."""
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
-    """What happened to one service. `at`: when, in seconds since the epoch."""
-
-
-class OfMinimum(Event, frozen=True):
-    """What happened to the attempt of a minimum."""
-
-
-class OfInstances(Event, frozen=True):
-    """What happened to the attempt of single instances: scale-ups, and what is bound in part."""
-
-
-class Seen(Event, frozen=True):
-    """What the cluster shows, and what it changes of all attempts of the service."""
-
-
-class OfRoom(Event, frozen=True):
-    """What came of the search for room: probes and victims."""
-
-
-class Released(OfMinimum, frozen=True):
-    """5a: something of the minimum is with the scheduler, bound in part, or not yet made."""
-
-    at: float
-
-
-class Stopped(OfMinimum, frozen=True):
-    """5a: nothing of the minimum is with the scheduler, or it only waits for room."""
-
-
-class Swapped(OfMinimum, frozen=True):
-    """5d: other candidates are tried in place of these."""
-
-    at: float
-    tried: Uids
-
-
-class Ended(OfMinimum, frozen=True):
-    """5c, 5e: the attempt of the minimum ended without progress. `tried`: its instances.
-    `in_part`: those of them that are bound in part. `others`: all instances of the service that are
-    not bound in part."""
-
-    at: float
-    tried: Uids
-    in_part: Uids
-    others: Uids
-
-
-class BeganAgain(OfMinimum, frozen=True):
-    """5e: the attempt went on for `minimum_timeout` without progress, and nobody waits."""
-
-    at: float
-
-
-class AwaitsOwner(OfMinimum, frozen=True):
-    """5i: the owner of a chosen instance has not made its pods."""
-
-
-class AllMade(OfMinimum, frozen=True):
-    """5i: the owners have made the pods of all chosen instances."""
-
-    at: float
-
-
-class InstancesReleased(OfInstances, frozen=True):
-    """7c: these instances are with the scheduler, and not for the minimum."""
-
-    uids: Uids
-    at: float
-
-
-class InstancesStopped(OfInstances, frozen=True):
-    """These instances are not with the scheduler, or for the minimum, which has its own attempt."""
-
-    uids: Uids
-
-
-class InstanceEnded(OfInstances, frozen=True):
-    """7c: the attempt of a scale-up ended without progress, and it is in backoff."""
-
-    uid: str
-    at: float
-
-
-class InstanceBeganAgain(OfInstances, frozen=True):
-    """7c: the attempt of an instance went on without progress, and nobody waits."""
-
-    uid: str
-    at: float
-
-
-class PartEnded(OfInstances, frozen=True):
-    """5e: the attempt of an instance that is bound in part, or cannot be revoked, ended. Its pods
-    are of no use."""
-
-    uid: str
-
-
-class Revoked(OfInstances, frozen=True):
-    """The admission of an instance is revoked. `words`: why."""
-
-    uid: str
-    words: str
-
-
-class Evicted(OfInstances, frozen=True):
-    """These instances are evicted. `beneficiary`: the service for which, or `NOBODY`."""
-
-    uids: Uids
-    beneficiary: str
-
-
-class BoundPods(Seen, frozen=True):
-    """5b: how many pods of the service are bound. More than before are progress. `unbound`:
-    instances without a bound pod."""
-
-    number: int
-    unbound: Uids
-
-
-class BoundAnywhere(Seen, frozen=True):
-    """5h: a pod of any service was bound. `before`: when the last one was, before this one."""
-
-    at: float
-    before: float
-    members: Uids
-
-
-class NodeReturned(Seen, frozen=True):
-    """5f: a node that the service may use became usable at this time."""
-
-    at: float
-    members: Uids
-
-
-class JobsRead(Seen, frozen=True):
-    """5c, 5f: what people wrote of the jobs and the rule, as a fingerprint; "" = no decision
-    depends on it. `bound`: instances with a bound pod."""
-
-    jobs: str
-    bound: Uids
-
-
-class JobsForgotten(Seen, frozen=True):
-    """Nothing waits, so no later decision depends on what people wrote."""
-
-
-class Serves(Seen, frozen=True):
-    """5c: the service serves. `well`: its instances that may have had an attempt and are not
-    broken. `trades`: it has surplus that is to give way to a missing instance."""
-
-    well: Uids
-    trades: bool
-
-
-class MinimumBound(Seen, frozen=True):
-    """Every pod of the minimum is bound, and the service does not serve yet."""
-
-
-class Fits(OfRoom, frozen=True):
-    """9a: room was found for the minimum."""
-
-
-class NotPlaced(OfRoom, frozen=True):
-    """1f: the minimum is incomplete or too large, so no room was looked for."""
-
-
-class FitsNowhere(OfRoom, frozen=True):
-    """9a: the minimum fits nowhere."""
-
-    at: float
-
-
-class ProbeBegan(OfRoom, frozen=True):
-    """9a: the minimum is released although it fits nowhere."""
-
-    at: float
-
-
-class ProbeEnded(OfRoom, frozen=True):
-    """9a: the probe took its time, and the minimum still fits nowhere."""
-
-    at: float
-
-
-class AwaitsOwnScaleDown(OfRoom, frozen=True):
-    """3.6: running surplus of the service is to give way. MindIE Controller may end it first."""
-
-    at: float
-
-
-class VictimsChosen(OfRoom, frozen=True):
-    """3b.4: these instances are evicted for the service."""
-
-    uids: Uids
-
-
-class VictimsLeft(OfRoom, frozen=True):
-    """3b.4d: of the victims of earlier decisions, these still exist and their room is expected."""
-
-    uids: Uids
+# the events, each with the clauses that say what it changes; without a section: 3b
 
 
 def after(memory: ServiceMemory, events: Iterable[Event], policy: Policy) -> ServiceMemory:
@@ -265,99 +102,109 @@ def after(memory: ServiceMemory, events: Iterable[Event], policy: Policy) -> Ser
 
 def _after(memory: ServiceMemory, event: Event, policy: Policy) -> ServiceMemory:
     match event:
-        case OfMinimum():
-            return _minimum(memory, event, policy)
-        case OfInstances():
-            return _instances(memory, event, policy)
+        case OfClock():
+            return _clock(memory, event)
+        case OfEnd():
+            return _over(memory, event, policy)
         case Seen():
             return _seen(memory, event, policy)
-        case OfRoom():
-            return _room(memory, event)
+        case OfAction():
+            return _action(memory, event)
+        case OfProbe():
+            return _probe(memory, event)
     raise AssertionError(f"no such event: {event}")
 
 
-def _minimum(memory: ServiceMemory, event: OfMinimum, policy: Policy) -> ServiceMemory:
+def _clock(memory: ServiceMemory, event: OfClock) -> ServiceMemory:
     match event:
-        case Released(at):
+        case Released(at):  # 5a: the clock begins; where it runs, it runs on
             return memory if memory.began else replace(memory, began=at)
-        case Stopped():
+        case Stopped():  # 5a
             return replace(memory, began=0.0, made=None)
-        case BeganAgain(at):
-            return replace(memory, began=at)
-        case Swapped(at, tried):
-            memory = _each(memory, tried, gives_way=True)
-            return replace(_having_tried(memory, tried), began=at)
-        case Ended():
-            return _after_the_end(memory, event, policy)
-        case AwaitsOwner():
+        case InstancesReleased(uids, at):  # 5a, 7c
+            return _each(memory, uids, began=at)
+        case InstancesStopped(uids):  # 5a, 7c
+            return _each(memory, uids, began=0.0)
+        case AwaitsOwner():  # 5i
             return replace(memory, made=False)
-        case AllMade(at):
+        case AllMade(at):  # 5i: a clock that runs starts anew
             return replace(memory, made=True, began=at if memory.began else 0.0)
     raise AssertionError(f"no such event: {event}")
 
 
-def _instances(memory: ServiceMemory, event: OfInstances, policy: Policy) -> ServiceMemory:
+def _over(memory: ServiceMemory, event: OfEnd, policy: Policy) -> ServiceMemory:
     match event:
-        case InstancesReleased(uids, at):
-            return _each(memory, uids, began=at)
-        case InstancesStopped(uids):
-            return _each(memory, uids, began=0.0)
-        case InstanceBeganAgain(uid, at):
-            return _each(memory, (uid,), began=at)
-        case InstanceEnded(uid, at):
+        case Swapped(at, tried):  # 5c: these had their attempt; 5d: a new clock
+            memory = _each(memory, tried, gives_way=True)
+            return replace(_having_tried(memory, tried), began=at)
+        case Ended():  # 5c, 5e, 5f
+            return _ended(memory, event, policy)
+        case BeganAgain(at):  # 5e: nobody waits
+            return replace(memory, began=at)
+        case InstanceEnded(uid, at):  # 5e, 5f, 7c
             return _with(memory, {uid: _failed(memory_of(memory, uid), at, policy)})
-        case PartEnded(uid):
+        case InstanceBeganAgain(uid, at):  # 5e, 7c: nobody waits
+            return _each(memory, (uid,), began=at)
+        case PartEnded(uid):  # 5e: it becomes Broken; 10b
             return _each(memory, (uid,), gives_way=True, began=0.0)
-        case Revoked(uid, words):
-            return _each(memory, (uid,), began=0.0, revoked=words)
-        case Evicted(uids, beneficiary):
-            return _each(memory, uids, preempted_for=beneficiary)
     raise AssertionError(f"no such event: {event}")
 
 
 def _seen(memory: ServiceMemory, event: Seen, policy: Policy) -> ServiceMemory:
     match event:
-        case BoundPods():
-            return _after_binds(memory, event)
-        case BoundAnywhere():
-            return _after_a_bind(memory, event, policy)
-        case NodeReturned():
-            return _after_a_return(memory, event, policy)
-        case JobsRead():
-            return _after_a_look(memory, event)
-        case JobsForgotten():
-            return replace(memory, jobs="")
-        case Serves():
-            return _serving(memory, event)
-        case MinimumBound():
+        case BoundPods():  # 5b
+            return _bound(memory, event)
+        case MinimumBound():  # 5b: nothing of the minimum is left to be bound
             memory = replace(memory, began=0.0, made=None, trade_since=0.0, victims=())
             return replace(memory, fits_nowhere_since=0.0, probe_began=0.0)
+        case Serves():  # 5c
+            return _serving(memory, event)
+        case JobsRead():  # 5c, 5f
+            return _jobs_read(memory, event)
+        case JobsForgotten():  # 5c: the next look has nothing to compare with
+            return replace(memory, jobs="")
+        case NodeReturned():  # 5f
+            return _node_returned(memory, event, policy)
+        case BoundAnywhere():  # 5h
+            return _bound_anywhere(memory, event, policy)
     raise AssertionError(f"no such event: {event}")
 
 
-def _room(memory: ServiceMemory, event: OfRoom) -> ServiceMemory:
+def _action(memory: ServiceMemory, event: OfAction) -> ServiceMemory:
     match event:
-        case Fits():
-            return replace(memory, fits_nowhere_since=0.0, probe_began=0.0, probes=0)
-        case NotPlaced():
-            return replace(memory, fits_nowhere_since=0.0, probe_began=0.0)
-        case FitsNowhere(at):
-            return replace(memory, fits_nowhere_since=memory.fits_nowhere_since or at)
-        case ProbeBegan(at):
-            return replace(memory, probe_began=at)
-        case ProbeEnded(at):
-            probes = memory.probes + 1
-            return replace(memory, probe_began=0.0, probes=probes, fits_nowhere_since=at)
-        case AwaitsOwnScaleDown(at):
+        case Revoked(uid, words):  # 5e, 3.5, 7b
+            return _each(memory, (uid,), began=0.0, revoked=words)
+        case Evicted(uids, beneficiary):  # 4, 3c
+            return _each(memory, uids, preempted_for=beneficiary)
+        case AwaitsOwnScaleDown(at):  # 3.6
             return replace(memory, trade_since=memory.trade_since or at)
-        case VictimsChosen(uids):
+        case VictimsChosen(uids):  # 4d
             return replace(memory, trade_since=0.0, victims=uids)
-        case VictimsLeft(uids):
+        case VictimsLeft(uids):  # 4d
             return replace(memory, victims=uids)
     raise AssertionError(f"no such event: {event}")
 
 
-def _after_binds(memory: ServiceMemory, event: BoundPods) -> ServiceMemory:
+def _probe(memory: ServiceMemory, event: OfProbe) -> ServiceMemory:
+    match event:
+        case Fits():  # 9a: the next probe does not wait longer
+            return replace(memory, fits_nowhere_since=0.0, probe_began=0.0, probes=0)
+        case NotPlaced():  # 1f
+            return replace(memory, fits_nowhere_since=0.0, probe_began=0.0)
+        case FitsNowhere(at):  # 9a
+            return replace(memory, fits_nowhere_since=memory.fits_nowhere_since or at)
+        case ProbeBegan(at):  # 9a
+            return replace(memory, probe_began=at)
+        case ProbeEnded(at):  # 9a
+            probes = memory.probes + 1
+            return replace(memory, probe_began=0.0, probes=probes, fits_nowhere_since=at)
+    raise AssertionError(f"no such event: {event}")
+
+
+# one clause each, in the order of 3b.5
+
+
+def _bound(memory: ServiceMemory, event: BoundPods) -> ServiceMemory:
     """5b: progress ends the attempt and the backoff, and forgets the failures."""
     if event.number > memory.bound:
         memory = replace(
@@ -372,7 +219,45 @@ def _after_binds(memory: ServiceMemory, event: BoundPods) -> ServiceMemory:
     return replace(memory, bound=event.number)
 
 
-def _after_the_end(memory: ServiceMemory, event: Ended, policy: Policy) -> ServiceMemory:
+def _having_tried(memory: ServiceMemory, uids: Uids) -> ServiceMemory:
+    """5c: these instances had their attempt."""
+    first = [uid for uid in uids if memory_of(memory, uid).had_attempt is HadAttempt.NO]
+    return _each(memory, first, had_attempt=HadAttempt.SINCE_LAST_BIND)
+
+
+def _serving(memory: ServiceMemory, event: Serves) -> ServiceMemory:
+    """5c: a service that serves forgets its attempts."""
+    memory = ServiceMemory(
+        memory.instances,
+        memory.bound,
+        memory.jobs,
+        trade_since=memory.trade_since if event.trades else 0.0,
+        wanted=memory.wanted,
+    )
+    tried = [uid for uid in event.well if memory_of(memory, uid).had_attempt is not HadAttempt.NO]
+    return _each(memory, tried, had_attempt=HadAttempt.NO)
+
+
+def _jobs_read(memory: ServiceMemory, event: JobsRead) -> ServiceMemory:
+    """5c, 5f: people changed the jobs or the rule. Attempts and backoff are forgotten, as for a new
+    service."""
+    if event.jobs == memory.jobs:
+        return memory
+    if not memory.jobs:
+        return replace(memory, jobs=event.jobs)
+    instances = {}
+    for uid, instance in memory.instances.items():
+        instances[uid] = replace(
+            instance,
+            had_attempt=HadAttempt.NO,
+            backoff_until=0.0,
+            gives_way=instance.gives_way and uid in event.bound,
+        )
+    memory = replace(memory, jobs=event.jobs, backoff_until=0.0, was_reset=False)
+    return _with(memory, instances)
+
+
+def _ended(memory: ServiceMemory, event: Ended, policy: Policy) -> ServiceMemory:
     """5c, 5e, 5f: its instances had their attempt; the service is in backoff. What is bound in part
     is of no use; of the others, none goes behind because of this attempt alone."""
     memory = _having_tried(memory, event.tried)
@@ -390,7 +275,25 @@ def _failed(attempt: AnyAttempt, at: float, policy: Policy) -> AnyAttempt:
     )
 
 
-def _after_a_bind(memory: ServiceMemory, event: BoundAnywhere, policy: Policy) -> ServiceMemory:
+def _node_returned(memory: ServiceMemory, event: NodeReturned, policy: Policy) -> ServiceMemory:
+    """5f: a node that became usable ends the backoff after each attempt that ended before."""
+    instances = {}
+    for uid in event.members:
+        instance = memory_of(memory, uid)
+        if _began_before(instance, event.at, policy):
+            instances[uid] = replace(instance, backoff_until=0.0)
+    if _began_before(memory, event.at, policy):
+        memory = replace(memory, backoff_until=0.0)
+    return _with(memory, instances)
+
+
+def _began_before(attempt: Attempt, at: float, policy: Policy) -> bool:
+    """Whether there is a backoff, and it began before that time."""
+    began = attempt.backoff_until - backoff_after(attempt.failures, policy)
+    return attempt.backoff_until > 0 and began < at
+
+
+def _bound_anywhere(memory: ServiceMemory, event: BoundAnywhere, policy: Policy) -> ServiceMemory:
     """5h: before this bind the scheduler may have been away. What ended without any bind is taken
     back once for each service and instance, until the service serves or its jobs change. That an
     instance had its attempt stays, so that evictions are bounded."""
@@ -430,60 +333,7 @@ def _reset(attempt: AnyAttempt, event: BoundAnywhere, policy: Policy) -> AnyAtte
     return replace(attempt, failures_before_bind=attempt.failures) if has_failed else attempt
 
 
-def _after_a_return(memory: ServiceMemory, event: NodeReturned, policy: Policy) -> ServiceMemory:
-    """5f: a node that became usable ends the backoff after each attempt that ended before."""
-    instances = {}
-    for uid in event.members:
-        instance = memory_of(memory, uid)
-        if _began_before(instance, event.at, policy):
-            instances[uid] = replace(instance, backoff_until=0.0)
-    if _began_before(memory, event.at, policy):
-        memory = replace(memory, backoff_until=0.0)
-    return _with(memory, instances)
-
-
-def _began_before(attempt: Attempt, at: float, policy: Policy) -> bool:
-    """Whether there is a backoff, and it began before that time."""
-    began = attempt.backoff_until - backoff_after(attempt.failures, policy)
-    return attempt.backoff_until > 0 and began < at
-
-
-def _after_a_look(memory: ServiceMemory, event: JobsRead) -> ServiceMemory:
-    """5c, 5f: people changed the jobs or the rule. Attempts and backoff are forgotten, as for a new
-    service."""
-    if event.jobs == memory.jobs:
-        return memory
-    if not memory.jobs:
-        return replace(memory, jobs=event.jobs)
-    instances = {}
-    for uid, instance in memory.instances.items():
-        instances[uid] = replace(
-            instance,
-            had_attempt=HadAttempt.NO,
-            backoff_until=0.0,
-            gives_way=instance.gives_way and uid in event.bound,
-        )
-    memory = replace(memory, jobs=event.jobs, backoff_until=0.0, was_reset=False)
-    return _with(memory, instances)
-
-
-def _serving(memory: ServiceMemory, event: Serves) -> ServiceMemory:
-    """5c: a service that serves forgets its attempts."""
-    memory = ServiceMemory(
-        memory.instances,
-        memory.bound,
-        memory.jobs,
-        trade_since=memory.trade_since if event.trades else 0.0,
-        wanted=memory.wanted,
-    )
-    tried = [uid for uid in event.well if memory_of(memory, uid).had_attempt is not HadAttempt.NO]
-    return _each(memory, tried, had_attempt=HadAttempt.NO)
-
-
-def _having_tried(memory: ServiceMemory, uids: Uids) -> ServiceMemory:
-    """5c: these instances had their attempt."""
-    first = [uid for uid in uids if memory_of(memory, uid).had_attempt is HadAttempt.NO]
-    return _each(memory, first, had_attempt=HadAttempt.SINCE_LAST_BIND)
+# memories of instances
 
 
 def _each(memory: ServiceMemory, uids: Iterable[str], **changes: object) -> ServiceMemory:

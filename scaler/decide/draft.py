@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from scaler.decide import attempts
-from scaler.decide.attempts import Event
 from scaler.decide.decision import NOBODY
+from scaler.decide.events import Event, Evicted, Revoked
 from scaler.decide.memory import InstanceMemory, ServiceMemory
 from scaler.decide.nodes import NodeClass, PodRequests, joined
 from scaler.decide.service.demand import Demand
@@ -45,7 +45,7 @@ class Draft:
         self.nominated = set(self.evicted)
         """Uids of victims whose room is reserved already: evicted now, or after `trade_after`."""
         if self.evicted:
-            self.note(attempts.Evicted(tuple(self.evicted), NOBODY))
+            self.note(Evicted(tuple(self.evicted), NOBODY))
         self.chosen: set[str] = set()
         """Uids of the instances chosen for the minimum: it is reserved or probed, or the service
         shares no nodes."""
@@ -119,7 +119,7 @@ class Draft:
     def evict(self, member: Member, beneficiary: str) -> None:
         """Evict the instance for another service, or for an instance of the same one."""
         self.evicted[member.uid] = beneficiary
-        self.note(attempts.Evicted((member.uid,), beneficiary))
+        self.note(Evicted((member.uid,), beneficiary))
 
     def revoke(self, member: Member, why: Why) -> None:
         """Revoke the admission of the instance, once. Where that is not possible, the instance
@@ -138,7 +138,7 @@ class Draft:
         words = (
             "the scheduler did not bind it in time" if ended else "; ".join(why[1]) or why[0].value
         )
-        self.note(attempts.Revoked(member.uid, words))
+        self.note(Revoked(member.uid, words))
 
 
 def requests_of(members: Iterable[Member]) -> PodRequests:

@@ -264,7 +264,7 @@ MUTANTS = (
         "a bind of anybody pardons every time",
         attempts,
         "if (is_late or has_failed) and not attempt.was_reset:",
-        "if late or failed:",
+        "if is_late or has_failed:",
         "test_turns",
         "3b.5",
     ),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scaler.decide.attempts import (
+from scaler.decide.attempts import after
+from scaler.decide.events import (
     AllMade,
     AwaitsOwner,
     BeganAgain,
@@ -30,7 +31,6 @@ from scaler.decide.attempts import (
     Serves,
     Stopped,
     Swapped,
-    after,
 )
 from scaler.decide.memory import HadAttempt, InstanceMemory, ServiceMemory
 from scaler.decide.world import Policy

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from scaler.decide import attempts
+from scaler.decide import attempts, events
 from scaler.decide.draft import NOT_MADE, Draft
 from scaler.decide.nodes import Room
 from scaler.decide.room.placement import Reservation
@@ -99,10 +99,10 @@ class Arbitration:
             attempt = draft.memory_of(member.uid)
             match attempt_end.outcome(part, draft, attempt, own_waits=own_waits):
                 case Outcome.ENDS:
-                    draft.note(attempts.PartEnded(member.uid))
+                    draft.note(events.PartEnded(member.uid))
                     return
                 case Outcome.BEGINS_AGAIN:
-                    draft.note(attempts.InstanceBeganAgain(member.uid, part.now))
+                    draft.note(events.InstanceBeganAgain(member.uid, part.now))
         found = part.placement.reserve(member.instance.unbound)
         if isinstance(found, Reservation):
             part.kept[member.uid] = found
@@ -191,7 +191,7 @@ class Arbitration:
                 self._admit(draft, member)
         for draft, reserved in part.on_free_room:
             runs = release.runs(draft, reserved)
-            draft.note(attempts.Released(part.now) if runs else attempts.Stopped())
+            draft.note(events.Released(part.now) if runs else events.Stopped())
 
     def _gather_what_is_revoked(self) -> None:
         for draft in self.part.drafts:

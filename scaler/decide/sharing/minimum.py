@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from scaler.decide import attempts
+from scaler.decide import attempts, events
 from scaler.decide.decision import State
 from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.explain import room_in_words
@@ -34,7 +34,7 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
     is no room."""
     lacking = draft.demand.too_few()
     if lacking:  # 1f
-        draft.note(attempts.NotPlaced())
+        draft.note(events.NotPlaced())
         _without_room(part, draft, (Reason.MINIMUM_INCOMPLETE, tuple(lacking)))
         return None
     if attempts.in_backoff(draft.memory, part.now):  # 2d
@@ -47,7 +47,7 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
         return None
     if found.room is not Room.FREE:
         _note_victims(part, draft)
-    draft.note(attempts.Fits(), *observed.made(draft, found, part.now))
+    draft.note(events.Fits(), *observed.made(draft, found, part.now))
     if found.room is Room.FREE and part.is_over(draft.memory):
         again = _after_its_attempt(part, draft, found)
         if again is None:
@@ -62,7 +62,7 @@ def _note_victims(part: Part, draft: Draft) -> None:
     """4d: of the victims of earlier decisions, those whose room is still expected."""
     uids = tuple([victim.member.uid for victim in preemption.under_way(part, draft)])
     if uids != draft.memory.victims:
-        draft.note(attempts.VictimsLeft(uids))
+        draft.note(events.VictimsLeft(uids))
 
 
 def _take(part: Part, draft: Draft, found: ReservedMinimum) -> None:
@@ -70,7 +70,7 @@ def _take(part: Part, draft: Draft, found: ReservedMinimum) -> None:
     _choose(draft, found.members)
     if found.room is Room.FREE:
         return
-    draft.note(attempts.Stopped())
+    draft.note(events.Stopped())
     nominate(part, found)
     evict(part, draft, found)
     why = Reason.WAITING_FOR_ROOM, _awaited(part, draft, found)
@@ -108,11 +108,11 @@ def evict(part: Part, draft: Draft, found: ReservedMinimum) -> None:
         return
     own = [victim.member for victim in found.victims if victim.draft is draft]
     if any(member.state is State.RUNNING for member in own):
-        draft.note(attempts.AwaitsOwnScaleDown(part.now))
+        draft.note(events.AwaitsOwnScaleDown(part.now))
         if part.now - draft.memory.trade_since < part.policy.trade_after:
             return
     uids = tuple([victim.member.uid for victim in found.victims])
-    draft.note(attempts.VictimsChosen(uids))
+    draft.note(events.VictimsChosen(uids))
     for victim in found.victims:
         victim.draft.evict(victim.member, draft.demand.name)
 
@@ -124,7 +124,7 @@ def _after_its_attempt(part: Part, draft: Draft, found: ReservedMinimum) -> Rese
     part.placement.cancel(found.reservation)
     other = attempt_end.other_candidates(part, draft, found.members)
     if other is not None:
-        draft.note(attempts.Swapped(part.now, tried))
+        draft.note(events.Swapped(part.now, tried))
         return other
     own_waits = bool(held_beside(draft, found.members))
     match attempt_end.outcome(part, draft, draft.memory, own_waits=own_waits):
@@ -132,19 +132,17 @@ def _after_its_attempt(part: Part, draft: Draft, found: ReservedMinimum) -> Rese
             draft.note(_end(part, draft, found, tried))
             return None
         case Outcome.BEGINS_AGAIN:
-            draft.note(attempts.BeganAgain(part.now))
+            draft.note(events.BeganAgain(part.now))
     again = part.placement.reserve(requests_of(found.members))
     if isinstance(again, Reservation):
         return msgspec.structs.replace(found, reservation=again)
     return None
 
 
-def _end(
-    part: Part, draft: Draft, found: ReservedMinimum, tried: tuple[str, ...]
-) -> attempts.Ended:
+def _end(part: Part, draft: Draft, found: ReservedMinimum, tried: tuple[str, ...]) -> events.Ended:
     in_part = [member.uid for member in found.members if member.in_part and member.uid in tried]
     others = [member.uid for member in draft.demand.members if not member.in_part]
-    return attempts.Ended(part.now, tried, tuple(in_part), tuple(others))
+    return events.Ended(part.now, tried, tuple(in_part), tuple(others))
 
 
 def _does_not_fit(part: Part, draft: Draft, shortage: Shortage) -> None:
@@ -152,7 +150,7 @@ def _does_not_fit(part: Part, draft: Draft, shortage: Shortage) -> None:
     too_large = part.questions.why_too_large(draft)
     why = Reason.MINIMUM_DOES_NOT_FIT, (str(shortage),)
     if too_large is not None:
-        draft.note(attempts.NotPlaced())
+        draft.note(events.NotPlaced())
         _without_room(part, draft, (Reason.MINIMUM_TOO_LARGE, (str(too_large),)))
     elif not draft.shares:
         _without_room(part, draft, why)
@@ -165,7 +163,7 @@ def _probe_or_give_up(part: Part, draft: Draft, why: Why) -> None:
     event = probe.next_event(part, draft)
     if event is not None:
         draft.note(event)
-    begins = isinstance(event, attempts.ProbeBegan)
+    begins = isinstance(event, events.ProbeBegan)
     part.is_probed = part.is_probed or begins
     if begins or attempts.is_probing(draft.memory, part.now, part.policy):
         _probe(draft)
@@ -187,7 +185,7 @@ def _without_room(part: Part, draft: Draft, why: Why) -> None:
     if draft.shares:
         _give_up(draft, why)
         return
-    draft.note(attempts.Stopped())
+    draft.note(events.Stopped())
     chosen = alone.chosen_for_minimum(part, draft)
     replaced = {member.instance.group for member in replaced_by(draft, chosen)}
     _choose(draft, chosen)
@@ -202,7 +200,7 @@ def _without_room(part: Part, draft: Draft, why: Why) -> None:
 
 def _give_up(draft: Draft, why: Why) -> None:
     """3d: reserve nothing, and revoke what is with the scheduler. No other service is blocked."""
-    draft.note(attempts.Stopped())
+    draft.note(events.Stopped())
     for member in draft.demand.with_the_scheduler:
         draft.revoke(member, why)
     for member in draft.demand.first():

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scaler.decide import attempts
-from scaler.decide.attempts import Ended, Event, PartEnded
+from scaler.decide import attempts, events
 from scaler.decide.decision import State
 from scaler.decide.draft import Draft
+from scaler.decide.events import Ended, Event, PartEnded
 from scaler.decide.nodes import Room
 from scaler.decide.service.states import Member
 from scaler.decide.sharing.part import ReservedMinimum
@@ -24,15 +24,15 @@ def before(draft: Draft, world: World, node_back_at: float) -> list[Event]:
     demand = draft.demand
     found: list[Event] = []
     if world.last_bind > world.memory.last_bind and heeds_binds(draft):
-        found.append(attempts.BoundAnywhere(world.now, world.memory.last_bind, _uids(draft)))
+        found.append(events.BoundAnywhere(world.now, world.memory.last_bind, _uids(draft)))
     if demand.bound != draft.memory.bound:
         unbound = [member.uid for member in demand.members if not member.instance.bound]
-        found.append(attempts.BoundPods(demand.bound, tuple(unbound)))
+        found.append(events.BoundPods(demand.bound, tuple(unbound)))
     if demand.jobs != draft.memory.jobs:
         bound = [member.uid for member in demand.members if member.instance.bound]
-        found.append(attempts.JobsRead(demand.jobs, tuple(bound)))
+        found.append(events.JobsRead(demand.jobs, tuple(bound)))
     if node_back_at:
-        found.append(attempts.NodeReturned(node_back_at, _uids(draft)))
+        found.append(events.NodeReturned(node_back_at, _uids(draft)))
     return found
 
 
@@ -52,9 +52,9 @@ def made(draft: Draft, found: ReservedMinimum, now: float) -> list[Event]:
     pods."""
     known = draft.memory.made
     if not found.has_unmade:
-        return [attempts.AllMade(now)] if known is False else []
+        return [events.AllMade(now)] if known is False else []
     if known is None and found.room is Room.FREE:
-        return [attempts.AwaitsOwner()]
+        return [events.AwaitsOwner()]
     return []
 
 
@@ -66,17 +66,17 @@ def settle(draft: Draft, world: World, *, trades: bool) -> None:
     if demand.serves:
         tried = demand.members if demand.has_attempts else ()
         well = [member.uid for member in tried if member.state is not State.BROKEN]
-        draft.note(attempts.Serves(tuple(well), trades=trades))
+        draft.note(events.Serves(tuple(well), trades=trades))
     elif not demand.lacks_minimum:
-        draft.note(attempts.MinimumBound())
+        draft.note(events.MinimumBound())
     if not draft.memory.began and draft.memory.made is not None:
-        draft.note(attempts.Stopped())
+        draft.note(events.Stopped())
     if demand.has_attempts or demand.with_the_scheduler or demand.irrevocable or draft.has_changes:
         _note_clocks(draft, world)
     memory = draft.memory
     waits = memory.failures or memory.backoff_until or memory.began or demand.jobs
     if memory.jobs and not waits and not draft.has_changes and not demand.has_attempts:
-        draft.note(attempts.JobsForgotten())
+        draft.note(events.JobsForgotten())
 
 
 def _note_clocks(draft: Draft, world: World) -> None:
@@ -93,8 +93,8 @@ def _note_clocks(draft: Draft, world: World) -> None:
         elif waits and not memory.began and not memory.gives_way:
             begin.append(member.uid)
     draft.note(
-        attempts.InstancesStopped(tuple(stop)),
-        attempts.InstancesReleased(tuple(begin), world.now),
+        events.InstancesStopped(tuple(stop)),
+        events.InstancesReleased(tuple(begin), world.now),
     )
 
 

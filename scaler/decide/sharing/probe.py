@@ -4,8 +4,8 @@ all the same from time to time, one at a time. Asks only: must not write."""
 from __future__ import annotations
 
 from scaler.decide import attempts
-from scaler.decide.attempts import FitsNowhere, ProbeBegan, ProbeEnded
 from scaler.decide.draft import Draft, requests_of
+from scaler.decide.events import FitsNowhere, ProbeBegan, ProbeEnded
 from scaler.decide.sharing.part import Part
 
 WORDS = "it seems not to fit; the scheduler is asked all the same"

@@ -9,8 +9,8 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from scaler.decide import attempts
-from scaler.decide.attempts import Event, InstanceBeganAgain, InstanceEnded
 from scaler.decide.draft import Draft, Why, requests_of
+from scaler.decide.events import Event, InstanceBeganAgain, InstanceEnded
 from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import Member, newest_admission_first

@@ -1,0 +1,233 @@
+"""What happens to the attempts of a service, as values: 3b.5 of the contract, 9a, and what 3b.4
+remembers of victims.
+
+The steps of a decision hand on these events. `attempts.py` alone makes the next memory of them. The
+letters are those of 3b.5 where no other clause is named."""
+
+from __future__ import annotations
+
+import msgspec
+
+Uids = tuple[str, ...]
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """What happened to one service. `at`: when, in seconds since the epoch."""
+
+
+class OfClock(Event, frozen=True):
+    """5a, 5i: the clock of an attempt begins or stops."""
+
+
+class OfEnd(Event, frozen=True):
+    """5c, 5d, 5e: an attempt is over by the clock."""
+
+
+class Seen(Event, frozen=True):
+    """5b, 5c, 5f, 5h: what the cluster shows. It may change all attempts of the service."""
+
+
+class OfAction(Event, frozen=True):
+    """3.6, 3b.4, 3.5: instances are revoked or evicted."""
+
+
+class OfProbe(Event, frozen=True):
+    """9a: what came of the search for room."""
+
+
+# the clock
+
+
+class Released(OfClock, frozen=True):
+    """5a: something of the minimum is with the scheduler, bound in part, or not yet made."""
+
+    at: float
+
+
+class Stopped(OfClock, frozen=True):
+    """5a: nothing of the minimum is with the scheduler, or it only waits for room."""
+
+
+class InstancesReleased(OfClock, frozen=True):
+    """7c: these instances are with the scheduler, and not for the minimum."""
+
+    uids: Uids
+    at: float
+
+
+class InstancesStopped(OfClock, frozen=True):
+    """These instances are not with the scheduler, or for the minimum, which has its own attempt."""
+
+    uids: Uids
+
+
+class AwaitsOwner(OfClock, frozen=True):
+    """5i: the owner of a chosen instance has not made its pods."""
+
+
+class AllMade(OfClock, frozen=True):
+    """5i: the owners have made the pods of all chosen instances."""
+
+    at: float
+
+
+# over by the clock
+
+
+class Swapped(OfEnd, frozen=True):
+    """5d: other candidates are tried in place of these."""
+
+    at: float
+    tried: Uids
+
+
+class Ended(OfEnd, frozen=True):
+    """5c, 5e: the attempt of the minimum ended without progress. `tried`: its instances.
+    `in_part`: those of them that are bound in part. `others`: all instances of the service that are
+    not bound in part."""
+
+    at: float
+    tried: Uids
+    in_part: Uids
+    others: Uids
+
+
+class BeganAgain(OfEnd, frozen=True):
+    """5e: the attempt went on for `minimum_timeout` without progress, and nobody waits."""
+
+    at: float
+
+
+class InstanceEnded(OfEnd, frozen=True):
+    """7c: the attempt of a scale-up ended without progress, and it is in backoff."""
+
+    uid: str
+    at: float
+
+
+class InstanceBeganAgain(OfEnd, frozen=True):
+    """7c: the attempt of an instance went on without progress, and nobody waits."""
+
+    uid: str
+    at: float
+
+
+class PartEnded(OfEnd, frozen=True):
+    """5e: the attempt of an instance that is bound in part, or cannot be revoked, ended. Its pods
+    are of no use."""
+
+    uid: str
+
+
+# what the cluster shows
+
+
+class BoundPods(Seen, frozen=True):
+    """5b: how many pods of the service are bound. More than before are progress. `unbound`:
+    instances without a bound pod."""
+
+    number: int
+    unbound: Uids
+
+
+class MinimumBound(Seen, frozen=True):
+    """Every pod of the minimum is bound, and the service does not serve yet."""
+
+
+class Serves(Seen, frozen=True):
+    """5c: the service serves. `well`: its instances that may have had an attempt and are not
+    broken. `trades`: it has surplus that is to give way to a missing instance."""
+
+    well: Uids
+    trades: bool
+
+
+class JobsRead(Seen, frozen=True):
+    """5c, 5f: what people wrote of the jobs and the rule, as a fingerprint; "" = no decision
+    depends on it. `bound`: instances with a bound pod."""
+
+    jobs: str
+    bound: Uids
+
+
+class JobsForgotten(Seen, frozen=True):
+    """Nothing waits, so no later decision depends on what people wrote."""
+
+
+class NodeReturned(Seen, frozen=True):
+    """5f: a node that the service may use became usable at this time."""
+
+    at: float
+    members: Uids
+
+
+class BoundAnywhere(Seen, frozen=True):
+    """5h: a pod of any service was bound. `before`: when the last one was, before this one."""
+
+    at: float
+    before: float
+    members: Uids
+
+
+# revocations and evictions
+
+
+class Revoked(OfAction, frozen=True):
+    """The admission of an instance is revoked. `words`: why."""
+
+    uid: str
+    words: str
+
+
+class Evicted(OfAction, frozen=True):
+    """These instances are evicted. `beneficiary`: the service for which, or `NOBODY`."""
+
+    uids: Uids
+    beneficiary: str
+
+
+class AwaitsOwnScaleDown(OfAction, frozen=True):
+    """3.6: running surplus of the service is to give way. MindIE Controller may end it first."""
+
+    at: float
+
+
+class VictimsChosen(OfAction, frozen=True):
+    """3b.4: these instances are evicted for the service."""
+
+    uids: Uids
+
+
+class VictimsLeft(OfAction, frozen=True):
+    """3b.4d: of the victims of earlier decisions, these still exist and their room is expected."""
+
+    uids: Uids
+
+
+# probes
+
+
+class Fits(OfProbe, frozen=True):
+    """9a: room was found for the minimum."""
+
+
+class NotPlaced(OfProbe, frozen=True):
+    """1f: the minimum is incomplete or too large, so no room was looked for."""
+
+
+class FitsNowhere(OfProbe, frozen=True):
+    """9a: the minimum fits nowhere."""
+
+    at: float
+
+
+class ProbeBegan(OfProbe, frozen=True):
+    """9a: the minimum is released although it fits nowhere."""
+
+    at: float
+
+
+class ProbeEnded(OfProbe, frozen=True):
+    """9a: the probe took its time, and the minimum still fits nowhere."""
+
+    at: float
