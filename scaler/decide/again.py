@@ -1,13 +1,22 @@
 """All that only saves time, and what becomes of a service at which deciding fails. `decide_anew` in
-`decide.py` is right without this file.
+`decide.py` is right without this file. Ten thousand services without changes take little time.
 
-    KnownDemands    the demand and the plan of a service hold until it, its memory or time changes
-    _Pass, _Part    what came of a part holds until a service or a node of the part changes, or
-                    time, a probe or a bind
-    Shortcuts       what is asked twice in one part gets the same answer
-    NotDecided      a service at which deciding fails is left as it is for a while
+What is kept from one decision to the next:
 
-Ten thousand services without changes take little time."""
+    of               kept           under           holds until
+    each service     its demand     its position    the service is another object, its memory is
+                                                    another one, or `Demand.until`
+    each service     its plan       its position    its demand or `Draft.plan_inputs` changes
+    each part        its drafts     its number      a service or a node of it changes, `recheck_at`,
+                                                    or `_Part.inputs` change
+    a failure        `NotDecided`   its position    `PAUSE` is over, or people change the service
+
+What is kept within one decision about one part, by `Shortcuts`:
+
+    the shortage of a minimum       what it needs, and how often room was given back
+    why a minimum is too large      what it needs
+    why a scale-up is held          its pod requests
+"""
 
 from __future__ import annotations
 
@@ -81,7 +90,10 @@ def left_alone(key: ServiceKey, failed: NotDecided) -> Plan:
 
 def why_not_decided(plan: Plan) -> str:
     """Why deciding about the service failed; "" when it did not fail."""
-    return next((note.message for note in plan.notes if note.warning is Warning.NOT_DECIDED), "")
+    for note in plan.notes:
+        if note.warning is Warning.NOT_DECIDED:
+            return note.message
+    return ""
 
 
 def first_failing(positions: Sequence[int], attempt: Callable[[Sequence[int]], object]) -> int:
@@ -111,7 +123,18 @@ class _Known(msgspec.Struct, eq=False):
 
     @property
     def until(self) -> float:
+        """From when on the entry does not hold by time alone; 0.0 = never."""
         return self.demand.until if self.failed is None else self.failed.until
+
+    def is_in_time(self, now: float) -> bool:
+        return not self.until or now < self.until
+
+    def still_fails(self, service: Service, now: float) -> bool:
+        """Whether the service failed among those that share nodes, and people changed nothing of it
+        since. To find out again which of them fails would cost much."""
+        if self.failed is None or not self.weighed:
+            return False
+        return self.is_in_time(now) and _asks_the_same(service, self.demand.service)
 
 
 class KnownDemands:
@@ -208,23 +231,45 @@ class KnownDemands:
             known.plan = self.plans[at] = left_alone(known.demand.service.key, failed)
             self._count(at, 1)
 
+    def keep_plan(self, at: int, plan: Plan, plan_inputs: object) -> None:
+        """Keep the plan of a service. An equal plan stays the same object."""
+        known = self.all[at]
+        known.plan_inputs = plan_inputs
+        if known.weighed and plan_inputs is not None:
+            self.drafted.add(at)
+        else:
+            self.drafted.discard(at)
+        if known.plan != plan:
+            known.plan = plan
+            self.plans[at] = plan
+
+    def number_of_failed(self, positions: Iterable[int]) -> int:
+        """How many of these services failed."""
+        return len([at for at in positions if self.all[at].failed is not None])
+
     def _align(self, world: World) -> set[int]:
         """Services came or went: find the known services by their keys. Returns the changed
         positions."""
         known = {each.demand.service.key: each for each in self.all}
+        self.all = []
+        self.plans = []
         self.service_counts = Counter()
         self.serving = 0
         self.active.clear()
+        self.drafted.clear()
         self.until.clear()
-        before = [known.get(service.key) for service in world.services]
-        self.all = [self._looked(*each, world) for each in zip(world.services, before, strict=True)]
-        for at in range(len(self.all)):
+        changed = set[int]()
+        for at, service in enumerate(world.services):
+            before = known.get(service.key)
+            each = self._looked(service, before, world)
+            self.all.append(each)
+            self.plans.append(each.plan)
             self._count(at, 1)
-        self.drafted = {
-            at for at, each in enumerate(self.all) if each.weighed and each.plan_inputs is not None
-        }
-        self.plans = [each.plan for each in self.all]
-        return {at for at, each in enumerate(self.all) if each is not before[at]}
+            if each.weighed and each.plan_inputs is not None:
+                self.drafted.add(at)
+            if each is not before:
+                changed.add(at)
+        return changed
 
     def _due(self, world: World) -> Iterator[int]:
         """Positions of services to look at again although the service is the same object: by time
@@ -233,40 +278,35 @@ class KnownDemands:
         remembered = world.memory.services
         if remembered is self._memory.services:
             yield from self._changed
-        else:
-            for at, known in enumerate(self.all):
-                # an older memory may be back: what was noted since is to be noted again
-                demand = known.demand
-                if (
-                    demand.memory is not demand.seen
-                    or remembered.get(demand.name, _EMPTY) is not demand.seen
-                ):
-                    yield at
+            return
+        # an older memory may be back: what was noted since is to be noted again
+        for at, known in enumerate(self.all):
+            demand = known.demand
+            seen = remembered.get(demand.name, _EMPTY)
+            if demand.memory is not demand.seen or seen is not demand.seen:
+                yield at
 
     def _looked(self, service: Service, before: _Known | None, world: World) -> _Known:
         """The entry of the service: the one from before if it still holds."""
-        seen = world.memory.services.get(before.demand.name if before else str(service.key), _EMPTY)
-        if before is not None:
-            demand = before.demand
-            in_time = not before.until or world.now < before.until
-            if (
-                before.failed is not None
-                and before.weighed
-                and in_time
-                and _asks_the_same(service, demand.service)
-            ):
-                # to find out again which of those that share nodes fails would cost much
+        remembered = world.memory.services
+        if before is None:
+            nothing = Plan(service.key, -1, {}, False, {}, ())
+            return self._anew(service, remembered.get(str(service.key), _EMPTY), nothing, world)
+        if before.still_fails(service, world.now):
+            return before
+        demand = before.demand
+        seen = remembered.get(demand.name, _EMPTY)
+        if demand.service is service and before.is_in_time(world.now):
+            if demand.seen is seen and demand.memory is seen:
                 return before
-            if demand.service is service and in_time:
-                if demand.seen is seen and demand.memory is seen:
-                    return before
-                if (
-                    demand.memory.instances is seen.instances
-                    and demand.memory.wanted == seen.wanted
-                ):
-                    return msgspec.structs.replace(before, demand=demand.remembering(seen))
+            if demand.memory.instances is seen.instances and demand.memory.wanted == seen.wanted:
+                # the demand reads nothing else of the memory
+                return msgspec.structs.replace(before, demand=demand.remembering(seen))
+        return self._anew(service, seen, before.plan, world)
+
+    def _anew(self, service: Service, seen: ServiceMemory, plan: Plan, world: World) -> _Known:
+        """A new entry. `plan`: the last one, until the next one is made."""
         failed = None
-        plan = before.plan if before is not None else Plan(service.key, -1, {}, False, {}, ())
         try:
             demand = demand_of(service, seen, world.now, world.policy)
         except Exception as error:
@@ -354,39 +394,55 @@ class _Pass:
         elif came_or_went or index.changed is None:
             cache.parts = {}
         self.neighbours = cache.neighbours = known
-        self.probing = any(
-            attempts.is_probing(demands.all[at].demand.memory, world.now, world.policy)
-            for at in demands.active
-        )
+        self.probing = self._is_probing()
+
+    def _is_probing(self) -> bool:
+        """Whether the minimum of some service is probed now."""
+        world = self.world
+        for at in self.demands.active:
+            if attempts.is_probing(self.demands.all[at].demand.memory, world.now, world.policy):
+                return True
+        return False
 
     def decide(self) -> Decision:
-        world = self.world
-        demands = self.demands
         parts = self.cache.parts = self._arbitrated()
-        for at in self.changed:
-            if not demands.all[at].weighed and (
-                draft := self._attempt(at, decide_alone, demands.all[at].demand)
-            ):
-                self.drafts[at] = draft
+        self._decide_alone()
         plans = self._plans()
-        looked_at = {at: demands.all[at].demand.memory for at in self.changed}
-        memory = demands.remember(
-            world, looked_at | {at: draft.outcome() for at, draft in self.drafts.items()}
+        memory = self._memory()
+        moments = [*self.demands.until.values(), *[part.recheck_at for part in parts.values()]]
+        return Decision(
+            plans=plans,
+            memory=memory,
+            recheck_at=self._first(moments),
+            heeds_room=any(part.heeds_room for part in parts.values()),
+            tally=self._tally(parts.values()) if self.demands.weighs else None,
         )
-        recheck_at = self._first(
-            [*demands.until.values(), *(part.recheck_at for part in parts.values())]
-        )
+
+    def _decide_alone(self) -> None:
+        """The drafts of changed services that are not weighed against others."""
+        for at in self.changed:
+            known = self.demands.all[at]
+            if known.weighed:
+                continue
+            draft = self._attempt(at, decide_alone, known.demand)
+            if draft is not None:
+                self.drafts[at] = draft
+
+    def _memory(self) -> Memory:
+        """The next memory: what was seen of changed services, and what the drafts say."""
+        after = {at: self.demands.all[at].demand.memory for at in self.changed}
+        for at, draft in self.drafts.items():
+            after[at] = draft.outcome()
+        return self.demands.remember(self.world, after)
+
+    def _tally(self, parts: Iterable[_Part]) -> Tally:
         numbers = Counter[str]()
         idle = Counter[str]()
-        for part in parts.values():
-            numbers.update(part.tally[0])
-            idle.update(part.tally[1])
-        tally = (
-            Tally(serving=demands.serving, idle=dict(idle), **numbers) if demands.weighs else None
-        )
-        return Decision(
-            plans, memory, recheck_at, any(part.heeds_room for part in parts.values()), tally
-        )
+        for part in parts:
+            of_part, idle_in_part = part.tally
+            numbers.update(of_part)
+            idle.update(idle_in_part)
+        return Tally(serving=self.demands.serving, idle=dict(idle), **numbers)
 
     def _attempt(self, at: int, make: Callable[[Any, float], Made], one: object) -> Made | None:
         """What is made of one service; None when deciding about it fails, or failed before."""
@@ -398,36 +454,35 @@ class _Pass:
         return None
 
     def _plans(self) -> tuple[Plan, ...]:
-        unchanged = {at for part in self.cache.parts.values() for at in part.drafts}
-        for at in {*self.changed, *self.drafts, *(self.demands.drafted - unchanged)}:
+        """All plans. Made anew are those of services that changed or have a draft now, and those
+        that had a draft and have none any more."""
+        have_drafts = set[int]()
+        for part in self.cache.parts.values():
+            have_drafts.update(part.drafts)
+        for at in {*self.changed, *self.drafts, *(self.demands.drafted - have_drafts)}:
             self._plan(at, self.drafts.get(at))
         return tuple(self.demands.plans)
 
     def _plan(self, at: int, draft: Draft | None) -> None:
-        """Make the plan of one service anew, unless all that it depends on is as it was."""
-        demands = self.demands
+        """Make the plan of one service anew, unless the plan from before holds: it was made from
+        the same demand, and a draft said the same."""
         known = self.demands.all[at]
-        plan_inputs = draft.plan_inputs if draft is not None and any(draft.plan_inputs) else None
-        if known.plan_inputs != plan_inputs and (
-            made := self._attempt(at, plan_of, draft or Draft(known.demand))
-        ):
-            known.plan_inputs = plan_inputs
-            (
-                demands.drafted.add
-                if known.weighed and plan_inputs is not None
-                else demands.drafted.discard
-            )(at)
-            if known.plan != made:
-                known.plan = demands.plans[at] = made
+        inputs = None
+        if draft is not None and any(draft.plan_inputs):
+            inputs = draft.plan_inputs
+        if known.plan_inputs == inputs:
+            return
+        plan = self._attempt(at, plan_of, draft or Draft(known.demand))
+        if plan is not None:
+            self.demands.keep_plan(at, plan, inputs)
 
     def _first(self, moments: Iterable[float]) -> float:
-        return min((moment for moment in moments if moment > self.world.now), default=0.0)
+        """The first of these times that is to come; 0.0 = none."""
+        return min([moment for moment in moments if moment > self.world.now], default=0.0)
 
     def _arbitrated(self) -> dict[int, _Part]:
         """All parts with something to weigh. A part without changes is not arbitrated again."""
-        touched = set(self._by_part(at for at in self.changed if self.demands.all[at].weighed))
-        of_class = self.neighbours.part_of_class
-        touched |= {of_class[one] for one in self.node_index.changed or () if one in of_class}
+        touched = self._touched()
         parts = {}
         for number, active in self._by_part(sorted(self.demands.active)).items():
             part = self.cache.parts.get(number)
@@ -437,9 +492,19 @@ class _Pass:
             parts[number] = part
         return parts
 
+    def _touched(self) -> set[int]:
+        """The parts of which a service or a node changed."""
+        changed = [at for at in self.changed if self.demands.all[at].weighed]
+        touched = set(self._by_part(changed))
+        for node_class in self.node_index.changed or ():
+            if node_class in self.neighbours.part_of_class:
+                touched.add(self.neighbours.part_of_class[node_class])
+        return touched
+
     @cached_property
     def _positions(self) -> dict[int, list[int]]:
-        return self._by_part(at for at, one in enumerate(self.demands.all) if one.weighed)
+        """Number of a part -> positions of its services."""
+        return self._by_part([at for at, one in enumerate(self.demands.all) if one.weighed])
 
     def _by_part(self, positions: Iterable[int]) -> dict[int, list[int]]:
         found = defaultdict[int, list[int]](list)
@@ -470,18 +535,14 @@ class _Pass:
             try:
                 part = self._arbitrate(number, active)
             except Exception as error:
-                many = (
-                    sum(demands.all[at].failed is not None for at in self._positions[number])
-                    >= MOST_FAILING
-                )
-                failing = (
-                    active if many else [first_failing(active, partial(self._arbitrate, number))]
-                )
+                failing = active
+                if demands.number_of_failed(self._positions[number]) < MOST_FAILING:
+                    failing = [first_failing(active, partial(self._arbitrate, number))]
                 demands.leave_out(failing, error, self.world.now)
             else:
                 for at, draft in part.drafts.items():
                     self._plan(at, draft)
-                if all(demands.all[at].failed is None for at in part.drafts):
+                if not demands.number_of_failed(part.drafts):
                     return part
             active = [at for at in active if demands.all[at].failed is None]
         self.probing = probing
@@ -494,8 +555,11 @@ class _Pass:
         demands = {at: known[at].demand for at in active}
 
         def everybody() -> dict[int, Demand]:
-            positions = self._positions[number]
-            return {at: known[at].demand for at in positions if known[at].failed is None}
+            found = {}
+            for at in self._positions[number]:
+                if known[at].failed is None:
+                    found[at] = known[at].demand
+            return found
 
         scope = Scope(number, self.node_index, self.neighbours, demands, everybody)
         probing = self.probing
@@ -518,9 +582,10 @@ class Shortcuts(Questions):
     def __init__(self, placement: Placement) -> None:
         super().__init__(placement)
         self._unfit: dict[object, Shortage] = {}
-        """`Demand.room_key` and the room that was returned -> shortage, where no source
+        """`Demand.room_key`, and how often room was given back -> shortage, where no source
         suffices."""
         self._too_large: dict[object, Shortage | None] = {}
+        """`Demand.room_key`, or the draft where that is None -> why it is too large."""
         self._held: dict[PodRequests, Held] = {}
         """Pod requests of a scale-up that does not fit, or may invalidate a reservation. Room only
         shrinks while scale-ups are admitted."""
@@ -528,14 +593,15 @@ class Shortcuts(Questions):
     def find(self, part: Part, draft: Draft) -> ReservedMinimum | Shortage:
         """As `Questions`. More reservations make no room: the shortage stays until room is given
         back."""
-        if draft.memory.victims or draft.demand.room_key is None:
+        needs = draft.demand.room_key
+        if draft.memory.victims or needs is None:
             return super().find(part, draft)
-        known = self._unfit.get((draft.demand.room_key, part.placement.given_back))
+        known = self._unfit.get((needs, part.placement.given_back))
         if known is not None:
             return known
         found = super().find(part, draft)
         if isinstance(found, Shortage):
-            self._unfit[draft.demand.room_key, part.placement.given_back] = found
+            self._unfit[needs, part.placement.given_back] = found  # the search may give back too
         return found
 
     def why_too_large(self, draft: Draft) -> Shortage | None:

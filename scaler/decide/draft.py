@@ -37,8 +37,8 @@ class Draft:
         self.groups = {name: group.copy() for name, group in demand.groups.items()}
         self.admitted: dict[str, Why] = {}
         self.revoked: dict[str, Why] = {}
-        self.stays = {member.uid for member in demand.kept_for_restarts}
-        """Uids of instances that should be revoked or drained, and cannot be."""
+        self.cannot_go = {member.uid for member in demand.kept_for_restarts}
+        """Uids of instances that should be revoked or deleted, and cannot be."""
         self.waits: dict[str, Why] = {}
         self.evicted = {member.uid: NOBODY for member in demand.scaled_down}
         """Uid -> the beneficiary; `NOBODY` when `spec.replicas` asks for fewer instances."""
@@ -100,7 +100,7 @@ class Draft:
     def plan_inputs(self) -> tuple[Collection[str], ...]:
         """All that the plan depends on beside the demand; all empty in a new draft of a service
         without drains."""
-        return self.admitted, self.revoked, self.stays, self.waits, self.evicted
+        return self.admitted, self.revoked, self.cannot_go, self.waits, self.evicted
 
     def admit(self, member: Member, about: tuple[str, ...] = ()) -> None:
         """Give the instance pods that may be scheduled, and a place where a ratio counts. After a
@@ -127,7 +127,7 @@ class Draft:
         if member.uid in self.revoked or not self.demand.policy.revoke or member.instance.unheld:
             return
         if not may_be_revoked(member.instance, self.demand.policy):
-            self.stays.add(member.uid)
+            self.cannot_go.add(member.uid)
             return
         self.revoked[member.uid] = why
         ended = (

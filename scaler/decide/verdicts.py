@@ -65,7 +65,7 @@ def _verdict(
     if uid in draft.revoked:  # 3.5 Revoked, or what of 3b revokes it
         reason, about = draft.revoked[uid]
         return State.HELD, reason, about
-    if uid in draft.stays:  # 3.5 RevokeWouldCostRestarts
+    if uid in draft.cannot_go:  # 3.5 RevokeWouldCostRestarts
         about = (_why_it_stays(member.instance, draft.demand.policy),)
         return member.state, Reason.REVOKE_WOULD_COST_RESTARTS, about
     if uid in draft.waits:  # 3b.3 to 3b.7, what waits for room
