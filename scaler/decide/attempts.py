@@ -342,7 +342,10 @@ def _each(memory: ServiceMemory, uids: Iterable[str], **changes: object) -> Serv
 
 def _with(memory: ServiceMemory, instances: Mapping[str, InstanceMemory]) -> ServiceMemory:
     """The memory with these memories of instances; the same object when nothing changes."""
-    changed = {uid: one for uid, one in instances.items() if one != memory_of(memory, uid)}
+    changed = {}
+    for uid, one in instances.items():
+        if one != memory_of(memory, uid):
+            changed[uid] = one
     if not changed:
         return memory
     return replace(memory, instances={**memory.instances, **changed})
@@ -463,11 +466,17 @@ def inherited(
     for uid, memory in before.items():
         if uid not in uids and outlives_its_pods(memory, now):
             gone.append(memory)
-    new = [i.uid for i in service.instances if i.uid not in before and not i.made_by_us and i.owner]
+    new = []
+    for instance in service.instances:
+        is_of_others = instance.owner and not instance.made_by_us
+        if is_of_others and instance.uid not in before:
+            new.append(instance.uid)
     if not (gone and new):
         return before
-    passed_on = [_inherited(memory) for memory in gone]
-    return {**before, **dict(zip(new, passed_on, strict=False))}
+    known = dict(before)
+    for uid, memory in zip(new, gone, strict=False):
+        known[uid] = _inherited(memory)
+    return known
 
 
 def _inherited(memory: InstanceMemory) -> InstanceMemory:

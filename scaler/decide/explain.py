@@ -35,9 +35,11 @@ def words(verdict: Verdict, plan: Plan) -> str:
 
 def counts_in_words(counts: Mapping[str, int]) -> str:
     """`2 group0 + 1 group1`; groups with 0 are left out."""
-    return (
-        " + ".join(f"{number} {group}" for group, number in counts.items() if number) or "nothing"
-    )
+    words = []
+    for group, number in counts.items():
+        if number:
+            words.append(f"{number} {group}")
+    return " + ".join(words) or "nothing"
 
 
 def target_in_words(plan: Plan) -> str:
@@ -77,8 +79,9 @@ def amount_in_words(resource: str, amount: int) -> str:
     if resource == "cpu":
         return f"{amount / 1000:g} free cpu"
     if resource in ("memory", "ephemeral-storage", "storage") or resource.startswith("hugepages-"):
-        suffix, size = next(((s, n) for s, n in _BINARY if amount and amount % n == 0), ("", 1))
-        return f"{amount // size}{suffix} free {resource}"
+        for suffix, size in _BINARY:
+            if amount and amount % size == 0:
+                return f"{amount // size}{suffix} free {resource}"
     return f"{amount} free {resource}"
 
 
@@ -87,11 +90,10 @@ def where_in_words(where: Where) -> str:
     do."""
     parts = [f"{key}={value}" for key, value in where.selector]
     if where.affinity:
-        parts.append(
-            " or ".join(
-                " and ".join(map(_requirement, term)) or "no node" for term in where.affinity
-            )
-        )
+        terms = []
+        for term in where.affinity:
+            terms.append(" and ".join(map(_requirement, term)) or "no node")
+        parts.append(" or ".join(terms))
     return f" ({', '.join(parts)})" if parts else ""
 
 
@@ -100,16 +102,16 @@ def _requirement(requirement: Requirement) -> str:
     return f"{requirement.key} {requirement.operator}{values}"
 
 
-def _awaited(plan: Plan, names: tuple[str, ...]) -> str:
+def _awaited(plan: Plan, names: Sequence[str]) -> str:
     """`group0 (1 of 2 running) and group1 (0 of 1 running)`."""
-    return " and ".join(
-        (
-            f"{name} ({plan.groups[name].running} of {plan.groups[name].target} running)"
-            if name in plan.groups
-            else name
-        )
-        for name in names
-    )
+    words = []
+    for name in names:
+        if name in plan.groups:
+            group = plan.groups[name]
+            words.append(f"{name} ({group.running} of {group.target} running)")
+        else:
+            words.append(name)
+    return " and ".join(words)
 
 
 def _waiting_for_ratio(verdict: Verdict, plan: Plan) -> str:
@@ -166,9 +168,9 @@ def _rule_missing(verdict: Verdict, plan: Plan) -> str:
 
 
 def _revoked(verdict: Verdict, plan: Plan) -> str:
-    names = tuple(
-        name for part in verdict.about for name in part.split(", ") if name in plan.groups
-    )
+    names = []
+    for part in verdict.about:
+        names += [name for name in part.split(", ") if name in plan.groups]
     if verdict.about == (NOBODY,):
         why = "fewer are to run now"
     else:

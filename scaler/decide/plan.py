@@ -42,17 +42,23 @@ def plan_of(draft: Draft, now: float) -> Plan:
 
 def _actions(draft: Draft) -> Iterator[Action]:
     demand = draft.demand
-    if demand.made_whole:
-        completes = demand.made_whole - draft.revoked.keys() - draft.evicted.keys()
-        yield from (Complete(member.uid) for member in demand.members if member.uid in completes)
+    completes = demand.made_whole - draft.revoked.keys() - draft.evicted.keys()
+    for member in demand.members if completes else ():
+        if member.uid in completes:
+            yield Complete(member.uid)
     yield from map(Admit, draft.admitted)
     yield from map(Revoke, draft.revoked)
     if demand.target is not None and not demand.paused:
-        # A held instance must not keep a PodGroup of ours: the scheduler would reserve room for the
-        # PodGroup.
-        left = (m for group in demand.groups.values() for m in group.held if m.instance.leftovers)
-        yield from (
-            Revoke(m.uid) for m in left if m.instance.made_by_us and m.uid not in draft.admitted
-        )
+        yield from _revocations_of_leftovers(draft)
     yield from (Evict(uid, beneficiary) for uid, beneficiary in draft.evicted.items())
     yield from [member.step for member in demand.members if member.step is not None]
+
+
+def _revocations_of_leftovers(draft: Draft) -> Iterator[Revoke]:
+    """A held instance must not keep a PodGroup of ours: the scheduler would reserve room for the
+    PodGroup."""
+    for group in draft.demand.groups.values():
+        for member in group.held:
+            is_left = member.instance.leftovers and member.instance.made_by_us
+            if is_left and member.uid not in draft.admitted:
+                yield Revoke(member.uid)

@@ -254,7 +254,10 @@ class Neighbours:
 
     def _join(self, number: int, requests: Requests, own: Iterable[NodeClass]) -> None:
         """Make one part of these requests and of all parts that use one of their classes."""
-        joined = {self.part_of_class[one] for one in own if one in self.part_of_class}
+        joined = set[int]()
+        for one in own:
+            if one in self.part_of_class:
+                joined.add(self.part_of_class[one])
         for each, part in self.part.items():
             if part in joined:
                 self.part[each] = number

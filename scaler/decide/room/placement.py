@@ -139,7 +139,10 @@ class Placement:
         """Whether the nodes of these classes have so much of each resource in sum."""
         left = list(self._free(classes))
         for resource, amount in needed.items():
-            if sum([free[resource] for free in left if free[resource] > 0]) < amount:
+            in_all = 0
+            for free in left:
+                in_all += max(0, free[resource])
+            if in_all < amount:
                 return False
         return True
 

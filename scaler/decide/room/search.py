@@ -257,9 +257,8 @@ class Trial:
     def _new_pods(self, wanted: Mapping[PodClass, int], room: Room) -> list[PlacedPod]:
         pods = []
         for pod_class in sorted(wanted, key=by_restriction):
-            pods += [
-                PlacedPod(pod_class, room, next(self._numbers)) for _ in range(wanted[pod_class])
-            ]
+            for _ in range(wanted[pod_class]):
+                pods.append(PlacedPod(pod_class, room, next(self._numbers)))
         return pods
 
     def _place_all(self, pods: Iterable[PlacedPod]) -> bool:
@@ -439,6 +438,8 @@ class Trial:
 
 def _unlike(placed: Iterable[PlacedPod], pod: PlacedPod) -> list[PlacedPod]:
     """The placed pods that are of another class or level: to move one of the same gains nothing."""
-    return [
-        other for other in placed if other.pod_class is not pod.pod_class or other.room != pod.room
-    ]
+    found = []
+    for other in placed:
+        if other.pod_class is not pod.pod_class or other.room != pod.room:
+            found.append(other)
+    return found

@@ -98,7 +98,10 @@ def _scarcest(trial: Trial, request: PodRequest, room: Room, count: int) -> str:
     """The first resource of which there is too little for `count` pods, if the pods requested
     nothing else. A resource that no node offers goes before."""
     known = trial.nodes.resources
-    unknown = [name for name, amount in request.requests if amount > 0 and name not in known]
+    unknown = []
+    for name, amount in request.requests:
+        if amount > 0 and name not in known:
+            unknown.append(name)
     if unknown:
         return min(unknown)
     amounts = trial.pod_class(request).amounts

@@ -9,7 +9,7 @@ is a few numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from scaler.decide.decision import Ending, Expire, Finish, LifeAction, Record, Remove, Resize
 from scaler.decide.world import CleanPods, FailedPod, Instance
@@ -67,6 +67,14 @@ def is_replaced(pod: FailedPod) -> bool:
     return pod.disrupted or (pod.exit_code_decides and not 0 <= pod.exit_code < RETRYABLE_FROM)
 
 
+def _first_fatal(failed: Iterable[FailedPod]) -> FailedPod | None:
+    """The first failed pod that is not replaced."""
+    for pod in failed:
+        if not is_replaced(pod):
+            return pod
+    return None
+
+
 def _replace_at(instance: Instance) -> float:
     """When failed pods are replaced: at once after a long life, after growing pauses when they
     ended soon after their start. So pods that always fail do not keep scheduler and API server
@@ -91,7 +99,7 @@ def _ending(instance: Instance, now: float) -> tuple[Ending, str] | None:
         and now >= policy.started_at + policy.deadline
     ):
         return Ending.DEADLINE_EXCEEDED, f"It was started more than {policy.deadline} s ago."
-    fatal = next((pod for pod in life.failed if not is_replaced(pod)), None)
+    fatal = _first_fatal(life.failed)
     if fatal is not None and not (
         policy.retries and (life.remaining is None or life.remaining > 0)
     ):

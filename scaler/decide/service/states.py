@@ -214,7 +214,9 @@ def moments_of(member: Member, policy: Policy) -> Iterator[float]:
         (memory.bound_since, policy.start_timeout),
         (instance.ends_by, policy.due_back),
     )
-    yield from (since + seconds for since, seconds in begun if since > 0)
+    for since, seconds in begun:
+        if since > 0:
+            yield since + seconds
     if instance.bound and instance.pods < instance.expected and not instance.made_by_us:
         yield makes_until(instance, policy)
 

@@ -120,10 +120,9 @@ class Arbitration:
                 self._keep(draft, member)
         if found is not None and found.room is Room.FREE:
             part.on_free_room.append((draft, found))
-            begun = [
-                member for member in found.members if member.is_with_the_scheduler or member.in_part
-            ]
-            part.with_scheduler.add(draft, begun)
+            for member in found.members:
+                if member.is_with_the_scheduler or member.in_part:
+                    part.with_scheduler.add(draft, [member])
 
     def _revoke_scale_ups_of(self, draft: Draft) -> None:
         """3.5, 7b: revoke scale-ups with the scheduler beyond the largest ratio, and those that do

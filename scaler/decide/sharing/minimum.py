@@ -106,8 +106,7 @@ def evict(part: Part, draft: Draft, found: ReservedMinimum) -> None:
     `trade_after` (3.6): MindIE Controller goes first."""
     if not found.victims or draft.demand.service.assumed:
         return
-    own = [victim.member for victim in found.victims if victim.draft is draft]
-    if any(member.state is State.RUNNING for member in own):
+    if _evicts_own_running(draft, found):
         draft.note(events.AwaitsOwnScaleDown(part.now))
         if part.now - draft.memory.trade_since < part.policy.trade_after:
             return
@@ -115,6 +114,13 @@ def evict(part: Part, draft: Draft, found: ReservedMinimum) -> None:
     draft.note(events.VictimsChosen(uids))
     for victim in found.victims:
         victim.draft.evict(victim.member, draft.demand.name)
+
+
+def _evicts_own_running(draft: Draft, found: ReservedMinimum) -> bool:
+    for victim in found.victims:
+        if victim.draft is draft and victim.member.state is State.RUNNING:
+            return True
+    return False
 
 
 def _after_its_attempt(part: Part, draft: Draft, found: ReservedMinimum) -> ReservedMinimum | None:
@@ -140,7 +146,10 @@ def _after_its_attempt(part: Part, draft: Draft, found: ReservedMinimum) -> Rese
 
 
 def _end(part: Part, draft: Draft, found: ReservedMinimum, tried: tuple[str, ...]) -> events.Ended:
-    in_part = [member.uid for member in found.members if member.in_part and member.uid in tried]
+    in_part = []
+    for member in found.members:
+        if member.in_part and member.uid in tried:
+            in_part.append(member.uid)
     others = [member.uid for member in draft.demand.members if not member.in_part]
     return events.Ended(part.now, tried, tuple(in_part), tuple(others))
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from scaler.decide import attempts
 from scaler.decide.decision import State
 from scaler.decide.draft import Draft
+from scaler.decide.service.demand import Demand
 
 
 def minimum_order(draft: Draft, now: float) -> tuple[bool, int, float, bool, float, str]:
@@ -14,7 +15,7 @@ def minimum_order(draft: Draft, now: float) -> tuple[bool, int, float, bool, flo
     is bound or admitted first; then age and name."""
     demand = draft.demand
     is_in_backoff = attempts.in_backoff(draft.memory, now)
-    has_begun = demand.bound > 0 or State.ADMITTED in [member.state for member in demand.members]
+    has_begun = demand.bound > 0 or _is_admitted(demand)
     ended_at = draft.memory.ended_at
     return (
         is_in_backoff,
@@ -29,3 +30,11 @@ def minimum_order(draft: Draft, now: float) -> tuple[bool, int, float, bool, flo
 def scale_up_order(draft: Draft) -> tuple[int, float, str]:
     """Sort key of services that scale up (7a): priority, age, name."""
     return -draft.demand.priority, draft.demand.oldest, draft.demand.name
+
+
+def _is_admitted(demand: Demand) -> bool:
+    """Whether the scheduler has an instance of the service."""
+    for member in demand.members:
+        if member.state is State.ADMITTED:
+            return True
+    return False

@@ -190,8 +190,11 @@ def _evictable(part: Part, draft: Draft, group: Group) -> list[Member]:
 def _leaves_room(part: Part, member: Member) -> bool:
     """Whether all nodes of its bound pods are ready."""
     by_name = part.placement.nodes.by_name
-    nodes = [by_name.get(name) for name, _ in member.instance.bound_pods]
-    return bool(nodes) and all(node is not None and node.ready for node in nodes)
+    for name, _ in member.instance.bound_pods:
+        node = by_name.get(name)
+        if node is None or not node.ready:
+            return False
+    return bool(member.instance.bound_pods)
 
 
 def _on_nodes(
@@ -201,7 +204,9 @@ def _on_nodes(
     by_name = part.placement.nodes.by_name
     found = []
     for member in members:
-        nodes = [by_name[name] for name, _ in member.instance.bound_pods]
-        if any(node.schedulable and node.node_class in classes for node in nodes):
-            found.append(member)
+        for name, _ in member.instance.bound_pods:
+            node = by_name[name]
+            if node.schedulable and node.node_class in classes:
+                found.append(member)
+                break
     return found

@@ -14,6 +14,7 @@ from scaler.decide.memory import HadAttempt
 from scaler.decide.nodes import PODS, PodRequest, Room
 from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
+from scaler.decide.service.states import Member
 from scaler.decide.sharing import preemption
 from scaler.decide.sharing.choice import sets_of_candidates
 from scaler.decide.sharing.part import Part, ReservedMinimum, Victim
@@ -96,11 +97,16 @@ def _on_source(
     if not (victims or part.expects_room):
         return None
     for members in sets_of_candidates(draft, part.placement, room, frees=bool(victims)):
-        if victims and any(
-            draft.memory_of(member.uid).had_attempt is not HadAttempt.NO for member in members
-        ):
+        if victims and _any_had_attempt(draft, members):
             continue  # 4e: nobody is evicted for it
         found = preemption.make_room(part, members, room, victims)
         if found is not None:
             return found
     return None
+
+
+def _any_had_attempt(draft: Draft, members: list[Member]) -> bool:
+    for member in members:
+        if draft.memory_of(member.uid).had_attempt is not HadAttempt.NO:
+            return True
+    return False
