@@ -16,8 +16,8 @@ from scaler.kube.errors import status_error
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
+from scaler.tools.common.check_result import Level
 from scaler.tools.common.diagnosis import diagnose
-from scaler.tools.common.finding import Level
 from scaler.tools.why.rank_table import gather
 from tests.jobs import NAMESPACE
 from tests.ranktables.test_reconciler import NAME, RULE, by_node, give_chips, rings, server

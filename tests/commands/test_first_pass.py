@@ -1,4 +1,4 @@
-"""What the planner would do first, as findings with the right weight."""
+"""What the planner would do first, as consequences with the right weight."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from scaler.decide.decision import (
 from scaler.informers.config_maps import RankTableMap, content_of
 from scaler.ranktables.table import RankTable, Status
 from scaler.reasons.reasons import Reason
-from scaler.tools.takeover.comparison import Found, TakeoverFinding, Weight
-from scaler.tools.takeover.first_pass import foresee, rank_table_findings
+from scaler.tools.takeover.comparison import Consequence, Found, Weight
+from scaler.tools.takeover.first_pass import foresee, rank_table_consequences
 from scaler.workloads.ascendjob import read_job
 from tests.jobs import job
 
@@ -42,7 +42,7 @@ def seen(
     pods: dict[str, Any] | None = None,
     reason: Reason = Reason.RUNNING,
     group: str = "group0",
-) -> list[TakeoverFinding]:
+) -> list[Consequence]:
     obj = job("p0", uid="u")
     obj["metadata"]["labels"]["mind-cluster/group-name"] = group
     verdict = Verdict("u", "p0", "group0", State.RUNNING, reason)
@@ -70,8 +70,8 @@ def seen(
 def test_every_action_has_words_and_a_weight(
     action: Action, pods: dict[str, Any], weight: Weight, words: str
 ) -> None:
-    (finding,) = seen(action, pods=pods)
-    assert (finding.weight, words in finding.text) == (weight, True)
+    (consequence,) = seen(action, pods=pods)
+    assert (consequence.weight, words in consequence.text) == (weight, True)
 
 
 def test_a_job_that_runs_and_needs_nothing_is_not_spoken_of() -> None:
@@ -82,15 +82,15 @@ def test_a_job_that_runs_and_needs_nothing_is_not_spoken_of() -> None:
 def test_a_running_job_that_its_rule_does_not_cover_blocks_and_a_waiting_one_does_not(
     reason: Reason,
 ) -> None:
-    assert [finding.weight for finding in seen(pods={"p0-master-0": BOUND}, reason=reason)] == [
-        Weight.BLOCKS
-    ]
+    assert [
+        consequence.weight for consequence in seen(pods={"p0-master-0": BOUND}, reason=reason)
+    ] == [Weight.BLOCKS]
     assert seen(reason=reason) == []
 
 
 def test_a_running_job_without_a_group_blocks_and_the_label_is_named() -> None:
-    (finding,) = seen(pods={"p0-master-0": BOUND}, group="")
-    assert (finding.weight, "label mind-cluster/group-name" in finding.text) == (
+    (consequence,) = seen(pods={"p0-master-0": BOUND}, group="")
+    assert (consequence.weight, "label mind-cluster/group-name" in consequence.text) == (
         Weight.BLOCKS,
         True,
     )
@@ -99,7 +99,7 @@ def test_a_running_job_without_a_group_blocks_and_the_label_is_named() -> None:
 def test_a_job_that_is_no_inference_server_blocks_until_it_has_finished() -> None:
     obj = job("train", rule=None, uid="u", labels={"framework": "pytorch"})
     verdict = Verdict("u", "train", None, State.RUNNING, Reason.NOT_SERVED)
-    assert [finding.weight for finding in foresee(read_job(obj), Found(), verdict, [])] == [
+    assert [consequence.weight for consequence in foresee(read_job(obj), Found(), verdict, [])] == [
         Weight.BLOCKS
     ]
     obj["status"] = {"conditions": [{"type": "Succeeded", "status": "True"}]}
@@ -108,25 +108,27 @@ def test_a_job_that_is_no_inference_server_blocks_until_it_has_finished() -> Non
 
 def test_a_rank_table_that_says_the_same_is_not_spoken_of() -> None:
     spaced = '{ "server_list": [1], "status": "completed" }'
-    assert rank_table_findings(COMPLETED, rings(spaced), "") == []
-    assert rank_table_findings(COMPLETED, None, "") == []
+    assert rank_table_consequences(COMPLETED, rings(spaced), "") == []
+    assert rank_table_consequences(COMPLETED, None, "") == []
 
 
 def test_a_completed_rank_table_that_would_be_withdrawn_blocks_and_says_why() -> None:
-    (finding,) = rank_table_findings(INITIALIZING, rings(COMPLETED.text), "")
-    assert (finding.weight, "no chips" in finding.text) == (Weight.BLOCKS, True)
+    (consequence,) = rank_table_consequences(INITIALIZING, rings(COMPLETED.text), "")
+    assert (consequence.weight, "no chips" in consequence.text) == (Weight.BLOCKS, True)
 
 
 @pytest.mark.parametrize("text", ['{"status":"initializing"}', "not JSON", None])
 def test_a_rank_table_that_would_be_completed_is_a_deed(text: str | None) -> None:
-    assert [finding.weight for finding in rank_table_findings(COMPLETED, rings(text), "")] == [
-        Weight.DOES
-    ]
+    assert [
+        consequence.weight for consequence in rank_table_consequences(COMPLETED, rings(text), "")
+    ] == [Weight.DOES]
 
 
 def test_what_is_wrong_with_a_rank_table_differs() -> None:
-    (finding,) = rank_table_findings(COMPLETED, None, "ConfigMap rings-config-p0 does not exist")
-    assert finding == TakeoverFinding(
+    (consequence,) = rank_table_consequences(
+        COMPLETED, None, "ConfigMap rings-config-p0 does not exist"
+    )
+    assert consequence == Consequence(
         Weight.DIFFERS, "rank table: ConfigMap rings-config-p0 does not exist"
     )
 

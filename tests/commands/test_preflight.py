@@ -36,14 +36,14 @@ from scaler.kube.api import (
     Resource,
 )
 from scaler.kube.errors import ForbiddenError
-from scaler.rules.finding import Finding as LintFinding
+from scaler.rules.finding import Finding
 from scaler.serve import certificates
 from scaler.settings import Mode, Settings
 from scaler.sim.actors.faulty_api import FaultyApi
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.loop import run
 from scaler.timestamps import rfc3339_micro
-from scaler.tools.common.finding import Finding, Level
+from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.common.leader import Leader, Leaders
 from scaler.tools.preflight import admission, faults, install, platform, rights, services
 from scaler.tools.preflight import command as preflight
@@ -82,7 +82,7 @@ def with_settings(**changes: Any) -> Install:
 
 def said(check: Check, level: Level) -> str:
     """The words and the advice of what was found at this level."""
-    return "\n".join(f"{one.text} -> {one.advice}" for one in check.findings if one.level is level)
+    return "\n".join(f"{one.text} -> {one.advice}" for one in check.results if one.level is level)
 
 
 def named(name: str, namespace: str = "", **parts: Any) -> Object:
@@ -735,8 +735,8 @@ def test_services_that_are_not_available_are_named_with_the_command_that_says_wh
 
 def fault(
     code: str = "GroupUnknown", level: Any = "error", message: str = "the rule has no group x"
-) -> LintFinding:
-    return LintFinding(code, (), message, "did you mean y?", level).at(1, 1, "AscendJob mindie/p0")
+) -> Finding:
+    return Finding(code, (), message, "did you mean y?", level).at(1, 1, "AscendJob mindie/p0")
 
 
 def test_what_lint_finds_is_said_with_the_object_and_at_most_five_times() -> None:
@@ -783,7 +783,7 @@ def test_what_may_not_be_read_is_not_known_and_nothing_else_is_said_of_it(check:
     nothing = Picture(
         unread=dict.fromkeys(every, "the right to list it is missing"), leaders=Leaders(unread="no")
     )
-    assert {one.level for one in check(nothing).findings} == {Level.UNKNOWN}
+    assert {one.level for one in check(nothing).results} == {Level.UNKNOWN}
 
 
 @pytest.mark.parametrize(
@@ -906,7 +906,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, checks: list[Check] | None) -> No
 
 
 def a_check(level: Level) -> Check:
-    return Check("nodes", (Finding(level, "words\x1b[31m", "do this", ("more",)),))
+    return Check("nodes", (CheckResult(level, "words\x1b[31m", "do this", ("more",)),))
 
 
 @pytest.mark.parametrize(

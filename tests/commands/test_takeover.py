@@ -16,7 +16,7 @@ from scaler.tools.takeover import check as takeover_check
 from scaler.tools.takeover import command as takeover
 from scaler.tools.takeover.check import JobReport, NotReadableError, Report, check
 from scaler.tools.takeover.command import text
-from scaler.tools.takeover.comparison import TakeoverFinding, Weight
+from scaler.tools.takeover.comparison import Consequence, Weight
 from scaler.workloads.stormservice import POD_SETS
 from tests.faults import Fault, Faults, Rule
 from tests.jobs import job, rule_config_map
@@ -25,25 +25,25 @@ from tests.sim.manifests import template, volcano_job
 from tests.test_minimums import nodes, service
 
 OPERATOR = "mindx-dl/ascend-operator-manager"
-BLOCKS = TakeoverFinding(Weight.BLOCKS, "pods that have a node are deleted: p0-worker-1")
-DIFFERS = TakeoverFinding(
+BLOCKS = Consequence(Weight.BLOCKS, "pods that have a node are deleted: p0-worker-1")
+DIFFERS = Consequence(
     Weight.DIFFERS,
     "Pod p0-master-0: spec.containers[ascend].image is mindie:0, the scaler writes mindie:1",
 )
 CLOCK = Clock(START)
-EXPECTED = TakeoverFinding(
-    Weight.EXPECTED, "the AscendJob is annotated: its next pods are of round 1"
-)
+EXPECTED = Consequence(Weight.EXPECTED, "the AscendJob is annotated: its next pods are of round 1")
 
 
-def a_job(name: str, *findings: TakeoverFinding, pods: int = 1) -> JobReport:
-    return JobReport("mindie", name, "mindie/rule/mindie", "Running", "Running", pods, 1, findings)
+def a_job(name: str, *consequences: Consequence, pods: int = 1) -> JobReport:
+    return JobReport(
+        "mindie", name, "mindie/rule/mindie", "Running", "Running", pods, 1, consequences
+    )
 
 
 def report(
-    *jobs: JobReport, operator: str = "", findings: tuple[TakeoverFinding, ...] = ()
+    *jobs: JobReport, operator: str = "", consequences: tuple[Consequence, ...] = ()
 ) -> Report:
-    return Report(all(job.safe for job in jobs), operator, findings, jobs)
+    return Report(all(job.safe for job in jobs), operator, consequences, jobs)
 
 
 def printed(found: Report) -> str:
@@ -137,9 +137,9 @@ def test_what_the_scaler_runs_already_is_safe_and_needs_nothing() -> None:
             await on.start("p0", "d0")
             found = await check(on.cluster.client("check"), Settings.model_validate({}), CLOCK)
             assert (found.safe, found.operator) == (True, "")
-            assert {finding.weight for job in found.jobs for finding in job.findings} <= {
-                Weight.EXPECTED
-            }
+            assert {
+                consequence.weight for job in found.jobs for consequence in job.consequences
+            } <= {Weight.EXPECTED}
 
     run(story())
 
@@ -154,9 +154,9 @@ def test_services_are_weighed_against_each_other_as_in_the_first_pass() -> None:
                 ("b-d0", "MinimumDoesNotFit"),
                 ("b-p1", "WaitingForRatio"),
             }
-            assert {finding.weight for job in found.jobs for finding in job.findings} <= {
-                Weight.EXPECTED
-            }
+            assert {
+                consequence.weight for job in found.jobs for consequence in job.consequences
+            } <= {Weight.EXPECTED}
 
     run(story())
 
@@ -167,7 +167,7 @@ def test_jobs_of_other_namespaces_are_left_out_and_that_is_said() -> None:
             only = Settings.model_validate({"namespaces": ("elsewhere",)})
             found = await check(on.cluster.client("check"), only, CLOCK)
             assert found.jobs == ()
-            assert "only looked at: elsewhere" in found.findings[0].text
+            assert "only looked at: elsewhere" in found.consequences[0].text
 
     run(story())
 
@@ -231,4 +231,6 @@ def test_a_job_of_volcano_is_told_of_and_not_compared_with_pods_that_the_scaler_
             return await check(on.cluster.client("check"), Settings.model_validate({}), CLOCK)
 
     found = run(story())
-    assert {one.name: one.findings for one in found.jobs if one.name == "infer"} == {"infer": ()}
+    assert {one.name: one.consequences for one in found.jobs if one.name == "infer"} == {
+        "infer": ()
+    }

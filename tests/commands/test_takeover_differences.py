@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.kube.api import Object
-from scaler.tools.takeover.comparison import Found, TakeoverFinding, Weight, compare, differences
+from scaler.tools.takeover.comparison import Consequence, Found, Weight, compare, differences
 from scaler.workloads import ascendjob_objects
 from scaler.workloads.ascendjob import read_job
 from tests.jobs import job
@@ -34,16 +34,16 @@ def as_written(obj: Object) -> Found:
     )
 
 
-def findings(obj: Object, found: Found) -> list[TakeoverFinding]:
+def consequences(obj: Object, found: Found) -> list[Consequence]:
     return compare(read_job(obj), obj, found, CLUSTERD)
 
 
-def changed(change: Callable[[Object], Any], *, pods: int = 1) -> list[TakeoverFinding]:
+def changed(change: Callable[[Object], Any], *, pods: int = 1) -> list[Consequence]:
     """Remarks when the leader's pod is changed like this."""
     obj = job("p0", pods=pods, uid="u")
     found = copy.deepcopy(as_written(obj))
     change(found.pods[POD])
-    return findings(obj, found)
+    return consequences(obj, found)
 
 
 def env(pod: Object) -> list[Object]:
@@ -61,7 +61,7 @@ def set_env(name: str, value: str) -> Callable[[Object], None]:
 @pytest.mark.parametrize("pods", [1, 4])
 def test_what_the_scaler_writes_itself_differs_in_nothing(pods: int) -> None:
     obj = job("p0", pods=pods, uid="u")
-    assert findings(obj, as_written(obj)) == []
+    assert consequences(obj, as_written(obj)) == []
 
 
 def test_what_ascend_operator_made_of_six_services_is_only_expected_to_differ(
@@ -81,9 +81,9 @@ def test_what_ascend_operator_made_of_six_services_is_only_expected_to_differ(
             pods = {name: there["pods"][name] for name in read.pods}
             found = Found(pods, there["podgroups"][read.pod_group], there["services"][read.pods[0]])
             assert [
-                finding
-                for finding in compare(read, obj, found, CLUSTERD)
-                if finding.weight != "expected"
+                consequence
+                for consequence in compare(read, obj, found, CLUSTERD)
+                if consequence.weight != "expected"
             ] == []
             compared += len(pods)
     assert compared == 33
@@ -117,15 +117,15 @@ def test_a_pod_of_another_owner_or_of_none_blocks() -> None:
         lambda pod: pod["metadata"].pop("ownerReferences"),
         lambda pod: pod["metadata"]["ownerReferences"][0].update(controller=False),
     ):
-        (finding,) = changed(change)
-        assert (finding.weight, "nobody adopts it" in finding.text) == (Weight.BLOCKS, True)
+        (consequence,) = changed(change)
+        assert (consequence.weight, "nobody adopts it" in consequence.text) == (Weight.BLOCKS, True)
 
 
 def test_a_pod_in_another_gang_blocks() -> None:
-    (finding,) = changed(
+    (consequence,) = changed(
         lambda pod: pod["metadata"]["annotations"].update({"scheduling.k8s.io/group-name": "other"})
     )
-    assert (finding.weight, "another gang" in finding.text) == (Weight.BLOCKS, True)
+    assert (consequence.weight, "another gang" in consequence.text) == (Weight.BLOCKS, True)
 
 
 @pytest.mark.parametrize(
@@ -137,21 +137,21 @@ def test_a_pod_in_another_gang_blocks() -> None:
     ids=["round", "address of ClusterD"],
 )
 def test_wanted_differences_are_expected(change: Callable[[Object], Any]) -> None:
-    assert [finding.weight for finding in changed(change)] == [Weight.EXPECTED]
+    assert [consequence.weight for consequence in changed(change)] == [Weight.EXPECTED]
 
 
 def test_a_template_that_was_edited_since_differs_with_both_values_and_blocks_nothing() -> None:
-    (finding,) = changed(lambda pod: pod["spec"]["containers"][0].update(image="mindie:0"))
-    assert finding == TakeoverFinding(
+    (consequence,) = changed(lambda pod: pod["spec"]["containers"][0].update(image="mindie:0"))
+    assert consequence == Consequence(
         Weight.DIFFERS,
         f"Pod {POD}: spec.containers[ascend].image is mindie:0, the scaler writes mindie:1",
     )
 
 
 def test_a_variable_that_the_template_has_no_more_differs() -> None:
-    (finding,) = changed(lambda pod: env(pod).append({"name": "OLD", "value": "1"}))
-    assert "env[OLD]" in finding.text
-    assert finding.text.endswith("the scaler writes nothing")
+    (consequence,) = changed(lambda pod: env(pod).append({"name": "OLD", "value": "1"}))
+    assert "env[OLD]" in consequence.text
+    assert consequence.text.endswith("the scaler writes nothing")
 
 
 def test_the_same_difference_of_many_pods_is_told_once() -> None:
@@ -159,8 +159,8 @@ def test_the_same_difference_of_many_pods_is_told_once() -> None:
     found = copy.deepcopy(as_written(obj))
     for pod in found.pods.values():
         pod["spec"]["containers"][0]["image"] = "mindie:0"
-    (finding,) = findings(obj, found)
-    assert finding.text.startswith(f"Pod {POD} and 3 more: ")
+    (consequence,) = consequences(obj, found)
+    assert consequence.text.startswith(f"Pod {POD} and 3 more: ")
 
 
 def test_a_pod_group_of_another_size_differs() -> None:
@@ -168,17 +168,17 @@ def test_a_pod_group_of_another_size_differs() -> None:
     found = copy.deepcopy(as_written(obj))
     assert found.pod_group is not None
     found.pod_group["spec"]["minMember"] = 5
-    (finding,) = findings(obj, found)
-    assert finding == TakeoverFinding(
+    (consequence,) = consequences(obj, found)
+    assert consequence == Consequence(
         Weight.DIFFERS, "PodGroup: spec.minMember is 5, the scaler writes 2"
     )
 
 
 def test_of_a_job_without_objects_or_without_shape_nothing_is_compared() -> None:
     obj = job("p0", uid="u")
-    assert findings(obj, Found()) == []
+    assert consequences(obj, Found()) == []
     obj["spec"]["replicaSpecs"] = {}
-    assert findings(obj, Found()) == []
+    assert consequences(obj, Found()) == []
 
 
 @given(JSON, JSON)
@@ -190,5 +190,5 @@ def test_no_two_values_raise_and_equal_ones_never_differ(wanted: Any, found: Any
 @given(st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), JSON))
 def test_no_object_raises(found: Object) -> None:
     obj = job("p0", uid="u")
-    for finding in findings(obj, Found({POD: found}, found, found)):
-        assert finding.weight is Weight.BLOCKS  # nothing owns it
+    for consequence in consequences(obj, Found({POD: found}, found, found)):
+        assert consequence.weight is Weight.BLOCKS  # nothing owns it

@@ -28,8 +28,8 @@ from scaler.rules.rule import ALL
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.tools.common.access import Access
+from scaler.tools.common.check_result import Level
 from scaler.tools.common.console import console, show
-from scaler.tools.common.finding import Level
 from scaler.tools.common.view import ServiceView
 from scaler.tools.why.answer import Answer, rendered
 from scaler.tools.why.inquiry import ask_why

@@ -15,8 +15,8 @@ from scaler.sim.actors.clusterd import ClusterD
 from scaler.sim.actors.devices import DevicePlugin, report_chips
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
+from scaler.tools.common.check_result import CheckResult
 from scaler.tools.common.diagnosis import diagnose
-from scaler.tools.common.finding import Finding
 from scaler.tools.why.rank_table import gather
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
@@ -111,7 +111,7 @@ async def test_tables_follow_a_lost_node_and_faulty_chips(
         assert process.errors() == []
 
 
-async def _diagnosis(stage: Stage) -> list[Finding]:
+async def _diagnosis(stage: Stage) -> list[CheckResult]:
     return list(diagnose(await gather(stage.api, "mindie", "mindie")))
 
 

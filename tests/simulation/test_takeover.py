@@ -217,15 +217,25 @@ async def checked(on: Moving) -> Report:
     return await check(on.cluster.client("check"), Settings.model_validate({}), on.clock)
 
 
-async def findings(on: Moving, weight: str) -> dict[str, list[str]]:
+async def consequences(on: Moving, weight: str) -> dict[str, list[str]]:
     """Texts by job, "" for the cluster."""
     report = await checked(on)
-    found = {"": [finding.text for finding in report.findings if finding.weight == weight]}
+    found = {
+        "": [
+            consequence.text for consequence in report.consequences if consequence.weight == weight
+        ]
+    }
     for job in report.jobs:
-        found[job.name] = [finding.text for finding in job.findings if finding.weight == weight]
+        found[job.name] = [
+            consequence.text for consequence in job.consequences if consequence.weight == weight
+        ]
     assert report.safe == (
-        not any(finding.weight == "blocks" for job in report.jobs for finding in job.findings)
-        and not any(finding.weight == "blocks" for finding in report.findings)
+        not any(
+            consequence.weight == "blocks"
+            for job in report.jobs
+            for consequence in job.consequences
+        )
+        and not any(consequence.weight == "blocks" for consequence in report.consequences)
     )
     return {name: texts for name, texts in found.items() if texts}
 
@@ -264,10 +274,10 @@ def test_services_of_mindie_motor_move_there_and_back(
             assert {status for status, _ in tables.values()} == {"completed"}
             report = await checked(on)
             assert [
-                finding.text
+                consequence.text
                 for job in report.jobs
-                for finding in job.findings
-                if finding.weight != "expected"
+                for consequence in job.consequences
+                if consequence.weight != "expected"
             ] == []
             await to_the_scaler(on)
             assert (on.uids(), on.tables()) == (before, tables)
@@ -446,7 +456,7 @@ def test_an_instance_that_the_operator_made_by_half_is_completed() -> None:
             await on.scale_operator(0)
             await on.cluster.delete(PODS, NAMESPACE, f"{DECODE}-master-0", grace_period_seconds=0)
             await asyncio.sleep(10)
-            assert (await findings(on, "does")).keys() == {DECODE}
+            assert (await consequences(on, "does")).keys() == {DECODE}
             await to_the_scaler(on)
             assert on.running() == WHOLE
 

@@ -14,7 +14,7 @@ from tests.simulation.test_takeover import (
     WHOLE,
     Moving,
     checked,
-    findings,
+    consequences,
     group_of,
     moving,
     run,
@@ -34,7 +34,7 @@ def test_the_check_foresees_exactly_what_the_scaler_then_writes() -> None:
         async with moving(4, EXAMPLE) as on:
             on.cluster.apply([spare()])
             await asyncio.sleep(60)
-            found = await findings(on, "does")
+            found = await consequences(on, "does")
             (group,) = group_of(on, "mindie-server-p2")
             assert set(found) == {"mindie-server-p2"}
             assert "without a PodGroup" in found["mindie-server-p2"][0]
@@ -48,7 +48,7 @@ def test_a_deadline_that_the_operator_never_kept_is_told_before_it_ends_a_runnin
     async def story() -> None:
         async with moving(3, EXAMPLE) as on:
             await edit(on, DECODE, "/spec/runPolicy", {"activeDeadlineSeconds": 30})
-            found = await findings(on, "blocks")
+            found = await consequences(on, "blocks")
             assert set(found) == {DECODE}
             assert "would end at once" in found[DECODE][0]
 
@@ -71,7 +71,7 @@ def test_pods_beyond_lowered_replicas_are_told_before_they_are_deleted() -> None
                 "metadata": {**extra, "name": f"{DECODE}-worker-0", "namespace": NAMESPACE},
             }
             on.cluster.apply([{**body, "apiVersion": "v1", "kind": "Pod"}])
-            found = await findings(on, "blocks")
+            found = await consequences(on, "blocks")
             (told,) = found.pop(DECODE)
             assert (found, told.endswith(f": {DECODE}-worker-0")) == ({}, True)
 
@@ -84,7 +84,7 @@ def test_a_training_job_that_nobody_would_look_after_is_told() -> None:
             training = spare()
             training["metadata"] |= {"name": "training", "labels": {"framework": "pytorch"}}
             on.cluster.apply([training])
-            found = await findings(on, "blocks")
+            found = await consequences(on, "blocks")
             assert set(found) == {"training"}
             assert "nobody replaces its pods" in found["training"][0]
 
@@ -107,7 +107,7 @@ def test_a_rule_that_cannot_be_read_is_told_for_the_rule_and_for_every_job_that_
                     }
                 ]
             )
-            found = await findings(on, "blocks")
+            found = await consequences(on, "blocks")
             assert "scaling-rule" in found[""][0]
             assert set(found) - {""} <= WHOLE
 
@@ -119,8 +119,8 @@ def test_an_image_that_was_edited_since_the_pods_were_made_differs_and_blocks_no
         async with moving(3, EXAMPLE) as on:
             path = "/spec/replicaSpecs/Master/template/spec/containers/0/image"
             await edit(on, DECODE, path, "mindie:next")
-            assert await findings(on, "blocks") == {}
-            (told,) = (await findings(on, "differs"))[DECODE]
+            assert await consequences(on, "blocks") == {}
+            (told,) = (await consequences(on, "differs"))[DECODE]
             assert told.endswith("the scaler writes mindie:next")
             before = on.uids()
             await to_the_scaler(on)
@@ -137,7 +137,7 @@ def test_a_pod_without_its_owner_is_told_because_nobody_would_adopt_it() -> None
             await on.cluster.patch(
                 PODS, NAMESPACE, f"{DECODE}-master-0", patch, patch_type=PatchType.JSON
             )
-            found = await findings(on, "blocks")
+            found = await consequences(on, "blocks")
             assert any("nobody adopts it" in text for text in found[DECODE])
 
     run(story())

@@ -17,7 +17,7 @@ from scaler.decide.decision import Note
 from scaler.informers.config_maps import RankTableMap
 from scaler.names import JOB_ID_LABEL, RANK_TABLE_PREFIX
 from scaler.ranktables.table import RankTable, RankTablePod, Status
-from scaler.tools.common.finding import Finding, Level
+from scaler.tools.common.check_result import CheckResult, Level
 from scaler.workloads.membership import Job
 
 SERVER_APP = "mindie-ms-server"
@@ -61,19 +61,19 @@ class Evidence(msgspec.Struct, frozen=True):
     """Other jobs of its jobID, each with the reason why it has no rank table."""
 
 
-def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
+def diagnose(evidence: Evidence) -> tuple[CheckResult, ...]:
     """Every condition in the order in which a person would correct them."""
     return tuple(_checks(evidence))
 
 
-def _checks(evidence: Evidence) -> Iterator[Finding]:
+def _checks(evidence: Evidence) -> Iterator[CheckResult]:
     if not evidence.servers:
         words = (
             f"no AscendJob of a server has label {JOB_ID_LABEL}={evidence.job_id} in this namespace"
         )
-        yield Finding(Level.ERROR, words, about=f"namespace {evidence.namespace}")
+        yield CheckResult(Level.ERROR, words, about=f"namespace {evidence.namespace}")
     for name, why in evidence.left_out:
-        yield Finding(Level.ERROR, f"no rank table is made for it: {why}", about=f"job {name}")
+        yield CheckResult(Level.ERROR, f"no rank table is made for it: {why}", about=f"job {name}")
     for server in evidence.servers:
         yield from _server_checks(server, evidence.job_id)
     for table_map in evidence.strays:
@@ -84,19 +84,19 @@ def _checks(evidence: Evidence) -> Iterator[Finding]:
         yield _reachable(app, title, evidence.roles)
 
 
-def _server_checks(server: Server, job_id: str) -> Iterator[Finding]:
+def _server_checks(server: Server, job_id: str) -> Iterator[CheckResult]:
     table_map = server.table_map
     if table_map is None:
         words = (
             f"ConfigMap {RANK_TABLE_PREFIX}{server.job.name} does not exist; apply it, it is never"
             " created for you"
         )
-        yield Finding(Level.ERROR, words, about=f"job {server.job.name}")
+        yield CheckResult(Level.ERROR, words, about=f"job {server.job.name}")
         return
     yield from _label_checks(table_map, job_id)
     yield from _readable(table_map)
     if server.obstacle is not None:
-        yield Finding(
+        yield CheckResult(
             Level.ERROR,
             f"{server.obstacle.warning}: {server.obstacle.message}",
             about=table_map.name,
@@ -105,12 +105,12 @@ def _server_checks(server: Server, job_id: str) -> Iterator[Finding]:
         yield _completed(server, table_map)
 
 
-def _label_checks(table_map: RankTableMap, job_id: str) -> Iterator[Finding]:
+def _label_checks(table_map: RankTableMap, job_id: str) -> Iterator[CheckResult]:
     problems = list(_label_problems(table_map, job_id))
     for problem in problems:
-        yield Finding(Level.ERROR, problem, about=table_map.name)
+        yield CheckResult(Level.ERROR, problem, about=table_map.name)
     if not problems:
-        yield Finding(Level.OK, "labelled for ClusterD", about=table_map.name)
+        yield CheckResult(Level.OK, "labelled for ClusterD", about=table_map.name)
 
 
 def _label_problems(table_map: RankTableMap, job_id: str) -> Iterator[str]:
@@ -134,30 +134,30 @@ def _label_problems(table_map: RankTableMap, job_id: str) -> Iterator[str]:
         )
 
 
-def _readable(table_map: RankTableMap) -> Iterator[Finding]:
+def _readable(table_map: RankTableMap) -> Iterator[CheckResult]:
     if not isinstance(content_of(table_map.text), dict):
         words = "hccl.json is not a JSON object: one unreadable table leaves the whole service out"
-        yield Finding(Level.ERROR, words, about=table_map.name)
+        yield CheckResult(Level.ERROR, words, about=table_map.name)
 
 
-def _completed(server: Server, table_map: RankTableMap) -> Finding:
+def _completed(server: Server, table_map: RankTableMap) -> CheckResult:
     status = table_map.status
     if status == Status.COMPLETED.value and server.table.status is Status.COMPLETED:
-        return Finding(Level.OK, "completed", about=table_map.name)
+        return CheckResult(Level.OK, "completed", about=table_map.name)
     if server.table.status is Status.COMPLETED:
         words = (
             "all its pods have their chips, but it is not completed: does the scaler run? see"
             " its log"
         )
-        return Finding(Level.ERROR, words, about=table_map.name)
+        return CheckResult(Level.ERROR, words, about=table_map.name)
     waits = "; ".join(waiting_for(server.job, server.members)) or "its pods are not complete"
     if status == Status.COMPLETED.value:
-        return Finding(
+        return CheckResult(
             Level.ERROR,
             f"says completed, but should not: {waits}; does the scaler run?",
             about=table_map.name,
         )
-    return Finding(
+    return CheckResult(
         Level.NOTE,
         f"not completed, this instance is left out of the global table: {waits}",
         about=table_map.name,
@@ -187,32 +187,34 @@ def waiting_for(job: Job, members: Sequence[RankTablePod]) -> Iterator[str]:
             yield f"pod {name} has no address yet"
 
 
-def _some_completed(evidence: Evidence) -> Finding:
+def _some_completed(evidence: Evidence) -> CheckResult:
     about = f"service {evidence.job_id}"
     done = []
     for server in evidence.servers:
         if server.table_map and server.table_map.status == "completed":
             done.append(server.job.name)
     if done:
-        return Finding(
+        return CheckResult(
             Level.OK,
             f"{len(done)} of {len(evidence.servers)} rank tables are completed",
             about=about,
         )
-    return Finding(Level.ERROR, "no rank table is completed; at least one must be", about=about)
+    return CheckResult(Level.ERROR, "no rank table is completed; at least one must be", about=about)
 
 
-def _reachable(app: str, title: str, pods: Sequence[RolePod]) -> Finding:
+def _reachable(app: str, title: str, pods: Sequence[RolePod]) -> CheckResult:
     ours = [pod for pod in pods if pod.app == app]
     if not ours:
-        return Finding(
+        return CheckResult(
             Level.ERROR,
             f"no pod with label app={app} and the service's {JOB_ID_LABEL}; apply its job",
             about=title,
         )
     if any(pod.host_ip and pod.pod_ip for pod in ours):
-        return Finding(Level.OK, "has its addresses", about=title)
-    return Finding(Level.ERROR, f"pod {ours[0].name} has no host or pod address yet", about=title)
+        return CheckResult(Level.OK, "has its addresses", about=title)
+    return CheckResult(
+        Level.ERROR, f"pod {ours[0].name} has no host or pod address yet", about=title
+    )
 
 
 def content_of(text: str | None) -> Any:

@@ -26,8 +26,8 @@ from scaler.kube.api import (
 )
 from scaler.names import BESIDE_LABEL, MOVED_RULE, NAMESPACE_LABEL, RULE_LABEL
 from scaler.rules.values import as_list, as_text, at
+from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.common.console import age
-from scaler.tools.common.finding import Finding, Level
 from scaler.tools.preflight.checks import Check, check, listed, ok
 from scaler.tools.preflight.picture import (
     Install,
@@ -126,7 +126,7 @@ def _maker(pod: Object) -> str:
     return ""
 
 
-def _opted_in(picture: Picture, gated: Mapping[str, bool]) -> Iterator[Finding]:
+def _opted_in(picture: Picture, gated: Mapping[str, bool]) -> Iterator[CheckResult]:
     there = {name_of(one): labels_of(one) for one in picture.of(NAMESPACES)}
     for name, moved in sorted(gated.items()):
         labels = there.get(name)
@@ -141,10 +141,10 @@ def _opted_in(picture: Picture, gated: Mapping[str, bool]) -> Iterator[Finding]:
                 f" {' and '.join(lacks)}"
             )
             advice = f"kubectl label --overwrite namespace {name} {' '.join(lacks)}"
-            yield Finding(Level.WARNING, f"{words}: they get no gate", advice)
+            yield CheckResult(Level.WARNING, f"{words}: they get no gate", advice)
 
 
-def _no_way(picture: Picture, gated: Mapping[str, bool]) -> Finding:
+def _no_way(picture: Picture, gated: Mapping[str, bool]) -> CheckResult:
     policies = (picture.minor or 0) >= MUTATING_POLICIES_SINCE
     way = (
         "kubectl apply -k your folder, with manifests/admission-policy"
@@ -155,10 +155,12 @@ def _no_way(picture: Picture, gated: Mapping[str, bool]) -> Finding:
         f"nothing puts the gate onto pods that others make in {listed(sorted(gated))}, unless their"
         " templates do"
     )
-    return Finding(Level.WARNING, words, way)
+    return CheckResult(Level.WARNING, words, way)
 
 
-def _webhook(picture: Picture, install: Install | None, configuration: Object) -> Iterator[Finding]:
+def _webhook(
+    picture: Picture, install: Install | None, configuration: Object
+) -> Iterator[CheckResult]:
     """Whether API servers trust and reach our webhook; each reason once, not for each of its
     entries."""
     where = f"{configuration.get('kind') or 'webhook configuration'} {name_of(configuration)}"
@@ -170,18 +172,18 @@ def _webhook(picture: Picture, install: Install | None, configuration: Object) -
     if install is None:
         words = f"{where} is there, and no scaler that serves it"
         advice = f"kubectl delete {configuration_name(configuration)}, or install the scaler"
-        yield Finding(Level.ERROR if fails else Level.WARNING, words, advice)
+        yield CheckResult(Level.ERROR if fails else Level.WARNING, words, advice)
     elif install.settings is not None and not install.settings.webhook_port:
         words = (
             f"{where} is there, and {home}/{install.name} serves no webhook (SCALER_WEBHOOK_PORT)"
         )
-        yield Finding(
+        yield CheckResult(
             Level.ERROR if fails else Level.WARNING,
             words,
             f"add the component admission-webhook: {_HOWTO}",
         )
     elif not fails and not all(_is_served(picture, one) for one in hooks):
-        yield Finding(
+        yield CheckResult(
             Level.WARNING,
             f"the Service of {where} has no ready endpoint: pods are made without the gate",
             log,
@@ -198,30 +200,30 @@ def configuration_name(configuration: Object) -> str:
     )
 
 
-def _trusted(where: str, bundle: str, now: float, log: str) -> Iterator[Finding]:
+def _trusted(where: str, bundle: str, now: float, log: str) -> Iterator[CheckResult]:
     """Whether the caBundle of a webhook is valid now."""
     if not bundle:
         words = f"{where} has no caBundle: no API server trusts the webhook"
-        yield Finding(Level.ERROR, words, f"the leader writes it within 10 s; if not: {log}")
+        yield CheckResult(Level.ERROR, words, f"the leader writes it within 10 s; if not: {log}")
         return
     times = valid(bundle)
     if not times:
-        yield Finding(Level.ERROR, f"{where} has a caBundle that holds no certificate", log)
+        yield CheckResult(Level.ERROR, f"{where} has a caBundle that holds no certificate", log)
     elif (end := max(last for _, last in times)) < now:
         words = (
             f"the certificate in {where} expired {age(now - end)} ago: no API server trusts the"
             " webhook"
         )
-        yield Finding(
+        yield CheckResult(
             Level.ERROR, words, f"the leader renews it 60 days before; see why it did not: {log}"
         )
     elif min(first for first, _ in times) > now:
-        yield Finding(
+        yield CheckResult(
             Level.ERROR, f"the certificate in {where} is not valid yet: clocks differ", log
         )
     elif end < now + SOON:
         words = f"the certificate in {where} ends in {age(end - now)}, and nobody has renewed it"
-        yield Finding(Level.WARNING, words, log)
+        yield CheckResult(Level.WARNING, words, log)
 
 
 def valid(bundle: str) -> list[tuple[float, float]]:
@@ -307,13 +309,13 @@ def _is_served(picture: Picture, hook: Mapping[str, Any]) -> bool:
     return any(at(end, "conditions").get("ready") is not False for end in endpoints)
 
 
-def _refuses(name: str, hook: Mapping[str, Any]) -> Finding:
+def _refuses(name: str, hook: Mapping[str, Any]) -> CheckResult:
     place = _service(hook)
     words = (
         f"webhook {name} fails closed and its Service {place} has no ready endpoint: its pods are"
         " refused"
     )
-    return Finding(
+    return CheckResult(
         Level.ERROR, words, f"kubectl -n {place.partition('/')[0]} get pods,endpointslices"
     )
 

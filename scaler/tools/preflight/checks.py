@@ -1,35 +1,35 @@
-"""Checks of a cluster: the findings about one subject. Values only."""
+"""Checks of a cluster: the results about one subject. Values only."""
 
 from __future__ import annotations
 
 import msgspec
 
-from scaler.tools.common.finding import Finding, Level
+from scaler.tools.common.check_result import CheckResult, Level
 
 
 class Check(msgspec.Struct, frozen=True):
-    """All findings about one subject, the worst first; at least one."""
+    """All results about one subject, the worst first; at least one."""
 
     name: str
-    findings: tuple[Finding, ...]
+    results: tuple[CheckResult, ...]
 
     @property
     def level(self) -> Level:
-        return self.findings[0].level
+        return self.results[0].level
 
 
-def check(name: str, findings: list[Finding], well: Finding | None = None) -> Check:
-    """A check with its findings in order; `well` is its finding if there is no other."""
+def check(name: str, results: list[CheckResult], well: CheckResult | None = None) -> Check:
+    """A check with its results in order; `well` is its result if there is no other."""
     order = list(Level)
-    found = sorted(findings, key=lambda one: order.index(one.level)) or [
-        well or Finding(Level.OK, "nothing found")
+    found = sorted(results, key=lambda one: order.index(one.level)) or [
+        well or CheckResult(Level.OK, "nothing found")
     ]
     return Check(name, tuple(found))
 
 
-def ok(text: str, *details: str) -> Finding:
-    """A finding without advice."""
-    return Finding(Level.OK, text, details=details)
+def ok(text: str, *details: str) -> CheckResult:
+    """A result without advice."""
+    return CheckResult(Level.OK, text, details=details)
 
 
 def listed(names: list[str], most: int = 5) -> str:

@@ -14,7 +14,7 @@ from scaler.tools.common.access import add_cluster_arguments, named
 from scaler.tools.common.output import add_output, written
 
 if TYPE_CHECKING:
-    from scaler.tools.common.finding import Finding
+    from scaler.tools.common.check_result import CheckResult
     from scaler.tools.preflight.checks import Check
 
 HELP = """check a cluster before or after the scaler is installed: what is missing, and what to do
@@ -61,12 +61,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _document(check: Check) -> dict[str, Any]:
     """A check for programs."""
-    findings = []
-    for one in check.findings:
-        findings.append(
+    results = []
+    for one in check.results:
+        results.append(
             {"level": one.level, "text": one.text, "advice": one.advice, "details": one.details}
         )
-    return {"name": check.name, "findings": findings}
+    return {"name": check.name, "findings": results}
 
 
 async def _checked(args: argparse.Namespace) -> list[Check] | None:
@@ -88,13 +88,13 @@ async def _checked(args: argparse.Namespace) -> list[Check] | None:
 
 
 def text(checks: Sequence[Check], *, verbose: bool = False) -> Iterator[str]:
-    """One line for each check without a problem; for the others each finding and its advice; then
+    """One line for each check without a problem; for the others each result and its advice; then
     the count."""
     counts: Counter[str] = Counter()
     for one in checks:
-        for finding in one.findings:
-            counts[str(finding.level)] += 1
-            yield from _lines(one.name, finding, verbose=verbose)
+        for result in one.results:
+            counts[str(result.level)] += 1
+            yield from _lines(one.name, result, verbose=verbose)
     said = [f"{number} {level}{'s' if number > 1 else ''}" for level, number in _told(counts)]
     yield ""
     yield f"{', '.join(said)}: what to do stands behind each ->" if said else "All is well."
@@ -106,12 +106,12 @@ def _told(counts: Counter[str]) -> Iterator[tuple[str, int]]:
             yield (level, counts[level])
 
 
-def _lines(name: str, finding: Finding, *, verbose: bool) -> Iterator[str]:
+def _lines(name: str, result: CheckResult, *, verbose: bool) -> Iterator[str]:
     from scaler.tools.common.console import clean  # noqa: PLC0415
 
-    yield f"{finding.level:<9} {name:<16} {clean(finding.text)}"
-    if finding.advice:
-        yield f"{'':<26} -> {clean(finding.advice)}"
+    yield f"{result.level:<9} {name:<16} {clean(result.text)}"
+    if result.advice:
+        yield f"{'':<26} -> {clean(result.advice)}"
     if verbose:
-        for one in finding.details:
+        for one in result.details:
             yield f"{'':<29} {clean(one)}"

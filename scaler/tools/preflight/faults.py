@@ -17,8 +17,8 @@ from scaler.informers.faults import (
 )
 from scaler.kube.api import CONFIG_MAPS, NODES, Object
 from scaler.rules.values import as_text, at
+from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.common.console import age
-from scaler.tools.common.finding import Finding, Level
 from scaler.tools.preflight.checks import Check, check, listed, ok
 from scaler.tools.preflight.picture import Picture, name_of, namespace_of
 from scaler.tools.preflight.platform import missing_right, npus
@@ -50,7 +50,7 @@ def fault_data(picture: Picture) -> Check:
         advice = "install MindCluster's device plugin and ClusterD: docs/reference/faults.md"
         return check(
             "fault data",
-            [Finding(Level.WARNING, words, advice)] if nodes else [],
+            [CheckResult(Level.WARNING, words, advice)] if nodes else [],
             ok("no NPU nodes, no data"),
         )
     source = Source.CLUSTER if Source.CLUSTER in sources else Source.AGENTS
@@ -64,24 +64,24 @@ def fault_data(picture: Picture) -> Check:
     return check("fault data", found, ok(f"from {who}: {len(written)} nodes{newest}"))
 
 
-def _broken(broken: list[str]) -> Iterator[Finding]:
+def _broken(broken: list[str]) -> Iterator[CheckResult]:
     if broken:
         words = f"{len(broken)} reports cannot be read and are left out: {listed(broken, 1)}"
-        yield Finding(Level.WARNING, words, "", tuple(broken))
+        yield CheckResult(Level.WARNING, words, "", tuple(broken))
 
 
-def _nodes(nodes: set[str], written: Mapping[str, float], now: float) -> Iterator[Finding]:
+def _nodes(nodes: set[str], written: Mapping[str, float], now: float) -> Iterator[CheckResult]:
     without = sorted(nodes - written.keys())
     old = sorted(name for name in nodes & written.keys() if now - written[name] > STALE)
     if without:
         words = f"{len(without)} of {len(nodes)} NPU nodes are not reported: {listed(without)}"
-        yield Finding(Level.WARNING, words, _PLUGIN, tuple(without))
+        yield CheckResult(Level.WARNING, words, _PLUGIN, tuple(without))
     if old:
         words = (
             f"{len(old)} of {len(nodes)} NPU nodes were last reported more than {age(STALE)} ago:"
             f" {listed(old)}"
         )
-        yield Finding(
+        yield CheckResult(
             Level.WARNING,
             words,
             _PLUGIN,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from scaler import __version__
 from scaler.kube.api import DEPLOYMENTS
+from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.common.console import age
-from scaler.tools.common.finding import Finding, Level
 from scaler.tools.common.leader import Leader
 from scaler.tools.preflight.checks import Check, check, listed, ok
 from scaler.tools.preflight.picture import Install, Picture, tag_of
@@ -27,7 +27,7 @@ def scaler(picture: Picture) -> Check:
         return check("scaler", unread)
     if not picture.installs:
         return check("scaler", list(_not_deployed(picture)))
-    found: list[Finding] = []
+    found: list[CheckResult] = []
     for install in picture.installs:
         found.extend(_install(picture, install))
     words = []
@@ -40,18 +40,18 @@ def scaler(picture: Picture) -> Check:
     )
 
 
-def _not_deployed(picture: Picture) -> Iterator[Finding]:
+def _not_deployed(picture: Picture) -> Iterator[CheckResult]:
     at_work = [one for one in picture.leaders.found if one.is_at_work(picture.now)]
     if at_work:
         places = listed([f"{one.namespace}/{one.lease}" for one in at_work])
-        yield Finding(
+        yield CheckResult(
             Level.WARNING, f"no Deployment of the scaler, but one is at work: Lease {places}"
         )
     else:
-        yield Finding(Level.WARNING, "not installed", INSTALL)
+        yield CheckResult(Level.WARNING, "not installed", INSTALL)
 
 
-def _install(picture: Picture, install: Install) -> Iterator[Finding]:
+def _install(picture: Picture, install: Install) -> Iterator[CheckResult]:
     where = f"{install.namespace}/{install.name}"
     look = f"kubectl -n {install.namespace}"
     pods = f"{look} get pods; {look} logs deployment/{install.name}"
@@ -61,7 +61,7 @@ def _install(picture: Picture, install: Install) -> Iterator[Finding]:
             lease = one
             break
     if install.wrong:
-        yield Finding(
+        yield CheckResult(
             Level.ERROR,
             f"{where}: {install.wrong}",
             f"{look} set env deployment/{install.name} ...",
@@ -73,23 +73,23 @@ def _install(picture: Picture, install: Install) -> Iterator[Finding]:
             f"{where} was installed {age(picture.now - install.created)} ago, and no replica is at"
             " work yet"
         )
-        yield Finding(Level.WARNING, words, "ask again in a minute")
+        yield CheckResult(Level.WARNING, words, "ask again in a minute")
     else:
-        yield Finding(Level.ERROR, f"{where}: {_nobody(picture, lease)}", pods)
+        yield CheckResult(Level.ERROR, f"{where}: {_nobody(picture, lease)}", pods)
     yield from _version(install)
 
 
-def _at_work(install: Install, lease: Leader, pods: str) -> Iterator[Finding]:
+def _at_work(install: Install, lease: Leader, pods: str) -> Iterator[CheckResult]:
     where = f"{install.namespace}/{install.name}"
     if lease.blind_since:
         words = f"{where} is out of touch with the cluster since {lease.blind_since}"
-        yield Finding(
+        yield CheckResult(
             Level.ERROR,
             words,
             "docs/explanation/reliability.md, section Alive, ready, out of touch",
         )
     if install.ready < install.replicas:
-        yield Finding(
+        yield CheckResult(
             Level.WARNING,
             f"{where}: {install.ready} of {install.replicas} replicas are ready",
             pods,
@@ -100,7 +100,7 @@ def _at_work(install: Install, lease: Leader, pods: str) -> Iterator[Finding]:
             " goes"
         )
         advice = f"kubectl -n {install.namespace} scale deployment {install.name} --replicas=2"
-        yield Finding(Level.WARNING, words, advice)
+        yield CheckResult(Level.WARNING, words, advice)
 
 
 def _nobody(picture: Picture, lease: Leader | None) -> str:
@@ -121,13 +121,13 @@ def _led(picture: Picture, lease: Leader) -> str:
     return f"Lease {lease.namespace}/{lease.lease}: held by {lease.holder or 'nobody'}, {renewed}"
 
 
-def _version(install: Install) -> Iterator[Finding]:
+def _version(install: Install) -> Iterator[CheckResult]:
     tag = tag_of(install.image).removeprefix("v")
     if tag and tag != __version__:
         words = (
             f"{install.namespace}/{install.name} is of version {tag}, this command of {__version__}"
         )
-        yield Finding(
+        yield CheckResult(
             Level.WARNING,
             words,
             f"upgrade it ({again(install)}), or use the command of its version",
@@ -139,7 +139,7 @@ def installs(picture: Picture) -> Check:
     if picture.leaders.unread:
         return check(
             "other installs",
-            [Finding(Level.UNKNOWN, f"Leases of installs: {picture.leaders.unread}")],
+            [CheckResult(Level.UNKNOWN, f"Leases of installs: {picture.leaders.unread}")],
         )
     alive = [one for one in picture.leaders.found if one.is_at_work(picture.now)]
     pairs = []
@@ -154,12 +154,12 @@ def installs(picture: Picture) -> Check:
     return check("other installs", found, ok(listed(words) or "no scaler is at work"))
 
 
-def _shared(one: Leader, other: Leader) -> Finding:
+def _shared(one: Leader, other: Leader) -> CheckResult:
     words = (
         f"{one.namespace}/{one.lease} and {other.namespace}/{other.lease} look after the same"
         " namespaces"
     )
-    return Finding(
+    return CheckResult(
         Level.ERROR, words, "give each namespaces of its own (SCALER_NAMESPACES), or remove one"
     )
 

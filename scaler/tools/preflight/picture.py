@@ -10,7 +10,7 @@ import msgspec
 
 from scaler.kube.api import DEPLOYMENTS, NAMESPACES, Object, Resource
 from scaler.names import INSTALL_LABEL
-from scaler.rules.finding import Finding as LintFinding
+from scaler.rules.finding import Finding
 from scaler.rules.values import as_list, as_text, at
 from scaler.settings import Settings
 from scaler.tools.common.leader import USUAL, Leaders
@@ -55,7 +55,7 @@ class Linted(msgspec.Struct, frozen=True):
     """The findings of lint about the rules and workloads in the cluster."""
 
     checked: Mapping[str, int] = {}
-    findings: tuple[LintFinding, ...] = ()
+    findings: tuple[Finding, ...] = ()
     left_out: int = 0
     """Workloads over the limit, which were not checked."""
     has_rules: bool = True

@@ -29,8 +29,8 @@ from scaler.report.definition import definition as elastic_service
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.settings import Mode, Settings
 from scaler.timestamps import seconds_of
+from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.common.console import age
-from scaler.tools.common.finding import Finding, Level
 from scaler.tools.preflight.checks import Check, check, listed, ok
 from scaler.tools.preflight.picture import (
     Install,
@@ -63,14 +63,14 @@ NPU = "huawei.com/Ascend"
 SCALER_CRD = "kubectl apply --server-side -f manifests/base/elasticservices.yaml"
 
 
-def missing_right(picture: Picture, *resources: Resource) -> list[Finding]:
-    """A finding about those of these resources that are forbidden to read; none if all were
+def missing_right(picture: Picture, *resources: Resource) -> list[CheckResult]:
+    """A result about those of these resources that are forbidden to read; none if all were
     read."""
     why = []
     for one in resources:
         if one in picture.unread:
             why.append(picture.unread[one])
-    return [Finding(Level.UNKNOWN, "; ".join(dict.fromkeys(why)))] if why else []
+    return [CheckResult(Level.UNKNOWN, "; ".join(dict.fromkeys(why)))] if why else []
 
 
 def kubernetes(picture: Picture) -> Check:
@@ -80,7 +80,7 @@ def kubernetes(picture: Picture) -> Check:
     if minor is None:
         return check(
             "Kubernetes",
-            [Finding(Level.UNKNOWN, f"its version is not known: {version or 'no answer'}")],
+            [CheckResult(Level.UNKNOWN, f"its version is not known: {version or 'no answer'}")],
         )
     if minor < OLDEST:
         words = (
@@ -88,7 +88,8 @@ def kubernetes(picture: Picture) -> Check:
             " supported"
         )
         return check(
-            "Kubernetes", [Finding(Level.ERROR, words, "upgrade, or let the scaler make all pods")]
+            "Kubernetes",
+            [CheckResult(Level.ERROR, words, "upgrade, or let the scaler make all pods")],
         )
     lacks = []
     if minor < MUTATING_POLICIES_SINCE:
@@ -106,7 +107,7 @@ def kubernetes(picture: Picture) -> Check:
     if minor > NEWEST:
         return check(
             "Kubernetes",
-            [Finding(Level.WARNING, f"{version} is newer than what was tried, 1.{NEWEST}")],
+            [CheckResult(Level.WARNING, f"{version} is newer than what was tried, 1.{NEWEST}")],
         )
     without = f", without {'; '.join(lacks)}" if lacks else ""
     return check("Kubernetes", [], ok(f"{version} is supported{without}"))
@@ -133,17 +134,19 @@ def kinds(picture: Picture) -> Check:
     return check("kinds", found, ok(words, f"not installed: {', '.join(absent) or '-'}"))
 
 
-def _own(picture: Picture, definition: Object | None) -> Iterator[Finding]:
+def _own(picture: Picture, definition: Object | None) -> Iterator[CheckResult]:
     if definition is None:
         level = Level.ERROR if picture.installs else Level.WARNING
         words = (
             "ElasticService is not installed: no status is written, and no number of instances can"
             " be wanted"
         )
-        yield Finding(level, words, SCALER_CRD if picture.installs else "it comes with the install")
+        yield CheckResult(
+            level, words, SCALER_CRD if picture.installs else "it comes with the install"
+        )
     elif _shape(definition) != _shape(elastic_service()):
         words = f"the definition of ElasticService is not that of this version ({__version__})"
-        yield Finding(Level.WARNING, words, SCALER_CRD)
+        yield CheckResult(Level.WARNING, words, SCALER_CRD)
 
 
 def _shape(definition: Object) -> list[Any]:
@@ -155,7 +158,7 @@ def _shape(definition: Object) -> list[Any]:
     return found
 
 
-def _others(there: Mapping[str, Object]) -> Iterator[Finding]:
+def _others(there: Mapping[str, Object]) -> Iterator[CheckResult]:
     for kind, by in DEFINITIONS.items():
         served = _served(there[kind.full_name]) if kind.full_name in there else [kind.version]
         if kind.version not in served:
@@ -163,17 +166,17 @@ def _others(there: Mapping[str, Object]) -> Iterator[Finding]:
                 f"{kind.kind} is served as {', '.join(served) or 'nothing'}, and the scaler asks"
                 f" for {kind.version}"
             )
-            yield Finding(
+            yield CheckResult(
                 Level.ERROR,
                 words,
                 f"install a release of {by} that serves it: docs/reference/kinds.md",
             )
     if ASCEND_JOBS.full_name in there and POD_GROUPS.full_name not in there:
         words = "AscendJob is installed and PodGroup is not: nobody places the pods of jobs"
-        yield Finding(Level.ERROR, words, "install Volcano as MindCluster ships it")
+        yield CheckResult(Level.ERROR, words, "install Volcano as MindCluster ships it")
     if not there.keys() & _JOBS_AND_SETS:
         words = "there is no AscendJob: only Deployments and the like can be services"
-        yield Finding(
+        yield CheckResult(
             Level.WARNING, words, "install MindCluster's definitions where AscendJobs are to run"
         )
 
@@ -203,7 +206,7 @@ def scheduler(picture: Picture) -> Check:
         namespace, name = where.split("/")
         words = f"Volcano's scheduler {where} has no replica that is ready"
         found.append(
-            Finding(Level.ERROR, words, f"kubectl -n {namespace} describe deployment {name}")
+            CheckResult(Level.ERROR, words, f"kubectl -n {namespace} describe deployment {name}")
         )
     found += [*_leases(picture, ready, names), *_gang(picture)]
     version = image_version((ready or deployed)[0]) or "of an unknown version"
@@ -214,20 +217,20 @@ def scheduler(picture: Picture) -> Check:
     )
 
 
-def _no_volcano(picture: Picture) -> Finding:
+def _no_volcano(picture: Picture) -> CheckResult:
     phases = {at(one, "status").get("phase") for one in picture.of(POD_GROUPS)}
     if phases & {"Inqueue", "Running"}:
         words = (
             f"no Deployment {VOLCANO}, but PodGroups are taken up: Volcano runs in another way, or"
             " did once"
         )
-        return Finding(Level.WARNING, words, "kubectl get pods -A | grep volcano")
+        return CheckResult(Level.WARNING, words, "kubectl get pods -A | grep volcano")
     level = Level.ERROR if picture.of(ASCEND_JOBS) else Level.WARNING
     words = (
         f"no Deployment {VOLCANO}: pods that ask for Volcano, as those of AscendJobs, are never"
         " placed"
     )
-    return Finding(level, words, "install Volcano as MindCluster ships it")
+    return CheckResult(level, words, "install Volcano as MindCluster ships it")
 
 
 def _scheduler_names(deployed: Sequence[Object]) -> set[str]:
@@ -244,7 +247,7 @@ def _scheduler_names(deployed: Sequence[Object]) -> set[str]:
     return names or {"volcano"}
 
 
-def _queue(picture: Picture) -> Iterator[Finding]:
+def _queue(picture: Picture) -> Iterator[CheckResult]:
     queue = None
     for one in picture.of(QUEUES):
         if name_of(one) == "default":
@@ -254,20 +257,20 @@ def _queue(picture: Picture) -> Iterator[Finding]:
         yield from missing_right(picture, QUEUES)
     elif queue is None:
         advice = "it is Volcano's to make: kubectl -n volcano-system get pods"
-        yield Finding(
+        yield CheckResult(
             Level.WARNING,
             "there is no queue default, which PodGroups without a queue go to",
             advice,
         )
     elif (state := at(queue, "status").get("state")) not in (None, "", "Open"):
-        yield Finding(
+        yield CheckResult(
             Level.ERROR,
             f"queue default is {state}: nothing in it is placed",
             "kubectl get queue default -o yaml",
         )
 
 
-def _asked_for(picture: Picture, names: set[str]) -> Iterator[Finding]:
+def _asked_for(picture: Picture, names: set[str]) -> Iterator[CheckResult]:
     """Scheduler names in services for which there is no scheduler."""
     asked = {as_text(at(spec).get("schedulerName")) for spec in pod_specs(picture)} - {
         "",
@@ -277,10 +280,10 @@ def _asked_for(picture: Picture, names: set[str]) -> Iterator[Finding]:
         words = (
             f"services ask for the scheduler {name!r}, and Volcano is {', '.join(sorted(names))}"
         )
-        yield Finding(Level.WARNING, words, "set schedulerName in their templates")
+        yield CheckResult(Level.WARNING, words, "set schedulerName in their templates")
 
 
-def _leases(picture: Picture, deployed: Sequence[Object], names: set[str]) -> Iterator[Finding]:
+def _leases(picture: Picture, deployed: Sequence[Object], names: set[str]) -> Iterator[CheckResult]:
     """Volcano elects a leader in its own namespace, unless a flag turns that off."""
     homes = {namespace_of(one) for one in deployed}
     ours = []
@@ -295,12 +298,12 @@ def _leases(picture: Picture, deployed: Sequence[Object], names: set[str]) -> It
         words = (
             f"Volcano's Lease {place} was renewed {age(seconds)} ago: its scheduler does not work"
         )
-        yield Finding(
+        yield CheckResult(
             Level.ERROR, words, f"kubectl -n {place.split('/')[0]} logs deployment/{VOLCANO}"
         )
 
 
-def _gang(picture: Picture) -> Iterator[Finding]:
+def _gang(picture: Picture) -> Iterator[CheckResult]:
     maps = [one for one in picture.of(CONFIG_MAPS) if name_of(one) == _VOLCANO_CONFIG]
     found = []
     for one in maps:
@@ -312,7 +315,7 @@ def _gang(picture: Picture) -> Iterator[Finding]:
             f"the plugin gang is not in ConfigMap {place_of(maps[0])}: half an instance may be"
             " placed"
         )
-        yield Finding(
+        yield CheckResult(
             Level.ERROR,
             words,
             f"kubectl -n {namespace_of(maps[0])} edit configmap {_VOLCANO_CONFIG}",
@@ -345,7 +348,7 @@ def operator(picture: Picture) -> Check:
 
 def _elsewhere(
     deployed: Sequence[Object], here: Sequence[Object], settings: Settings
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     for one in deployed:
         if one not in here:
             place = settings.ascend_operator_namespace
@@ -353,14 +356,16 @@ def _elsewhere(
                 f"Deployment {place_of(one)} is not taken for Ascend Operator, which is looked for"
                 f" in {place}"
             )
-            yield Finding(
+            yield CheckResult(
                 Level.WARNING,
                 words,
                 f"if it is: SCALER_ASCEND_OPERATOR_NAMESPACE={namespace_of(one)}",
             )
 
 
-def _mode(picture: Picture, installed: Install | None, here: Sequence[Object]) -> Iterator[Finding]:
+def _mode(
+    picture: Picture, installed: Install | None, here: Sequence[Object]
+) -> Iterator[CheckResult]:
     if installed is None or installed.settings is None:
         return
     acting = in_force(installed.settings.mode, place_of(here[0]) if here else "")
@@ -369,7 +374,9 @@ def _mode(picture: Picture, installed: Install | None, here: Sequence[Object]) -
             f"{place_of(here[0])} runs, and mode create would make the same pods: the scaler does"
             " nothing"
         )
-        yield Finding(Level.ERROR, words, "set SCALER_MODE=auto, or see scaler takeover --check")
+        yield CheckResult(
+            Level.ERROR, words, "set SCALER_MODE=auto, or see scaler takeover --check"
+        )
     elif (
         acting is ModeInForce.RELEASES
         and not here
@@ -379,7 +386,7 @@ def _mode(picture: Picture, installed: Install | None, here: Sequence[Object]) -
             "mode gates makes no pods, no Ascend Operator runs, and there are AscendJobs: nobody"
             " makes their pods"
         )
-        yield Finding(
+        yield CheckResult(
             Level.ERROR, words, "kubectl apply -k manifests/cluster-wide, or start Ascend Operator"
         )
 
@@ -407,7 +414,7 @@ def npu_nodes(picture: Picture) -> Check:
         words = f"none of {len(picture.of(NODES))} nodes has {NPU}* to give"
         return check(
             "NPU nodes",
-            [Finding(Level.WARNING, words, "install the Ascend device plugin on NPU nodes")],
+            [CheckResult(Level.WARNING, words, "install the Ascend device plugin on NPU nodes")],
         )
     away = [name for name, one in nodes.items() if not _takes_pods(one)]
     devices: Counter[str] = Counter()
@@ -417,7 +424,7 @@ def npu_nodes(picture: Picture) -> Check:
     found = [*_unmatched(picture, list(nodes.values()))]
     if len(away) == len(nodes):
         found.append(
-            Finding(
+            CheckResult(
                 Level.WARNING,
                 f"none of {len(nodes)} takes pods: {listed(away)}",
                 "kubectl get nodes",
@@ -453,7 +460,7 @@ def _takes_pods(node: Object) -> bool:
     return ready and not at(node, "spec").get("unschedulable")
 
 
-def _unmatched(picture: Picture, nodes: Sequence[Object]) -> Iterator[Finding]:
+def _unmatched(picture: Picture, nodes: Sequence[Object]) -> Iterator[CheckResult]:
     """Node selectors of services that match no NPU node."""
     selectors = {}
     for spec in pod_specs(picture):
@@ -467,4 +474,6 @@ def _unmatched(picture: Picture, nodes: Sequence[Object]) -> Iterator[Finding]:
                 f"kubectl get nodes -L {','.join(wanted)}; label them, or change the selector of"
                 " the services"
             )
-            yield Finding(Level.ERROR, f"services select {words}, and no NPU node has that", advice)
+            yield CheckResult(
+                Level.ERROR, f"services select {words}, and no NPU node has that", advice
+            )

@@ -12,7 +12,7 @@ from scaler.informers.resources import OPTIONAL
 from scaler.kube.api import DEPLOYMENTS, ELASTIC_SERVICES, POD_GROUPS
 from scaler.names import WEBHOOK_SECRET
 from scaler.settings import Mode, Settings
-from scaler.tools.common.finding import Finding, Level
+from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.preflight.checks import Check, check, listed, ok
 from scaler.tools.preflight.picture import Install, Picture, Right
 from scaler.workloads.kinds import KINDS, WATCHED
@@ -160,23 +160,23 @@ def installer(picture: Picture) -> Check:
         who = "an administrator has to apply the manifests"
         words = f"you may not install the scaler: {listed(_words(refused), 2)}"
         level = Level.WARNING if picture.installs or DEPLOYMENTS in picture.unread else Level.ERROR
-        return check("your rights", [Finding(level, words, who, tuple(_words(refused)))])
+        return check("your rights", [CheckResult(level, words, who, tuple(_words(refused)))])
     if not mine or None in mine.values():
         return check(
             "your rights",
-            [Finding(Level.UNKNOWN, "whether you may install the scaler is not known")],
+            [CheckResult(Level.UNKNOWN, "whether you may install the scaler is not known")],
         )
     return check("your rights", [], ok("you may install and upgrade the scaler"))
 
 
 def accounts(picture: Picture) -> Check:
     """Does each scaler's account have the rights for its settings?"""
-    found: list[Finding] = []
+    found: list[CheckResult] = []
     for install in picture.installs:
         if install.settings:
             found.extend(_account(picture, install, install.settings))
     if not picture.installs:
-        unread = [Finding(Level.UNKNOWN, "whether the scaler is installed is not known")]
+        unread = [CheckResult(Level.UNKNOWN, "whether the scaler is installed is not known")]
         return check(
             "its rights",
             unread if DEPLOYMENTS in picture.unread else [],
@@ -190,7 +190,7 @@ def accounts(picture: Picture) -> Check:
     )
 
 
-def _account(picture: Picture, install: Install, settings: Settings) -> Iterator[Finding]:
+def _account(picture: Picture, install: Install, settings: Settings) -> Iterator[CheckResult]:
     lacks: defaultdict[str, list[Right]] = defaultdict(list)
     unknown = False
     for role, right in needed(settings):
@@ -199,7 +199,7 @@ def _account(picture: Picture, install: Install, settings: Settings) -> Iterator
         if may is False:
             lacks[role].append(right)
     if unknown:
-        yield Finding(Level.UNKNOWN, f"rights of {install.user}: {REVIEWS}")
+        yield CheckResult(Level.UNKNOWN, f"rights of {install.user}: {REVIEWS}")
     for role, rights in lacks.items():
         optional = all(
             one.resource in _DONE_WITHOUT and one.verb in ("list", "watch") for one in rights
@@ -208,7 +208,7 @@ def _account(picture: Picture, install: Install, settings: Settings) -> Iterator
         words = (
             f"ServiceAccount {install.namespace}/{install.account} may not {listed(_words(rights))}"
         )
-        yield Finding(
+        yield CheckResult(
             level, f"{words} (role {install.name}-{role})", again(install), tuple(_words(rights))
         )
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import msgspec
 
 from scaler.kube.api import ELASTIC_SERVICES, Object
-from scaler.rules.finding import Finding as LintFinding
+from scaler.rules.finding import Finding
 from scaler.rules.values import as_list, at
-from scaler.tools.common.finding import Finding, Level
+from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.preflight.checks import Check, check, listed, ok
 from scaler.tools.preflight.picture import Picture, place_of
 from scaler.tools.preflight.platform import missing_right
@@ -31,14 +31,14 @@ def services(picture: Picture) -> Check:
     if unavailable:
         words = f"{len(unavailable)} of {len(there)} are not available: {listed(unavailable)}"
         found.append(
-            Finding(Level.WARNING, words, f"scaler why {unavailable[0]}", tuple(unavailable))
+            CheckResult(Level.WARNING, words, f"scaler why {unavailable[0]}", tuple(unavailable))
         )
     if picture.linted.left_out:
         words = (
             f"the labels of {picture.linted.left_out} more workloads: they are too many for one"
             " look"
         )
-        found.append(Finding(Level.UNKNOWN, words, "scaler preflight -n NAMESPACE"))
+        found.append(CheckResult(Level.UNKNOWN, words, "scaler preflight -n NAMESPACE"))
     checked = (
         ", ".join(f"{number} {kind}" for kind, number in sorted(picture.linted.checked.items()))
         or "no rule"
@@ -54,7 +54,7 @@ def _is_available(service: Object) -> bool:
     )
 
 
-def _linted(picture: Picture) -> Iterator[Finding]:
+def _linted(picture: Picture) -> Iterator[CheckResult]:
     findings = [
         found
         for one in picture.linted.findings
@@ -63,7 +63,7 @@ def _linted(picture: Picture) -> Iterator[Finding]:
     for name, level in _LEVELS.items():
         wrong = [one for one in findings if one.level == name]
         for one in wrong[:MOST]:
-            yield Finding(
+            yield CheckResult(
                 level,
                 f"{one.file}: {one.message}",
                 one.hint,
@@ -73,10 +73,10 @@ def _linted(picture: Picture) -> Iterator[Finding]:
             namespace = f"-n {picture.namespace}" if picture.namespace else "-A"
             words = f"{len(wrong) - MOST} more {name}s in rules and workloads"
             advice = f"kubectl get {namespace} configmap,acjob,deploy -o yaml | scaler lint -"
-            yield Finding(level, words, advice)
+            yield CheckResult(level, words, advice)
 
 
-def _in_a_cluster(picture: Picture, found: LintFinding) -> LintFinding | None:
+def _in_a_cluster(picture: Picture, found: Finding) -> Finding | None:
     """The finding, or None: a missing rule is a fault only if all ConfigMaps were read, else
     unknown."""
     if found.code != NO_RULE:

@@ -1,7 +1,7 @@
 """The check of `scaler takeover`: the cluster is observed and decided as by the controller, but
 only read.
 
-    the controller's informers -> its cache -> decide, with an empty memory -> findings per job
+    the controller's informers -> its cache -> decide, with an empty memory -> consequences per job
 
 Must not write anything, and must not know how the answer is printed."""
 
@@ -27,8 +27,8 @@ from scaler.settings import Mode, Settings
 from scaler.state.assemble import WorldBuilder
 from scaler.state.cluster import ClusterState
 from scaler.tools.common.lists import every
-from scaler.tools.takeover.comparison import Found, TakeoverFinding, Weight, compare, owner_uid
-from scaler.tools.takeover.first_pass import foresee, rank_table_findings
+from scaler.tools.takeover.comparison import Consequence, Found, Weight, compare, owner_uid
+from scaler.tools.takeover.first_pass import foresee, rank_table_consequences
 from scaler.workloads.ascendjob import is_foreign, read_job
 from scaler.workloads.membership import Job
 
@@ -46,11 +46,11 @@ class JobReport(msgspec.Struct, frozen=True):
     reason: str
     pods: int
     expected: int
-    findings: tuple[TakeoverFinding, ...] = msgspec.field(name="remarks")
+    consequences: tuple[Consequence, ...] = msgspec.field(name="remarks")
 
     @property
     def safe(self) -> bool:
-        return _safe(self.findings)
+        return _safe(self.consequences)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Report(msgspec.Struct, frozen=True):
 
     safe: bool
     operator: str
-    findings: tuple[TakeoverFinding, ...] = msgspec.field(name="remarks")
+    consequences: tuple[Consequence, ...] = msgspec.field(name="remarks")
     """About rules and the cluster."""
     jobs: tuple[JobReport, ...]
 
@@ -76,9 +76,9 @@ async def check(api: KubeApi, settings: Settings, clock: Clock) -> Report:
     await _observe(app)
     objects = await _Objects.read(api, settings.namespaces)
     jobs = tuple(_jobs(app, clock.now(), objects))
-    findings = (*_scope(settings), *_rules(app.state))
-    safe = _safe(findings) and all(job.safe for job in jobs)
-    return Report(safe, app.cache.ascend_operator(), findings, jobs)
+    consequences = (*_scope(settings), *_rules(app.state))
+    safe = _safe(consequences) and all(job.safe for job in jobs)
+    return Report(safe, app.cache.ascend_operator(), consequences, jobs)
 
 
 async def _observe(app: App) -> None:
@@ -173,7 +173,7 @@ def _jobs(app: App, now: float, objects: _Objects) -> Iterator[JobReport]:
 def _foreign(job: Job, found: Found) -> JobReport:
     state = State.FINISHED if job.finished else State.RUNNING if found.pods else State.HELD
     reason = Reason.NOT_SERVED
-    findings = foresee(job, found, Verdict(job.uid, job.name, None, state, reason), [])
+    consequences = foresee(job, found, Verdict(job.uid, job.name, None, state, reason), [])
     counts = {"pods": len(found.pods), "expected": len(job.pods)}
     return JobReport(
         job.namespace,
@@ -182,7 +182,7 @@ def _foreign(job: Job, found: Found) -> JobReport:
         state.value,
         reason.value,
         **counts,
-        findings=tuple(sorted(set(findings))),
+        consequences=tuple(sorted(set(consequences))),
     )
 
 
@@ -212,7 +212,7 @@ def _job(
     instance = state.instance(record.job.key, record.uid)
     # Volcano makes the pods of its own jobs, before and after
     ours = record.kind == ASCEND_JOBS.kind
-    findings = (
+    consequences = (
         [
             *foresee(record.job, found, verdict, actions),
             *compare(record.job, record.object, found, clusterd),
@@ -221,14 +221,14 @@ def _job(
         else []
     )
     if instance.name_taken:
-        findings.append(
-            TakeoverFinding(
+        consequences.append(
+            Consequence(
                 Weight.BLOCKS, f"{instance.name_taken} has a name that it needs, and another owner"
             )
         )
     table = state.tables.of(record) if ours else None
     if table is not None:
-        findings += rank_table_findings(
+        consequences += rank_table_consequences(
             table.table, table.table_map, table.obstacle.message if table.obstacle else ""
         )
     return JobReport(
@@ -239,11 +239,11 @@ def _job(
         reason=verdict.reason.value,
         pods=instance.pods,
         expected=instance.expected,
-        findings=tuple(sorted(set(findings))),
+        consequences=tuple(sorted(set(consequences))),
     )
 
 
-def _rules(state: ClusterState) -> Iterator[TakeoverFinding]:
+def _rules(state: ClusterState) -> Iterator[Consequence]:
     """Each rule once, with the findings of lint."""
     for namespace, rule in sorted(
         {(key.namespace, key.rule) for key in state.service_keys() if key.rule}
@@ -251,21 +251,21 @@ def _rules(state: ClusterState) -> Iterator[TakeoverFinding]:
         known = state.rules.in_force(namespace, rule)
         if known.problem is not None:
             weight = Weight.BLOCKS if known.rule is None else Weight.DIFFERS
-            yield TakeoverFinding(weight, f"rule {namespace}/{rule}: {known.problem.message}")
+            yield Consequence(weight, f"rule {namespace}/{rule}: {known.problem.message}")
         for finding in known.findings:
-            yield TakeoverFinding(
+            yield Consequence(
                 Weight.DIFFERS,
                 f"rule {namespace}/{rule}: {finding.level} {finding.code}: {finding.message}",
             )
 
 
-def _scope(settings: Settings) -> Iterator[TakeoverFinding]:
+def _scope(settings: Settings) -> Iterator[Consequence]:
     if settings.namespaces:
         names = ", ".join(settings.namespaces)
-        yield TakeoverFinding(
+        yield Consequence(
             Weight.DIFFERS, f"only looked at: {names}; an Ascend Operator serves every namespace"
         )
 
 
-def _safe(findings: Sequence[TakeoverFinding]) -> bool:
-    return all(finding.weight is not Weight.BLOCKS for finding in findings)
+def _safe(consequences: Sequence[Consequence]) -> bool:
+    return all(consequence.weight is not Weight.BLOCKS for consequence in consequences)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from scaler.settings import Settings, SettingsError, load
 from scaler.tools.common.access import add_cluster_arguments
 from scaler.tools.common.output import add_output, converted
-from scaler.tools.takeover.comparison import TakeoverFinding, Weight
+from scaler.tools.takeover.comparison import Consequence, Weight
 
 if TYPE_CHECKING:
     from scaler.tools.takeover.check import JobReport, Report
@@ -86,38 +86,40 @@ def _json(report: Report) -> str:
 def text(report: Report) -> Iterator[str]:
     """The report for people, line by line: the cluster, then service by service, then the
     answer."""
-    for finding in report.findings:
-        yield _line(finding)
+    for consequence in report.consequences:
+        yield _line(consequence)
     service = ""
     for job in report.jobs:
         if f"{job.namespace} {job.service}" != service:
             service = f"{job.namespace} {job.service}"
             yield f"service {job.service}"
         yield f"  {job.name}: {_standing(job)}"
-        for finding in _told(job.findings):
-            yield f"    {_line(finding)}"
+        for consequence in _told(job.consequences):
+            yield f"    {_line(consequence)}"
     yield ""
     yield from _answer(report)
 
 
 def _standing(job: JobReport) -> str:
     pods = f"{job.pods} of {job.expected} pods" if job.pods else "no pods"
-    fate = "adopted as it is" if job.pods and not _told(job.findings) else ""
+    fate = "adopted as it is" if job.pods and not _told(job.consequences) else ""
     return ", ".join(part for part in (job.state, pods, fate) if part)
 
 
-def _told(findings: Sequence[TakeoverFinding]) -> list[TakeoverFinding]:
-    return [finding for finding in findings if finding.weight is not Weight.EXPECTED]
+def _told(consequences: Sequence[Consequence]) -> list[Consequence]:
+    return [
+        consequence for consequence in consequences if consequence.weight is not Weight.EXPECTED
+    ]
 
 
-def _line(finding: TakeoverFinding) -> str:
-    return f"{_SIGNS.get(finding.weight, finding.weight)}: {finding.text}"
+def _line(consequence: Consequence) -> str:
+    return f"{_SIGNS.get(consequence.weight, consequence.weight)}: {consequence.text}"
 
 
 def _answer(report: Report) -> Iterator[str]:
-    counts = Counter(finding.weight for finding in report.findings)
+    counts = Counter(consequence.weight for consequence in report.consequences)
     for job in report.jobs:
-        counts.update(finding.weight for finding in job.findings)
+        counts.update(consequence.weight for consequence in job.consequences)
     adopted = sum(bool(job.pods) for job in report.jobs)
     if not report.jobs:
         yield "There is no AscendJob to take over."

@@ -47,8 +47,11 @@ class Weight(StrEnum):
     """Differs in every cluster, on purpose."""
 
 
-class TakeoverFinding(msgspec.Struct, frozen=True, order=True):
-    """One fact that a person needs before the takeover."""
+class Consequence(msgspec.Struct, frozen=True, order=True):
+    """One fact that a person needs before the takeover.
+
+    It is no `scaler.rules.finding.Finding`: nothing has to be wrong. Its weight says what the
+    takeover does to the job, not how severe a mistake is."""
 
     weight: Weight
     text: str
@@ -63,15 +66,17 @@ class Found(msgspec.Struct, frozen=True):
     service: Object | None = None
 
 
-def compare(job: Job, obj: Object, found: Found, clusterd: str) -> list[TakeoverFinding]:
+def compare(job: Job, obj: Object, found: Found, clusterd: str) -> list[Consequence]:
     """How the existing objects differ from those that the scaler would create. Empty for a job with
     faults."""
     if job.faults:
         return []
     return [
-        *_pod_remarks(job, ascendjob_objects.pods(job, obj, clusterd), found.pods),
-        *_object_findings("PodGroup", job, ascendjob_objects.pod_group(job, obj), found.pod_group),
-        *_object_findings("Service", job, ascendjob_objects.service(job, obj), found.service),
+        *_pod_consequences(job, ascendjob_objects.pods(job, obj, clusterd), found.pods),
+        *_object_consequences(
+            "PodGroup", job, ascendjob_objects.pod_group(job, obj), found.pod_group
+        ),
+        *_object_consequences("Service", job, ascendjob_objects.service(job, obj), found.service),
     ]
 
 
@@ -83,34 +88,34 @@ def owner_uid(obj: Object) -> str:
     return ""
 
 
-def _pod_remarks(
+def _pod_consequences(
     job: Job, wanted: Mapping[str, Object], found: Mapping[str, Object]
-) -> Iterator[TakeoverFinding]:
-    """One finding per path, whatever the number of pods."""
+) -> Iterator[Consequence]:
+    """One consequence per path, whatever the number of pods."""
     told: dict[tuple[Weight, str], list[str]] = {}
     for name, pod in wanted.items():
         there = found.get(name)
-        for finding in _object_findings("", job, pod, there):
-            told.setdefault((finding.weight, finding.text), []).append(name)
+        for consequence in _object_consequences("", job, pod, there):
+            told.setdefault((consequence.weight, consequence.text), []).append(name)
     for (weight, text), names in told.items():
-        yield TakeoverFinding(weight, f"{_listed(names)}: {text}")
+        yield Consequence(weight, f"{_listed(names)}: {text}")
 
 
-def _object_findings(
+def _object_consequences(
     what: str, job: Job, wanted: Object, found: Object | None
-) -> Iterator[TakeoverFinding]:
+) -> Iterator[Consequence]:
     prefix = f"{what}: " if what else ""
     if found is None:
         return
     if owner_uid(found) != job.uid:
-        yield TakeoverFinding(
+        yield Consequence(
             Weight.BLOCKS,
             f"{prefix}it does not belong to this AscendJob (uid {job.uid}), so nobody adopts it",
         )
         return
     for path, there, here in differences({key: wanted[key] for key in ("metadata", "spec")}, found):
         weight, why = _weight(path)
-        yield TakeoverFinding(weight, f"{prefix}{path} is {there}, the scaler writes {here}{why}")
+        yield Consequence(weight, f"{prefix}{path} is {there}, the scaler writes {here}{why}")
 
 
 def _weight(path: str) -> tuple[Weight, str]:

@@ -32,23 +32,23 @@ from scaler.ranktables.tables import is_current
 from scaler.reasons.reasons import Reason
 from scaler.rules.values import as_text, at
 from scaler.tools.common.diagnosis import content_of
-from scaler.tools.takeover.comparison import Found, TakeoverFinding, Weight
+from scaler.tools.takeover.comparison import Consequence, Found, Weight
 from scaler.workloads.membership import Job
 
 
 def foresee(
     job: Job, found: Found, verdict: Verdict, actions: Sequence[Action]
-) -> list[TakeoverFinding]:
+) -> list[Consequence]:
     """The scaler's actions, and what would no longer be done without the operator."""
     return [*_uncared(job, found, verdict), *(_action(action, job, found) for action in actions)]
 
 
-def rank_table_findings(
+def rank_table_consequences(
     table: RankTable, table_map: RankTableMap | None, problem: str
-) -> list[TakeoverFinding]:
+) -> list[Consequence]:
     """Whether the rank table would stay as it is. `problem` = what the scaler would report about
     it, "" for nothing."""
-    told = [TakeoverFinding(Weight.DIFFERS, f"rank table: {problem}")] if problem else []
+    told = [Consequence(Weight.DIFFERS, f"rank table: {problem}")] if problem else []
     if table_map is None or is_current(table_map, table):
         return told
     before = table_map.status or "without a status"
@@ -58,57 +58,53 @@ def rank_table_findings(
             f"rank table: it is completed and would become {table.status}{why}; the instance would"
             " get no traffic"
         )
-        return [TakeoverFinding(Weight.BLOCKS, text)]
+        return [Consequence(Weight.BLOCKS, text)]
     return [
         *told,
-        TakeoverFinding(
+        Consequence(
             Weight.DOES, f"rank table: written anew ({before} before, {table.status} then)"
         ),
     ]
 
 
-def _uncared(job: Job, found: Found, verdict: Verdict) -> Iterator[TakeoverFinding]:
+def _uncared(job: Job, found: Found, verdict: Verdict) -> Iterator[Consequence]:
     """Pods of a job that would not be replaced after a loss; the operator would have replaced
     them."""
     if job.finished or job.deleting:
         return
     if verdict.reason is Reason.NOT_SERVED:
-        yield TakeoverFinding(
+        yield Consequence(
             Weight.BLOCKS,
             "not a job that the scaler serves (labels app and jobID): nobody replaces its pods",
         )
     elif found.pods and job.faults:
-        yield TakeoverFinding(
-            Weight.BLOCKS, f"pods that it loses are not replaced: {job.faults[0]}"
-        )
+        yield Consequence(Weight.BLOCKS, f"pods that it loses are not replaced: {job.faults[0]}")
     elif found.pods and job.label_problem:
         label = job.label_problem.row.missing_label or RULE_LABEL
-        yield TakeoverFinding(
+        yield Consequence(
             Weight.BLOCKS,
             f"pods that it loses are not replaced: it has no value in its label {label}",
         )
     elif found.pods and verdict.reason.row.counts_for_nothing:
-        yield TakeoverFinding(
-            Weight.BLOCKS, f"pods that it loses are not replaced: {verdict.reason}"
-        )
+        yield Consequence(Weight.BLOCKS, f"pods that it loses are not replaced: {verdict.reason}")
 
 
-def _action(action: Action, job: Job, found: Found) -> TakeoverFinding:
+def _action(action: Action, job: Job, found: Found) -> Consequence:
     match action:
         case Admit():
-            return TakeoverFinding(Weight.DOES, "starts: it has no pods, and its service needs it")
+            return Consequence(Weight.DOES, "starts: it has no pods, and its service needs it")
         case Complete():
-            return TakeoverFinding(
+            return Consequence(
                 Weight.DOES, f"gets what it lacks: {', '.join(_lacking(job, found))}"
             )
         case Revoke():
-            return TakeoverFinding(Weight.DOES, _taking_back(found))
+            return Consequence(Weight.DOES, _taking_back(found))
         case Evict() if action.beneficiary == NOBODY:
-            return TakeoverFinding(
+            return Consequence(
                 Weight.BLOCKS, "is deleted: spec.replicas of its ElasticService asks for fewer"
             )
         case Evict():
-            return TakeoverFinding(
+            return Consequence(
                 Weight.BLOCKS,
                 f"is evicted, so that {action.beneficiary} can start its missing instances",
             )
@@ -135,26 +131,26 @@ def _taking_back(found: Found) -> str:
     )
 
 
-def _life_action(action: LifeAction, found: Found) -> TakeoverFinding:
+def _life_action(action: LifeAction, found: Found) -> Consequence:
     match action:
         case Record():
-            return TakeoverFinding(
+            return Consequence(
                 Weight.EXPECTED,
                 f"the AscendJob is annotated: its next pods are of round {action.rounds}",
             )
         case Resize():
-            return TakeoverFinding(
+            return Consequence(
                 Weight.DOES, "its PodGroup is changed to the number of pods that the job has by now"
             )
         case Remove():
             return _removal(action, found.pods)
         case Finish():
-            return TakeoverFinding(
+            return Consequence(
                 Weight.BLOCKS,
                 f"the job would end at once: {action.reason.outcome} ({action.message})",
             )
         case Expire():
-            return TakeoverFinding(
+            return Consequence(
                 Weight.BLOCKS,
                 "the job is deleted: it has finished, and its ttlSecondsAfterFinished is over",
             )
@@ -162,15 +158,15 @@ def _life_action(action: LifeAction, found: Found) -> TakeoverFinding:
             assert_never(action)
 
 
-def _removal(action: Remove, pods: Mapping[str, Object]) -> TakeoverFinding:
+def _removal(action: Remove, pods: Mapping[str, Object]) -> Consequence:
     alive = [name for name in action.pods if _is_alive(pods.get(name, {}))]
     if alive:
         why = "the job has fewer replicas by now, or has ended"
-        return TakeoverFinding(
+        return Consequence(
             Weight.BLOCKS, f"pods that have a node are deleted ({why}): {', '.join(alive)}"
         )
     names = ", ".join(action.pods)
-    return TakeoverFinding(
+    return Consequence(
         Weight.DOES,
         f"pods are deleted: {names}" if names else "the PodGroup of the finished job is deleted",
     )

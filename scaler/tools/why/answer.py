@@ -16,9 +16,9 @@ from scaler.names import PREFIX
 from scaler.reasons.reasons import ROWS, Reason
 from scaler.reasons.row import Tone
 from scaler.reasons.steps import ADVICE, FIX, NOTHING, WAIT, Step
+from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.common.console import text
 from scaler.tools.common.detail import is_true
-from scaler.tools.common.finding import Finding, Level
 from scaler.tools.why.scale import undo
 from scaler.tools.why.subject import InstanceStanding, Subject
 
@@ -39,7 +39,7 @@ FAIL = Level.ERROR
 
 class Section(msgspec.Struct, frozen=True):
     title: str
-    checks: tuple[Finding, ...]
+    checks: tuple[CheckResult, ...]
     whole: bool = False
     """Every check is shown, however many there are."""
 
@@ -202,9 +202,9 @@ def document(answer: Answer) -> dict[str, Any]:
     return found
 
 
-def _check(finding: Finding) -> dict[str, str]:
-    standing, _ = _MARKS[finding.level]
-    return {"standing": standing, "about": finding.about, "words": finding.text}
+def _check(result: CheckResult) -> dict[str, str]:
+    standing, _ = _MARKS[result.level]
+    return {"standing": standing, "about": result.about, "words": result.text}
 
 
 def rendered(answer: Answer) -> RenderableType:
@@ -228,7 +228,7 @@ def rendered(answer: Answer) -> RenderableType:
     return Group(*parts)
 
 
-def _shown(section: Section) -> list[Finding]:
+def _shown(section: Section) -> list[CheckResult]:
     """Checks with problems first; of the others only as many as fit."""
     bad = [check for check in section.checks if check.level is not Level.OK]
     good = [check for check in section.checks if check.level is Level.OK]
@@ -236,6 +236,8 @@ def _shown(section: Section) -> list[Finding]:
     kept = good if section.whole or len(good) <= most + 1 else good[: max(0, most)]
     left = len(good) - len(kept)
     more = (
-        [Finding(Level.OK, f"{left} more that are as they should be", about="and")] if left else []
+        [CheckResult(Level.OK, f"{left} more that are as they should be", about="and")]
+        if left
+        else []
     )
     return [*bad, *kept, *more]

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from scaler.kube.errors import ForbiddenError
 from scaler.tools.common.access import Access
-from scaler.tools.common.finding import Finding, Level
+from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.common.leader import leaders
 from scaler.tools.common.notes import absent_scaler, gap_words
 from scaler.tools.common.view import Cluster, ask, reach
@@ -67,7 +67,7 @@ async def _of_nothing(
     return None
 
 
-async def _ranks(access: Access, subject: Subject, *, always: bool) -> tuple[Finding, ...]:
+async def _ranks(access: Access, subject: Subject, *, always: bool) -> tuple[CheckResult, ...]:
     job_id = subject.key.job_id
     if not job_id:
         return ()
@@ -75,7 +75,7 @@ async def _ranks(access: Access, subject: Subject, *, always: bool) -> tuple[Fin
     try:
         evidence = await rank_table.gather(access.api, subject.namespace, job_id)
     except ForbiddenError as error:
-        return (Finding(Level.NOTE, f"not looked at: {error.message}", about="rank table"),)
+        return (CheckResult(Level.NOTE, f"not looked at: {error.message}", about="rank table"),)
     return rank_table.rank_checks(evidence, always=always, only=job)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, PREFIX, RULE_KEY, RULE_LABEL
 from scaler.rules.labels import group_finding
 from scaler.rules.values import as_text, at
-from scaler.tools.common.finding import Finding, Level
+from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.common.slips import all_label_faults, app_faults
 from scaler.tools.common.view import Cluster
 from scaler.tools.why.subject import Subject
@@ -23,7 +23,7 @@ _DIGITS = re.compile(r"\d+")
 """Names that differ only in numbers are different on purpose."""
 
 
-def label_checks(cluster: Cluster, subject: Subject) -> Iterator[Finding]:
+def label_checks(cluster: Cluster, subject: Subject) -> Iterator[CheckResult]:
     """Checks of the object with the labels, then of the rule that the labels name."""
     labels = labels_of(subject)
     if labels is not None:
@@ -66,7 +66,9 @@ def labels_of(subject: Subject) -> Mapping[str, str] | None:
     return labels
 
 
-def key_checks(labels: Mapping[str, str], about: str, *, inside: bool = False) -> Iterator[Finding]:
+def key_checks(
+    labels: Mapping[str, str], about: str, *, inside: bool = False
+) -> Iterator[CheckResult]:
     """The findings of `scaler lint` about these labels: missing ones, and probable misspellings."""
     faults = list(all_label_faults(labels, "it"))
     if not any(key in labels for key in KEYS[:2]) and not faults:
@@ -78,24 +80,24 @@ def key_checks(labels: Mapping[str, str], about: str, *, inside: bool = False) -
             if inside
             else ""
         )
-        yield Finding(Level.ERROR, words + where, about=about)
+        yield CheckResult(Level.ERROR, words + where, about=about)
         return
     for fault in faults:
         standing = Level.ERROR if fault.level == "error" else Level.NOTE
-        yield Finding(standing, f"{fault.message}; {fault.hint}", about=about)
+        yield CheckResult(standing, f"{fault.message}; {fault.hint}", about=about)
     if all(labels.get(key) for key in KEYS):
         said = ", ".join(f"{key.removeprefix(PREFIX)} {labels[key]}" for key in KEYS)
-        yield Finding(Level.OK, f"has its labels: {said}", about=about)
+        yield CheckResult(Level.OK, f"has its labels: {said}", about=about)
 
 
-def _outsiders(cluster: Cluster, subject: Subject) -> Iterator[Finding]:
+def _outsiders(cluster: Cluster, subject: Subject) -> Iterator[CheckResult]:
     """Jobs of the service that do not count because of their own labels: the answer names each of
     them."""
     for instance in subject.instances:
         if instance.label_problem:
             standing = subject.standings.get(instance.uid)
             words = standing.message if standing is not None else instance.label_problem.value
-            yield Finding(Level.ERROR, words, about=f"{instance.kind} {instance.name}")
+            yield CheckResult(Level.ERROR, words, about=f"{instance.kind} {instance.name}")
     key = subject.key
     for record in cluster.cache.jobs.values():
         if record.is_foreign or record.namespace != key.namespace:
@@ -110,16 +112,16 @@ def _outsiders(cluster: Cluster, subject: Subject) -> Iterator[Finding]:
                 "has the jobID of this service and"
                 f" {f'rule {rule}' if rule else f'no label {RULE_LABEL}'}"
             )
-            yield Finding(
+            yield CheckResult(
                 Level.NOTE, f"{words}: it is not counted here", about=f"AscendJob {record.name}"
             )
         elif record.job.key == key:
             about = f"AscendJob {record.name}"
             for one in app_faults(labels):
-                yield Finding(Level.ERROR, f"{one.message}; {one.hint}", about=about)
+                yield CheckResult(Level.ERROR, f"{one.message}; {one.hint}", about=about)
 
 
-def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Finding]:
+def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[CheckResult]:
     """Whether the rule exists, is valid, and has the groups."""
     key = subject.key
     known = cluster.state.rules.in_force(key.namespace, key.rule)
@@ -127,12 +129,14 @@ def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Finding]:
     if known.problem is not None:
         near = _near_rules(cluster, key.namespace, key.rule) if not known.uid else []
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        yield Finding(Level.ERROR, f"{known.problem.message}{hint}", about=about)
+        yield CheckResult(Level.ERROR, f"{known.problem.message}{hint}", about=about)
     elif known.rule is not None:
         ratios = len(known.rule.ratios)
-        yield Finding(Level.OK, f"valid, {ratios} ratio{'s' if ratios > 1 else ''}", about=about)
+        yield CheckResult(
+            Level.OK, f"valid, {ratios} ratio{'s' if ratios > 1 else ''}", about=about
+        )
     if known.options.paused:
-        yield Finding(
+        yield CheckResult(
             Level.NOTE,
             'annotation mind-cluster/paused is "true": nothing is admitted until it goes',
             about=about,
@@ -145,10 +149,10 @@ def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Finding]:
                 )
 
 
-def _group_check(group: str, groups: Sequence[str], about: str) -> Iterator[Finding]:
+def _group_check(group: str, groups: Sequence[str], about: str) -> Iterator[CheckResult]:
     fault = group_finding(group, groups)
     if fault is not None:
-        yield Finding(Level.ERROR, f"{fault.message}; {fault.hint}", about=about)
+        yield CheckResult(Level.ERROR, f"{fault.message}; {fault.hint}", about=about)
 
 
 def _near_rules(cluster: Cluster, namespace: str, rule: str) -> Sequence[str]:
@@ -159,7 +163,7 @@ def _near_rules(cluster: Cluster, namespace: str, rule: str) -> Sequence[str]:
     return difflib.get_close_matches(rule, rules, n=2, cutoff=0.6)
 
 
-def _job_id(cluster: Cluster, subject: Subject) -> Iterator[Finding]:
+def _job_id(cluster: Cluster, subject: Subject) -> Iterator[CheckResult]:
     """A jobID that is nearly that of a larger service of the same rule."""
     key = subject.key
     world, _ = cluster.decision()
@@ -178,4 +182,4 @@ def _job_id(cluster: Cluster, subject: Subject) -> Iterator[Finding]:
                 f"{key.job_id} has {mine} and {near} has {others[near]} instances of the same rule:"
                 " a typo?"
             )
-            yield Finding(Level.NOTE, words, about=f"label {JOB_ID_LABEL}")
+            yield CheckResult(Level.NOTE, words, about=f"label {JOB_ID_LABEL}")

@@ -16,8 +16,8 @@ from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, KubeApi, Object
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.ranktables.table import mounts_rank_table, rank_table
 from scaler.ranktables.tables import member_of, obstacle
+from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.common.diagnosis import ROLES, SERVER_APP, Evidence, RolePod, Server, diagnose
-from scaler.tools.common.finding import Finding, Level
 
 NO_TABLES = (
     "none of its jobs mounts a rank table, and no ConfigMap rings-config-<job> has its jobID: none"
@@ -30,18 +30,18 @@ LAST_WORDS = (
 )
 
 
-def rank_checks(evidence: Evidence, *, always: bool, only: str = "") -> tuple[Finding, ...]:
+def rank_checks(evidence: Evidence, *, always: bool, only: str = "") -> tuple[CheckResult, ...]:
     """ClusterD's conditions one by one; one line if the service has no rank tables at all, unless
     `always`. `only`: the checks about this job."""
     used = always or evidence.strays or any(one.table_map or one.mounts for one in evidence.servers)
     if not used:
-        return (Finding(Level.OK, NO_TABLES, about="rank table"),)
+        return (CheckResult(Level.OK, NO_TABLES, about="rank table"),)
     checks = diagnose(evidence)
     if only:
         about = {f"job {only}", RANK_TABLE_PREFIX + only}
         return tuple(check for check in checks if check.about in about)
     if not any(check.level is Level.ERROR for check in checks):
-        return (*checks, Finding(Level.OK, LAST_WORDS, about="global rank table"))
+        return (*checks, CheckResult(Level.OK, LAST_WORDS, about="global rank table"))
     return checks
 
 

@@ -22,8 +22,8 @@ from scaler.decide.nodes import PODS, Node, Nodes, PodRequest, accepts, joined
 from scaler.decide.world import Instance, World
 from scaler.reasons.reasons import ROWS, Reason
 from scaler.rules.values import at
+from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.common.detail import is_true
-from scaler.tools.common.finding import Finding, Level
 from scaler.tools.why.subject import Subject
 
 _FEW = 4
@@ -43,7 +43,7 @@ class Supply(msgspec.Struct, frozen=True):
     """A node has room for several of these pods, so nodes cannot be counted."""
 
 
-def room_checks(world: World, decision: Decision, subject: Subject) -> Iterator[Finding]:
+def room_checks(world: World, decision: Decision, subject: Subject) -> Iterator[CheckResult]:
     """How far the service is, then what its waiting instances need."""
     plan = subject.plan
     if plan is None or subject.service is None or not plan.key.rule:
@@ -51,12 +51,12 @@ def room_checks(world: World, decision: Decision, subject: Subject) -> Iterator[
     yield _standing(subject, plan)
     if world.alone or subject.service.options.arbitration is False:
         why = world.alone or 'annotation mind-cluster/arbitration is "off"'
-        yield Finding(Level.NOTE, f"free nodes are not weighed here: {why}", about="nodes")
+        yield CheckResult(Level.NOTE, f"free nodes are not weighed here: {why}", about="nodes")
     waiting = [instance for instance in subject.instances if _waits_for_room(subject, instance)]
     yield from _needs(world, decision, plan, waiting)
 
 
-def _standing(subject: Subject, plan: Plan) -> Finding:
+def _standing(subject: Subject, plan: Plan) -> CheckResult:
     status = subject.view.status if subject.view is not None else {}
     current = at(status, "currentRatio", "counts")
     less = "runs less than its smallest ratio" if plan.replicas else "rests"
@@ -73,7 +73,7 @@ def _standing(subject: Subject, plan: Plan) -> Finding:
             )
     missing = ", ".join(found)
     words = f"{runs}{works}" + (f"; {missing}: apply or fix them" if missing else "")
-    return Finding(
+    return CheckResult(
         Level.OK if plan.complete else Level.NOTE if available else Level.ERROR,
         words,
         about="service",
@@ -88,13 +88,13 @@ def _waits_for_room(subject: Subject, instance: Instance) -> bool:
 
 def _needs(
     world: World, decision: Decision, plan: Plan, waiting: Sequence[Instance]
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Each different request once, for all of the instances together."""
     if world.nodes is None:
         return
     for request, count in joined(*(instance.unbound for instance in waiting)):
         found = supply(world, decision, plan, request)
-        yield Finding(
+        yield CheckResult(
             _judged(found, count),
             _supply_in_words(world.nodes, request, count, found),
             about="nodes",

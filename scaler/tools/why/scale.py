@@ -11,8 +11,8 @@ from scaler.kube.api import AUTOSCALERS, ELASTIC_SERVICES, KubeApi, Object
 from scaler.kube.errors import ForbiddenError, NotFoundError
 from scaler.rules.rule import ALL
 from scaler.rules.values import as_list, as_text, at
+from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.common.detail import wanted
-from scaler.tools.common.finding import Finding, Level
 from scaler.tools.common.records import condition
 from scaler.tools.why.subject import Subject
 
@@ -81,7 +81,7 @@ def _scales(autoscaler: Object, name: str) -> bool:
     )
 
 
-def scale_checks(subject: Subject, found: Scaled) -> Iterator[Finding]:
+def scale_checks(subject: Subject, found: Scaled) -> Iterator[CheckResult]:
     """The wanted number, the client that has set it, and an autoscaler that would set it again."""
     view = subject.view
     if view is None or not is_limited(subject):
@@ -91,14 +91,14 @@ def scale_checks(subject: Subject, found: Scaled) -> Iterator[Finding]:
         _who(manager) + f" ({moment})" * bool(moment) for manager, moment in found.setters
     )
     by = f"; set by {setters}" if setters else "; the API server has not kept who set it"
-    yield Finding(
+    yield CheckResult(
         Level.NOTE,
         f"spec.replicas is {view.replicas}{f': {said}' if said else ''}{by}",
         about=f"esvc/{view.name}",
     )
     for one in found.autoscalers[:_MOST]:
         about, words = _autoscaler(one)
-        yield Finding(Level.NOTE, words, about=about)
+        yield CheckResult(Level.NOTE, words, about=about)
 
 
 def _who(manager: str) -> str:

@@ -26,8 +26,8 @@ from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError, StatusE
 from scaler.names import GATE, NAMESPACE_LABEL, POD_GROUP
 from scaler.reasons.reasons import Reason
 from scaler.rules.values import as_list, as_text, at
+from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.common.detail import node_trouble, standing
-from scaler.tools.common.finding import Finding, Level
 from scaler.tools.common.records import EventRecord, condition
 from scaler.tools.common.view import Cluster
 from scaler.tools.why import scale
@@ -146,10 +146,10 @@ def _pods_in_trouble(
 # The scheduler
 
 
-def scheduler_checks(cluster: Cluster, subject: Subject, looked: Looked) -> Iterator[Finding]:
+def scheduler_checks(cluster: Cluster, subject: Subject, looked: Looked) -> Iterator[CheckResult]:
     """The conditions that Volcano set on the PodGroups, and the kubelet on the pods."""
     if not any(instance.pods for instance in subject.instances):
-        yield Finding(
+        yield CheckResult(
             Level.OK, "no pods yet: there is nothing for the scheduler to do", about="scheduler"
         )
         return
@@ -158,7 +158,7 @@ def scheduler_checks(cluster: Cluster, subject: Subject, looked: Looked) -> Iter
     for name, queue in looked.queues.items():
         state = as_text(at(queue, "status").get("state"))
         if state not in ("", "Open"):
-            yield Finding(
+            yield CheckResult(
                 Level.ERROR,
                 f"is {state}: Volcano starts nothing of it; open it",
                 about=f"queue {name}",
@@ -168,13 +168,13 @@ def scheduler_checks(cluster: Cluster, subject: Subject, looked: Looked) -> Iter
         yield from _pod_checks(cluster, pod, events)
     if not looked.pods:
         number = sum(instance.pods for instance in subject.instances)
-        yield Finding(Level.OK, f"{number} pods, all of instances that run", about="pods")
+        yield CheckResult(Level.OK, f"{number} pods, all of instances that run", about="pods")
 
 
-def _group_checks(name: str, group: Object) -> Iterator[Finding]:
+def _group_checks(name: str, group: Object) -> Iterator[CheckResult]:
     about = f"PodGroup {name}"
     if not group:
-        yield Finding(
+        yield CheckResult(
             Level.NOTE, "does not exist: nobody has asked the scheduler for this gang", about=about
         )
         return
@@ -185,12 +185,14 @@ def _group_checks(name: str, group: Object) -> Iterator[Finding]:
             said.append(f"{as_text(one.get('reason'))}: {as_text(one.get('message'))}")
     if phase in _WAITS:
         words = "; ".join(said[-1:]) or "the scheduler has said nothing yet; does Volcano run?"
-        yield Finding(Level.ERROR, f"phase {phase or 'not set'}: {words}", about=about)
+        yield CheckResult(Level.ERROR, f"phase {phase or 'not set'}: {words}", about=about)
     else:
-        yield Finding(Level.OK, f"phase {phase}", about=about)
+        yield CheckResult(Level.OK, f"phase {phase}", about=about)
 
 
-def _pod_checks(cluster: Cluster, pod: Object, events: dict[str, EventRecord]) -> Iterator[Finding]:
+def _pod_checks(
+    cluster: Cluster, pod: Object, events: dict[str, EventRecord]
+) -> Iterator[CheckResult]:
     meta, spec, status = (at(pod, part) for part in ("metadata", "spec", "status"))
     if not meta:
         return
@@ -198,11 +200,11 @@ def _pod_checks(cluster: Cluster, pod: Object, events: dict[str, EventRecord]) -
     gates = [as_text(at(gate).get("name")) for gate in as_list(spec.get("schedulingGates"))]
     foreign = [gate for gate in gates if gate != GATE]
     if foreign:
-        yield Finding(
+        yield CheckResult(
             Level.ERROR, f"held by somebody else's gate: {', '.join(foreign)}", about=about
         )
     elif gates:
-        yield Finding(Level.OK, f"held by our gate {GATE}, as its instance is", about=about)
+        yield CheckResult(Level.OK, f"held by our gate {GATE}, as its instance is", about=about)
         return
     words = list(_pod_words(status)) + list(
         filter(None, [_node_words(cluster, as_text(spec.get("nodeName")))])
@@ -211,10 +213,10 @@ def _pod_checks(cluster: Cluster, pod: Object, events: dict[str, EventRecord]) -
     if event is not None and not words and not _is_ready(status):
         words.append(f"{event.reason}: {event.message}")
     if words:
-        yield Finding(Level.ERROR, "; ".join(dict.fromkeys(words)), about=about)
+        yield CheckResult(Level.ERROR, "; ".join(dict.fromkeys(words)), about=about)
     else:
         on = f" on {spec['nodeName']}" if spec.get("nodeName") else ", not bound to a node"
-        yield Finding(Level.OK, f"{status.get('phase', 'Pending')}{on}", about=about)
+        yield CheckResult(Level.OK, f"{status.get('phase', 'Pending')}{on}", about=about)
 
 
 def _is_ready(status: object) -> bool:
@@ -249,7 +251,7 @@ def _pod_words(status: object) -> Iterator[str]:
 # Makers of the pods
 
 
-def operator_checks(cluster: Cluster, subject: Subject) -> Iterator[Finding]:
+def operator_checks(cluster: Cluster, subject: Subject) -> Iterator[CheckResult]:
     """Ascend Operator beside the scaler, and other makers of pods."""
     operator = cluster.cache.ascend_operator()
     ours = [instance for instance in subject.instances if instance.kind == "AscendJob"]
@@ -259,7 +261,7 @@ def operator_checks(cluster: Cluster, subject: Subject) -> Iterator[Finding]:
             if operator
             else "the scaler makes them"
         )
-        yield Finding(
+        yield CheckResult(
             Level.OK,
             who if operator else f"none runs; pods of AscendJobs: {who}",
             about="Ascend Operator",
@@ -270,29 +272,29 @@ def operator_checks(cluster: Cluster, subject: Subject) -> Iterator[Finding]:
             f"{', '.join(elsewhere)} is in another namespace than the scaler looks in, and does not"
             " count"
         )
-        yield Finding(Level.NOTE, words, about="Ascend Operator")
+        yield CheckResult(Level.NOTE, words, about="Ascend Operator")
     for instance in subject.instances:
         about = f"{instance.kind} {instance.name}"
         for fault in instance.faults:
-            yield Finding(Level.ERROR, fault, about=about)
+            yield CheckResult(Level.ERROR, fault, about=about)
         for _, words in instance.warnings:
-            yield Finding(Level.NOTE, words, about=about)
+            yield CheckResult(Level.NOTE, words, about=about)
         lacking = instance.expected - instance.pods
         if not instance.made_by_us and lacking > 0 and not instance.more_to_come:
-            yield Finding(
+            yield CheckResult(
                 Level.NOTE,
                 f"{lacking} of its {instance.expected} pods have not been made by their owner",
                 about=about,
             )
         if instance.name_taken:
-            yield Finding(
+            yield CheckResult(
                 Level.ERROR,
                 f"{instance.name_taken} has a name that it needs, and another owner",
                 about=about,
             )
 
 
-def warnings(subject: Subject) -> Iterator[Finding]:
+def warnings(subject: Subject) -> Iterator[CheckResult]:
     """The scaler's own warnings, in its words."""
     names = {instance.name for instance in subject.instances}
     for found in map(
@@ -300,21 +302,21 @@ def warnings(subject: Subject) -> Iterator[Finding]:
     ):
         kind, name, words = (as_text(found.get(part)) for part in ("type", "instance", "message"))
         if not name or name in names:
-            yield Finding(Level.NOTE, f"{kind}: {words}", about=name or "service")
+            yield CheckResult(Level.NOTE, f"{kind}: {words}", about=name or "service")
 
 
 # Admission
 
 
-def admission_checks(subject: Subject, looked: Looked) -> Iterator[Finding]:
+def admission_checks(subject: Subject, looked: Looked) -> Iterator[CheckResult]:
     """Whether its pods could be held, and whether the API server accepted them."""
     refused = [s for s in subject.standings.values() if s.reason == Reason.CREATE_REFUSED]
     for one in refused:
-        yield Finding(Level.ERROR, one.message, about="API server")
+        yield CheckResult(Level.ERROR, one.message, about="API server")
     others = [instance for instance in subject.instances if not instance.made_by_us]
     if not others:
         if subject.instances and not refused:
-            yield Finding(
+            yield CheckResult(
                 Level.OK,
                 "not needed: the scaler makes these pods, and holds them by not making them",
                 about="admission",
@@ -329,23 +331,23 @@ def admission_checks(subject: Subject, looked: Looked) -> Iterator[Finding]:
             " it to enabled"
         )
         unheld = any(instance.unheld for instance in others)
-        yield Finding(
+        yield CheckResult(
             Level.ERROR if unheld else Level.NOTE, words, about=f"namespace {subject.namespace}"
         )
     elif enabled:
-        yield Finding(
+        yield CheckResult(
             Level.OK,
             "lets admission put our gate onto pods",
             about=f"namespace {subject.namespace}",
         )
     if True in looked.sources.values():
-        yield Finding(
+        yield CheckResult(
             Level.OK,
             f"set up by {' and '.join(s for s, on in looked.sources.items() if on)}",
             about="gate",
         )
     elif enabled and None not in looked.sources.values():
-        yield Finding(
+        yield CheckResult(
             Level.ERROR,
             "neither the admission policy nor the webhook is installed: nothing sets the gate",
             about="gate",
@@ -356,4 +358,4 @@ def admission_checks(subject: Subject, looked: Looked) -> Iterator[Finding]:
             f"{', '.join(late[:8])}: pods came without our gate, nothing holds them; they count as"
             " they are"
         )
-        yield Finding(Level.ERROR, words, about="gate")
+        yield CheckResult(Level.ERROR, words, about="gate")

@@ -1,5 +1,4 @@
-"""A finding about a cluster, of a check. Findings about documents are those of
-`scaler.rules.finding`. Values only."""
+"""What a check of a cluster found. Values only."""
 
 from __future__ import annotations
 
@@ -22,9 +21,12 @@ class Level(StrEnum):
     OK = "ok"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     """One result of a check. `text` says what was found; `advice` what to do, mostly a command;
-    `details` are further facts; `about` is the object, if the check is about one."""
+    `details` are further facts; `about` is the object, if the check is about one.
+
+    It is no `scaler.rules.finding.Finding`: that is a mistake at a place in a document, with a
+    code. A result may also say that all is well, or that something is not known."""
 
     level: Level
     text: str
