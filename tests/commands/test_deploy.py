@@ -121,7 +121,7 @@ class Town:
         }
         usual |= {"dry_run": False, "force_conflicts": False}
         access = Access(self.cluster.client("person", interceptor), self.cluster.server.clock, ())
-        return int(await deploy.told(act(access, argparse.Namespace(**{**usual, **given}))))
+        return int(await deploy.exit_code_of(act(access, argparse.Namespace(**{**usual, **given}))))
 
     async def apply(
         self, what: Service | None = None, interceptor: Interceptor | None = None, **given: Any

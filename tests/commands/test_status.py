@@ -70,7 +70,7 @@ def asked(service: str = "", **options: Any) -> argparse.Namespace:
 @asynccontextmanager
 async def board(on: Rig, args: argparse.Namespace, *namespaces: str) -> AsyncIterator[screen.Board]:
     access = Access(on.cluster.client("caller"), on.clock, namespaces)
-    async with screen.board(access, args) as made:
+    async with screen.opened_board(access, args) as made:
         yield made
 
 

@@ -175,10 +175,10 @@ async def _on_cluster(
         async with opened(args) as access:
             return await act(access, args)
 
-    return await told(acted())
+    return await exit_code_of(acted())
 
 
-async def told(doing: Coroutine[Any, Any, int]) -> int:
+async def exit_code_of(doing: Coroutine[Any, Any, int]) -> int:
     """The exit code; refusals of the cluster and of this command are printed."""
     from scaler.kube.errors import KubeError  # noqa: PLC0415
     from scaler.tools.common.access import complaint  # noqa: PLC0415
@@ -198,8 +198,8 @@ async def _apply(access: Access, args: argparse.Namespace, service: Service) -> 
     from scaler.tools.deploy import rollout, shown  # noqa: PLC0415
     from scaler.tools.deploy.progress import until_available  # noqa: PLC0415
 
-    how = rollout.How(force=args.force_conflicts, dry_run=args.dry_run)
-    made = await rollout.prepared(access.api, service, how, _tell)
+    mode = rollout.ApplyMode(force=args.force_conflicts, dry_run=args.dry_run)
+    made = await rollout.prepared(access.api, service, mode, _tell)
     if args.dry_run:
         for line in shown.planned(
             made.rollout, namespace="" if made.namespace is None else service.namespace
@@ -211,7 +211,7 @@ async def _apply(access: Access, args: argparse.Namespace, service: Service) -> 
             _tell(f"{change}: changes")
             for line in shown.difference(change):
                 _tell(line)
-    await rollout.carry_out(access.api, made, service.namespace, _tell, how)
+    await rollout.carry_out(access.api, made, service.namespace, _tell, mode)
     for line in shown.kept_by_pods(made.rollout):
         _tell(line)
     if args.no_wait:
@@ -237,7 +237,7 @@ async def _status(access: Access, args: argparse.Namespace) -> int:
     if not found.parts:
         return await _nothing(access, args, found.notes)
     if args.format == "text":
-        sys.stdout.write("".join(f"{line}\n" for line in shown.told(found)))
+        sys.stdout.write("".join(f"{line}\n" for line in shown.status_lines(found)))
     else:
         sys.stdout.write(written(found, args.format))
     return EXIT_WELL if found.available else EXIT_NOT_WELL

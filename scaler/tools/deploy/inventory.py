@@ -160,6 +160,7 @@ def _needed(part: Any) -> Iterator[str]:
                 and isinstance(value, dict)
                 and not value.get("optional")
             ):
-                yield from [value["name"]] if isinstance(value.get("name"), str) else []
+                if isinstance(value.get("name"), str):
+                    yield value["name"]
             else:
                 yield from _needed(value)

@@ -20,7 +20,7 @@ from scaler.tools.deploy.objects import MANAGER, as_before, differs, is_made_for
 from scaler.tools.deploy.refusals import DeployError, in_words, missing_kind
 from scaler.tools.deploy.removal import PATIENCE, remove, until_gone, why_left
 
-Tell = Callable[[str], None]
+Print = Callable[[str], None]
 
 
 class Change(NamedTuple):
@@ -53,7 +53,7 @@ class Rollout(NamedTuple):
     notes: tuple[str, ...]
 
 
-class How(NamedTuple):
+class ApplyMode(NamedTuple):
     """`force`: fields of other owners are taken; `dry_run`: nothing is written."""
 
     force: bool = False
@@ -68,19 +68,19 @@ class Prepared(NamedTuple):
     namespace: Object | None
 
 
-async def prepared(api: KubeApi, service: Service, how: How, tell: Tell) -> Prepared:
+async def prepared(api: KubeApi, service: Service, mode: ApplyMode, print_line: Print) -> Prepared:
     """Read the objects, and let the API server check all changes. In a missing namespace it checks
     nothing, so the namespace is created first, and deleted again after an error. Raises DeployError
     with all problems, KubeError if the cluster does not answer."""
     rollout = await _surveyed(api, service)
-    namespace = await _namespace_made(api, service.namespace, how)
-    if namespace is not None and how.dry_run:
+    namespace = await _namespace_made(api, service.namespace, mode)
+    if namespace is not None and mode.dry_run:
         return Prepared(rollout, namespace)
     try:
-        checked = await _checked(api, rollout.changes, service.namespace, how)
+        checked = await _checked(api, rollout.changes, service.namespace, mode)
         return Prepared(rollout._replace(changes=tuple(checked)), namespace)
     except (DeployError, KubeError, asyncio.CancelledError):
-        await _unmade(api, namespace, tell)
+        await _delete_namespace(api, namespace, print_line)
         raise
 
 
@@ -140,14 +140,14 @@ def _foreign(change: Change, service: Service) -> list[str]:
 
 
 async def _checked(
-    api: KubeApi, changes: Sequence[Change], namespace: str, how: How
+    api: KubeApi, changes: Sequence[Change], namespace: str, mode: ApplyMode
 ) -> list[Change]:
     """The changes with the result of the dry run."""
     checked: list[Change] = []
     problems: list[str] = []
     for change in changes:
         try:
-            after = await _apply(api, change, namespace, Apply(MANAGER, how.force, dry_run=True))
+            after = await _apply(api, change, namespace, Apply(MANAGER, mode.force, dry_run=True))
             checked.append(change._replace(after=after))
         except KubeError as error:
             problems += in_words(error, change.resource, change.name)
@@ -163,7 +163,7 @@ async def _apply(api: KubeApi, change: Change, namespace: str, how: Apply) -> Ob
     )
 
 
-async def _namespace_made(api: KubeApi, name: str, how: How) -> Object | None:
+async def _namespace_made(api: KubeApi, name: str, mode: ApplyMode) -> Object | None:
     try:
         if await look(api, NAMESPACES, None, name) is not None:
             return None
@@ -171,7 +171,7 @@ async def _namespace_made(api: KubeApi, name: str, how: How) -> Object | None:
         # a caller without rights on namespaces uses an existing one; if it is missing, the check
         # says so
         return None
-    if how.dry_run:
+    if mode.dry_run:
         return {}
     metadata = {"name": name, "labels": {MANAGED_BY_LABEL: MANAGER}}
     try:
@@ -184,53 +184,55 @@ async def _namespace_made(api: KubeApi, name: str, how: How) -> Object | None:
         raise DeployError(f"there is no namespace {name}, and {error.message}") from None
 
 
-async def _unmade(api: KubeApi, namespace: Object | None, tell: Tell) -> None:
+async def _delete_namespace(api: KubeApi, namespace: Object | None, print_line: Print) -> None:
     """Delete the namespace that this apply has created: its objects were deleted before."""
     if namespace:
         found = Found(NAMESPACES, namespace)
         left = await remove(api, [found], found.name)
         for one in await until_gone(api, [found], found.name, PATIENCE):
             left[str(one)] = why_left(one)
-        tell(f"{found}: {left.get(str(found)) or 'deleted again'}")
+        print_line(f"{found}: {left.get(str(found)) or 'deleted again'}")
 
 
-async def carry_out(api: KubeApi, made: Prepared, namespace: str, tell: Tell, how: How) -> None:
+async def carry_out(
+    api: KubeApi, made: Prepared, namespace: str, print_line: Print, mode: ApplyMode
+) -> None:
     """Write the changes. A refusal or an interruption undoes all; DeployError says why and what is
     left."""
     tried: list[Change] = []
     if made.namespace:
-        tell(f"Namespace {namespace}: created")
+        print_line(f"Namespace {namespace}: created")
     try:
         for change in made.rollout.changes:
             if change.is_needed:
                 tried.append(change)
-                await _apply(api, change, namespace, Apply(MANAGER, how.force))
-                tell(f"{change}: {'created' if change.before is None else 'changed'}")
+                await _apply(api, change, namespace, Apply(MANAGER, mode.force))
+                print_line(f"{change}: {'created' if change.before is None else 'changed'}")
             else:
-                tell(f"{change}: unchanged")
+                print_line(f"{change}: unchanged")
     except KubeError as error:
         why = list(in_words(error, tried[-1].resource, tried[-1].name))
         raise DeployError(
-            *why, *await _undone(api, tried, namespace, tell, made.namespace)
+            *why, *await _undo(api, tried, namespace, print_line, made.namespace)
         ) from None
     except asyncio.CancelledError:
-        tell("interrupted")
-        for line in await _undone(api, tried, namespace, tell, made.namespace):
-            tell(line)
+        print_line("interrupted")
+        for line in await _undo(api, tried, namespace, print_line, made.namespace):
+            print_line(line)
         raise
-    await _pruned(api, made.rollout.pruned, namespace, tell)
+    await _prune(api, made.rollout.pruned, namespace, print_line)
 
 
-async def _pruned(api: KubeApi, pruned: Sequence[Found], namespace: str, tell: Tell) -> None:
+async def _prune(api: KubeApi, pruned: Sequence[Found], namespace: str, print_line: Print) -> None:
     left = await remove(api, pruned, namespace)
     for found in pruned:
-        tell(f"{found}: {left.get(str(found)) or 'deleted, the file has it no more'}")
+        print_line(f"{found}: {left.get(str(found)) or 'deleted, the file has it no more'}")
     if left:
         raise DeployError(*(f"{name}: cannot be deleted: {why}" for name, why in left.items()))
 
 
-async def _undone(
-    api: KubeApi, tried: Sequence[Change], namespace: str, tell: Tell, made: Object | None
+async def _undo(
+    api: KubeApi, tried: Sequence[Change], namespace: str, print_line: Print, made: Object | None
 ) -> list[str]:
     """Restore the state before, last change first. Returns what could not be restored."""
     problems = []
@@ -246,7 +248,7 @@ async def _undone(
                 created.append(Found(change.resource, now))
             elif differs(change.before, now):
                 await _put_back(api, change, now, namespace)
-                tell(f"{change}: put back as it was")
+                print_line(f"{change}: put back as it was")
         except (KubeError, DeployError) as error:
             problems.append(f"{change} could not be put back: {error}")
     left = await remove(api, created, namespace)
@@ -254,10 +256,10 @@ async def _undone(
     left |= {str(one): why_left(one) for one in await until_gone(api, gone, namespace, PATIENCE)}
     for found in created:
         if str(found) not in left:
-            tell(f"{found}: deleted again")
+            print_line(f"{found}: deleted again")
     problems += [f"{name} could not be deleted again: {why}" for name, why in left.items()]
     if not problems:
-        await _unmade(api, made, tell)
+        await _delete_namespace(api, made, print_line)
     return problems or ["Nothing of this apply is left: all is as it was before."]
 
 

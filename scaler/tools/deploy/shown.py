@@ -75,7 +75,7 @@ def difference(change: Change) -> Iterator[str]:
             yield f"  {line}"
 
 
-def told(found: Standing) -> Iterator[str]:
+def status_lines(found: Standing) -> Iterator[str]:
     """The output of `scaler deploy status`."""
     yield (
         f"{found.name} in namespace {found.namespace}:"

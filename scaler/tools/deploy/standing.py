@@ -166,19 +166,26 @@ def _parts(found: Sequence[Found], pods: list[Object] | None, *, serves: bool) -
         why = why_waiting(own) or (_no_pods(one) if not own and wanted and pods is not None else "")
         elastic = _is_elastic(one.object)
         behind = behind_of(one, wanted)
-        short = "waits" if not (elastic and serves) else "runs in part" if ready else "held"
-        state = (
-            "being deleted"
-            if deleted
-            else "changes"
-            if behind
-            else "available"
-            if ready >= wanted
-            else short
-        )
+        if deleted:
+            state = "being deleted"
+        elif behind:
+            state = "changes"
+        else:
+            state = _state_of_pods(ready, wanted, may_be_held=elastic and serves)
         yield Part(
             one.resource.kind, clean(one.name), ready, wanted, elastic, state, behind or why, behind
         )
+
+
+def _state_of_pods(ready: int, wanted: int, *, may_be_held: bool) -> str:
+    """`may_be_held`: a ratio runs without this object, so the scaler may hold its pods."""
+    if ready >= wanted:
+        return "available"
+    if not may_be_held:
+        return "waits"
+    if ready:
+        return "runs in part"
+    return "held"
 
 
 def behind_of(one: Found, wanted: int) -> str:

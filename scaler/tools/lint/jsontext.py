@@ -121,8 +121,7 @@ class Reader:
             pass
         return Reading(root, self.faults, self.suspects)
 
-    # -- values
-    # -------------------------------------------------------------------------------------------
+    # Values
 
     def _value(self) -> Node:
         if len(self.path) > MAX_DEPTH:
@@ -249,8 +248,7 @@ class Reader:
         )
         return Node(word[0], start, self.pos)
 
-    # -- strings
-    # ------------------------------------------------------------------------------------------
+    # Strings
 
     def _string(self) -> str:
         plain = _PLAIN_STRING.match(self.text, self.pos)
@@ -351,8 +349,7 @@ class Reader:
             message = f"full-width or typographic quotes {quotes[0]} {quotes[1]}"
             self._fault("FullWidthPunctuation", start, message, f"write {printable(right)}", edit)
 
-    # -- between tokens
-    # -----------------------------------------------------------------------------------
+    # Between tokens
 
     def _peek(self) -> str:
         """The next significant character, in its ASCII form, "" at the end. Does not move past
@@ -436,8 +433,7 @@ class Reader:
         # \Z always matches.
         return _LINE_END.search(self.text, start).start()  # type: ignore[union-attr]
 
-    # -- faults
-    # -------------------------------------------------------------------------------------------
+    # Faults
 
     def _fault(
         self, code: str, start: int, message: str, hint: str, edit: Edit | None = None

@@ -59,7 +59,7 @@ def repair(source: Source, beside: Sequence[Source] = ()) -> Repair:
         if not count:
             break
         text = better
-        changed = changed + count
+        changed += count
     report = lint([msgspec.structs.replace(source, data=text.encode()), *others])
     remaining = [one for one in report.findings if one.level == "error" and one.file == source.name]
     return Repair(text, changed, remaining)
@@ -80,9 +80,10 @@ def _one_round(text: str, name: str, beside: Sequence[Object]) -> tuple[str, int
     if lost_indentation(bare, name):
         return text, 0
     found, _ = objects(bare, name, alone=True)
-    edits = [
-        edit for one in found if is_rule_map(one, wanted=False) for edit in _edits_in_file(one)
-    ]
+    edits = []
+    for one in found:
+        if is_rule_map(one, wanted=False):
+            edits.extend(_edits_in_file(one))
     _, rules = rules_among([*found, *beside])
     names = {(one.kind, one.name) for one in found}
     for one in found:
@@ -159,5 +160,5 @@ def _applied(text: str, edits: Sequence[Edit]) -> tuple[str, int]:
         if start >= done:
             parts += [text[done:start], edit.text]
             done = end
-            count = count + 1
+            count += 1
     return "".join(parts) + text[done:], count

@@ -13,9 +13,8 @@ import msgspec
 from scaler.rules.finding import Path
 from scaler.tools.common.manifest import Object, Value
 from scaler.workloads import kind as workload
+from scaler.workloads import kinds
 from scaler.workloads.kind import TEMPLATE, Look
-from scaler.workloads.kinds import KINDS as ALL
-from scaler.workloads.kinds import written_as
 
 
 class Role(msgspec.Struct, frozen=True):
@@ -37,7 +36,7 @@ class Role(msgspec.Struct, frozen=True):
 def roles_of(found: Object) -> list[Role] | None:
     """None for an unknown kind."""
     group = found.root.string_at("apiVersion").partition("/")[0]
-    known = written_as("" if group == "v1" else group, found.kind) if group else None
+    known = kinds.written_as("" if group == "v1" else group, found.kind) if group else None
     if known is None:
         return None
     _, written = known
@@ -74,6 +73,8 @@ def _words(name: str) -> str:
     return f"the template {name}" if name.startswith("of ") else name
 
 
-_OWN_LABELS = frozenset(kind.main.resource.kind for kind in ALL if kind.own_labels is not None)
+_OWN_LABELS = frozenset(
+    kind.main.resource.kind for kind in kinds.KINDS if kind.own_labels is not None
+)
 """By the name alone: of one with another group or version jobs.py says that it is the wrong one."""
-KINDS = ("ConfigMap", *(written.resource.kind for kind in ALL for written in kind.written))
+KINDS = ("ConfigMap", *(written.resource.kind for kind in kinds.KINDS for written in kind.written))

@@ -30,7 +30,7 @@ from scaler.tools.common.manifest import MAX_DEPTH, objects
 from scaler.tools.common.render import render
 from scaler.tools.common.whatif import Asked
 from scaler.tools.lint.lint import BOM, decode
-from scaler.tools.plan.rulefile import load_rule
+from scaler.tools.plan.rulefile import LoadedRule, load_rule
 from scaler.tools.plan.understood import is_understood
 from scaler.workloads.pod_requests import MOST, ascend_job_requests, whole_amount
 
@@ -219,7 +219,7 @@ def services(rules: Iterable[str], *, needs: Iterable[str], jobs: JobNeeds) -> l
     found = []
     for number, one in loaded:
         totals[one.namespace, one.name] += number
-    for one in (one for number, one in loaded for _ in range(number)):
+    for one in _each_service(loaded):
         name = one.namespace, one.name
         seen[name] += 1
         job_id = f"{one.name}-{seen[name]}" if totals[name] > 1 else one.name
@@ -231,6 +231,13 @@ def services(rules: Iterable[str], *, needs: Iterable[str], jobs: JobNeeds) -> l
         key = ServiceKey(one.namespace, one.name, job_id)
         found.append(Asked(key, one.rule, one.options, asked, guessed=guessed))
     return found
+
+
+def _each_service(loaded: Iterable[tuple[int, LoadedRule]]) -> Iterator[LoadedRule]:
+    """Each rule as often as it has services."""
+    for number, one in loaded:
+        for _ in range(number):
+            yield one
 
 
 def _counted(rule: str) -> tuple[int, str]:

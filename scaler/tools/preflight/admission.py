@@ -209,7 +209,9 @@ def _trusted(where: str, bundle: str, now: float, log: str) -> Iterator[CheckRes
     times = valid(bundle)
     if not times:
         yield CheckResult(Level.ERROR, f"{where} has a caBundle that holds no certificate", log)
-    elif (end := max(last for _, last in times)) < now:
+        return
+    end = max(last for _, last in times)
+    if end < now:
         words = (
             f"the certificate in {where} expired {age(now - end)} ago: no API server trusts the"
             " webhook"

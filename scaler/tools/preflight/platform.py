@@ -54,7 +54,7 @@ DEFINITIONS: Mapping[Resource, str] = {
     resource: kind.project for kind in KINDS for resource in kind.definitions
 }
 """Definitions of other projects, and the project that installs each."""
-_JOBS_AND_SETS = {kind.main.resource.full_name for kind in KINDS if kind.one_instance}
+_KINDS_OF_ONE_INSTANCE = {kind.main.resource.full_name for kind in KINDS if kind.one_instance}
 VOLCANO = "volcano-scheduler"
 _VOLCANO_CONFIG = "volcano-scheduler-configmap"
 _QUIET = 60.0
@@ -174,7 +174,7 @@ def _others(there: Mapping[str, Object]) -> Iterator[CheckResult]:
     if ASCEND_JOBS.full_name in there and POD_GROUPS.full_name not in there:
         words = "AscendJob is installed and PodGroup is not: nobody places the pods of jobs"
         yield CheckResult(Level.ERROR, words, "install Volcano as MindCluster ships it")
-    if not there.keys() & _JOBS_AND_SETS:
+    if not there.keys() & _KINDS_OF_ONE_INSTANCE:
         words = "there is no AscendJob: only Deployments and the like can be services"
         yield CheckResult(
             Level.WARNING, words, "install MindCluster's definitions where AscendJobs are to run"
@@ -262,12 +262,14 @@ def _queue(picture: Picture) -> Iterator[CheckResult]:
             "there is no queue default, which PodGroups without a queue go to",
             advice,
         )
-    elif (state := at(queue, "status").get("state")) not in (None, "", "Open"):
-        yield CheckResult(
-            Level.ERROR,
-            f"queue default is {state}: nothing in it is placed",
-            "kubectl get queue default -o yaml",
-        )
+    else:
+        state = at(queue, "status").get("state")
+        if state not in (None, "", "Open"):
+            yield CheckResult(
+                Level.ERROR,
+                f"queue default is {state}: nothing in it is placed",
+                "kubectl get queue default -o yaml",
+            )
 
 
 def _asked_for(picture: Picture, names: set[str]) -> Iterator[CheckResult]:

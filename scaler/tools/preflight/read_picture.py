@@ -108,13 +108,13 @@ class _Reader:
         self.found: dict[Resource, tuple[Object, ...]] = {}
         self.unread: dict[Resource, str] = {}
         self.missing: set[Resource] = set()
-        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def list(self, resource: Resource, *namespaces: str, selector: str = "") -> None:
         """List all objects of a kind (in these namespaces); objects found before stay."""
         for namespace in namespaces or ("",):
             try:
-                async with self._turn:
+                async with self._slots:
                     items = await _list(self.api, resource, namespace or None, selector)
             except NotFoundError:
                 self.missing.add(resource)
@@ -138,7 +138,7 @@ class _Reader:
             spec |= {"user": user, "groups": _groups(user)}
         body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
         try:
-            async with self._turn:
+            async with self._slots:
                 answer = await within(DEADLINE, self.api.create(kind, None, body))
         except KubeError:
             return None

@@ -55,11 +55,11 @@ def _is_available(service: Object) -> bool:
 
 
 def _linted(picture: Picture) -> Iterator[CheckResult]:
-    findings = [
-        found
-        for one in picture.linted.findings
-        if (found := _in_a_cluster(picture, one)) is not None
-    ]
+    findings = []
+    for one in picture.linted.findings:
+        found = _in_a_cluster(picture, one)
+        if found is not None:
+            findings.append(found)
     for name, level in _LEVELS.items():
         wrong = [one for one in findings if one.level == name]
         for one in wrong[:MOST]:

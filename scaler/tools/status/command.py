@@ -64,7 +64,9 @@ async def _show(args: argparse.Namespace) -> int:
 
 
 async def _on(access: Access, args: argparse.Namespace) -> int:
-    from scaler.tools.status.screen import board, live, once  # noqa: PLC0415
+    from scaler.tools.status.screen import live, once, opened_board  # noqa: PLC0415
 
-    async with board(access, args) as shown:
-        return await (live if args.watch else once)(shown)
+    async with opened_board(access, args) as board:
+        if args.watch:
+            return await live(board)
+        return await once(board)

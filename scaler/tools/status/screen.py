@@ -43,12 +43,17 @@ class Board:
     ElasticServices."""
 
     def __init__(
-        self, access: Access, args: argparse.Namespace, cluster: Cluster, answer: Answer
+        self,
+        access: Access,
+        args: argparse.Namespace,
+        cluster: Cluster,
+        answer: Answer,
+        known: Leaders,
     ) -> None:
         self.args = args
         self.cluster = cluster
         self.namespaces = access.namespaces
-        self.leaders = Leaders()
+        self.leaders = known
         self._api = access.api
         self._answer = answer
 
@@ -143,13 +148,12 @@ class Board:
             )
         known = [label(view) for view in self.cluster.views()]
         near = difflib.get_close_matches(self.args.service, known, n=3, cutoff=0.5) or known[:5]
-        hint = (
-            f"; there are {', '.join(near)}"
-            if near
-            else " (-A looks everywhere)"
-            if self.namespaces
-            else ""
-        )
+        if near:
+            hint = f"; there are {', '.join(near)}"
+        elif self.namespaces:
+            hint = " (-A looks everywhere)"
+        else:
+            hint = ""
         return f"there is no service {self.args.service!r} {where}{hint}"
 
 
@@ -175,7 +179,7 @@ def _named(views: Sequence[ServiceView], name: str) -> list[ServiceView]:
 
 
 @asynccontextmanager
-async def board(access: Access, args: argparse.Namespace) -> AsyncIterator[Board]:
+async def opened_board(access: Access, args: argparse.Namespace) -> AsyncIterator[Board]:
     """Read the resources that are needed, and keep them current inside. Raises KubeError without an
     answer."""
     answer = await ask(access.api, access.namespaces)
@@ -185,33 +189,32 @@ async def board(access: Access, args: argparse.Namespace) -> AsyncIterator[Board
         scope = access.namespaces if answer.some else await reach(access.api, access.namespaces)
         home = found.home(access.namespaces[0] if access.namespaces else "", access.clock.server())
         cluster = Cluster(access.api, access.clock, scope, home)
-        resources = (
-            (ELASTIC_SERVICES,)
-            if only
-            else tuple(set(cluster.informers) - ({EVENTS} if not args.service else set()))
-        )
-        await stack.enter_async_context(cluster.watched(resources))
-        made = Board(access, args, cluster, answer)
-        made.leaders = found
-        yield made
+        if only:
+            resources = {ELASTIC_SERVICES}
+        elif args.service:
+            resources = set(cluster.informers)
+        else:
+            resources = set(cluster.informers) - {EVENTS}
+        await stack.enter_async_context(cluster.watched(tuple(resources)))
+        yield Board(access, args, cluster, answer, found)
 
 
-async def once(made: Board) -> int:
+async def once(board: Board) -> int:
     """Print once. 1 when there is no such service."""
-    views = made.views()
-    if made.args.format in ("json", "yaml"):
-        sys.stdout.write(written(data_of(made, views), made.args.format))
-    elif not views and (made.args.service or made.is_blind):
-        sys.stderr.write(f"scaler status: {made.nothing()}\n")
+    views = board.views()
+    if board.args.format in ("json", "yaml"):
+        sys.stdout.write(written(data_of(board, views), board.args.format))
+    elif not views and (board.args.service or board.is_blind):
+        sys.stderr.write(f"scaler status: {board.nothing()}\n")
     else:
         screen = console()
-        show(screen, made.render(screen), made.width)
-    return 1 if (made.args.service or made.is_blind) and not views else 0
+        show(screen, board.render(screen), board.width)
+    return 1 if (board.args.service or board.is_blind) and not views else 0
 
 
-def data_of(made: Board, views: Sequence[ServiceView]) -> dict[str, Any]:
+def data_of(board: Board, views: Sequence[ServiceView]) -> dict[str, Any]:
     details = (
-        {detail.view.key: detail for detail in made.details(views)} if made.args.service else {}
+        {detail.view.key: detail for detail in board.details(views)} if board.args.service else {}
     )
     services = []
     for view in views:
@@ -230,7 +233,7 @@ def data_of(made: Board, views: Sequence[ServiceView]) -> dict[str, Any]:
                 "events": [_event(event) for event in detail.events],
             }
         services.append(msgspec.to_builtins(found))
-    return {"services": services, "notes": made.notes(views)}
+    return {"services": services, "notes": board.notes(views)}
 
 
 def _event(event: Any) -> dict[str, Any]:
@@ -238,42 +241,43 @@ def _event(event: Any) -> dict[str, Any]:
     return {name: getattr(event, name) for name in names}
 
 
-async def live(made: Board) -> int:
+async def live(board: Board) -> int:
     """Show every change until Ctrl-C."""
     screen = console()
     if not screen.is_terminal:
-        return await _follow(made, screen)
+        return await _follow(board, screen)
     try:
-        with Live(made.render(screen), console=screen, screen=True, auto_refresh=False) as shown:
-            async for _ in _changes(made):
-                shown.update(made.render(screen), refresh=True)
+        with Live(board.render(screen), console=screen, screen=True, auto_refresh=False) as display:
+            async for _ in _changes(board):
+                display.update(board.render(screen), refresh=True)
     finally:
-        show(screen, made.render(screen))  # the last view stays
+        show(screen, board.render(screen))  # the last view stays
     return 0
 
 
-async def _follow(made: Board, screen: Console) -> int:
+async def _follow(board: Board, screen: Console) -> int:
     """One table after the other, without a terminal: whenever any content changes."""
     before: Any = None
-    async for _ in _changes(made):
-        views = made.views()
-        if before != (now := (views, made.notes(views))):
+    async for _ in _changes(board):
+        views = board.views()
+        now = (views, board.notes(views))
+        if before != now:
             before = now
-            show(screen, Group(made.render(screen), Text()), made.width)
+            show(screen, Group(board.render(screen), Text()), board.width)
             sys.stdout.flush()
     return 0
 
 
-async def _changes(made: Board) -> AsyncIterator[None]:
+async def _changes(board: Board) -> AsyncIterator[None]:
     """At once, after each change, and whenever ages have to be printed again."""
     loop = asyncio.get_running_loop()
     seen = -1
     looked = loop.time()
     while True:
         yield
-        if await made.cluster.changed(seen, TICK):
+        if await board.cluster.changed(seen, TICK):
             await asyncio.sleep(CALM)
-        seen = made.cluster.version
+        seen = board.cluster.version
         if loop.time() - looked > LEADERS_EVERY:
             looked = loop.time()
-            await made.look_for_leaders()
+            await board.look_for_leaders()

@@ -157,9 +157,11 @@ def tree(detail: ServiceDetail, style: Style) -> RenderableType:
     """One service: conditions, the ladder and its position on it, groups with instances and pods,
     events."""
     view = detail.view
+    colour = tone(view)
     head = Text.assemble(
         text(
-            f"{view.key.namespace}/{label(view)}", f"bold {tone(view)}".replace("bold bold", "bold")
+            f"{view.key.namespace}/{label(view)}",
+            colour if colour.startswith("bold") else f"bold {colour}",
         ),
         text(f"   rule {view.key.rule}, jobID {view.key.job_id or '-'}", "dim"),
     )
@@ -230,9 +232,9 @@ def _ladder(detail: ServiceDetail, style: Style) -> RenderableType:
             ("works towards", ratio.target),
             ("largest wanted", ratio.largest_wanted),
         )
-        marks = [f"{style.arrow} {words}" for words, on in found if on] + [
-            "not wanted"
-        ] * ratio.beyond
+        marks = [f"{style.arrow} {words}" for words, on in found if on]
+        if ratio.beyond:
+            marks.append("not wanted")
         tone = "green" if ratio.runs else "yellow" if ratio.target else "dim"
         grid.add_row(
             text(f"  {ratio.index}", tone),

@@ -232,12 +232,12 @@ def _shown(section: Section) -> list[CheckResult]:
     """Checks with problems first; of the others only as many as fit."""
     bad = [check for check in section.checks if check.level is not Level.OK]
     good = [check for check in section.checks if check.level is Level.OK]
-    most = _SHOWN if section.whole else _SHOWN - 1 - len(bad) if bad else _WELL_SHOWN
-    kept = good if section.whole or len(good) <= most + 1 else good[: max(0, most)]
+    if section.whole:
+        return [*bad, *good]
+    most = _SHOWN - 1 - len(bad) if bad else _WELL_SHOWN
+    if len(good) <= most + 1:
+        return [*bad, *good]
+    kept = good[: max(0, most)]
     left = len(good) - len(kept)
-    more = (
-        [CheckResult(Level.OK, f"{left} more that are as they should be", about="and")]
-        if left
-        else []
-    )
-    return [*bad, *kept, *more]
+    more = CheckResult(Level.OK, f"{left} more that are as they should be", about="and")
+    return [*bad, *kept, *([more] if left else [])]

@@ -58,7 +58,8 @@ async def _answer(args: argparse.Namespace, always_ranks: bool) -> int:
             if found is None:
                 return EXIT_NOT_WELL
             _print(found, args.format)
-            return EXIT_WELL if (found.has_ranks if always_ranks else found.well) else EXIT_NOT_WELL
+            is_well = found.has_ranks if always_ranks else found.well
+            return EXIT_WELL if is_well else EXIT_NOT_WELL
     except* KubeError as group:
         sys.stderr.write(f"scaler why: {complaint(group)}\n")
     return EXIT_NOT_WELL

@@ -87,9 +87,10 @@ def scale_checks(subject: Subject, found: Scaled) -> Iterator[CheckResult]:
     if view is None or not is_limited(subject):
         return
     said = as_text(condition(view.status, "ScalingLimited").get("message"))
-    setters = " and ".join(
-        _who(manager) + f" ({moment})" * bool(moment) for manager, moment in found.setters
-    )
+    named = []
+    for manager, moment in found.setters:
+        named.append(f"{_who(manager)} ({moment})" if moment else _who(manager))
+    setters = " and ".join(named)
     by = f"; set by {setters}" if setters else "; the API server has not kept who set it"
     yield CheckResult(
         Level.NOTE,
@@ -102,11 +103,9 @@ def scale_checks(subject: Subject, found: Scaled) -> Iterator[CheckResult]:
 
 
 def _who(manager: str) -> str:
-    return (
-        "an autoscaler (kube-controller-manager)"
-        if manager == "kube-controller-manager"
-        else manager or "somebody"
-    )
+    if manager == "kube-controller-manager":
+        return "an autoscaler (kube-controller-manager)"
+    return manager or "somebody"
 
 
 def _autoscaler(one: Object) -> tuple[str, str]:

@@ -72,23 +72,22 @@ async def find(
     is at work, so the status of ElasticServices does not count. Raises KubeError."""
     world, decision = cluster.decision()
     views = {view.key: view for view in cluster.views()}
-    mine = []
+    known = []
     for service, plan in zip(world.services, decision.plans, strict=True):
         if service.key.namespace == namespace:
-            mine.append(
+            known.append(
                 Subject(
                     namespace, name, "", view=views.get(service.key), service=service, plan=plan
                 )
             )
     found = (
-        _instance(mine, name)
-        or _pod(cluster, mine, namespace, name)
-        or _made_by(mine, namespace, name)
+        _instance(known, name)
+        or _pod(cluster, known, namespace, name)
+        or _made_by(known, namespace, name)
+        or _service(known, name)
     )
-    found = found or _service(mine, name)
-    resource, obj = await _object(
-        api, namespace, found.instances[0] if found and found.instances else None, name
-    )
+    first = found.instances[0] if found and found.instances else None
+    resource, obj = await _object(api, namespace, first, name)
     if found is None:
         return Subject(namespace, name, obj["kind"], resource=resource, object=obj) if obj else None
     return msgspec.structs.replace(
@@ -102,51 +101,67 @@ def _chosen(
     return msgspec.structs.replace(subject, kind=kind, instances=tuple(instances), pod=pod)
 
 
-def _instance(mine: list[Subject], name: str) -> Subject | None:
-    for one in mine:
-        for instance in one.service.instances if one.service else ():
+def _instances_of(one: Subject) -> tuple[Instance, ...]:
+    return one.service.instances if one.service is not None else ()
+
+
+def _instance(known: list[Subject], name: str) -> Subject | None:
+    for one in known:
+        for instance in _instances_of(one):
             if instance.name == name:
                 return _chosen(one, instance.kind, (instance,))
     return None
 
 
-def _pod(cluster: Cluster, mine: list[Subject], namespace: str, name: str) -> Subject | None:
+def _pod(cluster: Cluster, known: list[Subject], namespace: str, name: str) -> Subject | None:
     pod = cluster.cache.pods.get(namespace, name)
-    uid = (pod.owner_uid or instance_of(pod)) if pod is not None else ""
-    for one in mine:
-        for instance in one.service.instances if one.service and uid else ():
+    if pod is None:
+        return None
+    uid = pod.owner_uid or instance_of(pod)
+    if not uid:
+        return None
+    for one in known:
+        for instance in _instances_of(one):
             if instance.uid == uid:
                 return _chosen(one, "Pod", (instance,), pod)
     return None
 
 
-def _made_by(mine: list[Subject], namespace: str, name: str) -> Subject | None:
+def _made_by(known: list[Subject], namespace: str, name: str) -> Subject | None:
     for kind in OF_INSTANCES:
         within = identity(kind, namespace, name, "")
-        for one in mine:
-            instances = one.service.instances if one.service else ()
+        for one in known:
             made = []
-            for it in instances:
-                if f"{it.owner}/".startswith(within) or it.uid.startswith(within):
-                    made.append(it)
+            for instance in _instances_of(one):
+                owned = f"{instance.owner}/".startswith(within)
+                if owned or instance.uid.startswith(within):
+                    made.append(instance)
             if made:
                 return _chosen(one, kind, made)
     return None
 
 
-def _service(mine: list[Subject], name: str) -> Subject | None:
-    for number in range(6):
-        found = [one for one in mine if name and _names(one)[number] == name]
-        if found:  # a rule may have several services: the one in the worst state
-            worst = min(
-                found,
-                key=lambda one: (
-                    bool(one.plan and one.plan.serves),
-                    bool(one.plan and one.plan.complete),
-                ),
-            )
-            return _chosen(worst, "service", worst.service.instances if worst.service else ())
-    return None
+def _service(known: list[Subject], name: str) -> Subject | None:
+    """The service whose name this most certainly is. A rule may have several services: then the one
+    in the worst state."""
+    if not name:
+        return None
+    found: list[tuple[int, bool, bool, Subject]] = []
+    for one in known:
+        names = _names(one)
+        if name in names:
+            found.append((names.index(name), *_how_well(one), one))
+    if not found:
+        return None
+    *_, chosen = min(found, key=lambda entry: entry[:3])
+    return _chosen(chosen, "service", _instances_of(chosen))
+
+
+def _how_well(one: Subject) -> tuple[bool, bool]:
+    """Larger for a service in a better state."""
+    if one.plan is None:
+        return False, False
+    return bool(one.plan.serves), bool(one.plan.complete)
 
 
 def _names(one: Subject) -> tuple[str, ...]:
@@ -164,10 +179,8 @@ def _names(one: Subject) -> tuple[str, ...]:
 def _standings(subject: Subject, *, stale: bool) -> dict[str, InstanceStanding]:
     """State and reason of each instance: as the scaler wrote them, else as decided here."""
     said = {}
-    for one in as_list(
-        subject.view.status.get("instances") if subject.view and subject.view.name else None
-    ):
-        if not stale:
+    if subject.view is not None and subject.view.name and not stale:
+        for one in as_list(subject.view.status.get("instances")):
             said[as_text(at(one).get("uid"))] = at(one)
     verdicts = {verdict.uid: verdict for verdict in subject.plan.verdicts} if subject.plan else {}
     found: dict[str, InstanceStanding] = {}
@@ -180,10 +193,13 @@ def _standings(subject: Subject, *, stale: bool) -> dict[str, InstanceStanding]:
 
 def _standing(said: object, verdict: Verdict | None, plan: Plan | None) -> InstanceStanding:
     if said:
-        state, reason, message = (
-            as_text(at(said).get(name)) for name in ("state", "reason", "message")
+        written = at(said)
+        return InstanceStanding(
+            as_text(written.get("state")),
+            as_text(written.get("reason")),
+            as_text(written.get("message")),
+            by_leader=True,
         )
-        return InstanceStanding(state, reason, message, by_leader=True)
     if verdict is None or plan is None:
         return InstanceStanding(State.HELD.value, "", "not decided about", by_leader=False)
     return InstanceStanding(

@@ -33,7 +33,7 @@ _QUANTITY = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?(?:m|k|[KMGTPE]i?)?")
 _PATH = re.compile(r"/[^:\s]{0,4000}")
 
 
-# -- texts ----------------------------------------------------------------------------------------
+# Texts
 
 
 def _text(value: Any) -> Any:
@@ -227,7 +227,7 @@ class Model(BaseModel):
         return found
 
 
-# -- OME ------------------------------------------------------------------------------------------
+# OME
 
 
 class Component(Model):
@@ -326,7 +326,7 @@ class MfStore(Model):
     startup_probe: Probe | None = None
 
 
-# -- AIBrix ---------------------------------------------------------------------------------------
+# AIBrix
 
 
 class Role(Model):
@@ -372,7 +372,7 @@ class StormService(Model):
     routing: Routing | None = None
 
 
-# -- MindIE Motor ---------------------------------------------------------------------------------
+# MindIE Motor
 
 
 class Servers(Model):

@@ -354,8 +354,7 @@ def _entrance(file: File, service: MotorService) -> Object:
     }
 
 
-# -- parts of pods
-# --------------------------------------------------------------------------------------------
+# Parts of pods
 
 _COMMON = {"mindie-http-client-ctl-config": ("http_client_ctl.json", _READ)}
 _MOUNTED_EVERYWHERE: list[Object] = [

@@ -132,8 +132,7 @@ def _member(here: Value, step: str | int) -> tuple[Value, Value] | None:
     return None
 
 
-# -- from text to values
-# --------------------------------------------------------------------------------------
+# From text to values
 
 
 def read_source(text: str | bytes) -> Source:
@@ -263,8 +262,7 @@ def _meaning(text: str) -> Any:
         return text
 
 
-# -- what a model refuses, in words
-# ---------------------------------------------------------------------------
+# What a model refuses, in words
 
 _WORDS = {
     "model_type": "keys and values are needed here",
