@@ -196,7 +196,7 @@ class Controller:
                 continue
             self._leaving.pop(key, None)
             with self._retried("service cannot be read", key):
-                self.builder.look_at(key)
+                self.builder.read(key)
                 self._unreported.add(key)
 
     @contextmanager
@@ -327,7 +327,7 @@ class Controller:
                     else started
                 )
                 with self._retried("plan cannot begin", plan.key):
-                    self.builder.assume(plan, world.now)
+                    self.builder.begin(plan, world.now)
                     self.queue.hold(plan.key)
                     begun.add(plan.key)
                     self.metrics.acted_on(plan)
@@ -354,7 +354,7 @@ class Controller:
             settled = self.assumed.all_seen(key)
             if failed or (settled and not (refused or self.queue.is_dirty(key))):
                 # No event would bring back a service whose action had no effect.
-                self.builder.retry(key, settled=settled)
+                self.builder.plan_failed(key, settled=settled)
                 self.queue.add_after_backoff(key)
             elif refused:
                 self.queue.add(key)

@@ -9,6 +9,7 @@ it or subscribes to its changes. It decides nothing and never talks to the clust
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -39,11 +40,14 @@ from scaler.informers.pods import PodRecord
 from scaler.informers.records import BudgetRecord, NodeRecord, OwnedRecord, PriorityRecord
 from scaler.informers.refusals import Refusals
 from scaler.informers.store import Name, Store
+from scaler.kube.api import ASCEND_JOBS
 from scaler.names import RANK_TABLE_PREFIX
 from scaler.workloads.ascendjob import RETRIES
 from scaler.workloads.membership import NO_LABELS, Labels, OwnerName, as_admitted
+from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 OPERATOR_DEPLOYMENT = "ascend-operator-manager"
+R = TypeVar("R")
 
 
 class Cache:
@@ -66,6 +70,10 @@ class Cache:
         self._operator: OwnerName = ("Deployment", operator_namespace, OPERATOR_DEPLOYMENT)
         self.jobs: Store[JobRecord] = Store(self._on_job)
         self.volcano_jobs: Store[JobRecord] = Store(self._on_job)
+        self._jobs_by_kind = {
+            ASCEND_JOBS.kind: self.jobs,
+            VOLCANO_JOBS.kind: self.volcano_jobs,
+        }
         self.pods: Store[PodRecord] = Store(self._on_pod)
         self.pod_groups: Store[OwnedRecord] = Store(self._on_owned)
         self.kube_services: Store[OwnedRecord] = Store(self._on_owned)
@@ -216,20 +224,22 @@ class Cache:
         """Index the job again: other objects say in which service it counts, and they changed."""
         known = self.job(uid)
         if known is not None:
-            store = self.jobs if known.kind == "AscendJob" else self.volcano_jobs
-            job = store.get(known.namespace, known.name)
+            job = self._jobs_by_kind[known.kind].get(known.namespace, known.name)
             if job is not None and job.uid == uid and self._as_admitted(job) != known:
                 self._on_job(job, job)
 
     def _on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
         if new is not None and new.node and self._is_bind(old, new):
             self.last_bind = self._now()
+        # Whoever hears that a service changed may count the room at once: the room is first.
         self._publish(PodChanged(old, new))
-        for record in (old, new):
-            if record is None:
-                continue
-            self._index_pod(record, exists=record is new)
-            self.mark(*({record.owner_uid, self.job_instances.of_name(record)} - {""}))
+        # The old one first: both may have the same name.
+        if old is not None:
+            self._drop_pod(old)
+            self._mark_jobs_of(old)
+        if new is not None:
+            self._put_pod(new)
+            self._mark_jobs_of(new)
         if any(record is not None and record.governed is not None for record in (old, new)):
             self._on_governed(old, new)
 
@@ -273,22 +283,21 @@ class Cache:
             concerned.update(self.pod_instances.by_owner.of(owner))
         self.mark(*sorted(concerned))
 
-    def _index_pod(self, record: PodRecord, *, exists: bool) -> None:
-        owner = (record.namespace, record.owner_uid)
-        instance = record.owner_uid or instance_of(record)
-        if not exists:
-            self._pods_by_owner.drop(owner, record.name)
-            self._instances_by_node.drop(record.node, record.uid)
-            return
+    def _drop_pod(self, record: PodRecord) -> None:
+        self._pods_by_owner.drop((record.namespace, record.owner_uid), record.name)
+        self._instances_by_node.drop(record.node, record.uid)
+
+    def _put_pod(self, record: PodRecord) -> None:
         if record.owner_uid:
-            self._pods_by_owner.put(owner, record.name, record)
+            self._pods_by_owner.put((record.namespace, record.owner_uid), record.name, record)
+        instance = record.owner_uid or instance_of(record)
         if instance and record.node:
             self._instances_by_node.put(record.node, record.uid, instance)
 
     def _on_budget(self, old: BudgetRecord | None, new: BudgetRecord | None) -> None:
         if old is None or new is None or (old.uid, old.selector) != (new.uid, new.selector):
-            namespace = (new or old).namespace  # type: ignore[union-attr]  # a change has at least one side
-            self._publish(BudgetsChanged(namespace))  # its status changes with every pod
+            # its status changes with every pod
+            self._publish(BudgetsChanged(_newest(old, new).namespace))
 
     def _on_owned(self, old: OwnedRecord | None, new: OwnedRecord | None) -> None:
         """Publish the job that controls the object, and the job that needs its name: a Service or
@@ -296,10 +305,18 @@ class Cache:
         for record in (old, new):
             if record is not None:
                 self._place_again(record.owner_uid)
-                self.mark(*({record.owner_uid, self.job_instances.of_name(record)} - {""}))
+                self._mark_jobs_of(record)
+
+    def _mark_jobs_of(self, record: PodRecord | OwnedRecord) -> None:
+        """Publish the job that controls the object, and the job that needs its name."""
+        owner = record.owner_uid
+        named = self.job_instances.of_name(record)
+        self.mark(owner)
+        if named != owner:
+            self.mark(named)
 
     def _on_node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
-        name = (new or old).name  # type: ignore[union-attr]  # a change has at least one side
+        name = _newest(old, new).name
         self._count_node(name)
         if _use_of(old) != _use_of(new):
             self._mark_on(name)
@@ -317,7 +334,7 @@ class Cache:
 
     def _on_priority(self, old: PriorityRecord | None, new: PriorityRecord | None) -> None:
         """Rare: an administrator changed what a name is worth."""
-        name = (new or old).name  # type: ignore[union-attr]  # a change has at least one side
+        name = _newest(old, new).name
         self.mark(
             *sorted(
                 uid for uid, job in self.job_instances.by_uid.items() if job.priority_class == name
@@ -345,8 +362,9 @@ class Cache:
             self._publish(OwnConfigMapGone(record.own))
         for key in sorted(self.services_of(record.namespace, record.name)):
             self._publish(ServiceChanged(key))
-        for uid in sorted(self.job_instances.mislabelled) if old is None else ():
-            self._place_again(uid)
+        if old is None:
+            for uid in sorted(self.job_instances.mislabelled):
+                self._place_again(uid)
         if record.retries is not None:
             before = (old.retries if old else None) or {}
             after = (new.retries if new else None) or {}
@@ -366,6 +384,14 @@ class Cache:
         """Volcano counted a retry of these jobs, or all of them anew after a restart."""
         known = self.job_instances.by_uid.values()
         self.mark(*[job.uid for job in known if f"{job.namespace}/{job.job.pod_group}" in changed])
+
+
+def _newest(old: R | None, new: R | None) -> R:
+    """The record after a change, or before it where the object is gone."""
+    record = old if new is None else new
+    if record is None:
+        raise ValueError("a change of nothing")
+    return record
 
 
 def _use_of(node: NodeRecord | None) -> tuple[bool, bool]:

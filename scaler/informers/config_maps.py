@@ -105,6 +105,9 @@ def config_map_record(cm: ConfigMapObject, home: str = "") -> ConfigMapRecord:
     document = cm.data.get(RULE_KEY)
     size = _bytes_of(document or "")
     ours = sorted(key for key in meta.annotations if key.startswith(PREFIX))[:MOST_ANNOTATIONS]
+    retries = None
+    if (meta.namespace, meta.name) == RETRIES:
+        retries = read_retries(cm.data.get(RETRIES_KEY, ""))
     return ConfigMapRecord(
         *meta.identity,
         keys=_some(cm.data),
@@ -114,9 +117,7 @@ def config_map_record(cm: ConfigMapObject, home: str = "") -> ConfigMapRecord:
         own=_own(cm, home),
         oversize=size if size > MAX_BYTES else 0,
         table_map=read_table_map(cm) if meta.name.startswith(RANK_TABLE_PREFIX) else None,
-        retries=read_retries(cm.data.get(RETRIES_KEY, ""))
-        if (meta.namespace, meta.name) == RETRIES
-        else None,
+        retries=retries,
         faults=read_report(meta.namespace, meta.name, cm.data),
     )
 

@@ -6,8 +6,9 @@ pauses are all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import aclosing
+from enum import Enum
+from typing import NamedTuple
 
 import msgspec
 
@@ -32,43 +33,60 @@ class _Definition(msgspec.Struct, gc=False):
     spec: _Spec
 
 
-async def definition_changed(
-    api: KubeApi, resource: Resource, seconds: int, on_absent: Callable[[bool], None]
-) -> bool:
-    """Whether something has happened to the definition of `resource`, or `seconds` have passed.
-    False at once when that cannot be waited for, and when the resource is defined: an API server
-    that has just started may need a moment.
+class Definition(Enum):
+    NOT_KNOWN = "built in, or could not be read"
+    FORBIDDEN = "may not be read"
+    MISSING = "there is none"
+    NOT_SERVED = "there is one, without the version that is read here"
+    SERVED = "serves the version that is read here"
 
-    `on_absent` is called when it is not served, or when that may not be read; with True when there
-    is no definition."""
+
+class ReadDefinition(NamedTuple):
+    """What was read of a definition; `version` is the resourceVersion of that answer."""
+
+    definition: Definition
+    version: str = ""
+
+
+async def read_definition(api: KubeApi, resource: Resource) -> ReadDefinition:
+    """Never raises an error of the seam."""
     if "." not in resource.group:
-        return False  # built in
-    selector = f"metadata.name={resource.plural}.{resource.group}"
+        return ReadDefinition(Definition.NOT_KNOWN)  # built in
     try:
         page = await api.list(
-            CUSTOM_RESOURCE_DEFINITIONS, field_selector=selector, decode=_Definition
+            CUSTOM_RESOURCE_DEFINITIONS, field_selector=_selector(resource), decode=_Definition
         )
-        if any(
-            version == _Version(resource.version, True)
-            for item in page.items
-            for version in item.spec.versions
-        ):
-            return False
-        on_absent(not page.items)
-        stream = api.watch(
-            CUSTOM_RESOURCE_DEFINITIONS,
-            resource_version=page.resource_version,
-            field_selector=selector,
-            timeout_seconds=seconds,
-            decode=_Definition,
-        )
+    except ForbiddenError:
+        return ReadDefinition(Definition.FORBIDDEN)
+    except KubeError:
+        return ReadDefinition(Definition.NOT_KNOWN)
+    for item in page.items:
+        if _Version(resource.version, True) in item.spec.versions:
+            # an API server that has just started may need a moment
+            return ReadDefinition(Definition.SERVED)
+    definition = Definition.NOT_SERVED if page.items else Definition.MISSING
+    return ReadDefinition(definition, page.resource_version)
+
+
+async def definition_changed(api: KubeApi, resource: Resource, since: str, seconds: int) -> bool:
+    """Wait for a change of the definition after the resourceVersion `since`: True after one, and
+    when `seconds` have passed without an error. Never raises an error of the seam."""
+    stream = api.watch(
+        CUSTOM_RESOURCE_DEFINITIONS,
+        resource_version=since,
+        field_selector=_selector(resource),
+        timeout_seconds=seconds,
+        decode=_Definition,
+    )
+    try:
         async with aclosing(stream):
             async for event in stream:
                 if event.object is not None:
                     return True
-    except ForbiddenError:
-        on_absent(False)
-        return False
     except KubeError:
         return False
     return True
+
+
+def _selector(resource: Resource) -> str:
+    return f"metadata.name={resource.plural}.{resource.group}"

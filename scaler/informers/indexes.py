@@ -45,23 +45,23 @@ class Index(Generic[K, N, V]):
     nothing is left."""
 
     def __init__(self) -> None:
-        self._found: dict[K, dict[N, V]] = {}
+        self._by_key: dict[K, dict[N, V]] = {}
 
     def put(self, key: K, name: N, value: V) -> None:
-        self._found.setdefault(key, {})[name] = value
+        self._by_key.setdefault(key, {})[name] = value
 
     def drop(self, key: K, name: N) -> None:
-        known = self._found.get(key)
+        known = self._by_key.get(key)
         if known is not None:
             known.pop(name, None)
             if not known:
-                del self._found[key]
+                del self._by_key[key]
 
     def of(self, key: K) -> Mapping[N, V]:
-        return self._found.get(key, {})
+        return self._by_key.get(key, {})
 
     def __iter__(self) -> Iterator[K]:
-        return iter(self._found)
+        return iter(self._by_key)
 
 
 class Services:
@@ -139,12 +139,11 @@ class PodInstances:
         self.ungated: dict[str, str] = {}
         """Pod uid -> name of pods that were first seen without our gate."""
 
-    def change(
-        self, old: PodRecord | None, new: PodRecord | None
-    ) -> Iterator[tuple[str, ServiceKey]]:
+    def change(self, old: PodRecord | None, new: PodRecord | None) -> list[tuple[str, ServiceKey]]:
         """Take in a change of one pod; gives every instance that it concerns, with its service: the
         one that the pod says, and the one that the instance was in so far, where its newest pod
         says another."""
+        concerned = list[tuple[str, ServiceKey]]()
         for record in (old, new):
             membership = membership_in(record)
             if record is None or membership is None:
@@ -157,7 +156,8 @@ class PodInstances:
             elif new is None or new.uid != record.uid or instance_of(new) != membership.instance:
                 self._remove(record, membership)
             for key in sorted(touched):
-                yield membership.instance, key
+                concerned.append((membership.instance, key))
+        return concerned
 
     def _add(self, record: PodRecord, membership: Membership) -> None:
         instance = membership.instance

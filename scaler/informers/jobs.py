@@ -221,6 +221,6 @@ async def look_up(find: Find, jobs: Store[JobRecord], record: JobRecord) -> bool
             if known is not None:
                 jobs.apply(known)
     if not (page.items or page.refused):
-        jobs.absent(namespace, name, version_of(page.resource_version))
+        jobs.note_absent(namespace, name, version_of(page.resource_version))
     now = jobs.get(namespace, name)
     return now is not None and now.uid == record.uid and now.job == record.job

@@ -74,18 +74,21 @@ class CurrentMode:
 
     def _why(self, acting: ModeInForce) -> str:
         here = f"Ascend Operator {self._operator} makes the pods here"
-        return {
-            ModeInForce.WATCHES: "mode shadow: it decides as if it made the pods, and does nothing",
-            ModeInForce.MAKES: "no Ascend Operator with replicas is here",
-            ModeInForce.STANDS_BACK: (
-                f"{here}, and mode create would make them too; "
-                "scale the operator to 0, or use mode gates or auto"
-            ),
-            ModeInForce.RELEASES: (
-                f"{here if self._operator else 'mode gates'}; the scaler takes its gate off them "
-                "(to make pods instead: scale the operator to 0, --mode create)"
-            ),
-        }[acting]
+        match acting:
+            case ModeInForce.WATCHES:
+                return "mode shadow: it decides as if it made the pods, and does nothing"
+            case ModeInForce.MAKES:
+                return "no Ascend Operator with replicas is here"
+            case ModeInForce.STANDS_BACK:
+                return (
+                    f"{here}, and mode create would make them too; "
+                    "scale the operator to 0, or use mode gates or auto"
+                )
+            case ModeInForce.RELEASES:
+                return (
+                    f"{here if self._operator else 'mode gates'}; the scaler takes its gate off"
+                    " them (to make pods instead: scale the operator to 0, --mode create)"
+                )
 
 
 class Alone:
@@ -98,9 +101,9 @@ class Alone:
         self._freshness = freshness
         self._publish = publish
         self._sees_nodes = True
-        self._set = "" if settings.arbitration else "setting arbitration is off"
-        if settings.namespaces and not self._set:
-            self._set = (
+        self._by_settings = "" if settings.arbitration else "setting arbitration is off"
+        if settings.namespaces and not self._by_settings:
+            self._by_settings = (
                 "setting namespaces: what pods of other namespaces take of the nodes is not seen"
             )
         self._why = ""
@@ -122,7 +125,7 @@ class Alone:
             )
             _log.warning(words, why=self._freshness.nodes.problem)
         before = self._why
-        self._why = self._set or unread
+        self._why = self._by_settings or unread
         if self._why != before:
             again = "services are weighed against each other again"
             _log.warning(

@@ -152,6 +152,14 @@ def pod_record(pod: PodObject) -> PodRecord:
     ready, disrupted = _conditions(status.conditions)
     crashing, restarts, exit_code = _containers(status.container_statuses)
     gates = pod.spec.scheduling_gates
+    # What the API server writes includes the grace period.
+    deletion = 0.0
+    if meta.deletion_timestamp is not None:
+        # a time that cannot be read is long over
+        deletion = seconds_of(meta.deletion_timestamp) or 1.0
+    cost = 0
+    if DELETION_COST in meta.annotations:
+        cost = _deletion_cost(meta.annotations[DELETION_COST])
     return PodRecord(
         *meta.identity,
         owner_uid=shared(owner_uid),
@@ -160,18 +168,12 @@ def pod_record(pod: PodObject) -> PodRecord:
         created=seconds_of(meta.creation_timestamp),
         gated=bool(gates) and any(gate.name == GATE for gate in gates),
         terminating=meta.deletion_timestamp is not None,
-        # What the API server writes includes the grace period. A time that cannot be read is long
-        # over.
-        deletion=0.0
-        if meta.deletion_timestamp is None
-        else seconds_of(meta.deletion_timestamp) or 1.0,
+        deletion=deletion,
         ready=ready,
         crashing=crashing,
         restarts=restarts,
         version=int(version) if len(version) < 10 and version.isdecimal() else 0,
-        deletion_cost=_deletion_cost(meta.annotations[DELETION_COST])
-        if DELETION_COST in meta.annotations
-        else 0,
+        deletion_cost=cost,
         exit_code=exit_code,
         requests=requests_of(pod.spec),
         disrupted=disrupted or status.reason in _DISRUPTIONS,

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from scaler.clock import Slices, loop_time
-from scaler.informers.definitions import definition_changed
+from scaler.informers.definitions import Definition, definition_changed, read_definition
 from scaler.informers.refusals import Refusals
 from scaler.informers.store import Name, R, Store
 from scaler.kube.api import EventType, KubeApi, Page, Refused, Resource, WatchEvent
@@ -77,8 +77,8 @@ class History:
     def listen(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
 
-    def restored(self) -> None:
-        """An informer is sure of it."""
+    def note_restore(self) -> None:
+        """An informer is sure that the cluster was restored."""
         self.restores += 1
         for listener in self._listeners:
             listener()
@@ -159,13 +159,28 @@ class Reflector(Generic[T, R]):
                 await self._watch()
             except KubeError as caught:
                 error = caught
-            delay = self._delay(error, loop.time() - started)
-            if isinstance(error, NotFoundError):
-                seconds = self._watched.rng.randint(*WATCH_SECONDS)
-                if await definition_changed(self._watched.api, self._resource, seconds, self._lack):
-                    # it takes a moment until a new kind is served
-                    delay = self._backoff = FIRST_BACKOFF
+            lived = loop.time() - started
+            self._note_attempt(error, lived)
+            delay = self._delay(error, lived)
+            self._set_next_backoff(error)
+            if isinstance(error, NotFoundError) and await self._wait_for_definition():
+                # it takes a moment until a new kind is served
+                self._backoff = FIRST_BACKOFF
+                delay = FIRST_BACKOFF
             await asyncio.sleep(delay)
+
+    async def _wait_for_definition(self) -> bool:
+        """Wait until something happens to the definition of a resource that is not served; False at
+        once when that cannot be waited for."""
+        api = self._watched.api
+        seconds = self._watched.rng.randint(*WATCH_SECONDS)
+        read = await read_definition(api, self._resource)
+        if read.definition in (Definition.NOT_KNOWN, Definition.SERVED):
+            return False
+        self._note_unreadable(definition_deleted=read.definition is Definition.MISSING)
+        if read.definition is Definition.FORBIDDEN:
+            return False
+        return await definition_changed(api, self._resource, read.version, seconds)
 
     async def _check(self) -> None:
         """Find out whether the cluster was restored: called when a watch has ended before its time.
@@ -272,7 +287,7 @@ class Reflector(Generic[T, R]):
                 raise UnknownOutcomeError(words)
             _log.warning("the cluster was restored", **self._where, why=words)
             if self._restores == self._watched.history.restores:
-                self._watched.history.restored()
+                self._watched.history.note_restore()
         self._store.rewind(self._scope)
 
     def _compare(self, items: Sequence[Any], listed: int) -> None:
@@ -290,7 +305,7 @@ class Reflector(Generic[T, R]):
             if known is not None and 0 < version < version_of(known.resource_version) <= listed:
                 words = f"{namespace}/{name} is older than it was, in a list that is not"
                 _log.warning("the cluster was restored", **self._where, why=words)
-                self._watched.history.restored()
+                self._watched.history.note_restore()
                 raise UnknownOutcomeError(words)
 
     def _arrived(self) -> None:
@@ -381,28 +396,39 @@ class Reflector(Generic[T, R]):
         self._store.remove(namespace, name, uid)
         self._watched.refusals.clear(self._resource, namespace, name)
 
-    def _delay(self, error: KubeError | None, lived: float) -> float:
-        """Seconds until the next attempt. Notes the problem, and whether to list again."""
+    def _note_attempt(self, error: KubeError | None, lived: float) -> None:
+        """Note how an attempt has ended after `lived` seconds."""
         if self._progress and lived >= PROGRESS_AFTER:
             self._backoff = FIRST_BACKOFF
             self._expirations = 0
-        backoff = min(self._backoff * self._watched.rng.uniform(1.0, 2.0), LAST_BACKOFF)
-        self._backoff = min(self._backoff * 2, LAST_BACKOFF)
-        if error is None:
-            return 0.0 if lived >= HEALTHY_AFTER else backoff
-        self._complain(error, lived)
+        if error is not None:
+            self._note_error(error, lived)
         if isinstance(error, ExpiredError):
             self._must_list = True
             self._expirations += 1
-            if self._expirations == 1:
-                self._backoff = FIRST_BACKOFF
-                return 0.0
+
+    def _delay(self, error: KubeError | None, lived: float) -> float:
+        """Seconds until the next attempt."""
+        backoff = min(self._backoff * self._watched.rng.uniform(1.0, 2.0), LAST_BACKOFF)
+        if error is None:
+            return 0.0 if lived >= HEALTHY_AFTER else backoff
+        if self._is_first_expiration(error):
+            return 0.0
         return max(backoff, (error.retry_after or 0.0) * self._watched.rng.uniform(1.0, JITTER))
 
-    def _complain(self, error: KubeError, lived: float) -> None:
+    def _set_next_backoff(self, error: KubeError | None) -> None:
+        first = self._is_first_expiration(error)
+        self._backoff = FIRST_BACKOFF if first else min(self._backoff * 2, LAST_BACKOFF)
+
+    def _is_first_expiration(self, error: KubeError | None) -> bool:
+        """Whether the version has expired for the first time since there was progress."""
+        return isinstance(error, ExpiredError) and self._expirations == 1
+
+    def _note_error(self, error: KubeError, lived: float) -> None:
+        """Note and log the problem, and whether to list again."""
         where = f" in {self._scope}" if self._scope else ""
         if isinstance(error, ForbiddenError) and self._watched.may_be_forbidden:
-            self._lack(gone=False)
+            self._note_unreadable(definition_deleted=False)
         if isinstance(error, NotFoundError):
             self._must_list = True
             if self.installed:
@@ -416,13 +442,13 @@ class Reflector(Generic[T, R]):
         )
         _log.warning("watch interrupted", **self._where, after=round(lived, 3), error=str(error))
 
-    def _lack(self, gone: bool) -> None:
+    def _note_unreadable(self, *, definition_deleted: bool) -> None:
         """The resource cannot be read now. It counts as absent when none of its objects is known.
 
-        `gone`: its definition was deleted, and its objects with it. A watch that ends at that
-        moment does not show these deletions, so the objects of an optional resource are forgotten
-        here. Other known objects stay, and become stale."""
-        if gone and self._watched.may_be_forbidden:
+        When its definition was deleted, its objects went with it. A watch that ends at that moment
+        does not show these deletions, so the objects of an optional resource are forgotten here.
+        Other known objects stay, and become stale."""
+        if definition_deleted and self._watched.may_be_forbidden:
             self._store.retain(self._scope, ())
             self._watched.refusals.retain(self._resource, self._scope, set())
         if next(self._store.values(self._scope), None) is None:

@@ -107,7 +107,7 @@ class Store(Generic[R]):
                 del self._records[namespace]
             self._changed((namespace, name), old, None)
 
-    def absent(self, namespace: str, name: str, version: int) -> None:
+    def note_absent(self, namespace: str, name: str, version: int) -> None:
         """As of `version` there was no such object: what comes later and is older is left out, what
         is newer stays."""
         old = self.get(namespace, name)

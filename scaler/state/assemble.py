@@ -10,11 +10,12 @@ the room that an eviction is making."""
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
 import msgspec
+import structlog
 from msgspec.structs import replace
 
 from scaler.decide.decision import Admit, Complete, Evict, Plan, Revoke, SlotAction
@@ -22,6 +23,8 @@ from scaler.decide.memory import Memory
 from scaler.decide.nodes import Amounts, Nodes, PodRequest
 from scaler.decide.world import Instance, Policy, Service, ServiceKey, World
 from scaler.state.cluster import ClusterState
+
+_log = structlog.get_logger(__name__)
 
 GRACE = 30.0
 """Seconds until an evicted pod is taken to be gone, as long as its deletionTimestamp is not seen:
@@ -40,7 +43,7 @@ def _without_words(service: Service) -> Service:
     return replace(service, instances=tuple(instances), assumed=False)
 
 
-class _Assumed(msgspec.Struct):
+class _InProgress(msgspec.Struct):
     """A service with writes under way: as the cache shows it, and what is being done to its
     instances, by uid."""
 
@@ -59,12 +62,12 @@ class WorldBuilder:
         self._policy = policy
         self._alone = alone
         self._services: dict[ServiceKey, Service] = {}
-        self._places: dict[ServiceKey, int] | None = None
+        self._positions: dict[ServiceKey, int] | None = None
         """Service -> index in the sorted list; None after one came or went."""
         self._sorted: list[Service] = []
         self._all: tuple[Service, ...] | None = ()
         """The same as a value; None when one of them changed."""
-        self._assumed: dict[ServiceKey, _Assumed] = {}
+        self._in_progress: dict[ServiceKey, _InProgress] = {}
         self._counts: Counter[PodRequest] = Counter()
         """In how many services each pod request occurs: nodes are distinguished by those that occur
         at all."""
@@ -77,51 +80,58 @@ class WorldBuilder:
 
     def position(self, key: ServiceKey) -> int:
         """Index of the service in the last world. Raises KeyError for an unknown service."""
-        return (self._places or {})[key]
+        return (self._positions or {})[key]
 
     def keys(self) -> list[ServiceKey]:
         return sorted(self._services)
 
-    def look_at(self, key: ServiceKey) -> Service:
+    def read(self, key: ServiceKey) -> Service:
         """Take the service as the cache shows it now: nothing is under way for it any more."""
-        self._assumed.pop(key, None)
+        self._in_progress.pop(key, None)
         return self._put(self._state.service(key))
 
-    def assume(self, plan: Plan, now: float) -> None:
-        """The plan is being carried out. What it does for the life of instances is not foreseen."""
+    def begin(self, plan: Plan, now: float) -> None:
+        """The plan is carried out from now on. What it does for the life of instances is left
+        out."""
         doing = {action.uid: action for action in plan.actions if isinstance(action, SlotAction)}
-        self._assume(plan.key, doing, now)
+        self._begin(plan.key, doing, now)
 
-    def retry(self, key: ServiceKey, *, settled: bool) -> None:
+    def plan_failed(self, key: ServiceKey, *, settled: bool) -> None:
         """Carrying out a plan has failed: what was written of it may still be unseen, and nothing
-        more is done before `look_at`. What was not made or not deleted takes its room, as the cache
+        more is done before `read`. What was not made or not deleted takes its room, as the cache
         shows it."""
-        assumed = self._assumed.get(key)
-        if assumed is not None:
-            doing = {} if settled else assumed.doing
+        in_progress = self._in_progress.get(key)
+        if in_progress is not None:
+            doing = {} if settled else in_progress.doing
             made: dict[str, SlotAction] = {
                 uid: one for uid, one in doing.items() if isinstance(one, Admit | Complete)
             }
-            self._assume(key, made, assumed.since)
+            self._begin(key, made, in_progress.since)
 
     def leave(self, key: ServiceKey) -> None:
         """The service is gone."""
-        self._assumed.pop(key, None)
+        self._in_progress.pop(key, None)
         before = self._services.pop(key, None)
         if before is not None:
             self._count(before, -1)
-            self._places = None
+            self._positions = None
 
     def world(self, now: float, memory: Memory) -> World:
         """Everything as it is now. What has not changed is the same object as in the last world."""
-        for assumed in self._assumed.values():
-            # a fault of ours about one service: it stays as it was foreseen
-            with suppress(Exception):
-                self._look_again(assumed)
+        for in_progress in self._in_progress.values():
+            try:
+                self._read_again(in_progress)
+            except Exception:
+                # A bug about one service stops no decision: the service stays as it was foreseen.
+                _log.error(
+                    "service cannot be read",
+                    service=str(in_progress.seen.key),
+                    traceback=traceback.format_exc(-5),
+                )
         alone = self._alone()
-        if self._places is None:
+        if self._positions is None:
             self._sorted = [self._services[key] for key in sorted(self._services)]
-            self._places = {service.key: place for place, service in enumerate(self._sorted)}
+            self._positions = {service.key: index for index, service in enumerate(self._sorted)}
             self._all = None
         if self._all is None:
             self._all = tuple(self._sorted)
@@ -145,40 +155,40 @@ class WorldBuilder:
         self._requests = self._requests or frozenset(self._counts)
         nodes = self._state.capacity.nodes(self._requests)
         evicted = [
-            (instance, assumed.since)
-            for assumed in self._assumed.values()
-            for instance in assumed.seen.instances
-            if isinstance(assumed.doing.get(instance.uid), Evict) and instance.bound_pods
+            (instance, in_progress.since)
+            for in_progress in self._in_progress.values()
+            for instance in in_progress.seen.instances
+            if isinstance(in_progress.doing.get(instance.uid), Evict) and instance.bound_pods
         ]
         return with_evictions(nodes, evicted) if evicted else nodes
 
-    def _assume(self, key: ServiceKey, doing: dict[str, SlotAction], now: float) -> None:
+    def _begin(self, key: ServiceKey, doing: dict[str, SlotAction], now: float) -> None:
         seen = self._state.service(key)
-        self._assumed[key] = _Assumed(seen, doing, now)
-        self._put(self._foreseen(self._assumed[key]))
+        self._in_progress[key] = _InProgress(seen, doing, now)
+        self._put(self._foreseen(self._in_progress[key]))
 
-    def _look_again(self, assumed: _Assumed) -> None:
+    def _read_again(self, in_progress: _InProgress) -> None:
         """Pods of it may have come, gone or been bound since: room is counted with them, so the
         service must be too."""
-        key = assumed.seen.key
-        before = assumed.seen.instances
+        key = in_progress.seen.key
+        before = in_progress.seen.instances
         there = {one.uid for one in before if self._cache.service_of(one.uid) is not None}
         known = tuple(
             self._state.instance(key, one.uid) if one.uid in there else one for one in before
         )
         if known != before:
-            assumed.seen = replace(assumed.seen, instances=known)
-            self._put(self._foreseen(assumed))
+            in_progress.seen = replace(in_progress.seen, instances=known)
+            self._put(self._foreseen(in_progress))
 
     @staticmethod
-    def _foreseen(assumed: _Assumed) -> Service:
+    def _foreseen(in_progress: _InProgress) -> Service:
         after = tuple(
-            foreseen(one, assumed.doing[one.uid], assumed.since)
-            if one.uid in assumed.doing
+            foreseen(one, in_progress.doing[one.uid], in_progress.since)
+            if one.uid in in_progress.doing
             else one
-            for one in assumed.seen.instances
+            for one in in_progress.seen.instances
         )
-        return replace(assumed.seen, instances=after, assumed=True)
+        return replace(in_progress.seen, instances=after, assumed=True)
 
     def _put(self, service: Service) -> Service:
         before = self._services.get(service.key)
@@ -189,9 +199,9 @@ class WorldBuilder:
             self._count(before, -1)
         self._services[service.key] = service
         if before is None:
-            self._places = None
-        elif self._places is not None:
-            self._sorted[self._places[service.key]] = service
+            self._positions = None
+        elif self._positions is not None:
+            self._sorted[self._positions[service.key]] = service
             self._all = None
         return service
 
@@ -206,7 +216,7 @@ class WorldBuilder:
         self._requests = self._requests if len(self._counts) == known else frozenset()
 
 
-# what is assumed, pure
+# what writes in progress will make of an instance, pure
 
 
 def foreseen(instance: Instance, action: SlotAction, since: float) -> Instance:
@@ -242,10 +252,16 @@ def _evicted(instance: Instance, since: float) -> Instance:
     ends_by = instance.ends_by
     if instance.bound and ends_by >= 0:
         ends_by = max(ends_by, since + GRACE)
-    counts = ("pods", "gated", "bound", "running", "ready", "ended", "crashing", "faulty")
     return replace(
         instance,
-        **dict.fromkeys(counts, 0),
+        pods=0,
+        gated=0,
+        bound=0,
+        running=0,
+        ready=0,
+        ended=0,
+        crashing=0,
+        faulty=0,
         terminating=instance.terminating + instance.bound,
         admitted_at=0.0,
         newest=0.0,

@@ -118,9 +118,9 @@ class ClusterState:
                 # The cache gives uids of what it has.
                 assert membership is not None, uid  # noqa: S101
                 known = of_pods(self.cache, self.situation, membership)
-            self._instances[uid] = known = (
-                in_our_time(known, self._skew) if self._skew != Skew() else known
-            )
+            if self._skew != Skew():
+                known = in_our_time(known, self._skew)
+            self._instances[uid] = known
         return known
 
     def _as_labelled(self, key: ServiceKey, instance: Instance, groups: Sequence[str]) -> Instance:

@@ -195,13 +195,23 @@ def trouble_of(names: Sequence[str], pods: Sequence[PodRecord], faulty: Mapping[
             return f"pod {pod.name} has ended ({pod.phase})"
         if pod.terminating:
             return f"pod {pod.name} is terminating"
-    present = {pod.name for pod in pods}
-    for name in names if present else ():
-        if name not in present:
-            return f"pod {name} is missing"
+    missing = _first_missing(names, pods)
+    if missing:
+        return f"pod {missing} is missing"
     for pod in pods:
         if pod.restarts:
             return f"pod {pod.name} has restarted {pod.restarts} times"
+    return ""
+
+
+def _first_missing(names: Sequence[str], pods: Sequence[PodRecord]) -> str:
+    """The first of these names that no pod has; "" for none, and where there are no pods at all."""
+    if not pods:
+        return ""
+    present = {pod.name for pod in pods}
+    for name in names:
+        if name not in present:
+            return name
     return ""
 
 

@@ -31,8 +31,8 @@ from scaler.state.situation import Situation
 from scaler.workloads.membership import Job
 
 
-class _ByMaker(msgspec.Struct, frozen=True, gc=False):
-    """The parts of an instance that depend on the maker of its pods."""
+class _ByOwner(msgspec.Struct, frozen=True, gc=False):
+    """The parts of an instance that depend on the owner of its pods."""
 
     faults: tuple[str, ...] = ()
     warnings: tuple[tuple[Warning, str], ...] = ()
@@ -63,7 +63,7 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
     if not ours:
         rest = _others(cache, situation, record, pods)
     elif situation.watches:
-        rest = _ByMaker(faults=job.faults)  # others look after its life and its objects
+        rest = _ByOwner(faults=job.faults)  # others look after its life and its objects
     else:
         rest = _ours(cache, tables.of(record), record, pods, faulty)
     labels = labelled(job, pods)
@@ -132,7 +132,7 @@ def _ours(
     record: JobRecord,
     pods: Sequence[PodRecord],
     faulty: Container[str],
-) -> _ByMaker:
+) -> _ByOwner:
     """The parts of an instance whose pods the scaler makes."""
     job = record.job
     present = present_of(pods)
@@ -143,7 +143,7 @@ def _ours(
     )
     members = pod_group.members if pod_group is not None and leftovers and not job.faults else 0
     obstacle = table.obstacle if table is not None else None
-    return _ByMaker(
+    return _ByOwner(
         faults=job.faults,
         warnings=((obstacle.warning, obstacle.message),) if obstacle is not None else (),
         leftovers=leftovers,
@@ -154,7 +154,7 @@ def _ours(
 
 def _others(
     cache: Cache, situation: Situation, record: JobRecord, pods: Sequence[PodRecord]
-) -> _ByMaker:
+) -> _ByOwner:
     """The parts of an instance whose pods another operator makes."""
     job = record.job
     faults = record.job.faults
@@ -172,7 +172,7 @@ def _others(
         " admission move it (namespace labels, see docs/howto/beside-ascend-operator.md)"
     )
     named = ((Warning.HOLD_NOT_POSSIBLE, words),) if job.names_rule else ()
-    return _ByMaker(
+    return _ByOwner(
         faults=faults,
         warnings=(*named, *not_held(cache, situation, pods)),
         budget=RestartBudget(job.restart_limit, used) if job.restart_limit is not None else None,

@@ -76,7 +76,7 @@ class Cluster:
 
     def decide(self) -> Any:
         for key in self.dirty:
-            self.builder.look_at(key)
+            self.builder.read(key)
         self.dirty.clear()
         self.now += 0.005
         made = decide(self.builder.world(self.now, self.memory), self.decided)

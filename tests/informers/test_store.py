@@ -58,7 +58,7 @@ def test_what_was_found_absent_does_not_come_back_by_what_is_told_of_it_late() -
     seen = a_record("a", 5)
     late = a_record("a", 8)
     store.apply(seen)
-    store.absent("ns", "a", 9)
+    store.note_absent("ns", "a", 9)
     store.apply(late)
     assert (changes[-1], len(store)) == ((seen, None), 0)
 
@@ -66,17 +66,17 @@ def test_what_was_found_absent_does_not_come_back_by_what_is_told_of_it_late() -
 def test_what_exists_since_it_was_found_absent_is_known() -> None:
     store, _ = a_store()
     new = a_record("a", 10, uid="new")
-    store.absent("ns", "a", 9)
+    store.note_absent("ns", "a", 9)
     store.apply(new)
-    store.absent("ns", "a", 9)
+    store.note_absent("ns", "a", 9)
     assert list(store.values()) == [new]
 
 
 def test_once_everything_is_seen_up_to_then_nothing_is_remembered_of_what_was_absent() -> None:
     store, _ = a_store("ns")
-    store.absent("ns", "a", 9)
+    store.note_absent("ns", "a", 9)
     store.advance("ns", 9)
-    store.absent("ns", "b", 9)
+    store.note_absent("ns", "b", 9)
     assert store._absent == {}
 
 

@@ -36,7 +36,7 @@ class Stage(Seen):
             self.state.capacity.node_changed(
                 name, NodeFacts(name, allocatable=amounts, capacity=amounts)
             )
-        self.builder.look_at(KEY)
+        self.builder.read(KEY)
 
     def world(self) -> World:
         return self.builder.world(NOW, Memory())
@@ -65,11 +65,11 @@ def test_what_has_not_changed_is_the_same_object(stage: Stage) -> None:
     second = stage.world()
     assert second.services is first.services
     assert second.nodes is first.nodes
-    stage.builder.look_at(KEY)
+    stage.builder.read(KEY)
     assert stage.world().services is first.services
     stage.pod("p0-master-0")
     assert stage.world().services is first.services
-    stage.builder.look_at(KEY)
+    stage.builder.read(KEY)
     assert stage.world().services[0] != first.services[0]
     assert stage.world().services[0].instances[0] is first.services[0].instances[0]
 
@@ -77,7 +77,7 @@ def test_what_has_not_changed_is_the_same_object(stage: Stage) -> None:
 def test_services_are_sorted_and_one_that_left_is_gone(stage: Stage) -> None:
     stage.job("x0", rule="another")
     for key in stage.state.service_keys():
-        stage.builder.look_at(key)
+        stage.builder.read(key)
     assert [service.key.rule for service in stage.world().services] == ["another", "rule"]
     stage.builder.leave(KEY)
     assert [service.key.rule for service in stage.world().services] == ["another"]
@@ -123,7 +123,7 @@ def test_a_bind_of_anybody_is_remembered_and_what_was_bound_before_is_not(stage:
 
 
 def test_what_is_being_admitted_has_all_its_pods_until_it_is_looked_at(stage: Stage) -> None:
-    stage.builder.assume(plan(Admit("uid-p0")), NOW)
+    stage.builder.begin(plan(Admit("uid-p0")), NOW)
     (service,) = stage.world().services
     assert (service.assumed, stage.p0().pods, stage.p0().bound, stage.p0().admitted_at) == (
         True,
@@ -134,7 +134,7 @@ def test_what_is_being_admitted_has_all_its_pods_until_it_is_looked_at(stage: St
     stage.pod("p0-master-0", node="n1")
     assert (stage.p0().pods, stage.p0().bound) == (2, 1)
     assert stage.world().services is stage.world().services
-    stage.builder.look_at(KEY)
+    stage.builder.read(KEY)
     (service,) = stage.world().services
     assert (service.assumed, stage.p0().pods) == (False, 1)
 
@@ -142,9 +142,9 @@ def test_what_is_being_admitted_has_all_its_pods_until_it_is_looked_at(stage: St
 def test_the_room_of_what_is_being_evicted_is_to_come_at_once(stage: Stage) -> None:
     stage.pod("p0-master-0", node="n1", phase="Running")
     stage.pod("p0-worker-0", node="n1", phase="Running")
-    stage.builder.look_at(KEY)
+    stage.builder.read(KEY)
     before = stage.nodes()
-    stage.builder.assume(plan(Evict("uid-p0", "beneficiary")), NOW)
+    stage.builder.begin(plan(Evict("uid-p0", "beneficiary")), NOW)
     assert (stage.p0().pods, stage.p0().bound, stage.p0().terminating, stage.p0().ends_by) == (
         0,
         0,
@@ -160,21 +160,21 @@ def test_the_room_of_what_is_being_evicted_is_to_come_at_once(stage: Stage) -> N
 def test_an_instance_that_is_gone_meanwhile_stays_until_its_service_is_looked_at(
     stage: Stage,
 ) -> None:
-    stage.builder.assume(plan(Admit("uid-p0")), NOW)
+    stage.builder.begin(plan(Admit("uid-p0")), NOW)
     stage.cache.jobs.remove(NAMESPACE, "p0", "uid-p0")
     assert stage.p0().pods == 2
-    stage.builder.look_at(KEY)
+    stage.builder.read(KEY)
     assert [one.name for one in stage.world().services[0].instances] == ["d0"]
 
 
 def test_after_a_failure_only_what_is_not_seen_yet_of_an_admission_is_assumed(stage: Stage) -> None:
     stage.pod("d0-master-0", owner="d0")
-    stage.builder.look_at(KEY)
-    stage.builder.assume(plan(Admit("uid-p0"), Revoke("uid-d0")), NOW)
+    stage.builder.read(KEY)
+    stage.builder.begin(plan(Admit("uid-p0"), Revoke("uid-d0")), NOW)
     assert [one.pods for one in stage.world().services[0].instances] == [0, 2]
-    stage.builder.retry(KEY, settled=False)
+    stage.builder.plan_failed(KEY, settled=False)
     assert [one.pods for one in stage.world().services[0].instances] == [1, 2]
-    stage.builder.retry(KEY, settled=True)
+    stage.builder.plan_failed(KEY, settled=True)
     (service,) = stage.world().services
     assert (service.assumed, [one.pods for one in service.instances]) == (True, [1, 0])
 
@@ -201,7 +201,7 @@ def test_only_what_the_plan_does_to_admissions_is_foreseen(stage: Stage) -> None
     from scaler.decide.decision import Expire
 
     before = stage.world().services[0].instances
-    stage.builder.assume(plan(Expire("uid-d0"), Admit("uid-p0")), NOW)
+    stage.builder.begin(plan(Expire("uid-d0"), Admit("uid-p0")), NOW)
     after = stage.world().services[0].instances
     assert [one.uid for one, then in zip(before, after, strict=True) if one != then] == ["uid-p0"]
 

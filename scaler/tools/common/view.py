@@ -294,7 +294,7 @@ class Cluster:
             {*self._dirty, *self.state.service_keys()} if self._last is None else self._dirty
         ):
             if self.state.has_instances(key):
-                self._builder.look_at(key)
+                self._builder.read(key)
             else:
                 self._builder.leave(key)
         self._dirty = set()

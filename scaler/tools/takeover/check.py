@@ -190,7 +190,7 @@ def _plans(app: App, now: float) -> Iterable[Plan]:
     """The plans of the first pass, with an empty memory."""
     services = WorldBuilder(app.state, app.settings.policy, alone=app.alone.why)
     for key in app.state.service_keys():
-        services.look_at(key)
+        services.read(key)
     return decide(services.world(now, Memory())).plans
 
 
