@@ -4,6 +4,7 @@ evicted, what waits and why."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from scaler.decide import attempts
 from scaler.decide.decision import NOBODY
@@ -14,7 +15,14 @@ from scaler.decide.service.demand import Demand
 from scaler.decide.service.states import Member, may_be_revoked
 from scaler.reasons.reasons import Reason
 
-Why = tuple[Reason, tuple[str, ...]]
+
+class Why(NamedTuple):
+    """Why an instance waits, goes or stays: a reason, and the words that it refers to."""
+
+    reason: Reason
+    about: tuple[str, ...]
+
+
 NOT_MADE = "its pods do not exist yet"
 
 
@@ -109,36 +117,37 @@ class Draft:
         if self.demand.target is not None:
             self.groups[member.instance.group or ""].admit(member)
         refused = self.memory_of(member.uid).refused
-        why = (
-            (Reason.CREATE_REFUSED, (refused,))
-            if refused
-            else (Reason.WAITING_FOR_SCHEDULER, about)
-        )
-        self.admitted[member.uid] = why
+        if refused:
+            self.admitted[member.uid] = Why(Reason.CREATE_REFUSED, (refused,))
+        else:
+            self.admitted[member.uid] = Why(Reason.WAITING_FOR_SCHEDULER, about)
 
     def evict(self, member: Member, beneficiary: str) -> None:
         """Evict the instance for another service, or for an instance of the same one."""
         self.evicted[member.uid] = beneficiary
         self.note(Evicted((member.uid,), beneficiary))
 
-    def revoke(self, member: Member, why: Why) -> None:
-        """Revoke the admission of the instance, once. Where that is not possible, the instance
-        stays admitted."""
-        if member.uid in self.revoked or not self.demand.policy.revoke or member.instance.unheld:
-            return
-        if not may_be_revoked(member.instance, self.demand.policy):
+    def revoke_if_possible(self, member: Member, why: Why) -> bool:
+        """Revoke the admission of the instance, once. Says whether it is revoked now; an instance
+        that cannot be revoked stays admitted."""
+        if member.uid in self.revoked:
+            return True
+        policy = self.demand.policy
+        if not policy.revoke or member.instance.unheld:
+            return False
+        if not may_be_revoked(member.instance, policy):
             self.cannot_go.add(member.uid)
-            return
+            return False
         self.revoked[member.uid] = why
-        ended = (
-            self.memory_of(member.uid).gives_way
-            or self.memory.ended_at
-            or self.memory_of(member.uid).backoff_until
-        )
-        words = (
-            "the scheduler did not bind it in time" if ended else "; ".join(why[1]) or why[0].value
-        )
-        self.note(Revoked(member.uid, words))
+        self.note(Revoked(member.uid, self._why_revoked(member, why)))
+        return True
+
+    def _why_revoked(self, member: Member, why: Why) -> str:
+        """What is remembered as the reason, in words."""
+        memory = self.memory_of(member.uid)
+        if memory.gives_way or self.memory.ended_at or memory.backoff_until:
+            return "the scheduler did not bind it in time"
+        return "; ".join(why.about) or why.reason.value
 
 
 def requests_of(members: Iterable[Member]) -> PodRequests:

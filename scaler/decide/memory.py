@@ -72,6 +72,11 @@ class InstanceMemory(
     are of no use."""
     had_attempt: HadAttempt = HadAttempt.NO
 
+    @property
+    def had_its_attempt(self) -> bool:
+        """Whether it had its attempt and was not bound."""
+        return self.had_attempt is not HadAttempt.NO
+
 
 class ServiceMemory(
     Attempt,
@@ -92,8 +97,8 @@ class ServiceMemory(
     jobs: str = ""
     """`Demand.jobs` at the last look, a fingerprint of jobs and rule: a change ends backoff."""
     made: bool | None = None
-    """Where others make the pods: whether all chosen instances had pods in this attempt; None =
-    not looked at."""
+    """Where others make the pods, of the chosen instances in this attempt: None = not looked at
+    yet; False = an owner still has to make pods; True = all instances had pods."""
     ended_at: float = 0.0
     """When the last attempt of the minimum ended; 0.0 = none, or progress since."""
     trade_since: float = 0.0

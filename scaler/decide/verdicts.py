@@ -194,15 +194,15 @@ def _wrong_label(instance: Instance, service: Service) -> Why | None:
     rule = service.rule
     problem = service.problem
     if instance.mislabelled:
-        return instance.mislabelled[0], instance.mislabelled[1:]
+        return Why(instance.mislabelled[0], instance.mislabelled[1:])
     lacks = instance.label_problem
     if lacks is not None and lacks.row.missing_label:
         label = lacks.row.missing_label
         words = f"label {label} is missing or empty, so it counts for no service: set it"
-        return lacks, (words,)
+        return Why(lacks, (words,))
     if rule is None and problem is not None:
         words = f"it counts for nothing: {problem.message}. Fix that, or correct label {RULE_LABEL}"
-        return Reason(problem.kind.value), (words,)
+        return Why(Reason(problem.kind.value), (words,))
     if rule is None or instance.group is None or instance.group in rule.groups:
         return None
     near = nearest(instance.group, rule.groups)
@@ -211,7 +211,7 @@ def _wrong_label(instance: Instance, service: Service) -> Why | None:
         f"label {GROUP_LABEL} is {shown(instance.group)}, which no ratio of the rule names: {guess}"
         " It counts for nothing until the label or the rule is corrected"
     )
-    return Reason.GROUP_UNKNOWN, (words,)
+    return Why(Reason.GROUP_UNKNOWN, (words,))
 
 
 # What the reason refers to

@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "revokes beyond the target instead of the largest ratio",
         arbitration,
-        'draft.demand.largest(member.instance.group or "")',
+        'draft.demand.largest_number(member.instance.group or "")',
         'draft.demand.groups[member.instance.group or ""].target',
         "test_scale_ups",
         "3.5",
@@ -158,7 +158,7 @@ MUTANTS = (
     Mutant(
         "evicts for what has had its attempt",
         sources,
-        "draft.memory_of(member.uid).had_attempt is not HadAttempt.NO",
+        "draft.memory_of(member.uid).had_its_attempt",
         "False",
         "test_preemption",
         "3b.4",

@@ -62,9 +62,11 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """The memory after this look."""
     members: tuple[Member, ...]
     rule: Rule | None
-    """`left_out`, `replicas`: those of `Limit`."""
+    """The rule with the ratios that are aimed at; None without a valid rule."""
     left_out: int
+    """As in `Limit`."""
     replicas: int
+    """As in `Limit`."""
     groups: dict[str, Group]
     target: Target | None
     """None without a rule."""
@@ -73,9 +75,11 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     kept_for_restarts: tuple[Member, ...]
     """Those that stay: a deletion would cost restarts that are kept for faults."""
     made_whole: frozenset[str]
-    """`without_place`, `irrevocable`: those of `Completion`."""
+    """As in `Completion`."""
     without_place: frozenset[str]
+    """As in `Completion`."""
     irrevocable: tuple[Member, ...]
+    """As in `Completion`."""
     with_the_scheduler: tuple[Member, ...]
     """Admitted, and no pod is bound."""
     candidates: dict[str, list[Member]]
@@ -138,23 +142,23 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
                 return True
         return False
 
-    def first(self) -> list[Member]:
+    def first_candidates(self) -> list[Member]:
         """The first candidates of each group, as many as the minimum lacks."""
-        found: list[Member] = []
+        first: list[Member] = []
         for name, number in self.minimum.items():
-            found += self.candidates[name][:number]
-        return found
+            first += self.candidates[name][:number]
+        return first
 
-    def too_few(self) -> list[str]:
+    def lacking_groups_in_words(self) -> list[str]:
         """Groups with fewer candidates than the minimum lacks, in words."""
-        found = []
+        lacking = []
         for name, number in self.minimum.items():
-            there = len(self.candidates[name])
-            if there < number:
-                found.append(f"{name} lacks {number}, {there} can start")
-        return found
+            can_start = len(self.candidates[name])
+            if can_start < number:
+                lacking.append(f"{name} lacks {number}, {can_start} can start")
+        return lacking
 
-    def largest(self, group: str) -> int:
+    def largest_number(self, group: str) -> int:
         """Instances of the group in the largest ratio that has enough live instances."""
         if self.rule is None or self.target is None:
             return 0
@@ -175,10 +179,10 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
             return None
         requested = []
         for name, number in self.minimum.items():
-            found = self.candidates[name]
-            if not _are_alike(found):
+            candidates = self.candidates[name]
+            if not _are_alike(candidates):
                 return None
-            first = found[0].instance
+            first = candidates[0].instance
             requested.append((number, first.unbound, first.requests))
         return self.priority, tuple(requested)
 
@@ -186,8 +190,10 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     def jobs(self) -> str:
         """Fingerprint of the jobs and the rule, as far as they are read; "" while no decision
         depends on it."""
-        moves = self.minimum or self.with_the_scheduler or self.irrevocable or not self.serves
-        if self.target is None or self.paused or not (moves or self.seen.jobs):
+        if self.target is None or self.paused:
+            return ""
+        awaits_binds = self.minimum or self.with_the_scheduler or self.irrevocable
+        if not (awaits_binds or not self.serves or self.seen.jobs):
             return ""
         return blake2s(msgspec.json.encode(asked_of(self.service)), digest_size=8).hexdigest()
 
@@ -199,9 +205,9 @@ def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy)
     memory, limited = wanted_in_all(service, memory, now)
     groups, target = groups_of(limited.rule, members)
     moves = target is not None and not service.options.paused
-    going = ScaleDown()
+    to_scale_down = ScaleDown()
     if moves and limited.replicas < ALL and not service.assumed:
-        going = scaled_down(limited.rule, groups, policy)
+        to_scale_down = scaled_down(limited.rule, groups, policy)
     groups, completion = made_whole(groups, moves=moves)
     if not service.key.rule:
         completion = replace(completion, made_whole=_made_whole_without_rule(members))
@@ -223,8 +229,8 @@ def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy)
         replicas=limited.replicas,
         groups=groups,
         target=target,
-        scaled_down=going.deleted,
-        kept_for_restarts=going.kept_for_restarts,
+        scaled_down=to_scale_down.deleted,
+        kept_for_restarts=to_scale_down.kept_for_restarts,
         made_whole=completion.made_whole,
         without_place=completion.without_place,
         irrevocable=completion.irrevocable,
@@ -247,11 +253,11 @@ def states_of(
     service: Service, seen: ServiceMemory, now: float, policy: Policy
 ) -> tuple[Member, ...]:
     """Section 2: each instance with its state."""
-    known = attempts.inherited(service, seen.instances, now)
+    memories = attempts.inherited(service, seen.instances, now)
     look = states.Look(service, now, policy)
     members = []
     for instance in service.instances:
-        remembered = known.get(instance.uid, NEVER_SEEN)
+        remembered = memories.get(instance.uid, NEVER_SEEN)
         members.append(states.look_at(instance, remembered, look))
     return tuple(members)
 
@@ -274,9 +280,9 @@ def scaled_down(rule: Rule | None, groups: Mapping[str, Group], policy: Policy) 
     kept: list[Member] = []
     if rule is not None:
         for name, number in rule.largest.counts.items():
-            found = limit.scale_down(groups[name], number, policy)
-            deleted += found.deleted
-            kept += found.kept_for_restarts
+            of_group = limit.scale_down(groups[name], number, policy)
+            deleted += of_group.deleted
+            kept += of_group.kept_for_restarts
     return ScaleDown(tuple(deleted), tuple(kept))
 
 
@@ -331,26 +337,26 @@ def candidates_of(
 def _candidates(group: Group, now: float, policy: Policy) -> list[Member]:
     if not (group.held or group.released or len(group.members) > group.running):
         return []
-    found = [m for m in group.members if states.is_candidate(m, now, policy)]
-    return sorted(found, key=states.candidate_order) if len(found) > 1 else found
+    candidates = [m for m in group.members if states.is_candidate(m, now, policy)]
+    return sorted(candidates, key=states.candidate_order) if len(candidates) > 1 else candidates
 
 
 def _scale_up_candidates(
     groups: Mapping[str, Group], candidates: Mapping[str, list[Member]]
 ) -> dict[str, list[Member]]:
-    found = {}
-    for name, some in candidates.items():
+    held_candidates = {}
+    for name, of_group in candidates.items():
         if groups[name].wants:
-            held = [member for member in some if member.state is State.HELD]
-            found[name] = sorted(held, key=states.is_made, reverse=True)
-    return found
+            held = [member for member in of_group if member.state is State.HELD]
+            held_candidates[name] = sorted(held, key=states.is_made, reverse=True)
+    return held_candidates
 
 
 def _with_the_scheduler(groups: Mapping[str, Group]) -> tuple[Member, ...]:
-    found: list[Member] = []
+    members: list[Member] = []
     for group in groups.values():
-        found += [member for member in group.released if member.is_with_the_scheduler]
-    return tuple(states.in_order(found))
+        members += [member for member in group.released if member.is_with_the_scheduler]
+    return tuple(states.in_order(members))
 
 
 def missing_of_minimum(
@@ -411,7 +417,7 @@ def oldest_job(instances: Iterable[Instance]) -> float:
 
 def _has_attempts(memory: ServiceMemory) -> bool:
     for one in memory.instances.values():
-        if one.began or one.had_attempt or one.backoff_until or one.gives_way:
+        if one.began or one.had_its_attempt or one.backoff_until or one.gives_way:
             return True
     return False
 
@@ -429,9 +435,9 @@ def changes_at(
         moments += states.moments_of(member, policy)
     if len(memory.wanted) > 1:  # until the highest number no longer counts
         moments.append(memory.wanted[0][1] + service.options.scale_down_delay)
-    known = memory.instances.values()
-    if len(known) > len(members):  # some instances are gone
-        moments += [one.backoff_until for one in known]
+    memories = memory.instances.values()
+    if len(memories) > len(members):  # some instances are gone
+        moments += [one.backoff_until for one in memories]
     return min([moment for moment in moments if moment > now], default=0.0)
 
 
@@ -441,17 +447,17 @@ def asked_of(service: Service) -> tuple[object, ...]:
     jobs = set[str]()
     for one in service.instances:
         if not one.owner_deleting:
-            who = one.uid if one.made_by_us or not one.owner else one.owner
+            identity = one.uid if one.made_by_us or not one.owner else one.owner
             asked = f"{one.generation}, {one.revision!r}, {one.group!r}, {one.expected}"
-            jobs.add(f"({who!r}, {asked}, {_digest(one.requests)})")
+            jobs.add(f"({identity!r}, {asked}, {_digest(one.requests)})")
     return sorted(jobs), service.rule, service.options
 
 
 def _are_alike(candidates: list[Member]) -> bool:
     """Whether there are candidates, all ask for the same room, and none has old pods that end."""
     for member in candidates:
-        other = member.instance.unbound != candidates[0].instance.unbound
-        if other or member.state is State.TERMINATING:
+        differs = member.instance.unbound != candidates[0].instance.unbound
+        if differs or member.state is State.TERMINATING:
             return False
     return bool(candidates)
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from scaler.decide import attempts
 from scaler.decide.decision import LifeAction, State
-from scaler.decide.memory import HadAttempt, InstanceMemory
+from scaler.decide.memory import InstanceMemory
 from scaler.decide.service.lifecycle import next_step, recheck_at
 from scaler.decide.world import Instance, Policy, RestartBudget, Service
 from scaler.reasons.reasons import Reason
@@ -253,7 +253,7 @@ def candidate_order(member: Member) -> tuple[bool, bool, bool, bool, Order]:
     terminating = member.state is State.TERMINATING
     return (
         memory.gives_way,
-        memory.had_attempt is not HadAttempt.NO,
+        memory.had_its_attempt,
         terminating,
         not member.is_with_the_scheduler,
         age(member),

@@ -14,7 +14,10 @@ from scaler.decide.sharing.part import Part
 
 def chosen_for_minimum(part: Part, draft: Draft) -> list[Member]:
     """The instances of a minimum that has no room: candidates that fit first, then the others."""
-    chosen = [member for member in draft.demand.bound_in_part if _finds_room(part, member)]
+    chosen: list[Member] = []
+    for member in draft.demand.bound_in_part:
+        if _reserve_if_it_fits(part, member):
+            chosen.append(member)
     for name, number in draft.demand.minimum.items():
         candidates = draft.demand.candidates[name]
         fitting = _first_that_fit(part, candidates, number)
@@ -28,13 +31,13 @@ def _first_that_fit(part: Part, candidates: Iterable[Member], number: int) -> li
     for member in candidates:
         if len(found) == number:
             break
-        if member.state is not State.TERMINATING and _finds_room(part, member):
+        if member.state is not State.TERMINATING and _reserve_if_it_fits(part, member):
             found.append(member)
     return found
 
 
-def _finds_room(part: Part, member: Member) -> bool:
-    """Reserve room for the instance, if there is room."""
+def _reserve_if_it_fits(part: Part, member: Member) -> bool:
+    """Reserve room for the instance, if there is room. Says whether it has room now."""
     return isinstance(part.placement.reserve(member.instance.unbound), Reservation)
 
 

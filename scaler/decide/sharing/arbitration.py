@@ -4,15 +4,15 @@
     -> scale up -> note the clocks
 
 Minimums reserve room, whole or not at all, and may preempt scale-ups. Scale-ups use what is left. A
-reservation that makes no progress ends. The clauses answer, each in a file of its own; this file
-and `minimum.py` write the answers into the drafts."""
+reservation that makes no progress ends. The clauses answer, each in a file of its own. Of
+the steps this file and `minimum.py` alone write: the answers, into the drafts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from scaler.decide import attempts, events
-from scaler.decide.draft import NOT_MADE, Draft
+from scaler.decide.draft import NOT_MADE, Draft, Why
 from scaler.decide.nodes import Room
 from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
@@ -29,7 +29,7 @@ from scaler.decide.sharing import (
 from scaler.decide.sharing.attempt_end import Outcome, not_scheduled
 from scaler.decide.sharing.choice import held_beside, startable
 from scaler.decide.sharing.order import minimum_order
-from scaler.decide.sharing.part import Admitted, Part
+from scaler.decide.sharing.part import Admitted, Part, ReservedMinimum
 from scaler.reasons.reasons import Reason
 
 
@@ -46,11 +46,12 @@ class Arbitration:
         self._revoke_scale_ups()
         self._release_minimums()
         self._scale_up()
-        self._note_clocks()
+        self._note_the_end()
 
     def _look(self) -> None:
         for draft in self.part.drafts:
-            draft.note(*observed.before(draft, self.part.world, self._node_back_at(draft)))
+            node_back_at = self._node_back_at(draft)
+            draft.note(*observed.events_since_last_decision(draft, self.part.world, node_back_at))
 
     def _keep_what_stays(self) -> None:
         """The remainder: room for what stays whatever is decided."""
@@ -76,9 +77,13 @@ class Arbitration:
             if demand.serves and not demand.lacks_minimum and not demand.paused:
                 self._scale_up_one(draft)
 
-    def _note_clocks(self) -> None:
+    def _note_the_end(self) -> None:
+        """5a, 5c, 5f: each note may change what the next one looks at."""
         for draft in self.part.all.values():
-            observed.settle(draft, self.part.world, trades=draft in self.part.trading)
+            trades = draft in self.part.trading
+            draft.note(*observed.events_of_what_runs(draft, trades=trades))
+            draft.note(*observed.events_of_clocks(draft, self.part.now))
+            draft.note(*observed.events_of_jobs(draft))
 
     def _node_back_at(self, draft: Draft) -> float:
         """5f: when a node that the service may use last became usable; 0.0 = never, or of no
@@ -90,7 +95,7 @@ class Arbitration:
         """10b: reserve room for an instance that stays: bound in part while its attempt goes on,
         irrevocable, or paused with the scheduler."""
         part = self.part
-        if member.uid in part.kept or not limits.stays(part, draft, member):
+        if member.uid in part.kept or not limits.cannot_be_revoked(part, draft, member):
             return
         if not limits.keeps_room(part, draft, member):
             return
@@ -103,9 +108,9 @@ class Arbitration:
                     return
                 case Outcome.BEGINS_AGAIN:
                     draft.note(events.InstanceBeganAgain(member.uid, part.now))
-        found = part.placement.reserve(member.instance.unbound)
-        if isinstance(found, Reservation):
-            part.kept[member.uid] = found
+        reserved = part.placement.reserve(member.instance.unbound)
+        if isinstance(reserved, Reservation):
+            part.kept[member.uid] = reserved
 
     def _reserve_minimum(self, draft: Draft) -> None:
         """2e: in their order each minimum reserves, whether it is with the scheduler or held."""
@@ -114,32 +119,32 @@ class Arbitration:
         for member in own:
             if member.uid in part.kept:
                 part.placement.cancel(part.kept.pop(member.uid))
-        found = minimum.reserve(part, draft)
+        reserved = minimum.reserve(part, draft)
         for member in own:
             if member.uid not in draft.chosen and member.uid not in draft.revoked:
                 self._keep(draft, member)
-        if found is not None and found.room is Room.FREE:
-            part.on_free_room.append((draft, found))
-            for member in found.members:
+        if reserved is not None and reserved.room is Room.FREE:
+            part.on_free_room.append((draft, reserved))
+            for member in reserved.members:
                 if member.is_with_the_scheduler or member.in_part:
-                    part.with_scheduler.add(draft, [member])
+                    part.reserved_with_scheduler.add(draft, [member])
 
     def _revoke_scale_ups_of(self, draft: Draft) -> None:
         """3.5, 7b: revoke scale-ups with the scheduler beyond the largest ratio, and those that do
         not fit beside the minimums."""
         part = self.part
         kept = [member for member in draft.demand.irrevocable if member.uid in part.kept]
-        part.with_scheduler.add(draft, kept)
+        part.reserved_with_scheduler.add(draft, kept)
         if draft.demand.paused:
             return
         waiting = self._scale_ups_with_scheduler(draft)
         for member in newest_admission_first(waiting):
-            most = draft.demand.largest(member.instance.group or "")
+            most = draft.demand.largest_number(member.instance.group or "")
             if scale_up.is_above(draft, member, most):
-                draft.revoke(member, (Reason.REVOKED, (draft.awaited,)))
+                draft.revoke_if_possible(member, Why(Reason.REVOKED, (draft.awaited,)))
         waiting = self._scale_ups_with_scheduler(draft)
         beyond = {member.uid for member in scale_up.beyond_target(draft, waiting)}
-        for member in sorted(waiting, key=lambda one: (one.uid in beyond, age(one))):
+        for member in sorted(waiting, key=lambda waits: (waits.uid in beyond, age(waits))):
             self._keep_or_revoke(draft, member, is_beyond=member.uid in beyond)
 
     def _scale_ups_with_scheduler(self, draft: Draft) -> list[Member]:
@@ -150,21 +155,32 @@ class Arbitration:
     def _keep_or_revoke(self, draft: Draft, member: Member, *, is_beyond: bool) -> None:
         """7b: a scale-up stays with the scheduler, or is revoked and gives its room back."""
         part = self.part
-        found: Reservation | Shortage
-        found = part.kept.get(member.uid) or part.placement.reserve(member.instance.unbound)
-        fate = scale_up.fate_of(part, draft, member, found, is_beyond=is_beyond)
-        if fate.event is not None:
-            draft.note(fate.event)
-        if isinstance(fate, scale_up.Stays):
-            if isinstance(found, Reservation):
-                part.with_scheduler.add(draft, [member])
+        reserved = self._kept_or_reserved(member)
+        answer = scale_up.keeps_admission(part, draft, member, reserved, is_beyond=is_beyond)
+        if isinstance(answer, scale_up.KeepsAdmission):
+            if answer.begins_again:
+                draft.note(events.InstanceBeganAgain(member.uid, part.now))
+            if isinstance(reserved, Reservation):
+                part.reserved_with_scheduler.add(draft, [member])
             if limits.is_in_the_way(part, draft, member):
-                draft.revoke(member, (Reason.WAITING_FOR_CAPACITY, ()))
+                draft.revoke_if_possible(member, Why(Reason.WAITING_FOR_CAPACITY, ()))
             return
+        if isinstance(answer, scale_up.EndsAttempt):
+            draft.note(events.InstanceEnded(member.uid, part.now))
+            why = not_scheduled(draft.memory_of(member.uid), Reason.WAITING_FOR_CAPACITY)
+        else:
+            why = answer.why
         is_late = part.is_over(draft.memory_of(member.uid))
-        draft.revoke(member, fate.why)
-        if isinstance(found, Reservation) and (member.uid in draft.revoked or is_late):
-            part.placement.cancel(found)
+        is_revoked = draft.revoke_if_possible(member, why)
+        if isinstance(reserved, Reservation) and (is_revoked or is_late):
+            part.placement.cancel(reserved)
+
+    def _kept_or_reserved(self, member: Member) -> Reservation | Shortage:
+        """The reservation that the instance has already; otherwise one made now, if it fits."""
+        kept = self.part.kept.get(member.uid)
+        if kept is not None:
+            return kept
+        return self.part.placement.reserve(member.instance.unbound)
 
     def _release_minimums(self) -> None:
         """6: release whole minimums, beside all that is with the scheduler or being revoked; the
@@ -173,9 +189,9 @@ class Arbitration:
         self._gather_what_is_revoked()
         chosen = []
         for draft, reserved in part.on_free_room:
-            found = release.releasable(part, draft, reserved)
-            draft.waits |= found.waits
-            chosen.append((draft, found.members))
+            answer = release.releasable(part, draft, reserved)
+            draft.waits |= answer.waits
+            chosen.append((draft, answer.members))
         blocked = []
         for draft, member in release.most_restricted_first(part, chosen):
             if part.may_invalidate(member, own=True):
@@ -184,33 +200,41 @@ class Arbitration:
                 self._admit(draft, member)
         for draft, member in blocked:
             if release.waits_for_narrower(part, draft):
-                why = Reason.WAITING_FOR_ROOM, (release.NARROWER_FIRST,)
-                draft.waits[member.uid] = why
+                draft.waits[member.uid] = Why(Reason.WAITING_FOR_ROOM, (release.NARROWER_FIRST,))
             else:
                 self._admit(draft, member)
         for draft, reserved in part.on_free_room:
-            runs = release.runs(draft, reserved)
-            draft.note(events.Released(part.now) if runs else events.Stopped())
+            self._note_whether_clock_runs(draft, reserved)
+
+    def _note_whether_clock_runs(self, draft: Draft, reserved: ReservedMinimum) -> None:
+        """5a: noted in each decision, whether or not this one releases something. A clock that
+        runs already runs on."""
+        if release.clock_runs(draft, reserved):
+            draft.note(events.Released(self.part.now))
+        else:
+            draft.note(events.Stopped())
 
     def _gather_what_is_revoked(self) -> None:
         for draft in self.part.drafts:
-            for member in draft.demand.with_the_scheduler if draft.revoked else ():
+            if not draft.revoked:
+                continue
+            for member in draft.demand.with_the_scheduler:
                 if member.uid in draft.revoked:
                     self.part.being_revoked.append((draft, member))
 
     def _admit(self, draft: Draft, member: Member) -> None:
         draft.admit(member)
-        self.part.with_scheduler.add(draft, [member])
+        self.part.reserved_with_scheduler.add(draft, [member])
 
     def _scale_up_one(self, draft: Draft) -> None:
         """7b: in each group the candidates in their order, as long as there is a place."""
         for name, held in draft.demand.scale_up_candidates.items():
-            found = startable(draft, name, self.part.world)
-            for member in found:
+            can_start = startable(draft, name, self.part.world)
+            for member in can_start:
                 if draft.groups[name].has_place_for(member):
-                    self._admit_or_hold(draft, member, found)
+                    self._admit_or_hold(draft, member, can_start)
             group = draft.groups[name]
-            if len(found) < len(held) and group.taken < group.target:
+            if len(can_start) < len(held) and group.taken < group.target:
                 self._explain_what_cannot_start(draft, held)
 
     def _admit_or_hold(self, draft: Draft, member: Member, others: Sequence[Member]) -> None:
@@ -219,7 +243,7 @@ class Arbitration:
         if isinstance(answer, Admitted):
             draft.admit(member)
             if answer.reserved:
-                part.with_scheduler.add(draft, [member])
+                part.reserved_with_scheduler.add(draft, [member])
             return
         if answer.lacks_room:
             self._trade(draft, member)
@@ -229,13 +253,13 @@ class Arbitration:
         """3.6, `trade: always`: evict own surplus for a missing instance of the target."""
         part = self.part
         surplus = preemption.surplus_for_scale_up(part, draft)
-        if not surplus or draft.memory_of(member.uid).had_attempt:
+        if not surplus or draft.memory_of(member.uid).had_its_attempt:
             return
-        found = preemption.make_room(part, [member], Room.EXPECTED, surplus)
-        if found is not None:
-            minimum.nominate(part, found)
+        reserved = preemption.make_room(part, [member], Room.EXPECTED, surplus)
+        if reserved is not None:
+            minimum.nominate(part, reserved)
             part.trading.append(draft)
-            minimum.evict(part, draft, found)
+            minimum.evict(part, draft, reserved)
 
     def _explain_what_cannot_start(self, draft: Draft, held: Iterable[Member]) -> None:
         """7c: candidates that could have a place, but are in backoff or have no pods yet."""
@@ -244,4 +268,4 @@ class Arbitration:
             if attempts.in_backoff(memory, self.part.now):
                 draft.waits[member.uid] = not_scheduled(memory, Reason.WAITING_FOR_CAPACITY)
             elif not is_made(member):
-                draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
+                draft.waits[member.uid] = Why(Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,))

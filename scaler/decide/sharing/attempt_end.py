@@ -70,7 +70,11 @@ def _minimum_waits(part: Part, draft: Draft) -> bool:
     """Whether an instance of the minimum of the service is missing, and an instance is held that
     could start."""
     demand = draft.demand
-    if not demand.lacks_minimum or attempts.in_backoff(draft.memory, part.now) or demand.too_few():
+    if (
+        not demand.lacks_minimum
+        or attempts.in_backoff(draft.memory, part.now)
+        or demand.lacking_groups_in_words()
+    ):
         return False
     candidates: list[Member] = []
     for name in demand.minimum:
@@ -93,18 +97,25 @@ def _scale_up_waits(part: Part, draft: Draft) -> bool:
 def other_candidates(part: Part, draft: Draft, tried: Sequence[Member]) -> ReservedMinimum | None:
     """5d: the minimum with candidates that have not had their attempt, if such a set fits on free
     room. `tried`: those whose attempt is over; their reservation is cancelled."""
-    uids = {member.uid for member in tried}
+    tried_uids = {member.uid for member in tried}
 
-    def has_tried(member: Member) -> bool:
-        return member.uid in uids or draft.memory_of(member.uid).gives_way
+    def goes_behind(member: Member) -> bool:
+        return member.uid in tried_uids or draft.memory_of(member.uid).gives_way
+
+    def last_tried_last(member: Member) -> tuple[bool, bool]:
+        return goes_behind(member), draft.memory_of(member.uid).had_its_attempt
 
     by_group: list[Iterable[Sequence[Member]]] = []
     for name, number in draft.demand.minimum.items():
-        found = [one for one in draft.demand.candidates[name] if one.state is not State.TERMINATING]
-        found.sort(key=lambda one: (has_tried(one), draft.memory_of(one.uid).had_attempt > 0))
-        by_group.append(combinations(found, number))
+        candidates = [
+            member
+            for member in draft.demand.candidates[name]
+            if member.state is not State.TERMINATING
+        ]
+        candidates.sort(key=last_tried_last)
+        by_group.append(combinations(candidates, number))
     for chosen in one_of_each(by_group):
-        if all(map(has_tried, chosen)):
+        if all(map(goes_behind, chosen)):  # nobody new is in this set
             continue
         members = [*draft.demand.bound_in_part, *chosen]
         reservation = part.placement.reserve(requests_of(members))
@@ -118,6 +129,5 @@ def not_scheduled(attempt: Attempt, reason: Reason) -> Why:
     begins."""
     until = datetime.fromtimestamp(attempt.backoff_until, UTC).strftime("%H:%M:%S UTC")
     times = "once" if attempt.failures == 1 else f"{attempt.failures} times"
-    return reason, (
-        f"the scheduler did not bind it in time, {times} so far; the next attempt is at {until}",
-    )
+    words = f"the scheduler did not bind it in time, {times} so far; the next attempt is at {until}"
+    return Why(reason, (words,))

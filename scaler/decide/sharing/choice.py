@@ -26,18 +26,18 @@ def sets_of_candidates(
     alike candidates one set is tried. Candidates that do not fit by themselves are left out, unless
     victims free room (`frees`)."""
     if draft.demand.room_key is not None and not draft.has_changes:
-        yield draft.demand.first()  # all sets need the same room
+        yield draft.demand.first_candidates()  # all sets need the same room
         return
     by_group: list[Iterable[Sequence[Member]]] = []
     for name, number in draft.demand.minimum.items():
-        found = draft.demand.candidates[name] if number else []
+        candidates = draft.demand.candidates[name] if number else []
         if room < Room.EXPECTED:  # 1e: only while its room is ending
-            found = [member for member in found if member.state is not State.TERMINATING]
+            candidates = [one for one in candidates if one.state is not State.TERMINATING]
         if not frees:
-            found = _that_fit(found, placement, room)
-        if _are_alike(draft, found):
-            found = found[:number]
-        by_group.append(combinations(found, number))
+            candidates = _that_fit(candidates, placement, room)
+        if _are_alike(draft, candidates):
+            candidates = candidates[:number]
+        by_group.append(combinations(candidates, number))
     for chosen in one_of_each(by_group):
         yield [*draft.demand.bound_in_part, *chosen]
 
@@ -53,7 +53,7 @@ def _are_alike(draft: Draft, members: Sequence[Member]) -> bool:
     """Whether one set of these candidates is as good as any other."""
     kinds = set()
     for member in members:
-        has_tried = draft.memory_of(member.uid).had_attempt > 0
+        has_tried = draft.memory_of(member.uid).had_its_attempt
         kinds.add((member.instance.unbound, member.state is State.TERMINATING, has_tried))
     return len(kinds) < 2
 
@@ -70,8 +70,10 @@ def why_too_large(draft: Draft, empty: Placement) -> Shortage | None:
     """1f: why no set of live instances fits on empty, healthy nodes as the minimum; None when one
     set fits."""
     demand = draft.demand
+    if demand.rule is None:
+        return None
     by_group: list[Iterable[Sequence[Member]]] = []
-    for name, number in demand.rule.smallest.counts.items() if demand.rule else ():
+    for name, number in demand.rule.smallest.counts.items():
         live = [member for member in demand.groups[name].members if member.is_live]
         alike = all(member.instance.requests == live[0].instance.requests for member in live[1:])
         by_group.append([live[:number]] if alike else combinations(live, number))
@@ -90,16 +92,22 @@ def replaced_by(draft: Draft, chosen: Sequence[Member]) -> list[Member]:
     uids = {member.uid for member in chosen}
     groups = {member.instance.group for member in chosen if member.state is State.HELD}
     waiting = draft.demand.with_the_scheduler
-    return [one for one in waiting if one.uid not in uids and one.instance.group in groups]
+    replaced = []
+    for member in waiting:
+        if member.uid not in uids and member.instance.group in groups:
+            replaced.append(member)
+    return replaced
 
 
 def held_beside(draft: Draft, chosen: Sequence[Member]) -> list[Member]:
     """5e, spares: held candidates in the groups of the chosen instances, the chosen ones left
     out."""
-    found: list[Member] = []
+    beside: list[Member] = []
     for name in {member.instance.group or "" for member in chosen}:
-        found += draft.demand.candidates.get(name, ())
-    return [one for one in found if one.state is State.HELD and one not in chosen]
+        for member in draft.demand.candidates.get(name, ()):
+            if member.state is State.HELD and member not in chosen:
+                beside.append(member)
+    return beside
 
 
 def startable(draft: Draft, group: str, world: World) -> Sequence[Member]:
@@ -108,11 +116,15 @@ def startable(draft: Draft, group: str, world: World) -> Sequence[Member]:
     held = draft.demand.scale_up_candidates.get(group)
     if held is None:  # the service does not serve, or the group gets no place
         held = [m for m in draft.demand.candidates.get(group, ()) if m.state is State.HELD]
-    if not held or (not draft.demand.has_attempts and not draft.has_changes and is_made(held[-1])):
+    if not held:
         return held
-    found = []
+    had_attempts = draft.demand.has_attempts or draft.has_changes
+    last_is_made = is_made(held[-1])  # those whose pods exist come first, so all are made
+    if last_is_made and not had_attempts:
+        return held
+    can_start = []
     for member in held:
         waits = attempts.in_backoff(draft.memory_of(member.uid), world.now)
         if is_made(member) and not waits and member.uid not in draft.admitted:
-            found.append(member)
-    return sorted(found, key=lambda member: draft.memory_of(member.uid).failures)
+            can_start.append(member)
+    return sorted(can_start, key=lambda member: draft.memory_of(member.uid).failures)

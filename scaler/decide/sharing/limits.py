@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from scaler.decide import attempts
 from scaler.decide.decision import State
-from scaler.decide.draft import NOT_MADE, Draft
+from scaler.decide.draft import NOT_MADE, Draft, Why
 from scaler.decide.service.demand import Demand
 from scaler.decide.service.groups import Group
 from scaler.decide.service.states import (
@@ -34,7 +34,7 @@ def is_weighed(world: World, demand: Demand) -> bool:
     return are_weighed(world) and demand.target is not None and options.arbitration
 
 
-def stays(part: Part, draft: Draft, member: Member) -> bool:
+def cannot_be_revoked(part: Part, draft: Draft, member: Member) -> bool:
     """10b: whether an instance that is with the scheduler or bound in part cannot be revoked."""
     may_go = member.is_with_the_scheduler and may_be_revoked(member.instance, part.policy)
     return draft.demand.paused or not may_go
@@ -130,9 +130,9 @@ def _first_refused(chosen: Mapping[str, Sequence[Member]]) -> Member | None:
 def _give_place_and_wait(draft: Draft, member: Member) -> None:
     draft.groups[member.instance.group or ""].give_place(member)
     if is_made(member):
-        draft.waits[member.uid] = Reason.WAITING_FOR_RATIO, tuple(draft.lacking)
+        draft.waits[member.uid] = Why(Reason.WAITING_FOR_RATIO, tuple(draft.lacking))
     else:
-        draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
+        draft.waits[member.uid] = Why(Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,))
 
 
 def _without_rule(draft: Draft, now: float) -> None:
@@ -150,11 +150,11 @@ def _revoke_beyond(draft: Draft, name: str, group: Group, *, misses_room: bool) 
     """3.5: revoke what is with the scheduler beyond the target, where that may take the room of a
     missing instance; what is above the largest ratio, and what gets no place, always."""
     demand = draft.demand
-    above = group.running + group.in_flight - demand.largest(name)
+    above = group.running + group.in_flight - demand.largest_number(name)
     for member in _beyond_target(draft, name, group):
         if misses_room or above > 0 or member.uid in demand.without_place:
             above -= 1
-            draft.revoke(member, (Reason.REVOKED, (draft.awaited,)))
+            draft.revoke_if_possible(member, Why(Reason.REVOKED, (draft.awaited,)))
 
 
 def _beyond_target(draft: Draft, name: str, group: Group) -> list[Member]:
@@ -162,8 +162,8 @@ def _beyond_target(draft: Draft, name: str, group: Group) -> list[Member]:
     admission first."""
     found = []
     for member in newest_admission_first(draft.demand.with_the_scheduler):
-        stays = group.is_within_target(member) or member.instance.unheld
-        if member.instance.group == name and not stays:
+        may_stay = group.is_within_target(member) or member.instance.unheld
+        if member.instance.group == name and not may_stay:
             found.append(member)
     policy = draft.demand.policy
     found.sort(key=lambda member: may_be_revoked(member.instance, policy), reverse=True)

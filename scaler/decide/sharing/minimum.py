@@ -19,7 +19,6 @@ from scaler.decide.decision import State
 from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.explain import room_in_words
 from scaler.decide.nodes import Room
-from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import Member, is_made
 from scaler.decide.sharing import alone, attempt_end, observed, preemption, probe
@@ -32,10 +31,10 @@ from scaler.reasons.reasons import Reason
 def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
     """Reserve room for the minimum of a service. The draft gets evictions, or the reason why there
     is no room."""
-    lacking = draft.demand.too_few()
+    lacking = draft.demand.lacking_groups_in_words()
     if lacking:  # 1f
         draft.note(events.NotPlaced())
-        _without_room(part, draft, (Reason.MINIMUM_INCOMPLETE, tuple(lacking)))
+        _without_room(part, draft, Why(Reason.MINIMUM_INCOMPLETE, tuple(lacking)))
         return None
     if attempts.in_backoff(draft.memory, part.now):  # 2d
         _give_up(draft, not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED))
@@ -47,13 +46,13 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
         return None
     if found.room is not Room.FREE:
         _note_victims(part, draft)
-    draft.note(events.Fits(), *observed.made(draft, found, part.now))
+    draft.note(events.Fits(), *observed.events_of_owners(draft, found, part.now))
     if found.room is Room.FREE and part.is_over(draft.memory):
-        again = _after_its_attempt(part, draft, found)
-        if again is None:
-            _give_up(draft, not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED))
+        answer = _after_its_attempt(part, draft, found)
+        if isinstance(answer, Why):
+            _give_up(draft, answer)
             return None
-        found = again
+        found = answer
     _take(part, draft, found)
     return found
 
@@ -73,14 +72,14 @@ def _take(part: Part, draft: Draft, found: ReservedMinimum) -> None:
     draft.note(events.Stopped())
     nominate(part, found)
     evict(part, draft, found)
-    why = Reason.WAITING_FOR_ROOM, _awaited(part, draft, found)
+    why = Why(Reason.WAITING_FOR_ROOM, _awaited(part, draft, found))
     is_replacing = bool(replaced_by(draft, found.members))
     for member in found.members:
         is_held = member.state is State.HELD
         if member.is_with_the_scheduler and draft.shares:
-            draft.revoke(member, why)  # the scheduler would bind it on reserved room
+            draft.revoke_if_possible(member, why)  # the scheduler would bind it on reserved room
         elif is_held and not draft.shares and is_made(member) and not is_replacing:
-            draft.admit(member, why[1])  # 8: its pods wait for the room
+            draft.admit(member, why.about)  # 8: its pods wait for the room
         elif is_held:
             draft.waits[member.uid] = why
 
@@ -123,9 +122,9 @@ def _evicts_own_running(draft: Draft, found: ReservedMinimum) -> bool:
     return False
 
 
-def _after_its_attempt(part: Part, draft: Draft, found: ReservedMinimum) -> ReservedMinimum | None:
-    """5c to 5e: the attempt is over by the clock. Reserve room for other candidates, or end the
-    attempt (None), or go on."""
+def _after_its_attempt(part: Part, draft: Draft, found: ReservedMinimum) -> ReservedMinimum | Why:
+    """5c to 5e: the attempt is over by the clock. Reserve room for other candidates, or go on with
+    the same ones, or end the attempt and say why nothing is reserved."""
     tried = tuple([member.uid for member in found.members if member.instance.unbound])
     part.placement.cancel(found.reservation)
     other = attempt_end.other_candidates(part, draft, found.members)
@@ -136,13 +135,13 @@ def _after_its_attempt(part: Part, draft: Draft, found: ReservedMinimum) -> Rese
     match attempt_end.outcome(part, draft, draft.memory, own_waits=own_waits):
         case Outcome.ENDS:
             draft.note(_end(part, draft, found, tried))
-            return None
+            return not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED)
         case Outcome.BEGINS_AGAIN:
             draft.note(events.BeganAgain(part.now))
     again = part.placement.reserve(requests_of(found.members))
-    if isinstance(again, Reservation):
-        return msgspec.structs.replace(found, reservation=again)
-    return None
+    if isinstance(again, Shortage):  # the search for a placement was given up
+        return Why(Reason.MINIMUM_DOES_NOT_FIT, (str(again),))
+    return msgspec.structs.replace(found, reservation=again)
 
 
 def _end(part: Part, draft: Draft, found: ReservedMinimum, tried: tuple[str, ...]) -> events.Ended:
@@ -157,10 +156,10 @@ def _end(part: Part, draft: Draft, found: ReservedMinimum, tried: tuple[str, ...
 def _does_not_fit(part: Part, draft: Draft, shortage: Shortage) -> None:
     """3d, 1f, 9a: nothing is reserved; a probe may begin."""
     too_large = part.questions.why_too_large(draft)
-    why = Reason.MINIMUM_DOES_NOT_FIT, (str(shortage),)
+    why = Why(Reason.MINIMUM_DOES_NOT_FIT, (str(shortage),))
     if too_large is not None:
         draft.note(events.NotPlaced())
-        _without_room(part, draft, (Reason.MINIMUM_TOO_LARGE, (str(too_large),)))
+        _without_room(part, draft, Why(Reason.MINIMUM_TOO_LARGE, (str(too_large),)))
     elif not draft.shares:
         _without_room(part, draft, why)
     else:
@@ -182,7 +181,7 @@ def _probe_or_give_up(part: Part, draft: Draft, why: Why) -> None:
 
 def _probe(draft: Draft) -> None:
     """9a: admit the minimum without a reservation."""
-    chosen = draft.demand.first()
+    chosen = draft.demand.first_candidates()
     draft.chosen = {member.uid for member in chosen}
     for member in chosen:
         if member.state is State.HELD and is_made(member):
@@ -202,17 +201,18 @@ def _without_room(part: Part, draft: Draft, why: Why) -> None:
         if member.state is not State.HELD:
             continue
         if is_made(member) and member.instance.group not in replaced:
-            draft.admit(member, why[1] if why[0] is not Reason.MINIMUM_INCOMPLETE else ())
+            is_incomplete = why.reason is Reason.MINIMUM_INCOMPLETE
+            draft.admit(member, () if is_incomplete else why.about)
         else:
-            draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, why[1]
+            draft.waits[member.uid] = Why(Reason.WAITING_FOR_SCHEDULER, why.about)
 
 
 def _give_up(draft: Draft, why: Why) -> None:
     """3d: reserve nothing, and revoke what is with the scheduler. No other service is blocked."""
     draft.note(events.Stopped())
     for member in draft.demand.with_the_scheduler:
-        draft.revoke(member, why)
-    for member in draft.demand.first():
+        draft.revoke_if_possible(member, why)
+    for member in draft.demand.first_candidates():
         if member.state is State.HELD:
             draft.waits[member.uid] = why
 
@@ -222,4 +222,5 @@ def _choose(draft: Draft, chosen: Sequence[Member]) -> None:
     revoked where a held instance takes its place."""
     draft.chosen = {member.uid for member in chosen}
     for member in replaced_by(draft, chosen):
-        draft.revoke(member, (Reason.REVOKED, (f"another instance of {member.instance.group}",)))
+        words = f"another instance of {member.instance.group}"
+        draft.revoke_if_possible(member, Why(Reason.REVOKED, (words,)))

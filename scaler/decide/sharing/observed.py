@@ -1,5 +1,6 @@
 """What a decision sees of the attempts of one service before its first step and after its last one:
-3b.5a, b, c, f, h of the contract. Must not look at nodes or other services."""
+3b.5a, b, c, f, h of the contract. Asks only: the caller notes the events.
+Must not look at nodes or other services."""
 
 from __future__ import annotations
 
@@ -18,22 +19,22 @@ AT_ONCE = 0.001
 """Seconds until the next decision where this one makes other actions possible."""
 
 
-def before(draft: Draft, world: World, node_back_at: float) -> list[Event]:
+def events_since_last_decision(draft: Draft, world: World, node_back_at: float) -> list[Event]:
     """What happened since the last decision. `node_back_at`: when a node that the service may use
     last appeared or returned; 0.0 = never."""
     demand = draft.demand
-    found: list[Event] = []
+    seen: list[Event] = []
     if world.last_bind > world.memory.last_bind and heeds_binds(draft):
-        found.append(events.BoundAnywhere(world.now, world.memory.last_bind, _uids(draft)))
+        seen.append(events.BoundAnywhere(world.now, world.memory.last_bind, _uids(draft)))
     if demand.bound != draft.memory.bound:
         unbound = [member.uid for member in demand.members if not member.instance.bound]
-        found.append(events.BoundPods(demand.bound, tuple(unbound)))
+        seen.append(events.BoundPods(demand.bound, tuple(unbound)))
     if demand.jobs != draft.memory.jobs:
         bound = [member.uid for member in demand.members if member.instance.bound]
-        found.append(events.JobsRead(demand.jobs, tuple(bound)))
+        seen.append(events.JobsRead(demand.jobs, tuple(bound)))
     if node_back_at:
-        found.append(events.NodeReturned(node_back_at, _uids(draft)))
-    return found
+        seen.append(events.NodeReturned(node_back_at, _uids(draft)))
+    return seen
 
 
 def _uids(draft: Draft) -> tuple[str, ...]:
@@ -47,44 +48,43 @@ def heeds_binds(draft: Draft) -> bool:
     return bool(draft.demand.has_attempts or memory.began or memory.failures)
 
 
-def made(draft: Draft, found: ReservedMinimum, now: float) -> list[Event]:
+def events_of_owners(draft: Draft, reserved: ReservedMinimum, now: float) -> list[Event]:
     """5i: where others make the pods, the clock starts anew, once, when all chosen instances have
     pods."""
-    known = draft.memory.made
-    if not found.has_unmade:
-        return [events.AllMade(now)] if known is False else []
-    if known is None and found.room is Room.FREE:
+    made_before = draft.memory.made
+    if not reserved.has_unmade:
+        return [events.AllMade(now)] if made_before is False else []
+    if made_before is None and reserved.room is Room.FREE:
         return [events.AwaitsOwner()]
     return []
 
 
-def settle(draft: Draft, world: World, *, trades: bool) -> None:
-    """The last step: 5a, clocks run only for instances that are with the scheduler or bound in
-    part; 5c, a service that serves forgets its attempts. `trades`: it has surplus that is to give
-    way to a missing instance."""
+def events_of_what_runs(draft: Draft, *, trades: bool) -> list[Event]:
+    """5c, after the last step: a service that serves forgets its attempts. `trades`: it has surplus
+    that is to give way to a missing instance."""
     demand = draft.demand
     if demand.serves:
         tried = demand.members if demand.has_attempts else ()
         well = [member.uid for member in tried if member.state is not State.BROKEN]
-        draft.note(events.Serves(tuple(well), trades=trades))
-    elif not demand.lacks_minimum:
-        draft.note(events.MinimumBound())
+        return [events.Serves(tuple(well), trades=trades)]
+    if not demand.lacks_minimum:
+        return [events.MinimumBound()]
+    return []
+
+
+def events_of_clocks(draft: Draft, now: float) -> list[Event]:
+    """5a, 7c, after the last step: clocks run only for instances that are with the scheduler or
+    bound in part. An attempt that ended begins again only after other candidates had theirs."""
+    demand = draft.demand
+    seen: list[Event] = []
     if not draft.memory.began and draft.memory.made is not None:
-        draft.note(events.Stopped())
-    if demand.has_attempts or demand.with_the_scheduler or demand.irrevocable or draft.has_changes:
-        _note_clocks(draft, world)
-    memory = draft.memory
-    waits = memory.failures or memory.backoff_until or memory.began or demand.jobs
-    if memory.jobs and not waits and not draft.has_changes and not demand.has_attempts:
-        draft.note(events.JobsForgotten())
-
-
-def _note_clocks(draft: Draft, world: World) -> None:
-    """7c: the attempts of instances that are not of the minimum. An attempt that ended begins again
-    only after other candidates had theirs."""
+        seen.append(events.Stopped())
+    may_have_clocks = demand.has_attempts or demand.with_the_scheduler or demand.irrevocable
+    if not (may_have_clocks or draft.has_changes):
+        return seen
     begin = []
     stop = []
-    for member in draft.demand.members:
+    for member in demand.members:
         memory = draft.memory_of(member.uid)
         is_of_minimum = member.uid in draft.chosen
         waits = _is_with_scheduler(draft, member) and not is_of_minimum
@@ -92,10 +92,21 @@ def _note_clocks(draft: Draft, world: World) -> None:
             stop.append(member.uid)
         elif waits and not memory.began and not memory.gives_way:
             begin.append(member.uid)
-    draft.note(
-        events.InstancesStopped(tuple(stop)),
-        events.InstancesReleased(tuple(begin), world.now),
-    )
+    if stop:
+        seen.append(events.InstancesStopped(tuple(stop)))
+    if begin:
+        seen.append(events.InstancesReleased(tuple(begin), now))
+    return seen
+
+
+def events_of_jobs(draft: Draft) -> list[Event]:
+    """5f, after the last step: what people wrote is forgotten when nothing waits."""
+    memory = draft.memory
+    demand = draft.demand
+    waits = memory.failures or memory.backoff_until or memory.began or demand.jobs
+    if memory.jobs and not waits and not draft.has_changes and not demand.has_attempts:
+        return [events.JobsForgotten()]
+    return []
 
 
 def _is_with_scheduler(draft: Draft, member: Member) -> bool:

@@ -1,8 +1,9 @@
 """What the steps of one decision know: 3b of the contract, words.
 
 A part is the services that share nodes, directly or through others. The steps of sharing, one file
-per clause of 3b, read a `Part` and answer with a value. `arbitration.py` alone writes the answers
-down. What a step changes is the trial placement, in which it reserves room."""
+per clause of 3b, read a `Part` and answer with a value. They may reserve room in the trial
+placement. `arbitration.py` and `minimum.py` alone write the answers, into the drafts and into the
+fields of `Part`."""
 
 from __future__ import annotations
 
@@ -108,9 +109,8 @@ class Part:
         is_probed: bool,
         expects_room: bool,
     ) -> None:
-        """`drafts`: of services with something to weigh; those of possible victims are added on the
-        way. `is_probed`: the minimum of some service is probed now. `expects_room`: pods may end or
-        nodes may return, so that there may be more than free room."""
+        """`drafts`: of services with something to weigh; `drafts_of_part` adds those of the others
+        when victims are looked for."""
         self.world = world
         self.now = world.now
         self.policy = world.policy
@@ -120,12 +120,16 @@ class Part:
         self.drafts_of_part = drafts_of_part
         self.questions = questions
         self.is_probed = is_probed
+        """The minimum of some service of the world is probed now. `minimum.py` sets it when a probe
+        begins, and `weigh.py` hands it on to the next part."""
         self.expects_room = expects_room
+        """Pods may end or nodes may return, so that there may be more than free room. `minimum.py`
+        sets it when it chooses victims."""
         self.kept: dict[str, Reservation] = {}
         """Uid of an instance that cannot be revoked -> its reservation."""
         self.on_free_room: list[tuple[Draft, ReservedMinimum]] = []
         """Services whose minimum has a reservation on free room, in the order of minimums."""
-        self.with_scheduler = WithScheduler()
+        self.reserved_with_scheduler = WithScheduler()
         self.trading: list[Draft] = []
         """Services that serve, with surplus that is to give way to a missing instance."""
         self.being_revoked: list[tuple[Draft, Member]] = []
@@ -135,12 +139,16 @@ class Part:
         """6b, 7b: whether the scheduler may invalidate a reservation by binding this instance and
         what is with it already. `own`: count the reservations of its own kind of pods too."""
         pods = member.instance.unbound
-        return self.placement.may_invalidate(pods, self.with_scheduler.pods.items(), own=own)
+        others = self.reserved_with_scheduler.pods.items()
+        return self.placement.may_invalidate(pods, others, own=own)
 
     def is_crowded(self, draft: Draft) -> bool:
         """6a: whether pods that this decision revokes, and that exist for a moment, do not fit
         beside all reservations."""
-        near = [one for other, one in self.being_revoked if draft.shares_nodes_with(other)]
+        near: list[Member] = []
+        for other, member in self.being_revoked:
+            if draft.shares_nodes_with(other):
+                near.append(member)
         return bool(near) and self.placement.fits(requests_of(near)) is not None
 
     def is_over(self, attempt: Attempt) -> bool:

@@ -24,5 +24,5 @@ def next_event(part: Part, draft: Draft) -> FitsNowhere | ProbeBegan | ProbeEnde
     waits = now - memory.fits_nowhere_since < attempts.probe_after(memory, part.policy)
     if waits or part.is_probed:
         return None
-    missing = [*draft.demand.bound_in_part, *draft.demand.first()]
+    missing = [*draft.demand.bound_in_part, *draft.demand.first_candidates()]
     return ProbeBegan(now) if part.placement.sums_suffice(requests_of(missing)) else None

@@ -41,15 +41,14 @@ def releasable(part: Part, draft: Draft, minimum: ReservedMinimum) -> Releasable
     if words:
         waits: dict[str, Why] = {}
         for member in held:
-            waits[member.uid] = (
-                (Reason.WAITING_FOR_ROOM, (words,))
-                if is_made(member)
-                else (Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,))
-            )
+            if is_made(member):
+                waits[member.uid] = Why(Reason.WAITING_FOR_ROOM, (words,))
+            else:
+                waits[member.uid] = Why(Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,))
         return Releasable([], waits)
     refused = [member for member in held if draft.memory_of(member.uid).refused]
     first = refused[:1] or held
-    why = Reason.WAITING_FOR_ROOM, (REFUSED_FIRST,)
+    why = Why(Reason.WAITING_FOR_ROOM, (REFUSED_FIRST,))
     return Releasable(first, {member.uid: why for member in held if member not in first})
 
 
@@ -58,17 +57,17 @@ def most_restricted_first(
 ) -> list[tuple[Draft, Member]]:
     """6b: the order of release: first what fewest nodes have room for, of one minimum the
     oldest."""
-    found = []
+    held = []
     for draft, members in chosen:
-        found += [(draft, member) for member in sorted(members, key=age)]
-    return sorted(found, key=lambda each: part.placement.breadth(each[1].instance.unbound))
+        held += [(draft, member) for member in sorted(members, key=age)]
+    return sorted(held, key=lambda each: part.placement.breadth(each[1].instance.unbound))
 
 
 def waits_for_narrower(part: Part, draft: Draft) -> bool:
     """6b: whether an instance that may invalidate a reservation waits: something that shares nodes
     is with the scheduler, or a more restricted minimum waits for its owner. When nothing is, the
     most restricted goes anyway."""
-    for other in part.with_scheduler.drafts:
+    for other in part.reserved_with_scheduler.drafts:
         if draft.shares_nodes_with(other):
             return True
     for other, minimum in part.on_free_room:
@@ -78,7 +77,7 @@ def waits_for_narrower(part: Part, draft: Draft) -> bool:
     return False
 
 
-def runs(draft: Draft, minimum: ReservedMinimum) -> bool:
+def clock_runs(draft: Draft, minimum: ReservedMinimum) -> bool:
     """5a: whether the clock of the reservation runs: something of it is with the scheduler, bound
     in part, or not yet made. Not while it only waits for its release."""
     if minimum.has_unmade:

@@ -10,7 +10,6 @@ import msgspec
 
 from scaler.decide import attempts
 from scaler.decide.draft import Draft, Why, requests_of
-from scaler.decide.events import Event, InstanceBeganAgain, InstanceEnded
 from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import Member, newest_admission_first
@@ -24,17 +23,21 @@ from scaler.reasons.reasons import Reason
 RESERVED_FOR_OTHERS = "the free room may be needed for the minimum of another service"
 
 
-class Stays(msgspec.Struct, frozen=True, eq=False):
-    """An instance with the scheduler stays there."""
+class KeepsAdmission(msgspec.Struct, frozen=True, eq=False):
+    """An instance with the scheduler stays there. `begins_again`: its attempt was over by the
+    clock, and its clock starts again."""
 
-    event: Event | None = None
+    begins_again: bool = False
 
 
-class Goes(msgspec.Struct, frozen=True, eq=False):
+class LosesAdmission(msgspec.Struct, frozen=True, eq=False):
     """The admission of an instance with the scheduler is to be revoked."""
 
     why: Why
-    event: Event | None = None
+
+
+class EndsAttempt(msgspec.Struct, frozen=True, eq=False):
+    """The attempt of an instance with the scheduler ends, so its admission is to be revoked."""
 
 
 # with the scheduler
@@ -51,52 +54,49 @@ def is_above(draft: Draft, member: Member, most: int, without: Collection[Member
 def beyond_target(draft: Draft, members: Collection[Member]) -> list[Member]:
     """Of these instances with the scheduler, those beyond the target: they were admitted while
     another instance of the group seemed lost."""
-    found: list[Member] = []
+    beyond: list[Member] = []
     for member in newest_admission_first(members):
         target = draft.demand.groups[member.instance.group or ""].target
-        if is_above(draft, member, target, found):
-            found.append(member)
-    return found
+        if is_above(draft, member, target, beyond):
+            beyond.append(member)
+    return beyond
 
 
-def fate_of(
+def keeps_admission(
     part: Part,
     draft: Draft,
     member: Member,
-    found: Reservation | Shortage,
+    reserved: Reservation | Shortage,
     *,
     is_beyond: bool,
-) -> Stays | Goes:
-    """7b, 7c: whether an instance with the scheduler stays: it fits into the remainder (`found`),
-    cannot invalidate a reservation, and its attempt does not end. `is_beyond`: beyond the
-    target."""
+) -> KeepsAdmission | LosesAdmission | EndsAttempt:
+    """7b, 7c: whether an instance with the scheduler stays: it has room (`reserved`), cannot
+    invalidate a reservation, and its attempt does not end. `is_beyond`: beyond the target."""
     if member.uid in draft.demand.without_place:
-        return Goes((Reason.REVOKED, (draft.awaited,)))
-    if isinstance(found, Shortage):
+        return LosesAdmission(Why(Reason.REVOKED, (draft.awaited,)))
+    if isinstance(reserved, Shortage):
         is_alone = not (draft.shares or draft.demand.lacks_minimum or is_beyond)
         others = startable(draft, member.instance.group or "", part.world)
-        if is_alone and not alone.any_fits(part, [one for one in others if one.uid != member.uid]):
-            return Stays()
-        return Goes((Reason.WAITING_FOR_CAPACITY, (str(found),)))
+        others = [other for other in others if other.uid != member.uid]
+        if is_alone and not alone.any_fits(part, others):
+            return KeepsAdmission()
+        return LosesAdmission(Why(Reason.WAITING_FOR_CAPACITY, (str(reserved),)))
     if part.may_invalidate(member):
-        return Goes((Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)))
+        return LosesAdmission(Why(Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)))
     attempt = draft.memory_of(member.uid)
     if not attempts.is_over(attempt, part.now, part.policy):
-        return Stays()
+        return KeepsAdmission()
     others = held_beside(draft, [member])
     own_waits = bool(others) and not _can_start_beside(part, draft, member, others)
     match attempt_end.outcome(part, draft, attempt, own_waits=own_waits):
         case Outcome.GOES_ON:
-            return Stays()
+            return KeepsAdmission()
         case Outcome.BEGINS_AGAIN:
-            return Stays(InstanceBeganAgain(member.uid, part.now))
-    ended = InstanceEnded(member.uid, part.now)
-    after = attempts.after(draft.memory, [ended], part.policy)
-    why = attempts.memory_of(after, member.uid)
-    return Goes(attempt_end.not_scheduled(why, Reason.WAITING_FOR_CAPACITY), ended)
+            return KeepsAdmission(begins_again=True)
+    return EndsAttempt()
 
 
-def _can_start_beside(part: Part, draft: Draft, one: Member, others: Sequence[Member]) -> bool:
+def _can_start_beside(part: Part, draft: Draft, instance: Member, others: Sequence[Member]) -> bool:
     """5e: whether the spares of an instance have places and room beside it, and invalidate no
     reservation wherever they are bound. Then they do not wait for its room."""
     group = draft.groups[others[0].instance.group or ""].copy()
@@ -106,8 +106,9 @@ def _can_start_beside(part: Part, draft: Draft, one: Member, others: Sequence[Me
         group.give_place(member)
     if not part.has_room_for(requests_of(others)):
         return False
-    pods = requests_of([one, *others])
-    return not part.placement.may_invalidate(pods, part.with_scheduler.pods.items(), own=False)
+    pods = requests_of([instance, *others])
+    with_scheduler = part.reserved_with_scheduler.pods.items()
+    return not part.placement.may_invalidate(pods, with_scheduler, own=False)
 
 
 # held
@@ -119,18 +120,18 @@ def admission_of(
     """7b: whether a held instance is admitted: it fits into the remainder, on free room, and cannot
     invalidate a reservation. `others`: candidates of its group; where the service is alone (8), one
     that does not fit is admitted only when none of them does."""
-    found = part.placement.reserve(member.instance.unbound)
-    if isinstance(found, Shortage):
-        left = [one for one in others if one.uid not in draft.admitted]
+    reserved = part.placement.reserve(member.instance.unbound)
+    if isinstance(reserved, Shortage):
+        left = [other for other in others if other.uid not in draft.admitted]
         if not draft.shares and not alone.any_fits(part, left):
             return Admitted(reserved=False)
-        return Held((Reason.WAITING_FOR_CAPACITY, (str(found),)), lacks_room=True)
+        return Held(Why(Reason.WAITING_FOR_CAPACITY, (str(reserved),)), lacks_room=True)
     if _is_crowded(part, draft, member):
-        part.placement.cancel(found)
-        return Held((Reason.WAITING_FOR_CAPACITY, (BEING_REVOKED,)), for_now=True)
+        part.placement.cancel(reserved)
+        return Held(Why(Reason.WAITING_FOR_CAPACITY, (BEING_REVOKED,)), for_now=True)
     if part.may_invalidate(member):
-        part.placement.cancel(found)
-        return Held((Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)))
+        part.placement.cancel(reserved)
+        return Held(Why(Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)))
     return Admitted(reserved=True)
 
 

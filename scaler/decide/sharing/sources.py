@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scaler.decide.draft import Draft, requests_of
-from scaler.decide.memory import HadAttempt
 from scaler.decide.nodes import PODS, PodRequest, Room
 from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
@@ -26,31 +25,31 @@ Source = tuple[Room, list[Victim]]
 def find(part: Part, draft: Draft) -> ReservedMinimum | Shortage:
     """3a: the minimum on the first source of room that suffices; else what is missing of free room
     (3d)."""
-    found = _on_free_room(part, draft)
-    if isinstance(found, ReservedMinimum):
-        return found
+    on_free_room = _on_free_room(part, draft)
+    if isinstance(on_free_room, ReservedMinimum):
+        return on_free_room
     for room, victims in _other_sources(part, draft):
         reserved = _on_source(part, draft, room, victims)
         if reserved is not None:
             return reserved
-    return found
+    return on_free_room
 
 
 def _on_free_room(part: Part, draft: Draft) -> ReservedMinimum | Shortage:
     """3b: free room suffices. Otherwise the shortage of the first set."""
     first: Shortage | None = None
     for members in sets_of_candidates(draft, part.placement, Room.FREE):
-        found = part.placement.reserve(requests_of(members))
-        if isinstance(found, Reservation):
-            return ReservedMinimum(members, Room.FREE, found)
-        first = first or found
+        reserved = part.placement.reserve(requests_of(members))
+        if isinstance(reserved, Reservation):
+            return ReservedMinimum(members, Room.FREE, reserved)
+        first = first or reserved
     return first or _shortage_of_one(part, draft)
 
 
 def _shortage_of_one(part: Part, draft: Draft) -> Shortage:
     """The shortage where no set was tried, because single candidates do not fit."""
     demand = draft.demand
-    first = demand.first()
+    first = demand.first_candidates()
     shortage = part.placement.fits(requests_of([*demand.bound_in_part, *first]))
     if shortage is not None:
         return shortage
@@ -97,16 +96,14 @@ def _on_source(
     if not (victims or part.expects_room):
         return None
     for members in sets_of_candidates(draft, part.placement, room, frees=bool(victims)):
-        if victims and _any_had_attempt(draft, members):
+        if victims and _had_its_attempt(draft, members):
             continue  # 4e: nobody is evicted for it
-        found = preemption.make_room(part, members, room, victims)
-        if found is not None:
-            return found
+        reserved = preemption.make_room(part, members, room, victims)
+        if reserved is not None:
+            return reserved
     return None
 
 
-def _any_had_attempt(draft: Draft, members: list[Member]) -> bool:
-    for member in members:
-        if draft.memory_of(member.uid).had_attempt is not HadAttempt.NO:
-            return True
-    return False
+def _had_its_attempt(draft: Draft, members: list[Member]) -> bool:
+    """Whether one of these instances had its attempt."""
+    return any(draft.memory_of(member.uid).had_its_attempt for member in members)
