@@ -303,8 +303,8 @@ MUTANTS = (
     Mutant(
         "what an owner makes again inherits nothing",
         demand,
-        "known = attempts.inherited(service, seen.instances, now)",
-        "known = seen.instances",
+        "memories = attempts.inherited(service, seen.instances, now)",
+        "memories = seen.instances",
         "test_turns test_made_by_others",
         "3b.5",
     ),
