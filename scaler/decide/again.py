@@ -300,7 +300,7 @@ class KnownDemands:
             if demand.seen is seen and demand.memory is seen:
                 return before
             if demand.memory.instances is seen.instances and demand.memory.wanted == seen.wanted:
-                # the demand reads nothing else of the memory
+                # a demand is made of nothing else of the memory
                 return msgspec.structs.replace(before, demand=demand.remembering(seen))
         return self._anew(service, seen, before.plan, world)
 
@@ -316,6 +316,7 @@ class KnownDemands:
         return _Known(demand, is_weighed(world, demand), plan, failed=failed)
 
     def _count(self, at: int, sign: int) -> None:
+        """Count the service in the sums, the sets and the times; with sign -1, no more."""
         known = self.all[at]
         demand = known.demand
         if known.weighed:

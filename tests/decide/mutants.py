@@ -5,7 +5,7 @@ Each names the few files of this folder that should notice, the quickest first."
 
 from __future__ import annotations
 
-from scaler.decide import attempts, draft, nodes, verdicts
+from scaler.decide import again, attempts, draft, nodes, verdicts
 from scaler.decide.room import invalidation, placement
 from scaler.decide.service import demand, groups, limit, states
 from scaler.decide.sharing import (
@@ -307,6 +307,14 @@ MUTANTS = (
         "memories = seen.instances",
         "test_turns test_made_by_others",
         "3b.5",
+    ),
+    Mutant(
+        "a service that is gone is remembered",
+        again,
+        "if self._remembers_others or _EMPTY in changed.values():",
+        "if _EMPTY in changed.values():",
+        "test_decision_cache",
+        "2",
     ),
     # admission
     Mutant(
