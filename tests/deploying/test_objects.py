@@ -17,7 +17,8 @@ from scaler.names import GATE, GROUP_LABEL, JOB_ID_LABEL, RULE_KEY, RULE_LABEL
 from scaler.tools.common.short_file.elastic import MIN_AVAILABLE
 from scaler.tools.common.short_file.motor import NEEDED
 from scaler.tools.common.short_file.service import Service, read_service
-from scaler.tools.lint.lint import Source, lint
+from scaler.tools.lint.files import lint
+from scaler.tools.lint.source import Source
 
 EXAMPLES = Path(__file__).parent / "examples"
 ROOT = Path(__file__).parent.parent.parent

@@ -9,8 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.tools.lint.lint import Report, Source, lint
+from scaler.tools.lint.files import Report, lint
 from scaler.tools.lint.repair import repair
+from scaler.tools.lint.source import Source
 from tests.rules.documents import TWO_TO_ONE, config_map, job
 
 STATUS = """apiVersion: v1

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from scaler.tools.lint.lint import Source, lint
+from scaler.tools.lint.files import lint
+from scaler.tools.lint.source import Source
 from tests.rules.documents import SLOTS, config_map, job, text
 
 RULE = config_map(text({"group0": (2, 2), "group1": (1, 4)}))

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.tools.lint.lint import Source, is_manifest, lint
+from scaler.tools.lint.files import lint
+from scaler.tools.lint.source import Source, is_manifest
 from tests.rules.documents import TWO_TO_ONE, config_map, job, text
 
 

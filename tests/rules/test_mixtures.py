@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from scaler.rules.rule import Ratio, Rule
 from scaler.tools.common.mixtures import Mixtures, in_words, mixtures
-from scaler.tools.lint.lint import Source, lint
+from scaler.tools.lint.files import lint
+from scaler.tools.lint.source import Source
 from tests.builders import rule
 from tests.rules.documents import TWO_TO_ONE, config_map, text
 

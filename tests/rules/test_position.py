@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from scaler.tools.common.position import Lines, align
 from scaler.tools.lint.document import read_document
-from scaler.tools.lint.lint import Source, lint
+from scaler.tools.lint.files import lint
+from scaler.tools.lint.source import Source
 from tests.rules.documents import TWO_TO_ONE, config_map, odd_documents
 
 TEXTS = st.text(st.sampled_from("ab é二\n \"'\\{}:#"), max_size=30)

@@ -15,8 +15,9 @@ import yaml
 from scaler.rules.document import read_rule
 from scaler.rules.rule import Ratio
 from scaler.tools.lint.document import read_document
-from scaler.tools.lint.lint import Source, lint
+from scaler.tools.lint.files import lint
 from scaler.tools.lint.repair import repair
+from scaler.tools.lint.source import Source
 
 BAD = {
     "ascendjob": {

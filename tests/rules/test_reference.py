@@ -9,7 +9,8 @@ from pathlib import Path
 from scaler.names import PREFIX
 from scaler.rules.document import read_options
 from scaler.tools.common.render import render
-from scaler.tools.lint.lint import Source, lint
+from scaler.tools.lint.files import lint
+from scaler.tools.lint.source import Source
 from scaler.tools.lint.workloads import KINDS
 
 ROOT = Path(__file__).parents[2]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.tools.lint.lint import Source
 from scaler.tools.lint.repair import Repair, repair
+from scaler.tools.lint.source import Source
 from tests.rules.documents import TWO_TO_ONE, config_map, good_documents, job
 
 

@@ -9,7 +9,8 @@ from hypothesis import assume, given
 
 from scaler.rules.rule import Rule
 from scaler.tools.lint.document import read_document
-from scaler.tools.lint.lint import Source, lint
+from scaler.tools.lint.files import lint
+from scaler.tools.lint.source import Source
 from scaler.tools.lint.steps import step_faults
 from tests.builders import rule
 from tests.rules.documents import config_map, text

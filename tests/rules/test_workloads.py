@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from scaler.tools.lint.lint import Report, Source, lint
+from scaler.tools.lint.files import Report, lint
 from scaler.tools.lint.repair import repair
+from scaler.tools.lint.source import Source
 from scaler.tools.lint.workloads import KINDS
 from tests.rules.documents import config_map, job, text
 

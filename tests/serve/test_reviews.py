@@ -25,7 +25,8 @@ from scaler.names import (
 from scaler.serve import reviews
 from scaler.serve.reviews import Response, answer_to, review_labels
 from scaler.tools.lint.document import read_document
-from scaler.tools.lint.lint import Source, lint
+from scaler.tools.lint.files import lint
+from scaler.tools.lint.source import Source
 from tests.jobs import job, rule_config_map
 from tests.rules.documents import config_map
 from tests.serve.reviewing import UID, patched, request, response

@@ -19,8 +19,10 @@ import msgspec
 from scaler.rules.finding import encodable
 from scaler.tools.common.output import add_output, converted
 from scaler.tools.common.render import as_values, render
-from scaler.tools.lint.lint import BOM, Report, Source, counted, lint
+from scaler.tools.lint.files import Report, lint
 from scaler.tools.lint.repair import repair
+from scaler.tools.lint.source import BOM, Source
+from scaler.tools.lint.unchecked import counted
 
 HELP = """Say what is wrong with a scaling rule, and with the workloads that name it.
 

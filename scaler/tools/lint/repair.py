@@ -14,18 +14,11 @@ from scaler.tools.common.manifest import Object, Value, objects
 from scaler.tools.common.position import Span
 from scaler.tools.lint.configmap import is_rule_map, rule_value, spans_of
 from scaler.tools.lint.document import examine
+from scaler.tools.lint.files import lint
 from scaler.tools.lint.guess import foreign_json, lost_indentation, yaml_document
 from scaler.tools.lint.jsontext import Edit
-from scaler.tools.lint.lint import (
-    BOM,
-    Source,
-    decode,
-    faults_of,
-    is_made,
-    is_manifest,
-    lint,
-    rules_among,
-)
+from scaler.tools.lint.pairing import faults_of, is_made, rules_among
+from scaler.tools.lint.source import BOM, Source, decode, is_manifest
 from scaler.tools.lint.workloads import roles_of
 
 MAX_ROUNDS = 20

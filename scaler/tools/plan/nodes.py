@@ -29,7 +29,7 @@ from scaler.rules.values import at
 from scaler.tools.common.manifest import MAX_DEPTH, objects
 from scaler.tools.common.render import render
 from scaler.tools.common.whatif import Asked
-from scaler.tools.lint.lint import BOM, decode
+from scaler.tools.lint.source import BOM, decode
 from scaler.tools.plan.rulefile import LoadedRule, load_rule
 from scaler.tools.plan.understood import is_understood
 from scaler.workloads.pod_requests import MOST, ascend_job_requests, whole_amount

@@ -21,7 +21,8 @@ from scaler.tools.common.render import render
 from scaler.tools.lint.configmap import RuleMap, is_rule_map, read_rule_map
 from scaler.tools.lint.document import read_document
 from scaler.tools.lint.guess import foreign_json, lost_indentation, yaml_document
-from scaler.tools.lint.lint import BOM, counted, decode, is_manifest
+from scaler.tools.lint.source import BOM, decode, is_manifest
+from scaler.tools.lint.unchecked import counted
 
 STDIN = "<stdin>"
 

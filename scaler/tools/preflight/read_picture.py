@@ -48,7 +48,8 @@ from scaler.settings import Settings, SettingsError
 from scaler.timestamps import seconds_of
 from scaler.tools.common.leader import USUAL, Leaders, leaders
 from scaler.tools.common.lists import Send, every, with_kind
-from scaler.tools.lint.lint import Source, lint
+from scaler.tools.lint.files import lint
+from scaler.tools.lint.source import Source
 from scaler.tools.preflight.admission import served_by
 from scaler.tools.preflight.picture import (
     Install,
