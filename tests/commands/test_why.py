@@ -14,8 +14,11 @@ import pytest
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import (
     ASCEND_JOBS,
+    DEPLOYMENTS,
     ELASTIC_SERVICES,
     LEASES,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
     NODES,
     POD_GROUPS,
     PODS,
@@ -23,7 +26,7 @@ from scaler.kube.api import (
     Resource,
 )
 from scaler.kube.errors import status_error
-from scaler.names import GATE
+from scaler.names import GATE, NAMESPACE_LABEL
 from scaler.rules.rule import ALL
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
@@ -38,7 +41,7 @@ from scaler.tools.why.scale import look, scale_checks
 from scaler.tools.why.subject import OF_INSTANCES, Subject
 from tests import jobs
 from tests.commands.test_cluster import RULE, Forbidden, elastic_service, idle, lease, scale, write
-from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
+from tests.jobs import NAMESPACE, job, manifest, node, rule_config_map, rule_document
 from tests.ranktables.test_reconciler import rings, server
 from tests.rig import Rig, rig
 from tests.sim.manifests import deployment, template
@@ -461,6 +464,66 @@ def test_a_creation_that_the_api_server_refuses_is_told_in_its_words() -> None:
             return await asked(on, "mindie")
 
     assert any("exceeded quota: npu" in words for words in failures(run(story()), "admission"))
+
+
+async def with_a_second_install(on: Rig, name: str, account: str) -> None:
+    """A webhook of that name, and the Deployment and the Lease of an install with this service
+    account."""
+    home = "team-a-system"
+    labels = {"app.kubernetes.io/name": "mind-cluster-scaler"}
+    spec = {
+        "replicas": 0,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {"serviceAccountName": account}},
+    }
+    await on.cluster.create(LEASES, home, lease("mind-cluster-scaler", home))
+    await on.cluster.create(
+        DEPLOYMENTS, home, manifest(DEPLOYMENTS, account, home, labels=labels, spec=spec)
+    )
+    webhook = {"webhooks": [{"name": "pods.mind-cluster-scaler.svc"}]}
+    await on.cluster.create(
+        MUTATING_WEBHOOKS, None, manifest(MUTATING_WEBHOOKS, name, "") | webhook
+    )
+    opted_in = {"metadata": {"labels": {NAMESPACE_LABEL: "enabled"}}}
+    await on.cluster.patch(NAMESPACES, None, NAMESPACE, opted_in, patch_type=PatchType.MERGE)
+
+
+def about_the_gate(webhook: str, account: str, *forbidden: str) -> list[str]:
+    """What is said about the sources of the gate to a service whose pods others make."""
+
+    async def story() -> Answer:
+        sample = next(one for one in SAMPLES if one.kind == "Deployment")
+        pods = list(itertools.chain(*sample.make(sample.object)))
+        for pod in pods:
+            pod["spec"] = {**pod["spec"], "schedulingGates": [{"name": GATE}]}
+        async with rig(RULE, *pods) as on:
+            await with_a_second_install(on, webhook, account)
+            await on.settle(2)
+            return await asked(on, sample.object["metadata"]["name"], Forbidden(*forbidden))
+
+    answer = run(story())
+    (section,) = [one for one in answer.sections if one.title == "admission"]
+    return [check.text for check in section.checks if check.about == "gate"]
+
+
+def test_the_webhook_of_an_install_with_a_name_of_its_own_is_found() -> None:
+    own = "mind-cluster-scaler-team-a"
+    assert about_the_gate(own, own) == ["set up by webhook"]
+
+
+def test_the_webhook_of_the_usual_install_counts_for_the_services_of_every_other_one() -> None:
+    found = about_the_gate("mind-cluster-scaler", "mind-cluster-scaler-team-a")
+    assert found == ["set up by webhook"]
+
+
+def test_a_webhook_that_is_of_no_install_is_no_source_of_the_gate() -> None:
+    (said,) = about_the_gate("somebody-else", "mind-cluster-scaler-team-a")
+    assert said.startswith("neither the admission policy nor the webhook is installed")
+
+
+def test_where_the_name_of_the_install_may_not_be_read_no_webhook_is_said_to_be_missing() -> None:
+    own = "mind-cluster-scaler-team-a"
+    assert about_the_gate(own, own, "deployments") == []
 
 
 def test_rank_tables_are_looked_at_with_the_rest_and_jobs_are_not_left_out_in_silence() -> None:

@@ -123,6 +123,7 @@ class Cluster:
     ) -> None:
         self.clock = clock
         self.namespaces = tuple(namespaces)
+        self.home = home
         self.version = 0
         """Grows with every change of any object."""
         changes = Changes()

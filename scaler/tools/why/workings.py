@@ -12,6 +12,7 @@ from scaler.decide.decision import State
 from scaler.decide.world import Instance
 from scaler.informers.pods import PodRecord
 from scaler.kube.api import (
+    DEPLOYMENTS,
     MUTATING_POLICY_BINDINGS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
@@ -36,7 +37,11 @@ from scaler.tools.why.subject import Subject
 MOST_INSTANCES = 4
 MOST_PODS = 4
 """Pods of each instance, those with problems first."""
-_INSTALL = "mind-cluster-scaler"
+_USUAL_INSTALL = "mind-cluster-scaler"
+_OF_INSTALLS = f"app.kubernetes.io/name={_USUAL_INSTALL}"
+"""Label of the Deployment of every install, whatever its name."""
+_SOURCES = {"policy": MUTATING_POLICY_BINDINGS, "webhook": MUTATING_WEBHOOKS}
+"""Both have the name of their install."""
 _WAITS = frozenset({"Pending", "Inqueue", "Unknown", ""})
 
 
@@ -49,7 +54,7 @@ class Looked(msgspec.Struct, frozen=True):
     queues: dict[str, Object] = {}
     namespace: Object = {}
     sources: dict[str, bool | None] = {}
-    """Source of our gate -> whether it is installed, None if that is forbidden to read."""
+    """Source of our gate -> whether it is installed, None if that is not known."""
     unread: tuple[str, ...] = ()
     scaled: scale.Scaled = scale.Scaled()
 
@@ -81,7 +86,7 @@ async def look(cluster: Cluster, api: KubeApi, subject: Subject) -> Looked:
         pod_groups=found,
         queues=await reader.all(QUEUES, None, queues),
         namespace=await reader.get(NAMESPACES, None, subject.namespace) if others else {},
-        sources=await _sources(api) if others else {},
+        sources=await _sources(api, cluster.home) if others else {},
         unread=tuple(dict.fromkeys([*reader.unread, *scaled.unread])),
         scaled=scaled,
     )
@@ -110,17 +115,43 @@ class _Reader(NamedTuple):
         return {}
 
 
-async def _sources(api: KubeApi) -> dict[str, bool | None]:
+async def _sources(api: KubeApi, home: str) -> dict[str, bool | None]:
+    """Those with the usual name, which gate in every namespace that asks for it, else those of the
+    install in `home`."""
+    usual = await _sources_of(api, _USUAL_INSTALL)
+    if True in usual.values():
+        return usual
+    name = await _name_of_install(api, home)
+    if name is None:
+        return dict.fromkeys(_SOURCES)
+    return usual if name == _USUAL_INSTALL else await _sources_of(api, name)
+
+
+async def _sources_of(api: KubeApi, install: str) -> dict[str, bool | None]:
     found: dict[str, bool | None] = {}
-    for source, resource in (("policy", MUTATING_POLICY_BINDINGS), ("webhook", MUTATING_WEBHOOKS)):
+    for source, resource in _SOURCES.items():
         try:
-            await api.get(resource, None, _INSTALL)
+            await api.get(resource, None, install)
             found[source] = True
         except NotFoundError:
             found[source] = False
         except KubeError:
             found[source] = None
     return found
+
+
+async def _name_of_install(api: KubeApi, home: str) -> str | None:
+    """An install has the name of its service account. The usual one if none is found; None if that
+    may not be read."""
+    try:
+        deployments = await api.list(DEPLOYMENTS, home, label_selector=_OF_INSTALLS)
+    except KubeError:
+        return None
+    for one in deployments.items:
+        name = as_text(at(one, "spec", "template", "spec").get("serviceAccountName"))
+        if name:
+            return name
+    return _USUAL_INSTALL
 
 
 def _in_trouble(subject: Subject) -> list[Instance]:
