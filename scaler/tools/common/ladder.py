@@ -23,9 +23,10 @@ def in_words(rule: Rule, decision: CountsDecision) -> str:
         ("group", "target", "running", "in flight", "held", "admit", "revoke")
     ]
     for name, group in decision.groups.items():
-        rows.append((name, *(str(number) for number in _numbers(group))))
+        rows.append((name, *map(str, _numbers(group))))
     lines = [_target_line(rule, decision), "", *_aligned(rows), ""]
-    lines += [f"{name}: {_sentence(group, decision)}" for name, group in decision.groups.items()]
+    for name, group in decision.groups.items():
+        lines.append(f"{name}: {_sentence(group, decision)}")
     return "\n".join(lines) + "\n"
 
 
@@ -80,17 +81,16 @@ def table(rule: Rule) -> str:
     most = [rule.largest.of(name) for name in names]
     states = math.prod(number + 1 for number in most)
     rows = [_row(rule, running) for running in itertools.islice(_states(most), MOST_ROWS)]
-    head = [f"{name} runs" for name in names] + [
-        "target",
-        *(f"admit {name}" for name in names),
-        "held back until",
-    ]
-    lines = [
-        "ratios, the largest first:",
-        *(f"  {index}  {counts_in_words(ratio.counts)}" for index, ratio in enumerate(rule.ratios)),
-        "",
-        "spec.replicas of its ElasticService, and the ratio aimed at:",
-        *(f"  {line}" for line in _numbers_mean(rule)),
+    runs = [f"{name} runs" for name in names]
+    admits = [f"admit {name}" for name in names]
+    head = [*runs, "target", *admits, "held back until"]
+    lines = ["ratios, the largest first:"]
+    for index, ratio in enumerate(rule.ratios):
+        lines.append(f"  {index}  {counts_in_words(ratio.counts)}")
+    lines += ["", "spec.replicas of its ElasticService, and the ratio aimed at:"]
+    for line in _numbers_mean(rule):
+        lines.append(f"  {line}")
+    lines += [
         "",
         f"with {counts_in_words(rule.largest.counts)} applied and none in flight:",
         "",
@@ -99,13 +99,8 @@ def table(rule: Rule) -> str:
     if found is not None:
         lines += ["", mixtures_in_words(found)]
     if states > MOST_ROWS:
-        lines += [
-            "",
-            (
-                f"cut: {MOST_ROWS} of {states:,} states are shown; ask for one with --running and"
-                " --held"
-            ),
-        ]
+        cut = f"cut: {MOST_ROWS} of {states:,} states are shown"
+        lines += ["", f"{cut}; ask for one with --running and --held"]
     return "\n".join(lines) + "\n"
 
 
@@ -115,8 +110,11 @@ def _numbers_mean(rule: Rule) -> list[str]:
     rows = [("0", "none: the service rests")]
     for before, total in zip([0, *totals], totals, strict=False):
         index = aimed_at(rule, total)
-        numbers = f"{before + 1} to {total}" if total > before + 1 else str(total)
-        numbers = f"{before + 1} and more" if total == totals[-1] else numbers
+        numbers = str(total)
+        if total == totals[-1]:
+            numbers = f"{before + 1} and more"
+        elif total > before + 1:
+            numbers = f"{before + 1} to {total}"
         least = " (the minimum)" if total == totals[0] else ""
         rows.append(
             (numbers, f"ratio {index}: {counts_in_words(rule.ratios[index].counts)}{least}")
@@ -133,12 +131,13 @@ def _row(rule: Rule, running: Sequence[int]) -> list[str]:
     held = {name: rule.largest.of(name) - number for name, number in counts.items()}
     decision = decide(rule, Case(counts, {}, held))
     target = "complete" if decision.complete else f"ratio {decision.target.index}"
-    admits = [str(group.admit) if group.admit else "." for group in decision.groups.values()]
+    admits = []
     waits = []
     for name, group in decision.groups.items():
+        admits.append(str(group.admit) if group.admit else ".")
         if group.held > group.admit:
             waits.append(name)
-    return [*(str(number) for number in running), target, *admits, _waits(waits, decision)]
+    return [*map(str, running), target, *admits, _waits(waits, decision)]
 
 
 def _waits(waiting: list[str], decision: CountsDecision) -> str:
@@ -159,7 +158,6 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
         widths.append(max(len(cell) for cell in column))
     found: list[str] = []
     for row in rows:
-        found.append(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
+        padded = map(str.ljust, row, widths)
+        found.append("  ".join(padded).rstrip())
     return found

@@ -128,12 +128,15 @@ class _Service:
     def follow(self, made: Plan) -> Set[str]:
         """Carry out the plan. The instances that it changed."""
         self.plan = made
-        admitted = {
-            action.uid for action in made.actions if isinstance(action, Admit)
-        } - self.released
-        revoked = {
-            action.uid for action in made.actions if isinstance(action, Revoke | Evict)
-        } & self.released
+        to_admit = set()
+        to_revoke = set()
+        for action in made.actions:
+            if isinstance(action, Admit):
+                to_admit.add(action.uid)
+            elif isinstance(action, Revoke | Evict):
+                to_revoke.add(action.uid)
+        admitted = to_admit - self.released
+        revoked = to_revoke & self.released
         self.released = (self.released | admitted) - revoked
         return admitted | revoked
 
@@ -150,39 +153,48 @@ def _instance(asked: Asked, group: str, number: int, age: int) -> Instance:
 
 def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
     """The result of all these services; earlier ones count as older."""
-    found = sorted(
-        (_Service(asked, age) for age, asked in enumerate(services, start=1)),
-        key=lambda one: one.asked.key,
-    )
-    ground = Ground(_known(nodes, found))
+    by_age = [_Service(asked, age) for age, asked in enumerate(services, start=1)]
+    ground = Ground(_known(nodes, by_age))
+    _play(by_age, ground)
+    board = Placement(NodeIndex(ground.nodes()))
+    outcomes = tuple(_outcome(one, board) for one in by_age)
+    serving = 0
+    complete = 0
+    guessed = 0
+    for outcome, asked in zip(outcomes, services, strict=True):
+        serving += outcome.serves
+        complete += outcome.serves and outcome.ratio <= aimed_at(asked.rule, asked.replicas)
+        guessed += asked.guessed
+    replicas = min((one.replicas for one in services), default=ALL)
+    return Answer(ground.count, ground.closed, serving, complete, guessed, outcomes, replicas)
+
+
+def _play(by_age: Sequence[_Service], ground: Ground) -> None:
+    """Decide and bind, pass by pass, until a pass changes nothing. Older services bind first."""
+    by_key = sorted(by_age, key=lambda one: one.asked.key)
     memory = Memory()
     cache = DecisionCache()
     for number in range(1, MOST_PASSES):
         world = World(
             number * TICK,
-            tuple(one.service() for one in found),
+            tuple(one.service() for one in by_key),
             ground.nodes(),
             memory=memory,
             policy=POLICY,
         )
         made = decide(world, cache)
         memory = made.memory
-        changed = [one.follow(share) for one, share in zip(found, made.plans, strict=True)]
-        for one in found:
+        changed = False
+        for one, plan in zip(by_key, made.plans, strict=True):
+            if one.follow(plan):
+                changed = True
+        for one in by_key:
             ground.leave(one)
-        bound = [ground.bind(one) for one in sorted(found, key=lambda one: one.age)]
-        if not any((*changed, *bound)):
-            break
-    board = Placement(NodeIndex(ground.nodes()))
-    found.sort(key=lambda one: one.age)
-    outcomes = tuple(_outcome(one, board) for one in found)
-    serving = sum(one.serves for one in outcomes)
-    complete = 0
-    for outcome, asked in zip(outcomes, services, strict=True):
-        complete += outcome.serves and outcome.ratio <= aimed_at(asked.rule, asked.replicas)
-    guessed = sum(one.guessed for one in services)
-    replicas = min((one.replicas for one in services), default=ALL)
-    return Answer(ground.count, ground.closed, serving, complete, guessed, outcomes, replicas)
+        for one in by_age:
+            if ground.bind(one):
+                changed = True
+        if not changed:
+            return
 
 
 def _known(nodes: Iterable[NodeFacts], services: Iterable[_Service]) -> Nodes:
@@ -192,7 +204,8 @@ def _known(nodes: Iterable[NodeFacts], services: Iterable[_Service]) -> Nodes:
     requests: set[PodRequest] = set()
     for one in services:
         for part in one.asked.needs.values():
-            requests.update(need for need, _ in part)
+            for need, _ in part:
+                requests.add(need)
     return index.nodes(requests)
 
 
@@ -232,32 +245,43 @@ class Ground:
         """Bind each released instance that fits, whole. Those that were bound."""
         bound = set()
         waiting = one.released - one.running
-        for uid in [uid for uid in one.instances if uid in waiting]:
-            bound_pods = self._bound(one.instances[uid].requests)
+        for uid, instance in one.instances.items():
+            bound_pods = self._bound(instance.requests) if uid in waiting else None
             if bound_pods is not None:
                 one.bound_pods[uid] = bound_pods
                 bound.add(uid)
         return bound
 
     def _bound(self, needs: PodRequests) -> BoundPods | None:
+        """A node for each of these pods; None, and nothing is taken, if one of them has none."""
         bound_pods: list[tuple[str, PodRequest]] = []
-        for need in [need for need, count in needs for _ in range(count)]:
-            fitting = [node for node in self._nodes.values() if self._fits(node, need)]
-            if not fitting:
-                for name, other in bound_pods:
-                    self.take(name, other, -1)
-                return None
-            name = min(fitting, key=lambda node: (node.free, node.name)).name
-            self.take(name, need, 1)
-            bound_pods.append((name, need))
+        for need, count in needs:
+            for _ in range(count):
+                name = self._fullest_that_fits(need)
+                if name is None:
+                    for taken, other in bound_pods:
+                        self.take(taken, other, -1)
+                    return None
+                self.take(name, need, 1)
+                bound_pods.append((name, need))
         return tuple(bound_pods)
 
+    def _fullest_that_fits(self, need: PodRequest) -> str | None:
+        """Of the nodes with room for the pod, the one where least is left."""
+        fitting = [node for node in self._nodes.values() if self._fits(node, need)]
+        if not fitting:
+            return None
+        return min(fitting, key=lambda node: (node.free, node.name)).name
+
     def _fits(self, node: Node, need: PodRequest) -> bool:
-        accepted = accepts(need.where, node.node_class) and tolerates(need.where, node.passing)
-        known = {name for name, _ in need.requests} <= set(self._resources)
-        return (
-            known and node.schedulable and accepted and all(map(ge, node.free, self._amounts(need)))
-        )
+        if not node.schedulable or not self._resources_are_known(need):
+            return False
+        if not accepts(need.where, node.node_class) or not tolerates(need.where, node.passing):
+            return False
+        return all(map(ge, node.free, self._amounts(need)))
+
+    def _resources_are_known(self, need: PodRequest) -> bool:
+        return all(name in self._resources for name, _ in need.requests)
 
     def _amounts(self, need: PodRequest) -> tuple[int, ...]:
         asked = dict(need.requests)
@@ -272,7 +296,10 @@ class Ground:
 
 def _outcome(one: _Service, board: Placement) -> ServiceOutcome:
     assert one.plan is not None  # noqa: S101 - there is at least one pass
-    ratio = ratio_of(one.asked.rule, Counter(one.instances[uid].group or "" for uid in one.running))
+    running: Counter[str] = Counter()
+    for uid in one.bound_pods:
+        running[one.instances[uid].group or ""] += 1
+    ratio = ratio_of(one.asked.rule, running)
     counts = dict(one.asked.rule.ratios[ratio].counts) if ratio >= 0 else {}
     shares = {group: _share(one, one.plan, group, board) for group in one.asked.rule.groups}
     key = one.asked.key
@@ -281,8 +308,10 @@ def _outcome(one: _Service, board: Placement) -> ServiceOutcome:
 
 def ratio_of(rule: Rule, running: Counter[str]) -> int:
     """The largest ratio whose counts all groups run; -1 when even the smallest is not reached."""
-    met = (index for index, ratio in enumerate(rule.ratios) if _is_met(ratio, running))
-    return next(met, -1)
+    for index, ratio in enumerate(rule.ratios):
+        if _is_met(ratio, running):
+            return index
+    return -1
 
 
 def _is_met(ratio: Ratio, running: Counter[str]) -> bool:
@@ -290,19 +319,23 @@ def _is_met(ratio: Ratio, running: Counter[str]) -> bool:
 
 
 def _share(one: _Service, made: Plan, group: str, board: Placement) -> Share:
-    verdicts = [verdict for verdict in made.verdicts if verdict.group == group]
-    held = [verdict for verdict in verdicts if verdict.uid not in one.released]
-    waiting = [verdict for verdict in verdicts if verdict.uid in one.released - one.running]
-    said = [f"{verdict.reason.value}: {words(verdict, made)}" for verdict in held]
-    for verdict in waiting:
-        said.append(f"{verdict.reason.value}: {_unbound(one.instances[verdict.uid], board)}")
-    admitted = len(verdicts) - len(held)
-    return Share(
-        admitted,
-        len(held),
-        dict(Counter(verdict.reason.value for verdict in held)),
-        tuple(dict.fromkeys(said)),
-    )
+    reasons: Counter[str] = Counter()
+    held_words = []
+    waiting_words = []
+    admitted = 0
+    for verdict in made.verdicts:
+        if verdict.group != group:
+            continue
+        reason = verdict.reason.value
+        if verdict.uid not in one.released:
+            reasons[reason] += 1
+            held_words.append(f"{reason}: {words(verdict, made)}")
+            continue
+        admitted += 1
+        if verdict.uid not in one.bound_pods:
+            waiting_words.append(f"{reason}: {_unbound(one.instances[verdict.uid], board)}")
+    once = tuple(dict.fromkeys([*held_words, *waiting_words]))
+    return Share(admitted, reasons.total(), dict(reasons), once)
 
 
 def _unbound(instance: Instance, board: Placement) -> str:

@@ -8,7 +8,7 @@ and pods are created and start at once."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 
 import msgspec
 
@@ -16,6 +16,7 @@ from scaler.decide.again import DecisionCache
 from scaler.decide.decide import decide
 from scaler.decide.decision import Admit, Complete, Decision, Evict, Plan, Revoke, State, Verdict
 from scaler.decide.explain import words
+from scaler.decide.memory import Memory
 from scaler.decide.nodes import Nodes
 from scaler.decide.room.classes import NodeIndex
 from scaler.decide.room.placement import Placement
@@ -186,11 +187,23 @@ def foresee(world: World, decision: Decision, nodes: Set[str]) -> list[Fate]:
     ground = Ground(_closed(world.nodes or Nodes(), nodes))
     for one in found:
         for ended in one.ends:
-            leave(
-                ground,
-                tuple(bound_pod for bound_pod in ended.bound_pods if bound_pod[0] not in nodes),
-            )
-    memory = decision.memory
+            leave(ground, _elsewhere(ended.bound_pods, nodes))
+    _play(found, ground, world, decision.memory)
+    board = Placement(NodeIndex(ground.nodes()))
+    result: list[Fate] = []
+    for item in found:
+        if item.ends or item.evicted:
+            result.append(_fate(item, board))
+    return result
+
+
+def _elsewhere(bound_pods: BoundPods, nodes: Set[str]) -> BoundPods:
+    """The pods that are on none of these nodes."""
+    return tuple((name, need) for name, need in bound_pods if name not in nodes)
+
+
+def _play(found: Sequence[_Present], ground: Ground, world: World, memory: Memory) -> None:
+    """Decide and bind, pass by pass, until a pass changes nothing."""
     cache = DecisionCache()
     for number in range(1, MOST_PASSES):
         made = decide(
@@ -204,18 +217,18 @@ def foresee(world: World, decision: Decision, nodes: Set[str]) -> list[Fate]:
             cache,
         )
         memory = made.memory
-        changed = [one.follow(plan, ground) for one, plan in zip(found, made.plans, strict=True)]
+        changed = False
+        for one, plan in zip(found, made.plans, strict=True):
+            if one.follow(plan, ground):
+                changed = True
         for one in found:
             ground.leave(one)
-        bound = [ground.bind(one) for one in found] if world.nodes is not None else []
-        if not any((*changed, *bound)):
-            break
-    board = Placement(NodeIndex(ground.nodes()))
-    result: list[Fate] = []
-    for item in found:
-        if item.ends or item.evicted:
-            result.append(_fate(item, board))
-    return result
+        if world.nodes is not None:
+            for one in found:
+                if ground.bind(one):
+                    changed = True
+        if not changed:
+            return
 
 
 def _closed(known: Nodes, names: Set[str]) -> Nodes:
@@ -233,7 +246,10 @@ def _fate(one: _Present, board: Placement) -> Fate:
     held = []
     for verdict in one.plan.verdicts:
         if verdict.uid in gone and verdict.uid not in one.running:
-            held.append(verdict)
+            held.append(_why(verdict, one, board))
+    starts = {}
+    for uid, bound_pods in one.bound_pods.items():
+        starts[one.instances[uid].name] = _where(bound_pods)
     return Fate(
         service=str(service.key),
         ratios=len(service.rule.ratios) if service.rule is not None else 0,
@@ -242,19 +258,16 @@ def _fate(one: _Present, board: Placement) -> Fate:
         later=_standing(service, one.stays | set(one.running)),
         ends=_names(one.ends),
         evicted=_names(one.evicted.values()),
-        starts={
-            one.instances[uid].name: _where(bound_pods)
-            for uid, bound_pods in one.bound_pods.items()
-        },
-        held=tuple(dict.fromkeys(_why(verdict, one, board) for verdict in held)),
+        starts=starts,
+        held=tuple(dict.fromkeys(held)),
     )
 
 
 def _why(verdict: Verdict, one: _Present, board: Placement) -> str:
-    if verdict.uid in one.released and (
-        shortage := board.fits(one.instances[verdict.uid].requests)
-    ):
-        return f"{verdict.name}: nodes are missing: {shortage}"
+    if verdict.uid in one.released:
+        shortage = board.fits(one.instances[verdict.uid].requests)
+        if shortage:
+            return f"{verdict.name}: nodes are missing: {shortage}"
     return f"{verdict.name}: {words(verdict, one.plan)}"
 
 
@@ -263,11 +276,10 @@ def _where(bound_pods: BoundPods) -> tuple[str, ...]:
 
 
 def _standing(service: Service, running: Set[str]) -> Standing:
-    found = []
+    counts: Counter[str] = Counter()
     for one in service.instances:
         if one.uid in running:
-            found.append(one.group or "")
-    counts = Counter(found)
+            counts[one.group or ""] += 1
     rule = service.rule
     if rule is None:
         return Standing(dict(counts), -1)
