@@ -36,53 +36,55 @@ def decide(world: World, cache: DecisionCache | None = None) -> Decision:
 
 def decide_anew(world: World) -> Decision:
     """The same decision, each service and each part looked at anew."""
-    demands = {at: _demand(world, at) for at in range(len(world.services))}
+    demands = {position: _demand(world, position) for position in range(len(world.services))}
     parts = _weigh_all(world, demands)
     drafts: dict[int, Draft] = {}
     for part in parts:
         drafts |= part.drafts
-    for at, demand in demands.items():
+    for position, demand in demands.items():
         if not is_weighed(world, demand):
-            drafts[at] = decide_alone(demand, world.now)
-        elif at not in drafts:
-            drafts[at] = Draft(demand)
+            drafts[position] = decide_alone(demand, world.now)
+        elif position not in drafts:
+            drafts[position] = Draft(demand)
     return Decision(
-        plans=tuple([plan_of(drafts[at], world.now) for at in demands]),
-        memory=_next_memory(world, [drafts[at] for at in demands]),
+        plans=tuple([plan_of(drafts[position], world.now) for position in demands]),
+        memory=_next_memory(world, [drafts[position] for position in demands]),
         recheck_at=_recheck_at(world, demands, parts),
         heeds_room=any(part.heeds_room() for part in parts),
         tally=_tally(world, demands, parts),
     )
 
 
-def _demand(world: World, at: int) -> Demand:
-    service = world.services[at]
+def _demand(world: World, position: int) -> Demand:
+    service = world.services[position]
     seen = world.memory.services.get(str(service.key), ServiceMemory())
     return demand_of(service, seen, world.now, world.policy)
 
 
 def _weigh_all(world: World, demands: Demands) -> list[Weighed]:
     """Weigh the services of each part of the cluster in which a service has something to weigh."""
-    sharing = {at: demand for at, demand in demands.items() if is_weighed(world, demand)}
+    sharing = {
+        position: demand for position, demand in demands.items() if is_weighed(world, demand)
+    }
     nodes = NodeIndex(world.nodes or Nodes())
     neighbours = Neighbours(Counter(demand.requests for demand in sharing.values()), nodes)
     by_part: dict[int, dict[int, Demand]] = defaultdict(dict)
     active: dict[int, dict[int, Demand]] = defaultdict(dict)
     is_probed = False
-    for at, demand in sharing.items():
+    for position, demand in sharing.items():
         number = neighbours.part[demand.requests]
-        by_part[number][at] = demand
+        by_part[number][position] = demand
         if not demand.nothing_to_weigh:
-            active[number][at] = demand
+            active[number][position] = demand
             is_probed |= attempts.is_probing(demand.memory, world.now, world.policy)
-    found = []
+    parts = []
     for number, demands_of_part in active.items():
         everybody = partial(by_part.__getitem__, number)
         scope = Scope(number, nodes, neighbours, demands_of_part, everybody)
         weighed = weigh(world, scope, Questions, is_probed=is_probed)
         is_probed = weighed.is_probed
-        found.append(weighed)
-    return found
+        parts.append(weighed)
+    return parts
 
 
 def _next_memory(world: World, drafts: list[Draft]) -> Memory:
@@ -106,11 +108,14 @@ def _tally(world: World, demands: Demands, parts: list[Weighed]) -> Tally | None
     """The numbers of the decision; None where each service decides alone."""
     if not are_weighed(world):
         return None
-    serving = [one for one in demands.values() if is_weighed(world, one) and one.serves]
+    serving = 0
+    for demand in demands.values():
+        if is_weighed(world, demand) and demand.serves:
+            serving += 1
     numbers = Counter[str]()
     idle = Counter[str]()
     for part in parts:
         of_part, idle_in_part = tally_of(part.active, world)
         numbers.update(of_part)
         idle.update(idle_in_part)
-    return Tally(serving=len(serving), idle=dict(idle), **numbers)
+    return Tally(serving=serving, idle=dict(idle), **numbers)

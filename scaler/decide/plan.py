@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scaler.decide.decision import Action, Admit, Complete, Evict, Plan, Revoke
+from scaler.decide.decision import Action, Admit, Complete, Evict, GroupPlan, Plan, Revoke
 from scaler.decide.draft import Draft
 from scaler.decide.notes import notes_of
 from scaler.decide.verdicts import verdicts_of
@@ -12,46 +12,64 @@ from scaler.decide.verdicts import verdicts_of
 
 def plan_of(draft: Draft, now: float) -> Plan:
     """The plan of one service; without actions while writes for the service are under way."""
+    if draft.demand.service.assumed:
+        untouched = Draft(draft.demand)  # no actions, so the verdicts name none
+        return _plan_of(untouched, (), now)
+    return _plan_of(draft, tuple(_actions(draft)), now)
+
+
+def _plan_of(draft: Draft, actions: tuple[Action, ...], now: float) -> Plan:
     demand = draft.demand
-    service = demand.service
     target = demand.target
-    if service.assumed:  # no actions, so the verdicts name none
-        draft = Draft(demand)
-    revoked = [
-        member.instance.group for member in demand.with_the_scheduler if member.uid in draft.revoked
-    ]
+    target_index = -1
+    target_numbers: dict[str, int] = {}
+    if target is not None and demand.replicas:
+        target_index = target.index + demand.left_out
+        target_numbers = {name: group.target for name, group in demand.groups.items()}
+    is_complete = not demand.service.key.rule if target is None else target.complete
     return Plan(
-        key=service.key,
-        target_index=target.index + demand.left_out if target and demand.replicas else -1,
-        target=(
-            {name: group.target for name, group in demand.groups.items()}
-            if target and demand.replicas
-            else {}
-        ),
-        complete=target.complete if target else not service.key.rule,
-        groups={
-            name: group.plan(revoke=revoked.count(name)) for name, group in draft.groups.items()
-        },
+        key=demand.service.key,
+        target_index=target_index,
+        target=target_numbers,
+        complete=is_complete,
+        groups=_group_plans(draft),
         verdicts=verdicts_of(draft, now),
-        actions=() if service.assumed else tuple(_actions(draft)),
+        actions=actions,
         notes=notes_of(demand),
         serves=demand.serves and target is not None,
         replicas=demand.replicas,
     )
 
 
+def _group_plans(draft: Draft) -> dict[str, GroupPlan]:
+    revoked: list[str | None] = []
+    for member in draft.demand.with_the_scheduler:
+        if member.uid in draft.revoked:
+            revoked.append(member.instance.group)
+    plans = {}
+    for name, group in draft.groups.items():
+        plans[name] = group.plan(revoke=revoked.count(name))
+    return plans
+
+
 def _actions(draft: Draft) -> Iterator[Action]:
     demand = draft.demand
     completes = demand.made_whole - draft.revoked.keys() - draft.evicted.keys()
-    for member in demand.members if completes else ():
-        if member.uid in completes:
-            yield Complete(member.uid)
-    yield from map(Admit, draft.admitted)
-    yield from map(Revoke, draft.revoked)
+    if completes:
+        for member in demand.members:
+            if member.uid in completes:
+                yield Complete(member.uid)
+    for uid in draft.admitted:
+        yield Admit(uid)
+    for uid in draft.revoked:
+        yield Revoke(uid)
     if demand.target is not None and not demand.paused:
         yield from _revocations_of_leftovers(draft)
-    yield from (Evict(uid, beneficiary) for uid, beneficiary in draft.evicted.items())
-    yield from [member.step for member in demand.members if member.step is not None]
+    for uid, beneficiary in draft.evicted.items():
+        yield Evict(uid, beneficiary)
+    for member in demand.members:
+        if member.step is not None:
+            yield member.step
 
 
 def _revocations_of_leftovers(draft: Draft) -> Iterator[Revoke]:

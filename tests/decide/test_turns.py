@@ -8,6 +8,9 @@ import pytest
 
 from scaler.decide.decide import decide
 from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemory
+from scaler.decide.nodes import PODS, PodRequest, PodRequests
+from scaler.decide.room.placement import Placement, Reservation
+from scaler.decide.room.shortage import Shortage
 from scaler.decide.world import Service
 from tests.builders import NOW, Story, doings, on_nodes, world
 
@@ -40,6 +43,24 @@ def test_if_nobody_waits_its_turn_begins_anew_and_nothing_is_written() -> None:
     elsewhere = on_nodes("1P", "p0 on a2", name="b")
     story = begun(HELD, elsewhere, nodes="a:8x3")
     assert [story.at(time, HANDS, elsewhere) for time in (1, 30, 60, 300, 1000)] == [{}] * 5
+
+
+def test_if_its_room_is_not_found_again_it_says_so_and_its_turn_has_not_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    story = begun(HELD)
+    lacks_room = Shortage(PodRequest(), 2, 1, PODS, undecided=True)
+    reserve = Placement.reserve
+    reserved = []
+
+    def reserve_once(placement: Placement, pods: PodRequests) -> Reservation | Shortage:
+        reserved.append(reserve(placement, pods))
+        return reserved[0] if len(reserved) == 1 else lacks_room
+
+    monkeypatch.setattr(Placement, "reserve", reserve_once)
+    assert story.at(30, HANDS) == NO_A
+    assert story.reasons["a-p0"] == "MinimumDoesNotFit"
+    assert story.remembered(HANDS).failures == 0
 
 
 def test_a_bound_pod_of_its_own_gives_it_a_new_turn() -> None:

@@ -170,8 +170,8 @@ class NodeIndex:
         entries = self.fitting(classes, ()).entries
         if pod[0][0] == 0:  # sorted by this resource: skip the nodes that have too little of it
             entries = entries[bisect_left(entries, ((pod[0][1],), -1)) :]
-        for at, amount in pod:
-            entries = [entry for entry in entries if entry[0][at] >= amount]
+        for position, amount in pod:
+            entries = [entry for entry in entries if entry[0][position] >= amount]
         return Fitting(entries, sum([times(pod, free) for free, _ in entries]))
 
     @cached_property
@@ -208,7 +208,9 @@ class NodeIndex:
     @cached_property
     def unusual(self) -> list[int]:
         """Indexes of nodes with terminating pods, and of nodes that are not schedulable."""
-        return [at for at, node in enumerate(self.nodes) if node.ending or not node.schedulable]
+        return [
+            index for index, node in enumerate(self.nodes) if node.ending or not node.schedulable
+        ]
 
     @cached_property
     def _since(self) -> dict[NodeClass, float]:

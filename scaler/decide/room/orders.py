@@ -57,9 +57,9 @@ class Orders:
             takes = self._nodes.class_of[index] in pod_class.classes
             if takes and times(pod_class.amounts, free):
                 entry = (free, index)
-                at = bisect_left(entries, entry)
-                if at == len(entries) or entries[at] != entry:
-                    entries.insert(at, entry)
+                position = bisect_left(entries, entry)
+                if position == len(entries) or entries[position] != entry:
+                    entries.insert(position, entry)
         order.read = len(self.log)
         gone = 0
         while gone < len(entries) and not self.is_valid(entries[gone], room):

@@ -162,11 +162,12 @@ class Trial:
         nodes = self.nodes.nodes
         index = self.nodes.resources
         for name, request in pods:
-            at = bisect_left(nodes, name, key=lambda node: node.name)
-            if at < len(nodes) and nodes[at].name == name and nodes[at].schedulable:
+            position = bisect_left(nodes, name, key=lambda node: node.name)
+            is_here = position < len(nodes) and nodes[position].name == name
+            if is_here and nodes[position].schedulable:
                 amounts = tuple((index[what], n) for what, n in request.requests if what in index)
-                self._state(at).count_freed(amounts, sign)
-                self._orders.log.append(at)
+                self._state(position).count_freed(amounts, sign)
+                self._orders.log.append(position)
         self._freed += 1
 
     def order(self, pod_class: PodClass, room: Room) -> list[Entry]:
@@ -394,17 +395,17 @@ class Trial:
             return pods
         return NoPlacement.IMPOSSIBLE if self._steps > 0 else NoPlacement.UNDECIDED
 
-    def _search(self, pods: Sequence[PlacedPod], at: int, dead: set[object]) -> bool:
-        """Place the pods from index `at` on, in every way. Of nodes of one class with the same room
-        one is tried. `dead`: what earlier pods made of the nodes, where the others found no
+    def _search(self, pods: Sequence[PlacedPod], first: int, dead: set[object]) -> bool:
+        """Place the pods from index `first` on, in every way. Of nodes of one class with the same
+        room one is tried. `dead`: what earlier pods made of the nodes, where the others found no
         place."""
-        if at == len(pods):
+        if first == len(pods):
             return True
-        used = {pod.node for pod in pods[:at]}
-        mark = (at, tuple(sorted(map(self._alike, used))))
+        used = {pod.node for pod in pods[:first]}
+        mark = (first, tuple(sorted(map(self._alike, used))))
         if mark in dead:
             return False
-        pod = pods[at]
+        pod = pods[first]
         tried = set[object]()
         for index in self._nodes_for(pod):
             if self._alike(index) in tried:
@@ -414,7 +415,7 @@ class Trial:
             if self._steps <= 0:
                 return False
             self._move(pod, index)
-            if self._search(pods, at + 1, dead):
+            if self._search(pods, first + 1, dead):
                 return True
             self.undo(len(self._moves) - 1)
         dead.add(mark)

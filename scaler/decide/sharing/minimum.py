@@ -44,17 +44,18 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
         _note_victims(part, draft)
         _does_not_fit(part, draft, found)
         return None
-    if found.room is not Room.FREE:
+    reserved = found
+    if reserved.room is not Room.FREE:
         _note_victims(part, draft)
-    draft.note(events.Fits(), *observed.events_of_owners(draft, found, part.now))
-    if found.room is Room.FREE and part.is_over(draft.memory):
-        answer = _after_its_attempt(part, draft, found)
+    draft.note(events.Fits(), *observed.events_of_owners(draft, reserved, part.now))
+    if reserved.room is Room.FREE and part.is_over(draft.memory):
+        answer = _after_its_attempt(part, draft, reserved)
         if isinstance(answer, Why):
             _give_up(draft, answer)
             return None
-        found = answer
-    _take(part, draft, found)
-    return found
+        reserved = answer
+    _take(part, draft, reserved)
+    return reserved
 
 
 def _note_victims(part: Part, draft: Draft) -> None:
@@ -64,17 +65,17 @@ def _note_victims(part: Part, draft: Draft) -> None:
         draft.note(events.VictimsLeft(uids))
 
 
-def _take(part: Part, draft: Draft, found: ReservedMinimum) -> None:
+def _take(part: Part, draft: Draft, reserved: ReservedMinimum) -> None:
     """3b, 3c: the room is reserved. Where it is not free yet, nothing is released."""
-    _choose(draft, found.members)
-    if found.room is Room.FREE:
+    _choose(draft, reserved.members)
+    if reserved.room is Room.FREE:
         return
     draft.note(events.Stopped())
-    nominate(part, found)
-    evict(part, draft, found)
-    why = Why(Reason.WAITING_FOR_ROOM, _awaited(part, draft, found))
-    is_replacing = bool(replaced_by(draft, found.members))
-    for member in found.members:
+    nominate(part, reserved)
+    evict(part, draft, reserved)
+    why = Why(Reason.WAITING_FOR_ROOM, _awaited(part, draft, reserved))
+    is_replacing = bool(replaced_by(draft, reserved.members))
+    for member in reserved.members:
         is_held = member.state is State.HELD
         if member.is_with_the_scheduler and draft.shares:
             draft.revoke_if_possible(member, why)  # the scheduler would bind it on reserved room
@@ -84,69 +85,74 @@ def _take(part: Part, draft: Draft, found: ReservedMinimum) -> None:
             draft.waits[member.uid] = why
 
 
-def _awaited(part: Part, draft: Draft, found: ReservedMinimum) -> tuple[str, ...]:
+def _awaited(part: Part, draft: Draft, reserved: ReservedMinimum) -> tuple[str, ...]:
     """3c: for what the reservation waits, in words: nodes and victims."""
-    victims = found.victims or preemption.victims_of(part, draft)
+    victims = reserved.victims or preemption.victims_of(part, draft)
     names = [f"{victim.draft.demand.name}/{victim.member.instance.name}" for victim in victims]
-    nodes = part.placement.waits_for(found.reservation)
-    return room_in_words(nodes, names, evicted=not found.victims)
+    nodes = part.placement.waits_for(reserved.reservation)
+    return room_in_words(nodes, names, evicted=not reserved.victims)
 
 
-def nominate(part: Part, found: ReservedMinimum) -> None:
+def nominate(part: Part, reserved: ReservedMinimum) -> None:
     """4d: the room of these victims is reserved: they make room for nobody else. What they leave
     over is expected by all."""
-    for victim in found.victims:
+    for victim in reserved.victims:
         victim.draft.nominated.add(victim.member.uid)
-    part.expects_room = part.expects_room or bool(found.victims)
+    if reserved.victims:
+        part.expects_room = True
 
 
-def evict(part: Part, draft: Draft, found: ReservedMinimum) -> None:
+def evict(part: Part, draft: Draft, reserved: ReservedMinimum) -> None:
     """3c: order the evictions. Running instances of the same service are evicted only after
     `trade_after` (3.6): MindIE Controller goes first."""
-    if not found.victims or draft.demand.service.assumed:
+    if not reserved.victims or draft.demand.service.assumed:
         return
-    if _evicts_own_running(draft, found):
+    if _evicts_own_running(draft, reserved):
         draft.note(events.AwaitsOwnScaleDown(part.now))
         if part.now - draft.memory.trade_since < part.policy.trade_after:
             return
-    uids = tuple([victim.member.uid for victim in found.victims])
+    uids = tuple([victim.member.uid for victim in reserved.victims])
     draft.note(events.VictimsChosen(uids))
-    for victim in found.victims:
+    for victim in reserved.victims:
         victim.draft.evict(victim.member, draft.demand.name)
 
 
-def _evicts_own_running(draft: Draft, found: ReservedMinimum) -> bool:
-    for victim in found.victims:
+def _evicts_own_running(draft: Draft, reserved: ReservedMinimum) -> bool:
+    for victim in reserved.victims:
         if victim.draft is draft and victim.member.state is State.RUNNING:
             return True
     return False
 
 
-def _after_its_attempt(part: Part, draft: Draft, found: ReservedMinimum) -> ReservedMinimum | Why:
+def _after_its_attempt(
+    part: Part, draft: Draft, reserved: ReservedMinimum
+) -> ReservedMinimum | Why:
     """5c to 5e: the attempt is over by the clock. Reserve room for other candidates, or go on with
     the same ones, or end the attempt and say why nothing is reserved."""
-    tried = tuple([member.uid for member in found.members if member.instance.unbound])
-    part.placement.cancel(found.reservation)
-    other = attempt_end.other_candidates(part, draft, found.members)
+    tried = tuple([member.uid for member in reserved.members if member.instance.unbound])
+    part.placement.cancel(reserved.reservation)
+    other = attempt_end.other_candidates(part, draft, reserved.members)
     if other is not None:
         draft.note(events.Swapped(part.now, tried))
         return other
-    own_waits = bool(held_beside(draft, found.members))
+    own_waits = bool(held_beside(draft, reserved.members))
     match attempt_end.outcome(part, draft, draft.memory, own_waits=own_waits):
         case Outcome.ENDS:
-            draft.note(_end(part, draft, found, tried))
+            draft.note(_end(part, draft, reserved, tried))
             return not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED)
         case Outcome.BEGINS_AGAIN:
             draft.note(events.BeganAgain(part.now))
-    again = part.placement.reserve(requests_of(found.members))
+    again = part.placement.reserve(requests_of(reserved.members))
     if isinstance(again, Shortage):  # the search for a placement was given up
         return Why(Reason.MINIMUM_DOES_NOT_FIT, (str(again),))
-    return msgspec.structs.replace(found, reservation=again)
+    return msgspec.structs.replace(reserved, reservation=again)
 
 
-def _end(part: Part, draft: Draft, found: ReservedMinimum, tried: tuple[str, ...]) -> events.Ended:
+def _end(
+    part: Part, draft: Draft, reserved: ReservedMinimum, tried: tuple[str, ...]
+) -> events.Ended:
     in_part = []
-    for member in found.members:
+    for member in reserved.members:
         if member.in_part and member.uid in tried:
             in_part.append(member.uid)
     others = [member.uid for member in draft.demand.members if not member.in_part]
@@ -171,9 +177,10 @@ def _probe_or_give_up(part: Part, draft: Draft, why: Why) -> None:
     event = probe.next_event(part, draft)
     if event is not None:
         draft.note(event)
-    begins = isinstance(event, events.ProbeBegan)
-    part.is_probed = part.is_probed or begins
-    if begins or attempts.is_probing(draft.memory, part.now, part.policy):
+    if isinstance(event, events.ProbeBegan):
+        part.is_probed = True
+        _probe(draft)
+    elif attempts.is_probing(draft.memory, part.now, part.policy):
         _probe(draft)
     else:
         _give_up(draft, why)

@@ -161,17 +161,23 @@ def _surplus(
         return idle, running
     for name, group in demand.groups.items():
         least = demand.rule.smallest.of(name)
-        bound = _evictable(part, draft, group)
-        runs = [one for one in bound if one.state is State.RUNNING]
-        rest = [one for one in bound if one.state is not State.RUNNING]
-        with_slot = [one for one in rest if one.has_slot]
-        with_slot.sort(key=lambda one: not one.in_part)
+        runs: list[Member] = []
+        with_slot: list[Member] = []
+        without_slot: list[Member] = []
+        for member in _evictable(part, draft, group):
+            if member.state is State.RUNNING:
+                runs.append(member)
+            elif member.has_slot:
+                with_slot.append(member)
+            else:
+                without_slot.append(member)
+        with_slot.sort(key=lambda member: not member.in_part)  # bound in part first
         beyond = max(0, min(len(with_slot), len(runs) + len(with_slot) - least))
-        useless = _on_nodes(part, [one for one in rest if not one.has_slot], helpful)
-        useless += _on_nodes(part, with_slot, helpful)[:beyond]
-        useful = _on_nodes(part, runs, helpful)[: max(0, len(runs) - least - group.paired)]
-        idle += [Victim(draft, member) for member in useless]
-        running += [Victim(draft, member) for member in useful]
+        members = _on_nodes(part, without_slot, helpful)
+        members += _on_nodes(part, with_slot, helpful)[:beyond]
+        idle += [Victim(draft, member) for member in members]
+        members = _on_nodes(part, runs, helpful)[: max(0, len(runs) - least - group.paired)]
+        running += [Victim(draft, member) for member in members]
     return idle, running
 
 

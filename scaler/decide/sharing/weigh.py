@@ -44,7 +44,7 @@ class Scope(msgspec.Struct, frozen=True, eq=False):
     def unusual_nodes(self) -> list[Node]:
         """Nodes of the part with terminating pods, or not schedulable: room may be expected."""
         part_of = self.neighbours.part_of_class
-        nodes = [self.nodes.nodes[at] for at in self.nodes.unusual]
+        nodes = [self.nodes.nodes[index] for index in self.nodes.unusual]
         return [node for node in nodes if part_of.get(node.node_class) == self.number]
 
 
@@ -75,7 +75,7 @@ def weigh(
 ) -> Weighed:
     """Weigh the services of one part. `is_probed`: the minimum of some service of the world is
     probed now."""
-    drafts = {at: scope.draft(demand) for at, demand in scope.active.items()}
+    drafts = {position: scope.draft(demand) for position, demand in scope.active.items()}
     active = list(drafts.values())
 
     @cache  # most decisions look for no victims and never call it
@@ -83,10 +83,10 @@ def weigh(
         everybody = scope.everybody()
         if all(demand.priority > most for demand in everybody.values()):
             return []
-        for at, demand in everybody.items():
-            if at not in drafts:
-                drafts[at] = scope.draft(demand)
-        return [drafts[at] for at in everybody]
+        for position, demand in everybody.items():
+            if position not in drafts:
+                drafts[position] = scope.draft(demand)
+        return [drafts[position] for position in everybody]
 
     placement = Placement(scope.nodes, now=world.now, due_back=world.policy.due_back)
     scaled_down = _scaled_down(active)
@@ -108,11 +108,11 @@ def weigh(
 
 def _scaled_down(active: list[Draft]) -> list[tuple[str, PodRequest]]:
     """3c: bound pods of instances beyond `spec.replicas`. Their room is expected."""
-    found: list[tuple[str, PodRequest]] = []
+    bound_pods: list[tuple[str, PodRequest]] = []
     for draft in active:
         for member in draft.demand.scaled_down:
-            found += member.instance.bound_pods
-    return found
+            bound_pods += member.instance.bound_pods
+    return bound_pods
 
 
 def tally_of(active: list[Draft], world: World) -> tuple[Counter[str], Counter[str]]:
