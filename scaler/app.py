@@ -99,9 +99,9 @@ class App:
         apart: Connect | None = None,
         notes: Notes | None = None,
     ) -> None:
-        self._watches = settings.mode is Mode.SHADOW
+        self._shadow = settings.mode is Mode.SHADOW
         self.home = settings.lease_namespace
-        if self._watches:
+        if self._shadow:
             api = confined(api, self.home)
         self.api = api
         self._apart = apart
@@ -127,7 +127,7 @@ class App:
         if settings.mode in (Mode.GATES, Mode.SHADOW):
             del self.informers[SERVICES]  # the right to Services is needed only to make pods
         # no start waits for these
-        self.beside = beside if settings.disruption_budgets and not self._watches else {}
+        self.beside = beside if settings.disruption_budgets and not self._shadow else {}
         self.freshness = Freshness(self.informers, settings.out_of_touch)
         self.alone = Alone(self.freshness, settings, self.changes.publish)
         self.election = self._election(rng) if settings.leader_election else None
@@ -161,7 +161,7 @@ class App:
         metrics.queue_depth.follow(lambda: len(self.queue))
         absent = self.informers[ELASTIC_SERVICES].why_absent
         statuses = StatusWriter(writer, self.state, clock, metrics, absent)
-        reporter = Reporter(writer, statuses, clock, metrics, self.home, silent=self._watches)
+        reporter = Reporter(writer, statuses, clock, metrics, self.home, shadow=self._shadow)
         controller = Controller(
             state=self.state,
             builder=WorldBuilder(self.state, settings.policy, alone=self.alone.why),
@@ -176,7 +176,7 @@ class App:
             mode=self.mode,
             unseen=self.freshness.words,
             observer=observer,
-            instead=self.notes.saw if self.notes is not None else None,
+            shadow=self.notes.saw if self.notes is not None else None,
         )
         return controller, reporter
 
@@ -250,7 +250,7 @@ class App:
     async def _work(self) -> None:
         """A term of leadership. On cancellation the writes under way may end; the next leader
         completes the rest."""
-        if not self._watches:
+        if not self._shadow:
             await self.installs.look()
         if self.notes is not None:
             await self.notes.load(self)
@@ -258,7 +258,7 @@ class App:
         self.alone.follow()
         async with asyncio.TaskGroup() as tasks:
             beside = [self.reporter.run(), self._resync()]
-            if not self._watches:
+            if not self._shadow:
                 beside += [self.rank_tables.run(), self.installs.follow()]
             beside += [part.run() for part in (self.budgets, self.notes) if part is not None]
             if self.certificate is not None:
@@ -281,7 +281,7 @@ class App:
     async def _resync(self) -> None:
         await asyncio.sleep(SETTLED)  # by then a webhook of ours is trusted for the first time
         while True:
-            if not self._watches:
+            if not self._shadow:
                 await self.gate_setup.look()
             await asyncio.sleep(FULL_PASS)
             await self.controller.resync()
@@ -348,7 +348,7 @@ class App:
             self.controller.requeue_all()
 
     def _election(self, rng: random.Random) -> Election:
-        marked = marks(self.settings.namespaces) if not self._watches else {}
+        marked = marks(self.settings.namespaces) if not self._shadow else {}
         election = Election(
             self.clock, self.settings, rng=rng, marks=marked, seen_until=self.freshness.heard
         )

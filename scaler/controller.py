@@ -61,8 +61,8 @@ SOONEST = 0.001
 Pairs = list[tuple[Service, Plan]]
 Observer = Callable[[World, Decision], None]
 """Called with every decision, before any action of it."""
-Instead = Callable[[World, Decision, Pairs], Memory]
-"""Called instead of acting, with the changed plans; returns the memory for the next decision."""
+Shadow = Callable[[World, Decision, Pairs], Memory]
+"""Called in mode shadow instead of acting, with the changed plans; returns the memory for the next decision."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -80,7 +80,7 @@ class Controller:
     mode: CurrentMode
     unseen: Callable[[], str]
     observer: Observer | None = None
-    instead: Instead | None = None
+    shadow: Shadow | None = None
 
     def __post_init__(self) -> None:
         self._cache = self.state.cache
@@ -168,7 +168,10 @@ class Controller:
             # Set before anything awaits: a change of the free room after this decision counts.
             self._heeds_room = decision.heeds_room
             pairs = self._changed_pairs(world, decision)
-            self._memory = self.instead(world, decision, pairs) if self.instead else decision.memory
+            if self.shadow is not None:
+                self._memory = self.shadow(world, decision, pairs)
+            else:
+                self._memory = decision.memory
             # Actions begin before reports are written.
             acted_on = await self._act_on(world, pairs, acting, started)
             self._recheck(decision.recheck_at)
@@ -269,7 +272,7 @@ class Controller:
             self._timer.cancel()
         if moment:
             # an action that is not done stays due
-            soonest = 1.0 if self._acting is ModeInForce.WATCHES else SOONEST
+            soonest = 1.0 if self._acting is ModeInForce.SHADOW else SOONEST
             delay = max(soonest, moment - self.clock.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self.queue.wake)
 
@@ -335,7 +338,7 @@ class Controller:
         return begun
 
     def _is_carried_out(self, plan: Plan) -> bool:
-        return bool(plan.actions) and self._acting is not ModeInForce.WATCHES
+        return bool(plan.actions) and self._acting is not ModeInForce.SHADOW
 
     async def _act(self, world: World, plan: Plan, since: float) -> None:
         key = plan.key

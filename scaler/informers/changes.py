@@ -53,7 +53,7 @@ class ModeChanged(Change, frozen=True):
 
     makes_pods: bool
     """Whether the scaler makes the pods of AscendJobs."""
-    watches: bool
+    shadow: bool
     """Whether the scaler only notes what it would do."""
 
 

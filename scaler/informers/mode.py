@@ -25,7 +25,7 @@ class ModeInForce(StrEnum):
     MAKES = "makes pods"
     RELEASES = "releases pods"
     STANDS_BACK = "stands back"
-    WATCHES = "only notes what it would do"
+    SHADOW = "only notes what it would do"
 
 
 def in_force(mode: Mode, operator: str) -> ModeInForce:
@@ -33,7 +33,7 @@ def in_force(mode: Mode, operator: str) -> ModeInForce:
     if mode is Mode.GATES:
         return ModeInForce.RELEASES
     if mode is Mode.SHADOW:
-        return ModeInForce.WATCHES
+        return ModeInForce.SHADOW
     if not operator:
         return ModeInForce.MAKES
     return ModeInForce.RELEASES if mode is Mode.AUTO else ModeInForce.STANDS_BACK
@@ -61,8 +61,8 @@ class CurrentMode:
         acting = in_force(self._mode, self._operator)
         if acting is not self._acting:
             self._acting = acting
-            watches = acting is ModeInForce.WATCHES
-            self._publish(ModeChanged(watches or acting is ModeInForce.MAKES, watches))
+            shadow = acting is ModeInForce.SHADOW
+            self._publish(ModeChanged(shadow or acting is ModeInForce.MAKES, shadow))
             log = _log.warning if acting is ModeInForce.STANDS_BACK else _log.info
             log("mode changed", acting=acting.value, why=self._why(acting))
         return acting
@@ -75,7 +75,7 @@ class CurrentMode:
     def _why(self, acting: ModeInForce) -> str:
         here = f"Ascend Operator {self._operator} makes the pods here"
         match acting:
-            case ModeInForce.WATCHES:
+            case ModeInForce.SHADOW:
                 return "mode shadow: it decides as if it made the pods, and does nothing"
             case ModeInForce.MAKES:
                 return "no Ascend Operator with replicas is here"

@@ -8,12 +8,13 @@ is tried again after a while or after a change. Must not decide about instances.
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 import structlog
 
 from scaler.clock import Clock
 from scaler.informers.changes import ServiceChanged
-from scaler.informers.config_maps import RankTableMap, take_in
+from scaler.informers.config_maps import ConfigMapRecord, RankTableMap, take_in
 from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.informers.store import Name
 from scaler.kube.api import CONFIG_MAPS, PatchType
@@ -43,6 +44,13 @@ first."""
 REFUSED_PAUSE = 60.0
 """Seconds between two attempts at a write that the API server refuses."""
 _log = structlog.get_logger(__name__)
+
+
+class _Due(NamedTuple):
+    """A ConfigMap, and the table to write into it."""
+
+    table_map: RankTableMap
+    table: RankTable
 
 
 class RankTableReconciler:
@@ -77,15 +85,20 @@ class RankTableReconciler:
                 self._looks.mark(record.uid)
         # Jobs under a rule that were deleted while no replica led: their tables are withdrawn as if
         # that happened now.
-        for config_map in self._cache.config_maps.values() if self._writes_tables() else ():
-            name = config_map.namespace, config_map.name.removeprefix(RANK_TABLE_PREFIX)
-            served = config_map.table_map is not None and RULE_LABEL in config_map.table_map.labels
-            if served and self._cache.jobs.covers(name[0]) and self._cache.jobs.get(*name) is None:
-                self._outbox.mark(name)
+        if self._writes_tables():
+            for config_map in self._cache.config_maps.values():
+                self._mark_if_jobless(config_map)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._outbox.run())
             tasks.create_task(self._looks.run())
             tasks.create_task(self._try_refused_again())
+
+    def _mark_if_jobless(self, config_map: ConfigMapRecord) -> None:
+        """Mark the table of a job under a rule that does not exist."""
+        name = config_map.namespace, config_map.name.removeprefix(RANK_TABLE_PREFIX)
+        served = config_map.table_map is not None and RULE_LABEL in config_map.table_map.labels
+        if served and self._cache.jobs.covers(name[0]) and self._cache.jobs.get(*name) is None:
+            self._outbox.mark(name)
 
     def on_instance(self, change: ServiceChanged) -> None:
         """Mark the instance. Without leadership nothing is marked: `run` begins with all jobs."""
@@ -106,15 +119,14 @@ class RankTableReconciler:
             return
         due = self._due(name)
         if due is not None:
-            self._outbox.mark(name, delay=NOT_URGENT if due[1].status is Status.COMPLETED else 0.0)
+            completed = due.table.status is Status.COMPLETED
+            self._outbox.mark(name, delay=NOT_URGENT if completed else 0.0)
         if record is None:
             del self._names[uid]
             self._tables.note_refusal(uid, "")
 
-    def _due(
-        self, name: Name, table_map: RankTableMap | None = None
-    ) -> tuple[RankTableMap, RankTable] | None:
-        """The ConfigMap and the table to write; None when it has the table already or must not be
+    def _due(self, name: Name, table_map: RankTableMap | None = None) -> _Due | None:
+        """None when it has the table already or must not be
         changed."""
         table_map = table_map or table_map_of(self._cache, *name)
         if table_map is None:
@@ -127,7 +139,7 @@ class RankTableReconciler:
         owner = record.uid if record is not None else ""
         if is_current(table_map, table) or blocked_by(table_map, owner, table) is not None:
             return None
-        return table_map, table
+        return _Due(table_map, table)
 
     async def _write(self, name: Name) -> None:
         """Update one ConfigMap with the table that is due now, not with the one that was due when
@@ -135,9 +147,10 @@ class RankTableReconciler:
         due = self._due(name)
         tries = 0
         while due is not None:
-            table_map, table = due
+            table_map = due.table_map
+            table = due.table
             patch = merge_patch(table_map, table, self._clock.now())
-            tries = tries + 1
+            tries += 1
             try:
                 answer = await self._writer.patch(
                     CONFIG_MAPS, name[0], table_map.name, patch, patch_type=PatchType.MERGE
@@ -161,7 +174,7 @@ class RankTableReconciler:
                 return
         self._refused(name, "")
 
-    async def _due_afresh(self, name: Name) -> tuple[RankTableMap, RankTable] | None:
+    async def _due_afresh(self, name: Name) -> _Due | None:
         """As `_due`, for the ConfigMap that the API server has now: the cache may not have it
         yet."""
         try:

@@ -128,7 +128,9 @@ class StatusWriter:
     async def tidy(self, key: ServiceKey) -> None:
         """Delete our other ElasticServices about the service: only one object counts."""
         last = self._last_written.get(key, _LastWritten())
-        for record in self._cache.elastic_services.of(key) if last.uid else ():
+        if not last.uid:
+            return
+        for record in self._cache.elastic_services.of(key):
             if record.ours and record.uid != last.uid:
                 await self._delete(record)
 

@@ -7,6 +7,7 @@ count of the first."""
 from __future__ import annotations
 
 from collections import OrderedDict
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from scaler.kube.api import EVENTS, Object, PatchType
@@ -69,6 +70,25 @@ def repetition(existing: Object, now: float) -> dict[str, Any]:
     return {"count": (count if isinstance(count, int) else 1) + 1, "lastTimestamp": rfc3339(now)}
 
 
+class Admission(StrEnum):
+    """Whether an event is written, and why not, as the metric of dropped reports says it."""
+
+    WRITTEN = "written"
+    REPEATED = "repeated"
+    """It was the last event about its object, within REPEAT_AFTER."""
+    SPAM = "spam"
+    """Beyond a burst, then one event a minute, so that a flapping job cannot flood etcd."""
+
+
+class _History(NamedTuple):
+    """The last event about an object that was no repetition."""
+
+    name: str
+    time: float
+    tokens: float
+    """How many more events were allowed then."""
+
+
 class Filter:
     """The last event about each object, and how many more are allowed; bounded, the oldest are
     forgotten first."""
@@ -77,28 +97,25 @@ class Filter:
     REFILL = 60.0
 
     def __init__(self) -> None:
-        self._histories: OrderedDict[Subject, tuple[str, float, float]] = OrderedDict()
-        """Object -> name and time of its last event that was no repetition, and how many more were
-        allowed then."""
+        self._histories: OrderedDict[Subject, _History] = OrderedDict()
+        """By object."""
 
-    def objection(self, event: Event, now: float) -> str:
-        """Why the event is not written, "" if it is: "repeated" within REPEAT_AFTER, if it was the
-        last about its object; "spam" beyond a burst, then one event a minute, so that a flapping
-        job cannot flood etcd."""
-        name, at, tokens = history = self._histories.pop(
-            event.subject, ("", now, float(self.BURST))
-        )
-        if name == event.event_name and now - at < REPEAT_AFTER:
-            self._histories[event.subject] = history
-            return "repeated"
-        tokens = min(self.BURST, tokens + (now - at) / self.REFILL)
+    def admit(self, event: Event, now: float) -> Admission:
+        """Say whether the event is written, and count it."""
+        subject = event.subject
+        before = self._histories.pop(subject, _History("", now, float(self.BURST)))
+        if before.name == event.event_name and now - before.time < REPEAT_AFTER:
+            self._histories[subject] = before
+            return Admission.REPEATED
+        tokens = min(self.BURST, before.tokens + (now - before.time) / self.REFILL)
         spam = tokens < 1
-        self._histories[event.subject] = event.event_name, now, tokens if spam else tokens - 1
+        left = tokens if spam else tokens - 1
+        self._histories[subject] = _History(event.event_name, now, left)
         # after this time it changes no answer any more
-        oldest = next(iter(self._histories.values()))[1]
+        oldest = next(iter(self._histories.values())).time
         if len(self._histories) > _REMEMBERED or now - oldest > self.BURST * self.REFILL:
             self._histories.popitem(last=False)
-        return "spam" if spam else ""
+        return Admission.SPAM if spam else Admission.WRITTEN
 
 
 async def write_event(writer: Writer, event: Event, now: float) -> None:

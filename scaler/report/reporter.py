@@ -30,7 +30,7 @@ from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.reasons.reasons import Reason
 from scaler.reasons.warnings import Warning
 from scaler.report.elastic_services import StatusWriter
-from scaler.report.events import Event, Filter, write_event
+from scaler.report.events import Admission, Event, Filter, write_event
 from scaler.report.job_status import already_says, status_patch, write_status
 from scaler.report.metrics import Metrics
 from scaler.report.service_reports import InstanceReport, ServiceReport, Subject
@@ -50,6 +50,7 @@ from scaler.workloads.ascendjob import has_failed
 MAX_EVENTS_WAITING = 10_000
 PATIENCE = 5.0
 """Seconds that a passing warning must last to become an event."""
+_LAST_VALID = "last_valid"
 _log = structlog.get_logger("report")
 
 
@@ -60,6 +61,8 @@ _Warned = tuple[ServiceKey, Note, Subject]
 
 
 class _Due(NamedTuple):
+    what: str
+    """What is written, for people."""
     write: Callable[[Any], Awaitable[None]]
     of: ServiceKey | ConfigMapName | _InstanceKey | Event | _Warned
     namespace: str
@@ -67,12 +70,12 @@ class _Due(NamedTuple):
     """Name of the job, or of the object that the event is about, for people."""
 
     def __str__(self) -> str:
-        return f"{self.write.__name__.removeprefix('_write_')} {self.name or self.of}"
+        return f"{self.what} {self.name or self.of}"
 
 
 class Reporter:
-    """`writer` refuses to write without leadership. A `silent` reporter writes only the last valid
-    rules."""
+    """`writer` refuses to write without leadership. In mode shadow (`shadow`) it writes only the
+    last valid rules."""
 
     # Wiring: everything that the reporter works with.
     def __init__(  # noqa: PLR0913
@@ -83,7 +86,7 @@ class Reporter:
         metrics: Metrics,
         home: str,
         *,
-        silent: bool,
+        shadow: bool,
     ) -> None:
         self._writer = writer
         self._statuses = statuses
@@ -91,7 +94,7 @@ class Reporter:
         self._clock = clock
         self._metrics = metrics
         self._home = home
-        self._silent = silent
+        self._shadow = shadow
         self._outbox: Outbox[_Due] = Outbox(self._write)
         self._reports: dict[ServiceKey, ServiceReport] = {}
         self._last_valid: dict[ConfigMapName, LastValid | None] = {}
@@ -204,7 +207,9 @@ class Reporter:
             )
             if one.job is not None and verdict.reason is not Reason.NOT_SERVED and not same:
                 of = report.plan.key, uid
-                self._outbox.mark(_Due(self._write_job_status, of, one.job.namespace, verdict.name))
+                self._outbox.mark(
+                    _Due("job_status", self._write_job_status, of, one.job.namespace, verdict.name)
+                )
 
     def _note_reason(self, one: InstanceReport, *, known: bool) -> None:
         """Mark the event about state and reason, unless an earlier leader reported it, as the job's
@@ -232,24 +237,35 @@ class Reporter:
     def _note_warnings(self, report: ServiceReport, before: set[Note]) -> None:
         """Mark an event about the instance of each new note, or else about the service, and about
         its rule."""
+        if self._shadow:
+            return
         key = report.plan.key
         for note in report.plan.notes:
+            if note in before:
+                continue
             subjects = [report.instances[note.uid].subject] if note.uid in report.instances else []
             if key.rule and not note.uid:
                 subjects.append(Subject(ELASTIC_SERVICES, key.namespace, key.rule))
                 if note.warning.row.of_rule:
                     subjects.append(Subject(CONFIG_MAPS, key.namespace, key.rule, report.rule_uid))
-            for subject in subjects if note not in before and not self._silent else ():
-                if self._overflows():
-                    continue
-                # its object is looked up later
-                about_service = subject.resource == ELASTIC_SERVICES
-                delay = PATIENCE if note.warning.row.passing else INTERVAL if about_service else 0.0
-                due = _Due(
-                    self._write_warning, (key, note, subject), subject.namespace, subject.name
-                )
-                self._events.add((key, note, subject))
-                self._outbox.mark(due, delay=delay)
+            for subject in subjects:
+                self._mark_warning(key, note, subject)
+
+    def _mark_warning(self, key: ServiceKey, note: Note, subject: Subject) -> None:
+        if not self._has_place():
+            self._count_dropped_event("overflow")
+            return
+        delay = 0.0
+        if note.warning.row.passing:
+            delay = PATIENCE
+        elif subject.resource == ELASTIC_SERVICES:
+            delay = INTERVAL  # its object is looked up later
+        warned = (key, note, subject)
+        self._events.add(warned)
+        self._outbox.mark(
+            _Due("warning", self._write_warning, warned, subject.namespace, subject.name),
+            delay=delay,
+        )
 
     def _lasting(self, key: ServiceKey, note: Note, subject: Subject) -> Event | None:
         """The event about a note that still holds, else None. For a service without an object it is
@@ -265,40 +281,40 @@ class Reporter:
         return Event(subject, note.warning.value, note.message, warning=True)
 
     def _mark_event(self, event: Event) -> None:
-        if self._silent:
+        if self._shadow:
             return
-        if len(self._events) >= MAX_EVENTS_WAITING:
-            self._metrics.reports_dropped.labels("event", "overflow").inc()
+        if not self._has_place():
+            self._count_dropped_event("overflow")
             return
-        objection = self._filter.objection(event, self._clock.now())
-        if not objection:
+        admission = self._filter.admit(event, self._clock.now())
+        if admission is Admission.WRITTEN:
             self._events.add(event)
             self._outbox.mark(
-                _Due(self._write_event, event, event.subject.namespace, event.subject.name)
+                _Due("event", self._write_event, event, event.subject.namespace, event.subject.name)
             )
-        elif objection != "repeated":
-            self._metrics.reports_dropped.labels("event", objection).inc()
+        elif admission is not Admission.REPEATED:
+            self._count_dropped_event(admission.value)
 
-    def _overflows(self) -> bool:
-        """Whether so many events wait that one more is dropped; if so, it is counted as dropped."""
-        full = len(self._events) >= MAX_EVENTS_WAITING
-        if full:
-            self._metrics.reports_dropped.labels("event", "overflow").inc()
-        return full
+    def _has_place(self) -> bool:
+        """Whether one more event may wait."""
+        return len(self._events) < MAX_EVENTS_WAITING
+
+    def _count_dropped_event(self, why: str) -> None:
+        self._metrics.reports_dropped.labels("event", why).inc()
 
     def _mark_status(self, key: ServiceKey) -> None:
         """Mark the ElasticService. Jobs that name no rule have none: their conditions and events
         are complete."""
         if key.rule:
-            self._outbox.mark(_Due(self._write_status, key, key.namespace))
+            self._outbox.mark(_Due("status", self._write_status, key, key.namespace))
 
     def _mark_rule(self, rule: ConfigMapName) -> None:
-        self._outbox.mark(_Due(self._write_last_valid, rule, rule.namespace))
+        self._outbox.mark(_Due(_LAST_VALID, self._write_last_valid, rule, rule.namespace))
 
     # Writing
 
     async def _write(self, due: _Due) -> None:
-        if not self._silent or due.write == self._write_last_valid:
+        if not self._shadow or due.what == _LAST_VALID:
             await due.write(due.of)
 
     async def _write_status(self, key: ServiceKey) -> None:
@@ -379,7 +395,7 @@ class Reporter:
             await write_event(self._writer, event, self._clock.server())
         except (ForbiddenError, InvalidError, BadRequestError, NotFoundError) as error:
             # It would be refused again: the namespace is being deleted, or the right is missing.
-            self._metrics.reports_dropped.labels("event", "refused").inc()
+            self._count_dropped_event("refused")
             _log.warning("event refused", about=event.subject.name, error=str(error))
         self._events.discard(event)
 

@@ -25,7 +25,7 @@ _NAMED = 3
 
 
 class ServiceEventReason(StrEnum):
-    """Reasons of the events about an ElasticService, beside the names of decide.world.Warning."""
+    """Reasons of the events about an ElasticService, beside the names in reasons/warnings.py."""
 
     UNAVAILABLE = "Unavailable"
     DEGRADED = "Degraded"
@@ -108,7 +108,8 @@ def _gains(before: Object, after: Object) -> Iterator[Statement]:
     runs = after.get("currentRatio")
     was = before.get("targetRatio")
     now = after.get("targetRatio")
-    if after["reason"] == ServiceEventReason.COMPLETE != before.get("reason"):
+    complete = after["reason"] == ServiceEventReason.COMPLETE
+    if complete and before.get("reason") != ServiceEventReason.COMPLETE:
         yield Statement(ServiceEventReason.COMPLETE, _runs(after))
     elif _size(runs) > _size(ran):
         yield Statement(
@@ -134,7 +135,9 @@ def _lost(before: Object, after: Object) -> list[str]:
         found = now.get(was["uid"])
         if was["state"] != State.RUNNING or (found is not None and found["state"] == State.RUNNING):
             continue
-        if found["reason"] == Reason.SCALED_DOWN if found is not None else expected:
+        if found is None and expected:
+            continue
+        if found is not None and found["reason"] == Reason.SCALED_DOWN:
             continue
         on = f" on {', '.join(was['nodes'])}" if was.get("nodes") else ""
         why = f"{found['reason']}, {found['message']}".rstrip(".") if found is not None else GONE

@@ -19,6 +19,7 @@ from scaler.kube.api import ASCEND_JOBS, Object
 from scaler.names import JOB_ID_LABEL, RULE_LABEL
 from scaler.report.service_reports import ServiceReport, rule_is_valid, running_index
 from scaler.rules.rule import ALL
+from scaler.workloads.ascendjob import JOB_LABEL
 
 MAX_INSTANCES = 1600
 MAX_GROUPS = 200
@@ -39,9 +40,6 @@ DEGRADED = "Degraded"
 RULE_VALID = "RuleValid"
 SCALING_LIMITED = "ScalingLimited"
 RESTING = "Resting"
-JOB_LABEL = "training.kubeflow.org/job-name"
-"""Label of every pod of an AscendJob, ours or Ascend Operator's; pods do not get the job's own
-labels."""
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
@@ -277,15 +275,22 @@ def _degraded(
     wanted is not lost."""
     if report.plan.complete or not report.plan.replicas or not report.service.instances:
         return False, because
-    was = any(
-        found["type"] == DEGRADED and found["status"] == "True"
-        for found in before.get("conditions") or ()
-    )
-    ran, runs = (
-        sum(ratio["counts"].values()) if ratio else 0
-        for ratio in (before.get("currentRatio"), current)
-    )
-    return (True, because) if was or runs < ran else (False, Statement("NothingLost", ""))
+    ran = _size(before.get("currentRatio"))
+    if _was_degraded(before) or _size(current) < ran:
+        return True, because
+    return False, Statement("NothingLost", "")
+
+
+def _was_degraded(before: Object) -> bool:
+    for found in before.get("conditions") or ():
+        if found["type"] == DEGRADED and found["status"] == "True":
+            return True
+    return False
+
+
+def _size(ratio: Object | None) -> int:
+    """Instances of a ratio of the status; 0 for none."""
+    return sum(ratio["counts"].values()) if ratio else 0
 
 
 # Scaling
@@ -335,13 +340,12 @@ def _what_follows(service: Service, plan: Plan) -> str:
         return "the service rests"
     if number in (allowed.total, ALL):
         return works
-    which = (
-        "smallest"
-        if number < rule.smallest.total
-        else "largest"
-        if number > allowed.total
-        else "next"
-    )
+    if number < rule.smallest.total:
+        which = "smallest"
+    elif number > allowed.total:
+        which = "largest"
+    else:
+        which = "next"
     return f"the {which} ratio has {allowed.total}: {works}"
 
 

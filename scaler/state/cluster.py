@@ -190,7 +190,7 @@ class ClusterState:
     def on_mode(self, change: ModeChanged) -> None:
         """Another component makes the pods of AscendJobs: every job means something else now."""
         before = self.situation
-        self.situation = replace(before, makes_pods=change.makes_pods, watches=change.watches)
+        self.situation = replace(before, makes_pods=change.makes_pods, shadow=change.shadow)
         if change.makes_pods != before.makes_pods:
             self.cache.mark(*sorted(self.cache.job_instances.by_uid))
 

@@ -134,7 +134,7 @@ def labelled(found: Job | Membership, pods: Sequence[PodRecord]) -> LabelFaults:
 def ungated(cache: Cache, situation: Situation, pods: Sequence[PodRecord]) -> list[str]:
     """The names of those that arrived without our gate, as a pod that names no rule itself always
     does."""
-    if situation.watches:
+    if situation.shadow:
         return []
     known = cache.pod_instances.ungated
     return [

@@ -62,7 +62,7 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
     ours = situation.makes_pods and record.kind == "AscendJob"
     if not ours:
         rest = _others(cache, situation, record, pods)
-    elif situation.watches:
+    elif situation.shadow:
         rest = _ByOwner(faults=job.faults)  # others look after its life and its objects
     else:
         rest = _ours(cache, tables.of(record), record, pods, faulty)

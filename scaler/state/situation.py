@@ -11,7 +11,7 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
 
     makes_pods: bool = True
     """Whether the scaler makes the pods of AscendJobs. Otherwise an Ascend Operator does."""
-    watches: bool = False
+    shadow: bool = False
     """Whether the scaler only notes what it would do. It decides as if it could hold every pod."""
     sees_nodes: bool = True
     """Whether nodes are readable. Otherwise an unknown node counts as one that is there."""

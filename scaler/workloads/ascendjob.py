@@ -30,6 +30,9 @@ from scaler.workloads.kind import Kind, Written
 from scaler.workloads.membership import MOST_FAULTS, Job, job_head, labels_of, number_in
 
 APP_LABEL = "app"
+JOB_LABEL = "training.kubeflow.org/job-name"
+"""Label of every pod of an AscendJob, ours or Ascend Operator's; pods do not get the job's own
+labels."""
 _HARDWARE = ("huawei.com/schedule_policy", "sp-block", "scaleout-type")
 EXIT_CODE = "ExitCode"
 """A restartPolicy of replicas, not of pods: pods that a signal ended are created again."""

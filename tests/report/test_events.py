@@ -61,19 +61,29 @@ def test_an_event_of_any_shape_can_be_repeated(count: object) -> None:
     assert repetition({"count": count}, 0)["count"] == (count if isinstance(count, int) else 1) + 1
 
 
-def objections(*told: tuple[Event, float]) -> list[str]:
+def admissions(*told: tuple[Event, float]) -> list[str]:
     strict = Filter()
-    return [strict.objection(event, now) for event, now in told]
+    return [strict.admit(event, now) for event, now in told]
 
 
 def test_the_same_twice_in_a_row_is_news_only_after_ten_minutes() -> None:
     moments = (0, 1, REPEAT_AFTER, REPEAT_AFTER + 1)
-    assert objections(*((HELD, now) for now in moments)) == ["", "repeated", "", "repeated"]
+    assert admissions(*((HELD, now) for now in moments)) == [
+        "written",
+        "repeated",
+        "written",
+        "repeated",
+    ]
 
 
 def test_the_same_after_something_else_is_news_at_once() -> None:
     runs = HELD._replace(reason="Running")
-    assert objections((HELD, 0), (runs, 0), (HELD, 0), (HELD, 0)) == ["", "", "", "repeated"]
+    assert admissions((HELD, 0), (runs, 0), (HELD, 0), (HELD, 0)) == [
+        "written",
+        "written",
+        "written",
+        "repeated",
+    ]
 
 
 def flapping(times: int, subject: Subject = JOB) -> list[tuple[Event, float]]:
@@ -82,26 +92,26 @@ def flapping(times: int, subject: Subject = JOB) -> list[tuple[Event, float]]:
 
 def test_a_flapping_object_gets_a_burst_and_then_one_event_a_minute() -> None:
     later = [(HELD._replace(message=f"at {now}"), now) for now in (59, 60, 61)]
-    found = objections(*flapping(100), *later)
-    assert found[:100].count("") == Filter.BURST
-    assert found[100:] == ["spam", "", "spam"]
+    found = admissions(*flapping(100), *later)
+    assert found[:100].count("written") == Filter.BURST
+    assert found[100:] == ["spam", "written", "spam"]
 
 
 def test_a_repetition_takes_no_token() -> None:
-    found = objections(*[(HELD, 0)] * 100, *flapping(Filter.BURST))
+    found = admissions(*[(HELD, 0)] * 100, *flapping(Filter.BURST))
     assert found[1:100] == ["repeated"] * 99
-    assert found[100:] == [""] * (Filter.BURST - 1) + ["spam"]
+    assert found[100:] == ["written"] * (Filter.BURST - 1) + ["spam"]
 
 
 def test_one_object_cannot_silence_another() -> None:
-    assert objections(*flapping(100), *flapping(1, JOB._replace(uid="other")))[-1] == ""
+    assert admissions(*flapping(100), *flapping(1, JOB._replace(uid="other")))[-1] == "written"
 
 
 def test_what_was_told_long_ago_is_forgotten() -> None:
     strict = Filter()
     forgotten_after = Filter.BURST * Filter.REFILL
     for number in range(300):
-        strict.objection(
+        strict.admit(
             HELD._replace(subject=JOB._replace(uid=str(number))), number * forgotten_after / 10
         )
     assert len(strict._histories) <= 12

@@ -102,7 +102,7 @@ class Stage:
             writer, ClusterState(Changes(), self.clock.now), self.clock, self.metrics, lambda: ""
         )
         self.reporter = Reporter(
-            writer, statuses, self.clock, self.metrics, "default", silent=False
+            writer, statuses, self.clock, self.metrics, "default", shadow=False
         )
         self._writing = asyncio.create_task(self.reporter.run())
 
@@ -543,7 +543,7 @@ async def test_a_report_of_which_an_event_cannot_be_made_is_tried_again_as_a_who
     on: Stage,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Filter, "objection", lambda *_: 1 / 0)
+        patch.setattr(Filter, "admit", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             on.reporter.note(on.report(service("1P", "p0 Running")))
     await on.note(service("1P", "p0 Running"))

@@ -345,14 +345,14 @@ def test_a_job_that_its_operator_has_refused_says_so_in_the_words_of_the_operato
 ) -> None:
     seen.job("p0", pods=2, status=REFUSED)
     assert seen.instance().faults == ()
-    seen.changes.publish(ModeChanged(makes_pods=False, watches=False))
+    seen.changes.publish(ModeChanged(makes_pods=False, shadow=False))
     (fault,) = seen.instance().faults
     assert "(InvalidX: no)" in fault
     assert not seen.instance().owner_finished
 
 
 def test_what_an_operator_will_refuse_is_known_as_long_as_there_are_no_pods(seen: Seen) -> None:
-    seen.changes.publish(ModeChanged(makes_pods=False, watches=False))
+    seen.changes.publish(ModeChanged(makes_pods=False, shadow=False))
     seen.job("p0", labels={**job("p0")["metadata"]["labels"], "framework": "abacus"})
     assert "InvalidFramework" in seen.instance().faults[0]
     seen.pod("p0-master-0")

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from scaler.kube.api import ASCEND_JOBS, Object
-from scaler.report.service_status import JOB_LABEL
 from scaler.tools.deploy.objects import diff, document
 from scaler.tools.deploy.rollout import Change, Rollout
 from scaler.tools.deploy.standing import Ladder, Part, Standing
+from scaler.workloads.ascendjob import JOB_LABEL
 
 
 def planned(rollout: Rollout, *, namespace: str = "") -> Iterator[str]:
