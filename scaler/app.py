@@ -8,7 +8,7 @@ import math
 import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
@@ -24,11 +24,11 @@ from scaler.execute.budgets import Budgets
 from scaler.execute.executor import Executor
 from scaler.informers.changes import Changes
 from scaler.informers.faults import Source
-from scaler.informers.informer import Freshness
+from scaler.informers.informer import Freshness, Informer
 from scaler.informers.mode import Alone, CurrentMode
 from scaler.informers.resources import informers
 from scaler.installs import Installs, marks
-from scaler.kube.api import DISRUPTION_BUDGETS, ELASTIC_SERVICES, NODES, SERVICES, KubeApi
+from scaler.kube.api import DISRUPTION_BUDGETS, ELASTIC_SERVICES, NODES, SERVICES, KubeApi, Resource
 from scaler.kube.confined import confined
 from scaler.kube.writer import Writer, never
 from scaler.names import BUDGET, MANAGED_BY
@@ -83,9 +83,9 @@ class Notes(Protocol):
 class App:
     """All components of one process. Standby replicas keep their caches synced and decide nothing.
 
-    `seed` makes jitter reproducible; None takes it from the system. With `apart`, a thread renews
-    the Lease over the connection that `apart` makes; without it, this loop renews the Lease over
-    `api`. `notes` is for mode shadow."""
+    `seed` makes jitter reproducible; None takes it from the system. With `connect`, a thread
+    renews the Lease over the connection that `connect` makes; without it, this loop renews the
+    Lease over `api`. `notes` is for mode shadow."""
 
     def __init__(  # noqa: PLR0913 - wiring
         self,
@@ -96,7 +96,7 @@ class App:
         observer: Observer | None = None,
         seed: int | str | None = None,
         metrics: Metrics | None = None,
-        apart: Connect | None = None,
+        connect: Connect | None = None,
         notes: Notes | None = None,
     ) -> None:
         self._shadow = settings.mode is Mode.SHADOW
@@ -104,7 +104,7 @@ class App:
         if self._shadow:
             api = confined(api, self.home)
         self.api = api
-        self._apart = apart
+        self._connect = connect
         self.settings = settings
         self.notes = notes
         self.clock = clock
@@ -123,11 +123,13 @@ class App:
         self.informers, self.reports = informers(
             api, self.cache, settings.namespaces, rng, self.home, silence=silence
         )
-        beside = {DISRUPTION_BUDGETS: self.informers.pop(DISRUPTION_BUDGETS)}
+        optional = {DISRUPTION_BUDGETS: self.informers.pop(DISRUPTION_BUDGETS)}
         if settings.mode in (Mode.GATES, Mode.SHADOW):
             del self.informers[SERVICES]  # the right to Services is needed only to make pods
-        # no start waits for these
-        self.beside = beside if settings.disruption_budgets and not self._shadow else {}
+        self.optional_informers: dict[Resource, Informer[Any, Any]] = {}
+        """No start waits for these."""
+        if settings.disruption_budgets and not self._shadow:
+            self.optional_informers = optional
         self.freshness = Freshness(self.informers, settings.out_of_touch)
         self.alone = Alone(self.freshness, settings, self.changes.publish)
         self.election = self._election(rng) if settings.leader_election else None
@@ -143,9 +145,9 @@ class App:
         )
         self.controller, self.reporter = self._deciding(observer)
         self.rank_tables = RankTableReconciler(self.writer, self.state.tables, clock, self.mode)
-        self.budgets = self._budgets() if self.beside else None
+        self.budgets = self._budgets() if self.optional_informers else None
         self.certificate = self._certificate() if settings.webhook_port else None
-        self._in_touch = True
+        self._stale = False
         writers = wiring.Writers(self.rank_tables, self.reporter, self.budgets)
         wiring.subscribe(self.changes, self.state, self.controller, writers)
 
@@ -155,7 +157,7 @@ class App:
         writer = self.writer
         clock = self.clock
         assumed = AssumedWrites(self.queue.add)
-        metrics.follow_informers({**self.informers, **self.beside})
+        metrics.follow_informers({**self.informers, **self.optional_informers})
         metrics.expectation_timeouts.follow(lambda: assumed.timed_out)
         metrics.arrived_ungated.follow(lambda: self.cache.arrived_ungated)
         metrics.queue_depth.follow(lambda: len(self.queue))
@@ -174,7 +176,7 @@ class App:
             metrics=metrics,
             clock=clock,
             mode=self.mode,
-            unseen=self.freshness.words,
+            stale=self.freshness.words,
             observer=observer,
             shadow=self.notes.saw if self.notes is not None else None,
         )
@@ -188,29 +190,30 @@ class App:
             name=BUDGET + self.settings.install.removeprefix(MANAGED_BY),
             now=self.clock.now,
             mode=self.mode,
-            unseen=self.freshness.words,
-            watched=self.beside[DISRUPTION_BUDGETS],
+            stale=self.freshness.words,
+            watched=self.optional_informers[DISRUPTION_BUDGETS],
         )
 
     async def run(self) -> None:
         """Serve, sync, lead, decide, until cancelled. A task that fails ends all; raises what ended
         it: also LeadershipLost, OverlapError."""
         async with self._served(), asyncio.TaskGroup() as tasks:
-            beside = [
-                informer.run()
-                for informer in (*self.informers.values(), *self.reports, *self.beside.values())
-            ]
+            for informer in self.informers.values():
+                tasks.create_task(informer.run())
+            for reports in self.reports:
+                tasks.create_task(reports.run())
+            for informer in self.optional_informers.values():
+                tasks.create_task(informer.run())
             if self.certificate is not None:
-                beside.append(self.certificate.follow())
-            for work in (*beside, self._pulse()):
-                tasks.create_task(work)
+                tasks.create_task(self.certificate.follow())
+            tasks.create_task(self._pulse())
             await self._synced()
             if self.election is None:
                 await self._work()
-            elif self._apart is None:
+            elif self._connect is None:
                 await self.election.lead(self.api, self._work)
             else:
-                await lead_in_thread(self.election, self._apart, self._work)
+                await lead_in_thread(self.election, self._connect, self._work)
 
     async def _synced(self) -> None:
         """Wait for the first list of every resource: no decision, and so no write, before that."""
@@ -223,8 +226,11 @@ class App:
         services = self.informers[ELASTIC_SERVICES]
         with suppress(TimeoutError):
             async with asyncio.timeout(OPTIONAL_PATIENCE):
-                for informer in (nodes, *([services] if services.installed else ()), *self.reports):
-                    await informer.synced.wait()
+                await nodes.synced.wait()
+                if services.installed:
+                    await services.synced.wait()
+                for reports in self.reports:
+                    await reports.synced.wait()
         if services.absent:
             so = "as many instances as its rule allows are wanted of each service"
             _log.warning("no ElasticServices are read", why=services.problem, so=so)
@@ -257,13 +263,16 @@ class App:
         self.metrics.leader.set(1)
         self.alone.follow()
         async with asyncio.TaskGroup() as tasks:
-            beside = [self.reporter.run(), self._resync()]
+            leading = [self.reporter.run(), self._resync()]
             if not self._shadow:
-                beside += [self.rank_tables.run(), self.installs.follow()]
-            beside += [part.run() for part in (self.budgets, self.notes) if part is not None]
+                leading += [self.rank_tables.run(), self.installs.follow()]
+            if self.budgets is not None:
+                leading.append(self.budgets.run())
+            if self.notes is not None:
+                leading.append(self.notes.run())
             if self.certificate is not None:
-                beside.append(self.certificate.run_as_leader())
-            background = [tasks.create_task(work) for work in beside]
+                leading.append(self.certificate.run_as_leader())
+            background = [tasks.create_task(work) for work in leading]
             deciding = asyncio.create_task(self.controller.run())
             try:
                 await asyncio.shield(deciding)
@@ -286,7 +295,7 @@ class App:
             await asyncio.sleep(FULL_PASS)
             await self.controller.resync()
             if self.budgets is not None:
-                self.budgets.look()
+                self.budgets.mark_all()
 
     async def _pulse(self) -> None:
         """Check what no event shows: silent watches, a decision loop that hangs, clocks."""
@@ -296,12 +305,12 @@ class App:
                 self.alone.follow()
             if all(informer.synced_or_absent.is_set() for informer in self.informers.values()):
                 words = self.freshness.words()
-                changed = bool(words) == self._in_touch
-                self._in_touch = not words
+                changed = bool(words) != self._stale
+                self._stale = bool(words)
                 if changed:
                     _log.warning("out of touch" if words else "in touch again", why=words)
                 # also after a short loss between pulses
-                if changed or (not words and self.controller.stands_still):
+                if changed or (not words and self.controller.is_stale):
                     self.queue.wake()
                 self.metrics.out_of_touch.set(bool(words))
             if self.controller.passes_begun != passes or not (
@@ -327,11 +336,12 @@ class App:
         """A sentence about each condition that is not met; empty when ready, as a synced standby
         is. For any thread."""
         found = dict[str, str]()
-        lost = self.freshness.lost()
+        stale = self.freshness.stale()
         for resource, informer in self.informers.items():
             unlisted = "" if informer.synced_or_absent.is_set() else informer.problem
-            found[resource.full_name] = lost.get(resource, unlisted)
-        found |= {"webhook": self.certificate.problem} if self.certificate is not None else {}
+            found[resource.full_name] = stale.get(resource, unlisted)
+        if self.certificate is not None:
+            found["webhook"] = self.certificate.problem
         return [
             f"waiting for {what}: {problem}" for what, problem in sorted(found.items()) if problem
         ]

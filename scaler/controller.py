@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
@@ -51,7 +52,7 @@ is deleted too."""
 WORDS_PATIENCE = 10.0
 """Seconds until a change of words alone is reported: all that waits says how much room is free,
 which changes often."""
-PAUSE = 3.0
+PAUSE_FACTOR = 3.0
 LONGEST_PAUSE = 0.03
 """The pause after a pass, as a multiple of its duration, and the longest pause in seconds: under
 many events, passes take a quarter of a core, as long as they are short."""
@@ -62,7 +63,15 @@ Pairs = list[tuple[Service, Plan]]
 Observer = Callable[[World, Decision], None]
 """Called with every decision, before any action of it."""
 Shadow = Callable[[World, Decision, Pairs], Memory]
-"""Called in mode shadow instead of acting, with the changed plans; returns the memory for the next decision."""
+"""Called in mode shadow instead of acting, with the changed plans; returns the memory for the next
+decision."""
+
+
+class _Decided(NamedTuple):
+    """The services of the last decision, and the plan of each in the same order."""
+
+    services: tuple[Service, ...] = ()
+    plans: tuple[Plan, ...] = ()
 
 
 @dataclass(kw_only=True, eq=False)
@@ -78,7 +87,7 @@ class Controller:
     metrics: Metrics
     clock: Clock
     mode: CurrentMode
-    unseen: Callable[[], str]
+    stale: Callable[[], str]
     observer: Observer | None = None
     shadow: Shadow | None = None
 
@@ -89,11 +98,11 @@ class Controller:
         self._failures_in_a_row = 0
         self._unreported: set[ServiceKey] = set()
         """Services that were read again and not reported since."""
-        self._decided: tuple[tuple[Service, ...], tuple[Plan, ...]] = ((), ())
+        self._decided = _Decided()
         self._heeds_room = False
         self._timer: asyncio.TimerHandle | None = None
-        self._acting: ModeInForce | None = None
-        """None while a resource that decisions need is not seen: then there are no decisions."""
+        self._mode_in_force: ModeInForce | None = None
+        """None while a resource that decisions need is stale: then there are no decisions."""
         self.passes_begun = 0
         self._loop: asyncio.Task[None] | None = None
         self._began = 0.0
@@ -105,55 +114,61 @@ class Controller:
 
     async def run(self) -> None:
         """Decide until `stop`; then wait for the writes under way. The caches must be synced."""
-        self._acting = self.mode.follow()
+        self._mode_in_force = self.mode.follow()
         self._began = loop_time()
         self.requeue_all()
         await asyncio.sleep(0)  # with ten thousand services each step takes tens of milliseconds
-        if self._acting is not ModeInForce.STANDS_BACK:
+        if self._mode_in_force is not ModeInForce.STANDS_BACK:
             self.reporter.clean_up(self.state)
-        async with asyncio.TaskGroup() as acting:
-            self._loop = acting.create_task(self._decide_for_ever(acting))
+        async with asyncio.TaskGroup() as tasks:
+            self._loop = tasks.create_task(self._decide_for_ever(tasks))
 
     @property
     def running(self) -> bool:
         return self._loop is not None and not self._loop.done()
 
     @property
-    def stands_still(self) -> bool:
-        """Whether there are no decisions because something was not seen at the last check."""
-        return self.running and self._acting is None
+    def is_stale(self) -> bool:
+        """Whether there are no decisions because something was not heard of at the last check."""
+        return self.running and self._mode_in_force is None
 
     def stop(self) -> None:
         """No decision after the present one."""
         if self._loop is not None:
             self._loop.cancel()
 
-    async def _decide_for_ever(self, acting: asyncio.TaskGroup) -> None:
+    async def _decide_for_ever(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             keys = await self.queue.take()
             self.passes_begun += 1
-            unseen = self.unseen()
-            before = self._acting
-            self._acting = None if unseen else self.mode.follow()
-            if self._acting is not before:
+            stale = self.stale()
+            before = self._mode_in_force
+            if stale:
+                self._mode_in_force = None
+            else:
+                self._mode_in_force = self.mode.follow()
+            if self._mode_in_force is not before:
                 self.requeue_all()  # who makes the pods, or whether all is seen, has changed
-            elif self._acting is None:
-                # The last plans of these services are reported, and why there are no decisions now.
-                changed = set(keys)
-                decided = zip(*self._decided, strict=True)
-                pairs = [pair for pair in decided if pair[0].key in changed]
-                await self._hand_over(
-                    pairs, self.world.alone if self.world is not None else "", out_of_touch=unseen
-                )
-            elif self._acting is not ModeInForce.STANDS_BACK:
-                took = await self._pass(keys, acting)
+            elif self._mode_in_force is None:
+                await self._report_stale(set(keys), stale)
+            elif self._mode_in_force is not ModeInForce.STANDS_BACK:
+                took = await self._pass(keys, tasks)
                 if took:
-                    await asyncio.sleep(min(PAUSE * took, LONGEST_PAUSE))
+                    await asyncio.sleep(min(PAUSE_FACTOR * took, LONGEST_PAUSE))
                 continue
             for key in keys:
                 self.queue.done(key)
 
-    async def _pass(self, keys: list[ServiceKey], acting: asyncio.TaskGroup) -> float:
+    async def _report_stale(self, keys: set[ServiceKey], stale: str) -> None:
+        """Report the last plans of these services, and why there are no decisions now."""
+        pairs: Pairs = []
+        for service, plan in zip(self._decided.services, self._decided.plans, strict=True):
+            if service.key in keys:
+                pairs.append((service, plan))
+        alone = self.world.alone if self.world is not None else ""
+        await self._hand_over(pairs, alone, out_of_touch=stale)
+
+    async def _pass(self, keys: list[ServiceKey], tasks: asyncio.TaskGroup) -> float:
         """Decide about all services; returns the seconds taken. Reading and reporting let the loop
         run other tasks."""
         started = loop_time()
@@ -173,7 +188,7 @@ class Controller:
             else:
                 self._memory = decision.memory
             # Actions begin before reports are written.
-            acted_on = await self._act_on(world, pairs, acting, started)
+            acted_on = await self._act_on(world, pairs, tasks, started)
             self._recheck(decision.recheck_at)
             await self._report(world, decision, pairs)
         for key in keys:
@@ -193,7 +208,7 @@ class Controller:
         for key in keys:
             await slices.end()
             if not self.assumed.all_seen(key):
-                continue
+                continue  # queued again when the last write is seen
             if not self.state.has_instances(key):
                 self._leave(key)
                 continue
@@ -221,7 +236,8 @@ class Controller:
         last = self.builder.get(key)
         kinds = {instance.kind for instance in last.instances} if last is not None else set()
         from_pods = not kinds <= JOBS.keys()
-        end = self._leaving.setdefault(key, now + PATIENCE if from_pods else now)
+        patience = PATIENCE if from_pods else 0.0
+        end = self._leaving.setdefault(key, now + patience)
         self.builder.leave(key)
         if now < end:
             self.queue.add_at(key, end)
@@ -252,14 +268,14 @@ class Controller:
             self._failures_in_a_row += 1
             self.metrics.decisions_failed.inc()
             self._decision_cache = DecisionCache()
-            of = {
+            size = {
                 "services": len(world.services),
                 "nodes": len(world.nodes.nodes) if world.nodes else 0,
             }
             # Not as an exception: with the locals of every frame, printing a world of thousands
             # takes seconds.
             _log.error(
-                "decision failed", **of, tried_again_after=delay, traceback=traceback.format_exc()
+                "decision failed", **size, tried_again_after=delay, traceback=traceback.format_exc()
             )
             asyncio.get_running_loop().call_later(delay, self.queue.wake)
             return None
@@ -272,7 +288,7 @@ class Controller:
             self._timer.cancel()
         if moment:
             # an action that is not done stays due
-            soonest = 1.0 if self._acting is ModeInForce.SHADOW else SOONEST
+            soonest = 1.0 if self._mode_in_force is ModeInForce.SHADOW else SOONEST
             delay = max(soonest, moment - self.clock.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self.queue.wake)
 
@@ -300,23 +316,23 @@ class Controller:
         """The services and plans that are other objects than after the last pass, and those that
         were read again. All others cost nothing, also when there are ten thousand."""
         before = self._decided
-        self._decided = (world.services, decision.plans)
         services = world.services
         plans = decision.plans
-        if len(before[0]) != len(services):
+        self._decided = _Decided(services, plans)
+        if len(before.services) != len(services):
             return list(zip(services, plans, strict=True))
         changed = set[int]()
         for key in self._unreported:
             if self.builder.get(key) is not None:
                 changed.add(self.builder.position(key))
-        together = zip(services, plans, *before, strict=True)
+        together = zip(services, plans, before.services, before.plans, strict=True)
         for position, (service, plan, old_service, old_plan) in enumerate(together):
             if service is not old_service or plan is not old_plan:
                 changed.add(position)
         return [(services[position], plans[position]) for position in sorted(changed)]
 
     async def _act_on(
-        self, world: World, pairs: Pairs, acting: asyncio.TaskGroup, started: float
+        self, world: World, pairs: Pairs, tasks: asyncio.TaskGroup, started: float
     ) -> set[ServiceKey]:
         """Begin the actions of every plan; returns the services with running actions."""
         begun = set()
@@ -334,11 +350,11 @@ class Controller:
                     self.queue.hold(plan.key)
                     begun.add(plan.key)
                     self.metrics.acted_on(plan)
-                    acting.create_task(self._act(world, plan, since))
+                    tasks.create_task(self._act(world, plan, since))
         return begun
 
     def _is_carried_out(self, plan: Plan) -> bool:
-        return bool(plan.actions) and self._acting is not ModeInForce.SHADOW
+        return bool(plan.actions) and self._mode_in_force is not ModeInForce.SHADOW
 
     async def _act(self, world: World, plan: Plan, since: float) -> None:
         key = plan.key
@@ -355,7 +371,8 @@ class Controller:
                 refusal = Refusal(outcome.uid, outcome.refused, now, generation)
                 self._memory = refuse(self._memory, str(key), refusal)
             settled = self.assumed.all_seen(key)
-            if failed or (settled and not (refused or self.queue.is_dirty(key))):
+            had_no_effect = settled and not refused and not self.queue.is_dirty(key)
+            if failed or had_no_effect:
                 # No event would bring back a service whose action had no effect.
                 self.builder.plan_failed(key, settled=settled)
                 self.queue.add_after_backoff(key)
@@ -405,7 +422,7 @@ class Controller:
         """Read every service without pending writes anew; a difference in more than words means a
         missed event."""
         self.state.forget_instances()
-        if self._acting in (None, ModeInForce.STANDS_BACK):
+        if self._mode_in_force in (None, ModeInForce.STANDS_BACK):
             return
         slices = Slices()
         for key in sorted(

@@ -65,10 +65,10 @@ class Election:
         self._api: KubeApi
         self._namespace = self.settings.lease_namespace
         self._name = self.settings.lease_name
-        self._blind_since = ""
+        self._stale_since = ""
         """When this leader was first out of touch; "" while it is in touch."""
         self._relieved_by: asyncio.Future[str] | None = None
-        self._leader_blind = ("", math.inf)
+        self._leader_stale = ("", math.inf)
         """Time at which the leader says it lost touch, and the loop time at which this was first
         seen."""
         self._answered = ""
@@ -145,7 +145,7 @@ class Election:
                         await asyncio.sleep(self._retry())
                 elif wait > 0:
                     await self._wait_for_change(wait)
-                elif self._is_blind():
+                elif self._is_stale():
                     await self._wait_for_change(self._retry())
                 else:
                     # After an unknown outcome the Lease is read; if this process holds it, it is
@@ -250,7 +250,9 @@ class Election:
         self._version = version
         self._observed_at = loop_time()
         self._lease = lease
-        state = lease and (lease["metadata"].get("uid"), at(lease, "spec"), _is_released(lease))
+        state = None
+        if lease is not None:
+            state = (lease["metadata"].get("uid"), at(lease, "spec"), _is_released(lease))
         if state != self._state or went_back:
             self._state = state
             self._state_since = loop_time()
@@ -292,20 +294,20 @@ class Election:
                 await self._look()
                 if not self._may_continue():
                     return False
-                seer = at(self._lease, "metadata", "annotations").get(SEEN_BY)
-                relieved = self._relieved_by
-                if (
-                    seer
-                    and self._blind_since
-                    and self._is_blind()
-                    and relieved
-                    and not relieved.done()
-                ):
-                    relieved.set_result(f"out of touch since {self._blind_since}; {seer} sees")
+                self._give_way_if_answered()
             except KubeError as error:
                 _log.warning("lease not renewed", lease=self._name, error=str(error))
                 return True
         return True
+
+    def _give_way_if_answered(self) -> None:
+        """End this term when this leader is still out of touch and a candidate is not."""
+        seer = at(self._lease, "metadata", "annotations").get(SEEN_BY)
+        if not seer or not self._stale_since or not self._is_stale():
+            return
+        relieved = self._relieved_by
+        if relieved is not None and not relieved.done():
+            relieved.set_result(f"out of touch since {self._stale_since}; {seer} sees")
 
     def _may_continue(self) -> bool:
         """Whether this process holds the Lease, or it was deleted or emptied by hand: then only
@@ -342,19 +344,19 @@ class Election:
 
     # Out of touch
 
-    def _is_blind(self) -> bool:
+    def _is_stale(self) -> bool:
         return loop_time() - self.seen_until() >= self.settings.out_of_touch
 
     async def _answer(self) -> None:
         """Answer a leader that is out of touch: this candidate has seen everything since the leader
         wrote so. If the write fails, the leader's next renewal brings the next try."""
         said = at(self._lease, "metadata", "annotations").get(BLIND_SINCE, "")
-        if said != self._leader_blind[0]:
-            self._leader_blind = said, loop_time()
+        if said != self._leader_stale[0]:
+            self._leader_stale = said, loop_time()
         if (
             not said
             or said == self._answered
-            or self.seen_until() <= self._leader_blind[1]
+            or self.seen_until() <= self._leader_stale[1]
             or self._lease is None
         ):
             return
@@ -378,12 +380,12 @@ class Election:
         spec = self._spec(
             {"holderIdentity": self.settings.identity, "leaseDurationSeconds": duration}
         )
-        self._blind_since = (
-            (self._blind_since or self.clock.timestamp()) if self._is_blind() else ""
+        self._stale_since = (
+            (self._stale_since or self.clock.timestamp()) if self._is_stale() else ""
         )
         self._claims.add((uid, spec["renewTime"]))
         lease = await within(
-            seconds, self._send(self._body(spec, {BLIND_SINCE: self._blind_since or None}))
+            seconds, self._send(self._body(spec, {BLIND_SINCE: self._stale_since or None}))
         )
         self._claims.clear()
         self._observe(lease, sent_at=started)

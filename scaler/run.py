@@ -25,7 +25,7 @@ __all__ = ["HELP", "add_arguments", "run", "run_against"]  # the first three are
 HELP = "run the controller (in a cluster, or with --kubeconfig)"
 
 EXIT_FAILED = 1
-TURN = 0.001
+SWITCH_INTERVAL = 0.001
 """Seconds for which one busy thread may keep the interpreter from another: a fifth of Python's
 default, so that a flood of requests in the webhook's thread delays decisions less."""
 EXIT_USAGE = 2
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace, notes: Notes | None = None) -> int:
     except SettingsError as error:
         sys.stderr.write(f"scaler run: {error}\n")
         return EXIT_USAGE
-    sys.setswitchinterval(TURN)
+    sys.setswitchinterval(SWITCH_INTERVAL)
     with asyncio.Runner(loop_factory=SteadyLoop) as runner:
         return runner.run(_main(settings, notes))
 
@@ -107,7 +107,7 @@ async def run_against(settings: Settings, clock: Clock, notes: Notes | None = No
     with what_stays_spared():
         async with connected() as api, asyncio.TaskGroup() as beside:
             beside.create_task(stacks.watch())
-            await App(api, settings, clock, metrics=metrics, apart=connected, notes=notes).run()
+            await App(api, settings, clock, metrics=metrics, connect=connected, notes=notes).run()
 
 
 def _leaves(error: Exception) -> list[Exception]:

@@ -396,11 +396,11 @@ def test_what_it_did_not_see_for_a_moment_between_two_pulses_is_made_up_for() ->
     async def story() -> None:
         async with stage() as on:
             one = await on.start("one")
-            seen = one.app.controller.unseen
-            one.app.controller.unseen = lambda: "nothing heard of pods"
+            seen = one.app.controller.stale
+            one.app.controller.stale = lambda: "nothing heard of pods"
             on.cluster.apply([*nodes(9), *service("b", prefill=1)], NAMESPACE)
             await asyncio.sleep(1)
-            one.app.controller.unseen = seen
+            one.app.controller.stale = seen
             before = on.created("one")
             await asyncio.sleep(2 * PULSE)
             assert on.created("one") - before == {"b-p0", "b-d0"}

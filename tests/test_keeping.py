@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.execute.budgets import Runs, to_keep
+from scaler.execute.budgets import RunningInstance, to_keep
 from scaler.rules.rule import Ratio
 
 GROUPS = ("group0", "group1")
@@ -17,7 +17,7 @@ RATIOS = st.builds(
 )
 RUNS = st.lists(
     st.builds(
-        Runs,
+        RunningInstance,
         st.sampled_from("abcdefgh"),
         st.sampled_from((*GROUPS, "other")),
         st.booleans(),
@@ -27,13 +27,13 @@ RUNS = st.lists(
 )
 
 
-def in_group(running: list[Runs], group: str) -> list[Runs]:
+def in_group(running: list[RunningInstance], group: str) -> list[RunningInstance]:
     return [one for one in running if one.group == group]
 
 
 @given(RATIOS, RUNS)
 def test_as_many_are_kept_as_the_smallest_ratio_needs_or_none(
-    smallest: Ratio, running: list[Runs]
+    smallest: Ratio, running: list[RunningInstance]
 ) -> None:
     kept = to_keep(smallest, running)
     serves = all(
@@ -45,7 +45,7 @@ def test_as_many_are_kept_as_the_smallest_ratio_needs_or_none(
 
 @given(RATIOS, RUNS)
 def test_nothing_on_a_cordoned_node_is_kept_while_another_could_be(
-    smallest: Ratio, running: list[Runs]
+    smallest: Ratio, running: list[RunningInstance]
 ) -> None:
     kept = to_keep(smallest, running)
     for group in GROUPS:
@@ -56,7 +56,7 @@ def test_nothing_on_a_cordoned_node_is_kept_while_another_could_be(
 
 @given(RATIOS, RUNS)
 def test_what_is_kept_stays_so_as_long_as_nothing_changes(
-    smallest: Ratio, running: list[Runs]
+    smallest: Ratio, running: list[RunningInstance]
 ) -> None:
     kept = to_keep(smallest, running)
     after = [one._replace(kept=one.uid in kept) for one in running]
@@ -66,10 +66,10 @@ def test_what_is_kept_stays_so_as_long_as_nothing_changes(
 
 @given(RATIOS, RUNS, st.booleans())
 def test_one_more_instance_moves_nothing_unless_one_is_on_a_cordoned_node(
-    smallest: Ratio, running: list[Runs], settled: bool
+    smallest: Ratio, running: list[RunningInstance], settled: bool
 ) -> None:
     kept = to_keep(smallest, running)
     after = [one._replace(kept=one.uid in kept) for one in running]
-    more = to_keep(smallest, [*after, Runs("0", "group0", settled, False)])
+    more = to_keep(smallest, [*after, RunningInstance("0", "group0", settled, False)])
     if kept and all(one.settled for one in running if one.uid in kept):
         assert more == kept

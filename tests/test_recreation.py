@@ -196,7 +196,9 @@ def test_what_is_found_where_it_was_to_be_made_is_not_taken_for_deleted(
     async def story() -> str:
         guard = RecreationGuard()
         for number, uid in enumerate(uids.split() * MOST):
-            guard.made("p0", [("Service p0-master-0", uid if uid == "same" else f"{uid}-{number}")])
+            guard.note_made(
+                "p0", [("Service p0-master-0", uid if uid == "same" else f"{uid}-{number}")]
+            )
         return guard.in_vain("p0")
 
     assert run(story()).startswith(words) is True

@@ -48,7 +48,7 @@ full pass tries."""
 _log = structlog.get_logger("budgets")
 
 
-class Runs(NamedTuple):
+class RunningInstance(NamedTuple):
     """A running instance: whether none of its nodes is cordoned, and whether all of its pods have
     the label already."""
 
@@ -59,7 +59,7 @@ class Runs(NamedTuple):
 
 
 class Budgets:
-    """One per process. `unseen`: why the cluster is not seen as it is now, "" while it is; nothing
+    """One per process. `stale`: why the cluster is not seen as it is now, "" while it is; nothing
     is labelled meanwhile. `watched`: the informer of the budgets."""
 
     def __init__(  # noqa: PLR0913 - wiring
@@ -71,7 +71,7 @@ class Budgets:
         name: str,
         now: Callable[[], float],
         mode: CurrentMode,
-        unseen: Callable[[], str],
+        stale: Callable[[], str],
         watched: Informer[BudgetObject, BudgetRecord],
     ) -> None:
         self._writer = writer
@@ -81,9 +81,9 @@ class Budgets:
         self._name = name
         self._now = now
         self._mode = mode
-        self._unseen = unseen
+        self._stale = stale
         self._watched = watched
-        self._outbox: Outbox[ServiceKey] = Outbox(self._keep)
+        self._outbox: Outbox[ServiceKey] = Outbox(self._update_labels)
         self._running = False
         self._covered: dict[ServiceKey, dict[str, str]] = {}
         """Pod uid -> the budget of another owner that selects the pod, "" for none; empty without
@@ -102,10 +102,10 @@ class Budgets:
             _log.warning("evictions are not kept from minimums", why=self._watched.problem)
             await synced.wait()
         self._running = True
-        self.look()
+        self.mark_all()
         await self._outbox.run()
 
-    def look(self) -> None:
+    def mark_all(self) -> None:
         """Mark every service, and every namespace with a budget, where perhaps no service is
         left."""
         if not self._running:
@@ -130,10 +130,10 @@ class Budgets:
             if self._running:
                 self._outbox.mark(key)
 
-    async def _keep(self, key: ServiceKey) -> None:
+    async def _update_labels(self, key: ServiceKey) -> None:
         """Update the labels of one service. An instance keeps the label until all instances to keep
         have it."""
-        acts = self._mode.now in (ModeInForce.MAKES, ModeInForce.RELEASES) and not self._unseen()
+        acts = self._mode.now in (ModeInForce.MAKES, ModeInForce.RELEASES) and not self._stale()
         if not acts or self._refused.get(key.namespace, 0.0) > loop_time():
             return
         try:
@@ -162,7 +162,7 @@ class Budgets:
         if service.rule is None:
             return  # no label changes while no rule is in force: the minimum is unknown
         smallest = service.rule.limited(service.replicas).smallest
-        kept = to_keep(smallest, list(self._runs(service)))
+        kept = to_keep(smallest, list(self._running_of(service)))
         onto = self._pods_of([one for one in service.instances if one.uid in kept])
         covered = await self._covered_of(key, onto)
         labelled = {pod.uid for pod in onto if not covered.get(pod.uid)}
@@ -211,13 +211,13 @@ class Budgets:
         self._covered[key] = found
         return found
 
-    def _runs(self, service: Service) -> Iterator[Runs]:
+    def _running_of(self, service: Service) -> Iterator[RunningInstance]:
         for one in service.instances:
             state = state_of(one, NEVER_SEEN, self._now(), self._policy)
             if one.group is not None and counts_as_running(one, state, service.options.counts_from):
                 pods = self._cache.present_pods(one.uid)
                 settled = not any(self._is_cordoned(pod.node) for pod in pods)
-                yield Runs(one.uid, one.group, settled, all(pod.kept for pod in pods))
+                yield RunningInstance(one.uid, one.group, settled, all(pod.kept for pod in pods))
 
     def _is_cordoned(self, node: str) -> bool:
         known = self._cache.nodes.get("", node)
@@ -243,7 +243,7 @@ def _first_that_covers(budgets: Sequence[BudgetRecord], labels: Mapping[str, str
     return ""
 
 
-def to_keep(smallest: Ratio, running: Sequence[Runs]) -> frozenset[str]:
+def to_keep(smallest: Ratio, running: Sequence[RunningInstance]) -> frozenset[str]:
     """Uids of as many instances of each group as the smallest ratio needs: first those on nodes
     that are not cordoned, then those that are kept already. Empty for a service that does not
     serve."""

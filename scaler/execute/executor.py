@@ -37,7 +37,7 @@ from scaler.execute.gates import Gates
 from scaler.execute.recreation import RecreationGuard
 from scaler.execute.writes import (
     REFUSALS,
-    AssumingWrites,
+    ObjectWriter,
     all_done,
     gathered,
     gravest,
@@ -84,7 +84,7 @@ class Executor:
     ) -> None:
         self._state = state
         self._cache = cache = state.cache
-        self._writes = writes = AssumingWrites(writer, cache, assumed)
+        self._writes = writes = ObjectWriter(writer, cache, assumed)
         self._gates = Gates(writer, writes, state)
         self._look_up = partial(look_up, writer.find, cache.jobs)
         self._guard = RecreationGuard()
@@ -174,14 +174,38 @@ class Executor:
     async def _make(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> str:
         """Create the PodGroup first, because Volcano makes its own for a pod without one; then all
         others at once."""
-        made: list[tuple[Resource, Object]] = []
-        errors: list[KubeError] = []
         try:
             missing = self._missing(record)
         except Exception as error:  # a job of an unforeseen shape must not stop the other services
             _log.exception("no objects can be made of a job", service=str(key), job=record.name)
             return f"no objects can be made of its spec: {error!r}"
-        for batch in missing:
+        made, errors = await self._create(key, missing)
+        if made:
+            self._guard.note_made(
+                record.uid, [_name_and_uid(resource, obj) for resource, obj in made]
+            )
+        if not errors:
+            if any(pod.gated for pod in self._cache.pods_of(record.uid).values()):
+                # the template of the pods names the rule
+                return await self._on_pods_there(key, Complete(record.uid))
+            return ""
+        refusal = gravest(errors)
+        if not undo or not isinstance(refusal, REFUSALS):
+            raise refusal
+        gone = await self._undo(key, record, made)
+        if not gone:
+            raise refusal
+        self._guard.forget(record.uid)
+        return refusal.message
+
+    async def _create(
+        self, key: ServiceKey, batches: list[list[tuple[Resource, Object]]]
+    ) -> tuple[list[tuple[Resource, Object]], list[KubeError]]:
+        """Create one batch after the other, until one has an error. Gives what was made, and the
+        errors."""
+        made: list[tuple[Resource, Object]] = []
+        errors: list[KubeError] = []
+        for batch in batches:
             results = await gathered(
                 [self._writes.create(key, resource, body) for resource, body in batch]
             )
@@ -192,18 +216,7 @@ class Executor:
                     made.append((resource, result))
             if errors:
                 break
-        if made:
-            self._guard.made(record.uid, [_name_and_uid(resource, obj) for resource, obj in made])
-        if not errors:
-            if any(pod.gated for pod in self._cache.pods_of(record.uid).values()):
-                # the template of the pods names the rule
-                return await self._on_pods_there(key, Complete(record.uid))
-            return ""
-        refusal = gravest(errors)
-        if isinstance(refusal, REFUSALS) and undo and await self._undo(key, record, made):
-            self._guard.forget(record.uid)
-            return refusal.message
-        raise refusal
+        return made, errors
 
     def _missing(self, record: JobRecord) -> list[list[tuple[Resource, Object]]]:
         job = record.job
@@ -234,9 +247,10 @@ class Executor:
             else:
                 others.append((resource, obj))
         deletions = [self._delete_unbound(key, pod) for pod in pods.values()]
-        unseen = self._none_there(record, record.job.pods, but=pods)
-        results = await gathered([*deletions, unseen])
-        gone = all(result in (True, None) for result in results)
+        others_exist = self._refuse_if_pods_exist(record, record.job.pods, but=pods)
+        results = await gathered([*deletions, others_exist])
+        # a deletion of a pod that is bound gives False, and what failed its error
+        gone = not any(result is False or isinstance(result, KubeError) for result in results)
         if gone:
             results += await gathered(
                 [
@@ -269,15 +283,16 @@ class Executor:
         """Delete the pods that are not bound, then the PodGroup. A pod that was bound meanwhile
         stays, and with any pod the PodGroup stays: no precondition of the deletion can say that
         there are no pods."""
-        if unbound := self._unbound(record.uid):
+        unbound = self._unbound(record.uid)
+        if unbound:
             self._guard.forget(record.uid)
         await self._delete_all(key, unbound)
         group = self._cache.pod_group_of(record)
         if group is not None:
-            await self._none_there(record, record.job.pods)
+            await self._refuse_if_pods_exist(record, record.job.pods)
             await self._writes.delete(key, POD_GROUPS, group)
 
-    async def _none_there(
+    async def _refuse_if_pods_exist(
         self, record: JobRecord, names: Iterable[str], but: Container[str] = ()
     ) -> None:
         """NotSentError when one of these pods exists, those in `but` left out: the watch of pods
@@ -298,7 +313,7 @@ class Executor:
     async def _finish(self, key: ServiceKey, record: JobRecord, step: Finish) -> None:
         pods = self._cache.present_pods(record.uid)
         phases = {pod.name: pod.phase for pod in pods}
-        await self._none_there(record, record.job.pods, but=phases)
+        await self._refuse_if_pods_exist(record, record.job.pods, but=phases)
         replicas = replica_statuses(record.job, phases)
         started = min((pod.created for pod in pods), default=0.0)
         ending = (step.reason.outcome, step.reason.value, step.message)

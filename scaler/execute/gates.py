@@ -1,8 +1,8 @@
 """Releases instances whose pods others make, by taking our gate off. Decides nothing.
 
 A pod that would share its PodGroup with other instances first gets one of its own instance
-(docs/explanation/ holding-by-gates.md). An instance that a crash leaves half released is released
-by the next pass."""
+(docs/explanation/holding-by-gates.md). An instance that a crash leaves half released is released by
+the next pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from scaler.decide.world import ServiceKey
-from scaler.execute.writes import AssumingWrites, all_done
+from scaler.execute.writes import ObjectWriter, all_done
 from scaler.informers.pods import Governed, PodRecord
 from scaler.kube.api import POD_GROUPS, PODS, PatchType
 from scaler.kube.errors import ConflictError, NotFoundError, NotSentError
@@ -31,7 +31,7 @@ _KEEP_NO_ROOM = [{"op": "add", "path": "/spec/minResources", "value": {}}]
 class Gates:
     """Raises errors of the seam: the caller separates refusals from errors that are retried."""
 
-    def __init__(self, writer: Writer, writes: AssumingWrites, state: ClusterState) -> None:
+    def __init__(self, writer: Writer, writes: ObjectWriter, state: ClusterState) -> None:
         self._writer = writer
         self._writes = writes
         self._state = state

@@ -22,7 +22,7 @@ MOST = 10
 """The most times that the same object is created within that time."""
 
 
-class _Made(msgspec.Struct):
+class _RecentObjects(msgspec.Struct):
     """The recent objects of one instance: loop time of the last one, and by name the times and uids
     of the last few."""
 
@@ -32,38 +32,46 @@ class _Made(msgspec.Struct):
 
 class RecreationGuard:
     def __init__(self) -> None:
-        self._made: dict[str, _Made] = {}
+        self._recent: dict[str, _RecentObjects] = {}
         """Uid of the instance -> its objects; the instance with the newest object is last."""
 
-    def made(self, uid: str, objects: Iterable[tuple[str, str]]) -> None:
+    def note_made(self, uid: str, objects: Iterable[tuple[str, str]]) -> None:
         """Note that these objects (name, uid) of the instance exist since now: created, or found
         under their name."""
-        made = self._made[uid] = self._made.pop(uid, _Made())
-        made.last = now = loop_time()
+        now = loop_time()
+        recent = self._recent.pop(uid, _RecentObjects())
+        recent.last = now
+        self._recent[uid] = recent
         for name, of_object in objects:
-            times = made.objects.setdefault(name, deque(maxlen=MOST))
+            times = recent.objects.setdefault(name, deque(maxlen=MOST))
             # an object that is found again was not deleted
             if not times or times[-1][1] != of_object:
                 times.append((now, of_object))
-        while self._made[oldest := next(iter(self._made))].last < now - LATELY:
-            del self._made[oldest]
+        self._forget_before(now - LATELY)
+
+    def _forget_before(self, since: float) -> None:
+        while self._recent:
+            oldest = next(iter(self._recent))
+            if self._recent[oldest].last >= since:
+                return
+            del self._recent[oldest]
 
     def forget(self, uid: str) -> None:
         """The scaler itself deletes the objects of the instance: so no other client did."""
-        self._made.pop(uid, None)
+        self._recent.pop(uid, None)
 
     def made_lately(self, uid: str) -> bool:
         """Whether anything of the instance was made recently: then its job is looked up before more
         is made."""
-        made = self._made.get(uid)
-        return made is not None and made.last >= loop_time() - LATELY
+        recent = self._recent.get(uid)
+        return recent is not None and recent.last >= loop_time() - LATELY
 
     def in_vain(self, uid: str) -> str:
         """A sentence about an object that another client deletes as often as it is made; "" when
         there is none."""
-        made = self._made.get(uid, _Made())
+        recent = self._recent.get(uid, _RecentObjects())
         since = loop_time() - LATELY
-        for name, times in reversed(made.objects.items()):  # a pod says more than its PodGroup
+        for name, times in reversed(recent.objects.items()):  # a pod says more than its PodGroup
             if len(times) == MOST and times[0][0] >= since:
                 return (
                     f"another client deletes {name} as often as it is made, {MOST} times within a"

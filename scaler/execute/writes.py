@@ -27,7 +27,7 @@ REFUSALS = (ForbiddenError, InvalidError, BadRequestError, NotFoundError, Alread
 """Answers that stay the same if the request is repeated at once."""
 
 
-class AssumingWrites:
+class ObjectWriter:
     """Each write names the uid of its object, because names are reused. Raises errors of the
     seam."""
 

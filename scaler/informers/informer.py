@@ -96,7 +96,7 @@ class Freshness:
         other threads."""
         return min((one.heard for one in self._others.values() if not one.absent), default=math.inf)
 
-    def lost(self) -> dict[Resource, str]:
+    def stale(self) -> dict[Resource, str]:
         """Resource that is out of touch -> words for people; one that was not listed yet counts
         too."""
         return {
@@ -107,7 +107,7 @@ class Freshness:
 
     def words(self) -> str:
         """The resources that are out of touch, in words that change only with them; "" for none."""
-        names = ", ".join(sorted(resource.plural for resource in self.lost()))
+        names = ", ".join(sorted(resource.plural for resource in self.stale()))
         return f"nothing heard of {names} for {self._patience:g} s" if names else ""
 
     def no_nodes(self) -> str:

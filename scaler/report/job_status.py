@@ -1,6 +1,6 @@
-"""The status of an AscendJob: conditions, counts, start and completion time, and the one request that
-writes it. Two components send it: report.reporter while the job lives, execute.executor when the job
-ends (`final_patch`), as an action that has to succeed.
+"""The status of an AscendJob: conditions, counts, start and completion time, and the one request
+that writes it. Two components send it: report.reporter while the job lives, execute.executor when
+the job ends (`final_patch`), as an action that has to succeed.
 
 The present condition is the last of the list, because the CRD's `State` column prints the type of
 that one. `Running` is True only while all pods run, never longer, unlike with the operator.

@@ -114,8 +114,8 @@ MUTANTS = (
     Mutant(
         "refused instances are not undone",
         executor,
-        "isinstance(refusal, REFUSALS) and undo and await self._undo(key, record, made)",
-        "isinstance(refusal, REFUSALS)",
+        "gone = await self._undo(key, record, made)",
+        "gone = True",
         "refused in part",
     ),
     Mutant(

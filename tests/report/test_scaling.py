@@ -32,7 +32,6 @@ from scaler.reasons.reasons import Reason
 from scaler.report.elastic_services import _UNDECLARED
 from scaler.report.service_events import service_events
 from scaler.report.service_status import (
-    JOB_LABEL,
     MAX_SELECTOR,
     scaling_limited,
     selector_of,
@@ -45,6 +44,7 @@ from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.apiserver.list_watch import label_predicate
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
+from scaler.workloads.ascendjob import JOB_LABEL
 from tests.builders import NOW, decision, instance, plan, service
 from tests.jobs import NAMESPACE
 from tests.report.fakes import report_of
