@@ -119,7 +119,7 @@ MUTANTS = (
         order,
         "        -demand.priority,\n        ended_at,",
         "        -demand.priority,\n        0.0,",
-        "test_turns test_minimums",
+        "test_attempts_in_worlds test_minimums",
         "3b.2",
     ),
     Mutant(
@@ -241,7 +241,7 @@ MUTANTS = (
         attempts,
         "return attempt.began > 0 and now - attempt.began >= policy.minimum_timeout",
         "return False",
-        "test_turns",
+        "test_attempts_in_worlds",
         "3b.5",
     ),
     Mutant(
@@ -249,7 +249,7 @@ MUTANTS = (
         attempts,
         "policy.backoff * 2.0 ** min(max(0, failures - 1), 16)",
         "policy.backoff",
-        "test_turns",
+        "test_attempts_in_worlds",
         "3b.5",
     ),
     Mutant(
@@ -257,7 +257,7 @@ MUTANTS = (
         attempts,
         "return attempt.backoff_until > 0 and began < at",
         "return False",
-        "test_turns",
+        "test_attempts_in_worlds",
         "3b.5",
     ),
     Mutant(
@@ -265,7 +265,7 @@ MUTANTS = (
         attempts,
         "if (is_late or has_failed) and not attempt.was_reset:",
         "if is_late or has_failed:",
-        "test_turns",
+        "test_attempts_in_worlds",
         "3b.5",
     ),
     Mutant(
@@ -273,7 +273,7 @@ MUTANTS = (
         attempts,
         ".gives_way and before.was_reset",
         ".gives_way and False",
-        "test_turns",
+        "test_attempts_in_worlds",
         "3b.5",
     ),
     Mutant(
@@ -281,7 +281,7 @@ MUTANTS = (
         attempt_end,
         "if not attempts.ends_for_anybody(",
         "if not True and (",
-        "test_turns",
+        "test_attempts_in_worlds",
         "3b.5",
     ),
     Mutant(
@@ -289,7 +289,7 @@ MUTANTS = (
         minimum,
         "if attempts.in_backoff(draft.memory, part.now):",
         "if False:",
-        "test_turns",
+        "test_attempts_in_worlds",
         "3b.2, 3b.5",
     ),
     Mutant(
@@ -297,7 +297,7 @@ MUTANTS = (
         states,
         "if 0 < instance.bound < instance.expected and memory.gives_way:",
         "if False:",
-        "test_turns",
+        "test_attempts_in_worlds",
         "2, 3b.5",
     ),
     Mutant(
@@ -305,7 +305,7 @@ MUTANTS = (
         demand,
         "memories = attempts.inherited(service, seen.instances, now)",
         "memories = seen.instances",
-        "test_turns test_made_by_others",
+        "test_attempts_in_worlds test_made_by_others",
         "3b.5",
     ),
     Mutant(
@@ -322,7 +322,7 @@ MUTANTS = (
         release,
         "replaced_by(draft, minimum.members) or",
         "",
-        "test_turns",
+        "test_attempts_in_worlds",
         "3b.6",
     ),
     Mutant(

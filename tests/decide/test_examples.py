@@ -282,7 +282,7 @@ def test_pods_that_are_only_assumed_do_not_end_the_pauses_after_refusals(
     assert after.services[str(seen.key)].instances["uid-p0"].refused_times == times
 
 
-def test_a_refused_creation_leaves_its_turn_to_the_next_of_its_group() -> None:
+def test_a_refused_creation_leaves_its_place_to_the_next_of_its_group() -> None:
     seen = service("1P1D", "p0 Held, p1 Held, d0 Held")
     refused = InstanceMemory(refused="exceeded quota", refused_until=NOW + 9, refused_times=1)
     made = plan(seen, memory=remembering(seen, ("uid-p0", refused)))

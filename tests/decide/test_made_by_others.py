@@ -78,7 +78,7 @@ def test_a_pod_group_of_theirs_is_never_tidied_away() -> None:
 
 
 @pytest.mark.parametrize(("age", "state"), [(29.9, State.ADMITTED), (30, State.BROKEN)])
-def test_a_missing_pod_is_to_come_until_the_newest_one_is_as_old_as_a_turn(
+def test_a_missing_pod_is_expected_until_the_newest_one_is_as_old_as_an_attempt_lasts(
     age: float, state: State
 ) -> None:
     """The cluster alone says so: after a failover the answer is the same."""
@@ -190,7 +190,7 @@ def test_a_decision_that_oversteps_is_found_out() -> None:
         assert any(name in found for found in violations(before, wrong)), name
 
 
-def test_who_may_use_any_node_waits_for_pods_of_who_may_not_as_long_as_a_turn_lasts() -> None:
+def test_who_may_use_any_node_waits_for_pods_of_who_may_not_as_long_as_an_attempt_lasts() -> None:
     unmade = on_nodes("1P", "p0@b gone", others=True, name="b")
     picky = on_nodes("1P", "p0@b held", others=True, name="b")
     easy = on_nodes("1P", "p0@ab held", others=True, name="a")

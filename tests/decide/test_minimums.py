@@ -36,7 +36,7 @@ def test_when_the_oldest_instance_of_a_group_fits_nowhere_the_next_one_goes() ->
     assert done(spare, taken, nodes="a:8x2 b:8") == {"a-p1": "Admit", "a-d0": "Admit"}
 
 
-def test_instances_in_the_schedulers_hands_are_chosen_before_held_ones() -> None:
+def test_instances_with_the_scheduler_are_chosen_before_held_ones() -> None:
     assert done(on_nodes("1P", "p0 held, p1 unbound", name="a"), OTHER, nodes="a:8") == {}
 
 
@@ -79,7 +79,7 @@ def test_the_older_service_goes_first_and_only_whole() -> None:
     assert reasons(made)["b-p0"] is Reason.MINIMUM_DOES_NOT_FIT
 
 
-def test_a_service_of_which_something_is_in_hands_goes_before_an_older_one() -> None:
+def test_a_service_of_which_something_is_with_the_scheduler_goes_before_an_older_one() -> None:
     begun = on_nodes("1P1D", "p0 unbound, d0 unbound", name="b")
     assert done(SMALL, begun, nodes="a:8x2") == {}
 
@@ -131,7 +131,7 @@ def test_a_higher_priority_takes_the_room_of_a_minimum_that_is_not_bound() -> No
 
 
 @pytest.mark.parametrize("gone", ["a2 ending 8", "a2 cordoned 10", "a2 lost 10"])
-def test_a_lower_one_in_hands_whose_own_room_is_yet_to_come_is_not_in_the_way_of_a_higher_one(
+def test_a_lower_one_with_the_scheduler_whose_room_is_expected_is_not_in_the_way_of_a_higher_one(
     gone: str,
 ) -> None:
     """It waits for the expected room; until then the scheduler could give it the room that
@@ -194,7 +194,7 @@ def test_own_bound_surplus_that_does_not_run_makes_room_at_once() -> None:
     assert done(broken, OTHER, nodes="a:8x2") == {"a-p1": "Evict"}
 
 
-def test_what_is_bound_in_part_keeps_room_for_the_rest_of_it_while_its_turn_lasts() -> None:
+def test_what_is_bound_in_part_keeps_room_for_the_rest_of_it_while_its_attempt_lasts() -> None:
     part = on_nodes("1P", "p0 on a0 + unbound", name="a")
     assert done(part, on_nodes("1P", "p0 held", name="b", priority=5), nodes="a:8x2") == {}
 
@@ -267,7 +267,9 @@ def test_a_service_whose_rule_says_so_takes_no_part() -> None:
     assert len(done(out, OTHER, nodes="a:8x2")) == 4
 
 
-def test_a_paused_service_is_not_touched_and_what_it_has_in_hands_keeps_its_room() -> None:
+def test_a_paused_service_is_not_touched_and_what_it_has_with_the_scheduler_keeps_its_room() -> (
+    None
+):
     paused = on_nodes("1P1D", "p0 unbound, d0 unbound", name="a", options=RuleOptions(paused=True))
     assert done(paused, OTHER, nodes="a:8x3") == {}
     held = on_nodes("1P1D", "p0 held, d0 held", name="a", options=RuleOptions(paused=True))

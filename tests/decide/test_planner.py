@@ -89,7 +89,7 @@ def test_deciding_again_after_it_took_effect_ends_within_three_passes(world: Wor
 
 @MANY
 @given(worlds())
-def test_nothing_is_admitted_and_revoked_in_turns(world: World) -> None:
+def test_nothing_is_revoked_and_admitted_again(world: World) -> None:
     history = settle(world).history
     admitted = [
         one.uid for made in history for one in made.plans[0].actions if isinstance(one, Admit)

@@ -63,7 +63,7 @@ def test_nothing_is_tried_where_not_even_the_sum_would_do() -> None:
     assert [nodes.at(time) for time in (0, 100, 10_000)] == [{}, {}, {}]
 
 
-def test_what_others_have_in_hands_is_not_revoked_for_a_probe() -> None:
+def test_what_others_have_with_the_scheduler_is_not_revoked_for_a_probe() -> None:
     climbs = on_nodes("2P > 1P", "p0:4 on a0, p1:4 unbound", name="a")
     minimum = on_nodes("1P", "p0 held", name="b")
     story = Story("a:8x3, a0 used 4, a1 used 4, a2 used 4", fit_patience=10)

@@ -63,7 +63,7 @@ def test_what_cannot_start_itself_makes_no_spare_of_another() -> None:
     assert reasons(plan(seen))["p2"] is Reason.WAITING_FOR_RATIO
 
 
-def test_the_spare_is_who_goes_last_and_that_is_one_that_had_its_turn() -> None:
+def test_the_spare_is_who_goes_last_and_that_is_one_that_had_its_attempt() -> None:
     seen = service("2P1D > 1P1D", "p0 Running, d0 Starting, p1 Held, p2 Held")
     said = reasons(
         plan(

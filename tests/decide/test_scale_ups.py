@@ -42,7 +42,7 @@ def test_when_the_oldest_scale_up_fits_nowhere_the_next_one_goes() -> None:
     }
 
 
-def test_a_scale_up_in_hands_that_no_longer_fits_is_revoked() -> None:
+def test_a_scale_up_with_the_scheduler_that_no_longer_fits_is_revoked() -> None:
     made = decide(world(CLIMBS, SERVES, nodes="a:8x4"))
     assert doings(made) == {"a-p1": "Revoke"}
     assert done(CLIMBS, SERVES, nodes="a:8x5") == {}
@@ -58,7 +58,7 @@ def test_a_scale_up_in_hands_that_no_longer_fits_is_revoked() -> None:
     ],
     ids=["with the scheduler", "waits", "misses its minimum", "starts"],
 )
-def test_a_change_of_what_is_free_matters_where_something_waits_or_is_in_hands(
+def test_a_change_of_what_is_free_matters_where_something_waits_or_is_with_the_scheduler(
     seen: Service, heeds: bool
 ) -> None:
     assert decide(world(seen, SERVES, nodes="a:8x4")).heeds_room is heeds
@@ -97,13 +97,15 @@ def test_a_scale_up_that_could_take_the_only_room_of_a_minimum_waits() -> None:
 
 
 @pytest.mark.parametrize("gone", ["b1 ending 8", "b1 cordoned 10", "b1 lost 10"])
-def test_a_scale_up_in_hands_stays_where_what_is_reserved_is_out_of_its_reach(gone: str) -> None:
+def test_a_scale_up_with_the_scheduler_stays_where_what_is_reserved_is_out_of_its_reach(
+    gone: str,
+) -> None:
     """It can only be bound to a0 now; what the minimum waits for is another node."""
     climbs = on_nodes("2P > 1P", "p0 on b0, p1 unbound", name="a")
     assert done(climbs, on_nodes("1P", "p0@b held", name="b"), nodes=f"a:8 b:8x2, {gone}") == {}
 
 
-def test_a_scale_up_in_hands_stays_though_others_in_hands_may_take_its_own_room() -> None:
+def test_a_scale_up_with_the_scheduler_stays_though_others_there_may_take_its_own_room() -> None:
     """It can invalidate no reservation; where it lands itself is nobody's reservation."""
     climbs = on_nodes("2P1D > 1P1D", "p0 on b0 + unbound, p1@a unbound, d0 on a0", name="a")
     assert done(climbs, nodes="a:8x2 b:8x2") == {}
@@ -161,7 +163,7 @@ def test_a_stranger_on_the_nodes_counts_like_anybody() -> None:
     }
 
 
-def test_of_what_is_in_hands_the_target_goes_before_what_is_beyond_it() -> None:
+def test_of_what_is_with_the_scheduler_the_target_goes_before_what_is_beyond_it() -> None:
     waits = on_nodes("2P2D > 2P1D > 1P1D", "p0 on a0, p1 unbound, d0 on a1, d1 unbound")
     other = on_nodes("1P", "p0 on a2", name="b")
     assert done(waits, other, nodes="a:8x4") == {"a-d1": "Revoke"}

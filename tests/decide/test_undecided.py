@@ -167,7 +167,7 @@ def test_who_changes_by_itself_is_looked_at_again_at_once_and_weighed_again_afte
         assert undecided(changed) == still
 
 
-def test_nobody_is_evicted_for_a_service_without_a_plan_and_it_has_had_no_turn(
+def test_nobody_is_evicted_for_a_service_without_a_plan_and_it_has_had_no_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     in_the_plan(monkeypatch)

@@ -1,5 +1,5 @@
-"""A reservation that makes no progress ends: 3b.5 of the contract, clause by clause, in virtual
-seconds."""
+"""A reservation that makes no progress ends: 3b.5 of the contract, clause by clause, as whole
+decisions in virtual seconds. `TRIED`: the same service as `HELD`, with the scheduler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scaler.decide.world import Service
 from tests.builders import NOW, Story, doings, on_nodes, world
 
 HELD = on_nodes("1P1D", "p0 held, d0 held", name="a", age=9)
-HANDS = on_nodes("1P1D", "p0 unbound, d0 unbound", name="a", age=9)
+TRIED = on_nodes("1P1D", "p0 unbound, d0 unbound", name="a", age=9)
 OTHER = on_nodes("1P1D", "p0 held, d0 held", name="b")
 BOTH_A = {"a-p0": "Admit", "a-d0": "Admit"}
 NO_A = {"a-p0": "Revoke", "a-d0": "Revoke"}
@@ -29,25 +29,28 @@ def begun(*services: Service, nodes: str = ON_TWO) -> Story:
     return story
 
 
-def test_a_minimum_that_nothing_is_bound_of_ends_its_turn_for_another_minimum() -> None:
+def test_a_minimum_that_nothing_is_bound_of_ends_its_attempt_for_another_minimum() -> None:
+    """3b.5e: if another service waits, the attempt ends after 30 s."""
     story = begun(HELD, OTHER)
-    assert story.at(1, HANDS, OTHER) == {}
+    assert story.at(1, TRIED, OTHER) == {}
     assert story.recheck_in == 30
-    assert story.at(29.9, HANDS, OTHER) == {}
-    assert story.at(30, HANDS, OTHER) == NO_A
+    assert story.at(29.9, TRIED, OTHER) == {}
+    assert story.at(30, TRIED, OTHER) == NO_A
     assert story.at(30.1, HELD, OTHER) == {"b-p0": "Admit", "b-d0": "Admit"}
     assert story.reasons["a-p0"] == "MinimumNotScheduled"
 
 
-def test_if_nobody_waits_its_turn_begins_anew_and_nothing_is_written() -> None:
+def test_if_nobody_waits_its_clock_starts_again_and_nothing_is_written() -> None:
+    """3b.5e: if nobody waits, the clock starts again."""
     elsewhere = on_nodes("1P", "p0 on a2", name="b")
     story = begun(HELD, elsewhere, nodes="a:8x3")
-    assert [story.at(time, HANDS, elsewhere) for time in (1, 30, 60, 300, 1000)] == [{}] * 5
+    assert [story.at(time, TRIED, elsewhere) for time in (1, 30, 60, 300, 1000)] == [{}] * 5
 
 
-def test_if_its_room_is_not_found_again_it_says_so_and_its_turn_has_not_ended(
+def test_if_its_room_is_not_found_again_it_says_so_and_its_attempt_has_not_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """3b.5e: an attempt ends for somebody who waits, and not for want of room."""
     story = begun(HELD)
     lacks_room = Shortage(PodRequest(), 2, 1, PODS, undecided=True)
     reserve = Placement.reserve
@@ -58,21 +61,23 @@ def test_if_its_room_is_not_found_again_it_says_so_and_its_turn_has_not_ended(
         return reserved[0] if len(reserved) == 1 else lacks_room
 
     monkeypatch.setattr(Placement, "reserve", reserve_once)
-    assert story.at(30, HANDS) == NO_A
+    assert story.at(30, TRIED) == NO_A
     assert story.reasons["a-p0"] == "MinimumDoesNotFit"
-    assert story.remembered(HANDS).failures == 0
+    assert story.remembered(TRIED).failures == 0
 
 
-def test_a_bound_pod_of_its_own_gives_it_a_new_turn() -> None:
+def test_a_bound_pod_of_its_own_sets_its_clock_back() -> None:
+    """3b.5b: progress sets the clock back."""
     story = begun(HELD, OTHER)
     part = on_nodes("1P1D", "p0 starts on a0, d0 unbound", name="a", age=9)
-    assert story.at(1, HANDS, OTHER) == {}
+    assert story.at(1, TRIED, OTHER) == {}
     assert story.at(29, part, OTHER, bound=True) == {}
     assert story.at(58, part, OTHER) == {}
     assert story.at(59, part, OTHER) == {"a-d0": "Revoke"}
 
 
 def test_the_pauses_grow_from_half_a_minute_to_five_and_end_when_it_serves() -> None:
+    """3b.5f: backoff doubles. 3b.5b: progress ends it."""
     story = begun(HELD, OTHER, nodes=ON_TWO)
     time = 0.0
     pauses = []
@@ -81,13 +86,13 @@ def test_the_pauses_grow_from_half_a_minute_to_five_and_end_when_it_serves() -> 
     full = "a:8x5"
     for _ in range(6):
         time += 30
-        made = story.at(time, HANDS, taken, waits, nodes=full, bound=True)
+        made = story.at(time, TRIED, taken, waits, nodes=full, bound=True)
         if not made:  # the bind came after the clock began: now it counts
             time += 30
-            made = story.at(time, HANDS, taken, waits, nodes=full, bound=True)
+            made = story.at(time, TRIED, taken, waits, nodes=full, bound=True)
         assert set(NO_A.items()) <= set(made.items())
         start = time
-        pauses.append(story.remembered(HANDS).backoff_until - (1_000_000 + time))
+        pauses.append(story.remembered(TRIED).backoff_until - (1_000_000 + time))
         time = start + pauses[-1]
         assert "a-p0" not in story.at(time - 0.1, HELD, taken, waits, nodes=full)
         assert set(BOTH_A.items()) <= set(story.at(time, HELD, taken, waits, nodes=full).items())
@@ -100,7 +105,7 @@ def test_the_pauses_grow_from_half_a_minute_to_five_and_end_when_it_serves() -> 
         nodes=full,
         bound=True,
     )
-    assert story.remembered(HANDS).failures == 0
+    assert story.remembered(TRIED).failures == 0
 
 
 CLIMBS = on_nodes("2P > 1P", "p0 on a2, p1 held", name="b")
@@ -112,12 +117,13 @@ def ended() -> Story:
     from 60 s to 90 s."""
     story = Story("a:8x3")
     assert story.at(0, HELD, CLIMBS) == BOTH_A
-    assert story.at(30, HANDS, CLIMBS, bound=True) == {}
-    assert story.at(60, HANDS, CLIMBS, bound=True) == NO_A
+    assert story.at(30, TRIED, CLIMBS, bound=True) == {}
+    assert story.at(60, TRIED, CLIMBS, bound=True) == NO_A
     return story
 
 
 def test_what_others_do_never_ends_its_pause() -> None:
+    """3b.5f: what others do never ends backoff."""
     story = ended()
     assert story.at(61, HELD, CLIMBS) == {"b-p1": "Admit"}
     assert story.at(70, HELD, CLIMBED, bound=True) == {}
@@ -128,6 +134,7 @@ def test_what_others_do_never_ends_its_pause() -> None:
 
 
 def test_a_node_that_appears_or_returns_ends_its_pause() -> None:
+    """3b.5f: a node that becomes usable ends backoff."""
     serves = on_nodes("1P", "p0 on a2", name="b")
     assert ended().at(70, HELD, serves, nodes="a:8x4, a3 since -70") == BOTH_A
     assert ended().at(70, HELD, serves, nodes="a:8x3 b:8, b0 since -70") == BOTH_A, (
@@ -136,6 +143,7 @@ def test_a_node_that_appears_or_returns_ends_its_pause() -> None:
 
 
 def test_its_own_jobs_changing_ends_its_pause() -> None:
+    """3b.5f: a change of its own jobs ends backoff."""
     serves = on_nodes("1P", "p0 on a2", name="b")
     changed = msgspec.structs.replace(HELD.instances[0], generation=7)
     mended = msgspec.structs.replace(HELD, instances=(changed, HELD.instances[1]))
@@ -143,6 +151,7 @@ def test_its_own_jobs_changing_ends_its_pause() -> None:
 
 
 def test_if_other_candidates_fit_in_its_place_they_are_swapped_in() -> None:
+    """3b.5d: other candidates are swapped in, with a new clock."""
     spare = on_nodes("1P", "p0 unbound, p1 held", name="a")
     elsewhere = on_nodes("1P", "p0 on a3", name="b")
     story = begun(on_nodes("1P", "p0 held, p1 held", name="a"), elsewhere, nodes="a:8x4")
@@ -156,7 +165,8 @@ def test_if_other_candidates_fit_in_its_place_they_are_swapped_in() -> None:
     assert story.at(59, swapped, elsewhere) == {}
 
 
-def test_bound_in_part_it_becomes_broken_when_its_turn_ends_and_its_pod_keeps_its_node() -> None:
+def test_bound_in_part_it_becomes_broken_when_its_attempt_ends_and_its_pod_keeps_its_node() -> None:
+    """3b.5e: what is bound in part becomes Broken."""
     story = begun(on_nodes("1P", "p0 held 2", name="a", age=9), OTHER, nodes="a:8x3")
     part = on_nodes("1P", "p0 on a0 + unbound", name="a", age=9)
     assert story.at(5, part, OTHER, bound=True) == {}
@@ -166,34 +176,37 @@ def test_bound_in_part_it_becomes_broken_when_its_turn_ends_and_its_pod_keeps_it
     assert {"b-p0": "Admit", "b-d0": "Admit"} in made
 
 
-def test_while_nothing_is_bound_a_turn_ends_only_for_a_minimum_of_no_lower_priority() -> None:
+def test_while_nothing_is_bound_an_attempt_ends_only_for_a_minimum_of_no_lower_priority() -> None:
+    """3b.5g: while the scheduler binds nothing anywhere, others wait for 5 minutes."""
     waits = on_nodes("2P > 1P", "p0 on a2, p1 held", name="b")
     story = begun(HELD, waits, nodes="a:8x3")
-    assert [story.at(time, HANDS, waits, nodes="a:8x3") for time in (1, 30, 60, 299)] == [{}] * 4
-    assert story.at(300, HANDS, waits, nodes="a:8x3") == NO_A
+    assert [story.at(time, TRIED, waits, nodes="a:8x3") for time in (1, 30, 60, 299)] == [{}] * 4
+    assert story.at(300, TRIED, waits, nodes="a:8x3") == NO_A
     lower = on_nodes("1P1D", "p0 held, d0 held", name="b", priority=-1)
     story = begun(HELD, lower)
-    assert [story.at(time, HANDS, lower) for time in (1, 30, 299)] == [{}] * 3
-    assert story.at(300, HANDS, lower) == NO_A
+    assert [story.at(time, TRIED, lower) for time in (1, 30, 299)] == [{}] * 3
+    assert story.at(300, TRIED, lower) == NO_A
 
 
-def test_the_next_bind_of_anybody_pardons_a_clock_that_ran_out_without_one() -> None:
+def test_the_next_bind_of_anybody_resets_a_clock_that_ran_out_without_one() -> None:
+    """3b.5h: the next bind of anybody resets each service, once."""
     lower = on_nodes("1P1D", "p0 held, d0 held", name="b", priority=-1)
     story = begun(HELD, lower)
-    assert story.at(100, HANDS, lower) == {}
-    assert story.at(101, HANDS, lower, bound=True) == {}
-    assert story.at(130.9, HANDS, lower, bound=True) == {}
-    assert story.at(131, HANDS, lower) == NO_A, "once"
+    assert story.at(100, TRIED, lower) == {}
+    assert story.at(101, TRIED, lower, bound=True) == {}
+    assert story.at(130.9, TRIED, lower, bound=True) == {}
+    assert story.at(131, TRIED, lower) == NO_A, "once"
 
 
-def test_a_scale_up_that_is_never_bound_ends_its_turn_for_its_spare() -> None:
+def test_a_scale_up_that_is_never_bound_ends_its_attempt_for_its_spare() -> None:
+    """3b.7c: a scale-up has an attempt of its own. 3b.5e: it ends for a spare of its group."""
     spare = on_nodes("2P > 1P", "p0 on a0, p1 held, p2 held", name="a")
-    hands = on_nodes("2P > 1P", "p0 on a0, p1 unbound, p2 held", name="a")
+    tried = on_nodes("2P > 1P", "p0 on a0, p1 unbound, p2 held", name="a")
     elsewhere = on_nodes("1P", "p0 on a1", name="b")
     story = Story("a:8x4")
     assert story.at(0, spare, elsewhere) == {"a-p1": "Admit"}
-    assert story.at(1, hands, elsewhere, bound=True) == {}
-    assert story.at(30, hands, elsewhere) == {"a-p1": "Revoke"}
+    assert story.at(1, tried, elsewhere, bound=True) == {}
+    assert story.at(30, tried, elsewhere) == {"a-p1": "Revoke"}
     assert story.at(31, spare, elsewhere) == {"a-p2": "Admit"}
 
 
@@ -202,7 +215,7 @@ WAITS = on_nodes("3P > 1P", "p0 on a0, p1 unbound, p2 held", name="a")
 
 
 def climbing(waits: Service, other: Service, nodes: str) -> Story:
-    """One scale-up is in the scheduler's hands since 0 s, and there is no room for the next; others
+    """One scale-up is in the scheduler's tried since 0 s, and there is no room for the next; others
     were bound."""
     story = Story(nodes)
     assert story.at(0, waits, other) == {}
@@ -210,7 +223,8 @@ def climbing(waits: Service, other: Service, nodes: str) -> Story:
     return story
 
 
-def test_the_next_bind_of_anybody_pardons_the_clock_of_a_scale_up_and_its_ended_turn() -> None:
+def test_the_next_bind_of_anybody_resets_the_clock_of_a_scale_up_and_its_ended_attempt() -> None:
+    """3b.5h, of a scale-up (3b.7c)."""
     twice = InstanceMemory(began=NOW - 30, failures=1, backoff_until=NOW - 60, restarts=0)
     memory = Memory({"default/rule/a": ServiceMemory({"a-p1": twice})}, last_bind=NOW - 200)
     made = decide(world(WAITS, NEXT_TO, nodes="a:8x3", memory=memory, last_bind=NOW))
@@ -219,9 +233,10 @@ def test_the_next_bind_of_anybody_pardons_the_clock_of_a_scale_up_and_its_ended_
 
 
 @pytest.mark.parametrize("pardoned", [False, True])
-def test_the_next_bind_of_anybody_takes_back_once_that_candidates_had_their_turn(
+def test_the_next_bind_of_anybody_takes_back_once_that_candidates_had_their_attempt(
     pardoned: bool,
 ) -> None:
+    """3b.5h: once until the service serves or its jobs or rule change."""
     had = InstanceMemory(had_attempt=HadAttempt.SINCE_LAST_BIND, gives_way=True, restarts=0)
     memory = Memory(
         {"default/rule/a": ServiceMemory({"a-p0": had}, was_reset=pardoned)}, last_bind=NOW - 200
@@ -250,7 +265,10 @@ def test_a_change_of_its_jobs_brings_nothing_back_that_a_bind_has_reset() -> Non
     assert (after.had_attempt, after.gives_way) == (HadAttempt.NO, False)
 
 
-def test_no_scale_up_ends_its_turn_for_another_one_of_its_group_that_can_start_beside_it() -> None:
+def test_no_scale_up_ends_its_attempt_for_another_one_of_its_group_that_can_start_beside_it() -> (
+    None
+):
+    """3b.7c, 3b.5e: a spare that can start beside it does not wait for it."""
     story = climbing(WAITS, NEXT_TO, "a:8x3")
     assert story.at(30, WAITS, NEXT_TO, nodes="a:8x4") == {"a-p2": "Admit"}
     both = on_nodes("3P > 1P", "p0 on a0, p1 unbound, p2 unbound", name="a")
@@ -259,7 +277,10 @@ def test_no_scale_up_ends_its_turn_for_another_one_of_its_group_that_can_start_b
     )
 
 
-def test_a_scale_up_ends_its_turn_for_another_one_of_its_group_that_lacks_room_beside_it() -> None:
+def test_a_scale_up_ends_its_attempt_for_another_one_of_its_group_that_lacks_room_beside_it() -> (
+    None
+):
+    """3b.7c, 3b.5e: the spare waits, and the attempt ends."""
     story = climbing(WAITS, NEXT_TO, "a:8x3")
     assert story.at(30, WAITS, NEXT_TO) == {"a-p1": "Revoke"}
     assert story.at(31, on_nodes("3P > 1P", "p0 on a0, p1 held, p2 held", name="a"), NEXT_TO) == {
@@ -267,7 +288,10 @@ def test_a_scale_up_ends_its_turn_for_another_one_of_its_group_that_lacks_room_b
     }
 
 
-def test_a_scale_up_ends_its_turn_where_not_all_others_of_its_group_can_start_beside_it() -> None:
+def test_a_scale_up_ends_its_attempt_where_not_all_others_of_its_group_can_start_beside_it() -> (
+    None
+):
+    """3b.7c, 3b.5e: one of several spares waits."""
     waits = on_nodes("4P > 1P", "p0 on a0, p1 unbound, p2 held, p3 held", name="a")
     story = climbing(waits, NEXT_TO, "a:8x3")
     assert story.at(30, waits, NEXT_TO, nodes="a:8x4") == {"a-p1": "Revoke"}, (
@@ -277,8 +301,8 @@ def test_a_scale_up_ends_its_turn_where_not_all_others_of_its_group_can_start_be
     assert story.at(31, held, NEXT_TO, nodes="a:8x4") == {"a-p2": "Admit", "a-p3": "Admit"}
 
 
-def test_a_scale_up_ends_its_turn_where_the_next_one_could_spoil_a_reservation_beside_it() -> None:
-    """The minimum of another service needs one of two nodes, and the scheduler may put both
+def test_a_scale_up_ends_its_attempt_where_the_next_one_could_invalidate_a_reservation() -> None:
+    """3b.7b: the minimum of another service needs one of two nodes, and the scheduler may put both
     scale-ups there."""
     minimum = on_nodes("1P", "p0@b unbound", name="b")
     story = climbing(WAITS, on_nodes("1P", "p0@b on b1", name="b"), "a:8 b:8x2")
@@ -287,6 +311,7 @@ def test_a_scale_up_ends_its_turn_where_the_next_one_could_spoil_a_reservation_b
 
 
 def test_a_minimum_that_only_waits_for_room_has_no_clock() -> None:
+    """3b.5a: the clock of a reservation on free room runs, and no other."""
     story = begun(HELD, OTHER, nodes="a:8x2, a1 ending 8 290")
     assert [
         story.at(time, HELD, OTHER, nodes="a:8x2, a1 ending 8 290") for time in (30, 60, 200)
@@ -296,18 +321,20 @@ def test_a_minimum_that_only_waits_for_room_has_no_clock() -> None:
 
 
 def test_where_others_make_the_pods_the_clock_starts_anew_when_the_last_one_is_made() -> None:
+    """3b.5i: where others make the pods the clock starts anew, once."""
     none = on_nodes("1P1D", "p0 gone, d0 gone", name="a", age=9, others=True)
     half = on_nodes("1P1D", "p0 gated, d0 gone", name="a", age=9, others=True)
     both = on_nodes("1P1D", "p0 gated, d0 gated", name="a", age=9, others=True)
     story = begun(none, OTHER)
     assert story.at(20, half, OTHER) == {}
     assert story.at(28, both, OTHER) == BOTH_A
-    hands = on_nodes("1P1D", "p0 unbound, d0 unbound", name="a", age=9, others=True)
-    assert story.at(57.9, hands, OTHER) == {}
-    assert story.at(58, hands, OTHER) == NO_A
+    tried = on_nodes("1P1D", "p0 unbound, d0 unbound", name="a", age=9, others=True)
+    assert story.at(57.9, tried, OTHER) == {}
+    assert story.at(58, tried, OTHER) == NO_A
 
 
-def test_what_its_owner_never_makes_holds_up_others_for_a_turn_only() -> None:
+def test_what_its_owner_never_makes_holds_up_others_for_one_attempt_only() -> None:
+    """3b.5a: the clock runs while anything is not made yet by its owner."""
     unmade = on_nodes("1P1D", "p0 gated, d0 gone", name="a", age=9, others=True)
     story = begun(unmade, OTHER)
     assert story.at(29.9, unmade, OTHER) == {}
@@ -319,15 +346,17 @@ def test_what_its_owner_never_makes_holds_up_others_for_a_turn_only() -> None:
 
 @pytest.mark.parametrize("nodes", [ON_TWO, "a:8x3, a0 cordoned 1", "a:8x3, a0 lost 1"])
 def test_after_a_failover_every_clock_starts_anew_and_nothing_else_changes(nodes: str) -> None:
-    story = begun(HANDS, OTHER, nodes=nodes)
+    """2: after a failover memory starts empty."""
+    story = begun(TRIED, OTHER, nodes=nodes)
     fresh = Story(nodes)
-    assert story.at(29, HANDS, OTHER) == fresh.at(29, HANDS, OTHER) == {}
+    assert story.at(29, TRIED, OTHER) == fresh.at(29, TRIED, OTHER) == {}
     assert story.made.plans == fresh.made.plans
-    assert fresh.at(58.9, HANDS, OTHER) == {}
-    assert fresh.at(59, HANDS, OTHER) == NO_A
+    assert fresh.at(58.9, TRIED, OTHER) == {}
+    assert fresh.at(59, TRIED, OTHER) == NO_A
 
 
-def test_whose_turn_has_ended_goes_behind_the_others() -> None:
+def test_whose_attempt_has_ended_goes_behind_the_others() -> None:
+    """3b.2c: whose attempt has ended goes behind the others."""
     older = on_nodes("1P", "p0 held", name="a", age=9)
     younger = on_nodes("1P", "p0 held", name="b")
     had = Memory({str(older.key): ServiceMemory(ended_at=NOW - 100)})
@@ -335,7 +364,8 @@ def test_whose_turn_has_ended_goes_behind_the_others() -> None:
     assert doings(decide(world(older, younger, nodes="a:8", memory=had))) == {"b-p0": "Admit"}
 
 
-def test_what_an_owner_makes_again_inherits_that_it_had_its_turn() -> None:
+def test_what_an_owner_makes_again_inherits_that_it_had_its_attempt() -> None:
+    """3b.5c: what their owner makes in their place had its attempt."""
     gone = InstanceMemory(had_attempt=HadAttempt.FOR_GOOD, failures=2, backoff_until=NOW + 60)
     before = on_nodes("2P > 1P", "p0 on a0, p1 held", name="a", others=True)
     made = tuple(msgspec.structs.replace(one, owner="deployment") for one in before.instances)
