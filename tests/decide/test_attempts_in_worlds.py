@@ -13,6 +13,7 @@ from scaler.decide.room.placement import Placement, Reservation
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.world import Service
 from tests.builders import NOW, Story, doings, on_nodes, world
+from tests.decide.played import Played
 
 HELD = on_nodes("1P1D", "p0 held, d0 held", name="a", age=9)
 TRIED = on_nodes("1P1D", "p0 unbound, d0 unbound", name="a", age=9)
@@ -67,13 +68,38 @@ def test_if_its_room_is_not_found_again_it_says_so_and_its_attempt_has_not_ended
 
 
 def test_a_bound_pod_of_its_own_sets_its_clock_back() -> None:
-    """3b.5b: progress sets the clock back."""
-    story = begun(HELD, OTHER)
-    part = on_nodes("1P1D", "p0 starts on a0, d0 unbound", name="a", age=9)
-    assert story.at(1, TRIED, OTHER) == {}
-    assert story.at(29, part, OTHER, bound=True) == {}
-    assert story.at(58, part, OTHER) == {}
-    assert story.at(59, part, OTHER) == {"a-d0": "Revoke"}
+    """3b.5b: progress sets the clock back. 3b.5e: what has no bound pod is revoked, what is bound
+    in part becomes Broken."""
+    cluster = (
+        Played(nodes="a:8x2").service("a", "1P1D", "p0", "d0").service("b", "1P1D", "p0", "d0")
+    )
+    assert cluster.decided().admitted == ["a-d0", "a-p0"]
+
+    cluster.after("29 s").bind("a-p0", to="a0").after("29.9 s")
+    assert cluster.revoked == []
+
+    cluster.after("0.1 s")
+    assert cluster.revoked == ["a-d0"]
+
+
+def test_if_another_service_waits_the_attempt_ends_and_its_room_is_handed_on() -> None:
+    """3b.5e: what has no bound pod is revoked, and the service is in backoff. 3b.2d: a service in
+    backoff reserves nothing. 3b.5f: backoff is 30 s."""
+    cluster = (
+        Played(nodes="a:8x2").service("a", "1P1D", "p0", "d0").service("b", "1P1D", "p0", "d0")
+    )
+    assert cluster.decided().admitted == ["a-d0", "a-p0"]
+
+    cluster.after("30 s")
+    assert cluster.revoked == ["a-d0", "a-p0"]
+
+    cluster.after("0.1 s")
+    assert cluster.admitted == ["b-d0", "b-p0"]
+    assert cluster.reasons["a-p0"] == "MinimumNotScheduled"
+
+    cluster.bind("b-p0", to="a0").bind("b-d0", to="a1").after("60 s")
+    assert cluster.admitted == []
+    assert cluster.reasons["a-p0"] == "MinimumDoesNotFit"
 
 
 def test_the_pauses_grow_from_half_a_minute_to_five_and_end_when_it_serves() -> None:
