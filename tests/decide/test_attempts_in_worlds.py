@@ -51,7 +51,8 @@ def test_if_nobody_waits_its_clock_starts_again_and_nothing_is_written() -> None
 def test_if_its_room_is_not_found_again_it_says_so_and_its_attempt_has_not_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """3b.5e: an attempt ends for somebody who waits, and not for want of room."""
+    """3b.3d: where nothing is reserved, what is with the scheduler is revoked. That is no end of an
+    attempt (3b.5e)."""
     story = begun(HELD)
     lacks_room = Shortage(PodRequest(), 2, 1, PODS, undecided=True)
     reserve = Placement.reserve
