@@ -127,20 +127,19 @@ class Draft:
         self.evicted[member.uid] = beneficiary
         self.note(Evicted((member.uid,), beneficiary))
 
-    def revoke_if_possible(self, member: Member, why: Why) -> bool:
-        """Revoke the admission of the instance, once. Says whether it is revoked now; an instance
-        that cannot be revoked stays admitted."""
+    def revoke_if_possible(self, member: Member, why: Why) -> None:
+        """Revoke the admission of the instance, once: `revoked` names it then. An instance that
+        cannot be revoked stays admitted, and `revoked` does not name it."""
         if member.uid in self.revoked:
-            return True
+            return
         policy = self.demand.policy
         if not policy.revoke or member.instance.unheld:
-            return False
+            return
         if not may_be_revoked(member.instance, policy):
             self.cannot_go.add(member.uid)
-            return False
+            return
         self.revoked[member.uid] = why
         self.note(Revoked(member.uid, self._why_revoked(member, why)))
-        return True
 
     def _why_revoked(self, member: Member, why: Why) -> str:
         """What is remembered as the reason, in words."""

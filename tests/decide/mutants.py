@@ -467,7 +467,7 @@ MUTANTS = (
     Mutant(
         "ends a rollout that goes on by itself",
         limit,
-        "if starting or not rollout.wanted or there > rollout.wanted:",
+        "if starting or not rollout.wanted or existing > rollout.wanted:",
         "if False:",
         "test_scale",
         "3.8, 3c",

@@ -81,12 +81,14 @@ class Rollout(msgspec.Struct, eq=False):
 
 def rollouts_of(members: Iterable[Member]) -> dict[str, Rollout]:
     """Owner -> rollout, for each owner of which an outdated instance runs."""
-    found: dict[str, Rollout] = {}
+    rollouts: dict[str, Rollout] = {}
     for member in members:
         if member.running and member.instance.outdated and member.instance.owner:
-            found.setdefault(member.instance.owner, Rollout()).outdated += 1
-    for member in members if found else ():
-        rollout = found.get(member.instance.owner)
+            rollouts.setdefault(member.instance.owner, Rollout()).outdated += 1
+    if not rollouts:
+        return rollouts
+    for member in members:
+        rollout = rollouts.get(member.instance.owner)
         alive = member.is_live
         if rollout is not None:
             rollout.live += alive
@@ -94,7 +96,7 @@ def rollouts_of(members: Iterable[Member]) -> dict[str, Rollout]:
             if not member.instance.outdated:
                 rollout.live_newest += alive
                 rollout.newest += member.has_slot
-    return found
+    return rollouts
 
 
 class Group(msgspec.Struct, eq=False):

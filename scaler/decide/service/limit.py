@@ -56,12 +56,12 @@ def followed(seen: Wanted, service: Service, now: float) -> Wanted:
         return ()
     wanted = in_all(rule, service.replicas)
     before = seen or ((_bound_in_all(rule, service), now),)
-    found = []
+    still_counted = []
     for number, ended in before:
         end = ended or now
         if number > wanted and now < end + delay:
-            found.append((number, end))
-    after = (*found, (wanted, 0.0))
+            still_counted.append((number, end))
+    after = (*still_counted, (wanted, 0.0))
     return seen if after == seen else after
 
 
@@ -85,9 +85,9 @@ def _bound_in_all(rule: Rule, service: Service) -> int:
     """Instances of the smallest ratio that has places for all bound instances; `ALL` when no ratio
     has."""
     bound = Counter[str]()
-    for one in service.instances:
-        if one.bound and one.group is not None and one.group in rule.groups:
-            bound[one.group] += 1
+    for instance in service.instances:
+        if instance.bound and instance.group is not None and instance.group in rule.groups:
+            bound[instance.group] += 1
     if not bound:
         return 0
 
@@ -129,32 +129,32 @@ def why_not_deleted(member: Member) -> str:
 
 def _bound(members: Iterable[Member]) -> list[Member]:
     """The bound instances that stay if nothing is done about them."""
-    found = []
+    bound = []
     for member in members:
         ends = member.state in (State.TERMINATING, State.FINISHED)
         if member.instance.bound and member.step is None and not ends:
-            found.append(member)
-    return found
+            bound.append(member)
+    return bound
 
 
 def _pairs_that_end(group: Group) -> int:
     """Bound pairs of revisions that the owner ends itself: the newest instance is about to run, or
     the owner has more instances than its spec says. Otherwise the owner waits for one more newest
     instance, beyond the number."""
-    found = 0
+    ending = 0
     for owner, rollout in group.rollouts.items():
-        there = 0
+        existing = 0
         starting = 0
         unbound = 0
         for member in group.members:
             if member.instance.owner == owner and member.has_slot:
-                there += 1
+                existing += 1
                 if not (member.instance.outdated or member.running):
                     starting += 1
                     unbound += member.is_with_the_scheduler
-        if starting or not rollout.wanted or there > rollout.wanted:
-            found += max(0, rollout.pairs - unbound)
-    return min(group.paired, found)
+        if starting or not rollout.wanted or existing > rollout.wanted:
+            ending += max(0, rollout.pairs - unbound)
+    return min(group.paired, ending)
 
 
 def _running(members: Sequence[Member]) -> int:

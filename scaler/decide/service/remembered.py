@@ -29,8 +29,8 @@ def remembered_of(
 def _gone(seen: ServiceMemory, after: Container[str], now: float) -> list[str]:
     """Instances that are gone, and of which an attempt or a backoff counts on. The first of them
     hand their memory on to the new instances."""
-    found = []
+    gone = []
     for uid, memory in seen.instances.items():
         if uid not in after and outlives_its_pods(memory, now):
-            found.append(uid)
-    return found
+            gone.append(uid)
+    return gone

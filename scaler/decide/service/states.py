@@ -224,14 +224,14 @@ def moments_of(member: Member, policy: Policy) -> Iterator[float]:
 @lru_cache(maxsize=65536)
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     """A sort key: p2 before p10. Numbers may have any number of digits and are never converted."""
-    found = []
+    parts = []
     for part in re.split(r"([0-9]+)", name):
         if part.isdecimal():
             digits = part.lstrip("0")
-            found.append((0, len(digits), digits))
+            parts.append((0, len(digits), digits))
         else:
-            found.append((1, 0, part))
-    return tuple(found)
+            parts.append((1, 0, part))
+    return tuple(parts)
 
 
 def age(member: Member) -> Order:
@@ -242,8 +242,8 @@ def age(member: Member) -> Order:
 
 
 def in_order(members: Iterable[Member]) -> list[Member]:
-    found = list(members)
-    return sorted(found, key=age) if len(found) > 1 else found
+    in_any_order = list(members)
+    return sorted(in_any_order, key=age) if len(in_any_order) > 1 else in_any_order
 
 
 def candidate_order(member: Member) -> tuple[bool, bool, bool, bool, Order]:

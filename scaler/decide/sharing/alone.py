@@ -27,13 +27,13 @@ def chosen_for_minimum(part: Part, draft: Draft) -> list[Member]:
 
 
 def _first_that_fit(part: Part, candidates: Iterable[Member], number: int) -> list[Member]:
-    found: list[Member] = []
+    fitting: list[Member] = []
     for member in candidates:
-        if len(found) == number:
+        if len(fitting) == number:
             break
         if member.state is not State.TERMINATING and _reserve_if_it_fits(part, member):
-            found.append(member)
-    return found
+            fitting.append(member)
+    return fitting
 
 
 def _reserve_if_it_fits(part: Part, member: Member) -> bool:

@@ -171,7 +171,8 @@ class Arbitration:
         else:
             why = answer.why
         is_late = part.is_over(draft.memory_of(member.uid))
-        is_revoked = draft.revoke_if_possible(member, why)
+        draft.revoke_if_possible(member, why)
+        is_revoked = member.uid in draft.revoked
         if isinstance(reserved, Reservation) and (is_revoked or is_late):
             part.placement.cancel(reserved)
 

@@ -53,17 +53,17 @@ def outcome(part: Part, draft: Draft, attempt: Attempt, *, own_waits: bool) -> O
 
 def _who_waits(part: Part, draft: Draft) -> Waiting:
     """5e: whether another service that shares nodes has something held that could start."""
-    found = Waiting.NOBODY
+    waiting = Waiting.NOBODY
     for other in part.drafts:
         if other is draft or not draft.shares_nodes_with(other):
             continue
         if _minimum_waits(part, other):
             if other.demand.priority >= draft.demand.priority:
                 return Waiting.MINIMUM
-            found = Waiting.ANYBODY
-        elif found is Waiting.NOBODY and _scale_up_waits(part, other):
-            found = Waiting.ANYBODY
-    return found
+            waiting = Waiting.ANYBODY
+        elif waiting is Waiting.NOBODY and _scale_up_waits(part, other):
+            waiting = Waiting.ANYBODY
+    return waiting
 
 
 def _minimum_waits(part: Part, draft: Draft) -> bool:

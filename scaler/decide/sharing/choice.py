@@ -119,7 +119,7 @@ def startable(draft: Draft, group: str, world: World) -> Sequence[Member]:
     if not held:
         return held
     had_attempts = draft.demand.has_attempts or draft.has_changes
-    last_is_made = is_made(held[-1])  # those whose pods exist come first, so all are made
+    last_is_made = is_made(held[-1])  # of scale-ups those whose pods exist come first
     if last_is_made and not had_attempts:
         return held
     can_start = []

@@ -160,11 +160,11 @@ def _revoke_beyond(draft: Draft, name: str, group: Group, *, misses_room: bool) 
 def _beyond_target(draft: Draft, name: str, group: Group) -> list[Member]:
     """Instances with the scheduler beyond the target, those that can be revoked and the newest
     admission first."""
-    found = []
+    beyond = []
     for member in newest_admission_first(draft.demand.with_the_scheduler):
         may_stay = group.is_within_target(member) or member.instance.unheld
         if member.instance.group == name and not may_stay:
-            found.append(member)
+            beyond.append(member)
     policy = draft.demand.policy
-    found.sort(key=lambda member: may_be_revoked(member.instance, policy), reverse=True)
-    return found[: max(0, group.taken_in_pairs - group.target)]
+    beyond.sort(key=lambda member: may_be_revoked(member.instance, policy), reverse=True)
+    return beyond[: max(0, group.taken_in_pairs - group.target)]

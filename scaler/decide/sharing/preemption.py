@@ -30,14 +30,14 @@ def may_trade(draft: Draft) -> bool:
 
 def under_way(part: Part, draft: Draft) -> list[Victim]:
     """4d: instances that earlier decisions evicted for this service and whose room is expected."""
-    found = []
+    expected = []
     for victim in victims_of(part, draft):
         ends = victim.member.state is State.TERMINATING
         if victim.draft.demand.service.assumed or (
             ends and has_expected_room(victim.member, part.now, part.policy)
         ):
-            found.append(victim)
-    return found
+            expected.append(victim)
+    return expected
 
 
 def victims_of(part: Part, draft: Draft) -> list[Victim]:
@@ -45,12 +45,12 @@ def victims_of(part: Part, draft: Draft) -> list[Victim]:
     uids = draft.memory.victims
     if not uids:
         return []
-    found = {}
+    by_uid = {}
     for other in part.drafts_of_part(math.inf):
         for member in other.demand.members:
             if member.uid in uids:
-                found[member.uid] = Victim(other, member)
-    return [found[uid] for uid in uids if uid in found]
+                by_uid[member.uid] = Victim(other, member)
+    return [by_uid[uid] for uid in uids if uid in by_uid]
 
 
 def make_room(
@@ -63,11 +63,11 @@ def make_room(
         return None
     few = _fewest(part.placement, pods, room, victims)
     part.placement.count_freed(_bound_pods(few))
-    found = part.placement.reserve(pods, room)
-    if isinstance(found, Shortage):  # the search for a placement was given up
+    reserved = part.placement.reserve(pods, room)
+    if isinstance(reserved, Shortage):  # the search for a placement was given up
         part.placement.count_freed(_bound_pods(few), -1)
         return None
-    return ReservedMinimum(members, room, found, tuple(few))
+    return ReservedMinimum(members, room, reserved, tuple(few))
 
 
 def _fewest(placement: Placement, pods: PodRequests, room: Room, victims: Victims) -> list[Victim]:
@@ -111,12 +111,12 @@ def surplus_for_scale_up(part: Part, draft: Draft) -> list[Victim]:
     if not (draft.demand.serves and may_trade(draft)) or draft.evicted:
         return []
     idle, running = surplus(part, draft)
-    found = list(idle)
+    surplus_of_target = list(idle)
     for victim in running:
         group = draft.demand.groups[victim.member.instance.group or ""]
         if group.running > group.target:
-            found.append(victim)
-    return found
+            surplus_of_target.append(victim)
+    return surplus_of_target
 
 
 def victims_of_others(part: Part, draft: Draft) -> list[Victim]:
@@ -126,17 +126,17 @@ def victims_of_others(part: Part, draft: Draft) -> list[Victim]:
     if policy.preempt is Preempt.NEVER:
         return []
     helpful = _helpful(part, draft)
-    found: list[Victim] = []
+    victims: list[Victim] = []
     most = draft.demand.priority - (policy.preempt is Preempt.HIGHER_PRIORITY)
     for other in part.drafts_of_part(most):
         protected = policy.honour_preemptable and not other.demand.service.options.preemptable
         may_lose = other is not draft and other.demand.priority <= most and not protected
         if may_lose and draft.shares_nodes_with(other):
             idle, running = _surplus(part, other, helpful)
-            found += idle + running
-    found.sort(key=lambda one: age(one.member), reverse=True)
-    found.sort(key=lambda one: (one.member.state is State.RUNNING, one.draft.demand.priority))
-    return found
+            victims += idle + running
+    victims.sort(key=lambda one: age(one.member), reverse=True)
+    victims.sort(key=lambda one: (one.member.state is State.RUNNING, one.draft.demand.priority))
+    return victims
 
 
 def _helpful(part: Part, draft: Draft) -> frozenset[NodeClass]:
@@ -183,14 +183,14 @@ def _surplus(
 
 def _evictable(part: Part, draft: Draft, group: Group) -> list[Member]:
     """4b: bound instances of the group whose eviction leaves room, newest first."""
-    found = []
+    evictable = []
     for member in group.members:
         is_bound = bool(member.instance.bound) and member.step is None
         is_going = member.state in (State.TERMINATING, State.FINISHED)
         may_go = is_bound and not is_going and member.uid not in draft.nominated
         if may_go and _leaves_room(part, member):
-            found.append(member)
-    return sorted(found, key=age, reverse=True)
+            evictable.append(member)
+    return sorted(evictable, key=age, reverse=True)
 
 
 def _leaves_room(part: Part, member: Member) -> bool:
@@ -208,11 +208,11 @@ def _on_nodes(
 ) -> list[Member]:
     """Members with a pod on a schedulable node of these classes."""
     by_name = part.placement.nodes.by_name
-    found = []
+    on_nodes = []
     for member in members:
         for name, _ in member.instance.bound_pods:
             node = by_name[name]
             if node.schedulable and node.node_class in classes:
-                found.append(member)
+                on_nodes.append(member)
                 break
-    return found
+    return on_nodes
