@@ -274,11 +274,9 @@ def _queue(picture: Picture) -> Iterator[CheckResult]:
 
 def _asked_for(picture: Picture, names: set[str]) -> Iterator[CheckResult]:
     """Scheduler names in services for which there is no scheduler."""
-    asked = {as_text(at(spec).get("schedulerName")) for spec in pod_specs(picture)} - {
-        "",
-        "default-scheduler",
-    }
-    for name in sorted(asked - names):
+    asked = {as_text(at(spec).get("schedulerName")) for spec in pod_specs(picture)}
+    of_kubernetes = {"", "default-scheduler"}
+    for name in sorted(asked - names - of_kubernetes):
         words = (
             f"services ask for the scheduler {name!r}, and Volcano is {', '.join(sorted(names))}"
         )
@@ -329,12 +327,13 @@ def operator(picture: Picture) -> Check:
     unread = missing_right(picture, DEPLOYMENTS)
     if unread:
         return check("Ascend Operator", unread)
-    installed = next((one for one in picture.installs if one.settings), None)
-    settings = (
-        installed.settings
-        if installed and installed.settings
-        else Settings.model_validate({"mode": Mode.AUTO})
-    )
+    settings = Settings.model_validate({"mode": Mode.AUTO})
+    installed = None
+    for install in picture.installs:
+        if install.settings:
+            installed = install
+            settings = install.settings
+            break
     deployed = []
     for one in picture.deployments(OPERATOR_DEPLOYMENT):
         if at(one, "spec").get("replicas", 1):
@@ -379,11 +378,7 @@ def _mode(
         yield CheckResult(
             Level.ERROR, words, "set SCALER_MODE=auto, or see scaler takeover --check"
         )
-    elif (
-        acting is ModeInForce.RELEASES
-        and not here
-        and any(RULE_LABEL in labels_of(j) for j in picture.of(ASCEND_JOBS))
-    ):
+    elif acting is ModeInForce.RELEASES and not here and _has_jobs_of_services(picture):
         words = (
             "mode gates makes no pods, no Ascend Operator runs, and there are AscendJobs: nobody"
             " makes their pods"
@@ -391,6 +386,10 @@ def _mode(
         yield CheckResult(
             Level.ERROR, words, "kubectl apply -k manifests/cluster-wide, or start Ascend Operator"
         )
+
+
+def _has_jobs_of_services(picture: Picture) -> bool:
+    return any(RULE_LABEL in labels_of(job) for job in picture.of(ASCEND_JOBS))
 
 
 def pod_specs(picture: Picture) -> Iterator[Any]:
@@ -420,9 +419,10 @@ def npu_nodes(picture: Picture) -> Check:
         )
     away = [name for name, one in nodes.items() if not _takes_pods(one)]
     devices: Counter[str] = Counter()
+    types: Counter[str] = Counter()
     for one in nodes.values():
         devices.update(npus(one))
-    types = Counter(str(labels_of(one).get("accelerator-type", "none")) for one in nodes.values())
+        types[str(labels_of(one).get("accelerator-type", "none"))] += 1
     found = [*_unmatched(picture, list(nodes.values()))]
     if len(away) == len(nodes):
         found.append(
@@ -433,24 +433,20 @@ def npu_nodes(picture: Picture) -> Check:
             )
         )
     amounts = ", ".join(f"{number} {what}" for what, number in sorted(devices.items()))
-    labels = "accelerator-type " + ", ".join(
-        f"{name}: {number}" for name, number in sorted(types.items())
-    )
+    labels = ", ".join(f"{name}: {number}" for name, number in sorted(types.items()))
     gone = f", {len(away)} of them take no pods ({listed(away, 3)})" if away else ""
-    return check("NPU nodes", found, ok(f"{len(nodes)} with {amounts} allocatable{gone}; {labels}"))
+    words = f"{len(nodes)} with {amounts} allocatable{gone}; accelerator-type {labels}"
+    return check("NPU nodes", found, ok(words))
 
 
 def npus(node: Object) -> dict[str, int]:
     """Allocatable NPUs, by resource; without zeros."""
     given = at(node, "status", "allocatable")
-    counts = {}
-    for name, number in given.items():
-        if name.startswith(NPU):
-            counts[name] = str(number)
     found: dict[str, int] = {}
-    for name, number in counts.items():
-        if number.isdecimal() and int(number):
-            found[name] = int(number)
+    for name, number in given.items():
+        amount = str(number)
+        if name.startswith(NPU) and amount.isdecimal() and int(amount):
+            found[name] = int(amount)
     return found
 
 
@@ -466,11 +462,11 @@ def _unmatched(picture: Picture, nodes: Sequence[Object]) -> Iterator[CheckResul
     """Node selectors of services that match no NPU node."""
     selectors = {}
     for spec in pod_specs(picture):
-        selectors[tuple(sorted(map(str, at(spec, "nodeSelector").items())))] = at(
-            spec, "nodeSelector"
-        )
+        selector = at(spec, "nodeSelector")
+        selectors[tuple(sorted(map(str, selector.items())))] = selector
     for wanted in selectors.values():
-        if wanted and not any(wanted.items() <= labels_of(node).items() for node in nodes):
+        matched = any(wanted.items() <= labels_of(node).items() for node in nodes)
+        if wanted and not matched:
             words = ",".join(f"{key}={value}" for key, value in wanted.items())
             advice = (
                 f"kubectl get nodes -L {','.join(wanted)}; label them, or change the selector of"

@@ -70,7 +70,8 @@ class Answer(msgspec.Struct, frozen=True):
 def answer_of(subject: Subject, notes: Iterable[str], sections: Sequence[Section]) -> Answer:
     """The answer from all sections with content."""
     kept = tuple(section for section in sections if section.checks)
-    well = _stands_well(subject) and all(section.level is not Level.ERROR for section in kept)
+    failed = any(section.level is FAIL for section in kept)
+    well = _stands_well(subject) and not failed
     return Answer(
         f"{subject.kind} {subject.namespace}/{subject.name}",
         tuple(_head(subject)),
@@ -78,9 +79,14 @@ def answer_of(subject: Subject, notes: Iterable[str], sections: Sequence[Section
         kept,
         tuple(_next(subject, kept)),
         well,
-        any(one.title == RANKS for one in kept)
-        and all(one.level is not FAIL for one in kept if one.title == RANKS),
+        _has_ranks(kept),
     )
+
+
+def _has_ranks(sections: Sequence[Section]) -> bool:
+    """Whether rank tables were looked at and none of their checks failed."""
+    ranks = [section.level for section in sections if section.title == RANKS]
+    return bool(ranks) and FAIL not in ranks
 
 
 def _stands_well(subject: Subject) -> bool:
@@ -135,22 +141,30 @@ def _next(subject: Subject, sections: Sequence[Section]) -> Iterator[str]:
             faults.append(check)
     if faults:
         yield FIX.en.format(faults[0].about)
-    lacking = any(title == "minimum and room" and check.about == "nodes" for title, check in failed)
+    lacks_nodes = any(_is_about_nodes(title, check) for title, check in failed)
     steps = _steps(subject)
-    if lacking:
-        steps = [Step.ROOM if step is Step.POD_GROUP else step for step in steps]
     lines: list[str] = []
-    for step in dict.fromkeys(steps):
-        lines += _lines(step, subject)
+    for step in steps:
+        # a PodGroup waits for the nodes that are missing
+        meant = Step.ROOM if lacks_nodes and step is Step.POD_GROUP else step
+        lines += _lines(meant, subject)
     yield from dict.fromkeys(lines)
     if not failed and not steps:
         yield NOTHING.en if _stands_well(subject) else WAIT.en
 
 
+def _is_about_nodes(title: str, check: CheckResult) -> bool:
+    return title == "minimum and room" and check.about == "nodes"
+
+
 def _steps(subject: Subject) -> list[Step]:
     """What its instances ask for, each step once."""
-    steps = [_step(one) for one in subject.standings.values()]
-    return list(dict.fromkeys(step for step in steps if step is not None))
+    steps: list[Step] = []
+    for one in subject.standings.values():
+        step = _step(one)
+        if step is not None and step not in steps:
+            steps.append(step)
+    return steps
 
 
 def _step(one: InstanceStanding) -> Step | None:
@@ -224,14 +238,20 @@ def rendered(answer: Answer) -> RenderableType:
             )
     parts += [Text(), grid]
     if answer.next:
-        parts += [Text(), text("what to do", "bold"), *(text(f"  {line}") for line in answer.next)]
+        parts += [Text(), text("what to do", "bold")]
+        parts += [text(f"  {line}") for line in answer.next]
     return Group(*parts)
 
 
 def _shown(section: Section) -> list[CheckResult]:
     """Checks with problems first; of the others only as many as fit."""
-    bad = [check for check in section.checks if check.level is not Level.OK]
-    good = [check for check in section.checks if check.level is Level.OK]
+    bad: list[CheckResult] = []
+    good: list[CheckResult] = []
+    for check in section.checks:
+        if check.level is Level.OK:
+            good.append(check)
+        else:
+            bad.append(check)
     if section.whole:
         return [*bad, *good]
     most = _SHOWN - 1 - len(bad) if bad else _WELL_SHOWN

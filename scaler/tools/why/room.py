@@ -19,7 +19,7 @@ from scaler.decide.explain import (
     where_in_words,
 )
 from scaler.decide.nodes import PODS, Node, Nodes, PodRequest, accepts, joined
-from scaler.decide.world import Instance, World
+from scaler.decide.world import Instance, Service, World
 from scaler.reasons.reasons import ROWS, Reason
 from scaler.rules.values import at
 from scaler.tools.common.check_result import CheckResult, Level
@@ -105,37 +105,53 @@ def supply(world: World, decision: Decision, plan: Plan, request: PodRequest) ->
     """The nodes for these pods, and the services that use them."""
     nodes = world.nodes or Nodes()
     able = [node for node in nodes.nodes if accepts(request.where, node.node_class)]
-    names = {node.name for node in able}
-    free = {}
-    for one in able:
-        if one.schedulable:
-            free[one.name] = _times(nodes.resources, one.free, request)
-    spoken_for: Counter[str] = Counter()
-    sits: dict[str, set[str]] = {}
+    users = _users_of_nodes(world)
+    free = 0
+    used: Counter[str] = Counter()
+    away = []
+    shared = False
+    for node in able:
+        if _times(nodes.resources, node.allocatable, request) > 1:
+            shared = True
+        if not node.schedulable:
+            away.append(f"{node.name} ({'cordoned' if node.ready else 'not Ready or faulty'})")
+            continue
+        room = _times(nodes.resources, node.free, request)
+        free += room
+        if not room:
+            used[" and ".join(sorted(users.get(node.name, {""})))] += 1
+    spoken_for = _reserved_by_others(world, decision, plan, able)
+    return Supply(len(able), free, spoken_for, used, away, shared)
+
+
+def _users_of_nodes(world: World) -> dict[str, set[str]]:
+    """Node -> the services that have a pod on it."""
+    users: dict[str, set[str]] = {}
+    for service in world.services:
+        for instance in service.instances:
+            for node, _ in instance.bound_pods:
+                users.setdefault(node, set()).add(_name(service))
+    return users
+
+
+def _reserved_by_others(
+    world: World, decision: Decision, plan: Plan, able: Sequence[Node]
+) -> Counter[str]:
+    """Service -> how many of its pods are to be placed on these nodes first."""
+    reserved: Counter[str] = Counter()
     for service, other in zip(world.services, decision.plans, strict=True):
+        if service.key == plan.key:
+            continue
         verdicts = {verdict.uid: verdict for verdict in other.verdicts}
         for instance in service.instances:
-            for bound_pod, _ in instance.bound_pods:
-                if bound_pod in names:
-                    sits.setdefault(bound_pod, set()).add(service.key.job_id or service.key.rule)
             verdict = verdicts.get(instance.uid)
-            if (
-                service.key != plan.key
-                and verdict is not None
-                and _is_reserved(verdict.reason, verdict.state)
-            ):
-                spoken_for[service.key.job_id or service.key.rule] += _pods_for(instance, able)
-    used: Counter[str] = Counter()
-    for node in able:
-        if node.schedulable and not free[node.name]:
-            used[" and ".join(sorted(sits.get(node.name, {""})))] += 1
-    away = [
-        f"{node.name} ({'cordoned' if node.ready else 'not Ready or faulty'})"
-        for node in able
-        if not node.schedulable
-    ]
-    shared = any(_times(nodes.resources, node.allocatable, request) > 1 for node in able)
-    return Supply(len(able), sum(free.values()), +spoken_for, used, away, shared)
+            if verdict is not None and _is_reserved(verdict.reason, verdict.state):
+                reserved[_name(service)] += _pods_for(instance, able)
+    return +reserved
+
+
+def _name(service: Service) -> str:
+    return service.key.job_id or service.key.rule
 
 
 def _is_reserved(reason: Reason, state: State) -> bool:
@@ -168,16 +184,21 @@ def _judged(found: Supply, count: int) -> Level:
     return Level.OK if found.free - sum(found.spoken_for.values()) >= count else Level.ERROR
 
 
+def _main_amount(nodes: Nodes, request: PodRequest) -> str:
+    """The amount of the first resource that the pod asks for, in the order of the nodes."""
+    amounts = dict(request.requests)
+    for name in nodes.resources:
+        if name in amounts and name != PODS:
+            return amount_in_words(name, amounts[name])
+    return "room"
+
+
 def _supply_in_words(nodes: Nodes, request: PodRequest, count: int, found: Supply) -> str:
     """`needs 2 nodes with 8 free huawei.com/Ascend910 (accelerator-type=a3), 1 there, 3 reserved by
     chat-7; ...`."""
-    amounts = dict(request.requests)
-    main = next((name for name in nodes.resources if name in amounts and name != PODS), PODS)
-    what = amount_in_words(main, amounts[main]) if main != PODS else "room"
-    where = where_in_words(request.where)
-    parts = [
-        f"needs {_pods_in_words(count, what + where, shared=found.shared)}, {found.free} there"
-    ]
+    what = _main_amount(nodes, request) + where_in_words(request.where)
+    needed_nodes = _pods_in_words(count, what, shared=found.shared)
+    parts = [f"needs {needed_nodes}, {found.free} there"]
     for name, number in sorted(found.spoken_for.items())[:_FEW]:
         parts.append(f"{number} reserved by {name}")
     if not found.nodes:
@@ -185,21 +206,28 @@ def _supply_in_words(nodes: Nodes, request: PodRequest, count: int, found: Suppl
             f"{parts[0]}: no node takes such pods at all; look at the pods' selector and the nodes'"
             " labels and taints"
         )
-    known = sorted((name, number) for name, number in found.used.items() if name)
-    busy = [f"{number} used by {name}" for name, number in known[:_FEW]]
-    busy += (
-        [f"{sum(number for _, number in known[_FEW:])} by others of ours"]
-        if len(known) > _FEW
-        else []
-    )
-    busy += [f"{found.used['']} used by other pods or too small"] if found.used.get("") else []
+    needed = ", ".join(parts)
+    busy = ", ".join(_without_room(found))
+    if not busy:
+        return needed
+    return f"{needed}; of {found.nodes} such node{'s' if found.nodes > 1 else ''}: {busy}"
+
+
+def _without_room(found: Supply) -> Iterator[str]:
+    """The nodes without room: used by services, by other pods, or away."""
+    others = 0
+    shown = 0
+    for name, number in sorted(found.used.items()):
+        if name and shown < _FEW:
+            shown += 1
+            yield f"{number} used by {name}"
+        elif name:
+            others += number
+    if others:
+        yield f"{others} by others of ours"
+    if found.used.get(""):
+        yield f"{found.used['']} used by other pods or too small"
     if found.away:
         few = ", ".join(found.away[:_FEW])
         more = " ..." if len(found.away) > _FEW else ""
-        busy.append(f"{len(found.away)} away: {few}{more}")
-    of = (
-        f"; of {found.nodes} such node{'s' if found.nodes > 1 else ''}: {', '.join(busy)}"
-        if busy
-        else ""
-    )
-    return ", ".join(parts) + of
+        yield f"{len(found.away)} away: {few}{more}"

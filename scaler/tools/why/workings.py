@@ -3,7 +3,7 @@ none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -156,8 +156,13 @@ async def _name_of_install(api: KubeApi, home: str) -> str | None:
 
 def _in_trouble(subject: Subject) -> list[Instance]:
     """Instances that do not run and have pods; the first few."""
-    found = [one for one in subject.instances if one.pods and _state(subject, one) != State.RUNNING]
-    return (found or [one for one in subject.instances if subject.pod is not None])[:MOST_INSTANCES]
+    found = []
+    for one in subject.instances:
+        if one.pods and _state(subject, one) != State.RUNNING:
+            found.append(one)
+    if not found and subject.pod is not None:
+        found = list(subject.instances)
+    return found[:MOST_INSTANCES]
 
 
 def _state(subject: Subject, instance: Instance) -> str:
@@ -221,10 +226,20 @@ def _group_checks(name: str, group: Object) -> Iterator[CheckResult]:
         yield CheckResult(Level.OK, f"phase {phase}", about=about)
 
 
+def _installed(sources: Mapping[str, bool | None]) -> list[str]:
+    names = []
+    for name, is_installed in sources.items():
+        if is_installed:
+            names.append(name)
+    return names
+
+
 def _pod_checks(
     cluster: Cluster, pod: Object, events: dict[str, EventRecord]
 ) -> Iterator[CheckResult]:
-    meta, spec, status = (at(pod, part) for part in ("metadata", "spec", "status"))
+    meta = at(pod, "metadata")
+    spec = at(pod, "spec")
+    status = at(pod, "status")
     if not meta:
         return
     about = f"pod {meta.get('name')}"
@@ -237,9 +252,10 @@ def _pod_checks(
     elif gates:
         yield CheckResult(Level.OK, f"held by our gate {GATE}, as its instance is", about=about)
         return
-    words = list(_pod_words(status)) + list(
-        filter(None, [_node_words(cluster, as_text(spec.get("nodeName")))])
-    )
+    words = list(_pod_words(status))
+    of_node = _node_words(cluster, as_text(spec.get("nodeName")))
+    if of_node:
+        words.append(of_node)
     event = events.get(as_text(meta.get("uid")))
     if event is not None and not words and not _is_ready(status):
         words.append(f"{event.reason}: {event.message}")
@@ -328,12 +344,12 @@ def operator_checks(cluster: Cluster, subject: Subject) -> Iterator[CheckResult]
 def warnings(subject: Subject) -> Iterator[CheckResult]:
     """The scaler's own warnings, in its words."""
     names = {instance.name for instance in subject.instances}
-    for found in map(
-        at, as_list(subject.view.status.get("warnings") if subject.view is not None else None)
-    ):
-        kind, name, words = (as_text(found.get(part)) for part in ("type", "instance", "message"))
+    written = subject.view.status.get("warnings") if subject.view is not None else None
+    for found in map(at, as_list(written)):
+        name = as_text(found.get("instance"))
         if not name or name in names:
-            yield CheckResult(Level.NOTE, f"{kind}: {words}", about=name or "service")
+            words = f"{as_text(found.get('type'))}: {as_text(found.get('message'))}"
+            yield CheckResult(Level.NOTE, words, about=name or "service")
 
 
 # Admission
@@ -374,7 +390,7 @@ def admission_checks(subject: Subject, looked: Looked) -> Iterator[CheckResult]:
     if True in looked.sources.values():
         yield CheckResult(
             Level.OK,
-            f"set up by {' and '.join(s for s, on in looked.sources.items() if on)}",
+            f"set up by {' and '.join(_installed(looked.sources))}",
             about="gate",
         )
     elif enabled and None not in looked.sources.values():
