@@ -83,12 +83,13 @@ def decide(rule: Rule, case: Case, *, paused: bool = False) -> CountsDecision:
     target = choose_target(wanted.ratios, case.running, live)
     ratio = wanted.ratios[target.index]
     index = target.index + len(rule.ratios) - len(wanted.ratios) if case.replicas else -1
-    shares = {name: _share(case, name, ratio.of(name), (wanted, rule)) for name in names}
-    return CountsDecision(
-        TargetRatio(index, {name: ratio.of(name) for name in names}),
-        target.complete,
-        {name: _paused(share) for name, share in shares.items()} if paused else shares,
-    )
+    counts = {}
+    shares = {}
+    for name in names:
+        counts[name] = ratio.of(name)
+        share = _share(case, name, counts[name], (wanted, rule))
+        shares[name] = _paused(share) if paused else share
+    return CountsDecision(TargetRatio(index, counts), target.complete, shares)
 
 
 def _share(case: Case, name: str, target: int, rules: tuple[Rule, Rule]) -> GroupDecision:
@@ -97,18 +98,24 @@ def _share(case: Case, name: str, target: int, rules: tuple[Rule, Rule]) -> Grou
     running = case.running.get(name, 0)
     in_flight = case.in_flight.get(name, 0)
     held = case.held.get(name, 0)
-    wanted, largest = (rule.largest.of(name) for rule in rules)
+    within_number, full = rules
+    wanted = within_number.largest.of(name)
+    largest = full.largest.of(name)
     admit = max(0, min(target - running - in_flight, held))
     revoke = max(0, min(running + in_flight - target, in_flight))
-    places = [max(0, number - running - in_flight - admit) for number in (wanted, largest)]
-    waiting, within = (min(held - admit, number) for number in places)
-    reasons = {
-        Reason.WAITING_FOR_RATIO: waiting,
-        Reason.SCALED_DOWN: within - waiting,
-        Reason.NOT_IN_RATIO: held - admit - within,
-    }
-    reasons = {reason: number for reason, number in reasons.items() if number}
-    drain = max(0, running - wanted) if case.replicas <= rules[1].largest.total else 0
+    released = running + in_flight + admit
+    still_held = held - admit
+    waiting = min(still_held, max(0, wanted - released))
+    within = min(still_held, max(0, largest - released))
+    reasons: dict[Reason, int] = {}
+    for reason, number in (
+        (Reason.WAITING_FOR_RATIO, waiting),
+        (Reason.SCALED_DOWN, within - waiting),
+        (Reason.NOT_IN_RATIO, still_held - within),
+    ):
+        if number:
+            reasons[reason] = number
+    drain = max(0, running - wanted) if case.replicas <= full.largest.total else 0
     return GroupDecision(target, running, in_flight, held, admit, revoke, reasons, drain)
 
 

@@ -41,13 +41,14 @@ def _has_amounts(spec: Mapping[str, Any]) -> bool:
         found = msgspec.convert(spec, PodResources)
     except msgspec.ValidationError:
         return False
-    resources = []
+    asked = [found.resources]
     for container in (*(found.containers or ()), *(found.init_containers or ())):
-        resources.append(container.resources)
-    amounts = [found.overhead or {}, *(one.amounts for one in (*resources, found.resources) if one)]
-    return all(
-        whole_amount(name, value) is not None for some in amounts for name, value in some.items()
-    )
+        asked.append(container.resources)
+    amounts = list((found.overhead or {}).items())
+    for one in asked:
+        if one:
+            amounts.extend(one.amounts.items())
+    return all(whole_amount(name, value) is not None for name, value in amounts)
 
 
 def _has_terms(spec: Mapping[str, Any]) -> bool:
@@ -66,16 +67,17 @@ def _has_other_constraints(spec: Mapping[str, Any]) -> bool:
     """Whether other fields than requests, selector, node affinity and tolerations decide about
     nodes."""
     affinity = at(spec, "affinity")
-    spreads = map(at, as_list(spec.get("topologySpreadConstraints")))
-    volumes = map(at, as_list(spec.get("volumes")))
-    ports: list[Mapping[str, Any]] = []
-    for one in as_list(spec.get("containers")):
-        ports.extend(map(at, as_list(at(one).get("ports"))))
-    return bool(
-        any(at(affinity, name).get(REQUIRED) for name in ("podAffinity", "podAntiAffinity"))
-        or any(one.get("whenUnsatisfiable") != "ScheduleAnyway" for one in spreads)
-        or any("persistentVolumeClaim" in one or "ephemeral" in one for one in volumes)
-        or any(one.get("hostPort") for one in ports)
-        or spec.get("resourceClaims")
-        or spec.get("runtimeClassName")
-    )
+    for name in ("podAffinity", "podAntiAffinity"):
+        if at(affinity, name).get(REQUIRED):
+            return True
+    for spread in map(at, as_list(spec.get("topologySpreadConstraints"))):
+        if spread.get("whenUnsatisfiable") != "ScheduleAnyway":
+            return True
+    for volume in map(at, as_list(spec.get("volumes"))):
+        if "persistentVolumeClaim" in volume or "ephemeral" in volume:
+            return True
+    for container in map(at, as_list(spec.get("containers"))):
+        for port in map(at, as_list(container.get("ports"))):
+            if port.get("hostPort"):
+                return True
+    return bool(spec.get("resourceClaims") or spec.get("runtimeClassName"))

@@ -60,25 +60,36 @@ def figures(loads: Iterable[Load], timeline: Timeline) -> list[Figures]:
 def _of(load: Load, samples: Sequence[LoadSample], timeline: Timeline) -> Figures:
     last = samples[-1]
     works = set(load.works)
-    moved = []
-    for m in timeline.moments:
-        if m.service == load.service and m.text.startswith("autoscaler:"):
-            moved.append(m)
+    queues = []
+    npu_seconds = 0.0
+    unworkable = 0.0
+    for one in samples:
+        seconds = one.end - one.at
+        queues.append((one.queue, seconds))
+        npu_seconds += one.npus * seconds
+        if works and (one.prefill, one.decode) not in works:
+            unworkable += seconds
     return Figures(
         service=load.service,
         requests=round(last.arrived),
         lost=round(last.lost),
-        queue_p95=round(share(((s.queue, s.end - s.at) for s in samples), 0.95)),
-        queue_max=round(max(s.queue for s in samples)),
-        longest_wait=round(max(s.wait for s in samples)),
-        npu_hours=round(sum(s.npus * (s.end - s.at) for s in samples) / _HOUR, 1),
-        unworkable_hours=round(
-            sum(s.end - s.at for s in samples if works and (s.prefill, s.decode) not in works)
-            / _HOUR,
-            2,
-        ),
-        moves=sum(moment.kind is MomentKind.TARGET for moment in moved),
+        queue_p95=round(share(queues, 0.95)),
+        queue_max=round(max(one.queue for one in samples)),
+        longest_wait=round(max(one.wait for one in samples)),
+        npu_hours=round(npu_seconds / _HOUR, 1),
+        unworkable_hours=round(unworkable / _HOUR, 2),
+        moves=_moves(load.service, timeline),
     )
+
+
+def _moves(service: str, timeline: Timeline) -> int:
+    """How often an autoscaler wrote another number of this service."""
+    moves = 0
+    for moment in timeline.moments:
+        of_autoscaler = moment.text.startswith("autoscaler:")
+        if moment.service == service and of_autoscaler and moment.kind is MomentKind.TARGET:
+            moves += 1
+    return moves
 
 
 def share(weighted: Iterable[tuple[float, float]], part: float) -> float:

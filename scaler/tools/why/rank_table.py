@@ -50,23 +50,28 @@ async def gather(api: KubeApi, namespace: str, job_id: str) -> Evidence:
     jobs = (await api.list(ASCEND_JOBS, namespace, label_selector=f"jobID={job_id}")).items
     config_maps = (await api.list(CONFIG_MAPS, namespace)).items
     pods = (await api.list(PODS, namespace)).items
-    named = [cm for cm in config_maps if cm["metadata"]["name"].startswith(RANK_TABLE_PREFIX)]
-    by_name = {table_map.name: table_map for table_map in map(_table_map, named)}
-    records = []
+    by_name = {}
+    for config_map in config_maps:
+        if config_map["metadata"]["name"].startswith(RANK_TABLE_PREFIX):
+            table_map = _table_map(config_map)
+            by_name[table_map.name] = table_map
+    servers = []
     for job in jobs:
-        if _is_server(job) and (record := _record(job)) is not None:
-            records.append(record)
-    servers = tuple(
-        _server(record, by_name.pop(RANK_TABLE_PREFIX + record.name, None), pods)
-        for record in records
-    )
-    found = []
+        record = _record(job) if _is_server(job) else None
+        if record is not None:
+            own = by_name.pop(RANK_TABLE_PREFIX + record.name, None)
+            servers.append(_server(record, own, pods))
+    strays = []
     for table_map in by_name.values():
         if table_map.labels.get("jobID") == job_id:
-            found.append(table_map)
-    strays = tuple(found)
+            strays.append(table_map)
     return Evidence(
-        namespace, job_id, servers, strays, tuple(_roles(pods, job_id)), tuple(_left_out(jobs))
+        namespace=namespace,
+        job_id=job_id,
+        servers=tuple(servers),
+        strays=tuple(strays),
+        roles=tuple(_roles(pods, job_id)),
+        left_out=tuple(_left_out(jobs)),
     )
 
 
