@@ -48,7 +48,7 @@ class CurrentMode:
         self._mode = mode
         self._publish = publish
         self._operator = ""
-        self._acting: ModeInForce | None = None
+        self._before: ModeInForce | None = None
 
     @property
     def now(self) -> ModeInForce:
@@ -59,8 +59,8 @@ class CurrentMode:
         """Look for the operator anew: the mode from now on. A change is published and logged."""
         self._operator = self._operator_that_counts()
         acting = in_force(self._mode, self._operator)
-        if acting is not self._acting:
-            self._acting = acting
+        if acting is not self._before:
+            self._before = acting
             shadow = acting is ModeInForce.SHADOW
             self._publish(ModeChanged(shadow or acting is ModeInForce.MAKES, shadow))
             log = _log.warning if acting is ModeInForce.STANDS_BACK else _log.info

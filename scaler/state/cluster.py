@@ -147,7 +147,7 @@ class ClusterState:
 
     def rule(self, key: ServiceKey) -> RuleInForce:
         """The rule that this service is decided by; an empty one where it names none."""
-        return self.rules.in_force(key.namespace, key.rule) if key.rule else RuleInForce()
+        return self.rules.follow(key.namespace, key.rule) if key.rule else RuleInForce()
 
     def orphaned_rules(self) -> list[ConfigMapName]:
         """Rules of which we keep the last valid document although no job names them any more."""

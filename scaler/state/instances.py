@@ -64,11 +64,52 @@ class Requested(msgspec.Struct, frozen=True, gc=False):
     priority: int = 0
 
 
+class PodParts(msgspec.Struct, frozen=True, gc=False):
+    """All that the pods of an instance say of it."""
+
+    counts: PodCounts
+    times: PodTimes
+    requested: Requested
+    labels: LabelFaults
+    faulty: int
+    """Pods on which a fault is reported."""
+
+
 class LabelFaults(msgspec.Struct, frozen=True, gc=False):
     """The problem of the labels of an instance: at most one of the two is set."""
 
     label_problem: Reason | None = None
     mislabelled: tuple[Reason, str] | None = None
+
+
+def with_pods(instance: Instance, parts: PodParts) -> Instance:
+    """The instance with what its pods say of it."""
+    counts = parts.counts
+    times = parts.times
+    requested = parts.requested
+    return replace(
+        instance,
+        label_problem=parts.labels.label_problem,
+        mislabelled=parts.labels.mislabelled,
+        pods=counts.pods,
+        gated=counts.gated,
+        bound=counts.bound,
+        running=counts.running,
+        ready=counts.ready,
+        ended=counts.ended,
+        terminating=counts.terminating,
+        crashing=counts.crashing,
+        faulty=parts.faulty,
+        restarts=counts.restarts,
+        deletion_cost=counts.deletion_cost,
+        admitted_at=times.admitted_at,
+        newest=times.newest,
+        ends_by=times.ends_by,
+        requests=requested.requests,
+        unbound=requested.unbound,
+        bound_pods=requested.bound_pods,
+        priority=requested.priority,
+    )
 
 
 def counts_of(pods: Sequence[PodRecord]) -> PodCounts:
@@ -241,11 +282,15 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
     faulty = faulty_of(cache, situation, pods)
     facts = _owners(cache, membership)
     size = membership.size or _size_in(facts)
-    labels = labelled(membership, present)
-    counts = counts_of(pods)
-    times = times_of(cache, situation, pods)
-    requested = _requested(present, size)
-    return Instance(
+    parts = PodParts(
+        counts=counts_of(pods),
+        times=times_of(cache, situation, pods),
+        requested=_requested(present, size),
+        labels=labelled(membership, present),
+        faulty=len(faulty),
+    )
+    counts = parts.counts
+    instance = Instance(
         uid=membership.instance,
         name=membership.name,
         group=membership.group,
@@ -254,8 +299,6 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         kind=membership.kind,
         owner_deleting=membership.mortal and not present,
         owner_finished=membership.mortal and 0 < counts.pods == counts.ended,
-        label_problem=labels.label_problem,
-        mislabelled=labels.mislabelled,
         faults=() if size else (_size_unknown(membership),),
         trouble=trouble_of((), pods, faulty),
         warnings=(
@@ -267,30 +310,13 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         owner=membership.owner,
         revision=membership.revision,
         outdated=_is_outdated(cache, membership),
-        requests=requested.requests,
-        unbound=requested.unbound,
-        bound_pods=requested.bound_pods,
-        priority=requested.priority,
         wanted=cache.owners.wanted(membership.owner) if membership.owner else 0,
         unheld=len(ungated(cache, situation, present)),
         irreplaceable=any(_has_no_controller(pod) for pod in present),
         misplaced=any(is_misplaced(membership, pod) for pod in present),
         more_to_come=len(present) < size and _waits_for_leader(membership, facts, present),
-        pods=counts.pods,
-        gated=counts.gated,
-        bound=counts.bound,
-        running=counts.running,
-        ready=counts.ready,
-        ended=counts.ended,
-        terminating=counts.terminating,
-        crashing=counts.crashing,
-        faulty=len(faulty),
-        restarts=counts.restarts,
-        deletion_cost=counts.deletion_cost,
-        admitted_at=times.admitted_at,
-        newest=times.newest,
-        ends_by=times.ends_by,
     )
+    return with_pods(instance, parts)
 
 
 def _size_in(facts: Sequence[OwnerFacts]) -> int:

@@ -16,6 +16,7 @@ from scaler.ranktables.tables import JobTable, Tables
 from scaler.reasons.warnings import Warning
 from scaler.rules.jobspec import LEADER, WORKER
 from scaler.state.instances import (
+    PodParts,
     Requested,
     counts_of,
     faulty_of,
@@ -26,6 +27,7 @@ from scaler.state.instances import (
     times_of,
     trouble_of,
     ungated,
+    with_pods,
 )
 from scaler.state.situation import Situation
 from scaler.workloads.membership import Job
@@ -66,11 +68,14 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
         rest = _ByOwner(faults=job.faults)  # others look after its life and its objects
     else:
         rest = _ours(cache, tables.of(record), record, pods, faulty)
-    labels = labelled(job, pods)
-    counts = counts_of(pods)
-    times = times_of(cache, situation, pods)
-    requested = _requested(cache, record, names, owned)
-    return Instance(
+    parts = PodParts(
+        counts=counts_of(pods),
+        times=times_of(cache, situation, pods),
+        requested=_requested(cache, record, names, owned),
+        labels=labelled(job, pods),
+        faulty=len(faulty),
+    )
+    instance = Instance(
         uid=record.uid,
         name=job.name,
         group=job.group,
@@ -80,29 +85,9 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
         generation=job.generation,
         owner_deleting=job.deleting,
         owner_finished=job.finished,
-        label_problem=labels.label_problem,
-        mislabelled=labels.mislabelled,
         trouble=job.ending or trouble_of(names, pods, faulty),
         made_by_us=ours,
         name_taken=_taken_name(cache, record, names) if ours else "",
-        pods=counts.pods,
-        gated=counts.gated,
-        bound=counts.bound,
-        running=counts.running,
-        ready=counts.ready,
-        ended=counts.ended,
-        terminating=counts.terminating,
-        crashing=counts.crashing,
-        faulty=len(faulty),
-        restarts=counts.restarts,
-        deletion_cost=counts.deletion_cost,
-        admitted_at=times.admitted_at,
-        newest=times.newest,
-        ends_by=times.ends_by,
-        requests=requested.requests,
-        unbound=requested.unbound,
-        bound_pods=requested.bound_pods,
-        priority=requested.priority,
         faults=rest.faults,
         warnings=rest.warnings,
         leftovers=rest.leftovers,
@@ -111,6 +96,7 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
         budget=rest.budget,
         unheld=rest.unheld,
     )
+    return with_pods(instance, parts)
 
 
 def _requested(

@@ -53,7 +53,9 @@ class RulesInForce:
         self._stored = stored
         self._known: dict[tuple[str, str], tuple[str, RuleInForce]] = {}
 
-    def in_force(self, namespace: str, name: str) -> RuleInForce:
+    def follow(self, namespace: str, name: str) -> RuleInForce:
+        """Take in the ConfigMap as it is now, and remember its rule if that is valid: the rule in
+        force from now on."""
         record = self._config_map(namespace, name)
         version = record.uid + "/" + record.resource_version if record else ""
         known = self._known.get((namespace, name))

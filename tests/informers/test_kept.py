@@ -137,7 +137,7 @@ def test_a_rule_that_is_too_large_is_not_kept_and_says_how_large_it_is() -> None
         large | {"metadata": large["metadata"] | {"uid": "u", "resourceVersion": "1"}}
     )
     assert size(record) < 1_000
-    problem = RulesInForce(lambda *_: record, lambda *_: None).in_force("mindie", "rule").problem
+    problem = RulesInForce(lambda *_: record, lambda *_: None).follow("mindie", "rule").problem
     assert problem is not None
     assert f"the document has {MAX_BYTES + 1:,} bytes" in problem.message
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from scaler.decide.decision import Admit, Evict, Plan, Revoke
 from scaler.decide.memory import Memory
@@ -216,3 +217,17 @@ def test_a_missed_event_is_more_than_other_words() -> None:
     assert is_missed(Service(KEY, (instance("p0", pods=1),)), known)
     assert is_missed(None, known)
     assert is_missed(known, None)
+
+
+def test_a_service_in_progress_that_cannot_be_read_stays_as_foreseen_and_is_logged(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.builder.begin(plan(Admit("uid-p0")), NOW)
+    before = stage.world().services
+    monkeypatch.setattr(stage.state, "instance", lambda *_: 1 / 0)
+    with capture_logs() as lines:
+        after = stage.world().services
+    assert after == before
+    (line,) = lines
+    assert (line["event"], line["service"]) == ("service cannot be read", str(KEY))
+    assert "ZeroDivisionError" in line["traceback"]

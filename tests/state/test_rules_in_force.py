@@ -31,7 +31,7 @@ class Shelf:
 
     def put(self, record: ConfigMapRecord | None) -> RuleInForce:
         self.record = record
-        return self.book.in_force("n", "rule")
+        return self.book.follow("n", "rule")
 
 
 def test_a_valid_rule_is_in_force() -> None:

@@ -248,7 +248,7 @@ def _rules(state: ClusterState) -> Iterator[Consequence]:
     for namespace, rule in sorted(
         {(key.namespace, key.rule) for key in state.service_keys() if key.rule}
     ):
-        known = state.rules.in_force(namespace, rule)
+        known = state.rules.follow(namespace, rule)
         if known.problem is not None:
             weight = Weight.BLOCKS if known.rule is None else Weight.DIFFERS
             yield Consequence(weight, f"rule {namespace}/{rule}: {known.problem.message}")

@@ -33,7 +33,7 @@ def label_checks(cluster: Cluster, subject: Subject) -> Iterator[CheckResult]:
         )
         group = labels.get(GROUP_LABEL, "")
         rule = (
-            cluster.state.rules.in_force(subject.namespace, subject.key.rule).rule
+            cluster.state.rules.follow(subject.namespace, subject.key.rule).rule
             if subject.key.rule
             else None
         )
@@ -124,7 +124,7 @@ def _outsiders(cluster: Cluster, subject: Subject) -> Iterator[CheckResult]:
 def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[CheckResult]:
     """Whether the rule exists, is valid, and has the groups."""
     key = subject.key
-    known = cluster.state.rules.in_force(key.namespace, key.rule)
+    known = cluster.state.rules.follow(key.namespace, key.rule)
     about = f"rule {key.rule}"
     if known.problem is not None:
         near = _near_rules(cluster, key.namespace, key.rule) if not known.uid else []
