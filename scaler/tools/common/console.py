@@ -26,9 +26,9 @@ def console(out: TextIO | None = None) -> Console:
     stream = out if out is not None else sys.stdout
     live = stream.isatty()
     columns = os.environ.get("COLUMNS", "")
-    width = (
-        int(columns) if columns.isdecimal() and len(columns) < 5 else None if live else USUAL_WIDTH
-    )
+    width = None if live else USUAL_WIDTH
+    if columns.isdecimal() and len(columns) < 5:
+        width = int(columns)
     made = _Console(
         file=stream, width=width, highlight=False, emoji=False, markup=False, soft_wrap=False
     )
@@ -64,7 +64,12 @@ def clean(text: Any) -> str:
     the text."""
     found = []
     for char in str(text):
-        found.append(" " if char in "\n\t\r" else char if _is_harmless(char) else "\ufffd")
+        if char in "\n\t\r":
+            found.append(" ")
+        elif _is_harmless(char):
+            found.append(char)
+        else:
+            found.append("\ufffd")
     return "".join(found)
 
 

@@ -141,10 +141,15 @@ def node_trouble(cluster: Cluster, name: str) -> str:
         return "does not exist" if len(cluster.cache.nodes) else ""
     facts = record.facts
     faults = cluster.cache.faults.of(name)
-    words = [] if facts.ready else ["NotReady"]
-    words += ["cordoned"] if facts.unschedulable else []
-    words += ["reported as faulty"] if faults.node or faults.switch else []
-    words += ["faulty chips"] if faults.chips else []
+    words = []
+    if not facts.ready:
+        words.append("NotReady")
+    if facts.unschedulable:
+        words.append("cordoned")
+    if faults.node or faults.switch:
+        words.append("reported as faulty")
+    if faults.chips:
+        words.append("faulty chips")
     return ", ".join(words)
 
 
@@ -213,14 +218,18 @@ def is_true(view: ServiceView, kind: str) -> bool | None:
 def urgency(view: ServiceView) -> tuple[int, float, str]:
     """Sort key of services, the worst first: not available, rule invalid, degraded, not complete,
     complete or without any job; within one state the longest first."""
-    available = is_true(view, "Available")
-    complete = is_true(view, "Complete")
-    degraded = is_true(view, "Degraded")
-    valid = is_true(view, "RuleValid")
-    rank = (
-        0 if not available else 1 if valid is False else 2 if degraded else 3 if not complete else 4
-    )
-    rank = 4 if view.status.get("reason") == "NoJobs" else rank
+    if view.status.get("reason") == "NoJobs":
+        rank = 4
+    elif not is_true(view, "Available"):
+        rank = 0
+    elif is_true(view, "RuleValid") is False:
+        rank = 1
+    elif is_true(view, "Degraded"):
+        rank = 2
+    elif not is_true(view, "Complete"):
+        rank = 3
+    else:
+        rank = 4
     return rank, seconds_of(as_text(view.status.get("since"))), str(view.key)
 
 

@@ -51,9 +51,12 @@ def gap_words(gaps: Sequence[Gap]) -> Iterable[str]:
     told = [name for name in _TOLD if name in forbidden]
     if forbidden:
         others = len(forbidden) - len(told)
-        more = (
-            f" and {others} other kinds" if told and others else "" if told else f"{others} kinds"
-        )
+        if not told:
+            more = f"{others} kinds"
+        elif others:
+            more = f" and {others} other kinds"
+        else:
+            more = ""
         yield f"you may not read {', '.join(told)}{more}: what follows is without them"
     for gap in gaps:
         if not gap.installed and gap.resource == ASCEND_JOBS.full_name:

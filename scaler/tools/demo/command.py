@@ -104,7 +104,7 @@ def _on(count: int, scenario: Scenario) -> Scenario:
     if place is None:
         return scenario
     name = groups[place].name
-    pattern = name if "{}" in name else f"{name}-{{}}" if count > 1 else name
+    pattern = f"{name}-{{}}" if count > 1 and "{}" not in name else name
     groups[place] = groups[place].model_copy(update={"count": count, "name": pattern})
     return scenario.model_copy(update={"nodes": groups})
 

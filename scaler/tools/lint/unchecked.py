@@ -80,5 +80,6 @@ def _where(found: Object) -> str:
 
 def _several(what: str, number: int) -> str:
     kind, blank, more = what.partition(" ")
-    ending = ("es" if kind.endswith("s") else "s") if number > 1 else ""
-    return f"{kind}{ending}{blank}{more}"
+    if number > 1:
+        kind += "es" if kind.endswith("s") else "s"
+    return f"{kind}{blank}{more}"

@@ -143,14 +143,10 @@ def _play(scenario: Scenario, args: argparse.Namespace) -> int:
 
 def _title(scenario: Scenario, name: str) -> str:
     """The title. With many services it says whether they are weighed against each other."""
-    how = (
-        ""
-        if scenario.arbitration and not scenario.copies
-        else "Minimums first: "
-        if scenario.arbitration
-        else "Alone: "
-    )
-    return f"{how}{scenario.title or name}"
+    title = scenario.title or name
+    if not scenario.arbitration:
+        return f"Alone: {title}"
+    return f"Minimums first: {title}" if scenario.copies else title
 
 
 def _write(line: str) -> None:

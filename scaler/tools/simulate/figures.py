@@ -116,10 +116,6 @@ def table(found: Sequence[Figures]) -> list[str]:
 
 
 def _cell(value: float) -> str:
-    return (
-        f"{value:,}"
-        if isinstance(value, int)
-        else f"{value:,.2f}"
-        if value < 10
-        else f"{value:,.1f}"
-    )
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.2f}" if value < 10 else f"{value:,.1f}"

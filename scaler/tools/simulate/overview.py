@@ -39,7 +39,9 @@ _LABELS = {
 
 def draw(timeline: Timeline, title: str) -> str:
     """The picture as SVG text, in the form for the number of services."""
-    return (Overview if len(timeline.samples) >= MANY else Picture)(timeline, title).text()
+    if len(timeline.samples) >= MANY:
+        return Overview(timeline, title).text()
+    return Picture(timeline, title).text()
 
 
 def standing(sample: Sample) -> Standing:

@@ -102,7 +102,8 @@ class Board:
         views = self.views()
         style = self.style(screen)
         parts: list[RenderableType] = [text(note, "yellow") for note in self.notes(views)]
-        parts += [Text()] if parts else []
+        if parts:
+            parts.append(Text())
         if not views:
             parts.append(text(self.nothing()))
         elif self.args.service:
@@ -110,17 +111,12 @@ class Board:
                 parts += [tree(detail, style), Text()]
             parts.pop()
         else:
-            most = (
-                max(1, screen.height - 2 - len(parts))
-                if self.args.watch and screen.is_terminal
-                else len(views)
-            )
+            most = len(views)
+            if self.args.watch and screen.is_terminal:
+                most = max(1, screen.height - 2 - len(parts))
             parts.append(overview(views[:most], style))
-            parts += (
-                [text(f"... and {len(views) - most} more, less badly off")]
-                if len(views) > most
-                else []
-            )
+            if len(views) > most:
+                parts.append(text(f"... and {len(views) - most} more, less badly off"))
         return Group(*parts)
 
     @property

@@ -95,7 +95,8 @@ def overview(views: Sequence[ServiceView], style: Style) -> RenderableType:
     for view in sorted(views, key=urgency):
         table.add_row(*(cell(view) for _, cell in columns))
     waiting = [view for view in sorted(views, key=urgency) if _why(view)] if style.narrow else []
-    parts += [Text()] if waiting else []
+    if waiting:
+        parts.append(Text())
     parts += [
         Text.assemble(text(f"{label(view)}: ", tone(view)), text(_why(view))) for view in waiting
     ]
@@ -136,7 +137,9 @@ def label(view: ServiceView) -> str:
 
 def tone(view: ServiceView) -> str:
     rank = urgency(view)[0]
-    return "bold red" if rank == 0 else "yellow" if rank < 4 else "green"
+    if rank == 0:
+        return "bold red"
+    return "yellow" if rank < 4 else "green"
 
 
 def _why(view: ServiceView) -> str:
@@ -175,11 +178,8 @@ def tree(detail: ServiceDetail, style: Style) -> RenderableType:
     for name in _groups(detail):
         parts += [Text(), _group(name, detail, style)]
     left = as_count(at(view.status, "leftOut").get("instances"))
-    parts += (
-        [text(f"... and {left} more instances that the status has no room for", "dim")]
-        if left
-        else []
-    )
+    if left:
+        parts.append(text(f"... and {left} more instances that the status has no room for", "dim"))
     if detail.events:
         parts += [Text(), text("events, newest last", "bold"), _events(detail, style)]
     return Group(*parts)
@@ -235,10 +235,14 @@ def _ladder(detail: ServiceDetail, style: Style) -> RenderableType:
         marks = [f"{style.arrow} {words}" for words, on in found if on]
         if ratio.beyond:
             marks.append("not wanted")
-        tone = "green" if ratio.runs else "yellow" if ratio.target else "dim"
+        colour = "dim"
+        if ratio.runs:
+            colour = "green"
+        elif ratio.target:
+            colour = "yellow"
         grid.add_row(
-            text(f"  {ratio.index}", tone),
-            text(counts_in_words(ratio.counts), tone),
+            text(f"  {ratio.index}", colour),
+            text(counts_in_words(ratio.counts), colour),
             text("  ".join(marks)),
         )
     if detail.view.replicas and not any(ratio.runs for ratio in ratios):
@@ -324,7 +328,8 @@ def _pods(instance: InstanceView, style: Style) -> Iterable[RenderableType]:
 
 def _pod(pod: PodView, style: Style) -> RenderableType:
     words = [f"pod {pod.name}", pod.standing, style.since(pod.created)]
-    words += [f"{pod.restarts} restarts"] if pod.restarts else []
+    if pod.restarts:
+        words.append(f"{pod.restarts} restarts")
     line = text("  ".join(words), "" if pod.standing == "Running" else "yellow")
     if pod.node:
         line.append_text(text(f"  on {pod.node}"))

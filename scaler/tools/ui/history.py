@@ -77,6 +77,8 @@ def _counts(group: Mapping[str, Any]) -> tuple[int, int, int, int]:
     return running, target, in_flight, held
 
 
+_LEVELS = {"Broken": "bad", "Running": "good"}
+"""State of an instance -> level of its moment; plain for every other state."""
 _GOOD = {"Available": "True", "Complete": "True", "Degraded": "False", "RuleValid": "True"}
 
 
@@ -92,7 +94,9 @@ def _conditions(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable
             and kind in _GOOD
             and (before or status != _GOOD[kind] or kind == "Available")
         ):
-            level = "good" if status == _GOOD[kind] else "bad" if kind != "Complete" else "warning"
+            level = "good"
+            if status != _GOOD[kind]:
+                level = "warning" if kind == "Complete" else "bad"
             since = seconds_of(as_text(one.get("lastTransitionTime")))
             yield Moment(since, "condition", level, kind, status, as_text(one.get("message")))
 
@@ -114,7 +118,7 @@ def _instances(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[
         state = as_text(one.get("state"))
         reason = as_text(one.get("reason"))
         if known.pop(one.get("uid"), None) != (state, reason):
-            level = "bad" if state == "Broken" else "good" if state == "Running" else "plain"
+            level = _LEVELS.get(state, "plain")
             since = seconds_of(as_text(one.get("since")))
             yield Moment(
                 since,

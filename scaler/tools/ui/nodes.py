@@ -196,7 +196,11 @@ def _node(cluster: Cluster, node: Node, nodes: Nodes, guests: Mapping[str, Takes
                 else:
                     idle += taken[name]
             amounts[name] = [node.allocatable[at], max(0, node.free[at]), serving, idle]
-    state = "notReady" if not node.ready else "cordoned" if node.cordoned else "ready"
+    state = "ready"
+    if not node.ready:
+        state = "notReady"
+    elif node.cordoned:
+        state = "cordoned"
     return {
         "kind": _kind(node),
         "state": state,

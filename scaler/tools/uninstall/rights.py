@@ -36,13 +36,12 @@ class Right(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        where = (
-            f" in {self.namespace}"
-            if self.namespace
-            else " in all namespaces"
-            if self.resource.namespaced
-            else ""
-        )
+        if self.namespace:
+            where = f" in {self.namespace}"
+        elif self.resource.namespaced:
+            where = " in all namespaces"
+        else:
+            where = ""
         return f"{self.verb} {self.resource.full_name}{f' {self.name}' if self.name else ''}{where}"
 
 

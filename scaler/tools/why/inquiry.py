@@ -35,11 +35,13 @@ async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | 
         looked = await workings.look(cluster, access.api, subject)
         ranks = await _ranks(access, subject, always=always_ranks)
         notes = list(absent_scaler(known, [namespace], access.clock.server()))
-        notes += [f"{said.why}: this is decided here, from what can be read"] if said.why else []
+        if said.why:
+            notes.append(f"{said.why}: this is decided here, from what can be read")
         notes += gap_words(cluster.gaps())
         seen = {gap.resource for gap in cluster.gaps()}
         unread = [name for name in looked.unread if name not in seen]
-        notes += [f"you may not read {', '.join(unread)}"] if unread else []
+        if unread:
+            notes.append(f"you may not read {', '.join(unread)}")
         return answer_of(
             subject,
             notes,

@@ -61,13 +61,9 @@ def _number(value: Any) -> Any:
 def _short(value: Any) -> str:
     if isinstance(value, str):
         return f'"{value[:60]}"' if not isinstance(value, Scalar) else value[:60]
-    return (
-        "a list"
-        if isinstance(value, list)
-        else "keys and values"
-        if isinstance(value, dict)
-        else "nothing"
-    )
+    if isinstance(value, list):
+        return "a list"
+    return "keys and values" if isinstance(value, dict) else "nothing"
 
 
 def _flag(value: Any) -> Any:

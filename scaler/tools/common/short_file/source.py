@@ -309,13 +309,9 @@ def _nearest(word: str, path: Sequence[str | int], model: type[BaseModel]) -> st
     close = difflib.get_close_matches(
         word[:63].lower().replace("_", "").replace("-", ""), plain, n=1, cutoff=0.6
     )
-    return (
-        f"did you mean {plain[close[0]]}?"
-        if close
-        else f"known are {', '.join(names)}"
-        if names
-        else ""
-    )
+    if close:
+        return f"did you mean {plain[close[0]]}?"
+    return f"known are {', '.join(names)}" if names else ""
 
 
 def _model_at(path: Sequence[str | int], model: type[BaseModel]) -> type[BaseModel] | None:
