@@ -1,5 +1,6 @@
 """A service that shares nodes with nobody: 3b.8 of the contract. It is admitted whether it fits or
-not, and its pods wait. Reserves room for what fits; must not admit."""
+not, and its pods wait. Not to be confused with a service that decides alone (`limits.py`): that one
+is not weighed at all. Reserves room for what fits; must not admit."""
 
 from __future__ import annotations
 

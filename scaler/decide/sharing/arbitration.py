@@ -102,7 +102,7 @@ class Arbitration:
         if limits.has_late_attempt(part, draft, member):
             own_waits = bool(held_beside(draft, [member]))
             attempt = draft.memory_of(member.uid)
-            match attempt_end.outcome(part, draft, attempt, own_waits=own_waits):
+            match attempt_end.outcome_of_attempt(part, draft, attempt, own_waits=own_waits):
                 case Outcome.ENDS:
                     draft.note(events.PartEnded(member.uid))
                     return

@@ -37,7 +37,7 @@ class Waiting(Enum):
     """A minimum of the same or a higher priority."""
 
 
-def outcome(part: Part, draft: Draft, attempt: Attempt, *, own_waits: bool) -> Outcome:
+def outcome_of_attempt(part: Part, draft: Draft, attempt: Attempt, *, own_waits: bool) -> Outcome:
     """5e, 5g: what becomes of an attempt that is over by the clock, of the minimum of the service
     or of one instance. `own_waits`: another instance of the service waits for its room."""
     waiting = _who_waits(part, draft)

@@ -72,7 +72,8 @@ def is_in_the_way(part: Part, draft: Draft, member: Member) -> bool:
 
 def decide_alone(demand: Demand, now: float) -> Draft:
     """The draft of a service that decides alone: because nodes may not be read, the rule says so,
-    or it names no rule.
+    or it names no rule. (`alone.py` is about another case: a service that is weighed, and shares no
+    nodes.)
 
     It gives away every place of the target at once. What is free is not known, so an instance that
     is with the scheduler beyond the target is revoked while an instance of the target is missing:
@@ -83,7 +84,7 @@ def decide_alone(demand: Demand, now: float) -> Draft:
     if demand.target is None or demand.paused:
         return draft
     misses_room = any(map(_misses_room, demand.groups.values()))
-    chosen = {name: _chosen_alone(draft, name) for name in demand.groups}
+    chosen = {name: _chosen_without_nodes(draft, name) for name in demand.groups}
     refused = None if demand.serves else _first_refused(chosen)
     for name, group in demand.groups.items():
         for member in chosen[name]:
@@ -102,7 +103,7 @@ def _misses_room(group: Group) -> bool:
     return group.running + len(bound) < group.target
 
 
-def _chosen_alone(draft: Draft, name: str) -> list[Member]:
+def _chosen_without_nodes(draft: Draft, name: str) -> list[Member]:
     """Held candidates that get a place: those that can start now, then those whose pods do not
     exist yet."""
     if not draft.demand.groups[name].wants:

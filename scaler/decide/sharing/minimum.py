@@ -136,7 +136,7 @@ def _after_its_attempt(
         draft.note(events.Swapped(part.now, tried))
         return other
     own_waits = bool(held_beside(draft, reserved.members))
-    match attempt_end.outcome(part, draft, draft.memory, own_waits=own_waits):
+    match attempt_end.outcome_of_attempt(part, draft, draft.memory, own_waits=own_waits):
         case Outcome.ENDS:
             draft.note(_end(part, draft, reserved, tried))
             return not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED)

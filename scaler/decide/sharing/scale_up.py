@@ -88,7 +88,7 @@ def keeps_admission(
         return KeepsAdmission()
     others = held_beside(draft, [member])
     own_waits = bool(others) and not _can_start_beside(part, draft, member, others)
-    match attempt_end.outcome(part, draft, attempt, own_waits=own_waits):
+    match attempt_end.outcome_of_attempt(part, draft, attempt, own_waits=own_waits):
         case Outcome.GOES_ON:
             return KeepsAdmission()
         case Outcome.BEGINS_AGAIN:
