@@ -13,8 +13,8 @@ What is kept from one decision to the next:
 
 What is kept within one decision about one part, by `Shortcuts`:
 
-    the shortage of a minimum       what it needs, and how often room was given back
-    why a minimum is too large      what it needs
+    the shortage of a minimum       `Demand.room_key`, and how often room was given back
+    why a minimum is too large      `Demand.room_key`, or its draft
     why a scale-up is held          its pod requests
 """
 
@@ -594,15 +594,16 @@ class Shortcuts(Questions):
     def find(self, part: Part, draft: Draft) -> ReservedMinimum | Shortage:
         """As `Questions`. More reservations make no room: the shortage stays until room is given
         back."""
-        needs = draft.demand.room_key
-        if draft.memory.victims or needs is None:
+        key = draft.demand.room_key
+        if draft.memory.victims or key is None:
             return super().find(part, draft)
-        known = self._unfit.get((needs, part.placement.given_back))
+        known = self._unfit.get((key, part.placement.given_back))
         if known is not None:
             return known
         found = super().find(part, draft)
         if isinstance(found, Shortage):
-            self._unfit[needs, part.placement.given_back] = found  # the search may give back too
+            # the search itself may give room back
+            self._unfit[key, part.placement.given_back] = found
         return found
 
     def why_too_large(self, draft: Draft) -> Shortage | None:
