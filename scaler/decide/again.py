@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import compress
 from operator import is_not
@@ -155,9 +155,9 @@ class KnownDemands:
         self.until: dict[int, float] = {}
         self._services: tuple[Service, ...] = ()
         self._memory = Memory()
-        self._remembers_others = False
-        """The memory of this world may have entries of services that are gone, or that say
-        nothing: services came or went, or it is not the memory that the last decision returned."""
+        self._may_remember_gone = False
+        """The memory of this world may have entries of services that are gone: services came or
+        went, or it is not the memory that the last decision returned."""
         self._changed: Iterable[int] = ()
         """Services of which the last decision changed the memory: their demands were made from the
         memory before."""
@@ -175,7 +175,7 @@ class KnownDemands:
         other = list(compress(range(len(now)), map(is_not, old, now)))
         came_or_went = len(old) != len(now) or any(old[at].key != now[at].key for at in other)
         is_other_memory = world.memory.services is not self._memory.services
-        self._remembers_others = came_or_went or is_other_memory
+        self._may_remember_gone = came_or_went or is_other_memory
         if came_or_went:
             return self._align(world), True
         changed = set[int]()
@@ -191,9 +191,9 @@ class KnownDemands:
         return changed, False
 
     def remember(self, world: World, after: dict[int, ServiceMemory]) -> Memory:
-        """The next memory: an entry for each service of the world of which something is to be
-        remembered. The same object when nothing changed. `after`: position -> the next memory of a
-        service that was looked at, or that has a draft."""
+        """The next memory; the same object when nothing changed. Services that are gone are left
+        out. `after`: position -> the next memory of a service that was looked at, or that has a
+        draft."""
         before = world.memory
         changed: dict[int, ServiceMemory] = {}
         for at in sorted(after):
@@ -204,20 +204,21 @@ class KnownDemands:
             services = dict(services)
             for at, memory in changed.items():
                 services[self.all[at].demand.name] = memory
-        if self._remembers_others or _EMPTY in changed.values():
-            services = self._without_others(services)
+        if self._may_remember_gone or _EMPTY in changed.values():
+            services = self._kept(services, changed)
         same = services is before.services and before.last_bind == world.last_bind
         self._memory = before if same else Memory(services, world.last_bind)
         self._changed = tuple(changed)
         return self._memory
 
-    def _without_others(self, services: dict[str, ServiceMemory]) -> dict[str, ServiceMemory]:
-        """The memories without those of services that are gone, and without those that say
-        nothing."""
+    def _kept(
+        self, services: dict[str, ServiceMemory], changed: Container[int]
+    ) -> dict[str, ServiceMemory]:
+        """The memories of services that are there, without those in which nothing is left."""
         found = {}
-        for known in self.all:
-            memory = services.get(known.demand.name, _EMPTY)
-            if memory != _EMPTY:
+        for at, known in enumerate(self.all):
+            memory = services.get(known.demand.name)
+            if memory is not None and (memory != _EMPTY or at not in changed):
                 found[known.demand.name] = memory
         return found if len(found) < len(services) else services
 

@@ -88,11 +88,15 @@ def _weigh_all(world: World, demands: Demands) -> list[Weighed]:
 
 
 def _next_memory(world: World, drafts: list[Draft]) -> Memory:
+    """What the drafts remember. Services that are gone, and those of which nothing is left to
+    remember, have no entry."""
     services = {}
     for draft in drafts:
+        name = draft.demand.name
         memory = draft.outcome()
-        if memory != ServiceMemory():
-            services[draft.demand.name] = memory
+        is_as_before = name in world.memory.services and memory is draft.demand.seen
+        if memory != ServiceMemory() or is_as_before:
+            services[name] = memory
     return Memory(services, world.last_bind)
 
 

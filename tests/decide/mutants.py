@@ -311,7 +311,7 @@ MUTANTS = (
     Mutant(
         "a service that is gone is remembered",
         again,
-        "if self._remembers_others or _EMPTY in changed.values():",
+        "if self._may_remember_gone or _EMPTY in changed.values():",
         "if _EMPTY in changed.values():",
         "test_decision_cache",
         "2",

@@ -262,8 +262,8 @@ def test_nothing_is_remembered_of_a_service_that_is_gone() -> None:
         assert made.memory.services == {}
 
 
-def test_what_says_nothing_is_not_remembered() -> None:
+def test_an_entry_that_did_not_change_stays_though_it_says_nothing() -> None:
     nothing = on_nodes("1P1D", "", name="b", options=RuleOptions(paused=True))
     now = world(nothing, nodes=NODES, memory=Memory({str(nothing.key): ServiceMemory()}))
     for made in (decide(now), decide_anew(now)):
-        assert made.memory.services == {}
+        assert made.memory == now.memory
