@@ -144,12 +144,7 @@ def write_in_place(path: Path, data: bytes) -> Path:
 
     An existing backup is never overwritten: the first one has the user's own text."""
     target = path.resolve()
-    numbers = ("", *(f".{number}" for number in range(1, 1000)))
-    backup = next(
-        name
-        for end in numbers
-        if not (name := target.with_name(f"{target.name}.bak{end}")).exists()
-    )
+    backup = _unused_backup(target)
     shutil.copy2(target, backup)
     half = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
@@ -158,6 +153,16 @@ def write_in_place(path: Path, data: bytes) -> Path:
         half.replace(target)
     finally:
         half.unlink(missing_ok=True)
+    return backup
+
+
+def _unused_backup(target: Path) -> Path:
+    """FILE.bak, or FILE.bak.1 and so on when that exists."""
+    backup = target.with_name(f"{target.name}.bak")
+    number = 0
+    while backup.exists():
+        number += 1
+        backup = target.with_name(f"{target.name}.bak.{number}")
     return backup
 
 

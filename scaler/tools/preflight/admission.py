@@ -46,32 +46,35 @@ _HOWTO = "docs/howto/hold-with-admission.md"
 _CONFIGURATIONS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
 
+def _installs_by_name(picture: Picture) -> dict[str, Install | None]:
+    """The installs by the name of their objects; the usual name when none is known."""
+    named: dict[str, Install | None] = {}
+    for one in picture.installs:
+        if one.settings:
+            named[one.settings.install] = one
+    return named or {USUAL: None}
+
+
 def admission(picture: Picture) -> Check:
     """The own policies and webhook, and whether they select the namespaces of services."""
     unread = missing_right(picture, *_CONFIGURATIONS, NAMESPACES)
-    named: dict[str, Install | None] = {
-        one.settings.install: one for one in picture.installs if one.settings
-    }
-    named = named or {USUAL: None}
+    named = _installs_by_name(picture)
     policy = [one for one in picture.of(MUTATING_POLICY_BINDINGS) if name_of(one) in named]
-    own = [
-        (kind, one) for kind in _CONFIGURATIONS for one in picture.of(kind) if name_of(one) in named
-    ]
+    own = []
+    for kind in _CONFIGURATIONS:
+        for one in picture.of(kind):
+            if name_of(one) in named:
+                own.append((kind, one))
     gated = _gated(picture)
     found = [*unread, *_opted_in(picture, gated)]
     for _, one in own:
         found += _webhook(picture, named[name_of(one)], one)
-    if (
-        gated
-        and not policy
-        and not any(kind is MUTATING_WEBHOOKS for kind, _ in own)
-        and not unread
-    ):
+    has_webhook = any(kind is MUTATING_WEBHOOKS for kind, _ in own)
+    if gated and not policy and not has_webhook and not unread:
         found.append(_no_way(picture, gated))
-    ways = [
-        *(["policy"] if policy else []),
-        *(f"{kind.kind} ({_policies(one)})" for kind, one in own),
-    ]
+    ways = ["policy"] if policy else []
+    for kind, one in own:
+        ways.append(f"{kind.kind} ({_policies(one)})")
     needed = "" if gated else "; needed only where others make the pods"
     return check(
         "admission", found, ok(f"{' and '.join(ways) or 'neither policy nor webhook'}{needed}")
@@ -279,15 +282,20 @@ def _about_pods(picture: Picture) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _is_about_pods(hook: Mapping[str, Any]) -> bool:
-    def holds(rule: Any, part: str, *wanted: str) -> bool:
-        return any(one in as_list(at(rule).get(part)) for one in wanted)
+    """Whether one of its rules has the creation of pods in it."""
+    for rule in as_list(hook.get("rules")):
+        groups = _names_any(rule, "apiGroups", "", "*")
+        resources = _names_any(rule, "resources", "pods", "*", "*/*")
+        operations = _names_any(rule, "operations", "CREATE", "*")
+        if groups and resources and operations:
+            return True
+    return False
 
-    return any(
-        holds(rule, "apiGroups", "", "*")
-        and holds(rule, "resources", "pods", "*", "*/*")
-        and holds(rule, "operations", "CREATE", "*")
-        for rule in as_list(hook.get("rules"))
-    )
+
+def _names_any(rule: object, part: str, *wanted: str) -> bool:
+    """Whether this part of the rule has one of these values."""
+    written = as_list(at(rule).get(part))
+    return any(one in written for one in wanted)
 
 
 def _service(hook: Mapping[str, Any]) -> str:

@@ -179,15 +179,16 @@ def _service(name: str, tally: Tally) -> dict[str, Any]:
 
 
 def _count(what: str, tally: Tally) -> dict[str, Any]:
-    counts = {str(w): n for w, n in tally.counts.items()}
-    seconds = {str(w): s for w, s in tally.seconds.items()}
+    from scaler.tools.shadow.notes import What  # noqa: PLC0415
+
+    kind = What(what)
     lasting = []
     for one in tally.open.values():
-        if one.what == what:
+        if one.what is kind:
             lasting.append(tally.at - one.since)
     return {
-        "count": counts.get(what, 0) + len(lasting),
-        "seconds": round(seconds.get(what, 0.0) + sum(lasting), 1),
+        "count": tally.counts.get(kind, 0) + len(lasting),
+        "seconds": round(tally.seconds.get(kind, 0.0) + sum(lasting), 1),
     }
 
 
@@ -208,11 +209,12 @@ def _difference(one: Difference, at: float) -> dict[str, Any]:
 
 def _added(services: Sequence[dict[str, Any]], what: str) -> dict[str, float]:
     """The differences of one kind of all services, added up."""
-    found = [service["differences"][what] for service in services]
-    return {
-        "count": round(sum(one["count"] for one in found), 1),
-        "seconds": round(sum(one["seconds"] for one in found), 1),
-    }
+    count = 0
+    seconds = 0
+    for service in services:
+        count += service["differences"][what]["count"]
+        seconds += service["differences"][what]["seconds"]
+    return {"count": round(count, 1), "seconds": round(seconds, 1)}
 
 
 # The text for people
@@ -270,23 +272,15 @@ def _examples(examples: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
-    head = [
-        "WATCHED",
-        "AS DECIDED",
-        "SERVED",
-        "COULD HAVE",
-        "HELD UP",
-        *(what.upper() for what in WORDS),
-        "SERVICE",
-    ]
-    lines = [head, *(_cells(row) for row in rows)]
+    kinds = [what.upper() for what in WORDS]
+    head = ["WATCHED", "AS DECIDED", "SERVED", "COULD HAVE", "HELD UP", *kinds, "SERVICE"]
+    lines = [head, *map(_cells, rows)]
     widths = []
     for at in range(len(head) - 1):
         widths.append(max(len(line[at]) for line in lines))
     for *cells, service in lines:
-        yield "  ".join(
-            [*(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)), service]
-        )
+        aligned = map(str.rjust, cells, widths)
+        yield "  ".join([*aligned, service])
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

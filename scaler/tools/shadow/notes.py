@@ -119,10 +119,18 @@ class Tally(msgspec.Struct):
     def takes_room(self) -> bool:
         """Whether an instance is bound, or being bound, that the decision would not have
         admitted."""
-        of = {}
-        for what in What:
-            of[what] = {uid for key in self.open if (uid := key.removeprefix(f"{what} ")) != key}
-        return bool(of[What.EVICT] or of[What.STARTED] - of[What.HOLD])
+        if self._uids(What.EVICT):
+            return True
+        return bool(self._uids(What.STARTED) - self._uids(What.HOLD))
+
+    def _uids(self, what: What) -> set[str]:
+        """The instances with an open difference of this kind."""
+        prefix = f"{what} "
+        uids = set()
+        for key in self.open:
+            if key.startswith(prefix):
+                uids.add(key.removeprefix(prefix))
+        return uids
 
     def advance(self, now: float, *, seen: bool = True) -> None:
         """Add the time until now to the last seen state; no time is added while nothing is seen."""
@@ -330,18 +338,15 @@ def _is_started(instance: Instance) -> bool:
 
 def _excess(service: Service, plan: Plan) -> Counter[str]:
     """Started instances beyond the target, by group; empty without a target."""
-    found = []
+    started: Counter[str] = Counter()
     for instance in service.instances:
         if _is_started(instance):
-            found.append(instance.group or "")
-    started = Counter(found)
-    groups = {}
+            started[instance.group or ""] += 1
+    excess: Counter[str] = Counter()
     for name, group in plan.groups.items():
         if name in started:
-            groups[name] = group
-    return Counter(
-        {name: started[name] - group.paired - group.target for name, group in groups.items()}
-    )
+            excess[name] = started[name] - group.paired - group.target
+    return excess
 
 
 def _wants(asked: Action | None) -> bool:
