@@ -14,7 +14,8 @@ nested  A comprehension inside a comprehension. It is read from the middle outwa
 asks    A function that asks also writes. Whoever reads `if self._has_to_end(one):` takes it for a
         condition, and does not see that a clock was started. A function asks when its name does
         (`is_`, `has_`, `why_`, `can_`, ...), and when it is annotated with `bool`, a `Reason`
-        or a `TypeGuard`, whatever its name. It writes when it
+        or a `TypeGuard`, or with `str` and its docstring begins with "Why", whatever its name.
+        It writes when it
         - assigns to an attribute or an item of anything that it did not make itself,
         - changes such a thing with a method of Python's containers (`append`, `pop`, ...), or with
           a method that, in each class of ours that has one of this name, returns nothing and
@@ -71,6 +72,8 @@ _ASKS = (
     "affords_",
     "any_",
 )
+_SAYS_WHY = ("Why ", "Whether ")
+"""Docstrings of functions whose text is an answer."""
 _ANSWERS = ("bool", "Reason", "TypeGuard", "TypeIs")
 _CHANGES = frozenset(
     {
@@ -190,7 +193,15 @@ def asks(function: Function) -> bool:
         return True
     waits = isinstance(function, ast.AsyncFunctionDef)
     python_calls_it = function.name.startswith("__") and function.name.endswith("__")
-    return not waits and not python_calls_it and _is_an_answer(function.returns)
+    if waits or python_calls_it:
+        return False
+    return _is_an_answer(function.returns) or _says_why(function)
+
+
+def _says_why(function: Function) -> bool:
+    """Whether it answers with words, and its docstring begins with what they say."""
+    is_text = isinstance(function.returns, ast.Name) and function.returns.id == "str"
+    return is_text and (ast.get_docstring(function) or "").startswith(_SAYS_WHY)
 
 
 def _is_an_answer(returns: ast.expr | None) -> bool:

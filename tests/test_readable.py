@@ -81,6 +81,17 @@ def test_a_question_must_not_write(tmp_path: Path, head: str) -> None:
     assert asks(tmp_path, f"class A:\n    {head}:\n        self.seen = 1")
 
 
+def test_a_text_that_says_why_not_is_an_answer(tmp_path: Path) -> None:
+    taken = """
+        class A:
+            def objection(self) -> str:
+                '''{words}'''
+                self.seen = 1
+        """
+    assert asks(tmp_path, taken.format(words="Why it is not written, none if it is."))
+    assert not asks(tmp_path, taken.format(words="Write it; the name under which it is."))
+
+
 @pytest.mark.parametrize(
     "head",
     [

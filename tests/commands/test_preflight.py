@@ -839,8 +839,8 @@ class Reviewed(FaultyApi):
         return {"status": {"allowed": True}}
 
     def _refusal(self, *, verb: str, resource: str, group: str = "", **rest: str) -> str:
-        """Why the roles do not allow this, "" where they do; the rest is as an access review has
-        it."""
+        """Try it by the roles: the words of their refusal, "" where they allow it. The rest is as
+        an access review has it."""
         about = (rest.get("namespace") or None, rest.get("name", ""), rest.get("subresource", ""))
         try:
             self._rbac.check(verb, Resource(group, "v1", resource, ""), *about)
