@@ -277,7 +277,7 @@ MUTANTS = (
     Mutant(
         "admits on expected room",
         arbitration,
-        " and found.room is Room.FREE",
+        " and reserved.room is Room.FREE",
         "",
         "story preempting 2 S10",
     ),
