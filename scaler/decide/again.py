@@ -434,7 +434,7 @@ class _Pass:
         """The next memory: what was seen of changed services, and what the drafts say."""
         after = {at: self.demands.all[at].demand.memory for at in self.changed}
         for at, draft in self.drafts.items():
-            after[at] = draft.outcome()
+            after[at] = draft.next_memory()
         return self.demands.remember(self.world, after)
 
     def _tally(self, parts: Iterable[_Part]) -> Tally:
@@ -574,7 +574,7 @@ class _Pass:
             heeds_room=weighed.heeds_room(),
             recheck_at=self._first(weighed.moments(self.world)),
             inputs=self._inputs(probing, heeds_binds=weighed.heeds_binds),
-            settled=all(draft.outcome() is draft.demand.seen for draft in drafts),
+            settled=all(draft.next_memory() is draft.demand.seen for draft in drafts),
         )
 
 

@@ -320,12 +320,13 @@ def _bound_anywhere(memory: ServiceMemory, event: BoundAnywhere, policy: Policy)
 
 def _reset(attempt: AnyAttempt, event: BoundAnywhere, policy: Policy) -> AnyAttempt:
     """The attempt of a minimum or of an instance after a bind of any pod."""
-    is_late = is_over(attempt, event.at, policy) and event.before <= attempt.began
+    without_a_bind = event.before <= attempt.began
+    is_late_for_want_of_binds = is_late(attempt, event.at, policy) and without_a_bind
     has_failed = attempt.failures > attempt.failures_before_bind
-    if (is_late or has_failed) and not attempt.was_reset:
+    if (is_late_for_want_of_binds or has_failed) and not attempt.was_reset:
         return replace(
             attempt,
-            began=event.at if is_late else attempt.began,
+            began=event.at if is_late_for_want_of_binds else attempt.began,
             failures=attempt.failures_before_bind,
             backoff_until=0.0 if has_failed else attempt.backoff_until,
             was_reset=True,
@@ -359,7 +360,7 @@ def memory_of(memory: ServiceMemory, uid: str) -> InstanceMemory:
 # questions
 
 
-def is_over(attempt: Attempt, now: float, policy: Policy) -> bool:
+def is_late(attempt: Attempt, now: float, policy: Policy) -> bool:
     """5c: whether the attempt made no progress within `minimum_timeout`."""
     return attempt.began > 0 and now - attempt.began >= policy.minimum_timeout
 

@@ -93,7 +93,7 @@ def _next_memory(world: World, drafts: list[Draft]) -> Memory:
     services = {}
     for draft in drafts:
         name = draft.demand.name
-        memory = draft.outcome()
+        memory = draft.next_memory()
         is_as_before = name in world.memory.services and memory is draft.demand.seen
         if memory != ServiceMemory() or is_as_before:
             services[name] = memory

@@ -73,7 +73,7 @@ class Draft:
         """The memory of an instance after all that has happened in this decision."""
         return attempts.memory_of(self.memory, uid)
 
-    def outcome(self) -> ServiceMemory:
+    def next_memory(self) -> ServiceMemory:
         """The next memory of the service; the same object as before when nothing changed."""
         return self.demand.seen if self.memory == self.demand.seen else self.memory
 

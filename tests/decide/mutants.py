@@ -261,10 +261,10 @@ MUTANTS = (
         "3b.5",
     ),
     Mutant(
-        "a bind of anybody pardons every time",
+        "a bind of anybody resets every time",
         attempts,
-        "if (is_late or has_failed) and not attempt.was_reset:",
-        "if is_late or has_failed:",
+        "if (is_late_for_want_of_binds or has_failed) and not attempt.was_reset:",
+        "if is_late_for_want_of_binds or has_failed:",
         "test_attempts_in_worlds",
         "3b.5",
     ),

@@ -170,10 +170,10 @@ class Arbitration:
             why = not_scheduled(draft.memory_of(member.uid), Reason.WAITING_FOR_CAPACITY)
         else:
             why = answer.why
-        is_late = part.is_over(draft.memory_of(member.uid))
+        had_its_time = part.is_late(draft.memory_of(member.uid))
         draft.revoke_if_possible(member, why)
         is_revoked = member.uid in draft.revoked
-        if isinstance(reserved, Reservation) and (is_revoked or is_late):
+        if isinstance(reserved, Reservation) and (is_revoked or had_its_time):
             part.placement.cancel(reserved)
 
     def _kept_or_reserved(self, member: Member) -> Reservation | Shortage:

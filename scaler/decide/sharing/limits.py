@@ -46,15 +46,15 @@ def keeps_room(part: Part, draft: Draft, member: Member) -> bool:
     memory = draft.memory_of(member.uid)
     if member in draft.demand.bound_in_part:
         waits = attempts.in_backoff(draft.memory, part.now)
-        return not (memory.gives_way or waits or part.is_over(draft.memory))
-    return not (memory.gives_way or (member.is_with_the_scheduler and part.is_over(memory)))
+        return not (memory.gives_way or waits or part.is_late(draft.memory))
+    return not (memory.gives_way or (member.is_with_the_scheduler and part.is_late(memory)))
 
 
 def has_late_attempt(part: Part, draft: Draft, member: Member) -> bool:
     """10b: whether the instance has an attempt of its own, and that is over by the clock. What is
     of the minimum shares the attempt of the minimum."""
     is_of_minimum = member in draft.demand.bound_in_part
-    return not is_of_minimum and part.is_over(draft.memory_of(member.uid))
+    return not is_of_minimum and part.is_late(draft.memory_of(member.uid))
 
 
 def is_in_the_way(part: Part, draft: Draft, member: Member) -> bool:

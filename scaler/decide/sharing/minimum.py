@@ -48,7 +48,7 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
     if reserved.room is not Room.FREE:
         _note_victims(part, draft)
     draft.note(events.Fits(), *observed.events_of_owners(draft, reserved, part.now))
-    if reserved.room is Room.FREE and part.is_over(draft.memory):
+    if reserved.room is Room.FREE and part.is_late(draft.memory):
         answer = _after_its_attempt(part, draft, reserved)
         if isinstance(answer, Why):
             _give_up(draft, answer)

@@ -151,9 +151,9 @@ class Part:
                 near.append(member)
         return bool(near) and self.placement.fits(requests_of(near)) is not None
 
-    def is_over(self, attempt: Attempt) -> bool:
+    def is_late(self, attempt: Attempt) -> bool:
         """5c: whether the attempt made no progress within `minimum_timeout`."""
-        return attempts.is_over(attempt, self.now, self.policy)
+        return attempts.is_late(attempt, self.now, self.policy)
 
     def has_room_for(self, pods: PodRequests) -> bool:
         """Whether these pods fit on free room beside all reservations."""

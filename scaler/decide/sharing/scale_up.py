@@ -84,7 +84,7 @@ def keeps_admission(
     if part.may_invalidate(member):
         return LosesAdmission(Why(Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)))
     attempt = draft.memory_of(member.uid)
-    if not attempts.is_over(attempt, part.now, part.policy):
+    if not attempts.is_late(attempt, part.now, part.policy):
         return KeepsAdmission()
     others = held_beside(draft, [member])
     own_waits = bool(others) and not _can_start_beside(part, draft, member, others)
