@@ -108,6 +108,9 @@ def helm():
 def test_with_helm(helm, number):
     pass
 
+def test_in_a_group():
+    raise ExceptionGroup("tasks", [NotInCacheError("helm")])
+
 def test_without():
     pass
 """
@@ -171,8 +174,8 @@ def test_what_needs_a_program_that_ci_does_not_wait_for_is_skipped_and_counted_a
         tmp_path, "-p", "tests.control_plane.plugin", tests=TESTS_OF_A_PROGRAM_THAT_IS_NOT_BUILT
     )
 
-    assert "1 passed, 2 skipped" in said
-    words = "helm is not in the cache: 2 tests that need it were skipped; to run them: make"
+    assert "1 passed, 3 skipped" in said
+    words = "helm is not in the cache: 3 tests that need it were skipped; to run them: make"
     assert words in said
 
 

@@ -228,11 +228,12 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if call.excinfo is not None and isinstance(call.excinfo.value, NotInCacheError):
+    absent = _not_in_cache(call.excinfo.value) if call.excinfo is not None else None
+    if absent is not None:
         path, line, _ = item.location
         report.outcome = "skipped"
-        report.longrepr = (path, line or 0, f"Skipped: {call.excinfo.value}")
-        report.user_properties.append((NOT_IN_CACHE, call.excinfo.value.part))
+        report.longrepr = (path, line or 0, f"Skipped: {absent}")
+        report.user_properties.append((NOT_IN_CACHE, absent.part))
     if report.failed:
         for plane in ControlPlane.running:
             tails = "\n".join(program.tail() for program in plane.programs.values())
@@ -245,6 +246,15 @@ def pytest_runtest_makereport(
                 if _planned_of(other) is planned:
                     other.callspec.params["plane"] = fresh  # type: ignore[attr-defined]
     return report
+
+
+def _not_in_cache(error: BaseException) -> NotInCacheError | None:
+    """The program that a test lacks, also where tasks of a group ended with the test."""
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            if absent := _not_in_cache(one):
+                return absent
+    return error if isinstance(error, NotInCacheError) else None
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -84,6 +84,7 @@ def helm(request: pytest.FixtureRequest, tmp_path: Path, programs_needed: None) 
         go()
     except BuildError as error:
         pytest.skip(f"Helm is not built: {error}")
+    ensure(HELM)  # what is not in the cache is said here, before a control plane is in use
     return Helm(request.param, tmp_path)
 
 
