@@ -210,7 +210,7 @@ async def test_where_no_cluster_answers_nothing_is_offered_and_nothing_is_said(
     assert [(one.returncode, one.stdout, one.stderr) for one in (ran, refused)] == [
         (0, ":4\n", "")
     ] * 2
-    assert took < 30
+    assert took < 60  # it ends; how fast it is on a busy machine is not asked here
 
 
 @pytest.mark.parametrize(
