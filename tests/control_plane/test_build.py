@@ -52,7 +52,7 @@ def pretend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pretend:
     """No toolchain but the pretended one, an empty cache, and no binaries from elsewhere."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    for name in ("CONTROL_PLANE_BIN", "KUBEBUILDER_ASSETS"):
+    for name in ("CONTROL_PLANE_BIN", "KUBEBUILDER_ASSETS", "CACHED_ONLY"):
         monkeypatch.delenv(name, raising=False)
     return Pretend(tmp_path)
 
