@@ -11,6 +11,7 @@ from scaler.decide.service import demand, groups, limit, states
 from scaler.decide.sharing import (
     arbitration,
     attempt_end,
+    choice,
     limits,
     minimum,
     order,
@@ -536,5 +537,21 @@ MUTANTS = (
         "if part.is_probed:",
         "test_probe",
         "3b.9",
+    ),
+    Mutant(
+        "a resource that no node offers makes a minimum too large",
+        choice,
+        "shortage = empty.fits(empty.nodes.understood(pods))",
+        "shortage = empty.fits(pods)",
+        "test_probe",
+        "3b.1f",
+    ),
+    Mutant(
+        "a resource that no node offers keeps a minimum from its probe",
+        placement,
+        "in self.nodes.understood(pods):",
+        "in pods:",
+        "test_probe",
+        "3b.9a",
     ),
 )

@@ -604,7 +604,7 @@ def test_a_shortage_names_the_resource_the_nodes_and_how_many_there_are() -> Non
         (((PodRequest((("pods", 1),)), 12),), "needs room for 12 more pods, 10 there"),
         (
             ((PodRequest((("example.com/gpu", 1), ("pods", 1))), 1),),
-            "needs 1 node with 1 free example.com/gpu, 0 there",
+            "needs 1 node with 1 free example.com/gpu, and no node offers it",
         ),
         (
             ((ask(5), 1), (ask(6), 1)),

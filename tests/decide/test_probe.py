@@ -9,8 +9,10 @@ import pytest
 
 from scaler.decide.decide import decide
 from scaler.decide.memory import Memory, ServiceMemory
+from scaler.decide.nodes import Nodes, PodRequest
 from scaler.decide.world import Service
-from tests.builders import NOW, Story, doings, on_nodes, world
+from scaler.reasons.reasons import Reason
+from tests.builders import NOW, Story, doings, nodes_for, on_nodes, reasons, world
 
 SCATTERED = "a:8x4, a0 used 4, a1 used 4, a2 used 4, a3 used 4"
 
@@ -85,3 +87,66 @@ def test_what_is_probed_has_no_reservation_whatever_was_asked_before(amount: int
     memory = {str(probed.key): probe, str(younger.key): ServiceMemory(ended_at=NOW - 100)}
     now = world(older, probed, younger, serves, nodes="a:8 b:8", memory=Memory(memory))
     assert doings(decide(now)) == {"b-d0": "Admit", "c-p0": "Admit"}
+
+
+KEPT_BY_A_PLUGIN = "x/npu-memory"
+"""A resource that no node offers: a plugin of the scheduler keeps account of it by itself."""
+
+
+def _with_memory(service: Service) -> Service:
+    """The service with 8192 of that resource in the request of each pod."""
+    found = []
+    for one in service.instances:
+        pods = tuple([(_more(request), number) for request, number in one.requests])
+        unbound = tuple([(_more(request), number) for request, number in one.unbound])
+        found.append(msgspec.structs.replace(one, requests=pods, unbound=unbound))
+    return msgspec.structs.replace(service, instances=tuple(found))
+
+
+def _more(request: PodRequest) -> PodRequest:
+    amounts = tuple(sorted([*request.requests, (KEPT_BY_A_PLUGIN, 8192)]))
+    return msgspec.structs.replace(request, requests=amounts)
+
+
+def _offering_none(text: str) -> Nodes:
+    """These nodes, compared by a resource more, of which none of them has anything."""
+    nodes = nodes_for(text)
+    found = []
+    for node in nodes.nodes:
+        changed = msgspec.structs.replace(
+            node, allocatable=(*node.allocatable, 0), free=(*node.free, 0)
+        )
+        found.append(changed)
+    return Nodes((*nodes.resources, KEPT_BY_A_PLUGIN), tuple(found))
+
+
+def test_a_resource_that_no_node_offers_is_not_too_large_and_is_probed() -> None:
+    """3b.1f: "Where it would not fit for a resource that no node offers at all, it is not
+    understood rather than too large: a probe (9) tries it." 3b.9a: the sum leaves it out."""
+    shared = _with_memory(on_nodes("1P1D", "p0:1 held, d0:1 held", name="a"))
+    serves = on_nodes("1P", "p0:1 on a0", name="b")
+    nodes = _offering_none("a:8, a0 used 1")
+    first = decide(world(shared, serves, nodes=nodes))
+    assert reasons(first)["a-p0"] is Reason.MINIMUM_DOES_NOT_FIT
+    assert first.recheck_at == NOW + 60
+    assert f"{KEPT_BY_A_PLUGIN}, and no node offers it" in str(first.plans[0].verdicts)
+    later = decide(world(shared, serves, nodes=nodes, memory=first.memory, now=NOW + 60))
+    assert doings(later) == {"a-p0": "Admit", "a-d0": "Admit"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a:8, a0 used 7", Reason.MINIMUM_DOES_NOT_FIT),
+        ("a:1", Reason.MINIMUM_TOO_LARGE),
+    ],
+)
+def test_beside_a_resource_that_no_node_offers_the_others_count(text: str, reason: Reason) -> None:
+    """3b.1f, 3b.9a: what nodes offer is understood: no probe where its sum does not suffice."""
+    shared = _with_memory(on_nodes("1P1D", "p0:1 held, d0:1 held", name="a"))
+    other = on_nodes("1P", "p0:1 held", name="b")
+    nodes = _offering_none(text)
+    memory = Memory({str(shared.key): ServiceMemory(fits_nowhere_since=NOW - 100)})
+    made = decide(world(shared, other, nodes=nodes, memory=memory))
+    assert doings(made) == {"b-p0": "Admit"}
+    assert reasons(made)["a-p0"] is reason

@@ -16,10 +16,12 @@ from operator import attrgetter, is_not
 from typing import NamedTuple
 
 from scaler.decide.nodes import (
+    PODS,
     Amounts,
     Node,
     NodeClass,
     Nodes,
+    PodRequest,
     PodRequests,
     Taint,
     Where,
@@ -173,6 +175,30 @@ class NodeIndex:
         for position, amount in pod:
             entries = [entry for entry in entries if entry[0][position] >= amount]
         return Fitting(entries, sum([times(pod, free) for free, _ in entries]))
+
+    @cached_property
+    def offered(self) -> frozenset[str]:
+        """Resources that a node offers when it is empty. `pods` is always one of them: every node
+        offers it."""
+        found = {PODS}
+        for name, index in self.resources.items():
+            if any(allocatable[index] > 0 for _, allocatable in self.empty):
+                found.add(name)
+        return frozenset(found)
+
+    def understood(self, pods: PodRequests) -> PodRequests:
+        """3b.1f, 3b.9a: these pods without the resources that no node offers. A scheduler plugin
+        may keep account of such a resource by itself, as HAMi does of the memory of a shared
+        NPU."""
+        offered = self.offered
+        found: list[tuple[PodRequest, int]] = []
+        for request, number in pods:
+            known = tuple([one for one in request.requests if one[0] in offered])
+            if len(known) == len(request.requests):
+                found.append((request, number))
+            else:
+                found.append((PodRequest(known, request.where), number))
+        return tuple(found)
 
     @cached_property
     def emptied(self) -> NodeIndex:

@@ -119,9 +119,9 @@ class Placement:
 
     def sums_suffice(self, pods: PodRequests) -> bool:
         """Whether, for every set of candidate nodes, the free room without reservations suffices in
-        sum: 3b.9a of the contract."""
+        sum, resources that no node offers left out: 3b.9a of the contract."""
         by_nodes: dict[Classes, Counter[int]] = {}
-        for request, count in pods:
+        for request, count in self.nodes.understood(pods):
             pod = self._trial.pod_class(request)
             amounts = by_nodes.setdefault(pod.classes, Counter())
             for resource, amount in pod.amounts:

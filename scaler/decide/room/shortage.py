@@ -28,10 +28,16 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
     """Each request finds room alone, but all requests together do not."""
     undecided: bool = False
     """The search for a placement was given up: the pods may fit after all."""
+    unoffered: bool = False
+    """No node offers the resource, not even an empty one."""
 
     def __str__(self) -> str:
         beside = " and more beside it" if self.together else ""
-        there = "no placement holds all of it" if self.together else f"{self.there} there"
+        there = f"{self.there} there"
+        if self.together:
+            there = "no placement holds all of it"
+        elif self.unoffered:
+            there = "and no node offers it"
         doubt = "; not every placement was tried" if self.undecided else ""
         where = where_in_words(self.request.where)
         return f"needs {self._room_in_words()}{where}{beside}, {there}{doubt}"
@@ -54,13 +60,15 @@ def shortage_of(trial: Trial, pods: PodRequests, room: Room, *, undecided: bool)
         pod = trial.pod_class(request)
         there = _places_left(trial, pod, room, count)
         if there < count:
+            resource = _scarcest(trial, request, room, count)
             return Shortage(
                 request,
                 count,
                 there,
-                _scarcest(trial, request, room, count),
+                resource,
                 shared=_share_nodes(trial, pod),
                 undecided=undecided,
+                unoffered=resource not in trial.nodes.offered,
             )
     request, count = some[0]
     return Shortage(
@@ -98,12 +106,12 @@ def _scarcest(trial: Trial, request: PodRequest, room: Room, count: int) -> str:
     """The first resource of which there is too little for `count` pods, if the pods requested
     nothing else. A resource that no node offers goes before."""
     known = trial.nodes.resources
-    unknown = []
+    unoffered = []
     for name, amount in request.requests:
-        if amount > 0 and name not in known:
-            unknown.append(name)
-    if unknown:
-        return min(unknown)
+        if amount > 0 and name not in trial.nodes.offered:
+            unoffered.append(name)
+    if unoffered:
+        return min(unoffered)
     amounts = trial.pod_class(request).amounts
     if not amounts:
         return PODS

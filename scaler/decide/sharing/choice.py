@@ -68,7 +68,8 @@ def one_of_each(by_group: Iterable[Iterable[Sequence[Member]]]) -> Iterator[list
 
 def why_too_large(draft: Draft, empty: Placement) -> Shortage | None:
     """1f: why no set of live instances fits on empty, healthy nodes as the minimum; None when one
-    set fits."""
+    set fits. A resource that no node offers is left out: a minimum that needs one is not
+    understood, rather than too large."""
     demand = draft.demand
     if demand.rule is None:
         return None
@@ -79,7 +80,8 @@ def why_too_large(draft: Draft, empty: Placement) -> Shortage | None:
         by_group.append([live[:number]] if alike else combinations(live, number))
     why = None
     for chosen in one_of_each(by_group):
-        shortage = empty.fits(joined(*[member.instance.requests for member in chosen]))
+        pods = joined(*[member.instance.requests for member in chosen])
+        shortage = empty.fits(empty.nodes.understood(pods))
         if shortage is None:
             return None
         why = why or shortage
