@@ -76,13 +76,13 @@ class _PodSpec(PodResources, frozen=True, rename="camel", gc=False):
     scheduling_gates: list[_Gate] = msgspec.field(default_factory=list)
 
 
-class _PodStatus(msgspec.Struct, frozen=True, gc=False):
+class _PodStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
     phase: str = ""
     reason: str = ""
     conditions: list[Condition] = []
-    container_statuses: list[_ContainerStatus] = msgspec.field(
-        name="containerStatuses", default_factory=list
-    )
+    container_statuses: list[_ContainerStatus] = msgspec.field(default_factory=list)
+    init_container_statuses: list[_ContainerStatus] = msgspec.field(default_factory=list)
+    """Also of sidecars: init containers that restart."""
     pod_ip: str = msgspec.field(name="podIP", default="")
 
 
@@ -150,6 +150,7 @@ def pod_record(pod: PodObject) -> PodRecord:
     governed = _shared(_governed(pod, owner, owner_uid)) if RULE_LABEL in meta.labels else None
     version = meta.labels.get("version", "")
     ready, disrupted = _conditions(status.conditions)
+    init_crashing, init_restarts, _ = _containers(status.init_container_statuses)
     crashing, restarts, exit_code = _containers(status.container_statuses)
     gates = pod.spec.scheduling_gates
     # What the API server writes includes the grace period.
@@ -170,8 +171,8 @@ def pod_record(pod: PodObject) -> PodRecord:
         terminating=meta.deletion_timestamp is not None,
         deletion=deletion,
         ready=ready,
-        crashing=crashing,
-        restarts=restarts,
+        crashing=crashing or init_crashing,
+        restarts=restarts + init_restarts,
         version=int(version) if len(version) < 10 and version.isdecimal() else 0,
         deletion_cost=cost,
         exit_code=exit_code,

@@ -215,6 +215,35 @@ def test_a_crash_loop_and_restarts_are_seen(seen: Seen) -> None:
     assert (found.crashing, found.restarts) == (1, 3)
 
 
+@pytest.mark.parametrize(
+    ("statuses", "crashing", "restarts"),
+    [
+        ("initContainerStatuses", 1, 3),  # an init container, or a sidecar, which restarts
+        ("containerStatuses", 1, 3),
+        ("ephemeralContainerStatuses", 0, 0),  # for debugging; it never restarts
+    ],
+)
+def test_any_container_that_belongs_to_the_pod_may_crash_loop(
+    seen: Seen, statuses: str, crashing: int, restarts: int
+) -> None:
+    """Contract section 2: crash-loops, any container: init and sidecar containers too."""
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    seen.pod(
+        "p0-master-0",
+        node="node",
+        **{statuses: [{"name": "fetch", "restartCount": 3, "state": waiting}]},
+    )
+    found = seen.instance()
+    assert (found.crashing, found.restarts) == (crashing, restarts)
+
+
+def test_the_restarts_of_all_containers_add_up(seen: Seen) -> None:
+    one = [{"name": "a", "restartCount": 2}]
+    two = [{"name": "b", "restartCount": 3}, {"name": "c", "restartCount": 1}]
+    seen.pod("p0-master-0", node="node", initContainerStatuses=one, containerStatuses=two)
+    assert seen.instance().restarts == 6
+
+
 def test_a_change_of_a_pod_concerns_only_its_service(seen: Seen) -> None:
     seen.job("other", rule="another")
     seen.dirty.clear()

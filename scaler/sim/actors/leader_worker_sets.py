@@ -184,7 +184,7 @@ def restarts_group(lws: Object, pod: Object, members: list[Object]) -> bool:
     policy = template_of(lws).get("restartPolicy", "RecreateGroupOnPodRestart")
     if policy not in ("RecreateGroupOnPodRestart", "RecreateGroupAfterStart"):
         return False
-    restarted = objects.phase(pod) in ("Running", "Pending") and objects.restarts(pod) > 0
+    restarted = objects.phase(pod) in ("Running", "Pending") and objects.has_restarted(pod)
     if not objects.terminating(pod) and not restarted:
         return False
     patient = policy == "RecreateGroupAfterStart" or AFTER_START in objects.annotations_of(lws)

@@ -184,6 +184,8 @@ class Kubelet(StandIn):
             return "stopping", min(grace, self._draw(pod, self._timings.stop))
         if objects.ended(pod):
             return "", 0.0
+        if objects.phase(pod) != "Running" and objects.crash_looping(pod):
+            return "", 0.0  # an init container, which never succeeds
         if objects.crash_looping(pod):
             times = objects.restarts(pod)
             backoff = self._timings.crash_backoff * 2 ** max(0, times - 1)

@@ -148,8 +148,13 @@ def containers(pod: Object) -> list[Object]:
     return status(pod).get("containerStatuses") or []
 
 
+def init_containers(pod: Object) -> list[Object]:
+    """The statuses of its init containers, sidecars among them."""
+    return status(pod).get("initContainerStatuses") or []
+
+
 def crash_looping(pod: Object) -> bool:
-    for container in containers(pod):
+    for container in (*init_containers(pod), *containers(pod)):
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") == "CrashLoopBackOff":
             return True
@@ -159,6 +164,14 @@ def crash_looping(pod: Object) -> bool:
 def restarts(pod: Object) -> int:
     """The restarts of all its containers."""
     return sum(restarts_of_each(pod))
+
+
+def has_restarted(pod: Object) -> bool:
+    """Whether any of its containers has restarted, init containers included."""
+    for container in (*init_containers(pod), *containers(pod)):
+        if int(container.get("restartCount") or 0):
+            return True
+    return False
 
 
 def restarts_of_each(pod: Object) -> list[int]:

@@ -168,7 +168,8 @@ class RuleEvent(Model):
 
 
 class PatchEvent(Model):
-    """A JSON merge patch, for labels, annotations or anything else."""
+    """A JSON merge patch, for labels, annotations or anything else. A patch of `status` alone
+    writes the status, as a kubelet does; a name that ends in * means the newest object so named."""
 
     object: ObjectRef
     merge: dict[str, Any]

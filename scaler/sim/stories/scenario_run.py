@@ -16,7 +16,16 @@ from typing import Any
 from scaler.clock import Clock
 from scaler.controller import Observer
 from scaler.decide.service.states import natural
-from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PODS, QUEUES, KubeApi, Object, PatchType
+from scaler.kube.api import (
+    CONFIG_MAPS,
+    ELASTIC_SERVICES,
+    PODS,
+    QUEUES,
+    KubeApi,
+    Object,
+    PatchType,
+    Resource,
+)
 from scaler.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from scaler.names import RULE_KEY
 from scaler.sim.actors import objects
@@ -349,10 +358,31 @@ class ScenarioRun:
         ref = patch.object
         resource = KINDS[ref.kind]
         namespace = ref.namespace if resource.namespaced else None
-        self._announce(f"kubectl patch {ref.kind.lower()} {ref.name}")
+        name = await self._newest(resource, namespace, ref.name)
+        subresource = "status" if set(patch.merge) == {"status"} else ""
+        how = f" --subresource={subresource}" if subresource else ""
+        self._announce(f"kubectl patch{how} {ref.kind.lower()} {name}")
         await self._api.patch(
-            resource, namespace, ref.name, patch.merge, patch_type=PatchType.MERGE
+            resource,
+            namespace,
+            name,
+            patch.merge,
+            patch_type=PatchType.MERGE,
+            subresource=subresource,
         )
+
+    async def _newest(self, resource: Resource, namespace: str | None, pattern: str) -> str:
+        """The name of the newest object whose name begins like a pattern that ends in *; any other
+        name as it is."""
+        if not pattern.endswith("*"):
+            return pattern
+        found = []
+        for obj in (await self._api.list(resource, namespace)).items:
+            if objects.name(obj).startswith(pattern[:-1]):
+                found.append((obj["metadata"]["creationTimestamp"], objects.name(obj)))
+        if not found:
+            raise EventError(f"there is no {resource.kind} {pattern}")
+        return max(found)[1]
 
     async def _scale(self, scale: scenario.ScaleEvent) -> None:
         namespace, _, about = scale.service.partition("/")

@@ -279,7 +279,11 @@ def _pod_words(status: object) -> Iterator[str]:
     scheduled = condition(status, "PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") != "SchedulingGated":
         yield f"{as_text(scheduled.get('reason'))}: {as_text(scheduled.get('message'))}"
-    for container in map(at, as_list(at(status).get("containerStatuses"))):
+    statuses = []
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        statuses += [(kind, at(one)) for one in as_list(at(status).get(kind))]
+    for kind, container in statuses:
+        what = "init container" if kind.startswith("init") else "container"
         waiting = at(container, "state", "waiting")
         ended = at(container, "lastState", "terminated")
         reason = as_text(waiting.get("reason"))
@@ -288,7 +292,7 @@ def _pod_words(status: object) -> Iterator[str]:
             code = (
                 f"; ended with exit code {ended['exitCode']} before" if "exitCode" in ended else ""
             )
-            yield f"container {container.get('name')}: {reason}{f': {said}' if said else ''}{code}"
+            yield f"{what} {container.get('name')}: {reason}{f': {said}' if said else ''}{code}"
     if at(status).get("phase") == "Failed":
         reason = as_text(at(status).get("reason"))
         message = as_text(at(status).get("message"))
