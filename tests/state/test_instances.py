@@ -228,11 +228,8 @@ def test_any_container_that_belongs_to_the_pod_may_crash_loop(
 ) -> None:
     """Contract section 2: crash-loops, any container: init and sidecar containers too."""
     waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
-    seen.pod(
-        "p0-master-0",
-        node="node",
-        **{statuses: [{"name": "fetch", "restartCount": 3, "state": waiting}]},
-    )
+    status: dict[str, Any] = {statuses: [{"name": "fetch", "restartCount": 3, "state": waiting}]}
+    seen.pod("p0-master-0", node="node", **status)
     found = seen.instance()
     assert (found.crashing, found.restarts) == (crashing, restarts)
 
