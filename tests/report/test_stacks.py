@@ -10,15 +10,22 @@ import sys
 from scaler.report import stacks
 
 PROGRAM = """
-import asyncio, os, signal, sys, time
+import asyncio, os, signal, sys, threading, time
 from scaler.report import stacks
+
+def burn():
+    while True:
+        deep(50)
+
+def deep(calls):
+    return deep(calls - 1) if calls else [str(n) for n in range(20)]
 
 async def holds(secret):
     await asyncio.Event().wait()
 
 async def main():
     stacks.STILL = {still}
-    stacks.PERIOD = 0.1
+    stacks.PERIOD = stacks.STILL / 5
     stacks.write_on(signal.SIGUSR2)
     waiting = [asyncio.create_task(holds("hunter" + str(2))) for _ in range(3)]
     watching = asyncio.create_task(stacks.watch())
@@ -46,15 +53,30 @@ def test_a_signal_writes_down_threads_and_tasks_without_values() -> None:
     _, errors = said("os.kill(os.getpid(), signal.SIGUSR2)")
     assert "(most recent call first)" in errors
     assert "5 tasks" in errors
-    assert "3 x <string>:6 holds > asyncio/locks.py" in errors
+    assert "3 x <string>:13 holds > asyncio/locks.py" in errors
     assert "hunter" not in errors
 
 
 def test_a_loop_that_stands_still_is_written_down_and_logged_when_it_turns_again() -> None:
     output, errors = said("time.sleep(1)", still=0.3)
-    assert errors.startswith("Timeout")
-    assert 'File "<string>", line 15 in main' in errors
+    assert errors.startswith("The loop has not turned for 0.3 s.")
+    assert 'File "<string>", line 22 in main' in errors
     assert "loop stood still" in output
+
+
+BUSY = """[threading.Thread(target=burn, daemon=True).start() for _ in range(3)]
+    for _ in range(60):
+        end = time.monotonic() + 0.1
+        while time.monotonic() < end:
+            deep(50)
+        await asyncio.sleep(0.03)"""
+
+
+def test_to_write_busy_threads_down_ends_no_process() -> None:
+    """Without the interpreter's lock about one in twenty ended it with SIGSEGV."""
+    _, errors = said(BUSY, still=0.05)
+    assert errors.count("The loop has not turned") > 20
+    assert errors.count(" in burn") > 60
 
 
 def test_a_loop_that_turns_is_not_spoken_of() -> None:
