@@ -26,7 +26,7 @@ import structlog
 from scaler.clock import Clock, loop_time
 from scaler.kube.api import LEASES, EventType, KubeApi, Object
 from scaler.kube.deadline import within
-from scaler.kube.errors import ConflictError, KubeError, NotFoundError
+from scaler.kube.errors import ConflictError, KubeError, NotFoundError, UnknownOutcomeError
 from scaler.kube.metadata import uid_of, version_of, with_notes
 from scaler.names import BLIND_SINCE, RELEASED_BY, SEEN_BY
 from scaler.rules.values import at
@@ -75,7 +75,10 @@ class Election:
         self._deadline = -math.inf
         self._acquired = ""
         self._transitions = 0
-        self._claims: set[tuple[str, str]] = set()
+        self._claims: dict[tuple[str, str], float] = {}
+        """Writes of this process with an unknown outcome: uid of the Lease and renewTime -> loop
+        time until which nobody else can have taken the Lease after it. A name in the Lease proves
+        nothing: anybody who may edit the Lease can write it."""
         self._lease: Object | None = None
         self._version = 0
         self._observed_at = -math.inf
@@ -164,13 +167,15 @@ class Election:
         """Loop time from which the Lease may be taken, as far as it has been seen; inf before
         that."""
         spec = at(self._lease, "spec")
-        claimed = (
-            self._is_ours(spec) and (uid_of(self._lease), spec.get("renewTime")) in self._claims
-        )
-        if claimed or _is_released(self._lease):
+        if self._is_claimed(spec) or _is_released(self._lease):
             return self._state_since
         stated = float(spec.get("leaseDurationSeconds") or 0)
         return self._state_since + max(self.settings.lease_duration, min(stated, LONGEST_LEASE))
+
+    def _is_claimed(self, spec: Mapping[str, Any]) -> bool:
+        """Whether this is what this process wrote, by a write whose answer was lost."""
+        until = self._claims.get((uid_of(self._lease), str(spec.get("renewTime"))), -math.inf)
+        return self._is_ours(spec) and loop_time() < until
 
     async def _attempt(self, failure: str, write: Awaitable[None]) -> bool:
         """Whether the write succeeded. If not, the Lease is read again."""
@@ -383,10 +388,12 @@ class Election:
         self._stale_since = (
             (self._stale_since or self.clock.timestamp()) if self._is_stale() else ""
         )
-        self._claims.add((uid, spec["renewTime"]))
-        lease = await within(
-            seconds, self._send(self._body(spec, {BLIND_SINCE: self._stale_since or None}))
-        )
+        body = self._body(spec, {BLIND_SINCE: self._stale_since or None})
+        try:
+            lease = await within(seconds, self._send(body))
+        except UnknownOutcomeError:
+            self._claim(uid, spec["renewTime"], until=started + self.settings.lease_duration)
+            raise
         self._claims.clear()
         self._observe(lease, sent_at=started)
         if uid_of(lease) != uid and not self.leading:
@@ -394,6 +401,13 @@ class Election:
             # who leads.
             raise ConflictError(409, "Conflict", "the lease was deleted meanwhile and made anew")
         self._deadline = started + self.settings.renew_deadline
+
+    def _claim(self, uid: str, renew_time: str, *, until: float) -> None:
+        """Remember a write whose outcome is unknown, and forget those that prove nothing more."""
+        for claim, end in list(self._claims.items()):
+            if end <= loop_time():
+                del self._claims[claim]
+        self._claims[uid, renew_time] = until
 
     def _spec(self, held: Object) -> Object:
         now = self.clock.micro_timestamp()

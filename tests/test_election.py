@@ -336,6 +336,32 @@ def test_a_lease_given_away_by_hand_ends_leadership_and_is_taken_after_its_time(
     play(scene)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_holder_somebody_writes_into_the_lease_two_never_lead(seed: int) -> None:
+    """A name in the Lease is no proof: whoever may edit it writes the names of all candidates,
+    again and again. Candidates that end are started again under other names."""
+
+    async def scene(stage: Stage) -> None:
+        rng = random.Random(seed)
+        for name in ("a", "b"):
+            stage.start(name)
+        for number in range(60):
+            await asyncio.sleep(rng.uniform(0.05, 6.0))
+            for name, candidate in list(stage.candidates.items()):
+                if candidate.task.done():
+                    del stage.candidates[name]
+                    stage.start(f"{name[0]}{number}")
+            written: dict[str, Any] = {"holderIdentity": rng.choice([*stage.candidates, ""])}
+            if rng.random() < 0.3:
+                transitions = int(stage.lease()["spec"].get("leaseTransitions") or 0)
+                written["leaseTransitions"] = transitions + rng.choice([1, 2])
+            if rng.random() < 0.3:
+                written["leaseDurationSeconds"] = rng.choice([1, 3, 1000])
+            await stage.edit(**written)
+
+    play(scene, seed=seed)
+
+
 def test_a_claim_that_made_a_deleted_lease_anew_is_no_leadership() -> None:
     """A PUT of a Lease that is missing makes it, whatever preconditions its body has."""
 
