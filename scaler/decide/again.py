@@ -15,6 +15,7 @@ What is kept within one decision about one part, by `Shortcuts`:
 
     the shortage of a minimum       `Demand.room_key`, and how often room was given back
     why a minimum is too large      `Demand.room_key`, or its draft
+    whether a minimum would fit     `Demand.room_key`
     why a scale-up is held          its pod requests
 """
 
@@ -588,6 +589,8 @@ class Shortcuts(Questions):
         suffices."""
         self._too_large: dict[object, Shortage | None] = {}
         """`Demand.room_key`, or the draft where that is None -> why it is too large."""
+        self._would_fit: dict[object, bool] = {}
+        """`Demand.room_key` -> whether the minimum would fit if nothing was reserved."""
         self._held: dict[PodRequests, Held] = {}
         """Pod requests of a scale-up that does not fit, or may invalidate a reservation. Room only
         shrinks while scale-ups are admitted."""
@@ -613,6 +616,15 @@ class Shortcuts(Questions):
         if key not in self._too_large:
             self._too_large[key] = super().why_too_large(draft)
         return self._too_large[key]
+
+    def would_fit(self, part: Part, draft: Draft) -> bool:
+        """As `Questions`. What is free does not change within a decision."""
+        key = draft.demand.room_key
+        if key is None:
+            return super().would_fit(part, draft)
+        if key not in self._would_fit:
+            self._would_fit[key] = super().would_fit(part, draft)
+        return self._would_fit[key]
 
     def scale_up(
         self, part: Part, draft: Draft, member: Member, others: Sequence[Member]

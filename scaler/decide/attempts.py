@@ -45,6 +45,8 @@ from scaler.decide.events import (
     Evicted,
     Fits,
     FitsNowhere,
+    GoesFirst,
+    GoesFirstNoLonger,
     InstanceBeganAgain,
     InstanceEnded,
     InstancesReleased,
@@ -58,6 +60,7 @@ from scaler.decide.events import (
     OfClock,
     OfEnd,
     OfProbe,
+    OfWaiting,
     PartEnded,
     ProbeBegan,
     ProbeEnded,
@@ -70,6 +73,8 @@ from scaler.decide.events import (
     Uids,
     VictimsChosen,
     VictimsLeft,
+    Waits,
+    WaitsNoLonger,
 )
 from scaler.decide.memory import (
     NEVER_SEEN,
@@ -108,6 +113,8 @@ def _after(memory: ServiceMemory, event: Event, policy: Policy) -> ServiceMemory
             return _over(memory, event, policy)
         case Seen():
             return _seen(memory, event, policy)
+        case OfWaiting():
+            return _waiting(memory, event)
         case OfAction():
             return _action(memory, event)
         case OfProbe():
@@ -170,6 +177,19 @@ def _seen(memory: ServiceMemory, event: Seen, policy: Policy) -> ServiceMemory:
     raise AssertionError(f"no such event: {event}")
 
 
+def _waiting(memory: ServiceMemory, event: OfWaiting) -> ServiceMemory:
+    match event:
+        case Waits(at):  # 2a: it waits since the first of these
+            return replace(memory, waiting_since=memory.waiting_since or at)
+        case WaitsNoLonger():  # 2a
+            return replace(memory, waiting_since=0.0)
+        case GoesFirst():  # 2a
+            return replace(memory, goes_first=True)
+        case GoesFirstNoLonger():  # 2a
+            return replace(memory, goes_first=False)
+    raise AssertionError(f"no such event: {event}")
+
+
 def _action(memory: ServiceMemory, event: OfAction) -> ServiceMemory:
     match event:
         case Revoked(uid, words):  # 5e, 3.5, 7b
@@ -178,8 +198,8 @@ def _action(memory: ServiceMemory, event: OfAction) -> ServiceMemory:
             return _each(memory, uids, preempted_for=beneficiary)
         case AwaitsOwnScaleDown(at):  # 3.6
             return replace(memory, trade_since=memory.trade_since or at)
-        case VictimsChosen(uids):  # 4d
-            return replace(memory, trade_since=0.0, victims=uids)
+        case VictimsChosen(uids):  # 2a, 4d
+            return replace(memory, trade_since=0.0, victims=uids, has_evicted=True)
         case VictimsLeft(uids):  # 4d
             return replace(memory, victims=uids)
     raise AssertionError(f"no such event: {event}")
@@ -214,6 +234,7 @@ def _bound(memory: ServiceMemory, event: BoundPods) -> ServiceMemory:
             failures=0,
             failures_before_bind=0,
             ended_at=0.0,
+            goes_first=False,
             backoff_until=0.0,
         )
     return replace(memory, bound=event.number)
@@ -231,6 +252,7 @@ def _serving(memory: ServiceMemory, event: Serves) -> ServiceMemory:
         memory.instances,
         memory.bound,
         memory.jobs,
+        waiting_since=memory.waiting_since,
         trade_since=memory.trade_since if event.trades else 0.0,
         wanted=memory.wanted,
     )
@@ -263,7 +285,14 @@ def _ended(memory: ServiceMemory, event: Ended, policy: Policy) -> ServiceMemory
     memory = _having_tried(memory, event.tried)
     memory = _each(memory, event.in_part, gives_way=True)
     memory = _each(memory, event.others, gives_way=False)
-    ended = replace(memory, made=None, ended_at=event.at, trade_since=0.0)
+    ended = replace(
+        memory,
+        made=None,
+        ended_at=event.at,
+        goes_first=False,
+        has_evicted=False,
+        trade_since=0.0,
+    )
     return _failed(ended, event.at, policy)
 
 
@@ -365,15 +394,19 @@ def is_late(attempt: Attempt, now: float, policy: Policy) -> bool:
     return attempt.began > 0 and now - attempt.began >= policy.minimum_timeout
 
 
-def ends_for_anybody(attempt: Attempt, last_bind: float, now: float, policy: Policy) -> bool:
-    """5g: whether an attempt that is over ends for anybody who waits, and begins again where nobody
-    does: a pod of any service was bound since it began, or it lasts for `backoff_max`."""
-    return last_bind > attempt.began or now - attempt.began >= policy.backoff_max
+def is_very_late(attempt: Attempt, now: float, policy: Policy) -> bool:
+    """5g: whether the attempt lasts for `backoff_max` without progress."""
+    return attempt.began > 0 and now - attempt.began >= policy.backoff_max
 
 
 def backoff_after(failures: int, policy: Policy) -> float:
     """5f: seconds of the backoff after so many attempts without progress."""
     return min(policy.backoff * 2.0 ** min(max(0, failures - 1), 16), policy.backoff_max)
+
+
+def has_waited_long(memory: ServiceMemory, now: float, policy: Policy) -> bool:
+    """2a: whether the service waits for `backoff_max` or longer."""
+    return memory.waiting_since > 0 and now - memory.waiting_since >= policy.backoff_max
 
 
 def in_backoff(attempt: Attempt, now: float) -> bool:
@@ -399,6 +432,8 @@ def moments(memory: ServiceMemory, uids: Iterable[str], policy: Policy) -> Itera
             yield attempt.began + policy.minimum_timeout
             yield attempt.began + policy.backoff_max
         yield attempt.backoff_until
+    if memory.waiting_since:
+        yield memory.waiting_since + policy.backoff_max
     if memory.trade_since:
         yield memory.trade_since + policy.trade_after
     if memory.probe_began:

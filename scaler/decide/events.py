@@ -27,6 +27,10 @@ class Seen(Event, frozen=True):
     """5b, 5c, 5f, 5h: what the cluster shows. It may change all attempts of the service."""
 
 
+class OfWaiting(Event, frozen=True):
+    """2a: who waits for others, and since when."""
+
+
 class OfAction(Event, frozen=True):
     """3.6, 3b.4, 3.5: instances are revoked or evicted."""
 
@@ -167,6 +171,28 @@ class BoundAnywhere(Seen, frozen=True):
     at: float
     before: float
     members: Uids
+
+
+# waiting
+
+
+class Waits(OfWaiting, frozen=True):
+    """2a: of what the service misses something could start and would fit on the free room, and
+    nothing is released."""
+
+    at: float
+
+
+class WaitsNoLonger(OfWaiting, frozen=True):
+    """2a: nothing of the service waits."""
+
+
+class GoesFirst(OfWaiting, frozen=True):
+    """2a: the minimum waited for `backoff_max`, and now it has a reservation."""
+
+
+class GoesFirstNoLonger(OfWaiting, frozen=True):
+    """2a: the minimum lost its reservation."""
 
 
 # revocations and evictions

@@ -101,6 +101,12 @@ class ServiceMemory(
     yet; False = an owner still has to make pods; True = all instances had pods."""
     ended_at: float = 0.0
     """When the last attempt of the minimum ended; 0.0 = none, or progress since."""
+    waiting_since: float = 0.0
+    """Since when the service waits: of what it misses something could start and would fit, and
+    nothing is released; 0.0 = it does not wait."""
+    goes_first: bool = False
+    """The minimum waited for `backoff_max` and has a reservation: it goes before others until its
+    attempt ends."""
     trade_since: float = 0.0
     """Since when an instance is missing for which running surplus of the service would make room;
     0.0 = none is."""
@@ -112,6 +118,9 @@ class ServiceMemory(
     """Number of probes that ended without success."""
     victims: tuple[str, ...] = ()
     """Uids of instances that were evicted for the minimum and still exist."""
+    has_evicted: bool = False
+    """An eviction was made for the minimum, and its attempt has not ended since: no other minimum
+    passes it."""
     wanted: tuple[tuple[int, float], ...] = ()
     """Wanted numbers that still count, each with its end: `Wanted` of `groups.py`."""
 

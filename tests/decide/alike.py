@@ -32,6 +32,7 @@ CAPS: dict[type, dict[str, int]] = {
     ServiceMemory: {
         "began": 150,
         "ended_at": LONG_AGO,
+        "waiting_since": 120,
         "backoff_until": 0,
         "trade_since": 60,
         "fits_nowhere_since": 3600,

@@ -5,7 +5,7 @@ but what the test says."""
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 from scaler.decide.world import Service
 from tests.builders import Story, on_nodes
@@ -18,14 +18,23 @@ class Played:
         self._story = Story(nodes)
         self._time = 0.0
         self._ratios: dict[str, str] = {}
+        self._changes: dict[str, dict[str, Any]] = {}
         self._where: dict[str, dict[str, str]] = {}
         """Service -> instance -> where its pod is, as `on_nodes` says it."""
         self._done: dict[str, str] = {}
 
-    def service(self, name: str, ratio: str, *instances: str) -> Self:
-        """A service whose instances are all held. Of two the one that is named first is older."""
+    def service(self, name: str, ratio: str, *instances: str, **changes: Any) -> Self:
+        """A service whose instances are all held. Of two the one that is named first is older.
+        `changes`: as `on_nodes` takes them."""
         self._ratios[name] = ratio
+        self._changes[name] = changes
         self._where[name] = dict.fromkeys(instances, "held")
+        return self
+
+    def on(self, node: str, *, runs: str) -> Self:
+        """The pod of an instance runs on this node."""
+        service, instance = runs.split("-")
+        self._where[service][instance] = f"on {node}"
         return self
 
     def after(self, words: str) -> Self:
@@ -44,6 +53,15 @@ class Played:
         assert self._where[service][instance] == "unbound", f"{pod} is not with the scheduler"
         self._where[service][instance] = f"starts on {to}"
         return self._decide(bound=True)
+
+    def admissions(self, seconds: int, *, every: int = 5) -> list[tuple[float, str]]:
+        """What is admitted in the next seconds, and when, if nothing else happens and something is
+        decided every few seconds."""
+        found = []
+        for _ in range(0, seconds, every):
+            self.after(f"{every} s")
+            found += [(self._time, uid) for uid in self.admitted]
+        return found
 
     @property
     def admitted(self) -> list[str]:
@@ -80,5 +98,6 @@ class Played:
         for number, (name, ratio) in enumerate(self._ratios.items()):
             places = [f"{instance} {where}" for instance, where in self._where[name].items()]
             age = 100 * (len(self._ratios) - number)
-            services.append(on_nodes(ratio, ", ".join(places), name=name, age=age))
+            changes = {"age": age, **self._changes[name]}
+            services.append(on_nodes(ratio, ", ".join(places), name=name, **changes))
         return services

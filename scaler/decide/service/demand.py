@@ -131,6 +131,7 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
             or memory.trade_since
             or memory.fits_nowhere_since
             or memory.victims
+            or memory.waiting_since
             or self._has_candidates
         )
 

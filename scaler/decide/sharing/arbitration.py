@@ -25,10 +25,11 @@ from scaler.decide.sharing import (
     preemption,
     release,
     scale_up,
+    waiting,
 )
 from scaler.decide.sharing.attempt_end import Outcome, not_scheduled
 from scaler.decide.sharing.choice import held_beside, startable
-from scaler.decide.sharing.order import minimum_order
+from scaler.decide.sharing.order import in_minimum_order
 from scaler.decide.sharing.part import Admitted, Part, ReservedMinimum
 from scaler.reasons.reasons import Reason
 
@@ -52,6 +53,8 @@ class Arbitration:
         for draft in self.part.drafts:
             node_back_at = self._node_back_at(draft)
             draft.note(*observed.events_since_last_decision(draft, self.part.world, node_back_at))
+            if waiting.has_waited_long(self.part, draft):
+                self.part.waited_long.append(draft)
 
     def _keep_what_stays(self) -> None:
         """The remainder: room for what stays whatever is decided."""
@@ -62,7 +65,7 @@ class Arbitration:
     def _reserve_minimums(self) -> None:
         """2: in their order, the services with missing instances of their minimum."""
         missing = [draft for draft in self.part.drafts if draft.demand.lacks_minimum]
-        for draft in sorted(missing, key=lambda draft: minimum_order(draft, self.part.now)):
+        for draft in in_minimum_order(missing, self.part.now, self.part.policy):
             self._reserve_minimum(draft)
 
     def _revoke_scale_ups(self) -> None:
@@ -78,7 +81,9 @@ class Arbitration:
                 self._scale_up_one(draft)
 
     def _note_the_end(self) -> None:
-        """5a, 5c, 5f: each note may change what the next one looks at."""
+        """2a, 5a, 5c, 5f: each note may change what the next one looks at."""
+        for draft in self.part.drafts:
+            draft.note(*waiting.events_of_waiting(self.part, draft))
         for draft in self.part.all.values():
             trades = draft in self.part.trading
             draft.note(*observed.events_of_what_runs(draft, trades=trades))
@@ -123,11 +128,19 @@ class Arbitration:
         for member in own:
             if member.uid not in draft.chosen and member.uid not in draft.revoked:
                 self._keep(draft, member)
+        self._note_whether_it_goes_first(draft, has_reservation=reserved is not None)
         if reserved is not None and reserved.room is Room.FREE:
             part.on_free_room.append((draft, reserved))
             for member in reserved.members:
                 if member.is_with_the_scheduler or member.in_part:
                     part.reserved_with_scheduler.add(draft, [member])
+
+    def _note_whether_it_goes_first(self, draft: Draft, *, has_reservation: bool) -> None:
+        """2a: who has waited for `backoff_max` goes first until its own attempt ends."""
+        if not has_reservation and draft.memory.goes_first:
+            draft.note(events.GoesFirstNoLonger())
+        elif has_reservation and draft in self.part.waited_long:
+            draft.note(events.GoesFirst())
 
     def _revoke_scale_ups_of(self, draft: Draft) -> None:
         """3.5, 7b: revoke scale-ups with the scheduler beyond the largest ratio, and those that do
@@ -137,20 +150,20 @@ class Arbitration:
         part.reserved_with_scheduler.add(draft, kept)
         if draft.demand.paused:
             return
-        waiting = self._scale_ups_with_scheduler(draft)
-        for member in newest_admission_first(waiting):
+        unbound = self._scale_ups_with_scheduler(draft)
+        for member in newest_admission_first(unbound):
             most = draft.demand.largest_number(member.instance.group or "")
             if scale_up.is_above(draft, member, most):
                 draft.revoke_if_possible(member, Why(Reason.REVOKED, (draft.awaited,)))
-        waiting = self._scale_ups_with_scheduler(draft)
-        beyond = {member.uid for member in scale_up.beyond_target(draft, waiting)}
-        for member in sorted(waiting, key=lambda waits: (waits.uid in beyond, age(waits))):
+        unbound = self._scale_ups_with_scheduler(draft)
+        beyond = {member.uid for member in scale_up.beyond_target(draft, unbound)}
+        for member in sorted(unbound, key=lambda one: (one.uid in beyond, age(one))):
             self._keep_or_revoke(draft, member, is_beyond=member.uid in beyond)
 
     def _scale_ups_with_scheduler(self, draft: Draft) -> list[Member]:
-        waiting = draft.demand.with_the_scheduler
+        unbound = draft.demand.with_the_scheduler
         taken = draft.chosen | draft.revoked.keys()
-        return [member for member in waiting if member.uid not in taken]
+        return [member for member in unbound if member.uid not in taken]
 
     def _keep_or_revoke(self, draft: Draft, member: Member, *, is_beyond: bool) -> None:
         """7b: a scale-up stays with the scheduler, or is revoked and gives its room back."""

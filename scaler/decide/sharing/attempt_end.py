@@ -15,7 +15,8 @@ from scaler.decide.memory import Attempt
 from scaler.decide.nodes import Room
 from scaler.decide.room.placement import Reservation
 from scaler.decide.service.states import Member
-from scaler.decide.sharing.choice import one_of_each, startable
+from scaler.decide.sharing import waiting
+from scaler.decide.sharing.choice import held_beside, one_of_each
 from scaler.decide.sharing.part import Part, ReservedMinimum
 from scaler.reasons.reasons import Reason
 
@@ -33,70 +34,49 @@ class Waiting(Enum):
 
     NOBODY = 0
     ANYBODY = 1
-    MINIMUM = 2
-    """A minimum of the same or a higher priority."""
+    AT_ONCE = 2
+    """A minimum of the same or a higher priority, or anybody who has waited for `backoff_max`: the
+    attempt ends whether or not the scheduler binds anything."""
 
 
 def outcome_of_attempt(part: Part, draft: Draft, attempt: Attempt, *, own_waits: bool) -> Outcome:
     """5e, 5g: what becomes of an attempt that is over by the clock, of the minimum of the service
     or of one instance. `own_waits`: another instance of the service waits for its room."""
-    waiting = _who_waits(part, draft)
-    if waiting is Waiting.MINIMUM:
+    who = _who_waits(part, draft)
+    if who is Waiting.AT_ONCE:
         return Outcome.ENDS
-    # 5g: while the scheduler binds nothing anywhere, it ends for nobody else
-    if not attempts.ends_for_anybody(attempt, part.world.last_bind, part.now, part.policy):
+    # 5g: while the scheduler binds nothing anywhere, it ends for no other service
+    is_bound_since = part.world.last_bind > attempt.began
+    if who is Waiting.ANYBODY and is_bound_since:
+        return Outcome.ENDS
+    if not (is_bound_since or attempts.is_very_late(attempt, part.now, part.policy)):
         return Outcome.GOES_ON
-    if own_waits or waiting is Waiting.ANYBODY:
-        return Outcome.ENDS
-    return Outcome.BEGINS_AGAIN
+    return Outcome.ENDS if own_waits else Outcome.BEGINS_AGAIN
 
 
 def _who_waits(part: Part, draft: Draft) -> Waiting:
     """5e: whether another service that shares nodes has something held that could start."""
-    waiting = Waiting.NOBODY
+    found = Waiting.NOBODY
     for other in part.drafts:
         if other is draft or not draft.shares_nodes_with(other):
             continue
-        if _minimum_waits(part, other):
-            if other.demand.priority >= draft.demand.priority:
-                return Waiting.MINIMUM
-            waiting = Waiting.ANYBODY
-        elif waiting is Waiting.NOBODY and _scale_up_waits(part, other):
-            waiting = Waiting.ANYBODY
-    return waiting
-
-
-def _minimum_waits(part: Part, draft: Draft) -> bool:
-    """Whether an instance of the minimum of the service is missing, and an instance is held that
-    could start."""
-    demand = draft.demand
-    if (
-        not demand.lacks_minimum
-        or attempts.in_backoff(draft.memory, part.now)
-        or demand.lacking_groups_in_words()
-    ):
-        return False
-    candidates: list[Member] = []
-    for name in demand.minimum:
-        candidates += demand.candidates[name]
-    is_held = any(member.state is State.HELD for member in candidates)
-    return is_held and part.questions.why_too_large(draft) is None
-
-
-def _scale_up_waits(part: Part, draft: Draft) -> bool:
-    """Whether a scale-up of the service is with the scheduler, or held and could start."""
-    demand = draft.demand
-    if demand.lacks_minimum or demand.paused:
-        return False
-    for member in demand.with_the_scheduler:
-        if member.uid not in draft.chosen and member.uid not in draft.revoked:
-            return True
-    return any(startable(draft, name, part.world) for name in demand.scale_up_candidates)
+        is_minimum = waiting.minimum_waits(part, other)
+        if not is_minimum and not waiting.scale_up_waits(part, other):
+            continue
+        if is_minimum and other.demand.priority >= draft.demand.priority:
+            return Waiting.AT_ONCE
+        if waiting.has_waited_long(part, other):
+            return Waiting.AT_ONCE
+        found = Waiting.ANYBODY
+    return found
 
 
 def other_candidates(part: Part, draft: Draft, tried: Sequence[Member]) -> ReservedMinimum | None:
     """5d: the minimum with candidates that have not had their attempt, if such a set fits on free
-    room. `tried`: those whose attempt is over; their reservation is cancelled."""
+    room, while nobody has waited for `backoff_max`. `tried`: those whose attempt is over; their
+    reservation is cancelled."""
+    if waiting.who_waited_long(part, draft):
+        return None
     tried_uids = {member.uid for member in tried}
 
     def goes_behind(member: Member) -> bool:
@@ -122,6 +102,16 @@ def other_candidates(part: Part, draft: Draft, tried: Sequence[Member]) -> Reser
         if isinstance(reservation, Reservation):
             return ReservedMinimum(members, Room.FREE, reservation)
     return None
+
+
+def has_waiting_spare(part: Part, draft: Draft, reserved: ReservedMinimum) -> bool:
+    """5e: whether a spare waits for the room of the minimum: one that fits or has not had its
+    attempt; any where something chosen is not made. Its reservation is cancelled."""
+    for spare in held_beside(draft, reserved.members):
+        is_new = not draft.memory_of(spare.uid).had_its_attempt
+        if is_new or reserved.has_unmade or part.has_room_for(spare.instance.unbound):
+            return True
+    return False
 
 
 def not_scheduled(attempt: Attempt, reason: Reason) -> Why:

@@ -23,7 +23,7 @@ from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import Member, is_made
 from scaler.decide.sharing import alone, attempt_end, observed, preemption, probe
 from scaler.decide.sharing.attempt_end import Outcome, not_scheduled
-from scaler.decide.sharing.choice import held_beside, replaced_by
+from scaler.decide.sharing.choice import replaced_by
 from scaler.decide.sharing.part import Part, ReservedMinimum
 from scaler.reasons.reasons import Reason
 
@@ -135,7 +135,7 @@ def _after_its_attempt(
     if other is not None:
         draft.note(events.Swapped(part.now, tried))
         return other
-    own_waits = bool(held_beside(draft, reserved.members))
+    own_waits = attempt_end.has_waiting_spare(part, draft, reserved)
     match attempt_end.outcome_of_attempt(part, draft, draft.memory, own_waits=own_waits):
         case Outcome.ENDS:
             draft.note(_end(part, draft, reserved, tried))

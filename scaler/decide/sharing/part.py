@@ -75,6 +75,8 @@ class Questions(Protocol):
 
     def why_too_large(self, draft: Draft, /) -> Shortage | None: ...
 
+    def would_fit(self, part: Part, draft: Draft, /) -> bool: ...
+
     def scale_up(
         self, part: Part, draft: Draft, member: Member, others: Sequence[Member], /
     ) -> Admitted | Held: ...
@@ -130,6 +132,8 @@ class Part:
         self.on_free_room: list[tuple[Draft, ReservedMinimum]] = []
         """Services whose minimum has a reservation on free room, in the order of minimums."""
         self.reserved_with_scheduler = WithScheduler()
+        self.waited_long: list[Draft] = []
+        """Services that have waited for `backoff_max`."""
         self.trading: list[Draft] = []
         """Services that serve, with surplus that is to give way to a missing instance."""
         self.being_revoked: list[tuple[Draft, Member]] = []
