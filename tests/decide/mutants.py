@@ -315,7 +315,7 @@ MUTANTS = (
         attempts,
         "goes_first=False,\n        has_evicted=False,",
         "has_evicted=False,",
-        "test_waiting test_attempts",
+        "test_attempts",
         "3b.2a",
     ),
     Mutant(

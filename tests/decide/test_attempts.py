@@ -15,6 +15,8 @@ from scaler.decide.events import (
     Ended,
     Event,
     FitsNowhere,
+    GoesFirst,
+    GoesFirstNoLonger,
     InstanceBeganAgain,
     InstanceEnded,
     InstancesReleased,
@@ -31,6 +33,9 @@ from scaler.decide.events import (
     Serves,
     Stopped,
     Swapped,
+    VictimsChosen,
+    Waits,
+    WaitsNoLonger,
 )
 from scaler.decide.memory import HadAttempt, InstanceMemory, ServiceMemory
 from scaler.decide.world import Policy
@@ -116,6 +121,40 @@ OF_A_MINIMUM = [
         {"failures": 1, "backoff_until": 80.0},
         JobsRead("b", ()),
         {"jobs": "b", "failures": 1, "backoff_until": 80.0},
+    ),
+    ("2a: it waits", {}, Waits(10.0), {"waiting_since": 10.0}),
+    (
+        "2a: it waits since it began to",
+        {"waiting_since": 10.0},
+        Waits(20.0),
+        {"waiting_since": 10.0},
+    ),
+    ("2a: it waits no longer", {"waiting_since": 10.0}, WaitsNoLonger(), {}),
+    ("2a: it has waited, and has a reservation", {}, GoesFirst(), {"goes_first": True}),
+    ("2a: it lost that", {"goes_first": True}, GoesFirstNoLonger(), {}),
+    (
+        "2a: it goes first until its own attempt ends",
+        {"goes_first": True, "began": 10.0},
+        Ended(40.0, (), (), ()),
+        {"failures": 1, "backoff_until": 70.0, "ended_at": 40.0},
+    ),
+    (
+        "2a: an eviction is made for it",
+        {},
+        VictimsChosen(("x",)),
+        {"victims": ("x",), "has_evicted": True},
+    ),
+    (
+        "2a: its attempt ended",
+        {"has_evicted": True, "began": 10.0},
+        Ended(40.0, (), (), ()),
+        {"failures": 1, "backoff_until": 70.0, "ended_at": 40.0},
+    ),
+    (
+        "5c, 7a: it serves, and a scale-up of it waits",
+        {"waiting_since": 10.0, "goes_first": True, "has_evicted": True},
+        Serves((), trades=False),
+        {"waiting_since": 10.0},
     ),
     (
         "5h: the clock ran out without a bind",

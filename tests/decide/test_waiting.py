@@ -204,6 +204,7 @@ def test_other_candidates_are_swapped_in_while_nobody_has_waited_for_five_minute
     story.memory = msgspec.structs.replace(story.memory, services=services)
     story.at(1, TRIED, AWAY, bound=True)
     assert story.at(30, TRIED, AWAY) == {"a-p0": "Revoke"}
+    assert story.remembered(SPARE).failures == (0 if swapped else 1)
     assert (story.at(31, SPARE, AWAY) == {"a-p1": "Admit"}) is swapped
 
 
