@@ -19,7 +19,15 @@ import msgspec
 from scaler.decide.decide import decide
 from scaler.decide.decision import Decision, Plan, State
 from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory
-from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, Requirement, Where
+from scaler.decide.nodes import (
+    Node,
+    NodeClass,
+    Nodes,
+    PodRequest,
+    Requirement,
+    Return,
+    Where,
+)
 from scaler.decide.world import Instance, Policy, Service, ServiceKey, World
 from scaler.reasons.reasons import Reason
 from scaler.rules.rule import Ratio, Rule
@@ -230,7 +238,8 @@ def nodes_for(text: str, services: Iterable[Service] = ()) -> Nodes:
 
     More is said behind commas, of one node each: `a0 used 3` by strangers, `a1 ending 8 -20` (pods
     of so much that should have been gone 20 s ago; the time may be left out), `a2 lost 400` (not
-    Ready for 400 s), `b0 cordoned 10`, `b0 since 10` (schedulable for 10 s)."""
+    Ready for 400 s), `b0 cordoned 10`, `b0 since 10` (schedulable for 10 s), `b1 faulty 2 40` (two
+    chips faulty for 40 s), `b1 healed 10` (chips became healthy 10 s ago)."""
     sizes, *marks = [part.split() for part in text.split(",")]
     found: dict[str, Node] = {}
     for word in sizes:
@@ -266,12 +275,20 @@ def _marked(node: Node, what: str, numbers: list[float]) -> Node:
             return msgspec.structs.replace(
                 _used(node, amount), ending=(*node.ending, (NOW + after, (amount, 1)))
             )
+        case "faulty":
+            amount = int(numbers[0])
+            since = NOW - (*numbers[1:], 0.0)[0]
+            left = (node.free[0] - amount, node.free[1])
+            return msgspec.structs.replace(node, free=left, away=((since, (amount, 0)),))
+        case "healed":
+            return msgspec.structs.replace(node, returns=(Return(NOW - numbers[0]),))
     since = NOW - (*numbers, 1.0)[0]
     return msgspec.structs.replace(
         node,
         ready=node.ready and what != "lost",
         cordoned=node.cordoned or what == "cordoned",
         since=since,
+        returns=(Return(since),) if what == "since" else node.returns,
     )
 
 

@@ -88,7 +88,7 @@ def test_a_faulty_chip_is_no_free_capacity_until_it_is_mended() -> None:
     async def story() -> None:
         async with rig(*nodes(4), report("n4", "Ascend910-3"), *service("a"), *service("b")) as on:
             await serve(on, "a", "n1", "n2")
-            assert on.reason("b-p0") == on.reason("b-d0") == "MinimumDoesNotFit"
+            assert on.reason("b-p0") == on.reason("b-d0") == "WaitingForRoom"
             assert not on.with_pods() & {"b-p0", "b-d0"}
             on.apply(report("n4", ""))
             await on.settle()

@@ -67,7 +67,8 @@ def room_in_words(
             f"{_few(victims)} {'was' if evicted else 'is to be'} evicted"
             + (f" from {of}" if of else ""),
         )
-    return (f"room on {of} is expected: pods end there, or the node is away",) if of else ()
+    why = "pods end there, or the node or chips of it are away"
+    return (f"room on {of} is expected: {why}",) if of else ()
 
 
 def _few(names: Sequence[str]) -> str:

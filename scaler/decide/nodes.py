@@ -90,13 +90,33 @@ class Room(IntEnum):
     EXPECTED = 2
     """Room that terminating pods on schedulable nodes leave, unless the pods are overdue."""
     AWAY = 3
-    """Room of nodes that are not schedulable now and may be soon."""
+    """Room of nodes that are not schedulable now and of faulty chips, if they may return soon."""
 
     __hash__ = int.__hash__
 
 
 Levels = tuple[Amounts, Amounts, Amounts, Amounts]
 """Amounts for each `Room`."""
+
+
+HOUR = 3600.0
+"""Seconds that a node has to stay until its earlier returns are forgotten."""
+MOST_RETURNS = 64
+"""The largest number of returns that are kept of a node, the newest ones."""
+
+
+class Return(msgspec.Struct, frozen=True, gc=False):
+    """A node, or chips of it, became usable."""
+
+    at: float
+    after: float = 0.0
+    """Seconds that the node or the chips were away, as far as the scaler saw; 0.0 = they were not:
+    the node or the chips are new, or a label or a taint changed."""
+    node_class: NodeClass | None = None
+    """The class of the node before, where a label or a taint changed. None = the node became
+    usable to everybody."""
+    passing: tuple[Taint, ...] = ()
+    """`Node.passing` before, where a label or a taint changed."""
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
@@ -119,6 +139,11 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     """Since when the node has been schedulable, or not schedulable, as far as the scaler saw."""
     passing: tuple[Taint, ...] = ()
     """Taints of a temporary condition (memory pressure, ...)."""
+    away: tuple[tuple[float, Amounts], ...] = ()
+    """Faulty chips, the oldest fault first: when the fault was first seen, and the amounts."""
+    returns: tuple[Return, ...] = ()
+    """When the node or chips of it became usable, the oldest first. They are forgotten when the
+    node leaves after it had stayed for an hour. What the first list showed is no return."""
 
     @property
     def schedulable(self) -> bool:
@@ -127,10 +152,11 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     def levels(self, now: float, due_back: float) -> Levels:
         """The room of the node. `due_back`: seconds that overdue room still counts as expected."""
         expected = self._when_pods_have_ended(now, due_back)
+        with_chips = self._with_chips_back(expected, now, due_back)
         if self.schedulable:
-            return self.free, self.free, expected, expected
+            return self.free, self.free, expected, with_chips
         none = (0,) * len(self.free)
-        return none, none, none, none if now >= self.since + due_back else expected
+        return none, none, none, none if now >= self.since + due_back else with_chips
 
     def _when_pods_have_ended(self, now: float, due_back: float) -> Amounts:
         """What is free, and what its terminating pods take. On a node that is not ready no kubelet
@@ -140,15 +166,40 @@ class Node(msgspec.Struct, frozen=True, gc=False):
         expected = self.free
         for deadline, amounts in self.ending:
             if not self.schedulable or deadline + due_back > now:
-                expected = tuple(map(sum, zip(expected, amounts, strict=True)))
+                expected = _sum(expected, amounts)
         return expected
+
+    def _with_chips_back(self, expected: Amounts, now: float, due_back: float) -> Amounts:
+        """This room, and that of the faulty chips that are not overdue."""
+        for since, amounts in self.away:
+            if now < since + due_back:
+                expected = _sum(expected, amounts)
+        return expected
+
+    @property
+    def at_best(self) -> Amounts:
+        """The room of the node when its terminating pods have ended and its chips are healthy,
+        however long that takes."""
+        best = self.free
+        for _, amounts in chain(self.ending, self.away):
+            best = _sum(best, amounts)
+        return best
 
     def overdue_from(self, due_back: float) -> list[float]:
         """The times at which expected room on this node stops to count."""
         ends = [deadline for deadline, _ in self.ending]
+        ends += [since for since, _ in self.away]
         if not self.schedulable:
             ends.append(self.since)
         return [moment + due_back for moment in ends]
+
+    def quick_returns(self, due_back: float) -> int:
+        """How often the node, or chips of it, returned within `due_back` seconds."""
+        return len([one for one in self.returns if 0 < one.after <= due_back])
+
+
+def _sum(amounts: Amounts, more: Amounts) -> Amounts:
+    return tuple(map(sum, zip(amounts, more, strict=True)))
 
 
 class Nodes(msgspec.Struct, frozen=True, gc=False):

@@ -330,7 +330,7 @@ class Cache:
             sick = faults.node or faults.switch
             chips = faulty_devices(faults.chips)
             facts = msgspec.structs.replace(record.facts, unhealthy=sick, faulty=chips)
-        self._publish(NodeChanged(name, facts))
+        self._publish(NodeChanged(name, facts, listed=not self.nodes.version))
 
     def _on_priority(self, old: PriorityRecord | None, new: PriorityRecord | None) -> None:
         """Rare: an administrator changed what a name is worth."""

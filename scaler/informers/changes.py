@@ -41,6 +41,8 @@ class NodeChanged(Change, frozen=True):
 
     name: str
     facts: NodeFacts | None
+    listed: bool = False
+    """The first list of nodes is not complete yet: the node may have been so for long."""
 
 
 class RoomChanged(Change, frozen=True):

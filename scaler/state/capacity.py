@@ -14,6 +14,8 @@ import msgspec
 
 from scaler.clock import Skew
 from scaler.decide.nodes import (
+    HOUR,
+    MOST_RETURNS,
     NODE_NAME,
     REPELLING,
     Amounts,
@@ -21,7 +23,9 @@ from scaler.decide.nodes import (
     NodeClass,
     Nodes,
     PodRequest,
+    Return,
     Taint,
+    Terms,
     terms_of,
 )
 from scaler.informers.pods import ENDED, PodRecord
@@ -34,11 +38,27 @@ SAID_OTHERWISE = frozenset(
 """Taints with which Kubernetes repeats that a node is not Ready or is cordoned."""
 PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Keys of taints with which Kubernetes speaks of a condition begin so; they go by themselves."""
+MOST_GONE = 1_000
+"""The largest number of nodes that do not exist any more of which the past is kept."""
+
+
+class _Returned(msgspec.Struct, frozen=True):
+    """As `Return`. `before`: the facts of the node before, where a label or a taint changed."""
+
+    at: float
+    after: float = 0.0
+    before: NodeFacts | None = None
+
+
+_Returns = tuple[_Returned, ...]
 
 
 class _Entry(msgspec.Struct, eq=False):
     facts: NodeFacts | None = None
     since: float = 0.0
+    away: list[tuple[float, str, int]] = []
+    """Faulty devices, the oldest fault first: when it was first seen, the resource, how many."""
+    returns: _Returns = ()
     used: dict[str, int] = {}
     """Requests of all bound pods that have not ended, terminating ones included."""
     ending: dict[float, dict[str, int]] = {}
@@ -66,24 +86,68 @@ class CapacityIndex:
         self._touched: dict[str, None] = {}
         """Nodes that are built anew before the next answer. A burst of events of one node builds it
         once."""
+        self._gone: dict[str, _Returns] = {}
+        """What nodes that do not exist any more have done: a node may be deleted and made
+        again."""
         self._skew = Skew()
 
     def adjust(self, skew: Skew) -> None:
         self._skew = skew
         self._touched.update(dict.fromkeys(self._entries))
 
-    def node_changed(self, name: str, facts: NodeFacts | None) -> None:
-        """The node came or changed; None: it has gone."""
+    def node_changed(self, name: str, facts: NodeFacts | None, *, listed: bool = False) -> None:
+        """The node came or changed; None: it has gone. `listed`: the first list shows it, so it may
+        have been so for long."""
         entry = self._entries.get(name) if facts is None else self._entries[name]
         if entry is None or entry.facts == facts:
             return
-        if facts is not None and (
-            entry.facts is None or _schedulable(entry.facts) != _schedulable(facts)
-        ):
-            entry.since = self._now()
+        if facts is None:
+            self._keep_past(name, entry)
+        else:
+            self._note_past(name, entry, facts, listed=listed)
         entry.facts = facts
         self._touched[name] = None
         self._on_change()
+
+    def _keep_past(self, name: str, entry: _Entry) -> None:
+        """The node has gone."""
+        if entry.returns:
+            self._gone[name] = entry.returns
+        if len(self._gone) > MOST_GONE:
+            del self._gone[next(iter(self._gone))]
+        entry.returns = ()
+        entry.away = []
+
+    def _note_past(self, name: str, entry: _Entry, facts: NodeFacts, *, listed: bool) -> None:
+        """Note since when the node or chips of it are away, and when they return."""
+        now = self._now()
+        before = entry.facts
+        if before is None:
+            entry.returns = self._gone.pop(name, ())
+        leaves = before is not None and _has_less(before, facts)
+        if leaves and entry.returns and now - entry.returns[-1].at >= HOUR:
+            entry.returns = ()
+        returned = None if listed else self._returned(entry, facts, now)
+        if returned is not None:
+            entry.returns = (*entry.returns, returned)[-MOST_RETURNS:]
+        if before is None or _schedulable(before) != _schedulable(facts):
+            entry.since = now
+        entry.away = _away_after(entry.away, facts, now)
+
+    def _returned(self, entry: _Entry, facts: NodeFacts, now: float) -> _Returned | None:
+        """What became usable by this change of a node; None: nothing did."""
+        before = entry.facts
+        if not _schedulable(facts):
+            return None
+        if before is None:
+            return _Returned(now)
+        if not _schedulable(before):
+            return _Returned(now, now - entry.since)
+        if _more_devices(before, facts):
+            return _Returned(now, now - _healed_since(entry.away, facts, now))
+        if _is_kept_off(before, facts, self._terms):
+            return _Returned(now, before=before)
+        return None
 
     def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
         """`old` is what was given of the pod last."""
@@ -144,14 +208,6 @@ class CapacityIndex:
         """The node with what the present requests distinguish nodes by. Amounts are rounded down to
         whole grains, which loses nothing, unless amounts are added later."""
         resources = self._terms.resources
-        passing = set[Taint]()
-        stays = list[Taint]()
-        for taint in facts.taints:
-            if not taint.key.startswith(PASSING):
-                stays.append(taint)
-            elif taint.effect in REPELLING and taint.key not in SAID_OTHERWISE:
-                passing.add(taint)
-        node_class = self._terms.node_class({**facts.labels, NODE_NAME: facts.name}, stays)
         have = _in_order(facts)
         left = {
             resource: have.get(resource, 0) - entry.used.get(resource, 0) for resource in resources
@@ -160,17 +216,32 @@ class CapacityIndex:
         for gone_by, amounts in sorted(entry.ending.items()):
             taken = tuple(amounts.get(resource, 0) for resource in resources)
             ending.append((self._skew.earliest(gone_by), taken))
+        away = list[tuple[float, Amounts]]()
+        for since, faulty, number in entry.away:
+            if faulty in resources:
+                away.append((since, tuple(number * (faulty == each) for each in resources)))
         return Node(
             name=facts.name,
-            node_class=self._classes.setdefault(node_class, node_class),
+            node_class=self._class_of(facts),
             allocatable=self._terms.whole(_when_well(facts)),
-            free=tuple(left.values()) if ending else self._terms.whole(left),
+            free=tuple(left.values()) if ending or away else self._terms.whole(left),
             ending=tuple(ending),
             ready=facts.ready and not facts.unhealthy,
             cordoned=facts.unschedulable,
             since=entry.since,
-            passing=tuple(sorted(passing)),
+            passing=_passing(facts),
+            away=tuple(away),
+            returns=tuple([self._as_return(one) for one in entry.returns]),
         )
+
+    def _class_of(self, facts: NodeFacts) -> NodeClass:
+        node_class = _class_by(self._terms, facts)
+        return self._classes.setdefault(node_class, node_class)
+
+    def _as_return(self, one: _Returned) -> Return:
+        if one.before is None:
+            return Return(one.at, one.after)
+        return Return(one.at, one.after, self._class_of(one.before), _passing(one.before))
 
 
 def _load(record: PodRecord | None) -> tuple[str, Requests, float] | None:
@@ -183,6 +254,87 @@ def _load(record: PodRecord | None) -> tuple[str, Requests, float] | None:
 
 def _schedulable(facts: NodeFacts) -> bool:
     return facts.ready and not facts.unschedulable and not facts.unhealthy
+
+
+def _has_less(before: NodeFacts, after: NodeFacts) -> bool:
+    """Whether the node, or devices of it, went away by this change."""
+    if _schedulable(before) and not _schedulable(after):
+        return True
+    return _more_devices(after, before)
+
+
+def _more_devices(before: NodeFacts, after: NodeFacts) -> bool:
+    """Whether the node has more devices in order after this change."""
+    had = _in_order(before)
+    for name, number in _in_order(after).items():
+        if "/" in name and number > had.get(name, 0):
+            return True
+    return False
+
+
+def _away_after(
+    away: list[tuple[float, str, int]], facts: NodeFacts, now: float
+) -> list[tuple[float, str, int]]:
+    """Faulty devices after a change. Those that were faulty last are taken to return first, as long
+    as there are fewer than before."""
+    left = _faulty(facts)
+    after = []
+    for since, name, number in away:
+        still = min(number, left.get(name, 0))
+        if still:
+            left[name] -= still
+            after.append((since, name, still))
+    for name, number in sorted(left.items()):
+        if number:
+            after.append((now, name, number))
+    return after
+
+
+def _healed_since(away: list[tuple[float, str, int]], facts: NodeFacts, now: float) -> float:
+    """Since when the devices were faulty that are not any more; `now` where none were."""
+    left = _faulty(facts)
+    for since, name, number in away:
+        if number > left.get(name, 0):
+            return since
+        left[name] -= number
+    return now
+
+
+def _faulty(facts: NodeFacts) -> dict[str, int]:
+    """The devices that are there and not in order, by resource."""
+    in_order = _in_order(facts)
+    faulty = {}
+    for name, number in _when_well(facts).items():
+        if "/" in name and number > in_order.get(name, 0):
+            faulty[name] = number - in_order.get(name, 0)
+    return faulty
+
+
+def _is_kept_off(before: NodeFacts, after: NodeFacts, terms: Terms) -> bool:
+    """Whether a label or a taint that goes with this change may have kept pods off the node."""
+    if not set(_passing(before)) <= set(_passing(after)):
+        return True
+    if before.labels == after.labels and set(before.taints) <= set(after.taints):
+        return False
+    old = _class_by(terms, before)
+    new = _class_by(terms, after)
+    return old.labels != new.labels or not set(old.taints) <= set(new.taints)
+
+
+def _class_by(terms: Terms, facts: NodeFacts) -> NodeClass:
+    """The class of a node: its lasting taints, and the labels that pod requests name."""
+    lasting = [taint for taint in facts.taints if not taint.key.startswith(PASSING)]
+    return terms.node_class({**facts.labels, NODE_NAME: facts.name}, lasting)
+
+
+def _passing(facts: NodeFacts) -> tuple[Taint, ...]:
+    """Taints of a temporary condition that no other field of `Node` says."""
+    passing = set()
+    for taint in facts.taints:
+        is_condition = taint.key.startswith(PASSING) and taint.key not in SAID_OTHERWISE
+        if is_condition and taint.effect in REPELLING:
+            passing.add(taint)
+    return tuple(sorted(passing))
 
 
 def _when_well(facts: NodeFacts) -> Mapping[str, int]:

@@ -180,7 +180,7 @@ class ClusterState:
         self.capacity.pod_changed(change.old, change.new)
 
     def on_node(self, change: NodeChanged) -> None:
-        self.capacity.node_changed(change.name, change.facts)
+        self.capacity.node_changed(change.name, change.facts, listed=change.listed)
 
     def on_instance(self, change: ServiceChanged) -> None:
         """Build the instance again when it is read next."""

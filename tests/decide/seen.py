@@ -10,7 +10,7 @@ import msgspec
 from scaler.decide.attempts import Refusal, refuse
 from scaler.decide.decision import Admit, Complete, Decision, Evict, Revoke
 from scaler.decide.memory import Memory
-from scaler.decide.nodes import Node, NodeClass, Nodes
+from scaler.decide.nodes import Node, NodeClass, Nodes, Return
 from scaler.decide.world import Instance, RestartBudget, Service, World
 from scaler.rules.rule import RuleOptions
 from tests.builders import NOW, RESOURCES, located, request, rule
@@ -105,6 +105,7 @@ def node(
         ready=state != "X",
         cordoned=state == "C",
         since=0.0 if age >= LONG_AGO else NOW - age,
+        returns=(Return(NOW - age),) if state == "R" and age < LONG_AGO else (),
     )
 
 

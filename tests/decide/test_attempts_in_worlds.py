@@ -3,12 +3,14 @@ decisions in virtual seconds. `TRIED`: the same service as `HELD`, with the sche
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from scaler.decide.decide import decide
 from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemory
-from scaler.decide.nodes import PODS, PodRequest, PodRequests
+from scaler.decide.nodes import PODS, NodeClass, PodRequest, PodRequests, Return, Taint
 from scaler.decide.room.placement import Placement, Reservation
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.world import Service
@@ -167,6 +169,44 @@ def test_a_node_that_appears_or_returns_ends_its_pause() -> None:
     assert ended().at(70, HELD, serves, nodes="a:8x3 b:8, b0 since -70") == BOTH_A, (
         "it may use any node"
     )
+
+
+def came(change: Return, **of_node: Any) -> dict[str, str]:
+    """What is done at 70 s of the pause after a fourth node changed so, at 65 s; others serve."""
+    story = ended()
+    serves = on_nodes("1P", "p0 on a2", name="b")
+    seen = world(HELD, serves, nodes="a:8x4", now=NOW + 70)
+    assert seen.nodes is not None
+    *others, last = seen.nodes.nodes
+    after = msgspec.structs.replace(last, returns=(change,), **of_node)
+    nodes = msgspec.structs.replace(seen.nodes, nodes=(*others, after))
+    return doings(decide(msgspec.structs.replace(seen, nodes=nodes, memory=story.memory)))
+
+
+TAINT = Taint("maintenance", "x")
+
+
+def test_a_node_whose_taint_label_or_faulty_chips_are_gone_ends_its_pause() -> None:
+    """3b.5f: new, Ready again, uncordoned, a taint or label that kept it off gone, chips healed."""
+    at = NOW + 65
+    here = NodeClass((("class", "a"),))
+    assert came(Return(at)) == BOTH_A, "new"
+    assert came(Return(at, 20.0)) == BOTH_A, "Ready again, uncordoned, or its chips healed"
+    tainted = NodeClass(here.labels, (TAINT,))
+    assert came(Return(at, node_class=tainted)) == BOTH_A
+    assert came(Return(at, node_class=here, passing=(TAINT,))) == BOTH_A
+    # a label that its pods do not name kept nothing of it off
+    assert came(Return(at, node_class=NodeClass((("class", "z"),)))) == {}
+    assert came(Return(at), passing=(TAINT,)) == {}, "it is not usable"
+
+
+def test_a_node_that_takes_no_pod_of_it_ends_no_pause() -> None:
+    """3b.5f: a node whose free room takes a pod of it that was not bound, once per backoff."""
+    at = NOW + 65
+    assert came(Return(at), free=(7, 100)) == {}
+    assert came(Return(at), free=(8, 0)) == {}
+    assert came(Return(NOW + 55)) == {}, "before the attempt ended"
+    assert came(Return(at), cordoned=True) == {}
 
 
 def test_its_own_jobs_changing_ends_its_pause() -> None:

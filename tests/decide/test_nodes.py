@@ -13,6 +13,7 @@ from scaler.decide.nodes import (
     Nodes,
     PodRequest,
     Requirement,
+    Return,
     Taint,
     Toleration,
     Where,
@@ -164,6 +165,8 @@ def test_nodes_are_the_same_after_a_trip_through_a_file() -> None:
         ((7.0, (2,)),),
         cordoned=True,
         passing=(TAINT,),
+        away=((6.0, (1,)),),
+        returns=(Return(5.0, 2.0), Return(5.5, node_class=NodeClass(), passing=(TAINT,))),
     )
     nodes = Nodes((NPU,), (one,))
     assert msgspec.json.decode(msgspec.json.encode(nodes), type=Nodes) == nodes

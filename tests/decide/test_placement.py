@@ -100,9 +100,16 @@ def levels(of: Node, now: float, due_back: float, granted: Sequence[PodRequest] 
         for deadline, amounts in of.ending:
             if deadline + due_back > now:
                 to_come = plus(to_come, amounts)
-        return [list(free), list(freed), list(to_come), list(to_come)]
+        well = list(to_come)
+        for since, amounts in of.away:
+            if now < since + due_back:
+                well = plus(well, amounts)
+        return [list(free), list(freed), list(to_come), well]
     for _, amounts in of.ending if of.ready else ():
         free = plus(free, amounts)
+    for since, amounts in of.away:
+        if now < since + due_back:
+            free = plus(free, amounts)
     return [list(none), list(none), list(none), free if now < of.since + due_back else list(none)]
 
 
@@ -219,6 +226,7 @@ any_node_strategy = st.builds(
     cordoned=st.sampled_from([False, False, True]),
     since=st.sampled_from([1.0, 7.0]),
     passing=st.sampled_from([(), (), (PRESSURE,)]),
+    away=st.sampled_from([(), (), ((1.0, (1, 0, 0)),), ((1.0, (2, 0, 0)), (7.0, (1, 0, 0)))]),
 )
 any_ask_strategy = st.builds(
     ask, st.integers(1, 3), st.sampled_from([ANYWHERE, ON_A, PATIENT]), cpu=st.integers(0, 1)
@@ -541,6 +549,23 @@ def test_room_counts_as_to_come_until_it_is_overdue() -> None:
         "what ends on a node that is not Ready is nothing"
     )
     assert placement(*some, now=15.0, due_back=5.0).fits(((ask(1), 1),), Room.AWAY) is not None
+
+
+def test_faulty_chips_count_as_absent_nodes_do_until_they_are_overdue() -> None:
+    """3b, words: expected room is that of chips known as faulty, until `due_back` after that was
+    first seen."""
+    some = (
+        node(A, 4, away=((2.0, (2, 0, 0)), (10.0, (2, 0, 0)))),
+        node(B, 0, cordoned=True, since=10.0, away=((2.0, (8, 0, 0)),)),
+    )
+    of = placement(*some, now=6.0, due_back=5.0)
+    assert not fits(of, ask(8), room=Room.EXPECTED)
+    assert fits(of, ask(8), ask(8), room=Room.AWAY)
+    of = placement(*some, now=12.0, due_back=5.0)
+    assert not fits(of, ask(8), room=Room.AWAY)
+    assert fits(of, ask(6), room=Room.AWAY)
+    assert some[0].overdue_from(5.0) == [7.0, 15.0]
+    assert NodeIndex(Nodes(RESOURCES, (some[0],))).unusual == [0]
 
 
 def test_granted_room_counts_until_it_is_withdrawn() -> None:

@@ -13,11 +13,14 @@ from msgspec.structs import replace
 
 from scaler.clock import Skew
 from scaler.decide.nodes import (
+    MOST_RETURNS,
     NODE_NAME,
     Node,
     NodeClass,
+    Nodes,
     PodRequest,
     Requirement,
+    Return,
     Taint,
     Where,
     accepts,
@@ -213,6 +216,98 @@ def test_since_when_a_node_is_schedulable_or_not_is_when_that_was_first_seen() -
     assert only(of).since == 40.0
 
 
+def past(*happened: tuple[float, NodeFacts | None], request: PodRequest = ONE) -> Node:
+    """The node after these facts, each at a time; the first of them stood in the first list."""
+    now = [0.0]
+    of = CapacityIndex(lambda: now[0])
+    of.nodes([request])
+    for number, (at, facts) in enumerate(happened):
+        now[0] = at
+        of.node_changed("node-1", facts, listed=number == 0)
+    return only(of, request)
+
+
+POOL = PodRequest(((NPU, 1), ("pods", 1)), Where((("pool", "a"),)))
+WELL = node()
+TAINTED = node(taints=(Taint("maintenance", "x"),))
+
+
+def test_a_node_of_the_first_list_did_not_become_usable_and_a_later_one_did() -> None:
+    assert past((5.0, WELL)).returns == ()
+    assert past((5.0, node(ready=False)), (9.0, WELL)).returns == (Return(9.0, 4.0),)
+    of = CapacityIndex(lambda: 7.0)
+    of.node_changed("node-1", WELL)
+    assert only(of).returns == (Return(7.0),)
+
+
+@pytest.mark.parametrize("facts", [{"ready": False}, {"unschedulable": True}, {"unhealthy": True}])
+def test_a_node_that_was_away_returns_after_so_many_seconds(facts: dict[str, Any]) -> None:
+    found = past((5.0, WELL), (10.0, node(**facts)), (30.0, WELL))
+    assert found.returns == (Return(30.0, 20.0),)
+    still = past((5.0, WELL), (10.0, node(**facts)), (20.0, node(**facts, labels={"a": "b"})))
+    assert still.returns == ()
+
+
+def test_faulty_chips_are_away_since_the_fault_was_first_seen() -> None:
+    one = node(faulty={NPU: 1})
+    two = node(faulty={NPU: 2})
+    withdrawn = node(allocatable={**AMOUNTS, NPU: 5})
+    assert past((5.0, WELL), (10.0, one)).away == ((10.0, (1, 0)),)
+    assert past((5.0, one), (10.0, two)).away == ((5.0, (1, 0)), (10.0, (1, 0)))
+    assert past((5.0, WELL), (10.0, withdrawn)).away == ((10.0, (3, 0)),)
+    assert past((5.0, one), (10.0, WELL)).away == ()
+    # of several, the newest faults are over first
+    assert past((5.0, one), (10.0, two), (15.0, one)).away == ((5.0, (1, 0)),)
+
+
+def test_chips_that_heal_make_the_node_usable_unless_it_is_away_itself() -> None:
+    one = node(faulty={NPU: 1})
+    two = node(faulty={NPU: 2})
+    assert past((5.0, WELL), (10.0, two), (30.0, one)).returns == (Return(30.0, 20.0),)
+    assert past((5.0, one), (10.0, two), (30.0, one)).returns == (Return(30.0, 20.0),)
+    cordoned = node(unschedulable=True)
+    assert past((5.0, node(faulty={NPU: 2}, unschedulable=True)), (9.0, cordoned)).returns == ()
+    # the device plugin of a new node comes later than its kubelet
+    bare = node(allocatable={**AMOUNTS, NPU: 0}, capacity={**AMOUNTS, NPU: 0})
+    assert past((5.0, bare), (9.0, WELL)).returns == (Return(9.0),)
+
+
+def test_a_taint_or_a_label_that_goes_is_kept_with_what_the_node_was_before() -> None:
+    before = past((5.0, TAINTED)).node_class
+    assert past((5.0, TAINTED), (9.0, WELL)).returns == (Return(9.0, node_class=before),)
+    pressed = node(taints=(Taint("node.kubernetes.io/memory-pressure"),))
+    (found,) = past((5.0, pressed), (9.0, WELL)).returns
+    assert (found.at, found.passing) == (9.0, pressed.taints)
+    pool = node(labels={"pool": "a"})
+    (found,) = past((5.0, WELL), (9.0, pool), request=POOL).returns
+    assert (found.node_class, past((5.0, WELL), (9.0, pool)).returns) == (NodeClass(), ())
+    # what keeps more pods off makes nothing usable, nor what the node says otherwise
+    assert past((5.0, WELL), (9.0, TAINTED)).returns == ()
+    not_ready = node(taints=(Taint("node.kubernetes.io/not-ready"),))
+    assert past((5.0, not_ready), (9.0, WELL)).returns == ()
+
+
+def test_returns_are_forgotten_when_a_node_leaves_after_an_hour() -> None:
+    away = node(ready=False)
+    quick = [(5.0, WELL), (10.0, away), (15.0, WELL), (20.0, away), (25.0, WELL)]
+    assert past(*quick).returns == (Return(15.0, 5.0), Return(25.0, 5.0))
+    soon = past(*quick, (3624.0, away), (3626.0, WELL))
+    assert [one.at for one in soon.returns] == [15.0, 25.0, 3626.0]
+    late = past(*quick, (3625.0, away), (3626.0, WELL))
+    assert [one.at for one in late.returns] == [3626.0]
+    assert past(*quick, (3625.0, node(faulty={NPU: 1}))).returns == ()
+
+
+def test_what_a_node_did_is_kept_while_it_does_not_exist_and_there_is_a_limit() -> None:
+    remade = past((5.0, WELL), (10.0, node(ready=False)), (15.0, WELL), (20.0, None), (25.0, WELL))
+    assert [one.at for one in remade.returns] == [15.0, 25.0]
+    flaps: list[tuple[float, NodeFacts | None]] = []
+    for number in range(200):
+        flaps += [(2.0 * number, node(ready=False)), (2.0 * number + 1, WELL)]
+    found = past(*flaps).returns
+    assert (len(found), found[-1].at) == (MOST_RETURNS, 399.0)
+
+
 def test_going_of_a_pod_that_was_never_told_of_does_no_harm() -> None:
     of = index(node())
     of.pod_changed(load(4), None)
@@ -303,7 +398,18 @@ def test_the_index_is_what_a_count_of_what_there_is_would_give(
     events: list[tuple[int, NodeFacts | PodRecord | None]], requests: list[PodRequest]
 ) -> None:
     of, nodes, pods = played(events, requests)
-    assert of.nodes(requests) == index(*pods.values(), *nodes.values()).nodes(requests)
+    counted = index(*pods.values(), *nodes.values()).nodes(requests)
+    assert without_past(of.nodes(requests)) == without_past(counted)
+
+
+def without_past(nodes: Nodes) -> list[Node]:
+    """The nodes without their returns, and with the faulty chips of each in one sum."""
+    known = []
+    for one in nodes.nodes:
+        amounts = [each for _, each in one.away]
+        faulty = tuple([sum(each) for each in zip(*amounts, strict=True)])
+        known.append(replace(one, returns=(), away=((0.0, faulty),)))
+    return known
 
 
 @settings(max_examples=300, deadline=None)

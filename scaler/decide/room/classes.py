@@ -149,7 +149,7 @@ class NodeIndex:
             new._fitting[classes, pod] = fitting.after(
                 pod, self._within(classes, gone), self._within(classes, come)
             )
-        for name in ("by_name", "unusual", "_since"):
+        for name in ("by_name", "unusual", "returned"):
             vars(new).pop(name, None)
         return new
 
@@ -233,22 +233,19 @@ class NodeIndex:
 
     @cached_property
     def unusual(self) -> list[int]:
-        """Indexes of nodes with terminating pods, and of nodes that are not schedulable."""
-        return [
-            index for index, node in enumerate(self.nodes) if node.ending or not node.schedulable
-        ]
+        """Indexes of nodes with terminating pods or faulty chips, and of nodes that are not
+        schedulable."""
+        unusual = []
+        for index, node in enumerate(self.nodes):
+            if node.ending or node.away or not node.schedulable:
+                unusual.append(index)
+        return unusual
 
     @cached_property
-    def _since(self) -> dict[NodeClass, float]:
-        found: dict[NodeClass, float] = {}
-        for node in self.nodes:
-            if node.schedulable and node.since > found.get(node.node_class, 0.0):
-                found[node.node_class] = node.since
-        return found
-
-    def back_at(self, classes: Iterable[NodeClass]) -> float:
-        """When a node of one of these classes last appeared or returned."""
-        return max((self._since.get(each, 0.0) for each in classes), default=0.0)
+    def returned(self) -> list[Node]:
+        """The schedulable nodes that became usable while the scaler watched, the last one first."""
+        returned = [node for node in self.nodes if node.returns and node.schedulable]
+        return sorted(returned, key=lambda node: node.returns[-1].at, reverse=True)
 
 
 Requests = frozenset[PodRequests]

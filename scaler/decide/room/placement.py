@@ -20,8 +20,8 @@ from itertools import combinations
 
 import msgspec
 
-from scaler.decide.nodes import PodRequest, PodRequests, Room
-from scaler.decide.room.classes import Classes, NodeIndex
+from scaler.decide.nodes import Amounts, PodRequest, PodRequests, Room
+from scaler.decide.room.classes import Classes, NodeIndex, times
 from scaler.decide.room.invalidation import Invalidation
 from scaler.decide.room.pods import PlacedPod
 from scaler.decide.room.search import NoPlacement, Trial
@@ -107,6 +107,12 @@ class Placement:
         """Whether the scheduler may invalidate a reservation by binding these pods and those that
         it has; see `Invalidation.is_possible`."""
         return self._invalidation.is_possible(pods, with_the_scheduler, own=own)
+
+    def takes(self, request: PodRequest, amounts: Amounts) -> bool:
+        """Whether a node with these free amounts has room for such a pod. Whether the node accepts
+        it is another question."""
+        pod = self._trial.pod_class(request)
+        return bool(pod.amounts) and times(pod.amounts, amounts) > 0
 
     def breadth(self, pods: PodRequests) -> int:
         """The number of nodes with free room for the most restricted of these pods. Reservations do

@@ -24,6 +24,7 @@ from scaler.decide.sharing import (
     observed,
     preemption,
     release,
+    returned,
     scale_up,
     waiting,
 )
@@ -91,10 +92,10 @@ class Arbitration:
             draft.note(*observed.events_of_jobs(draft))
 
     def _node_back_at(self, draft: Draft) -> float:
-        """5f: when a node that the service may use last became usable; 0.0 = never, or of no
+        """5f: when a node that takes a pod of the service last became usable; 0.0 = never, or of no
         meaning."""
         may_be_in_backoff = draft.memory.backoff_until or draft.demand.has_attempts
-        return self.part.placement.nodes.back_at(draft.classes) if may_be_in_backoff else 0.0
+        return returned.ends_backoff_at(self.part, draft) if may_be_in_backoff else 0.0
 
     def _keep(self, draft: Draft, member: Member) -> None:
         """10b: reserve room for an instance that stays: bound in part while its attempt goes on,
