@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from scaler.decide.decision import State
 from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemory
-from scaler.decide.world import Instance, Policy, RestartBudget, RuleProblem, Service, World
+from scaler.decide.world import (
+    Instance,
+    KubeletRefusal,
+    Policy,
+    RestartBudget,
+    RuleProblem,
+    Service,
+    World,
+)
 from scaler.reasons.reasons import Reason
 from scaler.reasons.warnings import Warning
 from scaler.rules.rule import ALL, CountsFrom, Ratio, Rule, RuleOptions
@@ -85,6 +93,8 @@ def instances(draw: st.DrawFn, number: int) -> Instance:
         shape |= draw(oddities)
     if draw(st.integers(0, 2)) == 0:
         shape |= draw(made_by_others())
+    if draw(st.integers(0, 9)) == 0:
+        shape["refusals"] = draw(refusals)
     shape["leftovers"] = shape.get("pods", 0) > 0 or draw(st.integers(0, 4)) == 0
     one = instance(f"{letter}{number}", draw(st.sampled_from(State)), **shape)
     # Only what others make and what waits for the scheduler can be in the wrong PodGroup.
@@ -108,6 +118,17 @@ def made_by_others(draw: st.DrawFn) -> dict[str, Any]:
         "misplaced": draw(st.integers(0, 9)) == 0,
         "more_to_come": draw(st.integers(0, 4)) == 0,
     } | draw(st.sampled_from(({}, {}, ALL_GATED)))
+
+
+refusals = st.tuples(
+    st.builds(
+        KubeletRefusal,
+        node=st.just("node-1"),
+        times=st.integers(1, 8),
+        at=st.sampled_from((NOW, NOW - 9, NOW - 10, NOW - 20, NOW - 159, NOW - 160, NOW - 300)),
+    )
+)
+"""What a kubelet refused of an instance: the pause after it runs, or is just over."""
 
 
 oddities: st.SearchStrategy[dict[str, Any]] = st.sampled_from(

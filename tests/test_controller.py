@@ -153,7 +153,8 @@ def test_a_spare_takes_over_when_an_instance_stays_broken() -> None:
     async def story() -> None:
         async with rig(*SERVICE, job("p2")) as on:
             await running(on)
-            await on.status(on.pods_of("p1")[0], phase="Failed")
+            loops = [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+            await on.status(on.pods_of("p1")[0], containerStatuses=loops)
             await on.settle(30)
             assert "p2" not in on.with_pods()
             await on.settle(40)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from scaler.decide import attempts
 from scaler.decide.decision import NOBODY
 from scaler.decide.events import Event, Evicted, Revoked
+from scaler.decide.explain import refusal_in_words
 from scaler.decide.memory import InstanceMemory, ServiceMemory
 from scaler.decide.nodes import NodeClass, PodRequests, joined
 from scaler.decide.service.demand import Demand
@@ -24,6 +25,14 @@ class Why(NamedTuple):
 
 
 NOT_MADE = "its pods do not exist yet"
+
+
+def not_made(member: Member) -> Why:
+    """Why a chosen instance is not admitted yet (`states.is_made`)."""
+    words = NOT_MADE
+    if member.pauses:
+        words = refusal_in_words(member.instance.refusals)
+    return Why(Reason.WAITING_FOR_SCHEDULER, (words,))
 
 
 class Draft:

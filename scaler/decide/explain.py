@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from scaler.decide.decision import NOBODY, Plan, State, Verdict
 from scaler.decide.nodes import Requirement, Where
+from scaler.decide.world import KubeletRefusal
 from scaler.reasons.reasons import Reason
 from scaler.rules.labels import nearest
 from scaler.rules.rule import ALL
 
+REPLACED = "its owner has replaced it"
+_KUBELET = "the kubelet of "
 _BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 
 
@@ -23,6 +26,8 @@ def words(verdict: Verdict, plan: Plan) -> str:
     if row.counts_for_nothing and verdict.state is not State.HELD:
         does = "Runs" if verdict.state is State.RUNNING else "Starts"
         return f"{does}, but {_about(verdict, 'its labels are wrong')}."
+    if REPLACED in verdict.about:  # a pod that ended is no job that ended
+        return f"It has ended{_colon(verdict)}."
     if verdict.reason in _SENTENCES:
         return _SENTENCES[verdict.reason](verdict, plan)
     return row.en.sentence.format(
@@ -69,6 +74,13 @@ def room_in_words(
         )
     why = "pods end there, or the node or chips of it are away"
     return (f"room on {of} is expected: {why}",) if of else ()
+
+
+def refusal_in_words(refusals: Sequence[KubeletRefusal]) -> str:
+    """What the kubelet did for which an instance pauses the longest."""
+    last = max(refusals, key=lambda refusal: refusal.over_at)
+    times = f" {last.times} times in a row" if last.times > 1 else ""
+    return f"{_KUBELET}{last.node} refused a pod of it{times}, so it pauses for {last.pause:g} s"
 
 
 def _few(names: Sequence[str]) -> str:
@@ -195,6 +207,8 @@ def _surplus(verdict: Verdict, plan: Plan) -> str:
 
 
 def _waiting_for_scheduler(verdict: Verdict, _: Plan) -> str:
+    if verdict.state is State.HELD and _about(verdict, "").startswith(_KUBELET):
+        return f"Chosen to start{_colon(verdict)} before it is made again."
     if verdict.state is State.HELD:
         return f"Chosen to start{_colon(verdict)}; it is released as soon as they exist."
     return f"Admitted; waits for the scheduler to bind its pods{_colon(verdict)}."

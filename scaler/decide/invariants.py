@@ -165,6 +165,7 @@ def _revokes_what_is_bound(instance: Instance, policy: Policy) -> Iterator[str]:
 def _removes_what_may_run(instance: Instance, action: Remove) -> Iterator[str]:
     """Only what has ended, or what the user no longer wants, may be removed."""
     allowed = {pod.name for pod in instance.life.failed} | set(instance.life.surplus)
+    allowed.update(instance.refused)
     if action.pod_group or not allowed.issuperset(action.pods):
         pods = ", ".join(action.pods) or "the PodGroup"
         yield f"S3: {pods} of {instance.name} is removed though it may be running"
@@ -305,6 +306,8 @@ def s8_only_what_is_ours_is_written(of: Planned) -> Iterator[str]:
 def _touches_what_others_make(instance: Instance, action: Action, rule: str) -> Iterator[str]:
     """Its pods can be released and revoked, where it names a rule; nothing else of it is ours."""
     doing = type(action).__name__
+    if isinstance(action, Remove) and set(action.pods) <= set(instance.refused):
+        return
     if not rule or not isinstance(action, SlotAction):
         yield f"S8: {doing} of {instance.name}, which others make and mind"
     elif isinstance(action, Revoke) and instance.pods == instance.gated:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from scaler.decide.decision import NOBODY, State, Verdict
 from scaler.decide.draft import Draft, Why
+from scaler.decide.explain import REPLACED
 from scaler.decide.service.groups import Group
 from scaler.decide.service.limit import why_not_deleted
 from scaler.decide.service.states import (
@@ -238,6 +239,10 @@ def _rule_problem(_: Member, draft: Draft) -> tuple[str, ...]:
     return (problem.message,) if problem else ()
 
 
+def _finished(member: Member, _: Draft) -> tuple[str, ...]:
+    return member.instance.trouble, REPLACED if member.instance.replaced else ""
+
+
 def _groups_of_rule(_: Member, draft: Draft) -> tuple[str, ...]:
     rule = draft.demand.rule
     return rule.groups if rule else ()
@@ -283,6 +288,7 @@ _REFERS_TO: dict[Reason, Callable[[Member, Draft], tuple[str, ...]]] = {
     Reason.REVOKED: lambda member, draft: (draft.memory_of(member.uid).revoked,),
     Reason.PREEMPTED: lambda member, draft: (draft.memory_of(member.uid).preempted_for,),
     Reason.BROKEN: _broken,
+    Reason.FINISHED: _finished,
     Reason.RUNNING: lambda _, __: (),
 }
 """Of the other reasons: what is wrong with the pods of the instance."""

@@ -80,6 +80,30 @@ class FailedPod(msgspec.Struct, frozen=True, gc=False):
     """The cluster ended the pod: evicted, node shut down, refused by the kubelet."""
 
 
+FIRST_PAUSE = 10.0
+LONGEST_PAUSE = 300.0
+"""Seconds from one failure of a pod to its replacement, doubling, as a kubelet has for
+containers."""
+
+
+class KubeletRefusal(msgspec.Struct, frozen=True, gc=False):
+    """The kubelet of a node refused a pod of an instance, so many times in a row; the last time at
+    `at`."""
+
+    node: str
+    times: int
+    at: float
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the instance is made anew."""
+        return min(FIRST_PAUSE * 2.0 ** min(self.times - 1, 16), LONGEST_PAUSE)
+
+    @property
+    def over_at(self) -> float:
+        return self.at + self.pause
+
+
 class Life(msgspec.Struct, frozen=True, gc=False):
     """What the pods of an instance show about restarts and ending, beside their counts."""
 
@@ -203,6 +227,13 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     """Sum over its pods of the annotation controller.kubernetes.io/pod-deletion-cost."""
     irreplaceable: bool = False
     """No owner makes its pods again after a deletion."""
+    refused: tuple[str, ...] = ()
+    """Names of its pods that their kubelets refused: they failed before any container started, and
+    have to be deleted to be made anew. None where nothing would make them."""
+    refusals: tuple[KubeletRefusal, ...] = ()
+    """What kubelets refused of it lately, one for each node; the refused pods may be gone."""
+    replaced: bool = False
+    """It has ended with its pods, and its owner makes others in its place."""
 
 
 class Preempt(StrEnum):

@@ -151,6 +151,10 @@ class Executor:
                 # Pods that run, with their grace period: only preemption and drains do this.
                 case Evict():
                     await self._delete_all(key, self._cache.present_pods(action.uid))
+                # Pods that have ended: their kubelet refused them.
+                case Remove():
+                    present = self._cache.present_pods(action.uid)
+                    await self._delete_all(key, [pod for pod in present if pod.refused])
         except REFUSALS as error:
             return error.message
         return ""

@@ -39,6 +39,7 @@ from scaler.informers.jobs import JobRecord
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import BudgetRecord, NodeRecord, OwnedRecord, PriorityRecord
 from scaler.informers.refusals import Refusals
+from scaler.informers.refused_pods import RefusedPods
 from scaler.informers.store import Name, Store
 from scaler.kube.api import ASCEND_JOBS
 from scaler.names import RANK_TABLE_PREFIX
@@ -95,6 +96,7 @@ class Cache:
         self.job_instances = JobInstances(self._services)
         self.pod_instances = PodInstances(self._services)
         self.refusals = Refusals(self._on_refused, now)
+        self.refused_pods = RefusedPods(now)
         self._pods_by_owner: Index[Name, str, PodRecord] = Index()
         """By the namespace and uid of their job: an owner reference is only words, and may name any
         uid."""
@@ -231,6 +233,7 @@ class Cache:
     def _on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
         if new is not None and new.node and self._is_bind(old, new):
             self.last_bind = self._now()
+        self.refused_pods.change(old, new)
         # Whoever hears that a service changed may count the room at once: the room is first.
         self._publish(PodChanged(old, new))
         # The old one first: both may have the same name.

@@ -35,22 +35,34 @@ LONGEST_CONFIGURATION = 32 * 1024
 
 _shared = sharing(1024)
 """Pods of one instance say the same."""
-_DISRUPTIONS = frozenset(
-    {"Evicted", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "UnexpectedAdmissionError"}
+_EVICTIONS = frozenset(
+    {"Evicted", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "Preempting"}
 )
-"""Values of a pod's status.reason that the kubelet gives to pods which it ends or refuses."""
+"""Values of a pod's status.reason that the kubelet gives to pods which it ends for others."""
+_REFUSAL = "UnexpectedAdmissionError"
+"""A refusal, also where the kubelet still knows of containers from before its own restart."""
+_DEADLINE = "DeadlineExceeded"
+"""The value of status.reason of a pod that lived for its `activeDeadlineSeconds`."""
+_NEVER_FOUND = "ContainerStatusUnknown"
+"""Why a container is terminated of which the kubelet knows nothing: it may never have started."""
 
 
 class _Waiting(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
 
 
+class _Running(msgspec.Struct, frozen=True, gc=False):
+    pass
+
+
 class _Terminated(msgspec.Struct, frozen=True, rename="camel", gc=False):
     exit_code: int = 0
+    reason: str = ""
 
 
 class _ContainerState(msgspec.Struct, frozen=True, gc=False):
     waiting: _Waiting | None = None
+    running: _Running | None = None
     terminated: _Terminated | None = None
 
 
@@ -58,6 +70,13 @@ class _ContainerStatus(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
     restart_count: int = 0
     state: _ContainerState = _ContainerState()
+    container_id: str = msgspec.field(name="containerID", default="")
+
+    @property
+    def has_started(self) -> bool:
+        state = self.state
+        ended = state.terminated is not None and state.terminated.reason != _NEVER_FOUND
+        return bool(self.container_id or self.restart_count or state.running or ended)
 
 
 class _Gate(msgspec.Struct, gc=False):
@@ -83,6 +102,7 @@ class _PodStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
     container_statuses: list[_ContainerStatus] = msgspec.field(default_factory=list)
     init_container_statuses: list[_ContainerStatus] = msgspec.field(default_factory=list)
     """Also of sidecars: init containers that restart."""
+    ephemeral_container_statuses: list[_ContainerStatus] = msgspec.field(default_factory=list)
     pod_ip: str = msgspec.field(name="podIP", default="")
 
 
@@ -134,6 +154,10 @@ class PodRecord(Stored, frozen=True, gc=False):
     requests: Requests = ()
     disrupted: bool = False
     """The cluster ended the pod; it did not end by itself."""
+    said: str = ""
+    """The word that status.reason has for why the pod failed; "" where it did not fail."""
+    refused: bool = False
+    """Its kubelet refused the pod: it failed, and no container of it ever started."""
     kept: bool = False
     """The pod has the label that protects it from evictions."""
     devices: PodDevices | None = None
@@ -150,6 +174,7 @@ def pod_record(pod: PodObject) -> PodRecord:
     governed = _shared(_governed(pod, owner, owner_uid)) if RULE_LABEL in meta.labels else None
     version = meta.labels.get("version", "")
     ready, disrupted = _conditions(status.conditions)
+    disrupted = disrupted or status.reason in _EVICTIONS
     init_crashing, init_restarts, _ = _containers(status.init_container_statuses)
     crashing, restarts, exit_code = _containers(status.container_statuses)
     gates = pod.spec.scheduling_gates
@@ -177,7 +202,9 @@ def pod_record(pod: PodObject) -> PodRecord:
         deletion_cost=cost,
         exit_code=exit_code,
         requests=requests_of(pod.spec),
-        disrupted=disrupted or status.reason in _DISRUPTIONS,
+        disrupted=disrupted or status.reason == _REFUSAL,
+        said=shared(status.reason[:LONGEST_NAME]) if status.phase == "Failed" else "",
+        refused=not disrupted and _is_refused(status),
         kept=meta.labels.get(KEEP_LABEL) == "true",
         devices=_devices(pod) if owner_uid or governed is not None else None,
         governed=governed,
@@ -218,6 +245,19 @@ def _containers(statuses: Sequence[_ContainerStatus]) -> tuple[bool, int, int]:
         if terminated is not None and container.name == CONTAINER:
             exit_code = terminated.exit_code
     return crashing, restarts, exit_code
+
+
+def _is_refused(status: _PodStatus) -> bool:
+    """Whether the pod failed without a container that ever started, whatever the reason is called.
+    The end of a pod at its deadline is no refusal."""
+    if status.phase != "Failed" or status.reason == _DEADLINE:
+        return False
+    containers = (
+        *status.container_statuses,
+        *status.init_container_statuses,
+        *status.ephemeral_container_statuses,
+    )
+    return not any(container.has_started for container in containers)
 
 
 def _governed(pod: PodObject, owner: Owner, job: str) -> Governed:

@@ -739,14 +739,18 @@ class Reason(StrEnum):
             ),
             meaning=(
                 "its job succeeded or failed for good; the words say why, and the event is a "
-                "Warning when it failed"
+                "Warning when it failed. Or it was one pod, which has ended and which its owner "
+                "has replaced; then the words say that, and nothing has to be done"
             ),
             to_do="delete and apply the job to start it again",
         ),
         zh=Words(
             short="已永久结束",
             sentence="任务已结束，不会再启动。要再次启动，请删除任务后重新应用。",
-            meaning="任务已成功或彻底失败；说明中有原因。失败时事件为 Warning",
+            meaning=(
+                "任务已成功或彻底失败；说明中有原因。失败时事件为 Warning。或者该实例只是一个 Pod，"
+                "它已结束并由其所有者创建的新 Pod 替换；此时说明中会写明，无需处理"
+            ),
             to_do="要再次启动，请删除任务后重新应用",
         ),
     )

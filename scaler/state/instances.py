@@ -20,7 +20,7 @@ from scaler.informers.pods import ENDED, PodRecord
 from scaler.reasons.reasons import Reason
 from scaler.reasons.warnings import Warning
 from scaler.state.situation import Situation
-from scaler.workloads.kinds import holding_impossible
+from scaler.workloads.kinds import PLAIN, holding_impossible
 from scaler.workloads.membership import Job, Membership, OwnerFacts
 
 COUNTS_ON = "It counts as it did when it was admitted"
@@ -131,6 +131,15 @@ def counts_of(pods: Sequence[PodRecord]) -> PodCounts:
     return counts
 
 
+def refused_of(present: Sequence[PodRecord]) -> tuple[str, ...]:
+    """The names of those that their kubelets refused, and that something makes anew."""
+    names = []
+    for pod in present:
+        if pod.refused and not _has_no_controller(pod):
+            names.append(pod.name)
+    return tuple(names)
+
+
 def times_of(cache: Cache, situation: Situation, pods: Sequence[PodRecord]) -> PodTimes:
     """The oldest and newest pod that stays, and the last that goes."""
     created = [pod.created for pod in pods if not pod.terminating]
@@ -232,8 +241,12 @@ def trouble_of(names: Sequence[str], pods: Sequence[PodRecord], faulty: Mapping[
     for pod in pods:
         if pod.crashing:
             return f"pod {pod.name} is in CrashLoopBackOff"
+        if pod.refused:
+            said = f" ({pod.said})" if pod.said else ""
+            return f"pod {pod.name} was refused by its kubelet{said}"
         if pod.phase in ENDED:
-            return f"pod {pod.name} has ended ({pod.phase})"
+            said = f", {pod.said}" if pod.said else ""
+            return f"pod {pod.name} has ended ({pod.phase}{said})"
         if pod.terminating:
             return f"pod {pod.name} is terminating"
     missing = _first_missing(names, pods)
@@ -290,6 +303,7 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         faulty=len(faulty),
     )
     counts = parts.counts
+    has_ended = membership.mortal and 0 < counts.pods == counts.ended
     instance = Instance(
         uid=membership.instance,
         name=membership.name,
@@ -298,7 +312,7 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         expected=size or len(present),
         kind=membership.kind,
         owner_deleting=membership.mortal and not present,
-        owner_finished=membership.mortal and 0 < counts.pods == counts.ended,
+        owner_finished=has_ended,
         faults=() if size else (_size_unknown(membership),),
         trouble=trouble_of((), pods, faulty),
         warnings=(
@@ -315,6 +329,9 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         irreplaceable=any(_has_no_controller(pod) for pod in present),
         misplaced=any(is_misplaced(membership, pod) for pod in present),
         more_to_come=len(present) < size and _waits_for_leader(membership, facts, present),
+        refused=refused_of(present),
+        refusals=cache.refused_pods.of(membership.key.namespace, membership.instance),
+        replaced=has_ended and membership.kind != PLAIN,
     )
     return with_pods(instance, parts)
 

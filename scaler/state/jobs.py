@@ -23,6 +23,7 @@ from scaler.state.instances import (
     labelled,
     not_held,
     present_of,
+    refused_of,
     requested_by,
     times_of,
     trouble_of,
@@ -95,6 +96,8 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
         life=rest.life,
         budget=rest.budget,
         unheld=rest.unheld,
+        refused=() if job.finished or situation.shadow else refused_of(present_of(pods)),
+        refusals=cache.refused_pods.of(record.namespace, record.uid),
     )
     return with_pods(instance, parts)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from scaler.decide import again, attempts, draft, nodes, verdicts
 from scaler.decide.room import invalidation, placement
-from scaler.decide.service import demand, groups, limit, states
+from scaler.decide.service import demand, groups, lifecycle, limit, states
 from scaler.decide.sharing import (
     arbitration,
     attempt_end,
@@ -51,6 +51,38 @@ MUTANTS = (
         ")",
         "test_examples test_minimums test_planner",
         "3.2, 5",
+    ),
+    Mutant(
+        "what a kubelet refused is made anew at once",
+        lifecycle,
+        "if now < refusal.over_at:",
+        "if now < refusal.at:",
+        "test_lifecycle test_planner",
+        "2",
+    ),
+    Mutant(
+        "a refusal of a kubelet costs a restart",
+        lifecycle,
+        "return Record(instance.uid, counted)",
+        "return None",
+        "test_lifecycle",
+        "2",
+    ),
+    Mutant(
+        "a refusal of a kubelet ends the job",
+        lifecycle,
+        "if not is_replaced(pod) and pod.name not in instance.refused:",
+        "if not is_replaced(pod):",
+        "test_lifecycle",
+        "2",
+    ),
+    Mutant(
+        "an instance of which a kubelet refused a pod is released all the same",
+        states,
+        "    if member.pauses:\n        return False\n",
+        "",
+        "test_lifecycle test_planner",
+        "2",
     ),
     Mutant(
         "the newest job goes first",

@@ -117,7 +117,7 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
         group: give_slots(held, group, seen, in_slots[group], target[group]) for group in groups
     }
     chosen = [one for group in groups for one in given[group]]
-    ready = [one for one in chosen if one.made_by_us or one.gated]
+    ready = [one for one in chosen if may_go(one, seen)]
     # An instance whose creation, or release, was refused is tried again alone: its partners go when
     # it has pods.
     refused = [] if serves else [one for one in ready if remembered(one, seen).refused]
@@ -283,7 +283,7 @@ def give_slots(
     """In order, those that can go at once first; a held one whose pods are yet to come keeps what
     is left."""
     given: Instances = []
-    for one in sorted(oldest(held, group, seen), key=lambda one: not (one.made_by_us or one.gated)):
+    for one in sorted(oldest(held, group, seen), key=lambda one: not may_go(one, seen)):
         if may_join(one, [*placed, *given], target, seen):
             given.append(one)
     return given
@@ -299,7 +299,10 @@ def without_rule(seen: Seen, states: dict[str, State]) -> Judgement:
         for one in seen.instances
         if states[one.uid] is State.HELD
     }
-    admit = frozenset(uid for uid, barrier in barriers.items() if barrier is None)
+    later = {one.uid for one in seen.instances if was_refused(one, seen)}
+    admit = frozenset(
+        uid for uid, barrier in barriers.items() if barrier is None and uid not in later
+    )
     partial = frozenset(
         one.uid for one in seen.instances if one.made_by_us and is_partial(one, seen)
     )
@@ -445,7 +448,21 @@ def is_partial(one: Instance, seen: Seen) -> bool:
     unmade = one.stripped or one.pods + one.terminating < one.expected
     lacks = one.gated > 0 or one.misplaced or (one.made_by_us and unmade)
     alive = state(one, seen) not in (State.HELD, State.TERMINATING, State.FINISHED)
-    return lacks and alive and not one.label_problem and not one.faults
+    barred = one.label_problem or one.faults or was_refused(one, seen)
+    return lacks and alive and not barred
+
+
+def may_go(one: Instance, seen: Seen) -> bool:
+    """It has pods, or we make them; and no kubelet refused one of them a moment ago."""
+    return bool(one.made_by_us or one.gated) and not was_refused(one, seen)
+
+
+def was_refused(one: Instance, seen: Seen) -> bool:
+    """The pauses are 10, 20, 40, 80, 160 and then 300 s."""
+    pauses = (10, 20, 40, 80, 160, 300)
+    return any(
+        seen.now - each.at < pauses[min(each.times, len(pauses)) - 1] for each in one.refusals
+    )
 
 
 def affordable(one: Instance, seen: Seen) -> bool:

@@ -9,14 +9,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.decide.decide import decide
-from scaler.decide.decision import Expire, Finish, Record, Remove, Resize, State
+from scaler.decide.decision import (
+    Admit,
+    Complete,
+    Expire,
+    Finish,
+    Record,
+    Remove,
+    Resize,
+    State,
+)
+from scaler.decide.explain import words
 from scaler.decide.invariants import violations
 from scaler.decide.service.lifecycle import next_step, recheck_at
-from scaler.decide.world import CleanPods, FailedPod, Instance, Life, RunPolicy, ServiceKey
+from scaler.decide.world import (
+    CleanPods,
+    FailedPod,
+    Instance,
+    KubeletRefusal,
+    Life,
+    RestartBudget,
+    RunPolicy,
+    ServiceKey,
+)
 from scaler.reasons.reasons import Reason
-from tests.builders import NOW, instance, plan, service, world
+from tests.builders import NOW, instance, others, plan, service, world
 
 CRASHED = FailedPod("p0-master-0", 3)
+NO_RULE = ServiceKey("default", "", "mindie")
 
 
 def living(
@@ -107,6 +127,86 @@ def test_a_pod_that_cannot_live_is_replaced_with_growing_pauses() -> None:
     assert next_step(young, NOW + 39) is None
     assert list(recheck_at(young)) == [NOW + 40]
     assert next_step(young, NOW + 40) == Remove("uid-p0", (pod.name,))
+
+
+def refused(rounds: int = 1, version: int = 0, **changes: Any) -> Instance:
+    """An instance whose leader was refused by its kubelet, the second time in a row."""
+    failed = (FailedPod("p0-master-0", -1),)
+    return instance(
+        "p0",
+        State.BROKEN,
+        life=Life(RunPolicy(rounds=rounds, backoff_limit=1), version=version, failed=failed),
+        refused=("p0-master-0",),
+        **{
+            "pods": 2,
+            "bound": 2,
+            "ended": 1,
+            "refusals": (KubeletRefusal("npu-0", 2, NOW),),
+            **changes,
+        },
+    )
+
+
+def test_a_pod_that_its_kubelet_refused_is_made_anew_after_a_pause() -> None:
+    """Contract section 2: it is deleted and made anew like a lost one, with a pause per instance
+    and node that grows from 10 s to 5 min."""
+    assert next_step(refused(version=1), NOW + 19) is None
+    assert next_step(refused(version=1), NOW + 20) == Remove("uid-p0", ("p0-master-0",))
+    one = service("1P", [refused(version=1)])
+    assert decide(world(one)).recheck_at == NOW + 20
+
+
+def test_a_refusal_is_no_restart_and_ends_no_job() -> None:
+    """Contract section 2: it counts neither as a restart nor as the end of a job."""
+    taken_back = next_step(refused(rounds=2, version=1), NOW)
+    assert taken_back == Record("uid-p0", 1)
+    assert next_step(refused(rounds=1, version=1), NOW) is None
+
+
+def test_a_pod_that_others_make_is_removed_when_its_kubelet_refused_it() -> None:
+    theirs = refused(made_by_us=False)
+    assert next_step(theirs, NOW + 19) is None
+    assert next_step(theirs, NOW + 20) == Remove("uid-p0", ("p0-master-0",))
+    spent = refused(made_by_us=False, budget=RestartBudget(limit=2, used=2))
+    assert next_step(spent, NOW + 20) is None
+    assert next_step(refused(made_by_us=False, refusals=()), NOW) == Remove(
+        "uid-p0", ("p0-master-0",)
+    )
+
+
+@pytest.mark.parametrize("of", [{"ratios": "1P"}, {"ratios": None, "key": NO_RULE}])
+def test_nothing_is_made_of_an_instance_while_it_pauses(of: dict[str, Any]) -> None:
+    """The removed pod may be gone before the pause is over: then the pause holds all the same."""
+    gone = instance("p0", refusals=(KubeletRefusal("npu-0", 1, NOW - 9),))
+    lost_one = instance(
+        "p0", State.BROKEN, pods=1, bound=1, refusals=(KubeletRefusal("npu-0", 1, NOW - 9),)
+    )
+    for one in (gone, lost_one):
+        waits = decide(world(service(found=[one], **of)))
+        assert waits.plans[0].actions == ()
+        assert waits.recheck_at == NOW + 1
+        later = world(service(found=[one], **of), now=NOW + 1)
+        assert [type(action) for action in decide(later).plans[0].actions] in ([Admit], [Complete])
+
+
+def test_the_words_name_the_kubelet() -> None:
+    held = others("p0", refusals=(KubeletRefusal("npu-0", 3, NOW),))
+    made = plan(service("1P", [held]))
+    assert made.verdicts[0].reason is Reason.WAITING_FOR_SCHEDULER
+    assert words(made.verdicts[0], made) == (
+        "Chosen to start: the kubelet of npu-0 refused a pod of it 3 times in a row, so it pauses"
+        " for 40 s before it is made again."
+    )
+
+
+def test_a_pod_that_its_owner_has_replaced_is_no_finished_job() -> None:
+    """Contract section 2: an evicted pod that its owner has replaced is no finished job."""
+    over = others("p0", State.FINISHED, replaced=True, trouble="pod p0 has ended (Failed, Evicted)")
+    made = plan(service("1P", [over, others("p1")]))
+    assert words(made.verdicts[0], made) == (
+        "It has ended: pod p0 has ended (Failed, Evicted); its owner has replaced it."
+    )
+    assert made.actions == (Admit("uid-p1"),)
 
 
 def test_the_deadline_counts_from_the_first_start() -> None:

@@ -14,6 +14,7 @@ import pytest
 from scaler.kube.api import CONFIG_MAPS, EVENTS, POD_GROUPS, PODS
 from scaler.sim import loop
 from scaler.sim.actors import objects
+from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.stories.play import silence_logs
 from tests.chaos.view import view_of
 from tests.simulation.kind_service import KindService, served
@@ -21,6 +22,7 @@ from tests.simulation.kinds import (
     DEPLOYMENTS,
     KINDS,
     LEADER_WORKER_SETS,
+    PLAIN_PODS,
     Kind,
 )
 
@@ -111,6 +113,44 @@ def test_pods_that_are_deleted_come_back_and_their_instance_runs_again(
                 await on.runs(2, 1)
 
     run(story(), seed)
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if kind is not PLAIN_PODS], ids=lambda kind: kind.name
+)
+def test_a_node_that_refuses_every_pod_costs_a_pod_now_and_then_and_no_job(kind: Kind) -> None:
+    """Contract section 2: a pod that its kubelet refuses is made anew after a pause, which grows
+    from 10 s to 5 min, and is neither a restart nor the end of a job, in every kind."""
+
+    async def story() -> None:
+        async with served(kind) as on:
+            on.add_nodes(on.service.nodes_for((1, 1)))
+            await on.rule((1, 1))
+            await on.apply(1, 1)
+            await on.runs(1, 1)
+            node = objects.node_of(on.instances("prefill")[0].pods[0])
+            await on.rig.node(node, NodeFate.REFUSING)
+            began = on.clock.now()
+            await kill(on, "prefill", whole=True)
+            await asyncio.sleep(600)
+            made = pods_made(on, began)
+            assert 1 < made <= 7 * on.kind.pods[0], (made, on.words())
+            await on.rig.node(node, NodeFate.READY)
+            await on.until(lambda: on.counts() == (1, 1), "1P1D", within=400)
+            await on.runs(1, 1)
+            left = [pod for pod in on.cluster.peek(PODS) if objects.phase(pod) == "Failed"]
+            assert left == [], on.words()
+
+    run(story())
+
+
+def pods_made(on: KindService, began: float) -> int:
+    """How many pods anybody made since then."""
+    made = 0
+    for write in on.cluster.writes():
+        creates = (write.verb, write.resource, write.error) == ("create", PODS, "")
+        made += write.moment >= began and creates
+    return made
 
 
 @every_seed

@@ -3,48 +3,90 @@ step that follows.
 
 A step concerns one instance and needs no slot, so it is taken whatever the ratio says, also while
 the rule is paused. An instance with a step gets no other action in the decision. Must not admit,
-complete or revoke. Instances that others make have no steps: their owners restart and end them.
-Names of pods are listed only when a pod is wrong or the job has ended, so that a running instance
-is a few numbers."""
+complete or revoke. Instances that others make are restarted and ended by their owners; their only
+step is the removal of a pod that its kubelet refused. Names of pods are listed only when a pod is
+wrong or the job has ended, so that a running instance is a few numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from scaler.decide.decision import Ending, Expire, Finish, LifeAction, Record, Remove, Resize
-from scaler.decide.world import CleanPods, FailedPod, Instance
+from scaler.decide.world import FIRST_PAUSE, LONGEST_PAUSE, CleanPods, FailedPod, Instance
 
 RETRYABLE_FROM = 128
 """restartPolicy ExitCode: exit codes from this one on are signals, and the pod is made anew."""
 
-FIRST_PAUSE = 10.0
-LONGEST_PAUSE = 300.0
-"""Seconds from one start to the next, as the kubelet has for containers. The first replacement has
-no pause."""
-
 
 def next_step(instance: Instance, now: float) -> LifeAction | None:
     """The next step of the instance; None nearly always."""
-    if instance.owner_deleting or instance.label_problem or not instance.made_by_us:
+    if instance.owner_deleting or instance.label_problem:
         return None
+    if not instance.made_by_us:
+        removes = instance.refused and _affords_removal(instance)
+        return _removal_of_refused(instance, now) if removes else None
     if instance.owner_finished:
         return _after_the_end(instance, now)
     if instance.faults:  # the objects of a job that cannot be read stay as they are
         return None
+    return _step_of_living(instance, now)
+
+
+def _step_of_living(instance: Instance, now: float) -> LifeAction | None:
     life = instance.life
     if life.surplus or life.outgrown:
         return Resize(instance.uid) if life.outgrown else Remove(instance.uid, life.surplus)
     ending = _ending(instance, now)
     if ending is not None:
         return Finish(instance.uid, *ending)
-    ended = tuple(pod.name for pod in life.failed if is_replaced(pod))
+    ended = _replaced_without_pause(instance)
     if ended and now >= _replace_at(instance):
         return Remove(instance.uid, ended)
+    if instance.refused:
+        return _after_a_refusal(instance, now)
     # A round is counted when every pod is bound, not when pods are lost. So no loss is missed,
     # whichever replica was leader when the pods were lost.
     if instance.bound == instance.expected > 0 and life.version >= life.policy.rounds:
         return Record(instance.uid, life.version + 1)
     return None
+
+
+def _replaced_without_pause(instance: Instance) -> tuple[str, ...]:
+    """The failed pods that are replaced without the pause of a refusal."""
+    ended = []
+    for pod in instance.life.failed:
+        if is_replaced(pod) and pod.name not in instance.refused:
+            ended.append(pod.name)
+    return tuple(ended)
+
+
+def _after_a_refusal(instance: Instance, now: float) -> LifeAction | None:
+    """A pod that its kubelet refused is made anew after a pause. The round in which that happened
+    does not count as a restart."""
+    counted = instance.life.policy.rounds - 1
+    if instance.bound == instance.expected and instance.life.version == counted:
+        return Record(instance.uid, counted)
+    return _removal_of_refused(instance, now)
+
+
+def _removal_of_refused(instance: Instance, now: float) -> Remove | None:
+    if is_pausing(instance, now):
+        return None
+    return Remove(instance.uid, instance.refused)
+
+
+def _affords_removal(instance: Instance) -> bool:
+    """Whether the owner makes a removed pod again, and does not end its job for it."""
+    budget = instance.budget
+    return budget is None or budget.used < budget.limit
+
+
+def is_pausing(instance: Instance, now: float) -> bool:
+    """Whether the pause runs that follows when a kubelet refused a pod of the instance."""
+    for refusal in instance.refusals:
+        if now < refusal.over_at:
+            return True
+    return False
 
 
 def recheck_at(instance: Instance) -> Iterator[float]:
@@ -67,10 +109,10 @@ def is_replaced(pod: FailedPod) -> bool:
     return pod.disrupted or (pod.exit_code_decides and not 0 <= pod.exit_code < RETRYABLE_FROM)
 
 
-def _first_fatal(failed: Iterable[FailedPod]) -> FailedPod | None:
+def _first_fatal(instance: Instance) -> FailedPod | None:
     """The first failed pod that is not replaced."""
-    for pod in failed:
-        if not is_replaced(pod):
+    for pod in instance.life.failed:
+        if not is_replaced(pod) and pod.name not in instance.refused:
             return pod
     return None
 
@@ -99,7 +141,7 @@ def _ending(instance: Instance, now: float) -> tuple[Ending, str] | None:
         and now >= policy.started_at + policy.deadline
     ):
         return Ending.DEADLINE_EXCEEDED, f"It was started more than {policy.deadline} s ago."
-    fatal = _first_fatal(life.failed)
+    fatal = _first_fatal(instance)
     if fatal is not None and not (
         policy.retries and (life.remaining is None or life.remaining > 0)
     ):

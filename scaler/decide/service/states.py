@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from scaler.decide import attempts
 from scaler.decide.decision import LifeAction, State
 from scaler.decide.memory import InstanceMemory
-from scaler.decide.service.lifecycle import next_step, recheck_at
+from scaler.decide.service.lifecycle import is_pausing, next_step, recheck_at
 from scaler.decide.world import Instance, Policy, RestartBudget, Service
 from scaler.reasons.reasons import Reason
 from scaler.rules.rule import CountsFrom
@@ -133,6 +133,8 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
     in_flight: bool = False
     step: LifeAction | None = None
     """The next step of its life (`lifecycle.py`). An instance with a step gets no other action."""
+    pauses: bool = False
+    """A kubelet refused a pod of it, and the pause after that runs: nothing of it is made."""
 
     @property
     def uid(self) -> str:
@@ -184,7 +186,8 @@ def look_at(instance: Instance, remembered: InstanceMemory, look: Look) -> Membe
     in_flight = state in (State.ADMITTED, State.STARTING, State.RUNNING)
     if state is State.BROKEN:
         in_flight = look.now - memory.broken_since < look.policy.broken_grace
-    return Member(instance, memory, state, running, in_flight and not running, step)
+    pauses = is_pausing(instance, look.now)
+    return Member(instance, memory, state, running, in_flight and not running, step, pauses)
 
 
 def _runs_as_before(instance: Instance, remembered: InstanceMemory) -> bool:
@@ -207,6 +210,8 @@ def moments_of(member: Member, policy: Policy) -> Iterator[float]:
         yield from recheck_at(instance)
     if member.state is State.RUNNING:
         return
+    for refusal in instance.refusals:
+        yield refusal.over_at
     begun = (
         (memory.broken_since, policy.broken_grace),
         (memory.restarted_at, policy.stable_after),
@@ -301,8 +306,11 @@ def has_expected_room(member: Member, now: float, policy: Policy) -> bool:
 
 
 def is_made(member: Member) -> bool:
-    """Whether the instance can be admitted now: pods that others make have to exist first."""
+    """Whether the instance can be admitted now: pods that others make have to exist first, and the
+    pause is over that follows when a kubelet refused a pod of it."""
     i = member.instance
+    if member.pauses:
+        return False
     return i.made_by_us or i.gated > 0 or member.is_with_the_scheduler
 
 
@@ -317,7 +325,7 @@ def is_incomplete(member: Member) -> bool:
         or i.misplaced
         or (i.made_by_us and (i.stripped or i.pods + i.terminating < i.expected))
     )
-    return has_pods and lacks and not i.faults
+    return has_pods and lacks and not (i.faults or member.pauses)
 
 
 def may_be_revoked(instance: Instance, policy: Policy) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from scaler.decide import attempts, events
-from scaler.decide.draft import NOT_MADE, Draft, Why
+from scaler.decide.draft import Draft, Why, not_made
 from scaler.decide.nodes import Room
 from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
@@ -283,4 +283,4 @@ class Arbitration:
             if attempts.in_backoff(memory, self.part.now):
                 draft.waits[member.uid] = not_scheduled(memory, Reason.WAITING_FOR_CAPACITY)
             elif not is_made(member):
-                draft.waits[member.uid] = Why(Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,))
+                draft.waits[member.uid] = not_made(member)

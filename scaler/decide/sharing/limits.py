@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from scaler.decide import attempts
 from scaler.decide.decision import State
-from scaler.decide.draft import NOT_MADE, Draft, Why
+from scaler.decide.draft import Draft, Why, not_made
 from scaler.decide.service.demand import Demand
 from scaler.decide.service.groups import Group
 from scaler.decide.service.states import (
@@ -133,7 +133,7 @@ def _give_place_and_wait(draft: Draft, member: Member) -> None:
     if is_made(member):
         draft.waits[member.uid] = Why(Reason.WAITING_FOR_RATIO, tuple(draft.lacking))
     else:
-        draft.waits[member.uid] = Why(Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,))
+        draft.waits[member.uid] = not_made(member)
 
 
 def _without_rule(draft: Draft, now: float) -> None:
@@ -144,7 +144,10 @@ def _without_rule(draft: Draft, now: float) -> None:
             and member.state is State.HELD
             and why_not_admissible(member, now) is None
         ):
-            draft.admit(member)
+            if is_made(member):
+                draft.admit(member)
+            else:
+                draft.waits[member.uid] = not_made(member)
 
 
 def _revoke_beyond(draft: Draft, name: str, group: Group, *, misses_room: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from scaler.decide.decision import State
-from scaler.decide.draft import NOT_MADE, Draft, Why
+from scaler.decide.draft import Draft, Why, not_made
 from scaler.decide.service.states import Member, age, is_made
 from scaler.decide.sharing.choice import replaced_by
 from scaler.decide.sharing.part import Part, ReservedMinimum
@@ -44,7 +44,7 @@ def releasable(part: Part, draft: Draft, minimum: ReservedMinimum) -> Releasable
             if is_made(member):
                 waits[member.uid] = Why(Reason.WAITING_FOR_ROOM, (words,))
             else:
-                waits[member.uid] = Why(Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,))
+                waits[member.uid] = not_made(member)
         return Releasable([], waits)
     refused = [member for member in held if draft.memory_of(member.uid).refused]
     first = refused[:1] or held

@@ -45,7 +45,13 @@ class NodeFate(StrEnum):
     NOT_READY = "not-ready"
     GONE = "gone"
     CORDONED = "cordoned"
+    REFUSING = "refusing"
+    """Ready, and its kubelet refuses every pod that comes: no device can be allocated."""
     READY = "ready"
+
+
+_REFUSES = "simulation/refuses"
+"""Annotation of a node: why its kubelet refuses every pod that comes."""
 
 
 def node_object(spec: NodeSpec) -> Object:
@@ -88,19 +94,20 @@ async def change_node(api: KubeApi, spec: NodeSpec, fate: NodeFate) -> None:
     elif fate is NodeFate.READY:
         try:
             await _patch_status(api, spec.name, {"conditions": [ready_condition(True)]})
-            await api.patch(
-                NODES,
-                None,
-                spec.name,
-                {"spec": {"unschedulable": None}},
-                patch_type=PatchType.MERGE,
-            )
+            well = {
+                "spec": {"unschedulable": None},
+                "metadata": {"annotations": {_REFUSES: None}},
+            }
+            await api.patch(NODES, None, spec.name, well, patch_type=PatchType.MERGE)
         except NotFoundError:
             await add_node(api, spec)
     elif fate is NodeFate.CORDONED:
         await api.patch(
             NODES, None, spec.name, {"spec": {"unschedulable": True}}, patch_type=PatchType.MERGE
         )
+    elif fate is NodeFate.REFUSING:
+        refuses = {"metadata": {"annotations": {_REFUSES: "UnexpectedAdmissionError"}}}
+        await api.patch(NODES, None, spec.name, refuses, patch_type=PatchType.MERGE)
     else:
         await _patch_status(api, spec.name, {"conditions": [ready_condition(False)]})
 
@@ -161,6 +168,11 @@ class Kubelet(StandIn):
         stage, delay = self._next(pod)
         if not stage:
             return None
+        refusal = self._refusal(pod) if stage == "bound" else ""
+        if refusal:
+            status = {"phase": "Failed", "reason": refusal, "message": "Pod was rejected"}
+            await self.attempt(write_status(self.api, pod, status))
+            return None
         never = {"stopping": Never.ENDING, "bound": Never.RUNNING}.get(stage)
         if never is not None and self._cursed(never, pod):
             return LOOK_AGAIN
@@ -176,6 +188,11 @@ class Kubelet(StandIn):
             status = running_status(pod, now=now, ready=ready)
             await self.attempt(write_status(self.api, pod, status))
         return None
+
+    def _refusal(self, pod: Object) -> str:
+        """Why the kubelet refuses a pod that was bound to its node; "" where it takes the pod."""
+        node = self.mirror.get(NODES, "", objects.node_of(pod))
+        return objects.annotations_of(node or {}).get(_REFUSES, "")
 
     def _next(self, pod: Object) -> tuple[str, float]:
         """The stage of the pod and its duration; "" when the pod stays as it is."""

@@ -59,6 +59,7 @@ _FATES = {
     NodeFate.NOT_READY: "stops answering",
     NodeFate.GONE: "removed from the cluster",
     NodeFate.CORDONED: "cordoned",
+    NodeFate.REFUSING: "its kubelet refuses every pod that comes",
     NodeFate.READY: "ready again",
 }
 _STEERING = {"stop": "dies", "start": "starts", "restart": "dies and starts again"}
