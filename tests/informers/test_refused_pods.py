@@ -81,7 +81,10 @@ def test_a_pod_that_fails_before_any_container_started_is_refused_whatever_the_w
     word: str, containers: list[Any]
 ) -> None:
     """Contract section 2: refused by its kubelet, whatever the reason is called."""
-    statuses = {"containerStatuses": containers, "initContainerStatuses": containers}
+    statuses: dict[str, Any] = {
+        "containerStatuses": containers,
+        "initContainerStatuses": containers,
+    }
     found = pod("a", phase="Failed", reason=word, **statuses)
     assert (found.refused, found.said) == (True, word)
 
@@ -100,7 +103,8 @@ def test_a_pod_of_which_a_container_started_is_not_refused(
     kind: str, container: dict[str, Any]
 ) -> None:
     name = f"{kind}ContainerStatuses" if kind else "containerStatuses"
-    assert not pod("a", phase="Failed", reason="OutOfcpu", **{name: [container]}).refused
+    status: dict[str, Any] = {name: [container]}
+    assert not pod("a", phase="Failed", reason="OutOfcpu", **status).refused
 
 
 @pytest.mark.parametrize(
