@@ -180,6 +180,12 @@ class Settings(BaseModel):
     trade_after: float = _seconds(
         90, "Running surplus is evicted when another group has had a missing instance this long.", 1
     )
+    eviction_pause: float = _seconds(
+        600,
+        "After an eviction or attempt that did not help: until somebody is evicted again for the"
+        " service; doubled each time, without bound.",
+        1,
+    )
     preempt: Preempt = _setting(
         Preempt.HIGHER_PRIORITY,
         "Whose scale-ups a missing minimum may evict: those of a lower priority"

@@ -599,7 +599,8 @@ class Shortcuts(Questions):
         """As `Questions`. More reservations make no room: the shortage stays until room is given
         back."""
         key = draft.demand.room_key
-        if draft.memory.victims or key is None:
+        memory = draft.memory
+        if memory.victims or memory.evictions.number or key is None:
             return super().find(part, draft)
         known = self._unfit.get((key, part.placement.given_back))
         if known is not None:

@@ -47,6 +47,7 @@ from scaler.decide.events import (
     FitsNowhere,
     GoesFirst,
     GoesFirstNoLonger,
+    HadAttempts,
     InstanceBeganAgain,
     InstanceEnded,
     InstancesReleased,
@@ -68,7 +69,9 @@ from scaler.decide.events import (
     Revoked,
     Seen,
     Serves,
+    ServesNoMore,
     Stopped,
+    SurplusTraded,
     Swapped,
     Uids,
     VictimsChosen,
@@ -79,6 +82,7 @@ from scaler.decide.events import (
 from scaler.decide.memory import (
     NEVER_SEEN,
     Attempt,
+    Evictions,
     HadAttempt,
     InstanceMemory,
     Memory,
@@ -93,6 +97,8 @@ LONGEST_REFUSAL = 300.0
 """Seconds until a refused creation is tried again, doubled with each refusal up to the longest."""
 LONGEST_WAIT = 3600.0
 """Seconds: the longest time between two probes."""
+MOST_DOUBLINGS = 64
+"""How often `eviction_pause` is doubled at most: a float has no room for any number of times."""
 
 
 # the events, each with the clauses that say what it changes; without a section: 3b
@@ -164,8 +170,12 @@ def _seen(memory: ServiceMemory, event: Seen, policy: Policy) -> ServiceMemory:
         case MinimumBound():  # 5b: nothing of the minimum is left to be bound
             memory = replace(memory, began=0.0, made=None, trade_since=0.0, victims=())
             return replace(memory, fits_nowhere_since=0.0, probe_began=0.0)
-        case Serves():  # 5c
-            return _serving(memory, event)
+        case Serves():  # 5c, 4e
+            return _serving(memory, event, policy)
+        case ServesNoMore():  # 4e
+            return replace(memory, serves_since=0.0)
+        case HadAttempts(at):  # 4e
+            return replace(memory, tried_at=memory.tried_at or at)
         case JobsRead():  # 5c, 5f
             return _jobs_read(memory, event)
         case JobsForgotten():  # 5c: the next look has nothing to compare with
@@ -198,8 +208,10 @@ def _action(memory: ServiceMemory, event: OfAction) -> ServiceMemory:
             return _each(memory, uids, preempted_for=beneficiary)
         case AwaitsOwnScaleDown(at):  # 3.6
             return replace(memory, trade_since=memory.trade_since or at)
-        case VictimsChosen(uids):  # 2a, 4d
-            return replace(memory, trade_since=0.0, victims=uids, has_evicted=True)
+        case VictimsChosen():  # 2a, 4d, 4e
+            return _evicting(memory, event)
+        case SurplusTraded(uids):  # 3.6
+            return replace(memory, trade_since=0.0, victims=uids)
         case VictimsLeft(uids):  # 4d
             return replace(memory, victims=uids)
     raise AssertionError(f"no such event: {event}")
@@ -246,8 +258,14 @@ def _having_tried(memory: ServiceMemory, uids: Uids) -> ServiceMemory:
     return _each(memory, first, had_attempt=HadAttempt.SINCE_LAST_BIND)
 
 
-def _serving(memory: ServiceMemory, event: Serves) -> ServiceMemory:
-    """5c: a service that serves forgets its attempts."""
+def _serving(memory: ServiceMemory, event: Serves, policy: Policy) -> ServiceMemory:
+    """5c: a service that serves forgets its attempts. 4e: one that has served for `stable_after`
+    forgets the evictions that were made for it."""
+    evictions = memory.evictions
+    serves_since = (memory.serves_since or event.at) if evictions.number else 0.0
+    if evictions.number and event.at - serves_since >= policy.stable_after:
+        evictions = Evictions()
+        serves_since = 0.0
     memory = ServiceMemory(
         memory.instances,
         memory.bound,
@@ -255,6 +273,8 @@ def _serving(memory: ServiceMemory, event: Serves) -> ServiceMemory:
         waiting_since=memory.waiting_since,
         trade_since=memory.trade_since if event.trades else 0.0,
         wanted=memory.wanted,
+        evictions=evictions,
+        serves_since=serves_since,
     )
     tried = [uid for uid in event.well if memory_of(memory, uid).had_attempt is not HadAttempt.NO]
     return _each(memory, tried, had_attempt=HadAttempt.NO)
@@ -275,8 +295,18 @@ def _jobs_read(memory: ServiceMemory, event: JobsRead) -> ServiceMemory:
             backoff_until=0.0,
             gives_way=instance.gives_way and uid in event.bound,
         )
-    memory = replace(memory, jobs=event.jobs, backoff_until=0.0, was_reset=False)
+    memory = replace(memory, jobs=event.jobs, backoff_until=0.0, was_reset=False, tried_at=0.0)
     return _with(memory, instances)
+
+
+def _evicting(memory: ServiceMemory, event: VictimsChosen) -> ServiceMemory:
+    """2a, 4e: one eviction more, with all its victims. What was ordered before and has not gone,
+    because the API server refused its deletion, is ordered again and counts once."""
+    evictions = memory.evictions
+    if not set(event.uids) <= set(memory.victims):
+        evictions = Evictions(evictions.number + 1, event.at)
+    memory = replace(memory, trade_since=0.0, victims=event.uids, evictions=evictions)
+    return replace(memory, has_evicted=True)
 
 
 def _ended(memory: ServiceMemory, event: Ended, policy: Policy) -> ServiceMemory:
@@ -414,6 +444,16 @@ def in_backoff(attempt: Attempt, now: float) -> bool:
     return now < attempt.backoff_until
 
 
+def evicts_from(memory: ServiceMemory, policy: Policy) -> float:
+    """4e: the time from which somebody may be evicted once more for the service, where an eviction
+    was made for it or an instance of it has had its attempt: after `eviction_pause`, doubled with
+    each eviction, without bound."""
+    evictions = memory.evictions
+    since = evictions.at if evictions.number else memory.tried_at
+    doublings = min(max(0, evictions.number - 1), MOST_DOUBLINGS)
+    return since + policy.eviction_pause * 2.0**doublings
+
+
 def is_probing(memory: ServiceMemory, now: float, policy: Policy) -> bool:
     """9a: whether a probe runs."""
     return memory.probe_began > 0 and now - memory.probe_began < policy.minimum_timeout
@@ -436,6 +476,10 @@ def moments(memory: ServiceMemory, uids: Iterable[str], policy: Policy) -> Itera
         yield memory.waiting_since + policy.backoff_max
     if memory.trade_since:
         yield memory.trade_since + policy.trade_after
+    if memory.evictions.number or memory.tried_at:
+        yield evicts_from(memory, policy)
+    if memory.serves_since:
+        yield memory.serves_since + policy.stable_after
     if memory.probe_began:
         yield memory.probe_began + policy.minimum_timeout
     elif memory.fits_nowhere_since:
@@ -471,6 +515,16 @@ def refuse(memory: Memory, name: str, refusal: Refusal) -> Memory:
     )
     changed = replace(service, instances={**service.instances, refusal.uid: refused})
     return replace(memory, services={**memory.services, name: changed})
+
+
+def remember_evictions(memory: Memory, name: str, evictions: Evictions) -> Memory:
+    """4e: the evictions that an earlier leader counted for the service `name`, as
+    `str(ServiceKey)`."""
+    service = memory.services.get(name, ServiceMemory())
+    if service.evictions.number or not evictions.number:
+        return memory
+    service = replace(service, evictions=evictions)
+    return replace(memory, services={**memory.services, name: service})
 
 
 def after_look(memory: InstanceMemory, *, lost: bool, all_bound: bool) -> InstanceMemory:

@@ -139,11 +139,22 @@ class MinimumBound(Seen, frozen=True):
 
 
 class Serves(Seen, frozen=True):
-    """5c: the service serves. `well`: its instances that may have had an attempt and are not
+    """5c, 3b.4e: the service serves. `well`: its instances that may have had an attempt and are not
     broken. `trades`: it has surplus that is to give way to a missing instance."""
 
+    at: float
     well: Uids
     trades: bool
+
+
+class ServesNoMore(Seen, frozen=True):
+    """3b.4e: the service does not serve; the time that it served does not count."""
+
+
+class HadAttempts(Seen, frozen=True):
+    """3b.4e: an instance of the minimum has had its attempt, by whatever clause."""
+
+    at: float
 
 
 class JobsRead(Seen, frozen=True):
@@ -219,13 +230,20 @@ class AwaitsOwnScaleDown(OfAction, frozen=True):
 
 
 class VictimsChosen(OfAction, frozen=True):
-    """3b.4: these instances are evicted for the service."""
+    """3b.4: these instances are evicted for the minimum of the service."""
+
+    uids: Uids
+    at: float
+
+
+class SurplusTraded(OfAction, frozen=True):
+    """3.6, `trade: always`: these instances are evicted for a scale-up of the service."""
 
     uids: Uids
 
 
 class VictimsLeft(OfAction, frozen=True):
-    """3b.4d: of the victims of earlier decisions, these still exist and their room is expected."""
+    """3b.4d: of the victims of earlier decisions, these have not gone yet."""
 
     uids: Uids
 

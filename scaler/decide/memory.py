@@ -1,5 +1,5 @@
 """The memory: what one decision hands to the next, of services and instances. After a failover the
-memory is empty."""
+memory is empty but for the evictions that were counted."""
 
 from __future__ import annotations
 
@@ -78,6 +78,16 @@ class InstanceMemory(
         return self.had_attempt is not HadAttempt.NO
 
 
+class Evictions(msgspec.Struct, frozen=True, gc=False):
+    """The evictions that were made for a service since it last served for `stable_after`. They are
+    kept outside of the process too: a new leader goes on counting (3b.4e)."""
+
+    number: int = 0
+    """Each is all that the missing minimum needed at that moment."""
+    at: float = 0.0
+    """When the last of them was ordered; 0.0 = there is none."""
+
+
 class ServiceMemory(
     Attempt,
     frozen=True,
@@ -117,17 +127,22 @@ class ServiceMemory(
     probes: int = 0
     """Number of probes that ended without success."""
     victims: tuple[str, ...] = ()
-    """Uids of instances that were evicted for the minimum and still exist."""
+    """Uids of instances whose eviction for the minimum was ordered, and that have not gone yet."""
     has_evicted: bool = False
     """An eviction was made for the minimum, and its attempt has not ended since: no other minimum
     passes it."""
+    evictions: Evictions = Evictions()
+    tried_at: float = 0.0
+    """Since when an instance of the minimum has had its attempt; 0.0 = none has."""
+    serves_since: float = 0.0
+    """Since when the service serves; 0.0 = it does not, or no evictions are counted."""
     wanted: tuple[tuple[int, float], ...] = ()
     """Wanted numbers that still count, each with its end: `Wanted` of `groups.py`."""
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):
     """The memory of all services. A decision returns the memory for the next world; after a
-    failover it is empty."""
+    failover it has the counted evictions only (`attempts.remember_evictions`)."""
 
     services: dict[str, ServiceMemory] = {}
     """`str(ServiceKey)` -> memory of the service."""

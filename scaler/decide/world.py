@@ -260,6 +260,7 @@ class Policy(msgspec.Struct, frozen=True, gc=False):
     due_back: float = 300.0
     fit_patience: float = 60.0
     trade_after: float = 90.0
+    eviction_pause: float = 600.0
     preempt: Preempt = Preempt.HIGHER_PRIORITY
     honour_preemptable: bool = True
     max_service_priority: int | None = None

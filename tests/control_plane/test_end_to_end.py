@@ -78,6 +78,7 @@ DIVIDED = (
     "due_back",
     "fit_patience",
     "trade_after",
+    "eviction_pause",
 )
 """Settings that are divided as the times of a scenario are."""
 

@@ -15,7 +15,13 @@ from typing import TypeVar
 
 import msgspec
 
-from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemory
+from scaler.decide.memory import (
+    Evictions,
+    HadAttempt,
+    InstanceMemory,
+    Memory,
+    ServiceMemory,
+)
 from tests.builders import NOW
 from tests.decide.small_worlds import JUST_NOW, LONG_AGO, Inst, Shape, State, key
 
@@ -35,9 +41,12 @@ CAPS: dict[type, dict[str, int]] = {
         "waiting_since": 120,
         "backoff_until": 0,
         "trade_since": 60,
+        "tried_at": 150,
+        "serves_since": 30,
         "fits_nowhere_since": 3600,
         "probe_began": 30,
     },
+    Evictions: {"at": 150},
     Memory: {"last_bind": LONG_AGO},
 }
 """Every time that is remembered, and the age beyond which it is the same."""
@@ -54,6 +63,8 @@ for _type, _caps in CAPS.items():
 
 MOST_FAILURES = 3
 """From then on the pause is the longest."""
+MOST_EVICTIONS = 2
+"""The pause after so many is taken never to end: there are states without end otherwise."""
 
 _Timed = TypeVar("_Timed", bound=msgspec.Struct)
 Change = Callable[[str, float], float]
@@ -133,9 +144,17 @@ def _forgotten(memory: Memory, bound: Mapping[str, int]) -> Memory:
             fits_nowhere_since=NOW - (long if long <= NOW - one.fits_nowhere_since else 0)
             if one.fits_nowhere_since
             else 0.0,
+            evictions=_last_eviction(one.evictions),
             **_failures(one),
         )
     return msgspec.structs.replace(memory, services=services)
+
+
+def _last_eviction(evictions: Evictions) -> Evictions:
+    """The pause after `MOST_EVICTIONS` is at its begin for ever."""
+    if evictions.number < MOST_EVICTIONS:
+        return evictions
+    return Evictions(MOST_EVICTIONS, NOW)
 
 
 def _failures(one: ServiceMemory | InstanceMemory) -> dict[str, int]:
@@ -196,7 +215,9 @@ def _with_ages(s: State, change: Change) -> State:
     services = {}
     for name, one in s.memory.services.items():
         instances = {uid: remembered(each) for uid, each in one.instances.items()}
-        services[name] = msgspec.structs.replace(remembered(one), instances=instances)
+        services[name] = msgspec.structs.replace(
+            remembered(one), instances=instances, evictions=remembered(one.evictions)
+        )
     return s._replace(
         nodes=tuple(
             (state, changed("node", age, LONG_AGO) if state == "R" else changed("", age, 90))

@@ -151,6 +151,16 @@ class Facts:
     def had_turn(self, number: int) -> bool:
         return self.remembered(number).had_attempt is not HadAttempt.NO
 
+    def pauses(self, team: int, choice: Iterable[int]) -> bool:
+        """3b.4e: nobody is evicted for this choice: something of it has had its attempt, or others
+        were evicted for its service, and the pause after that is not over."""
+        memory = self.remembered_of(team)
+        number, at = memory.evictions.number, memory.evictions.at
+        if not (number or any(map(self.had_turn, choice))):
+            return False
+        since = at if number else memory.tried_at or NOW
+        return since + POLICY.eviction_pause * 2 ** max(0, number - 1) > NOW
+
     def minimums(self, team: int) -> Iterator[tuple[int, ...]]:
         """Every choice of instances that would make up the minimum, beside those bound whole and
         with a slot."""

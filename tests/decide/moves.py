@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations_with_replacement
 
-from scaler.decide.memory import Memory
+from scaler.decide.memory import Memory, ServiceMemory
 from tests.decide.alike import aged
 from tests.decide.small_worlds import (
     GATED,
@@ -112,12 +112,21 @@ def events(of: Shape, s: State) -> Iterator[Step]:
                 left._replace(replicas=(*s.replicas[:team], number, *s.replicas[team + 1 :])),
             )
         if event == "failover":
-            yield (event,), left._replace(memory=Memory())
+            yield (event,), left._replace(memory=_kept(left.memory))
         for number, (state, _) in enumerate(left.nodes):
             if event in ("lose", "flap", "cordon", "vanish") and state == "R":
                 yield (event, f"n{number}"), _without_node(left, number, event)
             if event == "back" and state != "R":
                 yield (event, f"n{number}"), _with_node(aged(left, 1), number, "R")
+
+
+def _kept(memory: Memory) -> Memory:
+    """What a new leader knows: the evictions that were counted (section 2)."""
+    services = {}
+    for name, one in memory.services.items():
+        if one.evictions.number:
+            services[name] = ServiceMemory(evictions=one.evictions)
+    return Memory(services)
 
 
 def _pods_that_come(of: Shape, s: State) -> Iterator[Step]:

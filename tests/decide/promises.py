@@ -111,14 +111,19 @@ class _Judge(Facts):
                 ):
                     yield f"S11: evicted for s{team}, which serves"
                 continue
+            ordered = {
+                int(uid.removeprefix("job-")) for uid in self.before.remembered_of(team).victims
+            }
             room = self.room() + self.to_come() + self.freed([*victims, *self.drained])
             fitting = [
                 choice for choice in self.minimums(team) if packs(room, self.pods_of(choice))
             ]
             if not fitting:
                 yield f"S11: what is evicted for s{team} does not place its minimum"
-            elif all(had_turn(self.before, choice) for choice in fitting):
-                yield f"S11: evicted for s{team}, of which what fits has had its attempt"
+            elif not ordered.issuperset(victims) and all(
+                self.before.pauses(team, choice) for choice in fitting
+            ):
+                yield f"S11: evicted for s{team}, for which nobody may be evicted now"
             if len(self.for_whom) > len(victims) or not all(
                 map(self.serves, {*self.teams} - {team})
             ):
@@ -126,7 +131,7 @@ class _Judge(Facts):
             for victim in (v for v in victims if self.jobs[v].team != team or self.runs(v)):
                 spared = [v for v in (*victims, *self.drained) if v != victim]
                 less = self.room() + self.to_come() + self.freed(spared)
-                fine = [choice for choice in fitting if not had_turn(self.before, choice)]
+                fine = [choice for choice in fitting if not self.before.pauses(team, choice)]
                 if any(packs(less, self.pods_of(choice)) for choice in fine):
                     yield f"3b.4: a victim of s{team} could have been spared"
 
@@ -244,11 +249,6 @@ def _bound_pods(s: State) -> tuple[tuple[Spot, ...], ...]:
     return tuple(bound)
 
 
-def had_turn(before: Facts, choice: tuple[int, ...]) -> bool:
-    """3b.5: something of this choice has had its turn."""
-    return any(before.had_turn(number) for number in choice)
-
-
 def _is_healthy(at: Facts, number: int) -> bool:
     """It exists, is not bound, and nothing ever went wrong with it."""
     inst = at.insts[number]
@@ -287,7 +287,7 @@ def _minimum(at: Facts, team: int, states: list[State]) -> set[str]:
     before = [Facts(at.of, s) for s in states]
     fresh = []
     for choice in choices:
-        if not any(had_turn(then, choice) for then in before):
+        if not any(then.pauses(team, choice) for then in before):
             fresh.append(choice)
     rooms = []
     if at.of.teams[team].trade is not Trade.OFF:

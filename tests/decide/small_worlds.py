@@ -12,8 +12,8 @@ runs, `refuse` its creation is refused, `stuck` its pods never end.
 
 Events, each at any moment: `lose` a node with its pods, `flap` (its pods stay), `cordon`, `vanish`,
 `back`, `outage` (the scheduler binds nothing) and `resume`, `failover` (the controller forgets
-everything), `stale` (the controller acts once on what it decided before something else moved),
-`scale0=2` (two instances in all are wanted of the first service)."""
+all but counted evictions), `stale` (the controller acts once on what it decided before something
+else moved), `scale0=2` (two instances in all are wanted of the first service)."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ POLICY = Policy(
     due_back=90,
     trade_after=60,
     fit_patience=3600,
+    eviction_pause=150,
 )
 """Time limits scaled down, in their order, all multiples of `alike.QUANTUM`, so that the states
 stay few."""

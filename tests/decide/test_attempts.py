@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scaler.decide.attempts import after
+from scaler.decide.attempts import after, evicts_from, remember_evictions
 from scaler.decide.events import (
     AllMade,
     AwaitsOwner,
@@ -17,6 +17,7 @@ from scaler.decide.events import (
     FitsNowhere,
     GoesFirst,
     GoesFirstNoLonger,
+    HadAttempts,
     InstanceBeganAgain,
     InstanceEnded,
     InstancesReleased,
@@ -31,16 +32,24 @@ from scaler.decide.events import (
     Released,
     Revoked,
     Serves,
+    ServesNoMore,
     Stopped,
+    SurplusTraded,
     Swapped,
     VictimsChosen,
     Waits,
     WaitsNoLonger,
 )
-from scaler.decide.memory import HadAttempt, InstanceMemory, ServiceMemory
+from scaler.decide.memory import (
+    Evictions,
+    HadAttempt,
+    InstanceMemory,
+    Memory,
+    ServiceMemory,
+)
 from scaler.decide.world import Policy
 
-POLICY = Policy(minimum_timeout=30.0, backoff=30.0, backoff_max=300.0)
+POLICY = Policy(minimum_timeout=30.0, backoff=30.0, backoff_max=300.0, stable_after=30.0)
 P0 = "p0"
 D0 = "d0"
 NOBODY_BOUND = InstanceMemory()
@@ -141,8 +150,8 @@ OF_A_MINIMUM = [
     (
         "2a: an eviction is made for it",
         {},
-        VictimsChosen(("x",)),
-        {"victims": ("x",), "has_evicted": True},
+        VictimsChosen(("x",), 10.0),
+        {"victims": ("x",), "has_evicted": True, "evictions": Evictions(1, 10.0)},
     ),
     (
         "2a: its attempt ended",
@@ -153,7 +162,7 @@ OF_A_MINIMUM = [
     (
         "5c, 7a: it serves, and a scale-up of it waits",
         {"waiting_since": 10.0, "goes_first": True, "has_evicted": True},
-        Serves((), trades=False),
+        Serves(400.0, (), trades=False),
         {"waiting_since": 10.0},
     ),
     (
@@ -195,14 +204,68 @@ OF_A_MINIMUM = [
     (
         "5c: it serves",
         {"began": 10.0, "failures": 2, "backoff_until": 99.0, "bound": 2, "trade_since": 5.0},
-        Serves((P0,), trades=False),
+        Serves(400.0, (P0,), trades=False),
         {"bound": 2},
     ),
     (
         "3.6: it serves and trades",
         {"trade_since": 5.0},
-        Serves((P0,), trades=True),
+        Serves(400.0, (P0,), trades=True),
         {"trade_since": 5.0},
+    ),
+    (
+        "4e: an eviction is counted",
+        {"evictions": Evictions(1, 100.0), "trade_since": 5.0},
+        VictimsChosen(("x", "y"), 900.0),
+        {"evictions": Evictions(2, 900.0), "victims": ("x", "y"), "has_evicted": True},
+    ),
+    (
+        "4e: what was ordered and has not gone counts once",
+        {"evictions": Evictions(1, 100.0), "victims": ("x", "y")},
+        VictimsChosen(("y",), 101.0),
+        {"evictions": Evictions(1, 100.0), "victims": ("y",), "has_evicted": True},
+    ),
+    (
+        "3.6: own surplus that a scale-up replaces is no eviction for a minimum",
+        {},
+        SurplusTraded(("x",)),
+        {"victims": ("x",)},
+    ),
+    (
+        "4e: an instance had its attempt, and the first one counts",
+        {"tried_at": 100.0},
+        HadAttempts(200.0),
+        {"tried_at": 100.0},
+    ),
+    (
+        "4e: it begins to serve",
+        {"evictions": Evictions(2, 100.0), "tried_at": 90.0},
+        Serves(400.0, (P0,), trades=False),
+        {"evictions": Evictions(2, 100.0), "serves_since": 400.0},
+    ),
+    (
+        "4e: it serves, not for stable_after yet",
+        {"evictions": Evictions(2, 100.0), "serves_since": 371.0},
+        Serves(400.0, (P0,), trades=False),
+        {"evictions": Evictions(2, 100.0), "serves_since": 371.0},
+    ),
+    (
+        "4e: it has served for stable_after",
+        {"evictions": Evictions(2, 100.0), "serves_since": 370.0},
+        Serves(400.0, (P0,), trades=False),
+        {},
+    ),
+    (
+        "4e: it served for a moment",
+        {"evictions": Evictions(2, 100.0), "serves_since": 371.0},
+        ServesNoMore(),
+        {"evictions": Evictions(2, 100.0)},
+    ),
+    (
+        "4e: edits do not reset evictions",
+        {"jobs": "a", "evictions": Evictions(2, 100.0), "tried_at": 90.0, "backoff_until": 99.0},
+        JobsRead("b", bound=()),
+        {"jobs": "b", "evictions": Evictions(2, 100.0)},
     ),
     (
         "its minimum is bound",
@@ -307,7 +370,7 @@ OF_AN_INSTANCE = [
         BoundAnywhere(60.0, 10.0, (P0, D0)),
         InstanceMemory(had_attempt=FOR_GOOD),
     ),
-    ("5c: the service serves", TRIED, Serves((P0,), trades=False), InstanceMemory()),
+    ("5c: the service serves", TRIED, Serves(400.0, (P0,), trades=False), InstanceMemory()),
     (
         "5c: jobs changed",
         InstanceMemory(had_attempt=FOR_GOOD, gives_way=True),
@@ -346,3 +409,23 @@ def test_every_event_has_a_place_in_the_reducer() -> None:
 
     with pytest.raises(AssertionError, match="no such event"):
         after(remembered(), [Unknown()], POLICY)
+
+
+@pytest.mark.parametrize(
+    ("number", "minutes"), [(0, 10), (1, 10), (2, 20), (3, 40), (10, 5120), (10**9, 10 * 2**64)]
+)
+def test_each_pause_between_evictions_is_twice_as_long_without_bound(
+    number: int, minutes: float
+) -> None:
+    """3b.4e: eviction_pause after the attempt or eviction, doubling without bound."""
+    memory = ServiceMemory(evictions=Evictions(number, 500.0), tried_at=500.0)
+    assert evicts_from(memory, Policy()) == 500.0 + minutes * 60
+
+
+def test_evictions_that_an_earlier_leader_counted_count_on() -> None:
+    """Section 2: only how many evictions were made for a service is kept outside."""
+    kept = Evictions(2, 500.0)
+    memory = remember_evictions(Memory(), "ns/rule/a", kept)
+    assert memory == Memory({"ns/rule/a": ServiceMemory(evictions=kept)})
+    assert remember_evictions(memory, "ns/rule/a", Evictions(1, 100.0)) is memory, "it knows better"
+    assert remember_evictions(memory, "ns/rule/b", Evictions()) is memory

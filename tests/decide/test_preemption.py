@@ -166,14 +166,18 @@ def test_while_a_victims_room_is_to_come_its_beneficiary_evicts_nobody_else() ->
     assert story.at(9, gone, HIGHER) == {"b-p0": "Admit"}
 
 
-def test_a_preemption_whose_victims_node_dies_ends() -> None:
+def test_after_a_preemption_whose_victims_node_dies_is_a_pause() -> None:
+    """3b.4e: nor again for a service for which an eviction was made; but eviction_pause after it
+    once more."""
     story = Story("a:8x3")
     three = on_nodes("3P > 1P", "p0 on a0, p1 on a1, p2 on a2", name="a")
     assert story.at(0, three, HIGHER) == {"a-p2": "Evict"}
     going = on_nodes("3P > 1P", "p0 on a0, p1 on a1, p2 ends", name="a")
     found = msgspec.structs.replace(going.instances[2], ends_by=-1.0)
     dead = msgspec.structs.replace(going, instances=(*going.instances[:2], found))
-    assert story.at(5, dead, HIGHER, nodes="a:8x3, a2 ending 8, a2 lost 1") == {"a-p1": "Evict"}
+    died = "a:8x3, a2 ending 8, a2 lost 1"
+    assert [story.at(time, dead, HIGHER, nodes=died) for time in (5, 599)] == [{}, {}]
+    assert story.at(600, dead, HIGHER, nodes=died) == {"a-p1": "Evict"}
 
 
 @pytest.mark.parametrize("had_attempt", [HadAttempt.SINCE_LAST_BIND, HadAttempt.FOR_GOOD])

@@ -132,6 +132,7 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
             or memory.fits_nowhere_since
             or memory.victims
             or memory.waiting_since
+            or memory.evictions.number
             or self._has_candidates
         )
 

@@ -19,6 +19,7 @@ from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import Member, age, is_made, newest_admission_first
 from scaler.decide.sharing import (
     attempt_end,
+    eviction_pause,
     limits,
     minimum,
     observed,
@@ -54,6 +55,7 @@ class Arbitration:
         for draft in self.part.drafts:
             node_back_at = self._node_back_at(draft)
             draft.note(*observed.events_since_last_decision(draft, self.part.world, node_back_at))
+            draft.note(*eviction_pause.events_of_victims(self.part, draft))
             if waiting.has_waited_long(self.part, draft):
                 self.part.waited_long.append(draft)
 
@@ -87,7 +89,7 @@ class Arbitration:
             draft.note(*waiting.events_of_waiting(self.part, draft))
         for draft in self.part.all.values():
             trades = draft in self.part.trading
-            draft.note(*observed.events_of_what_runs(draft, trades=trades))
+            draft.note(*observed.events_of_what_runs(draft, self.part.now, trades=trades))
             draft.note(*observed.events_of_clocks(draft, self.part.now))
             draft.note(*observed.events_of_jobs(draft))
 
@@ -274,7 +276,7 @@ class Arbitration:
         if reserved is not None:
             minimum.nominate(part, reserved)
             part.trading.append(draft)
-            minimum.evict(part, draft, reserved)
+            minimum.evict(part, draft, reserved, counts=False)
 
     def _explain_what_cannot_start(self, draft: Draft, held: Iterable[Member]) -> None:
         """7c: candidates that could have a place, but are in backoff or have no pods yet."""

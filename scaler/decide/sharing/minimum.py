@@ -21,7 +21,14 @@ from scaler.decide.explain import room_in_words
 from scaler.decide.nodes import Room
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import Member, is_made
-from scaler.decide.sharing import alone, attempt_end, observed, preemption, probe
+from scaler.decide.sharing import (
+    alone,
+    attempt_end,
+    eviction_pause,
+    observed,
+    preemption,
+    probe,
+)
 from scaler.decide.sharing.attempt_end import Outcome, not_scheduled
 from scaler.decide.sharing.choice import replaced_by
 from scaler.decide.sharing.part import Part, ReservedMinimum
@@ -41,12 +48,9 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
         return None
     found = part.questions.find(part, draft)
     if isinstance(found, Shortage):
-        _note_victims(part, draft)
         _does_not_fit(part, draft, found)
         return None
     reserved = found
-    if reserved.room is not Room.FREE:
-        _note_victims(part, draft)
     draft.note(events.Fits(), *observed.events_of_owners(draft, reserved, part.now))
     if reserved.room is Room.FREE and part.is_late(draft.memory):
         answer = _after_its_attempt(part, draft, reserved)
@@ -56,13 +60,6 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
         reserved = answer
     _take(part, draft, reserved)
     return reserved
-
-
-def _note_victims(part: Part, draft: Draft) -> None:
-    """4d: of the victims of earlier decisions, those whose room is still expected."""
-    uids = tuple([victim.member.uid for victim in preemption.under_way(part, draft)])
-    if uids != draft.memory.victims:
-        draft.note(events.VictimsLeft(uids))
 
 
 def _take(part: Part, draft: Draft, reserved: ReservedMinimum) -> None:
@@ -102,9 +99,10 @@ def nominate(part: Part, reserved: ReservedMinimum) -> None:
         part.expects_room = True
 
 
-def evict(part: Part, draft: Draft, reserved: ReservedMinimum) -> None:
+def evict(part: Part, draft: Draft, reserved: ReservedMinimum, *, counts: bool = True) -> None:
     """3c: order the evictions. Running instances of the same service are evicted only after
-    `trade_after` (3.6): MindIE Controller goes first."""
+    `trade_after` (3.6): MindIE Controller goes first. `counts`: it is an eviction for a minimum
+    (4e)."""
     if not reserved.victims or draft.demand.service.assumed:
         return
     if _evicts_own_running(draft, reserved):
@@ -112,7 +110,7 @@ def evict(part: Part, draft: Draft, reserved: ReservedMinimum) -> None:
         if part.now - draft.memory.trade_since < part.policy.trade_after:
             return
     uids = tuple([victim.member.uid for victim in reserved.victims])
-    draft.note(events.VictimsChosen(uids))
+    draft.note(events.VictimsChosen(uids, part.now) if counts else events.SurplusTraded(uids))
     for victim in reserved.victims:
         victim.draft.evict(victim.member, draft.demand.name)
 
@@ -162,7 +160,8 @@ def _end(
 def _does_not_fit(part: Part, draft: Draft, shortage: Shortage) -> None:
     """3d, 1f, 9a: nothing is reserved; a probe may begin."""
     too_large = part.questions.why_too_large(draft)
-    why = Why(Reason.MINIMUM_DOES_NOT_FIT, (str(shortage),))
+    about = (str(shortage), *eviction_pause.in_words(part, draft))
+    why = Why(Reason.MINIMUM_DOES_NOT_FIT, about)
     if too_large is not None:
         draft.note(events.NotPlaced())
         _without_room(part, draft, Why(Reason.MINIMUM_TOO_LARGE, (str(too_large),)))

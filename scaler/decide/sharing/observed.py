@@ -59,17 +59,34 @@ def events_of_owners(draft: Draft, reserved: ReservedMinimum, now: float) -> lis
     return []
 
 
-def events_of_what_runs(draft: Draft, *, trades: bool) -> list[Event]:
-    """5c, after the last step: a service that serves forgets its attempts. `trades`: it has surplus
-    that is to give way to a missing instance."""
+def events_of_what_runs(draft: Draft, now: float, *, trades: bool) -> list[Event]:
+    """5c, 4e, after the last step: a service that serves forgets its attempts. `trades`: it has
+    surplus that is to give way to a missing instance."""
     demand = draft.demand
     if demand.serves:
         tried = demand.members if demand.has_attempts else ()
         well = [member.uid for member in tried if member.state is not State.BROKEN]
-        return [events.Serves(tuple(well), trades=trades)]
+        return [events.Serves(now, tuple(well), trades=trades)]
+    seen: list[Event] = []
+    if draft.memory.serves_since:
+        seen.append(events.ServesNoMore())
     if not demand.lacks_minimum:
-        return [events.MinimumBound()]
-    return []
+        seen.append(events.MinimumBound())
+    elif not draft.memory.tried_at and _has_been_tried(draft):
+        seen.append(events.HadAttempts(now))
+    return seen
+
+
+def _has_been_tried(draft: Draft) -> bool:
+    """4e: whether a candidate of the minimum has had its attempt."""
+    demand = draft.demand
+    if not (demand.has_attempts or draft.has_changes):
+        return False
+    for name in demand.minimum:
+        for member in demand.candidates[name]:
+            if draft.memory_of(member.uid).had_its_attempt:
+                return True
+    return any(draft.memory_of(member.uid).had_its_attempt for member in demand.bound_in_part)
 
 
 def events_of_clocks(draft: Draft, now: float) -> list[Event]:

@@ -13,8 +13,7 @@ from scaler.decide.draft import Draft, requests_of
 from scaler.decide.nodes import PODS, PodRequest, Room
 from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
-from scaler.decide.service.states import Member
-from scaler.decide.sharing import preemption
+from scaler.decide.sharing import eviction_pause, preemption
 from scaler.decide.sharing.choice import sets_of_candidates
 from scaler.decide.sharing.part import Part, ReservedMinimum, Victim
 from scaler.rules.rule import Trade
@@ -96,14 +95,10 @@ def _on_source(
     if not (victims or part.expects_room):
         return None
     for members in sets_of_candidates(draft, part.placement, room, frees=bool(victims)):
-        if victims and _had_its_attempt(draft, members):
-            continue  # 4e: nobody is evicted for it
-        reserved = preemption.make_room(part, members, room, victims)
+        allowed = eviction_pause.may_be_evicted(part, draft, members, victims)
+        if victims and not allowed:
+            continue  # 4e
+        reserved = preemption.make_room(part, members, room, allowed)
         if reserved is not None:
             return reserved
     return None
-
-
-def _had_its_attempt(draft: Draft, members: list[Member]) -> bool:
-    """Whether one of these instances had its attempt."""
-    return any(draft.memory_of(member.uid).had_its_attempt for member in members)

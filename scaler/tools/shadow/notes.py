@@ -43,6 +43,8 @@ _OF_MINIMUM = (
     "backoff_until",
     "was_reset",
     "victims",
+    "evictions",
+    "tried_at",
 )
 _OF_INSTANCE = (
     "began",

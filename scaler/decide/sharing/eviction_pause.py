@@ -1,0 +1,83 @@
+"""When somebody may be evicted again for a service: 3b.4e of the contract. Asks only: must not
+write. `attempts.py` counts the evictions.
+
+    nobody was evicted for the service, and what is chosen has not had its attempt -> at once
+    otherwise -> after `eviction_pause`, which doubles with each eviction, without bound
+
+For example `eviction_pause` is 10 min, and what evicts is never bound:
+
+    at  0 min   an eviction                  evictions = 1, the next from 10 min on
+    at 10 min   once more                    evictions = 2, the next from 30 min on
+    at 30 min   once more                    evictions = 3, the next from 70 min on"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from scaler.decide import attempts
+from scaler.decide.decision import State
+from scaler.decide.draft import Draft
+from scaler.decide.events import Event, VictimsLeft
+from scaler.decide.service.states import Member
+from scaler.decide.sharing import preemption
+from scaler.decide.sharing.part import Part, Victim
+from scaler.decide.world import Preempt
+
+_LAST_DATE = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+"""Later pauses are said to end then."""
+
+
+def may_be_evicted(
+    part: Part, draft: Draft, members: Iterable[Member], victims: Sequence[Victim]
+) -> Sequence[Victim]:
+    """Those of the victims that may be evicted for these instances now. What was ordered already
+    and has not gone belongs to the eviction that was counted."""
+    memory = draft.memory
+    had_attempt = any(draft.memory_of(member.uid).had_its_attempt for member in members)
+    if not (had_attempt or memory.evictions.number):
+        return victims
+    if not _pauses(part, draft):
+        return victims
+    if had_attempt:
+        return ()
+    return [victim for victim in victims if victim.member.uid in memory.victims]
+
+
+def _pauses(part: Part, draft: Draft) -> bool:
+    memory = draft.memory
+    has_begun = memory.evictions.number or memory.tried_at  # else in this decision
+    return not has_begun or part.now < attempts.evicts_from(memory, part.policy)
+
+
+def in_words(part: Part, draft: Draft) -> tuple[str, ...]:
+    """For people: until when nobody is evicted for the minimum, and why; () where that is not in
+    the way."""
+    memory = draft.memory
+    is_counted = memory.evictions.number or memory.tried_at
+    if part.policy.preempt is Preempt.NEVER or not is_counted or not _pauses(part, draft):
+        return ()
+    until = datetime.fromtimestamp(
+        min(attempts.evicts_from(memory, part.policy), _LAST_DATE), UTC
+    ).strftime("%Y-%m-%d %H:%M:%S UTC")
+    why = "the scheduler did not bind it in time"
+    if memory.evictions.number:
+        times = "once" if memory.evictions.number == 1 else f"{memory.evictions.number} times"
+        why = f"others were evicted for it {times} since it served"
+    return (f"nobody is evicted for it before {until}: {why}",)
+
+
+def events_of_victims(part: Part, draft: Draft) -> list[Event]:
+    """3b.4d, before the first step: which victims of earlier decisions have not gone: their room is
+    expected, or their deletion did not come to pass."""
+    if not draft.memory.victims:
+        return []
+    expected = {victim.member.uid for victim in preemption.under_way(part, draft)}
+    left = []
+    for victim in preemption.victims_of(part, draft):
+        member = victim.member
+        is_as_before = member.instance.bound and member.state is not State.TERMINATING
+        if is_as_before or member.uid in expected:
+            left.append(member.uid)
+    uids = tuple(left)
+    return [VictimsLeft(uids)] if uids != draft.memory.victims else []
