@@ -155,11 +155,12 @@ class Facts:
         """3b.4e: nobody is evicted for this choice: something of it has had its attempt, or others
         were evicted for its service, and the pause after that is not over."""
         memory = self.remembered_of(team)
-        number, at = memory.evictions.number, memory.evictions.at
+        number = memory.evictions.number
         if not (number or any(map(self.had_turn, choice))):
             return False
-        since = at if number else memory.tried_at or NOW
-        return since + POLICY.eviction_pause * 2 ** max(0, number - 1) > NOW
+        since = memory.evictions.at if number else memory.tried_at or NOW
+        ends = since + POLICY.eviction_pause * 2.0 ** max(0, number - 1)
+        return bool(ends > NOW)
 
     def minimums(self, team: int) -> Iterator[tuple[int, ...]]:
         """Every choice of instances that would make up the minimum, beside those bound whole and

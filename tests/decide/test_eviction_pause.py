@@ -8,6 +8,7 @@ import pytest
 
 from scaler.decide.attempts import remember_evictions
 from scaler.decide.decide import decide
+from scaler.decide.decision import Evict
 from scaler.decide.memory import Evictions, HadAttempt, InstanceMemory, Memory, ServiceMemory
 from scaler.decide.world import Service
 from tests.builders import NOW, Story, doings, on_nodes, world
@@ -20,8 +21,8 @@ GOLD = "default/rule/gold"
 NODES = "a:8x2"
 
 
-def gold(where: str = "p0 held", **changes: object) -> Service:
-    return on_nodes("1P", where, name="gold", priority=1, **changes)
+def gold(where: str = "p0 held", *, others: bool = False) -> Service:
+    return on_nodes("1P", where, name="gold", priority=1, others=others)
 
 
 class NeverBound:
@@ -214,5 +215,7 @@ def test_counted_evictions_of_one_service_are_in_the_way_of_no_other() -> None:
     silver = on_nodes("1P", "p0 held", name="silver", priority=1, age=-9)
     memory = Memory({GOLD: ServiceMemory(evictions=Evictions(1, NOW - 5))})
     made = decide(world(FULL, gold(), silver, nodes=NODES, memory=memory))
-    evictions = [action for plan in made.plans for action in plan.actions]
-    assert [action.beneficiary for action in evictions] == ["default/rule/silver"]
+    beneficiaries = []
+    for plan in made.plans:
+        beneficiaries += [one.beneficiary for one in plan.actions if isinstance(one, Evict)]
+    assert beneficiaries == ["default/rule/silver"]
