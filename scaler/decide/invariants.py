@@ -29,8 +29,7 @@ from scaler.decide.service.states import affords_revoke
 from scaler.decide.world import Instance, Policy, Service, World
 from scaler.rules.rule import Ratio, Rule
 
-_UP = (State.RUNNING, State.STARTING)
-_OUT = (*_UP, State.ADMITTED, State.BROKEN)
+_OUT = (State.RUNNING, State.STARTING, State.ADMITTED, State.BROKEN)
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -111,14 +110,14 @@ def _states_afterwards(of: Planned) -> dict[str, State]:
 
 
 def _possible_pairs(service: Service, group: str, states: dict[str, State]) -> int:
-    """As many as outdated instances run and newest ones of the same owner are admitted, one beside
-    each."""
+    """As many as outdated instances are bound and newest ones of the same owner are admitted, one
+    beside each."""
     outdated = Counter[str]()
     newest = Counter[str]()
     for one in service.instances:
         if one.group != group:
             continue
-        if one.outdated and states[one.uid] in _UP:
+        if one.outdated and one.bound and states[one.uid] in _OUT:
             outdated[one.owner] += 1
         if not one.outdated and states[one.uid] in _OUT:
             newest[one.owner] += 1

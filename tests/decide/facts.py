@@ -1,8 +1,8 @@
 """What is so in a small world: what runs, what has a slot, what is missing, what may be spared, by
 the contract.
 
-Of what the controller remembers only three things are read: since when an instance is broken,
-whether its attempt is over, and whether it had one."""
+Of what the controller remembers only four things are read: since when an instance is broken, since
+when it is bound without running, whether its attempt is over, and whether it had one."""
 
 from __future__ import annotations
 
@@ -66,6 +66,13 @@ class Facts:
             phase == "r" and self.nodes[place][0] not in "XG"
             for phase, place in self.insts[number].pods
         )
+
+    def passes(self, number: int) -> bool:
+        """Of what is outdated: it runs, or has a slot and does not start."""
+        memory = self.remembered(number)
+        since = memory.bound_since
+        is_late = since > 0 and NOW - since >= POLICY.minimum_timeout
+        return self.runs(number) or (self.has_slot(number) and (memory.broken_since > 0 or is_late))
 
     def has_slot(self, number: int) -> bool:
         """In flight or running."""

@@ -141,6 +141,38 @@ MUTANTS = (
         "test_invalid_jobs",
         "5",
     ),
+    Mutant(
+        "what is outdated and does not start keeps its place",
+        states,
+        "is_replaced = _does_not_start(state, memory, look)",
+        "is_replaced = False",
+        "test_rollouts",
+        "3.8",
+    ),
+    Mutant(
+        "what is outdated and starts gives its place away at once",
+        states,
+        "return since > 0 and look.now - since >= look.policy.minimum_timeout",
+        "return since > 0",
+        "test_rollouts",
+        "3.8",
+    ),
+    Mutant(
+        "the newest revision is not missing of a minimum where the outdated one does not start",
+        demand,
+        "if member.is_replaced and not member.running and newest[owner] > 0:",
+        "if False:",
+        "test_rollouts",
+        "3.8",
+    ),
+    Mutant(
+        "what is outdated and does not start keeps its node from the newest",
+        preemption,
+        "if member in draft.demand.replaced and member.state is not State.RUNNING:",
+        "if False:",
+        "test_rollouts",
+        "3.8",
+    ),
     # minimums
     Mutant(
         "the order of minimums ignores priority",

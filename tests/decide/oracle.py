@@ -229,7 +229,7 @@ def members(seen: Seen, group: str, what: Callable[[Instance, Seen], bool]) -> I
 
 
 def pairs(placed: Instances, seen: Seen) -> int:
-    """How many of the newest can stand beside a running outdated one of their owner, one beside
+    """How many of the newest can stand beside a passing outdated one of their owner, one beside
     each."""
     outdated = Counter(one.owner for one in placed if is_passing(one, seen))
     newest = Counter(one.owner for one in placed if not one.outdated)
@@ -258,7 +258,7 @@ def wanted_by(owner: str, group: str, seen: Seen) -> int:
 
 
 def may_join(one: Instance, placed: Instances, target: int, seen: Seen) -> bool:
-    """Within the target, or beside a running outdated one of its owner and within it when those are
+    """Within the target, or beside a passing outdated one of its owner and within it when those are
     gone."""
     after = [*placed, one]
     partners = not one.outdated and any(
@@ -271,7 +271,7 @@ def may_join(one: Instance, placed: Instances, target: int, seen: Seen) -> bool:
 
 
 def may_stay(one: Instance, placed: Instances, target: int, seen: Seen) -> bool:
-    """Within the target, a pair once; or beside a running outdated one, so that nothing would be
+    """Within the target, a pair once; or beside a passing outdated one, so that nothing would be
     gained without it."""
     without = [other for other in placed if other is not one]
     return slots(placed, seen) <= max(target, slots(without, seen))
@@ -439,7 +439,20 @@ def has_no_slot(one: Instance, seen: Seen) -> bool:
 
 
 def is_passing(one: Instance, seen: Seen) -> bool:
-    return one.outdated and one.owner != "" and counts_as_running(one, seen)
+    """Outdated, and running or in flight without starting."""
+    if not (one.outdated and one.owner):
+        return False
+    return counts_as_running(one, seen) or (is_in_flight(one, seen) and never_starts(one, seen))
+
+
+def never_starts(one: Instance, seen: Seen) -> bool:
+    """Broken, running and not ready where that counts, or bound for the minimum's timeout without
+    running."""
+    since = remembered(one, seen).bound_since
+    waits = one.more_to_come or one.bound == one.pods == one.expected > one.running
+    waited = since > 0 and seen.now - since >= seen.policy.minimum_timeout
+    too_long = one.bound > 0 and waits and waited
+    return state(one, seen) in (State.BROKEN, State.RUNNING) or too_long
 
 
 def is_partial(one: Instance, seen: Seen) -> bool:

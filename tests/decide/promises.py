@@ -60,7 +60,7 @@ class _Judge(Facts):
         for (team, group), number in admitted.items():
             mine = self.members(team, group)
             slots = sum(self.has_slot(one) for one in mine)
-            old = sum(self.jobs[one].outdated and self.runs(one) for one in mine)
+            old = sum(self.jobs[one].outdated and self.passes(one) for one in mine)
             new = sum(
                 not self.jobs[one].outdated and (one in self.done[Admit] or self.has_slot(one))
                 for one in mine

@@ -133,6 +133,9 @@ a rollout beside a ladder | a:1x4 | 1P: p^ p | 2P1D > 1P1D: p p d
 a rollout, the newest never bound | a:1x3 | 1P: p^ p!bind | 2P > 1P: p p
 a rollout, the newest never runs | a:1x3 | 1P: p^ p!run | 2P > 1P: p p
 a rollout, the outdated one never runs | a:1x3 | 1P: p^!run p | 2P > 1P: p p
+a rollout, the outdated one never runs, no room for a pair | a:1x2 | 1P: p^!run p | 2P > 1P: p p
+a rollout, of two outdated ones one never runs | a:1x3 | 2P: p^ p^!run p p | 1P: p late
+a rollout, the outdated one never runs, beside a minimum | a:1x2 | 1P1D: p^!run p d | 1P: p late
 a rollout, preempted | a:1x2 | 2P > 1P: p^ p^ p | 1P: p +1 late
 a rollout of what preempts | a:1x3 | 2P1D > 1P1D: p p d | 1P: p^ p +1
 a rollout, a node is lost | a:1x3 | 1P1D: p^ p d | 1P: p late | with lose back

@@ -18,13 +18,26 @@ import pytest
 from scaler.decide.decide import decide
 from scaler.decide.decision import Admit, Complete, GroupPlan, Plan, Revoke
 from scaler.decide.invariants import violations
-from scaler.decide.memory import Memory
-from scaler.decide.world import Instance
+from scaler.decide.memory import InstanceMemory, Memory
+from scaler.decide.world import Instance, Service
 from scaler.kube.api import Object
+from scaler.reasons.reasons import Reason
+from scaler.rules.rule import CountsFrom, RuleOptions
 from scaler.sim.actors.deployments import Rollout
 from scaler.sim.actors.deployments import roll as rolled
 from scaler.sim.actors.leader_worker_sets import GroupCondition, Leaders, next_leaders
-from tests.builders import NOW, others, plan, rolling, service, world
+from tests.builders import (
+    NOW,
+    doings,
+    on_nodes,
+    others,
+    plan,
+    reasons,
+    remembering,
+    rolling,
+    service,
+    world,
+)
 from tests.decide.cluster import apply
 
 Fleet = tuple[Instance, ...]
@@ -314,3 +327,83 @@ def test_one_of_a_pair_is_not_taken_back_since_nobody_would_gain_by_it() -> None
 def test_a_partner_that_is_half_released_is_released_whole() -> None:
     fleet = (*rolling("p0 Running old, p1 Running old"), *rolling("p2 Admitted new", gated=1))
     assert actions(plan(service("1P", fleet)), Complete) == ["p2"]
+
+
+# an outdated instance that does not start
+
+
+def remembered_since(uid: str, since: float) -> Memory:
+    """The memory of one instance that is bound since then and does not run."""
+    known = InstanceMemory(restarts=0, bound_since=since)
+    return remembering(service("1P", ()), (uid, known))
+
+
+@pytest.mark.parametrize(("seconds", "admitted"), [(29.9, []), (30.0, ["p1"])])
+def test_what_is_bound_and_does_not_start_takes_no_place_from_the_newest(
+    seconds: float, admitted: list[str]
+) -> None:
+    """3.8: "An outdated instance that is Broken, or has been bound for minimum_timeout and waits
+    for an image or crash-loops, takes no place from the newest revision"."""
+    of = service("1P", rolling("p0 Starting old, p1 Held new"))
+    made = decide(world(of, memory=remembered_since("uid-p0", NOW - seconds)))
+    assert actions(made.plans[0], Admit) == admitted
+    assert (made.recheck_at == NOW - seconds + 30) == (seconds < 30), "it looks again in time"
+
+
+def test_what_is_broken_takes_no_place_from_the_newest() -> None:
+    """3.8: a crash loop, for example."""
+    assert actions(decided("1P", "p0 Broken old, p1 Held new"), Admit) == ["p1"]
+
+
+def test_what_runs_and_is_not_ready_where_that_counts_takes_no_place_from_the_newest() -> None:
+    """3.8: its state is Running."""
+    fleet = rolling("p0 Running old, p1 Held new")
+    waits = (msgspec.structs.replace(fleet[0], ready=0), fleet[1])
+    options = RuleOptions(counts_from=CountsFrom.READY)
+    assert actions(plan(service("1P", waits, options=options)), Admit) == ["p1"]
+
+
+def test_a_pair_of_which_the_outdated_one_does_not_start_counts_once_and_not_as_running() -> None:
+    """S1: "pairs of revisions count once"."""
+    for state, expected in (("Admitted", (0, 1, 1)), ("Running", (1, 0, 1))):
+        of = service("1P", rolling(f"p0 Starting old, p1 {state} new"))
+        made = decide(world(of, memory=remembered_since("uid-p0", NOW - 60)))
+        assert counts(made.plans[0].groups["group0"]) == expected
+
+
+def test_a_first_rollout_out_of_a_bad_image_asks_for_room_as_a_minimum() -> None:
+    """3.8 with 3b.1a: the newest instance is missing of the minimum, so it is reserved before
+    scale-ups of others, also of a service that serves."""
+    stuck = _of_one_owner(on_nodes("1P", "p0 starts on a0, p1 held", others=True, name="b"))
+    other = on_nodes("2P > 1P", "p0 on a1, p1 held", name="a", age=9)
+    memory = remembering(stuck, ("b-p0", InstanceMemory(restarts=0, bound_since=NOW - 60)))
+    made = decide(world(stuck, other, nodes="a:8x3", memory=memory))
+    assert doings(made) == {"b-p1": "Admit"}
+
+
+def test_on_full_nodes_what_does_not_start_gives_its_node_to_the_newest() -> None:
+    """3.8 with 3.6: it is surplus that does not run as long as the newest takes its place."""
+    stuck = _of_one_owner(on_nodes("1P", "p0 starts on a0, p1 held", others=True, name="b"))
+    other = on_nodes("1P", "p0 on a1", name="a")
+    memory = remembering(stuck, ("b-p0", InstanceMemory(restarts=0, bound_since=NOW - 60)))
+    made = decide(world(stuck, other, nodes="a:8x2", memory=memory))
+    assert doings(made) == {"b-p0": "Evict"}
+    assert reasons(made)["b-p1"] is Reason.WAITING_FOR_ROOM
+
+
+def test_where_the_owner_has_made_no_newest_one_what_does_not_start_counts_as_before() -> None:
+    """3b.1f: otherwise its partners would be revoked for want of candidates."""
+    of = on_nodes("1P1D", "p0 starts on a0, d0 unbound", others=True, name="b")
+    memory = remembering(of, ("b-p0", InstanceMemory(restarts=0, bound_since=NOW - 60)))
+    made = decide(world(_of_one_owner(of, newest=()), nodes="a:8x2", memory=memory))
+    assert doings(made) == {}
+
+
+def _of_one_owner(of: Service, newest: tuple[str, ...] = ("p1",)) -> Service:
+    """Prefill instances of one Deployment: outdated ones, but for these of the newest revision."""
+    found = []
+    for one in of.instances:
+        owner = f"Deployment/{one.group}"
+        is_old = one.name not in newest and one.group == "group0"
+        found.append(msgspec.structs.replace(one, owner=owner, outdated=is_old))
+    return msgspec.structs.replace(of, instances=tuple(found))

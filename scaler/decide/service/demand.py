@@ -8,6 +8,7 @@ frozen `Demand` out. Must not look at nodes.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from hashlib import blake2s
@@ -47,6 +48,9 @@ class Shortfall(msgspec.Struct, frozen=True):
     """Group -> instances."""
     bound_in_part: tuple[Member, ...] = ()
     """Instances of the minimum that are bound in part."""
+    replaced: tuple[Member, ...] = ()
+    """3.8: outdated instances that do not start, and whose places candidates of the newest revision
+    take."""
 
 
 class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
@@ -93,6 +97,8 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     have a slot. Empty for a service that serves."""
     bound_in_part: tuple[Member, ...]
     """Instances of the minimum that are bound in part."""
+    replaced: tuple[Member, ...]
+    """As in `Shortfall`."""
     priority: int
     oldest: float
     """Creation of its oldest job that has not ended."""
@@ -242,6 +248,7 @@ def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy)
         serves=serves,
         minimum=shortfall.missing,
         bound_in_part=shortfall.bound_in_part,
+        replaced=shortfall.replaced,
         priority=priority_of(service, policy),
         oldest=oldest_job(service.instances),
         bound=sum([instance.bound for instance in service.instances]),
@@ -370,18 +377,40 @@ def missing_of_minimum(
     """Section 3b.1a: what the smallest ratio lacks. `smallest`: group -> number in that ratio."""
     missing: dict[str, int] = {}
     bound_in_part: list[Member] = []
+    all_replaced: list[Member] = []
     for name, number in smallest.items():
         group = groups[name]
         whole = group.running
         parts: list[Member] = []
+        replaced = _replaced_by_the_newest(group, candidates[name])
+        all_replaced += replaced
         for member in _with_a_place(group, candidates[name], completion):
+            if member in replaced:
+                continue
             if member.in_part or not member.has_slot:
                 parts.append(member)
             else:
                 whole += 1
         missing[name] = max(0, number - whole - len(parts))
         bound_in_part += states.in_order(parts)[: max(0, number - whole)]
-    return Shortfall(missing, tuple(bound_in_part))
+    return Shortfall(missing, tuple(bound_in_part), tuple(all_replaced))
+
+
+def _replaced_by_the_newest(group: Group, candidates: Collection[Member]) -> list[Member]:
+    """3.8: outdated instances that do not start take no place from candidates of the newest
+    revision of their owner: one for each candidate."""
+    if not group.rollouts:
+        return []
+    newest = Counter[str]()
+    for member in candidates:
+        newest[member.instance.owner] += not member.instance.outdated
+    replaced = []
+    for member in states.in_order(group.members):
+        owner = member.instance.owner
+        if member.is_replaced and not member.running and newest[owner] > 0:
+            newest[owner] -= 1
+            replaced.append(member)
+    return replaced
 
 
 def _with_a_place(

@@ -51,17 +51,17 @@ def _covers(counts: Mapping[str, int], ratio: Ratio) -> bool:
 
 
 class Rollout(msgspec.Struct, eq=False):
-    """One owner in one group while an outdated instance runs: its outdated instances and those of
-    the newest revision.
+    """One owner in one group while an outdated instance runs, or does not start: its outdated
+    instances and those of the newest revision.
 
     An owner (Deployment, LeaderWorkerSet, StormService) whose template was changed deletes an
     outdated instance only when a newest one runs. If newest instances waited for a free place, the
-    rollout would never end. So a running outdated instance and a newest instance of one owner can
-    be a pair, which takes one place. Only the number of pairs counts, and only of instances above
-    the target: where both have a place of their own, both count."""
+    rollout would never end. So an outdated instance that runs, or does not start, and a newest
+    instance of one owner can be a pair, which takes one place. Only the number of pairs counts, and
+    only of instances above the target: where both have a place of their own, both count."""
 
     outdated: int = 0
-    """Outdated instances that count as running."""
+    """Outdated instances that have a place and run, or do not start."""
     newest: int = 0
     """Instances of the newest revision that take a place, running or in flight."""
     live: int = 0
@@ -80,10 +80,10 @@ class Rollout(msgspec.Struct, eq=False):
 
 
 def rollouts_of(members: Iterable[Member]) -> dict[str, Rollout]:
-    """Owner -> rollout, for each owner of which an outdated instance runs."""
+    """Owner -> rollout, for each owner of which an outdated instance runs or does not start."""
     rollouts: dict[str, Rollout] = {}
     for member in members:
-        if member.running and member.instance.outdated and member.instance.owner:
+        if member.is_replaced:
             rollouts.setdefault(member.instance.owner, Rollout()).outdated += 1
     if not rollouts:
         return rollouts
@@ -116,7 +116,7 @@ class Group(msgspec.Struct, eq=False):
     paired: int = 0
     """Pairs of revisions that count once."""
     rollouts: dict[str, Rollout] = {}
-    """Owner -> rollout, for each owner of which an outdated instance runs."""
+    """Owner -> rollout, for each owner of which an outdated instance runs or does not start."""
     taken: int = 0
     """Instances that have a place, those of this decision included. Both instances of a pair
     count."""

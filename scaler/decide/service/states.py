@@ -135,6 +135,9 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
     """The next step of its life (`lifecycle.py`). An instance with a step gets no other action."""
     pauses: bool = False
     """A kubelet refused a pod of it, and the pause after that runs: nothing of it is made."""
+    is_replaced: bool = False
+    """3.8: it is outdated, and an instance of the newest revision of its owner needs no place of
+    its own beside it."""
 
     @property
     def uid(self) -> str:
@@ -178,7 +181,14 @@ def look_at(instance: Instance, remembered: InstanceMemory, look: Look) -> Membe
     """The instance with its state. `remembered`: its memory before this look."""
     step = next_step(instance, look.now)
     if _runs_as_before(instance, remembered):
-        return Member(instance, remembered, State.RUNNING, running=True, step=step)
+        return Member(
+            instance,
+            remembered,
+            State.RUNNING,
+            running=True,
+            step=step,
+            is_replaced=_is_of_old_revision(instance),
+        )
     memory = with_counts(instance, remembered, look.now)
     state = state_of(instance, memory, look.now, look.policy)
     memory = with_state(instance, state, memory, look)
@@ -186,8 +196,34 @@ def look_at(instance: Instance, remembered: InstanceMemory, look: Look) -> Membe
     in_flight = state in (State.ADMITTED, State.STARTING, State.RUNNING)
     if state is State.BROKEN:
         in_flight = look.now - memory.broken_since < look.policy.broken_grace
-    pauses = is_pausing(instance, look.now)
-    return Member(instance, memory, state, running, in_flight and not running, step, pauses)
+    is_replaced = (running or in_flight) and _is_of_old_revision(instance)
+    if is_replaced and not running:
+        is_replaced = _does_not_start(state, memory, look)
+    return Member(
+        instance,
+        memory,
+        state,
+        running,
+        in_flight and not running,
+        step,
+        pauses=is_pausing(instance, look.now),
+        is_replaced=is_replaced,
+    )
+
+
+def _is_of_old_revision(instance: Instance) -> bool:
+    """3.8: whether its owner makes instances of a newer revision now."""
+    return instance.outdated and bool(instance.owner)
+
+
+def _does_not_start(state: State, memory: InstanceMemory, look: Look) -> bool:
+    """3.8: whether an instance that does not count as running does not start: it is Broken, it runs
+    and is not Ready where that counts, or it was bound for `minimum_timeout` and does not run. A
+    pod waits for its image, for example, or for a Secret that does not exist."""
+    if state in (State.BROKEN, State.RUNNING):
+        return True
+    since = memory.bound_since
+    return since > 0 and look.now - since >= look.policy.minimum_timeout
 
 
 def _runs_as_before(instance: Instance, remembered: InstanceMemory) -> bool:
@@ -222,6 +258,8 @@ def moments_of(member: Member, policy: Policy) -> Iterator[float]:
     for since, seconds in begun:
         if since > 0:
             yield since + seconds
+    if memory.bound_since and _is_of_old_revision(instance):
+        yield memory.bound_since + policy.minimum_timeout
     if instance.bound and instance.pods < instance.expected and not instance.made_by_us:
         yield makes_until(instance, policy)
 

@@ -100,9 +100,25 @@ def _bound_pods(victims: Victims) -> list[tuple[str, PodRequest]]:
 def surplus(part: Part, draft: Draft) -> tuple[list[Victim], list[Victim]]:
     """3.6: surplus of the service itself, that does not run and that runs, without instances of the
     minimum that are bound in part."""
-    idle, running = _surplus(part, draft, _helpful(part, draft))
+    helpful = _helpful(part, draft)
+    idle, running = _surplus(part, draft, helpful)
     own = [victim for victim in idle if victim.member not in draft.demand.bound_in_part]
+    known = [victim.member for victim in own]
+    for member in _replaced(part, draft, helpful):
+        if member not in known:
+            own.append(Victim(draft, member))
     return own, running
+
+
+def _replaced(part: Part, draft: Draft, helpful: Collection[NodeClass]) -> list[Member]:
+    """3.8: outdated instances that do not start, while the newest revision takes their places.
+    They are surplus that does not run."""
+    replaced = []
+    for name in draft.demand.minimum:
+        for member in _evictable(part, draft, draft.demand.groups[name]):
+            if member in draft.demand.replaced and member.state is not State.RUNNING:
+                replaced.append(member)
+    return _on_nodes(part, replaced, helpful)
 
 
 def surplus_for_scale_up(part: Part, draft: Draft) -> list[Victim]:
