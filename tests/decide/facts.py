@@ -175,10 +175,20 @@ class Facts:
         pools = []
         for group, least in self.smallest(team).items():
             mine = self.members(team, group)
-            kept = [n for n in mine if self._whole(n) and self.has_slot(n)]
+            replaced = self._replaced(mine)
+            kept = [n for n in mine if self._whole(n) and self.has_slot(n) and n not in replaced]
             able = [n for n in mine if n not in kept and self._may_be_chosen(n)]
             pools.append((able, max(0, least - len(kept))))
         return choices(pools)
+
+    def _replaced(self, mine: list[int]) -> list[int]:
+        """Outdated ones that do not start, one for each newest one that may be chosen."""
+        newest = [n for n in mine if not self.jobs[n].outdated and self._may_be_chosen(n)]
+        return [n for n in mine if self._is_stuck(n)][: len(newest)]
+
+    def _is_stuck(self, number: int) -> bool:
+        """Outdated, and does not start: it takes no place from the newest revision."""
+        return self.jobs[number].outdated and not self.runs(number) and self.passes(number)
 
     def _whole(self, number: int) -> bool:
         return self.insts[number].bound == self.jobs[number].pods
@@ -249,7 +259,7 @@ class Facts:
 
     def keeps_minimum(self, bound: list[int], lost: set[int], least: int) -> bool:
         def count(numbers: list[int]) -> tuple[int, int]:
-            slots = sum(map(self.has_slot, numbers))
+            slots = sum(self.has_slot(n) and not self._is_stuck(n) for n in numbers)
             return min(sum(map(self.runs, numbers)), least), min(slots, least)
 
         left = [n for n in bound if n not in lost]

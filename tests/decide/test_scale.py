@@ -400,7 +400,7 @@ def test_the_number_in_force_is_always_the_highest_within_the_delay(
             ends = [began for began, _ in history[1:]] + [moment + 1]
             recent = [n for (_, n), end in zip(history, ends, strict=True) if end > moment - 300]
             assert seen[0][0] == max(recent)
-            assert len(seen) <= len(ladder.ratios)
+            assert len(seen) <= len(ladder.ratios) + 1, "each ratio, and nothing"
         now += seconds
 
 
