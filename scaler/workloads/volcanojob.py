@@ -26,7 +26,8 @@ FINAL = ("Completed", "Failed", "Terminated", "Aborted")
 """Values of status.state.phase. An aborted job can be resumed by command; then it has not finished
 any more."""
 MAX_RETRY = 3
-"""The value that Volcano's webhook writes if spec.maxRetry is absent or 0."""
+"""The value that Volcano's webhook writes if spec.maxRetry is absent or 0. A 0 that is in the
+cluster is one that no webhook changed, and means what it says."""
 _RESTARTS = ("RestartJob", "RestartTask", "RestartPod", "RestartPartition")
 _ENDS = ("AbortJob", "TerminateJob", "CompleteJob")
 _DELETION = ("PodEvicted", "*")
@@ -137,11 +138,11 @@ def _restart_limit(spec: Mapping[str, Any], tasks: Sequence[_Task]) -> int | Non
                 break
     if actions & set(_ENDS):
         return 0
-    return (
-        (as_count(spec.get("maxRetry"), MAX_PODS) or MAX_RETRY) - 1
-        if actions & set(_RESTARTS)
-        else None
-    )
+    if not actions & set(_RESTARTS):
+        return None
+    written = spec.get("maxRetry")
+    most = MAX_RETRY if written is None else min(as_count(written), MAX_PODS)
+    return max(0, most - 1)
 
 
 def _is_for_deletion(policy: Mapping[str, Any]) -> bool:

@@ -259,6 +259,81 @@ def test_a_kind_that_nobody_knows_is_found_by_its_labels() -> None:
     assert codes(made) == ["KindUnknown", "GroupUnknown"]
 
 
+@pytest.mark.parametrize("key", ["entryTemplate", "workerTemplate", "leaderPodTemplate", "pod"])
+def test_a_pod_template_of_an_unknown_kind_may_have_any_name(key: str) -> None:
+    """Whatever it is called: it has labels and containers, or a name that says so."""
+    made = thing("example.com/v1", "Thing", roles=[{key: template(job_id=None)}])
+    assert codes(made) == ["KindUnknown", "JobIdMissing"]
+    in_a_list = thing("example.com/v1", "Thing", pods=[template(job_id=None)])
+    assert codes(in_a_list) == ["KindUnknown", "JobIdMissing"]
+
+
+def test_each_pod_template_of_an_unknown_kind_is_looked_at() -> None:
+    both = {"entryTemplate": template(group="prefil"), "workerTemplate": template(job_id=None)}
+    made = thing("workload.serving.volcano.sh/v1alpha1", "ModelServing", roles=[both])
+    assert codes(made) == ["KindUnknown", "GroupUnknown", "JobIdMissing"]
+
+
+def test_labels_of_an_unknown_kind_that_are_in_no_pod_template_are_not_taken_for_some() -> None:
+    made = thing("example.com/v1", "Thing", parts=[{"metadata": {"labels": LABELS}, "spec": {}}])
+    assert codes(made) == []
+
+
+def test_a_daemon_set_is_no_service() -> None:
+    made = thing("apps/v1", "DaemonSet", template=template())
+    assert codes(made) == ["PodOnEveryNode"]
+    bare = thing("apps/v1", "DaemonSet", template={"metadata": {"labels": {}}})
+    assert "PodOnEveryNode" not in codes(bare)
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "name", "code"),
+    [
+        ("apps/v1", "Deployment", "Qwen", "NameInvalid"),
+        ("apps/v1", "Deployment", "qwen_1", "NameInvalid"),
+        ("apps/v1", "Deployment", "q" * 254, "NameInvalid"),
+        ("apps/v1", "Deployment", "7b", ""),
+        ("apps/v1", "StatefulSet", "q" * 52, ""),
+        ("apps/v1", "StatefulSet", "q" * 53, "NameTooLong"),
+        ("batch/v1", "Job", "q" * 64, "NameTooLong"),
+        ("batch/v1", "CronJob", "q" * 53, "NameTooLong"),
+        ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "7b", "NameInvalid"),
+        ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "q" * 51, "NameTooLong"),
+        ("batch.volcano.sh/v1alpha1", "Job", "q" * 55, "NameTooLong"),
+        ("batch.volcano.sh/v1alpha1", "Job", "q" * 54, ""),
+    ],
+)
+def test_a_name_of_which_no_other_can_be_made_is_an_error(
+    version: str, kind: str, name: str, code: str
+) -> None:
+    of = template()
+    parts: dict[str, Any] = {"template": of}
+    if kind == "CronJob":
+        parts = {"jobTemplate": {"spec": {"template": of}}}
+    elif kind == "LeaderWorkerSet":
+        parts = {"replicas": 1, "leaderWorkerTemplate": {"size": 1, "workerTemplate": of}}
+    elif version.startswith("batch.volcano"):
+        parts = {"tasks": [{"name": "server", "replicas": 1, "template": of}]}
+    made = thing(version, kind, **parts)
+    made["metadata"]["name"] = name
+    assert [one for one in codes(made) if one.startswith("Name")] == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("7b-p0", "NameInvalid"),
+        ("qwen.p0", "NameInvalid"),
+        ("Qwen-p0", "NameInvalid"),
+        ("d" * 55, "NameTooLong"),
+        ("d" * 54, ""),
+    ],
+)
+def test_the_service_of_an_ascend_job_needs_a_name(name: str, code: str) -> None:
+    found = codes(job().replace("name: server-p0", f"name: {name}"))
+    assert [one for one in found if one.startswith("Name")] == ([code] if code else [])
+
+
 @pytest.mark.parametrize("make", ALL)
 def test_a_workload_without_our_labels_is_not_called_checked(make: Any) -> None:
     bare = make({"metadata": {"labels": {}}, "spec": {"schedulingGates": []}}, 1)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import Object
 from scaler.reasons.reasons import Reason
+from scaler.rules.limits import MAX_PODS
 from scaler.workloads.volcanojob import read_volcano_job
 from tests.workloads.pods import LABELS, template
 from tests.workloads.test_run_policy import JSON
@@ -120,7 +121,9 @@ def test_a_job_on_its_way_is_not_finished(phase: str) -> None:
         ({"policies": [{"event": "PodFailed", "action": "RestartJob"}]}, None),
         ({"policies": [{"event": "PodEvicted", "action": "SyncJob"}]}, None),
         ({"policies": [RESTART]}, 2),
-        ({"policies": [RESTART], "maxRetry": 0}, 2),
+        ({"policies": [RESTART], "maxRetry": 0}, 0),  # no webhook of Volcano changed it
+        ({"policies": [RESTART], "maxRetry": 1}, 0),
+        ({"policies": [RESTART], "maxRetry": 10**9}, MAX_PODS - 1),
         ({"policies": [RESTART], "maxRetry": 10}, 9),
         ({"policies": [{"events": ["PodFailed", "PodEvicted"], "action": "RestartTask"}]}, 2),
         ({"policies": [{"event": "*", "action": "RestartPod"}]}, 2),

@@ -17,6 +17,7 @@ from scaler.tools.lint.configmap import RuleMap
 from scaler.tools.lint.contents import MIXTURE, Contents, mixtures_of
 from scaler.tools.lint.jobs import check_job
 from scaler.tools.lint.metadata import label_findings
+from scaler.tools.lint.names import name_findings
 from scaler.tools.lint.pairing import faults_of, is_made, rules_among
 from scaler.tools.lint.source import Source
 from scaler.tools.lint.unchecked import (
@@ -89,6 +90,7 @@ def _rule_findings(found: RuleMap) -> Iterator[Finding]:
 
 
 def _workload_findings(found: Object, faults: Sequence[Finding]) -> Iterator[Finding]:
+    yield from name_findings(found)
     if labels_are_its_own(found):
         yield from check_job(found)
     yield from map(found.placed, faults)

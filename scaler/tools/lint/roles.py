@@ -22,7 +22,7 @@ from scaler.workloads.kinds import JOBS
 MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
 """Annotation of pods: how many of them MindCluster's plugin waits for before any starts."""
 _OURS = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
-_TEMPLATE: Path = ("template", "metadata", "labels")
+_LABELS: Path = ("metadata", "labels")
 _DEPTH = 20
 _MOST = 20_000
 """Levels of an object of an unknown kind, and values of one level, that are searched for
@@ -84,6 +84,8 @@ def workload_faults(found: Object, rules: Rules) -> list[Finding] | None:
         misplaced = known is not None and names_ours(labels_at(found, ("metadata", "labels")))
         return [_reaches_no_pod(found, known or [])] if misplaced else None
     faults = [_kind_unknown(found)] if known is None else [*_forgotten(found, known, roles, rules)]
+    if (found.kind, found.root.string_at("apiVersion")) == ("DaemonSet", "apps/v1"):
+        faults.append(_on_every_node())
     for role in roles:
         faults.extend(_role_faults(found, role, rules))
     return faults
@@ -178,19 +180,32 @@ def _all(found: Object, known: list[Role] | None) -> list[Role]:
         return known
     result: list[Role] = []
     for at in _templates(found.root):
-        result.append(Role({"the pod template": at}, ((*at[:-2], "spec", "schedulingGates"),)))
+        name = "" if at[-1] == "template" else f" at {'.'.join(map(str, at))}"
+        labels = {f"the pod template{name}": (*at, *_LABELS)}
+        result.append(Role(labels, ((*at, "spec", "schedulingGates"),)))
     return result
 
 
 def _templates(root: Value) -> Iterator[Path]:
-    """The paths of labels in pod templates. The number of repetitions by aliases is limited."""
+    """The paths of pod templates, under any name. The number of repetitions by aliases is
+    limited."""
     level: list[tuple[Path, Value]] = [((), root)]
     for _ in range(_DEPTH):
         for path, value in level:
-            if path[-3:] == _TEMPLATE and value.kind == "mapping":
+            if path and _is_pod_template(path, value):
                 yield path
         inner = (((*path, step), value) for path, one in level for step, value in _inner(one))
         level = list(islice(inner, _MOST))
+
+
+def _is_pod_template(path: Path, value: Value) -> bool:
+    """Whether it has labels, and the name or the containers of a pod template."""
+    labels = value.get(*_LABELS) if value.kind == "mapping" else None
+    if labels is None or labels.kind != "mapping":
+        return False
+    containers = value.get("spec", "containers")
+    has_containers = containers is not None and containers.kind == "list"
+    return has_containers or str(path[-1]).lower().endswith("template")
 
 
 def _inner(value: Value) -> Iterator[tuple[str | int, Value]]:
@@ -312,6 +327,15 @@ def _reaches_no_pod(found: Object, known: list[Role]) -> Finding:
             named = name
             break
     return Finding("LabelsReachNoPod", ("metadata", "labels", named), message, hint, on_key=True)
+
+
+def _on_every_node() -> Finding:
+    message = (
+        "a DaemonSet makes a pod for each node and chooses the node itself: neither a ratio nor"
+        " room decides how many run, and a pod that is evicted comes again on the same node"
+    )
+    hint = "write a Deployment, a StatefulSet or a LeaderWorkerSet"
+    return Finding("PodOnEveryNode", ("kind",), message, hint)
 
 
 def _kind_unknown(found: Object) -> Finding:
