@@ -172,7 +172,12 @@ class Settings(BaseModel):
         300, "The longest such pause, and the longest attempt while nothing is bound anywhere.", 1
     )
     due_back: float = _seconds(
-        300, "How long room of ending pods and of absent nodes counts as to come.", 0
+        300,
+        "How long room of ending pods, of absent nodes and of faulty chips counts as expected.",
+        0,
+    )
+    gather: float = _seconds(
+        60, "How long a node that became usable is kept from scale-ups for a waiting minimum.", 0
     )
     fit_patience: float = _seconds(
         60, "A minimum that seems not to fit is tried all the same after this long.", 1

@@ -16,7 +16,7 @@ What is kept within one decision about one part, by `Shortcuts`:
     the shortage of a minimum       `Demand.room_key`, and how often room was given back
     why a minimum is too large      `Demand.room_key`, or its draft
     whether a minimum would fit     `Demand.room_key`
-    why a scale-up is held          its pod requests
+    why a scale-up is held          its pod requests and its priority
 """
 
 from __future__ import annotations
@@ -591,9 +591,10 @@ class Shortcuts(Questions):
         """`Demand.room_key`, or the draft where that is None -> why it is too large."""
         self._would_fit: dict[object, bool] = {}
         """`Demand.room_key` -> whether the minimum would fit if nothing was reserved."""
-        self._held: dict[PodRequests, Held] = {}
-        """Pod requests of a scale-up that does not fit, or may invalidate a reservation. Room only
-        shrinks while scale-ups are admitted."""
+        self._held: dict[tuple[PodRequests, int], Held] = {}
+        """Pod requests and priority of a scale-up that does not fit, or may invalidate a
+        reservation, or land on a node that is kept for a minimum. Room only shrinks while scale-ups
+        are admitted."""
 
     def find(self, part: Part, draft: Draft) -> ReservedMinimum | Shortage:
         """As `Questions`. More reservations make no room: the shortage stays until room is given
@@ -631,10 +632,11 @@ class Shortcuts(Questions):
         self, part: Part, draft: Draft, member: Member, others: Sequence[Member]
     ) -> Admitted | Held:
         """As `Questions`. Who may trade is asked anew: surplus may make room."""
-        known = self._held.get(member.instance.unbound)
+        key = (member.instance.unbound, draft.demand.priority)
+        known = self._held.get(key)
         if known is not None and draft.shares and not preemption.may_trade(draft):
             return known
         answer = super().scale_up(part, draft, member, others)
         if isinstance(answer, Held) and not answer.for_now:
-            self._held[member.instance.unbound] = answer
+            self._held[key] = answer
         return answer

@@ -258,6 +258,7 @@ class Policy(msgspec.Struct, frozen=True, gc=False):
     backoff: float = 30.0
     backoff_max: float = 300.0
     due_back: float = 300.0
+    gather: float = 60.0
     fit_patience: float = 60.0
     trade_after: float = 90.0
     eviction_pause: float = 600.0

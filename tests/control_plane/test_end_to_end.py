@@ -76,6 +76,7 @@ DIVIDED = (
     "backoff",
     "backoff_max",
     "due_back",
+    "gather",
     "fit_patience",
     "trade_after",
     "eviction_pause",

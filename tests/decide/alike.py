@@ -23,7 +23,7 @@ from scaler.decide.memory import (
     ServiceMemory,
 )
 from tests.builders import NOW
-from tests.decide.small_worlds import JUST_NOW, LONG_AGO, Inst, Shape, State, key
+from tests.decide.small_worlds import JUST_NOW, LONG_AGO, POLICY, Inst, Shape, State, key
 
 QUANTUM = 30
 CAPS: dict[type, dict[str, int]] = {
@@ -90,7 +90,7 @@ def representative(of: Shape, s: State) -> State:
         sharp |= {"node", "backoff_until"}
     else:
         s = s._replace(
-            nodes=tuple((state, LONG_AGO if state == "R" else age) for state, age in s.nodes)
+            nodes=tuple((state, _age_that_matters(state, age)) for state, age in s.nodes)
         )
     small = set[float]()
 
@@ -109,6 +109,11 @@ def representative(of: Shape, s: State) -> State:
     return _with_ages(
         s, lambda name, age: age - _small(age) + (new[_small(age)] if name in sharp else 0)
     )
+
+
+def _age_that_matters(state: str, age: int) -> int:
+    """Of a node, where no pause may have begun before it returned."""
+    return LONG_AGO if state == "R" and age >= POLICY.gather else age
 
 
 def _small(age: float) -> float:

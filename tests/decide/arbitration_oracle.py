@@ -52,6 +52,12 @@ class _Judge(Facts):
             n for n, (state, age) in enumerate(s.nodes) if state in "XC" and age < POLICY.due_back
         )
         self.away = frozenset(away) - used
+        self.came = frozenset(
+            n for n, (state, age) in enumerate(s.nodes) if state == "R" and age < POLICY.gather
+        )
+        """Nodes that became usable lately."""
+        self.gatherers: list[int] = []
+        """Services whose minimum misses room and could have it (3b.7d)."""
         self.reserved: Needs = []
         self.admit: list[int] = []
         self.revoke: list[int] = []
@@ -260,6 +266,8 @@ class _Judge(Facts):
             self.minimum_of_one_alone(team)
         elif found is None:
             self.revoke += self.among(self.of.of(team), "hands")
+            if complete and not self.too_large(team):
+                self.gatherers.append(team)
         else:
             choice, needs, source, victims = found
             self.reserved += needs
@@ -319,8 +327,12 @@ class _Judge(Facts):
                 if n in self.chosen or n in self.revoke:
                     continue
                 needs = self.needs(n, self.free)
-                fits = self.fit(needs) and not self.can_invalidate(
-                    [need for one in [*hands, n] for need in self.needs(one, self.free)]
+                fits = (
+                    self.fit(needs)
+                    and not self.is_kept_off(team, n)
+                    and not self.can_invalidate(
+                        [need for one in [*hands, n] for need in self.needs(one, self.free)]
+                    )
                 )
                 if n in beyond:
                     self.revoke.append(n)
@@ -334,6 +346,23 @@ class _Judge(Facts):
                     or self.another_fits(team, n)
                 ):
                     self.revoke.append(n)
+
+    def is_kept_off(self, team: int, job: int) -> bool:
+        """3b.7d: it could land on a node that became usable lately, and that is kept for a minimum
+        of the same or a higher priority which could use it."""
+        kept = frozenset[int]()
+        for other in self.gatherers:
+            if self.of.teams[other].priority >= self.of.teams[team].priority:
+                for n in self.missing(other):
+                    kept |= self.jobs[n].nodes
+        return bool(self.jobs[job].nodes & self.free & self.came & kept)
+
+    def missing(self, team: int) -> list[int]:
+        """Instances that the minimum would be made of."""
+        found = self.fixed(team)
+        for g, number in self.lacks(team).items():
+            found += self.candidates(team, g)[:number]
+        return found
 
     def too_many(self, ratio: Callable[[int], Counts]) -> set[int]:
         """The newest of those with the scheduler, as many as are too many for this ratio of their
@@ -386,6 +415,8 @@ class _Judge(Facts):
         needs = self.needs(job, self.free)
         if not self.fit(needs):
             return not self.shares(team) and not self.another_fits(team, job)
+        if self.is_kept_off(team, job):
+            return False
         spoils = self.can_invalidate(
             [need for n in [*hands, job] for need in self.needs(n, self.free)]
         )

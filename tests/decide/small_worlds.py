@@ -37,6 +37,7 @@ POLICY = Policy(
     backoff=30,
     backoff_max=120,
     due_back=90,
+    gather=60,
     trade_after=60,
     fit_patience=3600,
     eviction_pause=150,

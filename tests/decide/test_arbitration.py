@@ -62,7 +62,8 @@ def small_worlds(draw: st.DrawFn) -> tuple[Shape, State]:
     kinds = ("R",) * 8 + ("X", "C")
     nodes = tuple((draw(st.sampled_from(kinds)), 0) for _ in of.nodes)
     nodes = tuple(
-        (state, LONG_AGO if state == "R" else draw(st.sampled_from((0, 90)))) for state, _ in nodes
+        (state, draw(st.sampled_from((LONG_AGO, LONG_AGO, 0) if state == "R" else (0, 90))))
+        for state, _ in nodes
     )
     left = list(range(len(nodes)))
     insts = []

@@ -152,6 +152,10 @@ own surplus beside another | a:1x4 | 2P1D > 1P1D: p p d | 1P: p | with lose back
 surplus that never runs goes first | a:1x3 | 2P1D > 1P1D: p p!run d | 1P: p late | with lose
 no trade | a:1x3 | 2P1D > 1P1D: p p d trade-off | 1P: p | with lose
 a node flaps | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with flap back
+a minimum gathers | a:1x3 | 2P > 1P: p p | 1P1D: p d late | with lose back
+a minimum gathers two | a:1x4 | 2P > 1P: p p | 1P1D: p d | with lose lose back back
+a minimum gathers, never bound | a:1x3 | 1P1D: p d!bind | 2P > 1P: p p | with lose back
+a minimum gathers of one kind | a:1 b:1x2 | 1P1D: p@b d@b | 2P > 1P: p@ab p@ab | with cordon back
 a node is cordoned | a:1x3 | 1P1D: p d late | 2P > 1P: p p | with cordon back
 two nodes are lost | a:1x4 | 2P1D > 1P1D: p p d | 1P: p | with lose lose back
 a node lost, then a failover | a:1x3 | 2P1D > 1P1D: p p d | with lose failover

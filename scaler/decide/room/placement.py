@@ -20,7 +20,15 @@ from itertools import combinations
 
 import msgspec
 
-from scaler.decide.nodes import Amounts, PodRequest, PodRequests, Room
+from scaler.decide.nodes import (
+    Amounts,
+    Node,
+    PodRequest,
+    PodRequests,
+    Room,
+    accepts,
+    tolerates,
+)
 from scaler.decide.room.classes import Classes, NodeIndex, times
 from scaler.decide.room.invalidation import Invalidation
 from scaler.decide.room.pods import PlacedPod
@@ -107,6 +115,11 @@ class Placement:
         """Whether the scheduler may invalidate a reservation by binding these pods and those that
         it has; see `Invalidation.is_possible`."""
         return self._invalidation.is_possible(pods, with_the_scheduler, own=own)
+
+    def accepts(self, request: PodRequest, node: Node) -> bool:
+        """Whether this node of the index takes such pods now, whatever is free on it."""
+        where = request.where
+        return accepts(where, node.node_class) and tolerates(where, node.passing)
 
     def takes(self, request: PodRequest, amounts: Amounts) -> bool:
         """Whether a node with these free amounts has room for such a pod. Whether the node accepts

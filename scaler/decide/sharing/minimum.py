@@ -25,6 +25,7 @@ from scaler.decide.sharing import (
     alone,
     attempt_end,
     eviction_pause,
+    gathering,
     observed,
     preemption,
     probe,
@@ -168,6 +169,7 @@ def _does_not_fit(part: Part, draft: Draft, shortage: Shortage) -> None:
     elif not draft.shares:
         _without_room(part, draft, why)
     else:
+        part.gatherers = gathering.gathers(part, draft)
         _probe_or_give_up(part, draft, why)
 
 

@@ -8,7 +8,7 @@ fields of `Part`."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -27,6 +27,10 @@ from scaler.decide.world import World
 DraftsOfPart = Callable[[float], Sequence[Draft]]
 """(highest priority) -> the drafts of all services of the part; none if each has a higher priority
 than that."""
+
+
+Gatherers = Mapping[frozenset[PodRequest], Draft]
+"""The requests of the pods that a minimum misses -> a service that misses such pods."""
 
 
 class Victim(msgspec.Struct, frozen=True, eq=False):
@@ -131,6 +135,9 @@ class Part:
         """Uid of an instance that cannot be revoked -> its reservation."""
         self.on_free_room: list[tuple[Draft, ReservedMinimum]] = []
         """Services whose minimum has a reservation on free room, in the order of minimums."""
+        self.gatherers: Gatherers = {}
+        """7d: services whose minimum found no room, and would fit on empty nodes. None is in
+        backoff, and none of what they miss has had its attempt."""
         self.reserved_with_scheduler = WithScheduler()
         self.waited_long: list[Draft] = []
         """Services that have waited for `backoff_max`."""

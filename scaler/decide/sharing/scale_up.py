@@ -13,7 +13,7 @@ from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import Member, newest_admission_first
-from scaler.decide.sharing import alone, attempt_end
+from scaler.decide.sharing import alone, attempt_end, gathering
 from scaler.decide.sharing.attempt_end import Outcome
 from scaler.decide.sharing.choice import held_beside, startable
 from scaler.decide.sharing.part import Admitted, Held, Part
@@ -70,8 +70,9 @@ def keeps_admission(
     *,
     is_beyond: bool,
 ) -> KeepsAdmission | LosesAdmission | EndsAttempt:
-    """7b, 7c: whether an instance with the scheduler stays: it has room (`reserved`), cannot
-    invalidate a reservation, and its attempt does not end. `is_beyond`: beyond the target."""
+    """7b to 7d: whether an instance with the scheduler stays: it has room (`reserved`), cannot land
+    on a node that is kept for a minimum, cannot invalidate a reservation, and its attempt does not
+    end. `is_beyond`: beyond the target."""
     if member.uid in draft.demand.without_place:
         return LosesAdmission(Why(Reason.REVOKED, (draft.awaited,)))
     if isinstance(reserved, Shortage):
@@ -81,6 +82,9 @@ def keeps_admission(
         if is_alone and not alone.any_fits(part, others):
             return KeepsAdmission()
         return LosesAdmission(Why(Reason.WAITING_FOR_CAPACITY, (str(reserved),)))
+    kept = gathering.kept_from(part, draft, member)
+    if kept is not None:
+        return LosesAdmission(Why(Reason.WAITING_FOR_CAPACITY, (str(kept),)))
     if part.may_invalidate(member):
         return LosesAdmission(Why(Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)))
     attempt = draft.memory_of(member.uid)
@@ -117,15 +121,20 @@ def _can_start_beside(part: Part, draft: Draft, instance: Member, others: Sequen
 def admission_of(
     part: Part, draft: Draft, member: Member, others: Sequence[Member]
 ) -> Admitted | Held:
-    """7b: whether a held instance is admitted: it fits into the remainder, on free room, and cannot
-    invalidate a reservation. `others`: candidates of its group; where the service is alone (8), one
-    that does not fit is admitted only when none of them does."""
+    """7b, 7d: whether a held instance is admitted: it fits into the remainder, on free room, cannot
+    invalidate a reservation, and cannot land on a node that is kept for a minimum. `others`:
+    candidates of its group; where the service is alone (8), one that does not fit is admitted only
+    when none of them does."""
     reserved = part.placement.reserve(member.instance.unbound)
     if isinstance(reserved, Shortage):
         left = [other for other in others if other.uid not in draft.admitted]
         if not draft.shares and not alone.any_fits(part, left):
             return Admitted(reserved=False)
         return Held(Why(Reason.WAITING_FOR_CAPACITY, (str(reserved),)), lacks_room=True)
+    kept = gathering.kept_from(part, draft, member)
+    if kept is not None:
+        part.placement.cancel(reserved)
+        return Held(Why(Reason.WAITING_FOR_CAPACITY, (str(kept),)))
     if _is_crowded(part, draft, member):
         part.placement.cancel(reserved)
         return Held(Why(Reason.WAITING_FOR_CAPACITY, (BEING_REVOKED,)), for_now=True)

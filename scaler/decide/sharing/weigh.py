@@ -15,7 +15,7 @@ from scaler.decide.nodes import Node, PodRequest
 from scaler.decide.room.classes import Neighbours, NodeIndex
 from scaler.decide.room.placement import Placement
 from scaler.decide.service.demand import Demand
-from scaler.decide.sharing import observed
+from scaler.decide.sharing import gathering, observed
 from scaler.decide.sharing.arbitration import Arbitration
 from scaler.decide.sharing.part import Part, Questions
 from scaler.decide.world import World
@@ -57,6 +57,8 @@ class Weighed(msgspec.Struct, frozen=True, eq=False):
     heeds_binds: bool
     """Whether a bind of any pod in the cluster could have changed it."""
     unusual: list[Node]
+    kept_until: list[float]
+    """7d: when nodes cease to be kept for minimums; times in the past included."""
 
     def heeds_room(self) -> bool:
         """Whether a change of what is free alone may change it."""
@@ -68,6 +70,7 @@ class Weighed(msgspec.Struct, frozen=True, eq=False):
             yield from observed.moments(draft, world)
         for node in self.unusual:
             yield from node.overdue_from(world.policy.due_back)
+        yield from self.kept_until
 
 
 def weigh(
@@ -103,7 +106,8 @@ def weigh(
         expects_room=bool(scaled_down or unusual),
     )
     Arbitration(part).run()
-    return Weighed(drafts, active, part.is_probed, heeds_binds, unusual)
+    kept_until = list(gathering.moments(part))
+    return Weighed(drafts, active, part.is_probed, heeds_binds, unusual, kept_until)
 
 
 def _scaled_down(active: list[Draft]) -> list[tuple[str, PodRequest]]:
