@@ -130,21 +130,21 @@ def test_chips_that_heal_one_by_one_are_kept_together() -> None:
     assert done(on_nodes("1P1D", "p0 held, d0 held", name="a"), small, nodes=healing) == {}
 
 
-def test_a_label_that_the_minimum_does_not_name_keeps_nothing() -> None:
-    """3b.5f, 3b.7d: became usable: a taint or label that kept it off gone."""
-    seen = world(MISSES, GROWS, nodes="a:8x2", now=NOW)
+def label_came(minimum: Service) -> dict[str, str]:
+    """What is done 5 s after node a1 was labelled class=a; it was labelled class=z before."""
+    seen = world(minimum, GROWS, nodes="a:8x2")
     assert seen.nodes is not None
     first, second = seen.nodes.nodes
+    before = NodeClass((("class", "z"),))
+    changed = msgspec.structs.replace(second, returns=(Return(NOW - 5, node_class=before),))
+    nodes = msgspec.structs.replace(seen.nodes, nodes=(first, changed))
+    return doings(decide(msgspec.structs.replace(seen, nodes=nodes)))
 
-    def then(before: NodeClass) -> dict[str, str]:
-        changed = msgspec.structs.replace(second, returns=(Return(NOW - 5, node_class=before),))
-        nodes = msgspec.structs.replace(seen.nodes, nodes=(first, changed))
-        return doings(decide(msgspec.structs.replace(seen, nodes=nodes)))
 
-    assert then(NodeClass((("class", "z"),))) == ADMITTED
-    on_a = on_nodes("1P1D", "p0@a held, d0@a held", name="a")
-    seen = msgspec.structs.replace(seen, services=(on_a, GROWS))
-    assert then(NodeClass((("class", "z"),))) == {}
+def test_a_label_that_the_minimum_does_not_name_keeps_nothing() -> None:
+    """3b.5f, 3b.7d: became usable: a taint or label that kept it off gone."""
+    assert label_came(MISSES) == ADMITTED
+    assert label_came(on_nodes("1P1D", "p0@a held, d0@a held", name="a")) == {}
 
 
 # The limit for each node
