@@ -223,6 +223,8 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     """Value of the highest PriorityClass that the job's scheduling policy names."""
     bound_pods: tuple[tuple[str, PodRequest], ...] = msgspec.field(name="seats", default=())
     """The bound pods that have not ended: name of the node, and pod request."""
+    grace: float = 0.0
+    """Seconds: the longest grace period of its bound pods."""
     deletion_cost: int = 0
     """Sum over its pods of the annotation controller.kubernetes.io/pod-deletion-cost."""
     irreplaceable: bool = False

@@ -30,6 +30,8 @@ from scaler.workloads.pod_requests import (
 )
 
 ENDED = ("Failed", "Succeeded")
+DEFAULT_GRACE = 30.0
+"""Seconds, as in Kubernetes."""
 LONGEST_CONFIGURATION = 32 * 1024
 """Characters of the annotation about its chips: beyond that it is unusable."""
 
@@ -92,6 +94,7 @@ class _PodSpec(PodResources, frozen=True, rename="camel", gc=False):
     priority: int | None = None
     node_name: str = ""
     scheduler_name: str = ""
+    termination_grace_period_seconds: int | None = None
     scheduling_gates: list[_Gate] = msgspec.field(default_factory=list)
 
 
@@ -147,6 +150,8 @@ class PodRecord(Stored, frozen=True, gc=False):
     """When it should be gone, its grace period included; 0.0 = it is not terminating."""
     version: int = 0
     """The round of its job that it belongs to."""
+    grace: float = 0.0
+    """Its grace period, in seconds."""
     deletion_cost: int = 0
     """The cost in its annotation; 0 where that cannot be read, as in Kubernetes."""
     exit_code: int = -1
@@ -199,6 +204,7 @@ def pod_record(pod: PodObject) -> PodRecord:
         crashing=crashing or init_crashing,
         restarts=restarts + init_restarts,
         version=int(version) if len(version) < 10 and version.isdecimal() else 0,
+        grace=_grace(pod.spec),
         deletion_cost=cost,
         exit_code=exit_code,
         requests=requests_of(pod.spec),
@@ -209,6 +215,11 @@ def pod_record(pod: PodObject) -> PodRecord:
         devices=_devices(pod) if owner_uid or governed is not None else None,
         governed=governed,
     )
+
+
+def _grace(spec: _PodSpec) -> float:
+    seconds = spec.termination_grace_period_seconds
+    return DEFAULT_GRACE if seconds is None else float(max(0, seconds))
 
 
 def _deletion_cost(text: str) -> int:

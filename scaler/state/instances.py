@@ -45,6 +45,7 @@ class PodCounts(msgspec.Struct, gc=False):
     crashing: int = 0
     restarts: int = 0
     deletion_cost: int = 0
+    grace: float = 0.0
 
 
 class PodTimes(msgspec.Struct, frozen=True, gc=False):
@@ -102,6 +103,7 @@ def with_pods(instance: Instance, parts: PodParts) -> Instance:
         faulty=parts.faulty,
         restarts=counts.restarts,
         deletion_cost=counts.deletion_cost,
+        grace=counts.grace,
         admitted_at=times.admitted_at,
         newest=times.newest,
         ends_by=times.ends_by,
@@ -128,6 +130,8 @@ def counts_of(pods: Sequence[PodRecord]) -> PodCounts:
         counts.crashing += pod.crashing
         counts.restarts += pod.restarts
         counts.deletion_cost += pod.deletion_cost
+        if pod.node:
+            counts.grace = max(counts.grace, pod.grace)
     return counts
 
 

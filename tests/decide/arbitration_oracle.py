@@ -145,41 +145,78 @@ class _Judge(Facts):
 
     # 3b.4: victims, the cheapest first
 
-    def surplus(self, team: int, *, running: bool, helps: int) -> list[int]:
-        """Bound beyond the minimum, newest first, on nodes that are ready; those that leave a node
-        that something could use which is missing of the team that it is for."""
-        missing = self.fixed(helps) + [
-            n
-            for g, number in self.lacks(helps).items()
-            if number
-            for n in self.candidates(helps, g)
-        ]
-        useful = frozenset().union(*(self.jobs[n].nodes for n in missing))
+    def surplus(self, team: int) -> list[int]:
+        """Bound, of groups that may lose something, on nodes that are ready."""
         found = []
-        for g, least in self.smallest(team).items():
-            mine = [
-                n
-                for n in reversed(self.members(team, g))
-                if n not in self.nominated and self.on_ready_nodes(n)
-            ]
-            runs = self.among(mine, "running")
-            # what is of no use goes first
-            rest = [*self.among(mine, "part"), *self.among(mine, "starting", "broken")]
-            most = max(0, len(runs) + (0 if running else len(rest)) - least)
-            found += [n for n in (runs if running else rest) if self.nodes_left([n]) & useful][
-                :most
-            ]
+        for g in self.smallest(team):
+            mine = self.members(team, g)
+            able = [n for n in mine if n not in self.nominated and self.on_ready_nodes(n)]
+            found += [n for n in self.among(able, *BOUND) if self.may_lose({n})]
         return found
 
+    def may_lose(self, lost: Iterable[int]) -> bool:
+        """No group that has its minimum loses it, of what runs and of what is bound."""
+        for team in {self.jobs[n].team for n in lost}:
+            for g, least in self.smallest(team).items():
+                mine = [
+                    n
+                    for n in self.members(team, g)
+                    if n not in self.nominated and self.on_ready_nodes(n)
+                ]
+                runs = self.among(mine, "running")
+                rest = self.among(mine, "part", "starting", "broken")
+                lost_rest = len(set(rest) & set(lost))
+                if lost_rest and lost_rest > len(runs) + len(rest) - least:
+                    return False
+                if set(runs) & set(lost) and len(set(runs) - set(lost)) < least:
+                    return False
+        return True
+
     def victims_elsewhere(self, team: int) -> list[int]:
-        found = [
-            (running, other.priority, -n, n)
-            for number, other in enumerate(self.of.teams)
-            if self.may_evict(team, number) and self.share(team, number)
-            for running in (False, True)
-            for n in self.surplus(number, running=running, helps=team)
-        ]
-        return [n for *_, n in sorted(found)]
+        found = []
+        for other in range(len(self.of.teams)):
+            if self.may_evict(team, other) and self.share(team, other):
+                found += self.surplus(other)
+        return found
+
+    def cheapest(
+        self, team: int, choice: Sequence[int], room: frozenset[int], victims: list[int]
+    ) -> list[int] | None:
+        """Those that go: lower priority first; within one what does not run; of those what helps
+        more, then what is bound in part, then the newest. As few as suffice, the dearest spared."""
+        if self.placed(team, choice, room, []):
+            return []
+        missing = [*self.fixed(team), *choice]
+        useful = frozenset().union(*(self.jobs[n].nodes for n in missing))
+        pods = sum(self.jobs[n].pods - self.insts[n].bound for n in missing)
+
+        def tier(n: int) -> tuple[bool, int, bool]:
+            own = self.jobs[n].team == team
+            priority = 0 if own else self.of.teams[self.jobs[n].team].priority
+            return not own, priority, self.state[n] == "running"
+
+        def cost(n: int) -> tuple[object, ...]:
+            gain = min(pods, len(self.nodes_left([n]) & useful))
+            return tier(n), -gain, self.state[n] != "part", -n
+
+        helpful = sorted((n for n in victims if self.nodes_left([n]) & useful), key=cost)
+        for most in sorted(set(map(tier, helpful))):
+            within = [n for n in helpful if tier(n) <= most]
+            for size in range(len(within), 0, -1):
+                for chosen in itertools.combinations(within, size):
+                    if self.may_lose(chosen) and self.placed(team, choice, room, list(chosen)):
+                        return self.without_the_dearest(team, choice, room, list(chosen))
+        return None
+
+    def without_the_dearest(
+        self, team: int, choice: Sequence[int], room: frozenset[int], victims: list[int]
+    ) -> list[int]:
+        left = list(victims)
+        for one in reversed(victims):
+            fewer = [each for each in left if each != one]
+            if self.placed(team, choice, room, fewer):
+                left = fewer
+        return left
 
     def nodes_left(self, jobs: list[int]) -> frozenset[int]:
         """Nodes that these leave behind, as far as they can be used."""
@@ -189,9 +226,9 @@ class _Judge(Facts):
 
     def source(self, team: int) -> tuple[tuple[int, ...], Needs, str, list[int]] | None:
         """What is chosen, on what room, from which source, and its victims."""
-        own = self.of.teams[team].trade is not Trade.OFF
-        still = self.surplus(team, running=False, helps=team) if own else []
-        running = self.surplus(team, running=True, helps=team) if own else []
+        trades = self.of.teams[team].trade is not Trade.OFF
+        own = [n for n in self.surplus(team) if n not in self.fixed(team)] if trades else []
+        still = [n for n in own if self.state[n] != "running"]
         elsewhere = self.victims_elsewhere(team)
         come = self.free | self.ends | self.nodes_left(self.nominated)
         tries: list[tuple[str, frozenset[int], list[int]]] = [
@@ -199,20 +236,16 @@ class _Judge(Facts):
             ("own that does not run", self.free, still),
             ("to come", come, []),
             ("to come", come, still),
-            ("own that runs", come, still + running),
-            ("others", come, still + running + elsewhere),
+            ("own that runs", come, own),
+            ("others", come, own + elsewhere),
             ("away", come | self.away, []),
         ]
         for name, room, victims in tries:
             for choice in self.choices(team):
                 if name in ("free", "own that does not run") and self.among(choice, "ending"):
                     continue
-                if self.placed(team, choice, room, victims):
-                    left = list(victims)
-                    for one in reversed(victims):
-                        fewer = [each for each in left if each != one]
-                        if self.placed(team, choice, room, fewer):
-                            left = fewer
+                left = self.cheapest(team, choice, room, victims)
+                if left is not None:
                     return (
                         choice,
                         self.all_needs(team, choice, room | self.nodes_left(left)),

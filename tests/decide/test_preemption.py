@@ -10,9 +10,9 @@ import pytest
 from scaler.decide.decide import decide
 from scaler.decide.decision import Evict
 from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemory
-from scaler.decide.world import Preempt, Service
+from scaler.decide.world import Preempt, RestartBudget, Service
 from scaler.reasons.reasons import Reason
-from scaler.rules.rule import RuleOptions, Trade
+from scaler.rules.rule import CountsFrom, RuleOptions, Trade
 from tests.builders import Story, doings, on_nodes, reasons, world
 
 EQUAL = Preempt.EQUAL_OR_HIGHER
@@ -117,24 +117,135 @@ def test_an_eviction_that_failed_and_is_decided_again_is_remembered_again() -> N
     )
 
 
-def test_what_does_not_run_goes_before_what_runs_and_lower_priority_before_higher() -> None:
-    starts = on_nodes("3P > 1P", "p0 on a0, p1 starts on a1, p2 on a2", name="a")
-    assert done(starts, on_nodes("1P", "p0 held", name="b", priority=2), nodes="a:8x3") == {
-        "a-p1": "Evict"
-    }
-    middle = on_nodes("2P > 1P", "p0 on a0, p1 on a1", name="a", priority=1)
-    low = on_nodes("2P > 1P", "p0 on a2, p1 on a3", name="c", priority=0)
-    assert done(middle, low, on_nodes("1P", "p0 held", name="b", priority=2), nodes="a:8x4") == {
-        "c-p1": "Evict"
+GOLD = on_nodes("1P", "p0 held", name="b", priority=2)
+
+
+def with_instance(service: Service, name: str, **changes: Any) -> Service:
+    """The service with another instance of that name."""
+    instances = []
+    for one in service.instances:
+        instances.append(msgspec.structs.replace(one, **changes) if one.name == name else one)
+    return msgspec.structs.replace(service, instances=tuple(instances))
+
+
+@pytest.mark.parametrize(
+    ("instances", "victim"),
+    [
+        ("p0 on a0, p1 starts on a1, p2 on a2", "a-p1"),
+        ("p0 on a0, p1 loads on a1, p2 on a2", "a-p1"),
+        ("p0 loads on a0, p1 starts on a1, p2 loads on a2", "a-p1"),
+        ("p0 loads on a0, p1 loads on a1, p2 on a2", "a-p1"),
+        ("p0 on a0, p1 on a1, p2 on a2", "a-p2"),
+    ],
+)
+@pytest.mark.parametrize("counts_from", CountsFrom)
+def test_not_running_goes_before_running_and_not_ready_before_ready(
+    instances: str, victim: str, counts_from: CountsFrom
+) -> None:
+    """4c: within one priority, whatever `counts-from` says; then the newest."""
+    options = RuleOptions(counts_from=counts_from)
+    low = on_nodes("3P > 1P", instances, name="a", options=options)
+    assert done(low, GOLD, nodes="a:8x3") == {victim: "Evict"}
+
+
+def test_a_group_that_has_its_minimum_of_ready_instances_keeps_it() -> None:
+    """4b: the one that is not Ready would not help, and the one that is Ready stays."""
+    low = on_nodes("2P > 1P", "p0@a on a0, p1@b loads on b0", name="a")
+    assert done(low, on_nodes("1P", "p0@a held", name="b", priority=2), nodes="a:8 b:8") == {}
+
+
+def test_lower_priority_goes_before_higher_whatever_runs() -> None:
+    """4c."""
+    for state in ("on", "starts on", "loads on"):
+        middle = on_nodes("2P > 1P", f"p0 on a0, p1 {state} a1", name="a", priority=1)
+        low = on_nodes("2P > 1P", "p0 on a2, p1 on a3", name="c", priority=0)
+        assert done(middle, low, GOLD, nodes="a:8x4") == {"c-p1": "Evict"}
+
+
+def test_any_instance_beyond_the_minimum_may_be_the_victim() -> None:
+    """4b: the node of p1 is shared with a stranger and takes no pod of 8 when p1 is gone."""
+    low = on_nodes("2P > 1P", "p0:4 on a0, p1:4 on a1", name="a")
+    assert done(low, GOLD, nodes="a:8x2, a1 used 4") == {"a-p0": "Evict"}
+
+
+def test_older_instances_go_together_where_only_that_makes_room() -> None:
+    """4b: neither helps alone, and the newest of both services do not help."""
+    one = on_nodes("2P > 1P", "p0:4 on a0, p1:4 on a1", name="a")
+    other = on_nodes("2P > 1P", "p0:4 on a0, p1:4 on a2", name="c")
+    nodes = "a:8x3, a1 used 4, a2 used 4"
+    assert done(one, other, GOLD, nodes=nodes) == {"a-p0": "Evict", "c-p0": "Evict"}
+
+
+def test_other_victims_are_tried_where_the_newest_of_each_service_do_not_help() -> None:
+    """4b: a0 has an older instance of both services, a1 the newest of one and the older of the
+    other, so that the newest of both leave no node."""
+    one = on_nodes("2P > 1P", "p0:4 on a0, p1:4 on a1", name="a")
+    other = on_nodes("2P > 1P", "p0:4 on a1, p1:4 on a0", name="c")
+    assert done(one, other, GOLD, nodes="a:8x2") == {"a-p1": "Evict", "c-p0": "Evict"}
+
+
+def test_two_of_many_are_found_that_share_a_node() -> None:
+    """4b: at most 16 sets are tried, and of each service one instance of ten may go."""
+    ladder = "10P > 9P"
+    mine = ", ".join(f"p{number}:4 on a{number}" for number in range(10))
+    theirs = ", ".join(f"p{number}:4 on a{9 + number}" for number in range(10))
+    strangers = ", ".join(f"a{number} used 4" for number in range(19) if number != 9)
+    one = on_nodes(ladder, mine, name="a")
+    other = on_nodes(ladder, theirs, name="c")
+    assert done(one, other, GOLD, nodes=f"a:8x19, {strangers}") == {
+        "a-p9": "Evict",
+        "c-p0": "Evict",
     }
 
 
-def test_what_does_not_run_goes_first_whatever_its_priority() -> None:
-    runs = on_nodes("2P > 1P", "p0 on a0, p1 on a1", name="a", priority=0)
-    starts = on_nodes("2P > 1P", "p0 on a2, p1 starts on a3", name="c", priority=1)
-    assert done(runs, starts, on_nodes("1P", "p0 held", name="b", priority=2), nodes="a:8x4") == {
-        "c-p1": "Evict"
-    }
+def test_one_that_helps_alone_goes_before_two_that_help_together() -> None:
+    """4c."""
+    one = on_nodes("2P > 1P", "p0 on a0, p1:4 on a1", name="a")
+    other = on_nodes("2P > 1P", "p0:2 on a2, p1:4 on a1", name="c")
+    assert done(one, other, GOLD, nodes="a:8x3, a2 used 6") == {"a-p0": "Evict"}
+
+
+def test_of_those_that_help_equally_the_one_with_the_shorter_grace_goes_then_the_newest() -> None:
+    """4c."""
+    low = on_nodes("3P > 1P", "p0 on a0, p1 on a1, p2 on a2", name="a")
+    for grace, victim in ((30.0, "a-p2"), (600.0, "a-p1")):
+        slow = with_instance(with_instance(low, "p2", grace=grace), "p1", grace=30.0)
+        assert done(with_instance(slow, "p0", grace=600.0), GOLD, nodes="a:8x3") == {
+            victim: "Evict"
+        }
+
+
+def test_nobody_is_evicted_whose_pods_take_too_long_to_end() -> None:
+    """4b: `start_timeout` less `due_back` is the longest grace period; the next victim is tried."""
+    low = on_nodes("3P > 1P", "p0 on a0, p1 on a1, p2 on a2", name="a")
+    for grace, victim in ((1500.0, "a-p2"), (1500.1, "a-p1")):
+        slow = with_instance(with_instance(low, "p2", grace=grace), "p1", grace=1500.0)
+        slow = with_instance(slow, "p0", grace=1500.0)
+        assert done(slow, GOLD, nodes="a:8x3") == {victim: "Evict"}
+    slow = low
+    for name in ("p0", "p1", "p2"):
+        slow = with_instance(slow, name, grace=86400.0)
+    assert done(slow, GOLD, nodes="a:8x3") == {}
+
+
+def test_beside_an_operator_that_counts_an_eviction_leaves_the_restarts_that_are_kept() -> None:
+    """4g: as a revocation (3.5); the next victim is tried."""
+    low = on_nodes("3P > 1P", "p0 on a0, p1 on a1, p2 on a2", name="a")
+    low = with_instance(low, "p0", budget=RestartBudget(4, used=2))
+    for used, evicts in ((1, {"a-p2": "Evict"}), (2, {"a-p1": "Evict"})):
+        spent = with_instance(low, "p2", budget=RestartBudget(4, used=used))
+        assert done(spent, GOLD, nodes="a:8x3") == evicts
+    for name in ("p1", "p2"):
+        low = with_instance(low, name, budget=RestartBudget(4, used=2))
+    assert done(low, GOLD, nodes="a:8x3") == {}
+    assert done(low, GOLD, nodes="a:8x3", restart_reserve=1) == {"a-p2": "Evict"}
+
+
+def test_own_surplus_costs_no_restarts_that_are_kept_for_faults() -> None:
+    """4g."""
+    starts = on_nodes("2P1D > 1P1D", "p0 on a0, p1 starts on a1, d0 held", name="a")
+    spent = with_instance(starts, "p1", budget=RestartBudget(4, used=2))
+    assert done(spent, STRANGER, nodes="a:8x3") == {}
 
 
 def test_those_that_can_be_spared_are_spared() -> None:
@@ -265,6 +376,33 @@ def test_a_service_that_serves_gives_up_surplus_only_where_told(
     story = Story("a:8x5")
     stranger = on_nodes("1P", "p0 on a4", name="b")
     assert [story.at(time, serves, stranger) for time in (0, 90)] == [{}, evicts]
+
+
+ALWAYS = RuleOptions(trade=Trade.ALWAYS)
+
+
+@pytest.mark.parametrize("state", ["starts", "loads", "crashes"])
+def test_what_the_target_has_a_place_for_is_no_surplus(state: str) -> None:
+    """3.6: p1 is within the target, whatever its state, so it does not give way to p2."""
+    serves = on_nodes(
+        "3P1D > 1P1D", f"p0 on a0, p1 {state} on a1, p2 held, d0 on a2", name="a", options=ALWAYS
+    )
+    story = Story("a:8x4")
+    stranger = on_nodes("1P", "p0 on a3", name="b")
+    assert [story.at(time, serves, stranger) for time in (0, 59)] == [{}, {}]
+
+
+def test_no_more_than_the_surplus_of_the_target_goes_for_one_instance() -> None:
+    """3.6: d1 needs two nodes, and the target has no place for p2 alone."""
+    serves = on_nodes(
+        "3P2D > 2P2D > 1P1D",
+        "p0 on a0, p1 on a1, p2 on a2, d0 on a3, d1 held 2",
+        name="a",
+        options=ALWAYS,
+    )
+    story = Story("a:8x5")
+    stranger = on_nodes("1P", "p0 on a4", name="b")
+    assert [story.at(time, serves, stranger) for time in (0, 90, 900)] == [{}, {}, {}]
 
 
 def test_no_surplus_is_given_up_where_that_would_not_help() -> None:

@@ -20,7 +20,7 @@ from scaler.decide.service.limit import in_all
 from scaler.decide.world import Instance, RestartBudget, Service
 from scaler.reasons.reasons import Reason
 from scaler.reasons.warnings import Warning
-from scaler.rules.rule import ALL, Rule, RuleOptions
+from scaler.rules.rule import ALL, CountsFrom, Rule, RuleOptions
 from tests.builders import (
     GROUPS,
     NOW,
@@ -218,6 +218,19 @@ def test_of_no_use_goes_first_then_what_does_not_run_then_the_cheapest_then_the_
         for number in (5, 4, 3, 2, 1)
     ]
     assert order == ["p0", "p0 p1", "p0 p1 p3", "p0 p1 p3 p5", "p0 p1 p3 p4 p5"]
+
+
+@pytest.mark.parametrize("counts_from", CountsFrom)
+def test_what_is_not_ready_goes_before_what_is_whatever_it_costs(counts_from: CountsFrom) -> None:
+    """Of four prefill instances p0 is not Ready. An autoscaler asks for 2 instances in all."""
+    states = "p0 Running, p1 Running, p2 Running, p3 Running, d0 Running"
+    found = service(
+        "4P1D > 3P1D > 2P1D > 1P1D", states, options=RuleOptions(counts_from=counts_from)
+    )
+    loads = instance("p0", "Running", ready=SIZE - 1, deletion_cost=9)
+    found = with_instance(with_instance(found, loads), instance("p1", "Running", deletion_cost=-9))
+    order = [drained(plan(msgspec.structs.replace(found, replicas=number))) for number in (4, 3, 2)]
+    assert order == ["p0", "p0 p1", "p0 p1 p3"]
 
 
 def test_a_group_never_falls_below_what_is_wanted_of_it_whatever_else_is_bound() -> None:

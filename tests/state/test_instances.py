@@ -60,7 +60,9 @@ class Seen:
         more: dict[str, Any] | None = None,
         **status: Any,
     ) -> None:
-        """`more` are fields of its metadata."""
+        """`more` are fields of its metadata. `grace` among the others: its grace period in
+        seconds."""
+        grace = status.pop("grace", None)
         reference = {
             "apiVersion": "mindxdl.gitee.com/v1",
             "kind": "AscendJob",
@@ -79,7 +81,10 @@ class Seen:
         if deleted:
             meta["deletionTimestamp"] = "2026-01-01T00:01:00Z"
         meta |= more or {}
-        raw = {"metadata": meta, "spec": {"nodeName": node}, "status": status}
+        spec: dict[str, Any] = {"nodeName": node}
+        if grace is not None:
+            spec["terminationGracePeriodSeconds"] = grace
+        raw = {"metadata": meta, "spec": spec, "status": status}
         self.cache.pods.apply(pods.read_pod(raw))
 
     def node(self, name: str, *, ready: bool, unschedulable: bool = False) -> None:
@@ -135,6 +140,15 @@ def test_deleting_an_instance_costs_what_deleting_all_its_pods_does(seen: Seen) 
     seen.pod("p0-master-0", more={"annotations": {DELETION_COST: "7"}})
     seen.pod("p0-worker-0", more={"annotations": {DELETION_COST: "-10"}})
     assert seen.instance().deletion_cost == -3
+
+
+@pytest.mark.parametrize(("seconds", "grace"), [(None, 30.0), (0, 0.0), (600, 600.0)])
+def test_the_grace_of_an_instance_is_the_longest_of_its_bound_pods(
+    seen: Seen, seconds: int | None, grace: float
+) -> None:
+    seen.pod("p0-master-0", node="node", grace=seconds)
+    seen.pod("p0-worker-0", grace=900)
+    assert seen.instance().grace == grace
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,13 @@ class Placement:
         self.given_back += sign
         self._growths += 1
 
+    def places_gained(
+        self, freed: Iterable[tuple[str, PodRequest]], pods: PodRequests, room: Room
+    ) -> int:
+        """How many more of these pods find places on the nodes of `freed` (node name, request) when
+        those bound pods are gone. Reserved pods stay where they are."""
+        return self._trial.places_gained(freed, self._trial.counted(pods), room)
+
     def may_invalidate(
         self,
         pods: PodRequests,

@@ -27,7 +27,7 @@ from enum import Enum
 from itertools import count
 from operator import attrgetter
 
-from scaler.decide.nodes import Levels, PodRequest, Room
+from scaler.decide.nodes import Amounts, Levels, PodRequest, Room
 from scaler.decide.room.classes import Classes, Entry, NodeIndex, PodAmounts, plus, times
 from scaler.decide.room.orders import Orders
 from scaler.decide.room.pods import NodeState, PlacedPod, PodClass, by_restriction
@@ -159,16 +159,59 @@ class Trial:
     def count_freed(self, pods: Iterable[tuple[str, PodRequest]], sign: int) -> None:
         """Count the room of these bound pods (node name, request) as `FREED`; with sign -1 no
         more."""
-        nodes = self.nodes.nodes
-        index = self.nodes.resources
         for name, request in pods:
-            position = bisect_left(nodes, name, key=lambda node: node.name)
-            is_here = position < len(nodes) and nodes[position].name == name
-            if is_here and nodes[position].schedulable:
-                amounts = tuple((index[what], n) for what, n in request.requests if what in index)
-                self._state(position).count_freed(amounts, sign)
+            position = self._position(name)
+            if position >= 0:
+                self._state(position).count_freed(self._amounts(request), sign)
                 self._orders.log.append(position)
         self._freed += 1
+
+    def places_gained(
+        self, freed: Iterable[tuple[str, PodRequest]], pods: Mapping[PodClass, int], room: Room
+    ) -> int:
+        """How many more of these pods find places on the nodes of `freed` (node name, request) when
+        those bound pods are gone."""
+        amounts_on: dict[int, list[PodAmounts]] = {}
+        for name, request in freed:
+            position = self._position(name)
+            if position >= 0:
+                amounts_on.setdefault(position, []).append(self._amounts(request))
+        gained = 0
+        for position, all_amounts in amounts_on.items():
+            before = self._room_of(position, room)
+            after = before
+            for amounts in all_amounts:
+                after = plus(after, amounts, 1)
+            gained += self._taken(pods, position, after) - self._taken(pods, position, before)
+        return min(gained, sum(pods.values()))
+
+    def _taken(self, pods: Mapping[PodClass, int], position: int, left: Amounts) -> int:
+        """How many of these pods the node takes with so much room, the most restricted first."""
+        taken = 0
+        for pod in sorted(pods, key=by_restriction):
+            if self.nodes.class_of[position] in pod.classes:
+                number = min(pods[pod], times(pod.amounts, left))
+                left = plus(left, pod.amounts, -number)
+                taken += number
+        return taken
+
+    def _room_of(self, position: int, room: Room) -> Amounts:
+        """The room of a node, less reservations."""
+        state = self.states.get(position)
+        if state is not None:
+            return state.room[room]
+        return self.nodes.nodes[position].levels(self._now, self._due_back)[room]
+
+    def _position(self, name: str) -> int:
+        """The index of a schedulable node; -1 where there is none of that name."""
+        nodes = self.nodes.nodes
+        position = bisect_left(nodes, name, key=lambda node: node.name)
+        is_here = position < len(nodes) and nodes[position].name == name
+        return position if is_here and nodes[position].schedulable else -1
+
+    def _amounts(self, request: PodRequest) -> PodAmounts:
+        index = self.nodes.resources
+        return tuple((index[what], n) for what, n in request.requests if what in index)
 
     def order(self, pod_class: PodClass, room: Room) -> list[Entry]:
         """Nodes with room for one such pod, the fullest first. Only the first entry is surely up to

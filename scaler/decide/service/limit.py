@@ -16,7 +16,7 @@ import msgspec
 
 from scaler.decide.decision import State
 from scaler.decide.service.groups import Group
-from scaler.decide.service.states import Member, affords_revoke, age
+from scaler.decide.service.states import Member, affords_revoke, age, use_of
 from scaler.decide.world import Policy, Service
 from scaler.rules.rule import ALL, Ratio, Rule
 
@@ -111,7 +111,7 @@ def scale_down(group: Group, most: int, policy: Policy) -> ScaleDown:
     running = max(0, _running(bound) - most - pairs)
     able = [member for member in bound if not why_not_deleted(member)]
     able.sort(key=age, reverse=True)
-    able.sort(key=lambda m: (_use(m), m.instance.budget is not None, m.instance.deletion_cost))
+    able.sort(key=lambda m: (use_of(m), m.instance.budget is not None, m.instance.deletion_cost))
     affordable = [member for member in able if affords_revoke(member.instance, policy)]
     deleted = _first(affordable, beyond, running)
     others = [member for member in able if member not in deleted]
@@ -172,7 +172,3 @@ def _first(members: Sequence[Member], number: int, running: int) -> list[Member]
             idle.append(member)
     idle = idle[:number]
     return idle + runs[: max(0, min(number - len(idle), running))]
-
-
-def _use(member: Member) -> int:
-    return member.has_slot + (not member.in_part) + member.running + (member.state is State.RUNNING)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -175,6 +176,26 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
         """Bound in part, and the scheduler has the other pods or gets them at once: no owner holds
         them back."""
         return self.lacks_binds and not self.instance.more_to_come
+
+
+class Use(IntEnum):
+    """How much a bound instance does for its service: what does less is evicted first, whatever
+    `counts_from` says (3c, 3.6, 3b.4c)."""
+
+    WITHOUT_SLOT = 0
+    IN_PART = 1
+    NOT_RUNNING = 2
+    NOT_READY = 3
+    READY = 4
+
+
+def use_of(member: Member) -> Use:
+    if member.state is State.RUNNING:
+        is_ready = member.instance.ready == member.instance.expected
+        return Use.READY if is_ready else Use.NOT_READY
+    if not member.has_slot:
+        return Use.WITHOUT_SLOT
+    return Use.IN_PART if member.in_part else Use.NOT_RUNNING
 
 
 def look_at(instance: Instance, remembered: InstanceMemory, look: Look) -> Member:

@@ -272,7 +272,7 @@ class Arbitration:
         surplus = preemption.surplus_for_scale_up(part, draft)
         if not surplus or draft.memory_of(member.uid).had_its_attempt:
             return
-        reserved = preemption.make_room(part, [member], Room.EXPECTED, surplus)
+        reserved = preemption.make_room(part, draft, [member], Room.EXPECTED, surplus)
         if reserved is not None:
             minimum.nominate(part, reserved)
             part.trading.append(draft)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, combinations, islice, product
+from typing import TypeVar
 
 from scaler.decide import attempts
 from scaler.decide.decision import State
@@ -14,6 +15,8 @@ from scaler.decide.room.placement import Placement
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import Member, is_made
 from scaler.decide.world import World
+
+Chosen = TypeVar("Chosen")
 
 MOST_SETS = 16
 """1d: the largest number of sets of candidates that are tried on one source of room."""
@@ -58,7 +61,7 @@ def _are_alike(draft: Draft, members: Sequence[Member]) -> bool:
     return len(kinds) < 2
 
 
-def one_of_each(by_group: Iterable[Iterable[Sequence[Member]]]) -> Iterator[list[Member]]:
+def one_of_each(by_group: Iterable[Iterable[Sequence[Chosen]]]) -> Iterator[list[Chosen]]:
     """One set of each group, joined, in every combination; at most `MOST_SETS` sets of a group, and
     in all."""
     of_groups = [list(islice(sets, MOST_SETS)) for sets in by_group]

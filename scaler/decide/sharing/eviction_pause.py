@@ -21,7 +21,8 @@ from scaler.decide.draft import Draft
 from scaler.decide.events import Event, VictimsLeft
 from scaler.decide.service.states import Member
 from scaler.decide.sharing import preemption
-from scaler.decide.sharing.part import Part, Victim
+from scaler.decide.sharing.part import Part
+from scaler.decide.sharing.victims import Surplus
 from scaler.decide.world import Preempt
 
 _LAST_DATE = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
@@ -29,19 +30,19 @@ _LAST_DATE = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
 def may_be_evicted(
-    part: Part, draft: Draft, members: Iterable[Member], victims: Sequence[Victim]
-) -> Sequence[Victim]:
-    """Those of the victims that may be evicted for these instances now. What was ordered already
-    and has not gone belongs to the eviction that was counted."""
+    part: Part, draft: Draft, members: Iterable[Member], surplus: Sequence[Surplus]
+) -> Sequence[Surplus]:
+    """Those that may be evicted for these instances now. What was ordered already and has not gone
+    belongs to the eviction that was counted."""
     memory = draft.memory
     had_attempt = any(draft.memory_of(member.uid).had_its_attempt for member in members)
     if not (had_attempt or memory.evictions.number):
-        return victims
+        return surplus
     if not _pauses(part, draft):
-        return victims
+        return surplus
     if had_attempt:
         return ()
-    return [victim for victim in victims if victim.member.uid in memory.victims]
+    return [group.within(memory.victims) for group in surplus]
 
 
 def _pauses(part: Part, draft: Draft) -> bool:

@@ -15,10 +15,11 @@ from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.sharing import eviction_pause, preemption
 from scaler.decide.sharing.choice import sets_of_candidates
-from scaler.decide.sharing.part import Part, ReservedMinimum, Victim
+from scaler.decide.sharing.part import Part, ReservedMinimum
+from scaler.decide.sharing.victims import Surplus
 from scaler.rules.rule import Trade
 
-Source = tuple[Room, list[Victim]]
+Source = tuple[Room, list[Surplus]]
 
 
 def find(part: Part, draft: Draft) -> ReservedMinimum | Shortage:
@@ -27,8 +28,8 @@ def find(part: Part, draft: Draft) -> ReservedMinimum | Shortage:
     on_free_room = _on_free_room(part, draft)
     if isinstance(on_free_room, ReservedMinimum):
         return on_free_room
-    for room, victims in _other_sources(part, draft):
-        reserved = _on_source(part, draft, room, victims)
+    for room, surplus in _other_sources(part, draft):
+        reserved = _on_source(part, draft, room, surplus)
         if reserved is not None:
             return reserved
     return on_free_room
@@ -71,34 +72,35 @@ def _other_sources(part: Part, draft: Draft) -> Iterator[Source]:
 
 
 def _with_victims(part: Part, draft: Draft) -> Iterator[Source]:
-    idle: list[Victim] = []
-    running: list[Victim] = []
+    own: list[Surplus] = []
     if draft.demand.service.options.trade is not Trade.OFF:
-        idle, running = preemption.surplus(part, draft)
-    if idle:
-        yield Room.FREED, idle
+        own = preemption.own_surplus(part, draft)
+    not_running = [group.not_running for group in own]
+    if any(group.all for group in not_running):
+        yield Room.FREED, not_running
     yield Room.EXPECTED, []
-    if idle:
-        yield Room.EXPECTED, idle
-    own = idle
-    if running and preemption.may_trade(draft):
-        own = idle + running
-        yield Room.EXPECTED, own
-    others = preemption.victims_of_others(part, draft)
+    if any(group.all for group in not_running):
+        yield Room.EXPECTED, not_running
+    given_up = not_running
+    if preemption.may_trade(draft):
+        given_up = own
+        if any(group.running for group in own):
+            yield Room.EXPECTED, own
+    others = preemption.surplus_of_others(part, draft)
     if others:
-        yield Room.EXPECTED, own + others
+        yield Room.EXPECTED, given_up + others
 
 
 def _on_source(
-    part: Part, draft: Draft, room: Room, victims: list[Victim]
+    part: Part, draft: Draft, room: Room, surplus: list[Surplus]
 ) -> ReservedMinimum | None:
-    if not (victims or part.expects_room):
+    if not (surplus or part.expects_room):
         return None
-    for members in sets_of_candidates(draft, part.placement, room, frees=bool(victims)):
-        allowed = eviction_pause.may_be_evicted(part, draft, members, victims)
-        if victims and not allowed:
+    for members in sets_of_candidates(draft, part.placement, room, frees=bool(surplus)):
+        allowed = eviction_pause.may_be_evicted(part, draft, members, surplus)
+        if surplus and not any(group.all for group in allowed):
             continue  # 4e
-        reserved = preemption.make_room(part, members, room, allowed)
+        reserved = preemption.make_room(part, draft, members, room, allowed)
         if reserved is not None:
             return reserved
     return None
