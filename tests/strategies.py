@@ -117,6 +117,7 @@ def made_by_others(draw: st.DrawFn) -> dict[str, Any]:
         "irreplaceable": draw(st.integers(0, 9)) == 0,
         "misplaced": draw(st.integers(0, 9)) == 0,
         "more_to_come": draw(st.integers(0, 4)) == 0,
+        "first_are_ready": draw(st.booleans()),
     } | draw(st.sampled_from(({}, {}, ALL_GATED)))
 
 

@@ -205,7 +205,9 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     """Pods that came without our gate: the pods cannot be held, and a deleted pod comes again at
     once."""
     more_to_come: bool = False
-    """The owner makes the other pods when the first pods are ready."""
+    """Pods are missing, and the owner makes each of them only when its first pods are ready."""
+    first_are_ready: bool = False
+    """Where more are to come: the first pods are ready, so that the owner makes the others now."""
     newest: float = 0.0
     """Creation of its newest pod that is not terminating; 0.0 without pods."""
     ends_by: float = 0.0

@@ -299,6 +299,7 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
     faulty = faulty_of(cache, situation, pods)
     facts = _owners(cache, membership)
     size = membership.size or _size_in(facts)
+    first = _first_pods(membership, facts, present)
     parts = PodParts(
         counts=counts_of(pods),
         times=times_of(cache, situation, pods),
@@ -332,7 +333,8 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         unheld=len(ungated(cache, situation, present)),
         irreplaceable=any(_has_no_controller(pod) for pod in present),
         misplaced=any(is_misplaced(membership, pod) for pod in present),
-        more_to_come=len(present) < size and _waits_for_leader(membership, facts, present),
+        more_to_come=len(present) < size and bool(first),
+        first_are_ready=bool(first) and all([pod.ready for pod in first]),
         refused=refused_of(present),
         refusals=cache.refused_pods.of(membership.key.namespace, membership.instance),
         replaced=has_ended and membership.kind != PLAIN,
@@ -357,13 +359,19 @@ def _created(
     return min(pod.created for pod in pods)
 
 
-def _waits_for_leader(
+def _first_pods(
     membership: Membership, facts: Sequence[OwnerFacts], present: Sequence[PodRecord]
-) -> bool:
-    """Whether the owner makes the other pods only when the leader is ready, and it is not."""
-    if not _leader_first(facts):
-        return False
-    return not any(pod.ready for pod in present if pod.name == membership.name)
+) -> Sequence[PodRecord]:
+    """The pods that have to be ready before the owner makes the next ones: the leader, or all that
+    there are, if those are the first ones. None where the owner makes all pods at once."""
+    names = {pod.name for pod in present}
+    for found in facts:
+        in_order = {f"{found.name}-{index}" for index in range(len(present))}
+        if found.leader_first:
+            return [pod for pod in present if pod.name == membership.name]
+        if found.one_by_one and names == in_order:
+            return present
+    return ()
 
 
 def _leader_first(facts: Sequence[OwnerFacts]) -> bool:

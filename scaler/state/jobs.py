@@ -31,7 +31,7 @@ from scaler.state.instances import (
     with_pods,
 )
 from scaler.state.situation import Situation
-from scaler.workloads.membership import Job
+from scaler.workloads.membership import Job, LaterPods
 
 
 class _ByOwner(msgspec.Struct, frozen=True, gc=False):
@@ -44,6 +44,8 @@ class _ByOwner(msgspec.Struct, frozen=True, gc=False):
     life: Life = Life()
     budget: RestartBudget | None = None
     unheld: int = 0
+    more_to_come: bool = False
+    first_are_ready: bool = False
 
 
 class _Remains(msgspec.Struct, frozen=True, gc=False):
@@ -96,6 +98,8 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
         life=rest.life,
         budget=rest.budget,
         unheld=rest.unheld,
+        more_to_come=rest.more_to_come,
+        first_are_ready=rest.first_are_ready,
         refused=() if job.finished or situation.shadow else refused_of(present_of(pods)),
         refusals=cache.refused_pods.of(record.namespace, record.uid),
     )
@@ -161,12 +165,40 @@ def _others(
         " admission move it (namespace labels, see docs/howto/beside-ascend-operator.md)"
     )
     named = ((Warning.HOLD_NOT_POSSIBLE, words),) if job.names_rule else ()
+    present = present_of(pods)
+    awaited = awaited_of(job, present) if job.later else ()
     return _ByOwner(
         faults=faults,
         warnings=(*named, *not_held(cache, situation, pods)),
         budget=RestartBudget(job.restart_limit, used) if job.restart_limit is not None else None,
-        unheld=len(ungated(cache, situation, present_of(pods))),
+        unheld=len(ungated(cache, situation, present)),
+        more_to_come=bool(awaited),
+        first_are_ready=bool(awaited) and all([may_begin(one, present) for one in awaited]),
     )
+
+
+def awaited_of(job: Job, present: Sequence[PodRecord]) -> Sequence[LaterPods]:
+    """The parts with missing pods of which each is created only when others are ready; none where
+    any other pod is missing."""
+    names = {pod.name for pod in present}
+    later = {one.start: one for one in job.later}
+    awaited = []
+    for start, number in job.replicas:
+        if all(f"{start}{index}" in names for index in range(number)):
+            continue
+        if start not in later:
+            return ()
+        awaited.append(later[start])
+    return awaited
+
+
+def may_begin(later: LaterPods, present: Sequence[PodRecord]) -> bool:
+    """Whether the pods that these wait for are ready."""
+    enough = []
+    for start, least in later.after:
+        ready = [pod for pod in present if pod.ready and pod.name.rpartition("-")[0] == start[:-1]]
+        enough.append(len(ready) >= least)
+    return any(enough) if later.after_any else all(enough)
 
 
 def _taken_name(cache: Cache, record: JobRecord, names: Sequence[str]) -> str:

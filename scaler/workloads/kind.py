@@ -69,6 +69,7 @@ class OwnerObject(msgspec.Struct, gc=False):
 
     class Spec(msgspec.Struct, rename="camel", gc=False):
         replicas: Any = None
+        pod_management_policy: Any = None
 
     metadata: Metadata
     spec: Spec | None = None

@@ -51,6 +51,18 @@ class Membership(msgspec.Struct, frozen=True, gc=False):
     mislabelled: str = ""
 
 
+class LaterPods(msgspec.Struct, frozen=True, gc=False):
+    """Pods of a job that are created only when others of it are ready."""
+
+    start: str
+    """The start of their names, as in `Job.replicas`."""
+    after: tuple[tuple[str, int], ...]
+    """The start of the names of those others, and how many of them have to be ready; of each
+    group."""
+    after_any: bool = False
+    """One of these groups is enough."""
+
+
 class Job(msgspec.Struct, frozen=True, gc=False):
     """An AscendJob, or another job that is one instance, as the decision sees it."""
 
@@ -91,6 +103,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     """Why Ascend Operator could not read the job, in its own words; "" when it could."""
     names_rule: bool = False
     """The job itself has the label that names the rule."""
+    later: tuple[LaterPods, ...] = ()
+    """Pods that the controller which makes them creates only when others are ready."""
     hardware: tuple[Any, ...] = ()
     """Labels and annotations of the job that its rank table depends on."""
 
@@ -173,6 +187,8 @@ class OwnerFacts(Stored, frozen=True, gc=False):
     number."""
     leader_first: bool = False
     """The other pods of an instance are created only when its leader is ready."""
+    one_by_one: bool = False
+    """Each pod of an instance is created only when those before it are ready."""
 
 
 def identity(kind: str, namespace: str, *names: str) -> str:

@@ -40,13 +40,15 @@ def membership(pod: Metadata) -> Membership | None:
 
 
 def facts(obj: OwnerObject) -> OwnerFacts:
-    """Its age, and the pods of an instance where all of them are one."""
+    """Its age, and the pods of an instance where all of them are one. Unless its spec says
+    `Parallel`, each of them is created when those before it are ready."""
     meta = obj.metadata
     return OwnerFacts(
         *meta.identity,
         kind="StatefulSet",
         created=seconds_of(meta.creation_timestamp),
         size=as_count(obj.replicas, MAX_PODS),
+        one_by_one=obj.spec is not None and obj.spec.pod_management_policy != "Parallel",
     )
 
 

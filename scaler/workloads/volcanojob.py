@@ -19,7 +19,7 @@ from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.workloads.kind import Kind, Look, Role, Written, named_at, number_at, template_at
-from scaler.workloads.membership import MOST_FAULTS, Job, job_head, labels_of
+from scaler.workloads.membership import MOST_FAULTS, Job, LaterPods, job_head, labels_of
 
 VOLCANO_JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 FINAL = ("Completed", "Failed", "Terminated", "Aborted")
@@ -40,6 +40,9 @@ class _Task(NamedTuple):
     replicas: int
     labels: Mapping[str, Any]
     policies: Sequence[Mapping[str, Any]]
+    least: int
+    """Pods that have to be ready before tasks that depend on this one begin."""
+    depends_on: Mapping[str, Any]
 
 
 def read_volcano_job(obj: Object) -> Job:
@@ -77,15 +80,33 @@ def read_volcano_job(obj: Object) -> Job:
         faults=tuple(itertools.islice(_faults(meta, tasks), MOST_FAULTS)),
         restart_limit=_restart_limit(spec, tasks),
         restarts=as_count(status.get("retryCount"), MAX_PODS),
+        later=tuple(_later(head.name, tasks)) if replicas else (),
     )
 
 
 def _task(index: int, task: Mapping[str, Any]) -> _Task:
     name = as_text(task.get("name"))[:LONGEST_NAME] or f"default{index}"
     policies = [at(policy) for policy in as_list(task.get("policies"))]
+    replicas = as_count(task.get("replicas"))
     return _Task(
-        name, as_count(task.get("replicas")), at(task, "template", "metadata", "labels"), policies
+        name,
+        replicas,
+        at(task, "template", "metadata", "labels"),
+        policies,
+        as_count(task.get("minAvailable")) or replicas,
+        at(task, "dependsOn"),
     )
+
+
+def _later(job: str, tasks: Sequence[_Task]) -> Iterator[LaterPods]:
+    """The pods of tasks that depend on others."""
+    least = {task.name: task.least for task in tasks}
+    for task in tasks:
+        names = [as_text(name) for name in as_list(task.depends_on.get("name"))]
+        after = [(f"{job}-{name}-", least[name]) for name in names if name in least]
+        if after and task.replicas:
+            after_any = task.depends_on.get("iteration") == "any"
+            yield LaterPods(f"{job}-{task.name}-", tuple(after), after_any)
 
 
 def _pods_of(tasks: Sequence[_Task]) -> int:

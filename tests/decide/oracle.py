@@ -215,7 +215,8 @@ def pairs_that_end(
 def use(one: Instance, seen: Seen, running: Instances) -> tuple[object, ...]:
     found = state(one, seen)
     slot = one in running or is_in_flight(one, seen)
-    in_part = slot and one.bound < one.expected and not one.more_to_come
+    in_part = slot and one.bound < one.expected
+    in_part = in_part and not (waits_for_first(one, seen) and one.bound == one.pods)
     rank = (slot, not in_part, one in running, found is State.RUNNING)
     return one in running, sum(rank), one.budget is not None, one.deletion_cost
 
@@ -396,15 +397,22 @@ def lost_some(one: Instance, seen: Seen) -> bool:
     first to be ready."""
     if one.pods >= one.expected:
         return False
-    in_time = one.more_to_come or seen.now - one.newest < seen.policy.minimum_timeout
+    lately = seen.now - one.newest < seen.policy.minimum_timeout
+    in_time = waits_for_first(one, seen) or lately
     return one.made_by_us or not in_time
+
+
+def waits_for_first(one: Instance, seen: Seen) -> bool:
+    """Its owner makes the rest when the first are ready; what ran has lost something, unless the
+    first are not ready any more."""
+    return one.more_to_come and not (one.first_are_ready and remembered(one, seen).ran)
 
 
 def never_ran(one: Instance, seen: Seen) -> bool:
     """It has been bound for the start timeout, as far as we saw it; or its first pods have, and its
     owner waits."""
     since = remembered(one, seen).bound_since
-    waits = one.more_to_come or one.bound == one.pods == one.expected > one.running
+    waits = waits_for_first(one, seen) or one.bound == one.pods == one.expected > one.running
     return waits and since > 0 and seen.now - since >= seen.policy.start_timeout
 
 
@@ -449,7 +457,7 @@ def never_starts(one: Instance, seen: Seen) -> bool:
     """Broken, running and not ready where that counts, or bound for the minimum's timeout without
     running."""
     since = remembered(one, seen).bound_since
-    waits = one.more_to_come or one.bound == one.pods == one.expected > one.running
+    waits = waits_for_first(one, seen) or one.bound == one.pods == one.expected > one.running
     waited = since > 0 and seen.now - since >= seen.policy.minimum_timeout
     too_long = one.bound > 0 and waits and waited
     return state(one, seen) in (State.BROKEN, State.RUNNING) or too_long

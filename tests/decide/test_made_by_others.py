@@ -20,6 +20,7 @@ from scaler.decide.world import (
     Policy,
     RestartBudget,
     RunPolicy,
+    Service,
     ServiceKey,
     World,
 )
@@ -98,6 +99,58 @@ def test_an_owner_that_waits_for_the_first_pods_to_be_ready_may_take_its_time() 
         "p0", "Running", pods=1, bound=1, running=1, ready=0, newest=NOW - 500, more_to_come=True
     )
     assert said(decided("1P", leader), "p0")[0] is State.ADMITTED
+
+
+@pytest.mark.parametrize(
+    ("first_are_ready", "ran", "state"),
+    [
+        (False, False, State.ADMITTED),
+        (False, True, State.ADMITTED),
+        (True, False, State.ADMITTED),
+        (True, True, State.BROKEN),
+    ],
+)
+def test_what_is_made_later_is_on_its_way_until_the_instance_ran(
+    first_are_ready: bool, ran: bool, state: State
+) -> None:
+    """2: "what its owner makes only later counts as there from the start". What ran has lost a pod,
+    unless its first pods have to become ready again."""
+    master = others(
+        "p0",
+        "Running",
+        pods=1,
+        bound=1,
+        running=1,
+        ready=int(first_are_ready),
+        newest=NOW - 500,
+        more_to_come=True,
+        first_are_ready=first_are_ready,
+    )
+    made = decided("1P", master, memory=InstanceMemory(restarts=0, ran=ran))
+    assert said(made, "p0")[0] is state
+
+
+def _waits_for_its_rest(name: str = "a") -> Service:
+    """A decode instance of two pods: the first starts on a0, the second is made when it is
+    ready."""
+    of = on_nodes("1D", "d0 starts on a0 + gone", others=True, name=name)
+    waits = msgspec.structs.replace(of.instances[0], more_to_come=True, newest=NOW - 500)
+    return msgspec.structs.replace(of, instances=(waits,))
+
+
+@pytest.mark.parametrize("ratios", ["1P", "2P > 1P"])
+def test_the_room_of_what_is_made_later_stays_reserved_without_a_clock(ratios: str) -> None:
+    """2: "that room stays reserved, without a clock, while the first part is starting, at most
+    start_timeout"."""
+    story = Story("a:8x3", start_timeout=600)
+    waiting = on_nodes(ratios, "p0 on a1, p1 held", name="b", age=9)
+    if ratios == "1P":
+        waiting = on_nodes(ratios, "p0 held 2", name="b", age=9)
+    for time in (0, 40, 80, 400, 599):
+        assert story.at(time, _waits_for_its_rest(), waiting, bound=True) == {}, time
+    assert story.reasons["a-d0"] == Reason.WAITING_FOR_SCHEDULER
+    story.at(600, _waits_for_its_rest(), waiting)
+    assert story.reasons["a-d0"] == Reason.BROKEN
 
 
 @pytest.mark.parametrize("state", ["Held", "Running", "Admitted"])

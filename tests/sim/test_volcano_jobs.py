@@ -174,3 +174,27 @@ def test_a_task_that_shrinks_loses_its_highest_pods() -> None:
         assert set(on.nodes_by_pod()) == {"infer-server-0"}
 
     run(main())
+
+
+def test_a_task_that_depends_on_another_comes_when_that_one_is_ready() -> None:
+    async def main() -> None:
+        on = Rig()
+        on.nodes("n0", "n1")
+        job = volcano_job(tasks={"leader": 1, "server": 1}, pod=template(npu=8))
+        job["spec"]["minAvailable"] = 1
+        job["spec"]["tasks"][1]["dependsOn"] = {"name": ["leader"]}
+        on.cluster.apply([job])
+        seen: list[set[str]] = []
+
+        async def script() -> None:
+            for _ in range(3):
+                await asyncio.sleep(2)
+                seen.append(set(on.nodes_by_pod()))
+
+        slow = KubeletTimings(start=(1.0, 1.0), ready=(4.0, 4.0), stop=(1.0, 1.0))
+        actors = [*everybody(on)[:2], Kubelet(on.cluster, on.clock, timings=slow)]
+        await on.play(30, *actors, script=script())
+        assert seen[-1] == {"infer-leader-0"}
+        assert set(on.nodes_by_pod()) == {"infer-leader-0", "infer-server-0"}
+
+    run(main())

@@ -14,8 +14,10 @@ from scaler.informers.jobs import read_job_record
 from scaler.informers.records import NodeFacts, NodeRecord
 from scaler.names import DELETION_COST, GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.state.cluster import ClusterState
+from scaler.state.jobs import awaited_of, may_begin
 from scaler.timestamps import seconds_of
-from scaler.workloads.membership import Membership, OwnerFacts
+from scaler.workloads.membership import LaterPods, Membership, OwnerFacts
+from scaler.workloads.volcanojob import read_volcano_job
 from tests.jobs import NAMESPACE, job
 
 KEY = ServiceKey(NAMESPACE, "rule", "mindie")
@@ -429,11 +431,88 @@ def test_the_rest_is_still_to_come_until_the_leader_is_ready_where_the_owner_wai
     seen.cache.owners.stores["LeaderWorkerSet"].apply(facts)
     group_pod(seen, "lws-0")
     assert (seen.instance().more_to_come, seen.instance().expected) == (first, 2)
+    assert not seen.instance().first_are_ready
     group_pod(seen, "lws-0", conditions=[{"type": "Ready", "status": "True"}])
-    assert not seen.instance().more_to_come
+    assert (seen.instance().more_to_come, seen.instance().first_are_ready) == (first, first)
     group_pod(seen, "lws-0")
     group_pod(seen, "lws-0-1")
     assert not seen.instance().more_to_come
+
+
+def set_pod(seen: Seen, number: int, *, ready: bool) -> None:
+    """Pod of this number of a StatefulSet of Infer Operator."""
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "svc-0", "uid": "u"}
+    labels = {
+        "infer.huawei.com/ascend-infer-operator": "true",
+        "mind-cluster/scaling-rule": "rule",
+        "jobID": "mindie",
+        "mind-cluster/group-name": "group0",
+    }
+    seen.pod(
+        f"svc-0-{number}",
+        more={"ownerReferences": [{**owner, "controller": True}], "labels": labels},
+        conditions=[{"type": "Ready", "status": str(ready)}],
+    )
+
+
+@pytest.mark.parametrize("one_by_one", [True, False])
+def test_the_rest_of_a_set_is_still_to_come_where_its_pods_are_made_one_by_one(
+    one_by_one: bool,
+) -> None:
+    seen = Seen()
+    facts = OwnerFacts(
+        NAMESPACE, "svc-0", "u", "1", "StatefulSet", created=1.0, size=3, one_by_one=one_by_one
+    )
+    seen.cache.owners.stores["StatefulSet"].apply(facts)
+    set_pod(seen, 0, ready=True)
+    set_pod(seen, 1, ready=False)
+    assert (seen.instance().more_to_come, seen.instance().first_are_ready) == (one_by_one, False)
+    set_pod(seen, 1, ready=True)
+    assert seen.instance().first_are_ready is one_by_one
+
+
+def test_a_set_that_lost_its_first_pod_waits_for_nothing() -> None:
+    seen = Seen()
+    facts = OwnerFacts(
+        NAMESPACE, "svc-0", "u", "1", "StatefulSet", created=1.0, size=2, one_by_one=True
+    )
+    seen.cache.owners.stores["StatefulSet"].apply(facts)
+    set_pod(seen, 1, ready=False)
+    assert not seen.instance().more_to_come
+
+
+LATER = LaterPods("d0-worker-", (("d0-master-", 2), ("d0-router-", 1)))
+
+
+@pytest.mark.parametrize(
+    ("present", "later", "waits", "ready"),
+    [
+        ({"d0-master-0": 1, "d0-master-1": 1, "d0-router-0": 0}, LATER, True, False),
+        ({"d0-master-0": 1, "d0-master-1": 1, "d0-router-0": 1}, LATER, True, True),
+        (
+            {"d0-master-0": 0, "d0-master-1": 0, "d0-router-0": 1},
+            msgspec.structs.replace(LATER, after_any=True),
+            True,
+            True,
+        ),
+        ({"d0-master-0": 1, "d0-router-0": 1}, LATER, False, False),
+        ({"d0-master-0": 1, "d0-master-1": 1, "d0-router-0": 1, "d0-worker-0": 0}, LATER, 0, 0),
+    ],
+)
+def test_pods_of_a_volcano_job_that_are_made_later(
+    present: dict[str, int], later: LaterPods, waits: bool, ready: bool
+) -> None:
+    """A pod that is missing and waits for nobody is lost."""
+    replicas = (("d0-master-", 2), ("d0-router-", 1), ("d0-worker-", 1))
+    spec = msgspec.structs.replace(read_volcano_job({}), replicas=replicas, later=(later,))
+    found = []
+    for name, is_ready in present.items():
+        conditions = [{"type": "Ready", "status": str(bool(is_ready))}]
+        meta = {"name": name, "namespace": NAMESPACE, "uid": name}
+        found.append(pods.read_pod({"metadata": meta, "status": {"conditions": conditions}}))
+    awaited = awaited_of(spec, found)
+    assert bool(awaited) == waits
+    assert all(may_begin(one, found) for one in awaited) == (ready or not waits)
 
 
 def test_a_pod_of_another_namespace_that_names_the_job_as_its_owner_is_not_its_pod(

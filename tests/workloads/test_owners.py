@@ -101,6 +101,16 @@ def test_a_workload_that_is_one_instance_tells_its_size(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("policy", "one_by_one"), [("OrderedReady", True), (None, True), ("Parallel", False)]
+)
+def test_a_stateful_set_tells_whether_it_makes_its_pods_one_by_one(
+    policy: str | None, one_by_one: bool
+) -> None:
+    made = obj("svc-prefill-0", {"replicas": 2, "podManagementPolicy": policy})
+    assert facts("StatefulSet", made).one_by_one is one_by_one
+
+
+@pytest.mark.parametrize(
     ("policy", "first"), [("LeaderReady", True), ("LeaderCreated", False), (None, False)]
 )
 def test_a_leader_worker_set_tells_its_size_and_who_comes_first(

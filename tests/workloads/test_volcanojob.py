@@ -14,6 +14,7 @@ from scaler.decide.world import ServiceKey
 from scaler.kube.api import Object
 from scaler.reasons.reasons import Reason
 from scaler.rules.limits import MAX_PODS
+from scaler.workloads.membership import LaterPods
 from scaler.workloads.volcanojob import read_volcano_job
 from tests.workloads.pods import LABELS, template
 from tests.workloads.test_run_policy import JSON
@@ -172,3 +173,22 @@ def test_a_real_job_is_served_once_its_tasks_carry_the_labels(real_data: Path) -
         2,
     )
     assert (job.faults, job.label_problem) == ((), None)
+
+
+def test_a_task_that_depends_on_others_is_made_later() -> None:
+    """2: "what its owner makes only later counts as there from the start, by its template"."""
+    master = task("master", 2, minAvailable=1)
+    worker = task("worker", 4, dependsOn={"name": ["master"]})
+    tail = task("tail", 1, dependsOn={"name": ["master", "worker", "nobody"], "iteration": "any"})
+    job = read_volcano_job(vcjob(master, worker, tail))
+    assert job.later == (
+        LaterPods("d0-worker-", (("d0-master-", 1),)),
+        LaterPods("d0-tail-", (("d0-master-", 1), ("d0-worker-", 4)), after_any=True),
+    )
+    assert len(job.pods) == 7
+
+
+@pytest.mark.parametrize("depends", [None, {}, [], {"name": None}, {"name": [3, "nobody"]}, "x"])
+def test_what_depends_on_nothing_known_is_made_at_once(depends: Any) -> None:
+    job = read_volcano_job(vcjob(task("master", 1), task("worker", 1, dependsOn=depends)))
+    assert job.later == ()

@@ -38,13 +38,19 @@ def state_of(instance: Instance, memory: InstanceMemory, now: float, policy: Pol
         return State.RUNNING
     # Other owners have some time to make pods; an owner that waits for the first to be ready, as
     # long as that takes.
-    in_time = not i.made_by_us and (i.more_to_come or now < makes_until(i, policy))
+    in_time = not i.made_by_us and (awaits_owner(i, memory) or now < makes_until(i, policy))
     lacks_pods = i.pods < i.expected and not in_time
     if i.bound and (i.ended or not healthy or lacks_pods or fails_to_run(i, memory, now, policy)):
         return State.BROKEN
     if i.bound == i.pods == i.expected:
         return State.STARTING
     return State.ADMITTED
+
+
+def awaits_owner(instance: Instance, memory: InstanceMemory) -> bool:
+    """Whether the pods that are missing are made only when the first pods are ready. An instance
+    that ran has lost pods, unless its first pods have to become ready again."""
+    return instance.more_to_come and not (instance.first_are_ready and memory.ran)
 
 
 def makes_until(instance: Instance, policy: Policy) -> float:
@@ -81,7 +87,8 @@ def with_counts(instance: Instance, memory: InstanceMemory, now: float) -> Insta
     restart: it may follow a failover."""
     i = instance
     restarted_at = now if 0 <= memory.restarts < i.restarts else memory.restarted_at
-    waits = i.bound > 0 and (i.more_to_come or i.bound == i.pods == i.expected > i.running)
+    is_whole = i.bound == i.pods == i.expected
+    waits = i.bound > 0 and (awaits_owner(i, memory) or (is_whole and i.running < i.expected))
     since = (memory.bound_since or now) if waits else 0.0
     after = (i.restarts, restarted_at, since)
     if after == (memory.restarts, memory.restarted_at, memory.bound_since):
@@ -175,7 +182,9 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
     def in_part(self) -> bool:
         """Bound in part, and the scheduler has the other pods or gets them at once: no owner holds
         them back."""
-        return self.lacks_binds and not self.instance.more_to_come
+        i = self.instance
+        first_are_bound = i.bound == i.pods and awaits_owner(i, self.memory)
+        return self.lacks_binds and not first_are_bound
 
 
 class Use(IntEnum):

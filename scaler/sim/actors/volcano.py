@@ -2,8 +2,8 @@
 
 Jobs: the PodGroup first, pods once it is Inqueue, and policies for events of pods. Modelled
 policies: the events PodEvicted, PodFailed and `*` with the actions RestartJob, RestartTask,
-RestartPod, AbortJob and TerminateJob. Not modelled: commands, plugins, job dependencies, time-outs
-and exit codes. PodGroups: pods that name none get one per owner, and the annotation. So all pods of
+RestartPod, AbortJob and TerminateJob; and tasks that depend on others. Not modelled: commands,
+plugins, JobFlows, time-outs and exit codes. PodGroups: pods that name none get one per owner, and the annotation. So all pods of
 a ReplicaSet, a StatefulSet or a RoleSet share one, with minMember 1 unless the owner says
 otherwise; that of a ReplicaSet or StatefulSet is written again with each new pod, as since Volcano
 1.12.2. Must not: bind pods, look at nodes, write PodGroup phases, or know of rules."""
@@ -92,7 +92,7 @@ class VolcanoJobs(StandInController):
             if group is None:
                 await self.create(POD_GROUPS, _group_of_job(job))
             elif objects.status(group).get("phase") not in (None, "", "Pending"):
-                await self.have(PODS, job, _pods(job))
+                await self.have(PODS, job, _pods(job, pods))
             await self.status(VOLCANO_JOBS, job, _status(job, pods))
 
     async def _kill(self, job: Object, pods: list[Object], why: PodEvent) -> None:
@@ -194,11 +194,25 @@ def _queue(job: Object) -> str:
     return objects.spec(job).get("queue") or "default"
 
 
-def _pods(job: Object) -> Iterator[Object]:
-    """All pods that the job specifies."""
+def _pods(job: Object, present: list[Object]) -> Iterator[Object]:
+    """All pods that the job specifies, those of tasks that still wait for others left out."""
+    begun = {_note(pod, TASK) for pod in present}
     for task in tasks_of(job):
-        for index in range(_size(task)):
-            yield _pod(job, task, index)
+        if task["name"] in begun or _may_begin(job, task, present):
+            for index in range(_size(task)):
+                yield _pod(job, task, index)
+
+
+def _may_begin(job: Object, task: Object, present: list[Object]) -> bool:
+    """Whether enough pods of the tasks on which it depends are ready: of all those tasks, or of
+    any."""
+    depends_on = task.get("dependsOn") or {}
+    ready = Counter(_note(pod, TASK) for pod in present if making.ready(pod))
+    enough = []
+    for other in tasks_of(job):
+        if other["name"] in (depends_on.get("name") or ()):
+            enough.append(ready[other["name"]] >= (other.get("minAvailable") or _size(other)))
+    return any(enough) if depends_on.get("iteration") == "any" else all(enough)
 
 
 def _pod(job: Object, task: Object, index: int) -> Object:
