@@ -334,7 +334,7 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         irreplaceable=any(_has_no_controller(pod) for pod in present),
         misplaced=any(is_misplaced(membership, pod) for pod in present),
         more_to_come=len(present) < size and bool(first),
-        first_are_ready=bool(first) and all([pod.ready for pod in first]),
+        first_are_ready=bool(first) and all(pod.ready for pod in first),
         refused=refused_of(present),
         refusals=cache.refused_pods.of(membership.key.namespace, membership.instance),
         replaced=has_ended and membership.kind != PLAIN,

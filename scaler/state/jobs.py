@@ -173,7 +173,7 @@ def _others(
         budget=RestartBudget(job.restart_limit, used) if job.restart_limit is not None else None,
         unheld=len(ungated(cache, situation, present)),
         more_to_come=bool(awaited),
-        first_are_ready=bool(awaited) and all([may_begin(one, present) for one in awaited]),
+        first_are_ready=bool(awaited) and all(may_begin(one, present) for one in awaited),
     )
 
 

@@ -3,10 +3,11 @@
 Jobs: the PodGroup first, pods once it is Inqueue, and policies for events of pods. Modelled
 policies: the events PodEvicted, PodFailed and `*` with the actions RestartJob, RestartTask,
 RestartPod, AbortJob and TerminateJob; and tasks that depend on others. Not modelled: commands,
-plugins, JobFlows, time-outs and exit codes. PodGroups: pods that name none get one per owner, and the annotation. So all pods of
-a ReplicaSet, a StatefulSet or a RoleSet share one, with minMember 1 unless the owner says
-otherwise; that of a ReplicaSet or StatefulSet is written again with each new pod, as since Volcano
-1.12.2. Must not: bind pods, look at nodes, write PodGroup phases, or know of rules."""
+plugins, JobFlows, time-outs and exit codes. PodGroups: pods that name none get one per owner, and
+the annotation. So all pods of a ReplicaSet, a StatefulSet or a RoleSet share one, with minMember 1
+unless the owner says otherwise; that of a ReplicaSet or StatefulSet is written again with each new
+pod, as since Volcano 1.12.2. Must not: bind pods, look at nodes, write PodGroup phases, or know of
+rules."""
 
 from __future__ import annotations
 
