@@ -26,6 +26,7 @@ from scaler.decide.decision import Decision, Plan
 from scaler.decide.memory import Memory
 from scaler.decide.world import Service, ServiceKey, World
 from scaler.execute.assumed import AssumedWrites
+from scaler.execute.evictions import CountedOf
 from scaler.execute.executor import Executor, log_line
 from scaler.garbage import no_collection
 from scaler.informers.changes import (
@@ -187,6 +188,8 @@ class Controller:
                 self._memory = self.shadow(world, decision, pairs)
             else:
                 self._memory = decision.memory
+            for ended in self.executor.counts.take_those_that_ended(self._memory):
+                self.reporter.evictions_ended(ended.key, ended.evictions.at)
             # Actions begin before reports are written.
             acted_on = await self._act_on(world, pairs, tasks, started)
             self._recheck(decision.recheck_at)
@@ -214,6 +217,9 @@ class Controller:
                 continue
             self._leaving.pop(key, None)
             with self._retried("service cannot be read", key):
+                if self.builder.get(key) is None:
+                    now = self.clock.now()
+                    self._memory = self.executor.counts.remembered(self._memory, key, now)
                 self.builder.read(key)
                 self._unreported.add(key)
 
@@ -246,6 +252,8 @@ class Controller:
         self._unreported.discard(key)
         self.metrics.service_gone(key)
         self.reporter.service_gone(key)
+        if self.executor.counts.forget(key):
+            self.reporter.evictions_ended(key)
         self.queue.forget(key)
         if key.rule and not self._cache.services_of(key.namespace, key.rule):
             self.state.rules.forget(key.namespace, key.rule)
@@ -350,16 +358,17 @@ class Controller:
                     self.queue.hold(plan.key)
                     begun.add(plan.key)
                     self.metrics.acted_on(plan)
-                    tasks.create_task(self._act(world, plan, since))
+                    counted = self.executor.counts.of(self._memory, plan)
+                    tasks.create_task(self._act(world, plan, counted, since))
         return begun
 
     def _is_carried_out(self, plan: Plan) -> bool:
         return bool(plan.actions) and self._mode_in_force is not ModeInForce.SHADOW
 
-    async def _act(self, world: World, plan: Plan, since: float) -> None:
+    async def _act(self, world: World, plan: Plan, counted: CountedOf, since: float) -> None:
         key = plan.key
         with self._retried("plan failed", key):
-            outcomes = await self.executor.perform(plan)
+            outcomes = await self.executor.perform(plan, counted)
             seconds = loop_time() - since
             self.metrics.reaction_seconds.observe(seconds)
             refused = [outcome for outcome in outcomes if outcome.refused]

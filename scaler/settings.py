@@ -115,7 +115,8 @@ class Settings(BaseModel):
         True, "Act only while holding the Lease. Off only for a single process."
     )
     lease_namespace: _Namespace = _setting(
-        "default", "Own namespace of the install: its Lease, the last valid rules."
+        "default",
+        "Own namespace of the install: its Lease, the last valid rules, counted evictions.",
     )
     install: _Name = _setting(
         "mind-cluster-scaler",

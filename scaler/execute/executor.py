@@ -33,6 +33,7 @@ from scaler.decide.decision import (
 )
 from scaler.decide.world import ServiceKey, World
 from scaler.execute.assumed import AssumedWrites
+from scaler.execute.evictions import CountedOf, EvictionCounts
 from scaler.execute.gates import Gates
 from scaler.execute.recreation import RecreationGuard
 from scaler.execute.writes import (
@@ -88,21 +89,27 @@ class Executor:
         self._gates = Gates(writer, writes, state)
         self._look_up = partial(look_up, writer.find, cache.jobs)
         self._guard = RecreationGuard()
+        self.counts = EvictionCounts(writer, state)
         self._writer = writer
         self._clusterd = clusterd
         self._clock = clock
 
-    async def perform(self, plan: Plan) -> tuple[ActionResult, ...]:
+    async def perform(
+        self, plan: Plan, counted: CountedOf | None = None
+    ) -> tuple[ActionResult, ...]:
         """Perform the actions of the plan; one result per action. Never raises an error of the
-        seam."""
+        seam. `counted`: what is kept before a victim is evicted."""
         async with asyncio.TaskGroup() as tasks:
             running = [
-                tasks.create_task(self._perform(plan.key, action)) for action in plan.actions
+                tasks.create_task(self._perform(plan.key, action, counted or {}))
+                for action in plan.actions
             ]
         return tuple(task.result() for task in running)
 
-    async def _perform(self, key: ServiceKey, action: Action) -> ActionResult:
+    async def _perform(self, key: ServiceKey, action: Action, counted: CountedOf) -> ActionResult:
         try:
+            if isinstance(action, Evict) and action.beneficiary in counted:
+                await self.counts.keep(counted[action.beneficiary])
             return ActionResult(action.uid, refused=await self._do(key, action))
         except KubeError as error:
             return ActionResult(action.uid, failed=str(error))

@@ -18,7 +18,10 @@ from scaler.informers.store import Store
 from scaler.kube.api import Object
 from scaler.kube.metadata import Metadata, Stored, shared, sharing
 from scaler.names import (
+    KEPT_EVICTIONS,
+    KEPT_EVICTIONS_AT,
     KEPT_FOR_ANNOTATION,
+    KEPT_FOR_JOB_ID,
     KEPT_FOR_LABEL,
     KEPT_FOR_NAMESPACE,
     KEPT_FORMAT,
@@ -148,16 +151,16 @@ def _own(cm: ConfigMapObject, home: str) -> Object | None:
     names = {
         key: text
         for key, text in meta.annotations.items()
-        if key in (KEPT_FOR_ANNOTATION, KEPT_FOR_NAMESPACE)
+        if key in (KEPT_FOR_ANNOTATION, KEPT_FOR_NAMESPACE, KEPT_FOR_JOB_ID)
     }
     metadata = {"namespace": home, "labels": labels, "annotations": names}
-    form = cm.data.get(KEPT_FORMAT)
     values = (*cm.data.values(), *cm.binary_data.values())
     if f"{RULE_KEY}.gz" not in cm.binary_data or sum(map(len, values)) > MOST_LAST_VALID:
-        return {
-            "metadata": metadata,
-            "data": {KEPT_FORMAT: form[:LONGEST_ANNOTATION]} if form else {},
-        }
+        short = {}
+        for key in (KEPT_FORMAT, KEPT_EVICTIONS, KEPT_EVICTIONS_AT):
+            if text := cm.data.get(key):
+                short[key] = text[:LONGEST_ANNOTATION]
+        return {"metadata": metadata, "data": short}
     return {"metadata": metadata, "data": cm.data, "binaryData": cm.binary_data}
 
 

@@ -6,6 +6,7 @@ cluster. Must never decide anything."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ from scaler.report.job_status import already_says, status_patch, write_status
 from scaler.report.metrics import Metrics
 from scaler.report.service_reports import InstanceReport, ServiceReport, Subject
 from scaler.rules.values import at
+from scaler.state import kept_evictions
 from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import (
     ConfigMapName,
@@ -60,11 +62,18 @@ _Warned = tuple[ServiceKey, Note, Subject]
 """A note about a service, and the object that an event about it is about, if it lasts."""
 
 
+class _Ended(NamedTuple):
+    """A service of which the evictions up to this time count no more."""
+
+    key: ServiceKey
+    at: float
+
+
 class _Due(NamedTuple):
     what: str
     """What is written, for people."""
     write: Callable[[Any], Awaitable[None]]
-    of: ServiceKey | ConfigMapName | _InstanceKey | Event | _Warned
+    of: ServiceKey | ConfigMapName | _InstanceKey | Event | _Warned | _Ended
     namespace: str
     name: str = ""
     """Name of the job, or of the object that the event is about, for people."""
@@ -144,6 +153,13 @@ class Reporter:
         self._last_valid.pop(rule, None)
         self._mark_rule(rule)
 
+    def evictions_ended(self, key: ServiceKey, at: float = math.inf) -> None:
+        """Mark for deletion the ConfigMap with the evictions of a service, unless somebody was
+        evicted for it after that time."""
+        self._outbox.mark(
+            _Due("evictions", self._remove_evictions, _Ended(key, at), self._home, str(key))
+        )
+
     def on_elastic_service(self, change: ElasticServiceChanged) -> None:
         """Mark the object about the service, which was created, changed or deleted: it is created
         or deleted again."""
@@ -171,6 +187,8 @@ class Reporter:
             self.rule_gone(rule)
         for key in state.orphaned_services():
             self.service_gone(key)
+        for key in state.orphaned_evictions():
+            self.evictions_ended(key)
 
     def on_refused(self, change: ObjectRefused) -> None:
         """An event about an unreadable object, if there is no status of its service that shows
@@ -359,6 +377,19 @@ class Reporter:
             existing = await self._writer.get(CONFIG_MAPS, *place)
             if is_ours(existing):
                 await self._writer.delete(CONFIG_MAPS, *place, uid=existing["metadata"]["uid"])
+
+    async def _remove_evictions(self, of: _Ended) -> None:
+        place = kept_evictions.place_of(of.key, self._home)
+        with suppress(NotFoundError):
+            existing = await self._writer.get(CONFIG_MAPS, *place)
+            if kept_evictions.service_of(existing) != of.key:
+                return
+            kept = kept_evictions.decode(existing, of.key)
+            if kept is not None and kept.at > of.at:
+                return
+            meta = existing["metadata"]
+            exactly = {"uid": meta["uid"], "resource_version": meta["resourceVersion"]}
+            await self._writer.delete(CONFIG_MAPS, *place, **exactly)
 
     def _instance(self, of: _InstanceKey) -> InstanceReport | None:
         """None for an instance that has gone, or about which deciding failed."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from scaler.clock import Skew
+from scaler.decide.memory import Evictions
 from scaler.decide.world import Instance, Service, ServiceKey
 from scaler.informers.cache import Cache
 from scaler.informers.changes import (
@@ -30,6 +31,7 @@ from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.ranktables.tables import Tables
 from scaler.reasons.reasons import Reason
 from scaler.rules.finding import shown
+from scaler.state import kept_evictions
 from scaler.state.capacity import CapacityIndex
 from scaler.state.instances import COUNTS_ON, in_our_time, of_pods
 from scaler.state.jobs import of_job
@@ -156,6 +158,28 @@ class ClusterState:
             rule = rule_of(record.own) if record.own else None
             if rule is not None and rule.name and not self.cache.services_of(*rule):
                 found.add(rule)
+        return sorted(found)
+
+    def place_of_evictions(self, key: ServiceKey) -> ConfigMapName:
+        """The ConfigMap that keeps how many evictions were made for the service."""
+        return kept_evictions.place_of(key, self._home)
+
+    def evictions(self, key: ServiceKey, now: float) -> Evictions:
+        """What an earlier leader counted for the service. Where that cannot be read: as if an
+        eviction had been made now."""
+        record = self.cache.config_maps.get(*self.place_of_evictions(key))
+        if record is None:
+            return Evictions()
+        kept = kept_evictions.decode(record.own, key) if record.own is not None else None
+        return Evictions(kept.number, min(kept.at, now)) if kept is not None else Evictions(1, now)
+
+    def orphaned_evictions(self) -> list[ServiceKey]:
+        """Services without jobs for which evictions are kept."""
+        found = set[ServiceKey]()
+        for record in self.cache.config_maps.values():
+            key = kept_evictions.service_of(record.own) if record.own else None
+            if key is not None and not self.has_instances(key):
+                found.add(key)
         return sorted(found)
 
     def orphaned_services(self) -> list[ServiceKey]:
