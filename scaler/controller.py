@@ -188,8 +188,8 @@ class Controller:
                 self._memory = self.shadow(world, decision, pairs)
             else:
                 self._memory = decision.memory
-            for ended in self.executor.counts.take_those_that_ended(self._memory):
-                self.reporter.evictions_ended(ended.key, ended.evictions.at)
+            for over in self.executor.counts.take_those_that_ended(self._memory):
+                self.reporter.evictions_ended(over.key, over.evictions.at)
             # Actions begin before reports are written.
             acted_on = await self._act_on(world, pairs, tasks, started)
             self._recheck(decision.recheck_at)
