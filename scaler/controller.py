@@ -188,7 +188,7 @@ class Controller:
                 self._memory = self.shadow(world, decision, pairs)
             else:
                 self._memory = decision.memory
-            for over in self.executor.counts.take_those_that_ended(self._memory):
+            for over in self.executor.evictions.take_those_that_ended(self._memory):
                 self.reporter.evictions_ended(over.key, over.evictions.at)
             # Actions begin before reports are written.
             acted_on = await self._act_on(world, pairs, tasks, started)
@@ -219,7 +219,7 @@ class Controller:
             with self._retried("service cannot be read", key):
                 if self.builder.get(key) is None:
                     now = self.clock.now()
-                    self._memory = self.executor.counts.remembered(self._memory, key, now)
+                    self._memory = self.executor.evictions.remembered(self._memory, key, now)
                 self.builder.read(key)
                 self._unreported.add(key)
 
@@ -252,7 +252,8 @@ class Controller:
         self._unreported.discard(key)
         self.metrics.service_gone(key)
         self.reporter.service_gone(key)
-        if self.executor.counts.forget(key):
+        if self.executor.evictions.counts(key):
+            self.executor.evictions.forget(key)
             self.reporter.evictions_ended(key)
         self.queue.forget(key)
         if key.rule and not self._cache.services_of(key.namespace, key.rule):
@@ -358,7 +359,7 @@ class Controller:
                     self.queue.hold(plan.key)
                     begun.add(plan.key)
                     self.metrics.acted_on(plan)
-                    counted = self.executor.counts.of(self._memory, plan)
+                    counted = self.executor.evictions.of(self._memory, plan)
                     tasks.create_task(self._act(world, plan, counted, since))
         return begun
 

@@ -79,9 +79,13 @@ class EvictionCounts:
                 del self._counted[name]
         return ended
 
-    def forget(self, key: ServiceKey) -> bool:
-        """The service is gone. Says whether evictions are kept for it."""
-        return self._counted.pop(str(key), None) is not None
+    def counts(self, key: ServiceKey) -> bool:
+        """Whether evictions for the service count."""
+        return str(key) in self._counted
+
+    def forget(self, key: ServiceKey) -> None:
+        """The service is gone."""
+        self._counted.pop(str(key), None)
 
     async def keep(self, counted: Counted) -> None:
         """Write it; a KubeError when that is not certain: then the eviction must not be sent. Nor

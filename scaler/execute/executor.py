@@ -89,7 +89,7 @@ class Executor:
         self._gates = Gates(writer, writes, state)
         self._look_up = partial(look_up, writer.find, cache.jobs)
         self._guard = RecreationGuard()
-        self.counts = EvictionCounts(writer, state)
+        self.evictions = EvictionCounts(writer, state)
         self._writer = writer
         self._clusterd = clusterd
         self._clock = clock
@@ -109,7 +109,7 @@ class Executor:
     async def _perform(self, key: ServiceKey, action: Action, counted: CountedOf) -> ActionResult:
         try:
             if isinstance(action, Evict) and action.beneficiary in counted:
-                await self.counts.keep(counted[action.beneficiary])
+                await self.evictions.keep(counted[action.beneficiary])
             return ActionResult(action.uid, refused=await self._do(key, action))
         except KubeError as error:
             return ActionResult(action.uid, failed=str(error))
