@@ -424,9 +424,10 @@ def is_late(attempt: Attempt, now: float, policy: Policy) -> bool:
     return attempt.began > 0 and now - attempt.began >= policy.minimum_timeout
 
 
-def is_very_late(attempt: Attempt, now: float, policy: Policy) -> bool:
-    """5g: whether the attempt lasts for `backoff_max` without progress."""
-    return attempt.began > 0 and now - attempt.began >= policy.backoff_max
+def ends_without_others(attempt: Attempt, last_bind: float, now: float, policy: Policy) -> bool:
+    """5g: whether an attempt that is over ends for a spare of its own, and begins again where
+    nobody waits: a pod of any service was bound since it began, or it lasts for `backoff_max`."""
+    return last_bind > attempt.began or now - attempt.began >= policy.backoff_max
 
 
 def backoff_after(failures: int, policy: Policy) -> float:

@@ -566,7 +566,7 @@ MUTANTS = (
     Mutant(
         "an attempt ends for anybody though nothing is bound anywhere",
         attempt_end,
-        "if who is Waiting.ANYBODY and is_bound_since:",
+        "if who is Waiting.ANYBODY and part.world.last_bind > attempt.began:",
         "if who is Waiting.ANYBODY:",
         "test_attempts_in_worlds",
         "3b.5g",
@@ -582,7 +582,7 @@ MUTANTS = (
     Mutant(
         "who has waited passes nobody",
         order,
-        "if min(turns, default=Turn.NEW) > Turn.AGAIN:",
+        "if not (first or again):",
         "if True:",
         "test_waiting",
         "3b.2a",
@@ -626,6 +626,22 @@ MUTANTS = (
         "return True\n\n\ndef _is_released",
         "test_waiting",
         "3b.2a",
+    ),
+    Mutant(
+        "scale-ups whose attempt has ended go with the others",
+        order,
+        "key=lambda place: (-place.draft.demand.priority, place.is_tried)",
+        "key=lambda place: -place.draft.demand.priority",
+        "test_waiting",
+        "3b.7a",
+    ),
+    Mutant(
+        "a scale-up that has waited passes nobody",
+        order,
+        "places.append(Place(draft, Turn.GOES_FIRST if waited else Turn.NEW))",
+        "places.append(Place(draft, Turn.NEW))",
+        "test_waiting",
+        "3b.2a, 3b.7a",
     ),
     Mutant(
         "others are swapped in for ever",

@@ -219,3 +219,41 @@ def test_a_spare_that_had_its_attempt_and_does_not_fit_ends_no_attempt() -> None
     assert doings(made) == {}
     fits = decide(world(tried, serves, nodes="a:8 b:8x2", memory=memory, last_bind=NOW - 20))
     assert doings(fits) == {"a-p0": "Revoke"}
+
+
+UP = on_nodes("2P > 1P", "p0 on a1, p1 held", name="low")
+EQUAL_UP = on_nodes("2P > 1P", "p0 on a2, p1 held", name="equal", age=9)
+GOLD_UP = on_nodes("2P > 1P", "p0 on a2, p1 held", name="gold", priority=1)
+SINCE = NOW - 300
+SCALE_UPS = [
+    ("7a: the older", EQUAL_UP, 0, 0.0, "equal-p1"),
+    ("7a: those whose attempt has ended go behind the others", EQUAL_UP, 1, 0.0, "low-p1"),
+    ("7a: priority before that", GOLD_UP, 1, 0.0, "gold-p1"),
+    ("2a: who has waited passes what had an attempt", GOLD_UP, 1, SINCE, "low-p1"),
+    ("2a: not what had none, of a higher priority", GOLD_UP, 0, SINCE, "gold-p1"),
+    ("2a: all of the same priority", EQUAL_UP, 0, SINCE, "low-p1"),
+]
+
+
+@pytest.mark.parametrize(("clause", "other", "failures", "since", "admitted"), SCALE_UPS)
+def test_the_order_of_scale_ups(
+    clause: str, other: Service, failures: int, since: float, admitted: str
+) -> None:
+    tried = {other.instances[1].uid: InstanceMemory(failures=failures)}
+    services = {
+        str(other.key): ServiceMemory(tried),
+        str(UP.key): ServiceMemory(waiting_since=since),
+    }
+    made = decide(world(other, UP, nodes="a:8x3", memory=Memory(services)))
+    assert doings(made) == {admitted: "Admit"}, clause
+
+
+def test_a_scale_up_goes_after_five_minutes_beside_two_that_are_never_bound() -> None:
+    """2a, 7a: scale-ups whose attempt has ended go behind the others."""
+    cluster = Played(nodes="a:8x4")
+    for number, name in enumerate(("a", "b", "good")):
+        cluster.service(name, "2P > 1P", "p0", "p1").on(f"a{number}", runs=f"{name}-p0")
+    assert cluster.decided().admitted == ["a-p1"]
+    admissions = cluster.admissions(600)
+    assert first(admissions, "b-p1") == 305
+    assert first(admissions, "good-p1") <= 340

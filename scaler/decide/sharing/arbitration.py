@@ -31,7 +31,7 @@ from scaler.decide.sharing import (
 )
 from scaler.decide.sharing.attempt_end import Outcome, not_scheduled
 from scaler.decide.sharing.choice import held_beside, startable
-from scaler.decide.sharing.order import in_minimum_order
+from scaler.decide.sharing.order import Place, in_minimum_order, in_scale_up_order
 from scaler.decide.sharing.part import Admitted, Part, ReservedMinimum
 from scaler.reasons.reasons import Reason
 
@@ -72,16 +72,24 @@ class Arbitration:
             self._reserve_minimum(draft)
 
     def _revoke_scale_ups(self) -> None:
+        """7a: scale-ups that are with the scheduler, in their order."""
+        drafts = []
         for draft in self.part.drafts:
             if draft.demand.with_the_scheduler or draft.demand.irrevocable:
-                self._revoke_scale_ups_of(draft)
+                self._revoke_above_largest(draft)
+                drafts.append(draft)
+        for place in in_scale_up_order(drafts, self.part.now, self.part.policy):
+            self._keep_or_revoke_all(place)
 
     def _scale_up(self) -> None:
-        """7: a service with a missing minimum admits no scale-up."""
+        """7a: held scale-ups in their order. A service with a missing minimum admits none."""
+        drafts = []
         for draft in self.part.drafts:
             demand = draft.demand
             if demand.serves and not demand.lacks_minimum and not demand.paused:
-                self._scale_up_one(draft)
+                drafts.append(draft)
+        for place in in_scale_up_order(drafts, self.part.now, self.part.policy):
+            self._scale_up_one(place)
 
     def _note_the_end(self) -> None:
         """2a, 5a, 5c, 5f: each note may change what the next one looks at."""
@@ -145,23 +153,28 @@ class Arbitration:
         elif has_reservation and draft in self.part.waited_long:
             draft.note(events.GoesFirst())
 
-    def _revoke_scale_ups_of(self, draft: Draft) -> None:
-        """3.5, 7b: revoke scale-ups with the scheduler beyond the largest ratio, and those that do
-        not fit beside the minimums."""
+    def _revoke_above_largest(self, draft: Draft) -> None:
+        """3.5: revoke scale-ups with the scheduler beyond the largest ratio."""
         part = self.part
         kept = [member for member in draft.demand.irrevocable if member.uid in part.kept]
         part.reserved_with_scheduler.add(draft, kept)
         if draft.demand.paused:
             return
-        unbound = self._scale_ups_with_scheduler(draft)
-        for member in newest_admission_first(unbound):
+        for member in newest_admission_first(self._scale_ups_with_scheduler(draft)):
             most = draft.demand.largest_number(member.instance.group or "")
             if scale_up.is_above(draft, member, most):
                 draft.revoke_if_possible(member, Why(Reason.REVOKED, (draft.awaited,)))
+
+    def _keep_or_revoke_all(self, place: Place) -> None:
+        """7b: revoke scale-ups with the scheduler that do not fit beside the minimums."""
+        draft = place.draft
+        if draft.demand.paused:
+            return
         unbound = self._scale_ups_with_scheduler(draft)
         beyond = {member.uid for member in scale_up.beyond_target(draft, unbound)}
         for member in sorted(unbound, key=lambda one: (one.uid in beyond, age(one))):
-            self._keep_or_revoke(draft, member, is_beyond=member.uid in beyond)
+            if bool(draft.memory_of(member.uid).failures) is place.is_tried:
+                self._keep_or_revoke(draft, member, is_beyond=member.uid in beyond)
 
     def _scale_ups_with_scheduler(self, draft: Draft) -> list[Member]:
         unbound = draft.demand.with_the_scheduler
@@ -243,12 +256,14 @@ class Arbitration:
         draft.admit(member)
         self.part.reserved_with_scheduler.add(draft, [member])
 
-    def _scale_up_one(self, draft: Draft) -> None:
+    def _scale_up_one(self, place: Place) -> None:
         """7b: in each group the candidates in their order, as long as there is a place."""
+        draft = place.draft
         for name, held in draft.demand.scale_up_candidates.items():
             can_start = startable(draft, name, self.part.world)
             for member in can_start:
-                if draft.groups[name].has_place_for(member):
+                is_tried = bool(draft.memory_of(member.uid).failures)
+                if is_tried is place.is_tried and draft.groups[name].has_place_for(member):
                     self._admit_or_hold(draft, member, can_start)
             group = draft.groups[name]
             if len(can_start) < len(held) and group.taken < group.target:

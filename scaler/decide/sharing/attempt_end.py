@@ -45,13 +45,14 @@ def outcome_of_attempt(part: Part, draft: Draft, attempt: Attempt, *, own_waits:
     who = _who_waits(part, draft)
     if who is Waiting.AT_ONCE:
         return Outcome.ENDS
-    # 5g: while the scheduler binds nothing anywhere, it ends for no other service
-    is_bound_since = part.world.last_bind > attempt.began
-    if who is Waiting.ANYBODY and is_bound_since:
+    if who is Waiting.ANYBODY and part.world.last_bind > attempt.began:
         return Outcome.ENDS
-    if not (is_bound_since or attempts.is_very_late(attempt, part.now, part.policy)):
+    # 5g: while the scheduler binds nothing anywhere, it ends for no other service
+    if not attempts.ends_without_others(attempt, part.world.last_bind, part.now, part.policy):
         return Outcome.GOES_ON
-    return Outcome.ENDS if own_waits else Outcome.BEGINS_AGAIN
+    if own_waits:
+        return Outcome.ENDS
+    return Outcome.BEGINS_AGAIN if who is Waiting.NOBODY else Outcome.GOES_ON
 
 
 def _who_waits(part: Part, draft: Draft) -> Waiting:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import NamedTuple
 
 from scaler.decide import attempts
 from scaler.decide.decision import State
@@ -15,7 +16,7 @@ from scaler.decide.world import Policy
 
 
 class Turn(IntEnum):
-    """2a: whom a minimum passes, and who passes it."""
+    """2a: whom a minimum or a scale-up passes, and who passes it."""
 
     GOES_FIRST = 0
     """It waited for `backoff_max`, and either has a reservation since or had no attempt. It passes
@@ -30,13 +31,23 @@ class Turn(IntEnum):
     """Nobody passes it: an eviction was made for it, or something of it is bound."""
 
 
+class Place(NamedTuple):
+    """The minimum or the scale-ups of a service, in an order."""
+
+    draft: Draft
+    turn: Turn
+    last_attempt: float = 0.0
+    """Of those that wait again, those with the least go first."""
+    is_tried: bool = False
+    """These are the scale-ups of the service of which an attempt has ended."""
+
+
 def in_minimum_order(drafts: Iterable[Draft], now: float, policy: Policy) -> list[Draft]:
     """2: the order in which these minimums reserve."""
-    in_order = sorted(drafts, key=lambda draft: minimum_order(draft, now))
-    turns = [turn_of(draft, now, policy) for draft in in_order]
-    if min(turns, default=Turn.NEW) > Turn.AGAIN:
-        return in_order
-    return _with_those_who_waited_first(in_order, turns)
+    in_order = []
+    for draft in sorted(drafts, key=lambda draft: minimum_order(draft, now)):
+        in_order.append(Place(draft, turn_of(draft, now, policy), draft.memory.ended_at))
+    return [place.draft for place in _with_those_who_waited_first(in_order)]
 
 
 def turn_of(draft: Draft, now: float, policy: Policy) -> Turn:
@@ -57,50 +68,68 @@ def turn_of(draft: Draft, now: float, policy: Policy) -> Turn:
     return Turn.AS_EVER if draft.demand.bound else Turn.NEW
 
 
-def _with_those_who_waited_first(in_order: list[Draft], turns: list[Turn]) -> list[Draft]:
-    """2a: each minimum comes right behind the last one that passes it, or stays where it is. Those
-    that waited again come behind the others that waited, least recently ended first."""
+def in_scale_up_order(drafts: Iterable[Draft], now: float, policy: Policy) -> list[Place]:
+    """7a: the order of the scale-ups of these services, which are in `scale_up_order`. Those of
+    which an attempt has ended go behind the others of their priority."""
+    places = []
+    for draft in drafts:
+        waited = attempts.has_waited_long(draft.memory, now, policy)
+        places.append(Place(draft, Turn.GOES_FIRST if waited else Turn.NEW))
+        failures = [one.failures for one in draft.memory.instances.values() if one.failures]
+        if failures:
+            turn = Turn.AGAIN if waited else Turn.BEHIND
+            places.append(Place(draft, turn, min(failures), is_tried=True))
+    places.sort(key=lambda place: (-place.draft.demand.priority, place.is_tried))
+    return _with_those_who_waited_first(places)
+
+
+def _with_those_who_waited_first(in_order: list[Place]) -> list[Place]:
+    """2a: each comes right behind the last one that passes it, or stays where it is. Those that
+    waited again come behind the others that waited."""
     numbers = range(len(in_order))
-    first = [number for number in numbers if turns[number] is Turn.GOES_FIRST]
-    again = [number for number in numbers if turns[number] is Turn.AGAIN]
-    again.sort(key=lambda number: in_order[number].memory.ended_at)
-    places = list(numbers)
-    for place, number in zip(first, _by_namespace(in_order, first), strict=True):
-        places[number] = place
+    first = [number for number in numbers if in_order[number].turn is Turn.GOES_FIRST]
+    again = [number for number in numbers if in_order[number].turn is Turn.AGAIN]
+    if not (first or again):
+        return in_order
+    again.sort(key=lambda number: in_order[number].last_attempt)
+    after = list(numbers)
+    for number, ranked in zip(first, _by_namespace(in_order, first), strict=True):
+        after[ranked] = number
     last = max(first, default=-1)
     for number in again:
         last = max(last, number)
-        places[number] = last
+        after[number] = last
     last_of_priority: dict[int, int] = {}
     for number in (*first, *again):
-        priority = in_order[number].demand.priority
-        last_of_priority[priority] = max(places[number], last_of_priority.get(priority, -1))
-    for number in numbers:
+        priority = in_order[number].draft.demand.priority
+        last_of_priority[priority] = max(after[number], last_of_priority.get(priority, -1))
+    for number, place in enumerate(in_order):
         passed_by = -1
-        if turns[number] is Turn.BEHIND:
+        if place.turn is Turn.BEHIND:
             passed_by = last
-        elif turns[number] is Turn.NEW:
-            passed_by = last_of_priority.get(in_order[number].demand.priority, -1)
-        places[number] = max(places[number], passed_by)
+        elif place.turn is Turn.NEW:
+            passed_by = last_of_priority.get(place.draft.demand.priority, -1)
+        after[number] = max(after[number], passed_by)
 
     def sort_key(number: int) -> tuple[int, bool, Turn, float, int]:
-        has_moved = places[number] > number and turns[number] is not Turn.GOES_FIRST
-        ended_at = in_order[number].memory.ended_at
-        return places[number], has_moved, turns[number], ended_at, number
+        place = in_order[number]
+        is_passed = after[number] > number and place.turn is not Turn.GOES_FIRST
+        return after[number], is_passed, place.turn, place.last_attempt, number
 
     return [in_order[number] for number in sorted(numbers, key=sort_key)]
 
 
-def _by_namespace(in_order: list[Draft], first: list[int]) -> list[int]:
+def _by_namespace(in_order: list[Place], first: list[int]) -> list[int]:
     """2a: of those that waited and have one priority, those with a reservation go first, then those
     in whose namespace the fewest attempts have ended: a hundred services of one namespace that
     nobody binds do not go before one of another namespace, one by one."""
-    ended = Counter(
-        draft.demand.service.key.namespace for draft in in_order if draft.memory.ended_at
-    )
+    ended = Counter[str]()
+    for place in in_order:
+        had_attempt = place.is_tried or place.draft.memory.ended_at > 0
+        ended[place.draft.demand.service.key.namespace] += had_attempt
 
     def sort_key(number: int) -> tuple[int, bool, int, int]:
-        draft = in_order[number]
+        draft = in_order[number].draft
         has_ended = ended[draft.demand.service.key.namespace]
         return -draft.demand.priority, not draft.memory.goes_first, has_ended, number
 
