@@ -41,7 +41,7 @@ from scaler.decide.plan import plan_of
 from scaler.decide.room.classes import Neighbours, NodeIndex, Requests
 from scaler.decide.room.placement import Placement
 from scaler.decide.room.shortage import Shortage
-from scaler.decide.service.demand import Demand, asked_of, demand_of
+from scaler.decide.service.demand import Demand, demand_of, written_of
 from scaler.decide.service.states import Member
 from scaler.decide.sharing import preemption
 from scaler.decide.sharing.limits import are_weighed, decide_alone, is_weighed
@@ -337,7 +337,7 @@ class KnownDemands:
 def _asks_the_same(service: Service, before: Service) -> bool:
     """Whether people changed nothing of the service since: its jobs, its rule, `spec.replicas`."""
     return service.replicas == before.replicas and (
-        service is before or asked_of(service) == asked_of(before)
+        service is before or written_of(service) == written_of(before)
     )
 
 

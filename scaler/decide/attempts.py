@@ -18,15 +18,16 @@ makes the next memory of them.
 For example p0 and d0 are the minimum of a service, `minimum_timeout` and `backoff` are 30 s:
 
     at 100 s   p0 and d0 are released       Released(100)              began = 100
-    at 120 s   p0 is bound                  BoundPods(1), Released(120)    began = 120
+    at 120 s   p0 is bound                  BoundPods(p0: 1), Released(120)    began = 120
     at 150 s   d0 is not, another waits     Ended(150, tried=[d0])     failures = 1, backoff to 180
     at 180 s   d0 is released again         Released(180)              began = 180
     at 210 s   d0 is not bound              Ended(210, tried=[d0])     failures = 2, backoff to 270
-    at 270 s   d0 is released, and bound    BoundPods(2)               failures = 0
+    at 270 s   d0 is released, and bound    BoundPods(d0: 1)           failures = 0
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
@@ -95,6 +96,9 @@ AnyAttempt = TypeVar("AnyAttempt", bound=Attempt)
 FIRST_REFUSAL = 1.0
 LONGEST_REFUSAL = 300.0
 """Seconds until a refused creation is tried again, doubled with each refusal up to the longest."""
+MOST_GONE = 64
+"""The largest number of jobs of one service, and of its instances, that are remembered though they
+are gone."""
 LONGEST_WAIT = 3600.0
 """Seconds: the longest time between two probes."""
 MOST_DOUBLINGS = 64
@@ -179,7 +183,7 @@ def _seen(memory: ServiceMemory, event: Seen, policy: Policy) -> ServiceMemory:
         case JobsRead():  # 5c, 5f
             return _jobs_read(memory, event)
         case JobsForgotten():  # 5c: the next look has nothing to compare with
-            return replace(memory, jobs="")
+            return replace(memory, written={})
         case NodeReturned():  # 5f
             return _node_returned(memory, event, policy)
         case BoundAnywhere():  # 5h
@@ -237,19 +241,22 @@ def _probe(memory: ServiceMemory, event: OfProbe) -> ServiceMemory:
 
 
 def _bound(memory: ServiceMemory, event: BoundPods) -> ServiceMemory:
-    """5b: progress ends the attempt and the backoff, and forgets the failures."""
-    if event.number > memory.bound:
-        memory = replace(
-            _each(memory, event.unbound, gives_way=False),
-            began=0.0,
-            made=None,
-            failures=0,
-            failures_before_bind=0,
-            ended_at=0.0,
-            goes_first=False,
-            backoff_until=0.0,
-        )
-    return replace(memory, bound=event.number)
+    """5b: progress ends the attempt and the backoff, and forgets the failures. Each instance gives
+    it once with the same number of bound pods: a partner that crashes and is bound again is
+    none."""
+    more = {}
+    for uid, number in event.numbers:
+        more[uid] = replace(memory_of(memory, uid), most_bound=number)
+    return replace(
+        _each(_with(memory, more), event.unbound, gives_way=False),
+        began=0.0,
+        made=None,
+        failures=0,
+        failures_before_bind=0,
+        ended_at=0.0,
+        goes_first=False,
+        backoff_until=0.0,
+    )
 
 
 def _having_tried(memory: ServiceMemory, uids: Uids) -> ServiceMemory:
@@ -268,8 +275,7 @@ def _serving(memory: ServiceMemory, event: Serves, policy: Policy) -> ServiceMem
         serves_since = 0.0
     memory = ServiceMemory(
         memory.instances,
-        memory.bound,
-        memory.jobs,
+        written=memory.written,
         waiting_since=memory.waiting_since,
         trade_since=memory.trade_since if event.trades else 0.0,
         wanted=memory.wanted,
@@ -277,16 +283,22 @@ def _serving(memory: ServiceMemory, event: Serves, policy: Policy) -> ServiceMem
         serves_since=serves_since,
     )
     tried = [uid for uid in event.well if memory_of(memory, uid).had_attempt is not HadAttempt.NO]
-    return _each(memory, tried, had_attempt=HadAttempt.NO)
+    counted = [uid for uid, one in memory.instances.items() if one.most_bound]
+    return _each(_each(memory, tried, had_attempt=HadAttempt.NO), counted, most_bound=0)
 
 
 def _jobs_read(memory: ServiceMemory, event: JobsRead) -> ServiceMemory:
-    """5c, 5f: people changed the jobs or the rule. Attempts and backoff are forgotten, as for a new
-    service."""
-    if event.jobs == memory.jobs:
+    """5c, 5f: where people changed the jobs or the rule, attempts and backoff are forgotten, as for
+    a new service. A job that was not seen before was written by people. One that vanishes stays
+    known: an owner whose only pod was revoked makes it again, and nobody wrote anything."""
+    known = memory.written
+    if not has_news(memory, event.written):
         return memory
-    if not memory.jobs:
-        return replace(memory, jobs=event.jobs)
+    gone = [name for name in known if name not in event.written]
+    kept = {name: known[name] for name in gone[-MOST_GONE:]}
+    read = replace(memory, written={**kept, **event.written})
+    if not known:
+        return read
     instances = {}
     for uid, instance in memory.instances.items():
         instances[uid] = replace(
@@ -295,8 +307,8 @@ def _jobs_read(memory: ServiceMemory, event: JobsRead) -> ServiceMemory:
             backoff_until=0.0,
             gives_way=instance.gives_way and uid in event.bound,
         )
-    memory = replace(memory, jobs=event.jobs, backoff_until=0.0, was_reset=False, tried_at=0.0)
-    return _with(memory, instances)
+    read = replace(read, backoff_until=0.0, was_reset=False, tried_at=0.0)
+    return _with(read, instances)
 
 
 def _evicting(memory: ServiceMemory, event: VictimsChosen) -> ServiceMemory:
@@ -440,6 +452,11 @@ def has_waited_long(memory: ServiceMemory, now: float, policy: Policy) -> bool:
     return memory.waiting_since > 0 and now - memory.waiting_since >= policy.backoff_max
 
 
+def has_news(memory: ServiceMemory, written: Mapping[str, str]) -> bool:
+    """5c: whether something of what people wrote was not read before."""
+    return not written.items() <= memory.written.items()
+
+
 def in_backoff(attempt: Attempt, now: float) -> bool:
     """2d: whether nothing is reserved because an attempt ended."""
     return now < attempt.backoff_until
@@ -541,32 +558,30 @@ def after_look(memory: InstanceMemory, *, lost: bool, all_bound: bool) -> Instan
 
 def outlives_its_pods(memory: InstanceMemory, now: float) -> bool:
     """Whether the memory of an instance that is gone holds for the instance that its owner makes in
-    its place."""
-    return memory.had_attempt is not HadAttempt.NO or memory.backoff_until > now
+    its place, or for itself when it returns."""
+    had_attempt = memory.had_attempt is not HadAttempt.NO
+    return had_attempt or memory.backoff_until > now or memory.most_bound > 0
 
 
 def inherited(
     service: Service, before: Mapping[str, InstanceMemory], now: float
 ) -> Mapping[str, InstanceMemory]:
-    """5c: the memory of instances, where new instances of an owner inherit attempts and backoff of
-    instances that are gone."""
+    """5c: the memory of instances, where new instances inherit attempts, backoff and what was bound
+    of instances of the same owner that are gone."""
     if not before:
         return before
     uids = {instance.uid for instance in service.instances}
-    gone = []
+    gone = defaultdict[str, list[InstanceMemory]](list)
     for uid, memory in before.items():
-        if uid not in uids and outlives_its_pods(memory, now):
-            gone.append(memory)
-    new = []
-    for instance in service.instances:
-        is_of_others = instance.owner and not instance.made_by_us
-        if is_of_others and instance.uid not in before:
-            new.append(instance.uid)
-    if not (gone and new):
+        if uid not in uids and memory.owner and outlives_its_pods(memory, now):
+            gone[memory.owner].append(memory)
+    if not gone:
         return before
     known = dict(before)
-    for uid, memory in zip(new, gone, strict=False):
-        known[uid] = _inherited(memory)
+    for instance in service.instances:
+        left = gone[instance.owner] if instance.owner and not instance.made_by_us else []
+        if left and instance.uid not in before:
+            known[instance.uid] = _inherited(left.pop(0))
     return known
 
 
@@ -576,4 +591,6 @@ def _inherited(memory: InstanceMemory) -> InstanceMemory:
         failures=memory.failures,
         failures_before_bind=memory.failures_before_bind,
         backoff_until=memory.backoff_until,
+        most_bound=memory.most_bound,
+        owner=memory.owner,
     )

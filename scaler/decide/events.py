@@ -127,10 +127,10 @@ class PartEnded(OfEnd, frozen=True):
 
 
 class BoundPods(Seen, frozen=True):
-    """5b: how many pods of the service are bound. More than before are progress. `unbound`:
+    """5b: these instances have more bound pods than ever since the service last served. `unbound`:
     instances without a bound pod."""
 
-    number: int
+    numbers: tuple[tuple[str, int], ...]
     unbound: Uids
 
 
@@ -158,10 +158,10 @@ class HadAttempts(Seen, frozen=True):
 
 
 class JobsRead(Seen, frozen=True):
-    """5c, 5f: what people wrote of the jobs and the rule, as a fingerprint; "" = no decision
-    depends on it. `bound`: instances with a bound pod."""
+    """5c, 5f: what people wrote of the jobs and the rule, as fingerprints by job or owner; empty =
+    no decision depends on it. `bound`: instances with a bound pod."""
 
-    jobs: str
+    written: dict[str, str]
     bound: Uids
 
 

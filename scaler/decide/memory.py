@@ -71,6 +71,11 @@ class InstanceMemory(
     """Its attempt ended without a bind: other candidates go first, and pods that are bound in part
     are of no use."""
     had_attempt: HadAttempt = HadAttempt.NO
+    most_bound: int = 0
+    """The largest number of its bound pods since its service last served."""
+    owner: str = ""
+    """Identity of what makes it and others like it, as in `Instance`: an instance that comes in its
+    place has its attempts."""
 
     @property
     def had_its_attempt(self) -> bool:
@@ -102,10 +107,9 @@ class ServiceMemory(
     instances."""
 
     instances: dict[str, InstanceMemory] = {}
-    bound: int = 0
-    """Bound pods at the last look: a larger number is progress."""
-    jobs: str = ""
-    """`Demand.jobs` at the last look, a fingerprint of jobs and rule: a change ends backoff."""
+    written: dict[str, str] = {}
+    """`Demand.written` of all looks so far: fingerprints of what people wrote, by job or owner. A
+    change ends backoff."""
     made: bool | None = None
     """Where others make the pods, of the chosen instances in this attempt: None = not looked at
     yet; False = an owner still has to make pods; True = all instances had pods."""

@@ -36,8 +36,8 @@ class Membership(msgspec.Struct, frozen=True, gc=False):
     mortal: bool = False
     """The instance ends with its pods: pods that come later are another instance."""
     owner: str = ""
-    """Identity of the object whose revisions replace each other (a Deployment, a LeaderWorkerSet),
-    or ""."""
+    """Identity of the object that makes the pods, whose revisions replace each other where it has
+    some (a Deployment, a LeaderWorkerSet); "" where there is none, or the pod itself returns."""
     revision: str = ""
     described_by: tuple[OwnerName, ...] = ()
     """The objects with its size, newest revision and age, the most important first."""
@@ -199,7 +199,10 @@ def identity(kind: str, namespace: str, *names: str) -> str:
 def pod_alone(pod: Metadata) -> Membership:
     """A pod that is the whole instance, and does not return. Volcano puts all pods of one owner
     into one PodGroup."""
-    return Membership(pod.uid, pod.name, 1, mortal=True, shares_pod_group=True)
+    owner = ""
+    if pod.owner.kind and pod.owner.name:
+        owner = identity(pod.owner.kind, pod.namespace, pod.owner.name)
+    return Membership(pod.uid, pod.name, 1, mortal=True, owner=owner, shares_pod_group=True)
 
 
 def number_in(text: str, largest: int = MAX_PODS) -> int:

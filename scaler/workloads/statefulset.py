@@ -25,6 +25,8 @@ from scaler.workloads.kind import (
 )
 from scaler.workloads.membership import Membership, OwnerFacts, identity
 
+REVISION = "controller-revision-hash"
+
 
 def membership(pod: Metadata) -> Membership | None:
     """The pod as an instance. Volcano puts all pods of the set into one PodGroup."""
@@ -34,6 +36,7 @@ def membership(pod: Metadata) -> Membership | None:
         instance=identity("StatefulSet", pod.namespace, pod.owner.name, pod.name),
         name=pod.name,
         size=1,
+        revision=pod.labels.get(REVISION, ""),
         described_by=(("StatefulSet", pod.namespace, pod.owner.name),),
         shares_pod_group=True,
     )

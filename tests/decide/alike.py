@@ -9,7 +9,7 @@ took no time. What nothing hangs on any more is forgotten."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ from scaler.decide.memory import (
     ServiceMemory,
 )
 from tests.builders import NOW
-from tests.decide.small_worlds import JUST_NOW, LONG_AGO, POLICY, Inst, Shape, State, key
+from tests.decide.small_worlds import JUST_NOW, LONG_AGO, POLICY, Inst, Shape, State
 
 QUANTUM = 30
 CAPS: dict[type, dict[str, int]] = {
@@ -78,11 +78,8 @@ def aged(s: State, by: int) -> State:
 
 def representative(of: Shape, s: State) -> State:
     """The one state that stands for all that are alike."""
-    bound = {}
-    for team in range(len(of.teams)):
-        bound[str(key(team))] = sum(s.insts[n].bound for n in of.of(team))
     s = _in_order(of, s._replace(insts=tuple(_remembered(of, inst) for inst in s.insts)))
-    s = _binds(s._replace(memory=_forgotten(s.memory, bound)))
+    s = _binds(s._replace(memory=_forgotten(s.memory)))
     sharp = {"began", "last_bind"}
     # Returns of nodes matter where a pause may have begun before.
     back = "back" in s.events or any(state == "R" and age < LONG_AGO for state, age in s.nodes)
@@ -126,9 +123,8 @@ def _clocks(memory: Memory) -> Iterator[ServiceMemory | InstanceMemory]:
         yield from one.instances.values()
 
 
-def _forgotten(memory: Memory, bound: Mapping[str, int]) -> Memory:
-    """Words; of when attempts ended all but the order; how many pods were bound where no progress
-    would end anything."""
+def _forgotten(memory: Memory) -> Memory:
+    """Words, and of when attempts ended all but the order."""
     ended = sorted({one.ended_at for one in memory.services.values() if one.ended_at}, reverse=True)
     order = {time: NOW - QUANTUM * place for place, time in enumerate(ended, 1)}
     services = {}
@@ -138,13 +134,9 @@ def _forgotten(memory: Memory, bound: Mapping[str, int]) -> Memory:
             uid: msgspec.structs.replace(each, revoked="", preempted_for="", **_failures(each))
             for uid, each in sorted(one.instances.items())
         }
-        waits = one.began or one.failures or one.ended_at or one.backoff_until
         services[name] = msgspec.structs.replace(
             one,
             instances=instances,
-            bound=one.bound
-            if waits or any(i.gives_way for i in one.instances.values())
-            else bound.get(name, 0),
             ended_at=order.get(one.ended_at, 0.0),
             fits_nowhere_since=NOW - (long if long <= NOW - one.fits_nowhere_since else 0)
             if one.fits_nowhere_since

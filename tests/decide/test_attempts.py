@@ -53,6 +53,8 @@ POLICY = Policy(minimum_timeout=30.0, backoff=30.0, backoff_max=300.0, stable_af
 P0 = "p0"
 D0 = "d0"
 NOBODY_BOUND = InstanceMemory()
+ONE_BOUND = InstanceMemory(most_bound=1)
+PAUSED = {"failures": 1, "backoff_until": 80.0}
 TRIED = InstanceMemory(had_attempt=HadAttempt.SINCE_LAST_BIND)
 
 
@@ -65,16 +67,14 @@ def remembered(*instances: InstanceMemory, **minimum: object) -> ServiceMemory:
 def test_the_example_at_the_top_of_the_file() -> None:
     ended = Ended(150.0, tried=(D0,), in_part=(), others=(D0,))
     released = after(remembered(), [Released(100.0)], POLICY)
-    bound = after(released, [BoundPods(1, unbound=(D0,)), Released(120.0)], POLICY)
+    bound = after(released, [BoundPods(((P0, 1),), unbound=(D0,)), Released(120.0)], POLICY)
     failed = after(bound, [ended], POLICY)
     again = after(failed, [Released(180.0), Ended(210.0, (D0,), (), (D0,))], POLICY)
-    serves = after(again, [Released(270.0), BoundPods(2, unbound=())], POLICY)
+    serves = after(again, [Released(270.0), BoundPods(((D0, 1),), unbound=())], POLICY)
 
     assert released == remembered(began=100.0)
-    assert bound == remembered(began=120.0, bound=1)
-    assert failed == remembered(
-        NOBODY_BOUND, TRIED, bound=1, failures=1, backoff_until=180.0, ended_at=150.0
-    )
+    assert bound == remembered(ONE_BOUND, began=120.0)
+    assert failed == remembered(ONE_BOUND, TRIED, failures=1, backoff_until=180.0, ended_at=150.0)
     assert (again.failures, again.backoff_until) == (2, 270.0)
     assert (serves.began, serves.failures, serves.backoff_until) == (0.0, 0, 0.0)
 
@@ -82,12 +82,6 @@ def test_the_example_at_the_top_of_the_file() -> None:
 OF_A_MINIMUM = [
     ("5a: the clock begins once", {"began": 10.0}, Released(20.0), {"began": 10.0}),
     ("5a: it stops", {"began": 10.0, "made": False}, Stopped(), {}),
-    (
-        "5b: no more bound pods are no progress",
-        {"began": 10.0, "bound": 2},
-        BoundPods(1, ()),
-        {"began": 10.0, "bound": 1},
-    ),
     (
         "5e: nobody waits",
         {"began": 10.0, "failures": 1},
@@ -121,15 +115,33 @@ OF_A_MINIMUM = [
     ),
     (
         "5f: jobs changed",
-        {"jobs": "a", "failures": 1, "backoff_until": 80.0, "was_reset": True},
-        JobsRead("b", ()),
-        {"jobs": "b", "failures": 1},
+        {"written": {P0: "a", D0: "a"}, **PAUSED, "was_reset": True},
+        JobsRead({P0: "a", D0: "b"}, ()),
+        {"written": {P0: "a", D0: "b"}, "failures": 1},
     ),
     (
         "5f: jobs are read for the first time",
-        {"failures": 1, "backoff_until": 80.0},
-        JobsRead("b", ()),
-        {"jobs": "b", "failures": 1, "backoff_until": 80.0},
+        PAUSED,
+        JobsRead({P0: "a"}, ()),
+        {"written": {P0: "a"}, **PAUSED},
+    ),
+    (
+        "5f: people wrote another job",
+        {"written": {P0: "a"}, **PAUSED},
+        JobsRead({P0: "a", D0: "a"}, ()),
+        {"written": {P0: "a", D0: "a"}, "failures": 1},
+    ),
+    (
+        "5c: the only pod of an owner is gone",
+        {"written": {"decode": "a", P0: "a"}, **PAUSED},
+        JobsRead({P0: "a"}, ()),
+        {"written": {"decode": "a", P0: "a"}, **PAUSED},
+    ),
+    (
+        "5c: its owner made it again",
+        {"written": {"decode": "a", P0: "a"}, **PAUSED},
+        JobsRead({P0: "a", "decode": "a"}, ()),
+        {"written": {"decode": "a", P0: "a"}, **PAUSED},
     ),
     ("2a: it waits", {}, Waits(10.0), {"waiting_since": 10.0}),
     (
@@ -203,9 +215,9 @@ OF_A_MINIMUM = [
     ),
     (
         "5c: it serves",
-        {"began": 10.0, "failures": 2, "backoff_until": 99.0, "bound": 2, "trade_since": 5.0},
+        {"began": 10.0, "failures": 2, "backoff_until": 99.0, "trade_since": 5.0},
         Serves(400.0, (P0,), trades=False),
-        {"bound": 2},
+        {},
     ),
     (
         "3.6: it serves and trades",
@@ -343,7 +355,7 @@ OF_AN_INSTANCE = [
     (
         "5b: progress of a partner",
         InstanceMemory(gives_way=True),
-        BoundPods(1, (P0,)),
+        BoundPods(((D0, 1),), (P0,)),
         InstanceMemory(),
     ),
     (
@@ -374,13 +386,13 @@ OF_AN_INSTANCE = [
     (
         "5c: jobs changed",
         InstanceMemory(had_attempt=FOR_GOOD, gives_way=True),
-        JobsRead("b", bound=()),
+        JobsRead({P0: "b"}, bound=()),
         InstanceMemory(),
     ),
     (
         "5c: what is bound stays of no use",
         InstanceMemory(gives_way=True),
-        JobsRead("b", bound=(P0,)),
+        JobsRead({P0: "b"}, bound=(P0,)),
         InstanceMemory(gives_way=True),
     ),
 ]
@@ -390,8 +402,24 @@ OF_AN_INSTANCE = [
 def test_the_attempt_of_an_instance(
     clause: str, before: InstanceMemory, event: Event, expected: InstanceMemory
 ) -> None:
-    memory = after(remembered(before, jobs="a"), [event], POLICY)
-    assert memory.instances == {P0: expected, D0: NOBODY_BOUND}, clause
+    memory = after(remembered(before, written={P0: "a"}), [event], POLICY)
+    assert memory.instances[P0] == expected, clause
+
+
+def test_the_most_bound_pods_count_from_when_the_service_last_served() -> None:
+    """5b: an instance with more bound pods than it ever had since its service last served."""
+    bound = after(remembered(), [BoundPods(((P0, 1),), (D0,)), BoundPods(((P0, 2),), ())], POLICY)
+    assert bound == remembered(InstanceMemory(most_bound=2))
+    assert after(bound, [Serves(400.0, (), trades=False)], POLICY) == remembered()
+
+
+def test_of_many_jobs_that_are_gone_the_last_are_known() -> None:
+    """5c: memory is bounded."""
+    memory = remembered(written={"": "rule"})
+    for number in range(200):
+        memory = after(memory, [JobsRead({"": "rule", f"job-{number}": "a"}, ())], POLICY)
+    assert len(memory.written) <= 70
+    assert {"", "job-199", "job-198"} <= memory.written.keys()
 
 
 def test_each_backoff_is_twice_as_long_up_to_the_longest() -> None:

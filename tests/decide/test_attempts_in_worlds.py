@@ -13,6 +13,7 @@ from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemo
 from scaler.decide.nodes import PODS, NodeClass, PodRequest, PodRequests, Return, Taint
 from scaler.decide.room.placement import Placement, Reservation
 from scaler.decide.room.shortage import Shortage
+from scaler.decide.service.demand import written_of
 from scaler.decide.world import Service
 from tests.builders import NOW, Story, doings, on_nodes, world
 from tests.decide.played import Played
@@ -83,6 +84,95 @@ def test_a_bound_pod_of_its_own_sets_its_clock_back() -> None:
 
     cluster.after("0.1 s")
     assert cluster.revoked == ["a-d0"]
+
+
+def test_a_partner_that_is_bound_again_sets_no_clock_back() -> None:
+    """3b.5b: an instance with more bound pods than it ever had since its service last served."""
+    alone = on_nodes("1P1D", "p0 on a0, d0 unbound", name="a", age=9)
+    crashed = on_nodes("1P1D", "p0 unbound, d0 unbound", name="a", age=9)
+    story = begun(HELD, OTHER)
+    story.at(1, alone, OTHER, bound=True)
+    assert story.remembered(alone).began == NOW + 1
+    for time in (6, 11, 16, 21, 26):
+        story.at(time, crashed, OTHER)
+        story.at(time + 1, alone, OTHER, bound=True)
+        assert story.remembered(alone).began == NOW + 1
+    assert story.at(31, alone, OTHER) == {"a-d0": "Revoke"}
+
+
+def test_when_the_service_has_served_the_same_instance_gives_progress_again() -> None:
+    """3b.5b: since its service last served."""
+    serves = on_nodes("1P1D", "p0 on a0, d0 on a1", name="a", age=9)
+    lost = on_nodes("1P1D", "p0 on a0, d0 unbound", name="a", age=9)
+    story = begun(HELD, OTHER)
+    story.at(1, serves, OTHER, bound=True)
+    story.at(100, lost, OTHER)
+    began = story.remembered(lost).began
+    assert began == NOW + 100
+    story.at(110, on_nodes("1P1D", "p0 unbound, d0 starts on a1", name="a", age=9), OTHER)
+    assert story.remembered(lost).began == NOW + 110
+
+
+def of_deployments(prefill: str, decode: str, uid: str) -> Service:
+    """A service of two Deployments; the pod of decode has this uid."""
+    service = on_nodes("1P1D", f"p0 {prefill}, d0 {decode}", name="a", age=9, others=True)
+    p0 = msgspec.structs.replace(service.instances[0], owner="Deployment/a/prefill", revision="r")
+    d0 = msgspec.structs.replace(
+        service.instances[1], owner="Deployment/a/decode", revision="r", uid=uid
+    )
+    return msgspec.structs.replace(service, instances=(p0, d0))
+
+
+def without(service: Service, name: str) -> Service:
+    left = tuple(one for one in service.instances if one.name != name)
+    return msgspec.structs.replace(service, instances=left)
+
+
+@pytest.mark.parametrize("replaced", ["d0 is made again", "p0 is made again"])
+def test_a_pod_that_vanishes_and_comes_again_under_another_name_is_no_edit(replaced: str) -> None:
+    """3b.5c: not from which pods or instances exist: our own revocation makes a pod vanish and come
+    again. What its owner makes in its place had its attempt, too."""
+    story = Story(ON_TWO)
+    story.at(0, of_deployments("on a0", "gated", "d-1"), OTHER)
+    tried = of_deployments("on a0", "unbound", "d-1")
+    story.at(1, tried, OTHER, bound=True)
+    assert story.at(31, tried, OTHER) == {"d-1": "Revoke"}
+    before = story.remembered(tried)
+    assert (before.failures, before.backoff_until) == (1, NOW + 61)
+    gone = without(tried, "d0" if replaced.startswith("d0") else "p0")
+    story.at(32, gone, OTHER)
+    again = of_deployments("on a0", "gated", "d-2")
+    story.at(33, again, OTHER)
+    after = story.remembered(again)
+    assert (after.failures, after.backoff_until) == (1, NOW + 61)
+    assert after.instances["d-2"].had_its_attempt
+
+
+EDITS = [
+    ("5c: the template", {"revision": "r2"}, True),
+    ("5c: a label that section 1 reads", {"group": "group9"}, True),
+    ("5c: not how many are wanted", {"wanted": 7}, False),
+    ("5c: not what we wrote", {"gated": 0, "admitted_at": NOW}, False),
+    ("5c: not what a webhook made of a pod", {"requests": ()}, False),
+]
+
+
+@pytest.mark.parametrize(("clause", "changes", "is_edit"), EDITS)
+def test_what_people_wrote(clause: str, changes: dict[str, object], is_edit: bool) -> None:
+    before = of_deployments("on a0", "gated", "d-1")
+    d0 = msgspec.structs.replace(before.instances[1], **changes)
+    after = msgspec.structs.replace(before, instances=(before.instances[0], d0))
+    assert (written_of(after) != written_of(before)) is is_edit, clause
+
+
+def test_an_outdated_pod_says_nothing_of_what_people_wrote() -> None:
+    """3b.5c: from templates. A rollout is one edit, not one with each pod that is replaced."""
+    old = of_deployments("on a0", "gated", "d-1")
+    outdated = msgspec.structs.replace(old.instances[1], outdated=True)
+    new = msgspec.structs.replace(old.instances[1], uid="d-2", revision="r2")
+    both = msgspec.structs.replace(old, instances=(*old.instances[:1], outdated, new))
+    one = msgspec.structs.replace(old, instances=(*old.instances[:1], new))
+    assert written_of(both) == written_of(one) != written_of(old)
 
 
 def test_if_another_service_waits_the_attempt_ends_and_its_room_is_handed_on() -> None:
@@ -324,7 +414,7 @@ def test_a_change_of_its_jobs_brings_nothing_back_that_a_bind_has_reset() -> Non
     is forgotten when its jobs change. Both are seen in one decision, of an instance that is bound
     whole and crashes."""
     had = InstanceMemory(had_attempt=HadAttempt.SINCE_LAST_BIND, gives_way=True, restarts=0)
-    before = ServiceMemory({"a-p0": had}, bound=1, jobs="of an older rule")
+    before = ServiceMemory({"a-p0": had}, written={"": "of an older rule"})
     memory = Memory({"default/rule/a": before}, last_bind=NOW - 200)
     crashes = on_nodes("1P", "p0 crashes on a0, p1 held", name="a")
     made = decide(world(crashes, NEXT_TO, nodes="a:8x3", memory=memory, last_bind=NOW))
@@ -433,7 +523,9 @@ def test_whose_attempt_has_ended_goes_behind_the_others() -> None:
 
 def test_what_an_owner_makes_again_inherits_that_it_had_its_attempt() -> None:
     """3b.5c: what their owner makes in their place had its attempt."""
-    gone = InstanceMemory(had_attempt=HadAttempt.FOR_GOOD, failures=2, backoff_until=NOW + 60)
+    gone = InstanceMemory(
+        had_attempt=HadAttempt.FOR_GOOD, failures=2, backoff_until=NOW + 60, owner="deployment"
+    )
     before = on_nodes("2P > 1P", "p0 on a0, p1 held", name="a", others=True)
     made = tuple(msgspec.structs.replace(one, owner="deployment") for one in before.instances)
     seen = msgspec.structs.replace(before, instances=made)
@@ -443,3 +535,13 @@ def test_what_an_owner_makes_again_inherits_that_it_had_its_attempt() -> None:
     after = decide(world(seen, nodes="a:8x3", memory=memory))
     assert doings(after) == {}
     assert after.memory.services[str(seen.key)].instances["a-p1"].backoff_until == NOW + 60
+
+
+def test_an_instance_inherits_of_its_own_owner_only() -> None:
+    """3b.5c: what their owner makes in their place."""
+    gone = InstanceMemory(had_attempt=HadAttempt.FOR_GOOD, owner="Deployment/a/decode")
+    service = of_deployments("held", "held", "d-2")
+    memory = Memory({str(service.key): ServiceMemory(instances={"d-1": gone})})
+    after = decide(world(service, nodes="a:8x2", memory=memory)).memory.services[str(service.key)]
+    assert not after.instances["a-p0"].had_its_attempt
+    assert after.instances["d-2"].had_its_attempt

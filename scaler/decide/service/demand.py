@@ -108,6 +108,8 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """The pod requests of its instances, each once."""
     has_attempts: bool
     """An instance has an attempt, had one, or is in backoff."""
+    has_progress: bool
+    """An instance had bound pods since the service last served."""
     until: float
     """From this time on the demand may change by time alone; 0.0 = never."""
 
@@ -139,6 +141,7 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
             or memory.victims
             or memory.waiting_since
             or memory.evictions.number
+            or self.has_progress
             or self._has_candidates
         )
 
@@ -195,15 +198,15 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
         return self.priority, tuple(requested)
 
     @cached_property
-    def jobs(self) -> str:
-        """Fingerprint of the jobs and the rule, as far as they are read; "" while no decision
-        depends on it."""
+    def written(self) -> dict[str, str]:
+        """What people wrote of the jobs and the rule, as fingerprints by job or owner, as far as
+        they are read; empty while no decision depends on it."""
         if self.target is None or self.paused:
-            return ""
+            return {}
         awaits_binds = self.minimum or self.with_the_scheduler or self.irrevocable
-        if not (awaits_binds or not self.serves or self.seen.jobs):
-            return ""
-        return blake2s(msgspec.json.encode(asked_of(self.service)), digest_size=8).hexdigest()
+        if not (awaits_binds or not self.serves or self.seen.written):
+            return {}
+        return written_of(self.service)
 
 
 def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy) -> Demand:
@@ -254,6 +257,7 @@ def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy)
         bound=sum([instance.bound for instance in service.instances]),
         requests=frozenset([instance.requests for instance in service.instances]),
         has_attempts=_has_attempts(memory),
+        has_progress=any(one.most_bound for one in memory.instances.values()),
         until=changes_at(service, members, memory, now, policy),
     )
 
@@ -472,16 +476,32 @@ def changes_at(
     return min([moment for moment in moments if moment > now], default=0.0)
 
 
-def asked_of(service: Service) -> tuple[object, ...]:
-    """What people ask for: the jobs and the rule, as far as they are read. Where others make the
-    pods, the identity of the owner stands for the instance: a new pod is a new instance."""
-    jobs = set[str]()
+def written_of(service: Service) -> dict[str, str]:
+    """3b.5c: what people wrote, as fingerprints by job or owner, and of the rule under "": from
+    templates, and from the labels and annotations that section 1 reads. Not from replicas, and not
+    from which pods exist: where others make the pods, the newest revision of their owner says
+    it."""
+    written = {"": _fingerprint((service.rule, service.options))}
     for one in service.instances:
-        if not one.owner_deleting:
-            identity = one.uid if one.made_by_us or not one.owner else one.owner
-            asked = f"{one.generation}, {one.revision!r}, {one.group!r}, {one.expected}"
-            jobs.add(f"({identity!r}, {asked}, {_digest(one.requests)})")
-    return sorted(jobs), service.rule, service.options
+        if one.owner_deleting:
+            continue
+        if one.made_by_us or not one.owner:
+            written[one.uid] = _fingerprint(_template_of(one))
+        elif not one.outdated:
+            written[one.owner] = _fingerprint(_template_of(one))
+    return written
+
+
+def _template_of(one: Instance) -> tuple[object, ...]:
+    """What people wrote of an instance. Its pods say it only where nothing else does: they are not
+    there all the time."""
+    if one.generation or one.revision:
+        return one.group, one.generation, one.revision
+    return one.group, one.expected, _digest(one.requests)
+
+
+def _fingerprint(value: object) -> str:
+    return blake2s(msgspec.json.encode(value), digest_size=8).hexdigest()
 
 
 def _are_alike(candidates: list[Member]) -> bool:

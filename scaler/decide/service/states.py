@@ -90,19 +90,22 @@ def with_counts(instance: Instance, memory: InstanceMemory, now: float) -> Insta
     is_whole = i.bound == i.pods == i.expected
     waits = i.bound > 0 and (awaits_owner(i, memory) or (is_whole and i.running < i.expected))
     since = (memory.bound_since or now) if waits else 0.0
-    after = (i.restarts, restarted_at, since)
-    if after == (memory.restarts, memory.restarted_at, memory.bound_since):
+    owner = "" if i.made_by_us else i.owner
+    after = (i.restarts, restarted_at, since, owner)
+    if after == (memory.restarts, memory.restarted_at, memory.bound_since, memory.owner):
         return memory
-    return replace(memory, restarts=i.restarts, restarted_at=restarted_at, bound_since=since)
+    return replace(
+        memory, restarts=i.restarts, restarted_at=restarted_at, bound_since=since, owner=owner
+    )
 
 
 def with_state(
     instance: Instance, state: State, memory: InstanceMemory, look: Look
 ) -> InstanceMemory:
     """The memory with `broken_since` of now, and without what ends with the state. An instance that
-    runs forgets all but its restarts."""
+    runs forgets its attempts."""
     if state is State.RUNNING:
-        after = InstanceMemory(restarts=memory.restarts, ran=True)
+        after = _of_one_that_runs(memory)
         return memory if after == memory else after
     broken_since = (memory.broken_since or look.now) if state is State.BROKEN else 0.0
     released = state not in (State.HELD, State.TERMINATING, State.FINISHED)
@@ -264,7 +267,15 @@ def _runs_as_before(instance: Instance, remembered: InstanceMemory) -> bool:
         return False
     if i.gated or i.terminating or i.crashing or i.faulty or i.owner_deleting or i.owner_finished:
         return False
-    return remembered == InstanceMemory(restarts=i.restarts, ran=True)
+    return i.restarts == remembered.restarts and remembered == _of_one_that_runs(remembered)
+
+
+def _of_one_that_runs(memory: InstanceMemory) -> InstanceMemory:
+    """An instance that runs forgets its attempts; not that it was bound, until its service
+    serves."""
+    return InstanceMemory(
+        restarts=memory.restarts, ran=True, most_bound=memory.most_bound, owner=memory.owner
+    )
 
 
 def moments_of(member: Member, policy: Policy) -> Iterator[float]:

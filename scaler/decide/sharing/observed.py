@@ -26,15 +26,27 @@ def events_since_last_decision(draft: Draft, world: World, node_back_at: float) 
     seen: list[Event] = []
     if world.last_bind > world.memory.last_bind and heeds_binds(draft):
         seen.append(events.BoundAnywhere(world.now, world.memory.last_bind, _uids(draft)))
-    if demand.bound != draft.memory.bound:
-        unbound = [member.uid for member in demand.members if not member.instance.bound]
-        seen.append(events.BoundPods(demand.bound, tuple(unbound)))
-    if demand.jobs != draft.memory.jobs:
+    if not demand.serves:
+        seen += _progress(draft)
+    if attempts.has_news(draft.memory, demand.written):
         bound = [member.uid for member in demand.members if member.instance.bound]
-        seen.append(events.JobsRead(demand.jobs, tuple(bound)))
+        seen.append(events.JobsRead(demand.written, tuple(bound)))
     if node_back_at:
         seen.append(events.NodeReturned(node_back_at, _uids(draft)))
     return seen
+
+
+def _progress(draft: Draft) -> list[Event]:
+    """5b: instances with more bound pods than ever since the service last served."""
+    numbers = []
+    unbound = []
+    for member in draft.demand.members:
+        number = member.instance.bound
+        if number > draft.memory_of(member.uid).most_bound:
+            numbers.append((member.uid, number))
+        elif not number:
+            unbound.append(member.uid)
+    return [events.BoundPods(tuple(numbers), tuple(unbound))] if numbers else []
 
 
 def _uids(draft: Draft) -> tuple[str, ...]:
@@ -120,8 +132,8 @@ def events_of_jobs(draft: Draft) -> list[Event]:
     """5f, after the last step: what people wrote is forgotten when nothing waits."""
     memory = draft.memory
     demand = draft.demand
-    waits = memory.failures or memory.backoff_until or memory.began or demand.jobs
-    if memory.jobs and not waits and not draft.has_changes and not demand.has_attempts:
+    waits = memory.failures or memory.backoff_until or memory.began or demand.written
+    if memory.written and not waits and not draft.has_changes and not demand.has_attempts:
         return [events.JobsForgotten()]
     return []
 
