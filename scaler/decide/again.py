@@ -207,8 +207,9 @@ class KnownDemands:
                 services[self.all[at].demand.name] = memory
         if self._may_remember_gone or _EMPTY in changed.values():
             services = self._kept(services, changed)
-        same = services is before.services and before.last_bind == world.last_bind
-        self._memory = before if same else Memory(services, world.last_bind)
+        binds = world.last_bind, world.last_binds
+        same = services is before.services and binds == (before.last_bind, before.last_binds)
+        self._memory = before if same else Memory(services, *binds)
         self._changed = tuple(changed)
         return self._memory
 
@@ -525,8 +526,11 @@ class _Pass:
         )
 
     def _inputs(self, probing: bool, *, heeds_binds: bool) -> tuple[object, ...]:
-        binds = (self.world.last_bind, self.world.memory.last_bind) if heeds_binds else None
-        return probing, binds
+        if not heeds_binds:
+            return probing, None
+        seen = self.world.memory
+        last = self.world.last_bind, self.world.last_binds
+        return probing, (*last, seen.last_bind, seen.last_binds)
 
     def _arbitrate_most(self, number: int, active: list[int]) -> _Part:
         """Arbitrate a part, and leave out each service whose arbitration or plan raises an error:

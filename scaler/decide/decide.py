@@ -97,7 +97,7 @@ def _next_memory(world: World, drafts: list[Draft]) -> Memory:
         is_as_before = name in world.memory.services and memory is draft.demand.seen
         if memory != ServiceMemory() or is_as_before:
             services[name] = memory
-    return Memory(services, world.last_bind)
+    return Memory(services, world.last_bind, world.last_binds)
 
 
 def _recheck_at(world: World, demands: Demands, parts: list[Weighed]) -> float:

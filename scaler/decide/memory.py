@@ -152,6 +152,8 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     """`str(ServiceKey)` -> memory of the service."""
     last_bind: float = 0.0
     """`World.last_bind` at the last look."""
+    last_binds: dict[str, float] = {}
+    """`World.last_binds` at the last look."""
 
 
 NEVER_SEEN = InstanceMemory()

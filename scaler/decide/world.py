@@ -221,6 +221,8 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     """Pod requests of all expected pods; empty = not known, then the instance is not arbitrated."""
     unbound: PodRequests = ()
     """Pod requests of the expected pods that are missing, gated or not bound to a node."""
+    scheduler: str = ""
+    """`schedulerName` of its pods; "" = not known, or it has none."""
     priority: int = 0
     """Value of the highest PriorityClass that the job's scheduling policy names."""
     bound_pods: tuple[tuple[str, PodRequest], ...] = msgspec.field(name="seats", default=())
@@ -311,6 +313,8 @@ class World(msgspec.Struct, frozen=True, gc=False):
     """Why each service decides alone; "" when services are weighed against each other."""
     last_bind: float = 0.0
     """When any pod was last seen to become bound; 0.0 = never."""
+    last_binds: dict[str, float] = {}
+    """The same by `schedulerName` of the pod, as far as it is known."""
     memory: Memory = Memory()
     policy: Policy = Policy()
     resource_versions: dict[str, str] = {}

@@ -48,6 +48,8 @@ from scaler.workloads.membership import NO_LABELS, Labels, OwnerName, as_admitte
 from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 OPERATOR_DEPLOYMENT = "ascend-operator-manager"
+MOST_SCHEDULERS = 64
+"""The largest number of names of schedulers that are remembered."""
 R = TypeVar("R")
 
 
@@ -88,6 +90,8 @@ class Cache:
         self.elastic_services = ElasticServices(self._publish)
         self.last_bind = 0.0
         """When any pod was last seen to become bound; 0.0 = never."""
+        self.last_binds: dict[str, float] = {}
+        """The same by `schedulerName`; of a larger number of them the last `MOST_SCHEDULERS`."""
         self.arrived_ungated = 0
         """Pods that name a rule and were seen for the first time, not in the first list, and
         without our gate."""
@@ -232,7 +236,7 @@ class Cache:
 
     def _on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
         if new is not None and new.node and self._is_bind(old, new):
-            self.last_bind = self._now()
+            self._on_bind(new.scheduler)
         self.refused_pods.change(old, new)
         # Whoever hears that a service changed may count the room at once: the room is first.
         self._publish(PodChanged(old, new))
@@ -245,6 +249,14 @@ class Cache:
             self._mark_jobs_of(new)
         if any(record is not None and record.governed is not None for record in (old, new)):
             self._on_governed(old, new)
+
+    def _on_bind(self, scheduler: str) -> None:
+        self.last_bind = self._now()
+        last_binds = {name: at for name, at in self.last_binds.items() if name != scheduler}
+        last_binds[scheduler] = self.last_bind
+        if len(last_binds) > MOST_SCHEDULERS:
+            del last_binds[next(iter(last_binds))]
+        self.last_binds = last_binds
 
     def _is_bind(self, old: PodRecord | None, new: PodRecord) -> bool:
         """Whether this pod with a node had none before. What the first list shows may have been

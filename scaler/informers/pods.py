@@ -169,6 +169,8 @@ class PodRecord(Stored, frozen=True, gc=False):
     """Its chips; None for pods of others, which are most and must stay small."""
     governed: Governed | None = None
     """None for pods that name no rule."""
+    scheduler: str = ""
+    """Its `schedulerName`."""
 
 
 def pod_record(pod: PodObject) -> PodRecord:
@@ -214,6 +216,7 @@ def pod_record(pod: PodObject) -> PodRecord:
         kept=meta.labels.get(KEEP_LABEL) == "true",
         devices=_devices(pod) if owner_uid or governed is not None else None,
         governed=governed,
+        scheduler=shared(pod.spec.scheduler_name[:LONGEST_NAME]),
     )
 
 

@@ -141,6 +141,7 @@ class WorldBuilder:
             nodes=None if alone else self._nodes(),
             alone=alone,
             last_bind=self._cache.last_bind,
+            last_binds=self._cache.last_binds,
             memory=memory,
             policy=self._policy,
             resource_versions={

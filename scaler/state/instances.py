@@ -46,6 +46,7 @@ class PodCounts(msgspec.Struct, gc=False):
     restarts: int = 0
     deletion_cost: int = 0
     grace: float = 0.0
+    scheduler: str = ""
 
 
 class PodTimes(msgspec.Struct, frozen=True, gc=False):
@@ -104,6 +105,7 @@ def with_pods(instance: Instance, parts: PodParts) -> Instance:
         restarts=counts.restarts,
         deletion_cost=counts.deletion_cost,
         grace=counts.grace,
+        scheduler=counts.scheduler,
         admitted_at=times.admitted_at,
         newest=times.newest,
         ends_by=times.ends_by,
@@ -132,6 +134,7 @@ def counts_of(pods: Sequence[PodRecord]) -> PodCounts:
         counts.deletion_cost += pod.deletion_cost
         if pod.node:
             counts.grace = max(counts.grace, pod.grace)
+        counts.scheduler = pod.scheduler
     return counts
 
 

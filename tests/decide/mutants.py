@@ -540,6 +540,14 @@ MUTANTS = (
         "3b.5",
     ),
     Mutant(
+        "binds of any scheduler count",
+        observed,
+        "if not (draft.demand.schedulers and seen.last_binds):",
+        "if True:",
+        "test_attempts_in_worlds",
+        "3b.5g",
+    ),
+    Mutant(
         "a partner that is bound again is progress",
         observed,
         "if number > draft.memory_of(member.uid).most_bound:",
@@ -614,7 +622,7 @@ MUTANTS = (
     Mutant(
         "an attempt ends for anybody though nothing is bound anywhere",
         attempt_end,
-        "if who is Waiting.ANYBODY and part.world.last_bind > attempt.began:",
+        "if who is Waiting.ANYBODY and last_bind > attempt.began:",
         "if who is Waiting.ANYBODY:",
         "test_attempts_in_worlds",
         "3b.5g",

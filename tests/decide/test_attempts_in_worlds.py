@@ -545,3 +545,42 @@ def test_an_instance_inherits_of_its_own_owner_only() -> None:
     after = decide(world(service, nodes="a:8x2", memory=memory)).memory.services[str(service.key)]
     assert not after.instances["a-p0"].had_its_attempt
     assert after.instances["d-2"].had_its_attempt
+
+
+def with_scheduler(service: Service, name: str) -> Service:
+    named = [msgspec.structs.replace(one, scheduler=name) for one in service.instances]
+    return msgspec.structs.replace(service, instances=tuple(named))
+
+
+BOUND_BY = [
+    ("5g: its own scheduler", "volcano", {"volcano": NOW - 20}, NO_A),
+    ("5g: another one", "volcano", {"default-scheduler": NOW - 20}, {}),
+    ("5g: it names none", "", {"default-scheduler": NOW - 20}, NO_A),
+    ("5g: its own, before", "volcano", {"volcano": NOW - 99, "default-scheduler": NOW - 20}, {}),
+]
+
+
+@pytest.mark.parametrize(("clause", "scheduler", "last_binds", "done"), BOUND_BY)
+def test_only_binds_of_its_own_scheduler_show_that_it_is_there(
+    clause: str, scheduler: str, last_binds: dict[str, float], done: dict[str, str]
+) -> None:
+    """3b.5g: no pod of anybody with the same `schedulerName` was bound since the clock began."""
+    tried = with_scheduler(TRIED, scheduler)
+    waits = on_nodes("2P > 1P", "p0 on a2, p1 held", name="b")
+    memory = Memory({str(TRIED.key): ServiceMemory(began=NOW - 30)}, NOW - 20, last_binds)
+    last = {"last_bind": NOW - 20, "last_binds": last_binds}
+    made = decide(world(tried, waits, nodes="a:8x3", memory=memory, **last))
+    assert doings(made) == done, clause
+
+
+@pytest.mark.parametrize(("binder", "resets"), [("volcano", True), ("default-scheduler", False)])
+def test_only_a_bind_of_its_own_scheduler_resets_an_attempt(binder: str, resets: bool) -> None:
+    """3b.5h: of the scheduler that was away (5g)."""
+    tried = with_scheduler(TRIED, "volcano")
+    lower = on_nodes("1P1D", "p0 held, d0 held", name="b", priority=-1)
+    before = {"volcano": NOW - 99, "default-scheduler": NOW - 50}
+    memory = Memory({str(TRIED.key): ServiceMemory(began=NOW - 60)}, NOW - 50, before)
+    last = {"last_bind": NOW, "last_binds": {**before, binder: NOW}}
+    made = decide(world(tried, lower, nodes=ON_TWO, memory=memory, **last))
+    assert (made.memory.services[str(TRIED.key)].began == NOW) is resets
+    assert made.memory.last_binds == last["last_binds"]

@@ -13,6 +13,7 @@ from scaler.decide.decision import Admit, Evict, Plan, Revoke
 from scaler.decide.memory import Memory
 from scaler.decide.nodes import Nodes
 from scaler.decide.world import Instance, Policy, Service, World
+from scaler.informers.cache import MOST_SCHEDULERS
 from scaler.informers.records import NodeFacts
 from scaler.state.assemble import GRACE, WorldBuilder, foreseen, is_missed
 from tests.builders import NOW, SIZE, instance, others
@@ -118,6 +119,22 @@ def test_a_bind_of_anybody_is_remembered_and_what_was_bound_before_is_not(stage:
     assert stage.world().last_bind == 2.0
     stage.pod("bound-at-once", owner="stranger", node="n1")
     assert stage.world().last_bind == 3.0
+
+
+def test_binds_are_remembered_by_the_scheduler_that_the_pod_names(stage: Stage) -> None:
+    stage.cache.pods.add_scope(None)
+    stage.cache.pods.advance(None, 1000)
+    stage._version = 1000
+    for number in range(100):
+        stage.now = float(number)
+        stage.scheduler = f"scheduler-{number}"
+        stage.pod(f"pod-{number}", owner="stranger", node="n1")
+    stage.scheduler = "volcano"
+    stage.pod("p0-master-0", node="n1")
+    last_binds = stage.world().last_binds
+    assert (last_binds["volcano"], last_binds["scheduler-98"]) == (99.0, 98.0)
+    assert len(last_binds) == MOST_SCHEDULERS
+    assert stage.p0().scheduler == "volcano"
 
 
 # assumed

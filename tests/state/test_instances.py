@@ -36,6 +36,8 @@ class Seen:
         changes.subscribe(ServiceChanged, self.state.on_instance)
         changes.subscribe(ModeChanged, self.state.on_mode)
         changes.subscribe(ServiceChanged, self._on_service)
+        self.scheduler = ""
+        """Of the pods that come."""
         self._version = 0
 
     def _on_service(self, change: ServiceChanged) -> None:
@@ -83,7 +85,7 @@ class Seen:
         if deleted:
             meta["deletionTimestamp"] = "2026-01-01T00:01:00Z"
         meta |= more or {}
-        spec: dict[str, Any] = {"nodeName": node}
+        spec: dict[str, Any] = {"nodeName": node, "schedulerName": self.scheduler}
         if grace is not None:
             spec["terminationGracePeriodSeconds"] = grace
         raw = {"metadata": meta, "spec": spec, "status": status}

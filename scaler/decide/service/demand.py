@@ -198,6 +198,12 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
         return self.priority, tuple(requested)
 
     @cached_property
+    def schedulers(self) -> frozenset[str]:
+        """`schedulerName` of its pods, as far as it is known."""
+        named = {instance.scheduler for instance in self.service.instances}
+        return frozenset(named - {""})
+
+    @cached_property
     def written(self) -> dict[str, str]:
         """What people wrote of the jobs and the rule, as fingerprints by job or owner, as far as
         they are read; empty while no decision depends on it."""

@@ -15,7 +15,7 @@ from scaler.decide.memory import Attempt
 from scaler.decide.nodes import Room
 from scaler.decide.room.placement import Reservation
 from scaler.decide.service.states import Member
-from scaler.decide.sharing import waiting
+from scaler.decide.sharing import observed, waiting
 from scaler.decide.sharing.choice import held_beside, one_of_each
 from scaler.decide.sharing.part import Part, ReservedMinimum
 from scaler.reasons.reasons import Reason
@@ -45,10 +45,11 @@ def outcome_of_attempt(part: Part, draft: Draft, attempt: Attempt, *, own_waits:
     who = _who_waits(part, draft)
     if who is Waiting.AT_ONCE:
         return Outcome.ENDS
-    if who is Waiting.ANYBODY and part.world.last_bind > attempt.began:
+    last_bind = observed.last_bind_of(draft, part.world)
+    if who is Waiting.ANYBODY and last_bind > attempt.began:
         return Outcome.ENDS
-    # 5g: while the scheduler binds nothing anywhere, it ends for no other service
-    if not attempts.ends_without_others(attempt, part.world.last_bind, part.now, part.policy):
+    # 5g: while its scheduler binds nothing anywhere, it ends for no other service
+    if not attempts.ends_without_others(attempt, last_bind, part.now, part.policy):
         return Outcome.GOES_ON
     if own_waits:
         return Outcome.ENDS

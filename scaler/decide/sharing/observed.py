@@ -10,6 +10,7 @@ from scaler.decide import attempts, events
 from scaler.decide.decision import State
 from scaler.decide.draft import Draft
 from scaler.decide.events import Ended, Event, PartEnded
+from scaler.decide.memory import Memory
 from scaler.decide.nodes import Room
 from scaler.decide.service.states import Member
 from scaler.decide.sharing.part import ReservedMinimum
@@ -24,8 +25,9 @@ def events_since_last_decision(draft: Draft, world: World, node_back_at: float) 
     last appeared or returned; 0.0 = never."""
     demand = draft.demand
     seen: list[Event] = []
-    if world.last_bind > world.memory.last_bind and heeds_binds(draft):
-        seen.append(events.BoundAnywhere(world.now, world.memory.last_bind, _uids(draft)))
+    before = last_bind_of(draft, world.memory)
+    if heeds_binds(draft) and last_bind_of(draft, world) > before:
+        seen.append(events.BoundAnywhere(world.now, before, _uids(draft)))
     if not demand.serves:
         seen += _progress(draft)
     if attempts.has_news(draft.memory, demand.written):
@@ -34,6 +36,14 @@ def events_since_last_decision(draft: Draft, world: World, node_back_at: float) 
     if node_back_at:
         seen.append(events.NodeReturned(node_back_at, _uids(draft)))
     return seen
+
+
+def last_bind_of(draft: Draft, seen: World | Memory) -> float:
+    """5g: when a scheduler that the pods of the service name last bound a pod of anybody; any
+    scheduler, where their pods name none."""
+    if not (draft.demand.schedulers and seen.last_binds):
+        return seen.last_bind
+    return max([seen.last_binds.get(name, 0.0) for name in draft.demand.schedulers])
 
 
 def _progress(draft: Draft) -> list[Event]:
