@@ -275,9 +275,14 @@ OF_A_MINIMUM = [
     ),
     (
         "4e: edits do not reset evictions",
-        {"jobs": "a", "evictions": Evictions(2, 100.0), "tried_at": 90.0, "backoff_until": 99.0},
-        JobsRead("b", bound=()),
-        {"jobs": "b", "evictions": Evictions(2, 100.0)},
+        {
+            "written": {"": "a"},
+            "evictions": Evictions(2, 100.0),
+            "tried_at": 90.0,
+            "backoff_until": 99.0,
+        },
+        JobsRead({"": "b"}, bound=()),
+        {"written": {"": "b"}, "evictions": Evictions(2, 100.0)},
     ),
     (
         "its minimum is bound",

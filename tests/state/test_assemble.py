@@ -134,7 +134,6 @@ def test_binds_are_remembered_by_the_scheduler_that_the_pod_names(stage: Stage) 
     last_binds = stage.world().last_binds
     assert (last_binds["volcano"], last_binds["scheduler-98"]) == (99.0, 98.0)
     assert len(last_binds) == MOST_SCHEDULERS
-    assert stage.p0().scheduler == "volcano"
 
 
 # assumed

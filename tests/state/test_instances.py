@@ -115,6 +115,13 @@ def test_a_job_without_pods_is_an_instance_with_none(seen: Seen) -> None:
     assert (found.name, found.group, found.expected, found.pods) == ("p0", "group0", 2, 0)
 
 
+def test_the_scheduler_of_an_instance_is_that_of_its_pods(seen: Seen) -> None:
+    assert seen.instance().scheduler == ""
+    seen.scheduler = "volcano"
+    seen.pod("p0-master-0")
+    assert seen.instance().scheduler == "volcano"
+
+
 def test_pods_are_counted_by_what_they_do(seen: Seen) -> None:
     seen.pod(
         "p0-master-0",
