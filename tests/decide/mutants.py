@@ -660,6 +660,22 @@ MUTANTS = (
         "3b.2a",
     ),
     Mutant(
+        "of those that have waited the oldest always goes first",
+        order,
+        "last = -number if is_turn_of_youngest else number",
+        "last = number",
+        "test_waiting",
+        "3b.2a",
+    ),
+    Mutant(
+        "the oldest and the youngest of a crowd take turns with all others",
+        order,
+        "not draft.memory.goes_first, has_ended, last",
+        "not draft.memory.goes_first, 0, last",
+        "test_waiting",
+        "3b.2a",
+    ),
+    Mutant(
         "somebody is passed for whom an eviction was made",
         order,
         "if memory.has_evicted:",

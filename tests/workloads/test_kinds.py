@@ -279,7 +279,9 @@ def test_a_replica_set_of_its_own_has_no_revisions() -> None:
     del pod["metadata"]["labels"]["pod-template-hash"]
     membership = membership_of(facts(pod))
     assert membership is not None
-    assert (membership.kind, membership.owner, membership.mortal) == ("ReplicaSet", "", True)
+    owner = f"ReplicaSet/mindie/{pod['metadata']['ownerReferences'][0]['name']}"
+    assert (membership.kind, membership.owner, membership.mortal) == ("ReplicaSet", owner, True)
+    assert membership.revision == ""
 
 
 def test_a_new_revision_of_a_stateful_role_may_stand_beside_the_old_one() -> None:

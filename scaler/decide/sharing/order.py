@@ -93,7 +93,7 @@ def _with_those_who_waited_first(in_order: list[Place]) -> list[Place]:
         return in_order
     again.sort(key=lambda number: in_order[number].last_attempt)
     after = list(numbers)
-    for number, ranked in zip(first, _by_namespace(in_order, first), strict=True):
+    for number, ranked in zip(first, _by_turns(in_order, first), strict=True):
         after[ranked] = number
     last = max(first, default=-1)
     for number in again:
@@ -119,19 +119,21 @@ def _with_those_who_waited_first(in_order: list[Place]) -> list[Place]:
     return [in_order[number] for number in sorted(numbers, key=sort_key)]
 
 
-def _by_namespace(in_order: list[Place], first: list[int]) -> list[int]:
+def _by_turns(in_order: list[Place], first: list[int]) -> list[int]:
     """2a: of those that waited and have one priority, those with a reservation go first, then those
-    in whose namespace the fewest attempts have ended: a hundred services of one namespace that
-    nobody binds do not go before one of another namespace, one by one."""
+    in whose namespace the fewest attempts have ended; of these the oldest and the youngest by
+    turns. So a hundred services that nobody binds do not go before another one, one by one."""
     ended = Counter[str]()
     for place in in_order:
         had_attempt = place.is_tried or place.draft.memory.ended_at > 0
         ended[place.draft.demand.service.key.namespace] += had_attempt
+    is_turn_of_youngest = ended.total() % 2 == 1
 
     def sort_key(number: int) -> tuple[int, bool, int, int]:
         draft = in_order[number].draft
         has_ended = ended[draft.demand.service.key.namespace]
-        return -draft.demand.priority, not draft.memory.goes_first, has_ended, number
+        last = -number if is_turn_of_youngest else number
+        return -draft.demand.priority, not draft.memory.goes_first, has_ended, last
 
     return sorted(first, key=sort_key)
 
