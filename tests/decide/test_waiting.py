@@ -63,18 +63,22 @@ def test_when_its_own_attempt_ended_it_goes_behind_again() -> None:
     assert {"a-p0", "b-p0"} <= set(after)
 
 
-@pytest.mark.parametrize("namespaces", [1, 100])
-@pytest.mark.parametrize("is_older", [True, False])
-def test_a_hundred_that_nobody_binds_do_not_go_before_another_one_by_one(
-    namespaces: int, is_older: bool
+CROWD = 60
+OLDEST = 100 * CROWD + 1000
+CROWDS = [(1, OLDEST), (1, OLDEST // 2), (1, 0), (CROWD, OLDEST), (CROWD, 0)]
+
+
+@pytest.mark.parametrize(("namespaces", "age"), CROWDS)
+def test_a_crowd_that_nobody_binds_does_not_go_before_another_one_by_one(
+    namespaces: int, age: float
 ) -> None:
     """2a: before all of its own priority of which nothing is bound (else a hundred services that
     nobody binds go first one by one)."""
     cluster = Played(nodes="a:8x1")
-    for stuck in range(100):
+    for stuck in range(CROWD):
         key = ServiceKey(f"crowd-{stuck % namespaces}", "rule", f"s{stuck}")
         cluster.service(f"s{stuck}", "1P", "p0", key=key)
-    cluster.service("other", "1P", "p0", age=20_000 if is_older else 0)
+    cluster.service("other", "1P", "p0", age=age)
     admissions = [(0.0, uid) for uid in cluster.decided().admitted] + cluster.admissions(400)
     assert first(admissions, "other-p0") <= 380
 
