@@ -40,6 +40,9 @@ _OF_MINIMUM = (
     "failures",
     "failures_before_bind",
     "ended_at",
+    "waiting_since",
+    "goes_first",
+    "has_evicted",
     "backoff_until",
     "was_reset",
     "victims",
@@ -366,13 +369,18 @@ def _had_no_room(last: Instance, said: Mapping[str, Verdict], asked: Action | No
 
 
 def _without_attempts(before: ServiceMemory, after: ServiceMemory) -> ServiceMemory:
-    """Attempts as before; new ones if its bound pods or what is read of its jobs have changed."""
-    if (before.bound, before.jobs) != (after.bound, after.jobs):
+    """Attempts as before; new ones after progress, or if what is read of its jobs has changed."""
+    if (_most_bound(before), before.written) != (_most_bound(after), after.written):
         before = ServiceMemory()
     instances = {}
     for uid, one in after.instances.items():
         instances[uid] = _kept(before.instances.get(uid, InstanceMemory()), one, _OF_INSTANCE)
     return msgspec.structs.replace(_kept(before, after, _OF_MINIMUM), instances=instances)
+
+
+def _most_bound(memory: ServiceMemory) -> dict[str, int]:
+    """By uid of the instances that had bound pods since the service last served."""
+    return {uid: one.most_bound for uid, one in memory.instances.items() if one.most_bound}
 
 
 def _kept(before: _Memory, after: _Memory, fields: tuple[str, ...]) -> _Memory:
