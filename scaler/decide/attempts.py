@@ -28,7 +28,7 @@ For example p0 and d0 are the minimum of a service, `minimum_timeout` and `backo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -46,6 +46,7 @@ from scaler.decide.events import (
     Evicted,
     Fits,
     FitsNowhere,
+    GaveWay,
     GoesFirst,
     GoesFirstNoLonger,
     HadAttempts,
@@ -153,12 +154,13 @@ def _over(memory: ServiceMemory, event: OfEnd, policy: Policy) -> ServiceMemory:
     match event:
         case Swapped(at, tried):  # 5c: these had their attempt; 5d: a new clock
             memory = _each(memory, tried, gives_way=True)
-            return replace(_having_tried(memory, tried), began=at)
+            return replace(_none_behind(_having_tried(memory, tried)), began=at)
         case Ended():  # 5c, 5e, 5f
             return _ended(memory, event, policy)
         case BeganAgain(at):  # 5e: nobody waits
             return replace(memory, began=at)
         case InstanceEnded(uid, at):  # 5e, 5f, 7c
+            memory = _none_behind(memory, (uid,))
             return _with(memory, {uid: _failed(memory_of(memory, uid), at, policy)})
         case InstanceBeganAgain(uid, at):  # 5e, 7c: nobody waits
             return _each(memory, (uid,), began=at)
@@ -216,6 +218,8 @@ def _action(memory: ServiceMemory, event: OfAction) -> ServiceMemory:
             return _evicting(memory, event)
         case SurplusTraded(uids):  # 3.6
             return replace(memory, trade_since=0.0, victims=uids)
+        case GaveWay():  # 1e, 3.6, 4e
+            return _gave_way(memory, event)
         case VictimsLeft(uids):  # 4d
             return replace(memory, victims=uids)
     raise AssertionError(f"no such event: {event}")
@@ -282,9 +286,28 @@ def _serving(memory: ServiceMemory, event: Serves, policy: Policy) -> ServiceMem
         evictions=evictions,
         serves_since=serves_since,
     )
+    runs = [uid for uid, instance in memory.instances.items() if instance.ran]
+    memory = _none_behind(memory, runs)
     tried = [uid for uid in event.well if memory_of(memory, uid).had_attempt is not HadAttempt.NO]
     counted = [uid for uid, one in memory.instances.items() if one.most_bound]
     return _each(_each(memory, tried, had_attempt=HadAttempt.NO), counted, most_bound=0)
+
+
+def _gave_way(memory: ServiceMemory, event: GaveWay) -> ServiceMemory:
+    """1e: what gives way goes behind those for which it does. 4e: once where nobody else would."""
+    memory = _each(memory, event.to, gave_way_for=())
+    memory = _each(memory, event.uids, gave_way_for=event.to)
+    return replace(memory, gave_way_once=memory.gave_way_once or event.once)
+
+
+def _none_behind(memory: ServiceMemory, uids: Collection[str] | None = None) -> ServiceMemory:
+    """1e: what gave way for one of these instances is a candidate as any; None = for any one."""
+    behind = []
+    for uid, instance in memory.instances.items():
+        gave_way_for = instance.gave_way_for
+        if gave_way_for and (uids is None or not set(uids).isdisjoint(gave_way_for)):
+            behind.append(uid)
+    return _each(memory, behind, gave_way_for=()) if behind else memory
 
 
 def _jobs_read(memory: ServiceMemory, event: JobsRead) -> ServiceMemory:
@@ -306,6 +329,7 @@ def _jobs_read(memory: ServiceMemory, event: JobsRead) -> ServiceMemory:
             had_attempt=HadAttempt.NO,
             backoff_until=0.0,
             gives_way=instance.gives_way and uid in event.bound,
+            gave_way_for=(),
         )
     read = replace(read, backoff_until=0.0, was_reset=False, tried_at=0.0)
     return _with(read, instances)
@@ -324,7 +348,7 @@ def _evicting(memory: ServiceMemory, event: VictimsChosen) -> ServiceMemory:
 def _ended(memory: ServiceMemory, event: Ended, policy: Policy) -> ServiceMemory:
     """5c, 5e, 5f: its instances had their attempt; the service is in backoff. What is bound in part
     is of no use; of the others, none goes behind because of this attempt alone."""
-    memory = _having_tried(memory, event.tried)
+    memory = _none_behind(_having_tried(memory, event.tried))
     memory = _each(memory, event.in_part, gives_way=True)
     memory = _each(memory, event.others, gives_way=False)
     ended = replace(
@@ -531,6 +555,7 @@ def refuse(memory: Memory, name: str, refusal: Refusal) -> Memory:
         refused_generation=refusal.generation,
         had_attempt=HadAttempt.FOR_GOOD,
     )
+    service = _none_behind(service, (refusal.uid,))
     changed = replace(service, instances={**service.instances, refusal.uid: refused})
     return replace(memory, services={**memory.services, name: changed})
 
@@ -560,7 +585,8 @@ def outlives_its_pods(memory: InstanceMemory, now: float) -> bool:
     """Whether the memory of an instance that is gone holds for the instance that its owner makes in
     its place, or for itself when it returns."""
     had_attempt = memory.had_attempt is not HadAttempt.NO
-    return had_attempt or memory.backoff_until > now or memory.most_bound > 0
+    is_behind = bool(memory.gave_way_for)
+    return had_attempt or is_behind or memory.backoff_until > now or memory.most_bound > 0
 
 
 def inherited(
@@ -588,6 +614,7 @@ def inherited(
 def _inherited(memory: InstanceMemory) -> InstanceMemory:
     return InstanceMemory(
         had_attempt=memory.had_attempt,
+        gave_way_for=memory.gave_way_for,
         failures=memory.failures,
         failures_before_bind=memory.failures_before_bind,
         backoff_until=memory.backoff_until,

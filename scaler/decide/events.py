@@ -242,6 +242,15 @@ class SurplusTraded(OfAction, frozen=True):
     uids: Uids
 
 
+class GaveWay(OfAction, frozen=True):
+    """3.6: surplus of the service, `uids`, is evicted for missing instances of it, `to`.
+    `once`: nobody else would be evicted for them now (3b.4e)."""
+
+    uids: Uids
+    to: Uids
+    once: bool
+
+
 class VictimsLeft(OfAction, frozen=True):
     """3b.4d: of the victims of earlier decisions, these have not gone yet."""
 

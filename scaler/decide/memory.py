@@ -76,6 +76,9 @@ class InstanceMemory(
     owner: str = ""
     """Identity of what makes it and others like it, as in `Instance`: an instance that comes in its
     place has its attempts."""
+    gave_way_for: tuple[str, ...] = ()
+    """Uids of the instances of its service for which it was evicted as surplus. It goes behind them
+    until one of them has had its attempt, or runs."""
 
     @property
     def had_its_attempt(self) -> bool:
@@ -136,6 +139,9 @@ class ServiceMemory(
     """An eviction was made for the minimum, and its attempt has not ended since: no other minimum
     passes it."""
     evictions: Evictions = Evictions()
+    gave_way_once: bool = False
+    """Since the service last served, surplus of it that does not run gave way once although nobody
+    else would have been evicted (3.6, 3b.4e)."""
     tried_at: float = 0.0
     """Since when an instance of the minimum has had its attempt; 0.0 = none has."""
     serves_since: float = 0.0

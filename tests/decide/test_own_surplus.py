@@ -1,15 +1,20 @@
-"""Own running surplus that is to be evicted later makes room once: 3.6, 3b.3 and 3b.4 of the
-contract."""
+"""Own surplus gives way: 3.6, 3b.1e, 3b.3 and 3b.4 of the contract. What is to be evicted later
+makes room once, and what gave way goes behind the one for which it did."""
 
 from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from scaler.decide.decide import decide
 from scaler.decide.decision import Evict
+from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemory
 from scaler.decide.world import Preempt, Service
 from scaler.reasons.reasons import Reason
-from tests.builders import doings, on_nodes, reasons, world
+from scaler.rules.rule import RuleOptions, Trade
+from tests.builders import NOW, Story, doings, on_nodes, reasons, world
 
 EQUAL = Preempt.EQUAL_OR_HIGHER
 SHORT = on_nodes("2P1D > 1P1D", "p0 on a0, p1 on a1, d0 held", name="a", age=9)
@@ -44,3 +49,139 @@ def test_what_goes_leaves_a_node_for_what_is_missing_whatever_a_spare_could_use(
     assert doings(decide(world(on_nodes("1P1D", text), others("p0 on a1"), nodes="a:8x2 b:8"))) == {
         "a-d0": "Evict"
     }
+
+
+# 1e: what gave way goes behind
+
+
+STRANGER = on_nodes("1P", "p0 on a1", name="b")
+
+
+class Crashing:
+    """One node for a service with two prefill instances, of which one crash-loops there."""
+
+    def __init__(self, *, others: bool = False) -> None:
+        self.story = Story("a:8x2")
+        self.others = others
+
+    def at(self, time: float, text: str, *, bound: bool = False, nodes: str = "") -> dict[str, str]:
+        service = on_nodes("1P", text, name="a", others=self.others)
+        return self.story.at(time, service, STRANGER, bound=bound, nodes=nodes)
+
+    def behind(self, uid: str) -> tuple[str, ...]:
+        """Uids of the instances that this one goes behind."""
+        return self.story.memory.services["default/rule/a"].instances[uid].gave_way_for
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_the_spare_for_which_the_broken_one_was_evicted_gets_its_room(others: bool) -> None:
+    played = Crashing(others=others)
+    assert played.at(0, "p0 crashes on a0, p1 held") == {}
+    assert played.at(60, "p0 crashes on a0, p1 held") == {"a-p0": "Evict"}
+    assert played.at(61, "p0 ends, p1 held", nodes="a:8x2, a0 ending 8") == {}
+    assert played.at(62, "p0 held, p1 held") == {"a-p1": "Admit"}
+
+
+def test_what_gave_way_is_a_candidate_as_any_when_the_spare_has_had_its_attempt() -> None:
+    """The scheduler never binds p1, and p0 waits for its room."""
+    played = Crashing()
+    played.at(0, "p0 crashes on a0, p1 held")
+    played.at(60, "p0 crashes on a0, p1 held")
+    assert played.at(62, "p0 held, p1 held") == {"a-p1": "Admit"}
+    assert played.at(63, "p0 held, p1 unbound", bound=True) == {}
+    assert played.at(400, "p0 held, p1 unbound") == {"a-p1": "Revoke"}
+    assert played.at(401, "p0 held, p1 held") == {"a-p0": "Admit"}
+
+
+def test_two_that_crash_again_and_again_are_evicted_for_each_other_ever_more_rarely() -> None:
+    """Each runs for a moment and crashes. Whoever gave way goes behind the other."""
+    played = Crashing()
+    evictions = []
+    time = 0.0
+    runs = "p0"
+    waits = "p1"
+    for _ in range(100):
+        first, second = sorted((f"{runs} crashes on a0", f"{waits} held"))
+        if played.at(time, f"{first}, {second}").get(f"a-{runs}") == "Evict":
+            evictions.append(time)
+            assert played.at(time + 1, "p0 held, p1 held") == {f"a-{waits}": "Admit"}
+            runs, waits = (waits, runs)
+        time += 60
+    assert evictions[0] == 60
+    pauses = [later - before for before, later in pairwise(evictions)]
+    assert len(pauses) > 2
+    assert pauses == sorted(pauses)
+
+
+def test_a_spare_that_runs_leaves_nobody_behind() -> None:
+    played = Crashing()
+    played.at(0, "p0 crashes on a0, p1 held")
+    played.at(60, "p0 crashes on a0, p1 held")
+    played.at(62, "p0 held, p1 held")
+    assert played.behind("a-p0") == ("a-p1",)
+    played.at(70, "p0 held, p1 on a0", bound=True)
+    assert played.behind("a-p0") == ()
+
+
+# 3.6, 4e: own surplus that does not run, for who has had its attempt
+
+
+def tried(*uids: str, **changes: Any) -> Memory:
+    """These instances of service a have had their attempt, a minute ago."""
+    instances = {uid: InstanceMemory(had_attempt=HadAttempt.FOR_GOOD) for uid in uids}
+    remembered = ServiceMemory(instances, tried_at=NOW - 60, **changes)
+    return Memory({"default/rule/a": remembered})
+
+
+@pytest.mark.parametrize(
+    ("state", "evicts"), [("starts on", True), ("loads on", False), ("on", False)]
+)
+@pytest.mark.parametrize("neighbours", [[], [on_nodes("1P", "p0 on a2", name="b")]])
+def test_own_surplus_that_does_not_run_gives_way_for_who_had_its_attempt(
+    state: str, evicts: bool, neighbours: list[Service]
+) -> None:
+    """2P0D, whose decode instance was tried on a node that only seemed to fit. Also where the
+    service is alone. What runs and is not Ready runs."""
+    half = on_nodes("2P1D > 1P1D", f"p0 on a0, p1 {state} a1, d0 held", name="a")
+    nodes = "a:8x3" if neighbours else "a:8x2"
+    memory = tried("a-d0", trade_since=NOW - 900)
+    made = decide(world(half, *neighbours, nodes=nodes, memory=memory))
+    assert (doings(made).get("a-p1") == "Evict") is evicts
+    assert made.memory.services["default/rule/a"].gave_way_once is evicts
+
+
+def test_it_does_so_once_until_the_service_serves() -> None:
+    half = on_nodes("2P1D > 1P1D", "p0 on a0, p1 starts on a1, d0 held", name="a")
+    memory = tried("a-d0", gave_way_once=True)
+    other = on_nodes("1P", "p0 on a2", name="b")
+    assert doings(decide(world(half, other, nodes="a:8x3", memory=memory))) == {}
+    serves = on_nodes("2P1D > 1P1D", "p0 on a0, p1 held, d0 on a1", name="a")
+    made = decide(world(serves, other, nodes="a:8x3", memory=memory))
+    assert not made.memory.services["default/rule/a"].gave_way_once
+
+
+def test_nobody_else_is_evicted_with_it() -> None:
+    """The minimum misses two instances. Own surplus leaves one node, and others no second one,
+    because d0 has had its attempt."""
+    half = on_nodes(
+        "2P2D > 1P2D", "p0 on a0, p1 starts on a1, d0 held, d1 held", name="a", priority=1
+    )
+    low = on_nodes("2P > 1P", "p0 on a2, p1 on a3", name="b")
+    assert doings(decide(world(half, low, nodes="a:8x4", memory=tried("a-d0")))) == {}
+    assert doings(decide(world(half, low, nodes="a:8x4"))) == {"a-p1": "Evict", "b-p1": "Evict"}
+
+
+def test_with_trade_always_nobody_gives_way_for_a_scale_up_whose_attempt_ended() -> None:
+    """4e holds for scale-ups as well."""
+    options = RuleOptions(trade=Trade.ALWAYS)
+    serves = on_nodes(
+        "3P2D > 2P2D > 1P1D",
+        "p0 on a0, p1 on a1, p2 starts on a2, d0 on a3, d1 held",
+        name="a",
+        options=options,
+    )
+    other = on_nodes("1P", "p0 on a4", name="b")
+    assert doings(decide(world(serves, other, nodes="a:8x5"))) == {"a-p2": "Evict"}
+    failed = {"a-d1": InstanceMemory(failures=1)}
+    memory = Memory({"default/rule/a": ServiceMemory(failed)})
+    assert doings(decide(world(serves, other, nodes="a:8x5", memory=memory))) == {}

@@ -460,6 +460,8 @@ def _has_attempts(memory: ServiceMemory) -> bool:
     for one in memory.instances.values():
         if one.began or one.had_its_attempt or one.backoff_until or one.gives_way:
             return True
+        if one.gave_way_for:
+            return True
     return False
 
 

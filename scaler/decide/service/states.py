@@ -330,12 +330,13 @@ def in_order(members: Iterable[Member]) -> list[Member]:
     return sorted(in_any_order, key=age) if len(in_any_order) > 1 else in_any_order
 
 
-def candidate_order(member: Member) -> tuple[bool, bool, bool, bool, Order]:
-    """Sort key: candidates that had their attempt last; then those with terminating pods; those
-    with the scheduler first; by age."""
+def candidate_order(member: Member) -> tuple[bool, bool, bool, bool, bool, Order]:
+    """Sort key: what gave way for another instance last (3b.1e); before it candidates that had
+    their attempt; then those with terminating pods; those with the scheduler first; by age."""
     memory = member.memory
     terminating = member.state is State.TERMINATING
     return (
+        bool(memory.gave_way_for),
         memory.gives_way,
         memory.had_its_attempt,
         terminating,

@@ -285,7 +285,8 @@ class Arbitration:
         """3.6, `trade: always`: evict own surplus for a missing instance of the target."""
         part = self.part
         surplus = preemption.surplus_for_scale_up(part, draft)
-        if not surplus or draft.memory_of(member.uid).had_its_attempt:
+        attempt = draft.memory_of(member.uid)
+        if not surplus or attempt.had_its_attempt or attempt.failures:
             return
         reserved = preemption.make_room(part, draft, [member], Room.EXPECTED, surplus)
         if reserved is not None:

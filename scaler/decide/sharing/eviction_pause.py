@@ -30,19 +30,37 @@ _LAST_DATE = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
 def may_be_evicted(
-    part: Part, draft: Draft, members: Iterable[Member], surplus: Sequence[Surplus]
+    part: Part, draft: Draft, members: Sequence[Member], surplus: Sequence[Surplus]
 ) -> Sequence[Surplus]:
     """Those that may be evicted for these instances now. What was ordered already and has not gone
-    belongs to the eviction that was counted."""
+    belongs to the eviction that was counted. In a pause, surplus of the service itself that does
+    not run may go once (3.6)."""
     memory = draft.memory
-    had_attempt = any(draft.memory_of(member.uid).had_its_attempt for member in members)
-    if not (had_attempt or memory.evictions.number):
+    if not is_paused(part, draft, members):
         return surplus
-    if not _pauses(part, draft):
-        return surplus
-    if had_attempt:
-        return ()
-    return [group.within(memory.victims) for group in surplus]
+    allowed = []
+    for group in surplus:
+        ordered = group.within(memory.victims)
+        if group.draft is not draft:
+            others_may_go = not _had_attempt(draft, members)
+            allowed.append(ordered if others_may_go else group.within(()))
+        elif memory.gave_way_once:
+            allowed.append(ordered.not_running if _had_attempt(draft, members) else ordered)
+        else:
+            allowed.append(group.not_running)
+    return allowed
+
+
+def is_paused(part: Part, draft: Draft, members: Sequence[Member]) -> bool:
+    """Whether nobody else is evicted for these instances now: they had their attempt, or an
+    eviction was made for the service, and the pause is not over."""
+    if not (_had_attempt(draft, members) or draft.memory.evictions.number):
+        return False
+    return _pauses(part, draft)
+
+
+def _had_attempt(draft: Draft, members: Iterable[Member]) -> bool:
+    return any(draft.memory_of(member.uid).had_its_attempt for member in members)
 
 
 def _pauses(part: Part, draft: Draft) -> bool:

@@ -111,9 +111,26 @@ def evict(part: Part, draft: Draft, reserved: ReservedMinimum, *, counts: bool =
         if part.now - draft.memory.trade_since < part.policy.trade_after:
             return
     uids = tuple([victim.member.uid for victim in reserved.victims])
+    gave_way = _own_surplus_that_gives_way(part, draft, reserved, counts=counts)
     draft.note(events.VictimsChosen(uids, part.now) if counts else events.SurplusTraded(uids))
+    if gave_way.uids:
+        draft.note(gave_way)
     for victim in reserved.victims:
         victim.draft.evict(victim.member, draft.demand.name)
+
+
+def _own_surplus_that_gives_way(
+    part: Part, draft: Draft, reserved: ReservedMinimum, *, counts: bool
+) -> events.GaveWay:
+    """1e, 3.6: which of the victims are of the service itself, and for whom."""
+    own = []
+    for victim in reserved.victims:
+        if victim.draft is draft:
+            own.append(victim.member.uid)
+    to = tuple([member.uid for member in reserved.members])
+    is_new = not set(own) <= set(draft.memory.victims)
+    once = counts and is_new and eviction_pause.is_paused(part, draft, reserved.members)
+    return events.GaveWay(tuple(own), to, once=once)
 
 
 def _evicts_own_running(draft: Draft, reserved: ReservedMinimum) -> bool:

@@ -43,6 +43,8 @@ class Cost(NamedTuple):
 class Surplus(msgspec.Struct, frozen=True, eq=False):
     """Instances of one group any of which may be evicted, and how many of them at most."""
 
+    draft: Draft
+    """Of their service."""
     without_slot: list[Victim]
     idle: list[Victim]
     """With a slot, and not running."""
@@ -136,6 +138,7 @@ def surplus_of(part: Part, draft: Draft, group: Group, least: int, *, own: bool 
         return victims
 
     return Surplus(
+        draft,
         able(without_slot),
         able(idle),
         able(running),
