@@ -14,6 +14,8 @@ makes the next memory of them.
                |        |  | Swapped: other candidates are tried, the clock starts anew
                +--------+
       BoundPods: progress; Stopped: nothing of it is with the scheduler
+      ExpectsRoom: nothing of it is with the scheduler, and another clock runs; its end is
+      ExpectedInVain, and a backoff follows
 
 For example p0 and d0 are the minimum of a service, `minimum_timeout` and `backoff` are 30 s:
 
@@ -44,6 +46,8 @@ from scaler.decide.events import (
     Ended,
     Event,
     Evicted,
+    ExpectedInVain,
+    ExpectsRoom,
     Fits,
     FitsNowhere,
     GaveWay,
@@ -138,7 +142,10 @@ def _clock(memory: ServiceMemory, event: OfClock) -> ServiceMemory:
         case Released(at):  # 5a: the clock begins; where it runs, it runs on
             return memory if memory.began else replace(memory, began=at)
         case Stopped():  # 5a
-            return replace(memory, began=0.0, made=None)
+            return _expecting(replace(memory, began=0.0, made=None))
+        case ExpectsRoom(at, until):  # 5a: it waits since the first of these
+            since = memory.expects_since or at
+            return _expecting(replace(memory, began=0.0, made=None), since, until)
         case InstancesReleased(uids, at):  # 5a, 7c
             return _each(memory, uids, began=at)
         case InstancesStopped(uids):  # 5a, 7c
@@ -153,12 +160,14 @@ def _clock(memory: ServiceMemory, event: OfClock) -> ServiceMemory:
 def _over(memory: ServiceMemory, event: OfEnd, policy: Policy) -> ServiceMemory:
     match event:
         case Swapped(at, tried):  # 5c: these had their attempt; 5d: a new clock
-            memory = _each(memory, tried, gives_way=True)
+            memory = _expecting(_each(memory, tried, gives_way=True))
             return replace(_none_behind(_having_tried(memory, tried)), began=at)
         case Ended():  # 5c, 5e, 5f
             return _ended(memory, event, policy)
+        case ExpectedInVain():  # 5a
+            return _expected_in_vain(memory, event, policy)
         case BeganAgain(at):  # 5e: nobody waits
-            return replace(memory, began=at)
+            return _expecting(replace(memory, began=at))
         case InstanceEnded(uid, at):  # 5e, 5f, 7c
             memory = _none_behind(memory, (uid,))
             return _with(memory, {uid: _failed(memory_of(memory, uid), at, policy)})
@@ -175,6 +184,7 @@ def _seen(memory: ServiceMemory, event: Seen, policy: Policy) -> ServiceMemory:
             return _bound(memory, event)
         case MinimumBound():  # 5b: nothing of the minimum is left to be bound
             memory = replace(memory, began=0.0, made=None, trade_since=0.0, victims=())
+            memory = _expecting(memory)
             return replace(memory, fits_nowhere_since=0.0, probe_began=0.0)
         case Serves():  # 5c, 4e
             return _serving(memory, event, policy)
@@ -252,7 +262,7 @@ def _bound(memory: ServiceMemory, event: BoundPods) -> ServiceMemory:
     for uid, number in event.numbers:
         more[uid] = replace(memory_of(memory, uid), most_bound=number)
     return replace(
-        _each(_with(memory, more), event.unbound, gives_way=False),
+        _expecting(_each(_with(memory, more), event.unbound, gives_way=False)),
         began=0.0,
         made=None,
         failures=0,
@@ -352,14 +362,30 @@ def _ended(memory: ServiceMemory, event: Ended, policy: Policy) -> ServiceMemory
     memory = _each(memory, event.in_part, gives_way=True)
     memory = _each(memory, event.others, gives_way=False)
     ended = replace(
-        memory,
+        _expecting(memory),
         made=None,
+        expected_in_vain=False,
         ended_at=event.at,
         goes_first=False,
         has_evicted=False,
         trade_since=0.0,
     )
     return _failed(ended, event.at, policy)
+
+
+def _expecting(memory: ServiceMemory, since: float = 0.0, until: float = 0.0) -> ServiceMemory:
+    """5a: the minimum waits for expected room since then; 0.0 = it does not."""
+    if (memory.expects_since, memory.expects_until) == (since, until):
+        return memory
+    return replace(memory, expects_since=since, expects_until=until)
+
+
+def _expected_in_vain(
+    memory: ServiceMemory, event: ExpectedInVain, policy: Policy
+) -> ServiceMemory:
+    """5a: the service is in backoff. No scheduler was awaited, so no bind takes that back (5h)."""
+    ended = _ended(memory, Ended(event.at, event.tried, (), ()), policy)
+    return replace(ended, failures_before_bind=ended.failures, expected_in_vain=True)
 
 
 def _failed(attempt: AnyAttempt, at: float, policy: Policy) -> AnyAttempt:
@@ -516,6 +542,7 @@ def moments(memory: ServiceMemory, uids: Iterable[str], policy: Policy) -> Itera
         yield attempt.backoff_until
     if memory.waiting_since:
         yield memory.waiting_since + policy.backoff_max
+    yield memory.expects_until
     if memory.trade_since:
         yield memory.trade_since + policy.trade_after
     if memory.evictions.number or memory.tried_at:

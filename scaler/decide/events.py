@@ -52,6 +52,14 @@ class Stopped(OfClock, frozen=True):
     """5a: nothing of the minimum is with the scheduler, or it only waits for room."""
 
 
+class ExpectsRoom(OfClock, frozen=True):
+    """5a: the minimum waits for expected room, at the longest until then. Nothing of it is with the
+    scheduler."""
+
+    at: float
+    until: float
+
+
 class InstancesReleased(OfClock, frozen=True):
     """7c: these instances are with the scheduler, and not for the minimum."""
 
@@ -94,6 +102,14 @@ class Ended(OfEnd, frozen=True):
     tried: Uids
     in_part: Uids
     others: Uids
+
+
+class ExpectedInVain(OfEnd, frozen=True):
+    """5a: the expected room of the minimum did not become free in time. `tried`: its instances,
+    where it waited for victims."""
+
+    at: float
+    tried: Uids
 
 
 class BeganAgain(OfEnd, frozen=True):

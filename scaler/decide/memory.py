@@ -118,6 +118,13 @@ class ServiceMemory(
     yet; False = an owner still has to make pods; True = all instances had pods."""
     ended_at: float = 0.0
     """When the last attempt of the minimum ended; 0.0 = none, or progress since."""
+    expects_since: float = 0.0
+    """Since when the minimum waits for expected room, short times on free room included; 0.0 = it
+    does not."""
+    expects_until: float = 0.0
+    """Until when it may wait for expected room; 0.0 = it does not."""
+    expected_in_vain: bool = False
+    """The last backoff followed because expected room did not become free in time."""
     waiting_since: float = 0.0
     """Since when the service waits: of what it misses something could start and would fit, and
     nothing is released; 0.0 = it does not wait."""

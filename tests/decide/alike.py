@@ -38,6 +38,8 @@ CAPS: dict[type, dict[str, int]] = {
     ServiceMemory: {
         "began": 150,
         "ended_at": LONG_AGO,
+        "expects_since": 120,
+        "expects_until": 0,
         "waiting_since": 120,
         "backoff_until": 0,
         "trade_since": 60,

@@ -14,6 +14,8 @@ from scaler.decide.events import (
     BoundPods,
     Ended,
     Event,
+    ExpectedInVain,
+    ExpectsRoom,
     FitsNowhere,
     GoesFirst,
     GoesFirstNoLonger,
@@ -82,6 +84,37 @@ def test_the_example_at_the_top_of_the_file() -> None:
 OF_A_MINIMUM = [
     ("5a: the clock begins once", {"began": 10.0}, Released(20.0), {"began": 10.0}),
     ("5a: it stops", {"began": 10.0, "made": False}, Stopped(), {}),
+    (
+        "5a: it waits for expected room since the first of these",
+        {"began": 10.0, "made": False, "expects_since": 5.0, "expects_until": 305.0},
+        ExpectsRoom(20.0, 400.0),
+        {"expects_since": 5.0, "expects_until": 400.0},
+    ),
+    (
+        "5a: for a short time its room is free",
+        {"expects_since": 5.0, "expects_until": 305.0},
+        Released(20.0),
+        {"began": 20.0, "expects_since": 5.0, "expects_until": 305.0},
+    ),
+    ("5a: it reserves nothing", {"expects_since": 5.0, "expects_until": 305.0}, Stopped(), {}),
+    (
+        "5a: an attempt is over",
+        {"began": 10.0, "expects_since": 5.0, "expects_until": 305.0},
+        BeganAgain(40.0),
+        {"began": 40.0},
+    ),
+    (
+        "5a: its room did not become free in time; 5h: no bind takes that back",
+        {"expects_since": 5.0, "expects_until": 305.0, "failures": 1, "goes_first": True},
+        ExpectedInVain(305.0, ()),
+        {
+            "failures": 2,
+            "failures_before_bind": 2,
+            "backoff_until": 365.0,
+            "ended_at": 305.0,
+            "expected_in_vain": True,
+        },
+    ),
     (
         "5e: nobody waits",
         {"began": 10.0, "failures": 1},

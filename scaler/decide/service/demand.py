@@ -136,6 +136,7 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
             or self.scaled_down
             or memory.began
             or memory.failures
+            or memory.expects_since
             or memory.trade_since
             or memory.fits_nowhere_since
             or memory.victims

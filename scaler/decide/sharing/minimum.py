@@ -25,6 +25,7 @@ from scaler.decide.sharing import (
     alone,
     attempt_end,
     eviction_pause,
+    expected,
     gathering,
     observed,
     preemption,
@@ -45,13 +46,18 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
         _without_room(part, draft, Why(Reason.MINIMUM_INCOMPLETE, tuple(lacking)))
         return None
     if attempts.in_backoff(draft.memory, part.now):  # 2d
-        _give_up(draft, not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED))
+        _give_up(draft, _why_in_backoff(draft))
         return None
     found = part.questions.find(part, draft)
     if isinstance(found, Shortage):
         _does_not_fit(part, draft, found)
         return None
     reserved = found
+    if reserved.room is not Room.FREE and expected.is_over(part, draft):  # 5a
+        preemption.give_back(part, reserved)
+        draft.note(expected.ends(part, draft, reserved))
+        _give_up(draft, _why_in_backoff(draft))
+        return None
     draft.note(events.Fits(), *observed.events_of_owners(draft, reserved, part.now))
     if reserved.room is Room.FREE and part.is_late(draft.memory):
         answer = _after_its_attempt(part, draft, reserved)
@@ -63,14 +69,21 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
     return reserved
 
 
+def _why_in_backoff(draft: Draft) -> Why:
+    if draft.memory.expected_in_vain:
+        return expected.why_in_vain(draft.memory)
+    return not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED)
+
+
 def _take(part: Part, draft: Draft, reserved: ReservedMinimum) -> None:
     """3b, 3c: the room is reserved. Where it is not free yet, nothing is released."""
     _choose(draft, reserved.members)
     if reserved.room is Room.FREE:
         return
-    draft.note(events.Stopped())
     nominate(part, reserved)
     evict(part, draft, reserved)
+    waits = expected.begins(part, draft, reserved)
+    draft.note(waits if draft.shares else events.Stopped())
     why = Why(Reason.WAITING_FOR_ROOM, _awaited(part, draft, reserved))
     is_replacing = bool(replaced_by(draft, reserved.members))
     for member in reserved.members:

@@ -66,6 +66,12 @@ def make_room(
     return ReservedMinimum(members, room, reserved, tuple(few))
 
 
+def give_back(part: Part, reserved: ReservedMinimum) -> None:
+    """Free the room of a reservation on room that victims leave: nobody is to be evicted for it."""
+    part.placement.cancel(reserved.reservation)
+    part.placement.count_freed(bound_pods_of(reserved.victims), -1)
+
+
 def own_surplus(part: Part, draft: Draft) -> list[Surplus]:
     """3.6: surplus of the service itself."""
     return _surplus(part, draft, own=True)

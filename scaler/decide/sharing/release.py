@@ -79,10 +79,12 @@ def waits_for_narrower(part: Part, draft: Draft) -> bool:
 
 def clock_runs(draft: Draft, minimum: ReservedMinimum) -> bool:
     """5a: whether the clock of the reservation runs: something of it is with the scheduler, bound
-    in part, or not yet made. Not while it only waits for its release."""
+    in part, or not yet made, by its owner or by us, pauses included. Not while it only waits for
+    its release."""
     if minimum.has_unmade:
         return True
     for member in minimum.members:
-        if member.is_with_the_scheduler or member.in_part or member.uid in draft.admitted:
+        has_begun = member.state is not State.HELD and not member.instance.more_to_come
+        if member.uid in draft.admitted or (has_begun and member.instance.unbound):
             return True
     return False
