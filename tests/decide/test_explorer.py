@@ -20,7 +20,7 @@ from tests.decide.explorer import Explorer
 from tests.decide.moves import moves
 from tests.decide.small_worlds import Shape, initial, shape
 
-MOST = 1500
+MOST = 2000
 """States of the largest of them, with something to spare."""
 
 WORLDS = """
