@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from scaler.kube.api import PODS, Object, PatchType
-from scaler.kube.errors import ConflictError, InvalidError, NotFoundError
+from scaler.kube.api import PODS, PRIORITY_CLASSES, Object, PatchType
+from scaler.kube.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from tests.conformance.harness import Cluster, case, refused
+from tests.jobs import manifest
 
 _GATES = [{"name": "ours/held"}, {"name": "theirs/held"}]
 
@@ -37,6 +38,20 @@ async def gated_pod_says_so(cluster: Cluster) -> None:
         "False",
         "SchedulingGated",
     )
+
+
+@case
+async def pod_has_the_priority_of_its_class(cluster: Cluster) -> None:
+    name = f"pods-of-{cluster.namespace}"
+    await refused(
+        ForbiddenError,
+        cluster.create(PODS, cluster.pod("p", priorityClassName=name)),
+        f"no PriorityClass with name {name} was found",
+    )
+    await cluster.create(PRIORITY_CLASSES, manifest(PRIORITY_CLASSES, name, value=7))
+    cluster.made.append((PRIORITY_CLASSES, name))
+    made = await cluster.create(PODS, cluster.pod("p", priorityClassName=name))
+    assert made["spec"]["priority"] == 7
 
 
 @case

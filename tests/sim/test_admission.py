@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, NAMESPACES, PODS, Object, PatchType
+from scaler.kube.api import ASCEND_JOBS, NAMESPACES, PODS, PRIORITY_CLASSES, Object, PatchType
 from scaler.kube.errors import ForbiddenError
 from scaler.sim.apiserver.server import Hook, Review
 from scaler.sim.cluster import SimCluster
@@ -117,5 +117,39 @@ def test_a_hook_refuses_by_raising_and_nothing_is_stored() -> None:
         with pytest.raises(ForbiddenError, match="no"):
             await api.create(PODS, "default", POD)
         assert api.peek(PODS) == []
+
+    run(main())
+
+
+def priority_class(name: str, value: int, **more: object) -> Object:
+    return {"metadata": {"name": name}, "value": value, **more}
+
+
+def of_class(name: str) -> Object:
+    return {"metadata": {"name": "p"}, "spec": {**POD["spec"], "priorityClassName": name}}
+
+
+def test_a_pod_gets_the_priority_of_its_class_or_of_the_default_class() -> None:
+    async def main() -> None:
+        api = cluster()
+        await api.create(PRIORITY_CLASSES, None, priority_class("gold", 1000))
+        without = await api.create(PODS, "a", POD)
+        assert "priority" not in without["spec"]
+        gold = await api.create(PODS, "b", of_class("gold"))
+        assert gold["spec"]["priority"] == 1000
+        critical = await api.create(PODS, "c", of_class("system-node-critical"))
+        assert critical["spec"]["priority"] == 2_000_001_000
+        await api.create(PRIORITY_CLASSES, None, priority_class("low", 5, globalDefault=True))
+        default = await api.create(PODS, "d", POD)
+        assert default["spec"]["priorityClassName"] == "low"
+        assert default["spec"]["priority"] == 5
+
+    run(main())
+
+
+def test_a_pod_of_a_class_that_does_not_exist_is_refused() -> None:
+    async def main() -> None:
+        with pytest.raises(ForbiddenError, match="no PriorityClass with name gold was found"):
+            await cluster().create(PODS, "a", of_class("gold"))
 
     run(main())

@@ -5,7 +5,7 @@ Only the defaults that a controller or a scheduler reads, not all of Kubernetes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from scaler.kube.api import PODS, Object
@@ -19,6 +19,11 @@ _SPEC_DEFAULTS: dict[str, Any] = {
     "schedulerName": "default-scheduler",
     "enableServiceLinks": True,
 }
+_SYSTEM_CLASSES = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
+"""Classes that every cluster has."""
 _IMMUTABLE = (
     "spec: Forbidden: pod updates may not change fields other than"
     " `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -42,6 +47,30 @@ def prepare(pod: Object) -> None:
             "message": words,
         }
         pod["status"]["conditions"] = [gated]
+
+
+def prioritize(pod: Object, classes: Mapping[str, Object]) -> None:
+    """Gives a pod about to be created the priority of its PriorityClass, or of the default class,
+    in place; refuses a class that does not exist. `classes`: by name."""
+    spec = pod.setdefault("spec", {})
+    name = str(spec.get("priorityClassName") or _default_class(classes))
+    if not name:
+        return
+    if name not in classes and name not in _SYSTEM_CLASSES:
+        words = f"no PriorityClass with name {name} was found"
+        raise refusals.forbidden(PODS, str(pod["metadata"]["name"]), words)
+    spec["priorityClassName"] = name
+    found = classes.get(name)
+    spec["priority"] = int(found["value"]) if found else _SYSTEM_CLASSES[name]
+
+
+def _default_class(classes: Mapping[str, Object]) -> str:
+    """Of several defaults the one of the lowest value; "" without one."""
+    defaults = []
+    for name, one in classes.items():
+        if one.get("globalDefault") is True:
+            defaults.append((int(one["value"]), name))
+    return min(defaults)[1] if defaults else ""
 
 
 def fill_defaults(pod: Object) -> None:

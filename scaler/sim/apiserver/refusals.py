@@ -21,6 +21,10 @@ def already_exists(resource: Resource, name: str) -> KubeError:
     return status_error(409, "AlreadyExists", f'{resource.full_name} "{name}" already exists')
 
 
+def forbidden(resource: Resource, name: str, why: str) -> KubeError:
+    return status_error(403, "Forbidden", f'{resource.full_name} "{name}" is forbidden: {why}')
+
+
 def conflict(resource: Resource, name: str, why: str) -> KubeError:
     return status_error(
         409, "Conflict", f'Operation cannot be fulfilled on {resource.full_name} "{name}": {why}'

@@ -16,7 +16,17 @@ from uuid import UUID
 import msgspec
 
 from scaler.clock import Clock
-from scaler.kube.api import NAMESPACES, OWN, PODS, Apply, Object, Page, PatchType, Resource
+from scaler.kube.api import (
+    NAMESPACES,
+    OWN,
+    PODS,
+    PRIORITY_CLASSES,
+    Apply,
+    Object,
+    Page,
+    PatchType,
+    Resource,
+)
 from scaler.kube.errors import BadRequestError
 from scaler.sim.apiserver import list_watch, pods, refusals, schema, strategies
 from scaler.sim.apiserver.kinds import BINDINGS, SCALE, SCALES, Catalog, Kind, scale_of, scaled
@@ -116,6 +126,8 @@ class ApiServer:
         self._start_metadata(kind, namespace, obj)
         self._ensure_namespace(obj["metadata"].get("namespace", ""), dry_run=dry_run)
         self._allocate(obj)
+        if kind.resource == PODS:
+            pods.prioritize(obj, self._priority_classes())
         strategies.prepare(kind, obj)
         name = obj["metadata"]["name"]
         problems = strategies.create_problems(kind, obj)
@@ -380,6 +392,10 @@ class ApiServer:
             spec["clusterIP"] = str(ipaddress.IPv4Address(_FIRST_CLUSTER_IP + self._cluster_ips))
         spec["clusterIPs"] = [spec["clusterIP"]]
         obj["spec"] = spec
+
+    def _priority_classes(self) -> dict[str, Object]:
+        records = self.store.table(PRIORITY_CLASSES).records
+        return {name: record.object for (_, name), record in records.items()}
 
     def _ensure_namespace(self, name: str, *, dry_run: bool) -> None:
         if not name or ("", name) in self.store.table(NAMESPACES).records:
