@@ -158,6 +158,7 @@ memories = st.builds(
     restarted_at=times,
     revoked=st.sampled_from(("", "", "group1")),
     bound_since=st.sampled_from((0.0, 0.0, NOW - 1799, NOW - 1800)),
+    gave_place=st.sampled_from((False, False, False, True)),
     ran=st.booleans(),
     had_attempt=st.sampled_from((HadAttempt.NO, HadAttempt.NO, *HadAttempt)),
     refused=st.sampled_from(("", "", "exceeded quota")),

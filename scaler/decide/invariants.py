@@ -27,7 +27,7 @@ from scaler.decide.decision import (
 )
 from scaler.decide.service.states import affords_revoke
 from scaler.decide.world import Instance, Policy, Service, World
-from scaler.rules.rule import Ratio, Rule
+from scaler.rules.rule import CountsFrom, Ratio, Rule
 
 _OUT = (State.RUNNING, State.STARTING, State.ADMITTED, State.BROKEN)
 
@@ -58,6 +58,11 @@ class Planned(msgspec.Struct, frozen=True):
             instance = self.instances.get(action.uid)
             if isinstance(action, Evict) and instance is not None and instance.bound:
                 yield action, instance
+
+    @property
+    def asks_for_ready(self) -> bool:
+        """Whether an instance that is not Ready does not count as running."""
+        return self.service.options.counts_from is CountsFrom.READY
 
     @property
     def admits(self) -> list[str]:
@@ -180,7 +185,8 @@ def s3_victims_are_beyond_the_minimum(of: Planned) -> Iterator[str]:
     scaled_down = Counter[str | None]()
     for eviction, instance in of.evicted:
         counts = scaled_down if eviction.beneficiary == NOBODY else victims
-        counts[instance.group] += _is_well(instance)
+        is_ready = instance.ready == instance.expected or not of.asks_for_ready
+        counts[instance.group] += _is_well(instance) and is_ready
     rule = of.service.rule
     smallest = rule.limited(of.plan.replicas).smallest if rule else Ratio({}, {})
     for group, number in victims.items():

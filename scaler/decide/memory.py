@@ -48,8 +48,10 @@ class InstanceMemory(
 
     broken_since: float = 0.0
     bound_since: float = 0.0
-    """Since when all its pods are bound, and not all run; or since when its owner waits for the
-    first pods."""
+    """Since when all its pods are bound, and not all run, or are Ready where `counts-from` asks
+    for that; or since when its owner waits for the first pods."""
+    gave_place: bool = False
+    """It was not Ready for so long that it gave its place to a spare; until it is Ready."""
     restarts: int = -1
     """Restart count at the last look; -1 = never seen."""
     restarted_at: float = 0.0

@@ -228,10 +228,13 @@ def _trouble(member: Member, _: Draft) -> tuple[str, ...]:
     return (member.instance.trouble,)
 
 
-def _broken(member: Member, _: Draft) -> tuple[str, ...]:
+def _broken(member: Member, draft: Draft) -> tuple[str, ...]:
+    trouble = member.instance.trouble
+    if member.memory.gave_place:
+        trouble = f"not all its pods were Ready for {draft.demand.policy.start_timeout:g} s"
     if member.has_slot:
-        return member.instance.trouble, "its place is kept for a grace period"
-    return member.instance.trouble, "its place is free for another instance"
+        return trouble, "its place is kept for a grace period"
+    return trouble, "its place is free for another instance"
 
 
 def _rule_problem(_: Member, draft: Draft) -> tuple[str, ...]:

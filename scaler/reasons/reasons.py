@@ -704,8 +704,10 @@ class Reason(StrEnum):
             sentence="A pod of it is lost or does not run{colon}.",
             meaning=(
                 "a pod failed, is missing, crash-loops, or is on a faulty node; or all pods "
-                "have been bound for 30 minutes (`start_timeout`) and it never ran; or only "
-                "some of its pods are bound and its attempt has ended. The words name the pod"
+                "have been bound for 30 minutes (`start_timeout`) and it never ran, or, with "
+                "`counts-from: ready`, was not Ready for so long and gives its place to a spare; "
+                "or only some of its pods are bound and its attempt has ended. The words name the "
+                "pod"
             ),
             to_do="look at that pod or node",
             if_unavailable=(
@@ -718,8 +720,8 @@ class Reason(StrEnum):
             sentence=("有 Pod 失败、缺失或反复崩溃，或者节点有故障。请查看该 Pod 或节点。"),
             meaning=(
                 "有 Pod 失败、缺失、反复崩溃，或位于故障节点上；或者全部 Pod 已绑定 30 分钟（"
-                "`start_timeout`）仍从未运行；或者只绑定了一部分 Pod，而尝试已经结束。说明中有 "
-                "Pod 的名称"
+                "`start_timeout`）仍从未运行；或者在 `counts-from: ready` 时这么久未就绪，"
+                "让位给备用实例；或者只绑定了一部分 Pod，而尝试已经结束。说明中有 Pod 的名称"
             ),
             to_do="查看该 Pod 或节点",
             if_unavailable=(

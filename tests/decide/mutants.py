@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from scaler.decide import again, attempts, draft, nodes, verdicts
 from scaler.decide.room import invalidation, placement
-from scaler.decide.service import demand, groups, lifecycle, limit, states
+from scaler.decide.service import demand, groups, lifecycle, limit, readiness, states
 from scaler.decide.sharing import (
     arbitration,
     attempt_end,
@@ -87,6 +87,38 @@ MUTANTS = (
         "    if member.pauses:\n        return False\n",
         "",
         "test_lifecycle test_planner",
+        "2",
+    ),
+    Mutant(
+        "what is never ready gives its place where nobody else is ready",
+        readiness,
+        "        if late and is_another_ready:",
+        "        if late:",
+        "test_readiness",
+        "2",
+    ),
+    Mutant(
+        "what is never ready gives its place to a spare that was tried",
+        readiness,
+        "if may_start and not (member.memory.had_its_attempt or member.memory.gives_way):",
+        "if may_start:",
+        "test_readiness",
+        "2",
+    ),
+    Mutant(
+        "one spare takes the places of two that are never ready",
+        readiness,
+        "                spares.remove(spare)\n",
+        "",
+        "test_readiness",
+        "2",
+    ),
+    Mutant(
+        "what gave its place to a spare takes it back without being ready",
+        states,
+        "return State.BROKEN if memory.gave_place else State.RUNNING",
+        "return State.RUNNING",
+        "test_readiness",
         "2",
     ),
     Mutant(

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from msgspec import structs
+
 from scaler.decide.decision import State
 from scaler.decide.memory import HadAttempt, InstanceMemory, ServiceMemory
 from scaler.decide.world import Instance, Policy, Service, World
@@ -73,6 +75,7 @@ def judge(world: World) -> Judgement:
     (service,) = world.services
     memory = world.memory.services.get(str(service.key), ServiceMemory())
     seen = Seen(service, memory, world.now, world.policy)
+    seen = with_gave_place(seen, gave_place(seen))
     states = {one.uid: state(one, seen) for one in seen.instances}
     if not service.key.rule:
         return without_rule(seen, states)
@@ -383,9 +386,15 @@ STATES: dict[State, Callable[[Instance, Seen], bool]] = {
     State.FINISHED: lambda one, _: one.owner_finished,
     State.TERMINATING: lambda one, _: one.owner_deleting or (one.pods == 0 and one.terminating > 0),
     State.HELD: lambda one, _: one.pods == one.gated,
-    State.RUNNING: lambda one, s: one.pods == one.running == one.expected and not troubled(one, s),
+    State.RUNNING: lambda one, s: is_running(one, s) and not has_given_its_place(one, s),
     State.BROKEN: lambda one, s: (
-        one.bound > 0 and (lost_some(one, s) or troubled(one, s) or never_ran(one, s))
+        one.bound > 0
+        and (
+            lost_some(one, s)
+            or troubled(one, s)
+            or never_ran(one, s)
+            or has_given_its_place(one, s)
+        )
     ),
     State.STARTING: lambda one, _: one.pods == one.bound == one.expected,
     State.ADMITTED: lambda *_: True,
@@ -411,9 +420,71 @@ def waits_for_first(one: Instance, seen: Seen) -> bool:
 def never_ran(one: Instance, seen: Seen) -> bool:
     """It has been bound for the start timeout, as far as we saw it; or its first pods have, and its
     owner waits."""
+    return not is_running(one, seen) and is_overdue(one, seen)
+
+
+def is_running(one: Instance, seen: Seen) -> bool:
+    return one.pods == one.running == one.expected and not troubled(one, seen)
+
+
+def waits(one: Instance, seen: Seen) -> bool:
+    """All its pods are on nodes, and some do not run, or are not Ready where that is asked for; or
+    its owner waits."""
+    asks = seen.service.options.counts_from is CountsFrom.READY
+    well = min(one.running, one.ready) if asks else one.running
+    whole = one.bound == one.pods == one.expected
+    return one.bound > 0 and (waits_for_first(one, seen) or (whole and well < one.expected))
+
+
+def is_overdue(one: Instance, seen: Seen) -> bool:
     since = remembered(one, seen).bound_since
-    waits = waits_for_first(one, seen) or one.bound == one.pods == one.expected > one.running
-    return waits and since > 0 and seen.now - since >= seen.policy.start_timeout
+    return waits(one, seen) and since > 0 and seen.now - since >= seen.policy.start_timeout
+
+
+def has_given_its_place(one: Instance, seen: Seen) -> bool:
+    return remembered(one, seen).gave_place and waits(one, seen) and is_running(one, seen)
+
+
+def gave_place(seen: Seen) -> set[str]:
+    """Who is not Ready for the start timeout, one after the other, as many as there are spares that
+    fit in their places and were not tried; where another instance is Ready."""
+    asks = seen.service.options.counts_from is CountsFrom.READY
+    if not (asks and seen.full and seen.service.key.rule) or seen.service.options.paused:
+        return set()
+    states = {one.uid: state(one, seen) for one in seen.instances}
+    found = with_rule(seen, states)
+    others_ready = any(members(seen, group, counts_as_running) for group in found.counts)
+    ratio = seen.full[found.target_index] if found.target_index >= 0 else {}
+    given = set[str]()
+    for group, (running, in_flight) in found.counts.items():
+        late = members(seen, group, lambda one, s: is_running(one, s) and is_overdue(one, s))
+        late = [one for one in late if states[one.uid] is State.RUNNING]
+        in_grace = members(
+            seen, group, lambda one, s: has_given_its_place(one, s) and is_in_flight(one, s)
+        )
+        places = max(0, ratio.get(group, 0) - running - in_flight) + len(in_grace)
+        spares = members(
+            seen, group, lambda one, s: states[one.uid] is State.HELD and is_untried(one, s)
+        )
+        if others_ready:
+            late.sort(key=lambda one: (remembered(one, seen).bound_since, age(one)))
+            given.update(one.uid for one in late[: max(0, len(spares) - places)])
+    return given
+
+
+def is_untried(one: Instance, seen: Seen) -> bool:
+    memory = remembered(one, seen)
+    tried = memory.had_attempt is not HadAttempt.NO or memory.gives_way
+    return may_go(one, seen) and barred(one, seen) is None and not tried
+
+
+def with_gave_place(seen: Seen, uids: set[str]) -> Seen:
+    changed = {}
+    for uid in uids:
+        memory = seen.memory.instances[uid]
+        changed[uid] = structs.replace(memory, gave_place=True)
+    instances = {**seen.memory.instances, **changed}
+    return seen._replace(memory=structs.replace(seen.memory, instances=instances))
 
 
 def remembered(one: Instance, seen: Seen) -> InstanceMemory:

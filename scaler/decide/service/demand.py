@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from hashlib import blake2s
 
@@ -23,6 +23,7 @@ from scaler.decide.nodes import PodRequests
 from scaler.decide.service import limit, states
 from scaler.decide.service.groups import Group, Target, groups_of
 from scaler.decide.service.limit import ScaleDown
+from scaler.decide.service.readiness import give_their_place
 from scaler.decide.service.remembered import remembered_of
 from scaler.decide.service.states import Member
 from scaler.decide.world import Instance, Policy, Service
@@ -223,6 +224,11 @@ def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy)
     memory, limited = wanted_in_all(service, memory, now)
     groups, target = groups_of(limited.rule, members)
     moves = target is not None and not service.options.paused
+    gave_place = give_their_place(service, groups, now, policy) if moves else ()
+    if gave_place:
+        members = without_place(members, gave_place, states.Look(service, now, policy))
+        memory = remembered_of(memory, {m.instance.uid: m.memory for m in members}, now)
+        groups, target = groups_of(limited.rule, members)
     to_scale_down = ScaleDown()
     if moves and limited.replicas < ALL and not service.assumed:
         to_scale_down = scaled_down(limited.rule, groups, policy)
@@ -280,6 +286,20 @@ def states_of(
         remembered = memories.get(instance.uid, NEVER_SEEN)
         members.append(states.look_at(instance, remembered, look))
     return tuple(members)
+
+
+def without_place(
+    members: Iterable[Member], uids: Container[str], look: states.Look
+) -> tuple[Member, ...]:
+    """The members, of which these gave their place to a spare."""
+    after = []
+    for member in members:
+        if member.uid not in uids:
+            after.append(member)
+            continue
+        memory = replace(member.memory, gave_place=True)
+        after.append(states.look_at(member.instance, memory, look))
+    return tuple(after)
 
 
 def wanted_in_all(

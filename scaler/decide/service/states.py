@@ -35,7 +35,7 @@ def state_of(instance: Instance, memory: InstanceMemory, now: float, policy: Pol
     restarted = memory.restarted_at > 0 and now - memory.restarted_at < policy.stable_after
     healthy = not (i.terminating or i.crashing or i.faulty or restarted)
     if i.running == i.pods == i.expected and healthy:
-        return State.RUNNING
+        return State.BROKEN if memory.gave_place else State.RUNNING
     # Other owners have some time to make pods; an owner that waits for the first to be ready, as
     # long as that takes.
     in_time = not i.made_by_us and (awaits_owner(i, memory) or now < makes_until(i, policy))
@@ -82,20 +82,31 @@ class Look(NamedTuple):
     policy: Policy
 
 
-def with_counts(instance: Instance, memory: InstanceMemory, now: float) -> InstanceMemory:
+def with_counts(instance: Instance, memory: InstanceMemory, look: Look) -> InstanceMemory:
     """The memory with `restarts`, `restarted_at` and `bound_since` of now. The first look is no
     restart: it may follow a failover."""
     i = instance
+    now = look.now
     restarted_at = now if 0 <= memory.restarts < i.restarts else memory.restarted_at
+    well = i.running
+    if look.service.options.counts_from is CountsFrom.READY:
+        well = min(i.running, i.ready)
     is_whole = i.bound == i.pods == i.expected
-    waits = i.bound > 0 and (awaits_owner(i, memory) or (is_whole and i.running < i.expected))
+    waits = i.bound > 0 and (awaits_owner(i, memory) or (is_whole and well < i.expected))
     since = (memory.bound_since or now) if waits else 0.0
+    gave_place = memory.gave_place and waits
     owner = "" if i.made_by_us else i.owner
-    after = (i.restarts, restarted_at, since, owner)
-    if after == (memory.restarts, memory.restarted_at, memory.bound_since, memory.owner):
+    after = (i.restarts, restarted_at, since, gave_place, owner)
+    before = (memory.restarts, memory.restarted_at, memory.bound_since, memory.gave_place)
+    if after == (*before, memory.owner):
         return memory
     return replace(
-        memory, restarts=i.restarts, restarted_at=restarted_at, bound_since=since, owner=owner
+        memory,
+        restarts=i.restarts,
+        restarted_at=restarted_at,
+        bound_since=since,
+        gave_place=gave_place,
+        owner=owner,
     )
 
 
@@ -106,6 +117,8 @@ def with_state(
     runs forgets its attempts."""
     if state is State.RUNNING:
         after = _of_one_that_runs(memory)
+        if memory.bound_since:  # it is not Ready, where that counts
+            after = replace(after, bound_since=memory.bound_since)
         return memory if after == memory else after
     broken_since = (memory.broken_since or look.now) if state is State.BROKEN else 0.0
     released = state not in (State.HELD, State.TERMINATING, State.FINISHED)
@@ -222,7 +235,7 @@ def look_at(instance: Instance, remembered: InstanceMemory, look: Look) -> Membe
             step=step,
             is_replaced=_is_of_old_revision(instance),
         )
-    memory = with_counts(instance, remembered, look.now)
+    memory = with_counts(instance, remembered, look)
     state = state_of(instance, memory, look.now, look.policy)
     memory = with_state(instance, state, memory, look)
     running = counts_as_running(instance, state, look.service.options.counts_from)
@@ -285,6 +298,8 @@ def moments_of(member: Member, policy: Policy) -> Iterator[float]:
     life = instance.life
     if instance.made_by_us and (life.failed or life.policy.deadline or instance.owner_finished):
         yield from recheck_at(instance)
+    if memory.bound_since:
+        yield memory.bound_since + policy.start_timeout
     if member.state is State.RUNNING:
         return
     for refusal in instance.refusals:
@@ -293,7 +308,6 @@ def moments_of(member: Member, policy: Policy) -> Iterator[float]:
         (memory.broken_since, policy.broken_grace),
         (memory.restarted_at, policy.stable_after),
         (memory.refused_until, 0.0),
-        (memory.bound_since, policy.start_timeout),
         (instance.ends_by, policy.due_back),
     )
     for since, seconds in begun:

@@ -36,6 +36,7 @@ class Never(StrEnum):
     MADE = "made"
     CREATED = "created"
     RUNNING = "running"
+    READY = "ready"
     ENDING = "ending"
 
 
@@ -52,8 +53,8 @@ class Curse(Model):
         description=(
             "bound: the scheduler binds none of its pods; half-bound: only the first of them;"
             " enqueued: its PodGroup stays Pending; made: its owner makes no pods; created: the API"
-            " server refuses its pods; running: its pods never start; ending: its terminating pods"
-            " stay."
+            " server refuses its pods; running: its pods never start; ready: they run and are never"
+            " Ready; ending: its terminating pods stay."
         )
     )
     since: Seconds = Field(0.0, alias="from", description="When it begins.")

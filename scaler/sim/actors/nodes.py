@@ -174,6 +174,8 @@ class Kubelet(StandIn):
             await self.attempt(write_status(self.api, pod, status))
             return None
         never = {"stopping": Never.ENDING, "bound": Never.RUNNING}.get(stage)
+        if stage.startswith("running"):
+            never = Never.READY
         if never is not None and self._cursed(never, pod):
             return LOOK_AGAIN
         now = self._clock.now()
@@ -183,7 +185,7 @@ class Kubelet(StandIn):
         if stage == "stopping":
             await self.end(pod, grace=0)
         else:
-            at_once = not max(self._timings.ready)
+            at_once = not (max(self._timings.ready) or self._cursed(Never.READY, pod))
             ready = at_once or stage.startswith("running")
             status = running_status(pod, now=now, ready=ready)
             await self.attempt(write_status(self.api, pod, status))
