@@ -199,6 +199,10 @@ PARTS = (
     Part("base/edit-role.yaml"),
     Part("base/deployment.yaml", edits=DEPLOYMENT),
     Part("base/disruption-budget.yaml"),
+    Part(
+        "provisioning-request/provisioning-request-role.yaml",
+        "$.Values.settings.provisioning_request",
+    ),
     Part("base/service.yaml"),
     Part("create/create-role.yaml", MAKES),
     Part("cluster-wide/bindings.yaml", "not $.Values.namespaces"),

@@ -21,6 +21,7 @@ from scaler.decide.world import World
 from scaler.election import Election
 from scaler.execute.assumed import AssumedWrites
 from scaler.execute.budgets import Budgets
+from scaler.execute.capacity_requests import CapacityRequests
 from scaler.execute.executor import Executor
 from scaler.informers.changes import Changes
 from scaler.informers.faults import Source
@@ -143,12 +144,17 @@ class App:
             timeout=settings.request_timeout,
             on_write=self.metrics.write,
         )
+        self.capacity_requests = None
+        if settings.provisioning_request and not self._shadow:
+            self.capacity_requests = self._capacity_requests()
         self.controller, self.reporter = self._deciding(observer)
         self.rank_tables = RankTableReconciler(self.writer, self.state.tables, clock, self.mode)
         self.budgets = self._budgets() if self.optional_informers else None
         self.certificate = self._certificate() if settings.webhook_port else None
         self._stale = False
-        writers = wiring.Writers(self.rank_tables, self.reporter, self.budgets)
+        writers = wiring.Writers(
+            self.rank_tables, self.reporter, self.budgets, self.capacity_requests
+        )
         wiring.subscribe(self.changes, self.state, self.controller, writers)
 
     def _deciding(self, observer: Observer | None) -> tuple[Controller, Reporter]:
@@ -179,8 +185,20 @@ class App:
             stale=self.freshness.words,
             observer=observer,
             shadow=self.notes.saw if self.notes is not None else None,
+            capacity_requests=self.capacity_requests,
         )
         return controller, reporter
+
+    def _capacity_requests(self) -> CapacityRequests:
+        return CapacityRequests(
+            self.api,
+            self.writer,
+            self.state,
+            class_name=self.settings.provisioning_request,
+            patience=self.settings.fit_patience,
+            mode=self.mode,
+            stale=self.freshness.words,
+        )
 
     def _budgets(self) -> Budgets:
         return Budgets(
@@ -268,6 +286,8 @@ class App:
                 leading += [self.rank_tables.run(), self.installs.follow()]
             if self.budgets is not None:
                 leading.append(self.budgets.run())
+            if self.capacity_requests is not None:
+                leading.append(self.capacity_requests.run())
             if self.notes is not None:
                 leading.append(self.notes.run())
             if self.certificate is not None:

@@ -26,6 +26,7 @@ from scaler.decide.decision import Decision, Plan
 from scaler.decide.memory import Memory
 from scaler.decide.world import Service, ServiceKey, World
 from scaler.execute.assumed import AssumedWrites
+from scaler.execute.capacity_requests import CapacityRequests
 from scaler.execute.evictions import CountedOf
 from scaler.execute.executor import Executor, log_line
 from scaler.garbage import no_collection
@@ -91,6 +92,8 @@ class Controller:
     stale: Callable[[], str]
     observer: Observer | None = None
     shadow: Shadow | None = None
+    capacity_requests: CapacityRequests | None = None
+    """Asks for the room of minimums that do not fit; None where the setting is off."""
 
     def __post_init__(self) -> None:
         self._cache = self.state.cache
@@ -401,6 +404,8 @@ class Controller:
         for service, plan in pairs:
             if service.assumed:
                 continue
+            if self.capacity_requests is not None:
+                self.capacity_requests.saw(service, plan)
             differs = difference(self.reporter.reported(plan.key), plan)
             if plan.key in self._unreported or differs == "numbers":
                 due.append((service, plan))

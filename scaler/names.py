@@ -49,6 +49,10 @@ KEEP_LABEL = "mind-cluster/keep"
 """Label of a pod, value `true`: a minimum needs its instance, no eviction is allowed
 (scaler/execute/budgets.py)."""
 
+CONSUMES = "autoscaling.x-k8s.io/consume-provisioning-request"
+"""Annotation of a pod: the ProvisioningRequest that asked for its room."""
+REQUEST_OF = "mind-cluster/service"
+"""Annotation of a ProvisioningRequest of ours: the service that it asks for."""
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "mind-cluster-scaler"
 KEPT_FOR_LABEL = "mind-cluster/scaler-rule"

@@ -216,6 +216,12 @@ class Settings(BaseModel):
         " that the smallest ratio of a service needs.",
     )
 
+    provisioning_request: _Text = _setting(
+        "",
+        "Class of the ProvisioningRequest (autoscaling.x-k8s.io) by which a minimum that has not"
+        " fitted for `fit_patience` asks a pool of nodes to grow; empty switches it off.",
+    )
+
     # Probes and API servers come from outside the pod.
     http_host: _Text = _setting("0.0.0.0", "Address that both servers listen on.")  # noqa: S104
     http_port: int = _number(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from scaler.execute.budgets import Budgets
+from scaler.execute.capacity_requests import CapacityRequests
 from scaler.informers.changes import (
     AloneChanged,
     BudgetsChanged,
@@ -46,6 +47,7 @@ class Writers(NamedTuple):
     rank_tables: RankTableReconciler
     reporter: Reporter
     budgets: Budgets | None
+    capacity_requests: CapacityRequests | None
 
 
 def subscribe(
@@ -66,6 +68,8 @@ def subscribe(
         changes.subscribe(ElasticServiceChanged, writers.reporter.on_elastic_service)
         changes.subscribe(OwnConfigMapGone, writers.reporter.on_own_config_map)
         changes.subscribe(ObjectRefused, writers.reporter.on_refused)
+        if writers.capacity_requests is not None:
+            changes.subscribe(ServiceChanged, writers.capacity_requests.on_service)
         if writers.budgets is not None:
             changes.subscribe(ServiceChanged, writers.budgets.on_service)
             changes.subscribe(BudgetsChanged, writers.budgets.on_budgets)

@@ -504,7 +504,8 @@ def with_admission(tmp_path: Path) -> tuple[Object, ...]:
     manifests = os.path.relpath(MANIFESTS, tmp_path.resolve())
     (tmp_path / "kustomization.yaml").write_text(
         f"resources: [{manifests}/single-namespace]\n"
-        f"components: [{manifests}/admission-webhook, {manifests}/admission-policy]\n"
+        f"components: [{manifests}/admission-webhook, {manifests}/admission-policy,"
+        f" {manifests}/provisioning-request]\n"
     )
     return rendered(tmp_path)
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from scaler.decide.memory import Memory
+from scaler.decide.nodes import PodRequests
 from scaler.decide.world import ServiceKey
 from scaler.reasons.reasons import Reason
 from scaler.reasons.warnings import Warning
@@ -165,6 +166,8 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     replicas: int = ALL
     """Instances of the largest ratio that `spec.replicas` needs; `ALL` = as the rule says, 0 = the
     service rests."""
+    unplaced: PodRequests = ()
+    """3b.9b: the pods that its minimum lacks, where they have no room."""
 
 
 class Tally(msgspec.Struct, frozen=True, gc=False):

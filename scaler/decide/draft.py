@@ -63,6 +63,9 @@ class Draft:
         """Uids of victims whose room is reserved already: evicted now, or after `trade_after`."""
         if self.evicted:
             self.note(Evicted(tuple(self.evicted), NOBODY))
+        self.unplaced: PodRequests = ()
+        """3b.9b: the pods that the minimum lacks, where they have no room; empty while they have
+        room, or none is looked for."""
         self.chosen: set[str] = set()
         """Uids of the instances chosen for the minimum: it is reserved or probed, or the service
         shares no nodes."""
@@ -114,10 +117,17 @@ class Draft:
         )
 
     @property
-    def plan_inputs(self) -> tuple[Collection[str], ...]:
+    def plan_inputs(self) -> tuple[Collection[object], ...]:
         """All that the plan depends on beside the demand; all empty in a new draft of a service
         without drains."""
-        return self.admitted, self.revoked, self.cannot_go, self.waits, self.evicted
+        return (
+            self.admitted,
+            self.revoked,
+            self.cannot_go,
+            self.waits,
+            self.evicted,
+            self.unplaced,
+        )
 
     def admit(self, member: Member, about: tuple[str, ...] = ()) -> None:
         """Give the instance pods that may be scheduled, and a place where a ratio counts. After a

@@ -38,6 +38,7 @@ def _plan_of(draft: Draft, actions: tuple[Action, ...], now: float) -> Plan:
         notes=notes_of(demand),
         serves=demand.serves and target is not None,
         replicas=demand.replicas,
+        unplaced=draft.unplaced,
     )
 
 

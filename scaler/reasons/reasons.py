@@ -220,12 +220,18 @@ class Reason(StrEnum):
         lacks=Lacks.MINIMUM,
         en=Words(
             short="the smallest ratio does not fit",
-            sentence=("The smallest ratio of the service does not fit on the free nodes{colon}."),
+            sentence=(
+                "The smallest ratio of the service does not fit on the free nodes{colon}. A cluster"
+                " autoscaler sees it with the setting provisioning_request only."
+            ),
             meaning=(
                 "the smallest ratio does not fit on the free nodes; the words say what is "
                 "missing, of which resource, on which nodes"
             ),
-            to_do=("wait, or add or repair nodes. `scaler plan --nodes` says how many would do"),
+            to_do=(
+                "wait, or add or repair nodes. `scaler plan --nodes` says how many would do. A "
+                "cluster autoscaler adds nodes for it with the setting `provisioning_request` only"
+            ),
             if_unavailable=(
                 "The words say how many nodes of which kind are missing. Repair or uncordon "
                 "such a node (`kubectl uncordon NODE`), end training that runs there, or stop a"
@@ -234,9 +240,15 @@ class Reason(StrEnum):
         ),
         zh=Words(
             short="最小配比放不下",
-            sentence="空闲节点放不下最小配比。请等待，或者增加、修复节点。",
+            sentence=(
+                "空闲节点放不下最小配比。请等待，或者增加、修复节点。只有设置了 "
+                "provisioning_request，集群自动扩缩器才会看到它。"
+            ),
             meaning=("空闲节点放不下最小配比；说明中指出哪些节点上缺哪种资源、缺多少"),
-            to_do=("等待，或者增加、修复节点。`scaler plan --nodes` 会算出需要多少节点"),
+            to_do=(
+                "等待，或者增加、修复节点。`scaler plan --nodes` 会算出需要多少节点。只有设置了 "
+                "`provisioning_request`，集群自动扩缩器才会为它增加节点"
+            ),
             if_unavailable=(
                 "说明中指出缺少多少个哪种节点。修复这样的节点或解除封锁（"
                 "`kubectl uncordon NODE`），结束在其上运行的训练任务，或者停掉一个不太重要的服"
@@ -276,9 +288,13 @@ class Reason(StrEnum):
             short="too large for this cluster",
             sentence=(
                 "The smallest ratio would not fit even on empty nodes{colon}; use a smaller one."
+                " A cluster autoscaler sees it with the setting provisioning_request only."
             ),
             meaning="the smallest ratio would not even fit on empty nodes",
-            to_do="use a smaller one, or add nodes",
+            to_do=(
+                "use a smaller one, or add nodes. A cluster autoscaler adds nodes for it with the "
+                "setting `provisioning_request` only"
+            ),
             if_unavailable=(
                 "the smallest ratio would not fit on empty nodes: compare the node selector of "
                 "the job with the labels of the nodes, or write a smaller last ratio"
@@ -290,9 +306,15 @@ class Reason(StrEnum):
         ),
         zh=Words(
             short="对本集群过大",
-            sentence=("即使节点全部空闲，也放不下最小配比。请使用更小的配比，或增加节点。"),
+            sentence=(
+                "即使节点全部空闲，也放不下最小配比。请使用更小的配比，或增加节点。只有设置了 "
+                "provisioning_request，集群自动扩缩器才会看到它。"
+            ),
             meaning="即使节点全部空闲，也放不下最小配比",
-            to_do="使用更小的配比，或增加节点",
+            to_do=(
+                "使用更小的配比，或增加节点。只有设置了 `provisioning_request`，集群自动扩缩器才会为"
+                "它增加节点"
+            ),
             if_unavailable=(
                 "节点全部空闲也放不下：对比任务的节点选择器与节点的标签，或在规则最后一行写一个"
                 "更小的配比"

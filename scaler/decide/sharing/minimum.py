@@ -189,7 +189,11 @@ def _end(
 
 
 def _does_not_fit(part: Part, draft: Draft, shortage: Shortage) -> None:
-    """3d, 1f, 9a: nothing is reserved; a probe may begin."""
+    """3d, 1f, 9a: nothing is reserved; a probe may begin. 9b: a pool of nodes may be asked for the
+    room of what is held; of a service that is alone, an autoscaler sees the pods themselves."""
+    if draft.shares:
+        missing = [*draft.demand.bound_in_part, *draft.demand.first_candidates()]
+        draft.unplaced = requests_of(missing)
     too_large = part.questions.why_too_large(draft)
     about = (str(shortage), *eviction_pause.in_words(part, draft))
     why = Why(Reason.MINIMUM_DOES_NOT_FIT, about)

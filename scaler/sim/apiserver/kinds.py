@@ -117,6 +117,7 @@ BUILT_IN: tuple[Kind, ...] = (
     _builtin(Resource("apps", "v1", "daemonsets", "DaemonSet"), "ds", **_CONTROLLED),
     _builtin(Resource("batch", "v1", "jobs", "Job"), **_CONTROLLED),
     _builtin(api.DISRUPTION_BUDGETS, "pdb", **_CONTROLLED),
+    _builtin(api.POD_TEMPLATES),
     _builtin(
         Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
         "netpol",

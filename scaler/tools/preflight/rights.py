@@ -70,6 +70,10 @@ _NAMED = {
 }
 """Resources whose rights the manifests grant for these names only."""
 _FAULT_DATA: Role = {("", "configmaps"): "list watch"}
+_PROVISIONING_REQUEST: Role = {
+    ("autoscaling.x-k8s.io", "provisioningrequests"): "get list create delete",
+    ("", "podtemplates"): "create",
+}
 _WEBHOOK: Role = {
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): "get patch",
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations"): "get patch",
@@ -112,6 +116,8 @@ def needed(settings: Settings) -> Iterator[tuple[str, Right]]:
         yield from _of("create", ROLES["create"], places)
     if settings.namespaces:
         yield from _of("fault-data", _FAULT_DATA, [DEVICE_NAMESPACE, CLUSTER_NAMESPACE])
+    if settings.provisioning_request:
+        yield from _of("provisioning-request", _PROVISIONING_REQUEST, [""])
     if settings.webhook_port and not settings.webhook_cert_file:
         yield from _of("webhook", _WEBHOOK, [""], settings.install)
         secrets = (Right("", "secrets", verb, home, WEBHOOK_SECRET) for verb in ("get", "update"))

@@ -39,6 +39,7 @@ _ROLES = (
     "webhook",
     "policy",
     "fault-data",
+    "provisioning-request",
 )
 _GUARDS = ("gate-guard", "account")
 TEMPLATES = tuple(
