@@ -1158,8 +1158,8 @@ MUTANTS = (
     Mutant(
         "alone it is held when it does not fit",
         minimum,
-        "if draft.shares:\n",
-        "if True:\n",
+        "if draft.shares:\n        _give_up",
+        "if True:\n        _give_up",
         "test_alone",
         "3b.8",
     ),
@@ -1178,6 +1178,14 @@ MUTANTS = (
         "if part.is_probed:",
         "test_probe",
         "3b.9",
+    ),
+    Mutant(
+        "a minimum that does not fit asks no pool to grow",
+        minimum,
+        "draft.unplaced = requests_of(missing)",
+        "pass",
+        "test_probe",
+        "3b.9b",
     ),
     Mutant(
         "a resource that no node offers makes a minimum too large",

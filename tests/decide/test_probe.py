@@ -150,3 +150,34 @@ def test_beside_a_resource_that_no_node_offers_the_others_count(text: str, reaso
     made = decide(world(shared, other, nodes=nodes, memory=memory))
     assert doings(made) == {"b-p0": "Admit"}
     assert reasons(made)["a-p0"] is reason
+
+
+# a pool that grows
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "pods"),
+    [
+        ("p0 held, d0 held", "a:8x2, a0 used 8", 2),
+        ("p0 held, d0 held", "a:8", 2),
+        ("p0 on a0, d0 held", "a:8x2, a1 used 4", 1),
+        ("p0 held, d0 held", "a:8x2", 0),
+        ("p0 held", "a:8", 0),
+    ],
+)
+def test_a_held_minimum_without_room_says_what_a_pool_would_have_to_hold(
+    text: str, nodes: str, pods: int
+) -> None:
+    """3b.9b: "a minimum that has not fitted for fit_patience, MinimumTooLarge included, asks for
+    its room". One that has room, or too few jobs, asks for nothing."""
+    waits = on_nodes("1P1D", text, name="a", age=9)
+    other = on_nodes("1P", "p0 held 3", name="b")
+    made = decide(world(waits, other, nodes=nodes))
+    assert sum(number for _, number in made.plans[0].unplaced) == pods
+
+
+def test_pods_of_a_service_that_is_alone_are_seen_by_themselves() -> None:
+    """3b.8: they are admitted whether they fit or not."""
+    made = decide(world(on_nodes("1P1D", "p0 held, d0 held"), nodes="a:8"))
+    assert set(doings(made).values()) == {"Admit"}
+    assert made.plans[0].unplaced == ()
