@@ -312,8 +312,8 @@ class Reason(StrEnum):
             ),
             meaning="即使节点全部空闲，也放不下最小配比",
             to_do=(
-                "使用更小的配比，或增加节点。只有设置了 `provisioning_request`，集群自动扩缩器才会为"
-                "它增加节点"
+                "使用更小的配比，或增加节点。只有设置了 `provisioning_request`，"
+                "集群自动扩缩器才会为它增加节点"
             ),
             if_unavailable=(
                 "节点全部空闲也放不下：对比任务的节点选择器与节点的标签，或在规则最后一行写一个"
