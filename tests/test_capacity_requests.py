@@ -3,6 +3,9 @@ cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 import pytest
 
 from scaler.decide.nodes import PodRequest, Requirement, Toleration, Where
@@ -58,6 +61,11 @@ def a_service(on: Rig) -> None:
     on.apply(paused, other)
 
 
+def at_work_on(on: Rig) -> list[Coroutine[Any, Any, None]]:
+    """Owners of pods, and the garbage collector."""
+    return [*[actor.run() for actor in owners(on.cluster)], GarbageCollector(on.cluster).run()]
+
+
 def requests(on: Rig) -> list[str]:
     return [objects.name(one) for one in on.cluster.peek(PROVISIONING_REQUESTS)]
 
@@ -76,7 +84,7 @@ def test_a_minimum_asks_after_fit_patience_its_pods_name_it_and_room_ends_it() -
         on = Rig(*ADMISSION)
         on.nodes("n0")
         a_service(on)
-        work = [actor.run() for actor in [*owners(on.cluster), GarbageCollector(on.cluster)]]
+        work = at_work_on(on)
         async with at_work(*work), controller(on, provisioning_request=CLASS):
             await on.settle(50)
             assert requests(on) == []
@@ -102,7 +110,7 @@ def test_it_is_withdrawn_when_the_service_is_gone() -> None:
         on = Rig(*ADMISSION)
         on.nodes("n0")
         a_service(on)
-        work = [actor.run() for actor in [*owners(on.cluster), GarbageCollector(on.cluster)]]
+        work = at_work_on(on)
         async with at_work(*work), controller(on, provisioning_request=CLASS):
             await on.settle(70)
             assert len(requests(on)) == 1
@@ -119,7 +127,7 @@ def test_the_next_leader_knows_what_was_asked_and_withdraws_what_is_of_no_use() 
         on = Rig(*ADMISSION)
         on.nodes("n0")
         a_service(on)
-        work = [actor.run() for actor in [*owners(on.cluster), GarbageCollector(on.cluster)]]
+        work = at_work_on(on)
         async with at_work(*work):
             async with controller(on, provisioning_request=CLASS):
                 await on.settle(70)
@@ -144,7 +152,7 @@ def test_without_the_definition_the_decision_is_the_same() -> None:
         a_service(on)
         definition = "provisioningrequests.autoscaling.x-k8s.io"
         await on.cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, None, definition)
-        work = [actor.run() for actor in [*owners(on.cluster), GarbageCollector(on.cluster)]]
+        work = at_work_on(on)
         async with at_work(*work), controller(on, provisioning_request=CLASS):
             await on.settle(70)
             on.nodes("n1")

@@ -22,7 +22,7 @@ import structlog
 
 from scaler.clock import loop_time
 from scaler.decide.decision import Plan
-from scaler.decide.nodes import NODE_NAME, PodRequest, PodRequests
+from scaler.decide.nodes import NODE_NAME, PodRequest, PodRequests, Requirement
 from scaler.decide.nodes import PODS as POD_COUNT
 from scaler.decide.world import Service, ServiceKey
 from scaler.informers.changes import ServiceChanged
@@ -277,12 +277,15 @@ def pod_template(name: str, asked: PodRequest, owner: Object) -> Object:
     return POD_TEMPLATES.object(metadata, template={"spec": spec})
 
 
-def _term(term: Iterable[Any]) -> Object:
-    labels = []
-    fields = []
+def _term(term: Iterable[Requirement]) -> Object:
+    labels: list[Object] = []
+    fields: list[Object] = []
     for one in term:
         part = {"key": one.key, "operator": one.operator, "values": list(one.values)}
-        (fields if one.key == NODE_NAME else labels).append(part)
+        if one.key == NODE_NAME:
+            fields.append(part)
+        else:
+            labels.append(part)
     found = {"matchExpressions": labels, "matchFields": fields}
     return {name: parts for name, parts in found.items() if parts}
 
