@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from scaler.decide import attempts
 from scaler.decide.decision import (
     NOBODY,
     Action,
@@ -25,10 +26,16 @@ from scaler.decide.decision import (
     SlotAction,
     State,
 )
+from scaler.decide.memory import ServiceMemory
+from scaler.decide.nodes import PodRequest, Room, joined
+from scaler.decide.room.classes import NodeIndex
+from scaler.decide.room.placement import Placement
 from scaler.decide.service.states import affords_revoke
 from scaler.decide.world import Instance, Policy, Service, World
+from scaler.reasons.reasons import Reason
 from scaler.rules.rule import CountsFrom, Ratio, Rule
 
+_WAITS = Reason.WAITING_FOR_ROOM
 _OUT = (State.RUNNING, State.STARTING, State.ADMITTED, State.BROKEN)
 
 
@@ -78,6 +85,7 @@ def violations(world: World, decision: Decision) -> tuple[str, ...]:
         planned = Planned(service, plan, world.policy, names, instances)
         for invariant in INVARIANTS:
             found += invariant(planned)
+    found += s11_an_eviction_helps(world, decision)
     return tuple(found)
 
 
@@ -335,6 +343,78 @@ def s11_evictions_have_a_beneficiary(of: Planned) -> Iterator[str]:
             yield f"S11: {instance.name} is evicted for {beneficiary} though its rule protects it"
 
 
+def s11_a_victim_can_be_spared(of: Planned) -> Iterator[str]:
+    """An eviction costs no restart that is kept for faults, and its pods end in time."""
+    longest = of.policy.start_timeout - of.policy.due_back
+    for eviction, instance in of.evicted:
+        if eviction.beneficiary == NOBODY:
+            continue
+        if not affords_revoke(instance, of.policy):
+            yield (
+                f"S11: {instance.name} is evicted though its job cannot spare a restart:"
+                f" {instance.budget}"
+            )
+        if instance.grace > longest:
+            yield f"S11: {instance.name} is evicted though its pods may take {instance.grace} s"
+
+
+class _Eviction(msgspec.Struct):
+    """All that is evicted for one service in one decision."""
+
+    bound_pods: list[tuple[str, PodRequest]]
+    is_own: bool
+    """Only instances of the service itself."""
+
+
+def s11_an_eviction_helps(world: World, decision: Decision) -> Iterator[str]:
+    """With what is free and ending, what the victims leave places all that waits for it; and nobody
+    of another service is evicted in the pause of 3b.4e."""
+    evictions = _evictions(world, decision)
+    drained = evictions.pop(NOBODY, None)
+    if not evictions or world.nodes is None:
+        return
+    nodes = NodeIndex(world.nodes)
+    for service, plan in zip(world.services, decision.plans, strict=True):
+        eviction = evictions.get(str(service.key))
+        waits = {verdict.uid for verdict in plan.verdicts if verdict.reason is _WAITS}
+        if eviction is None or not waits:
+            continue
+        placement = Placement(nodes, now=world.now, due_back=world.policy.due_back)
+        placement.count_freed(eviction.bound_pods)
+        placement.count_freed(drained.bound_pods if drained else ())
+        waiting = [instance for instance in service.instances if instance.uid in waits]
+        pods = joined(*[instance.unbound for instance in waiting])
+        shortage = placement.fits(pods, Room.EXPECTED)
+        if shortage is not None and not shortage.undecided:
+            yield f"S11: what is evicted for {service.key} does not place its minimum: {shortage}"
+        if not eviction.is_own:
+            yield from _evicted_in_a_pause(world, decision, str(service.key), waits)
+
+
+def _evictions(world: World, decision: Decision) -> dict[str, _Eviction]:
+    """Beneficiary -> what is evicted for it."""
+    evictions: dict[str, _Eviction] = {}
+    for service, plan in zip(world.services, decision.plans, strict=True):
+        instances = {instance.uid: instance for instance in service.instances}
+        for action in plan.actions:
+            if not isinstance(action, Evict) or action.uid not in instances:
+                continue
+            eviction = evictions.setdefault(action.beneficiary, _Eviction([], True))
+            eviction.bound_pods += instances[action.uid].bound_pods
+            eviction.is_own = eviction.is_own and action.beneficiary == str(service.key)
+    return evictions
+
+
+def _evicted_in_a_pause(
+    world: World, decision: Decision, name: str, waits: Iterable[str]
+) -> Iterator[str]:
+    before = world.memory.services.get(name, ServiceMemory())
+    after = decision.memory.services.get(name, ServiceMemory())
+    had_attempt = any(attempts.memory_of(after, uid).had_its_attempt for uid in waits)
+    if had_attempt and before.tried_at and world.now < attempts.evicts_from(before, world.policy):
+        yield f"S11: somebody is evicted for {name}, which has had its attempt"
+
+
 def l1_complete_is_what_the_counts_say(of: Planned) -> Iterator[str]:
     """`complete` says no more and no less than the counts do."""
     if of.service.rule is None:
@@ -379,6 +459,7 @@ INVARIANTS = (
     s6_planning_again_gives_nothing_new,
     s8_only_what_is_ours_is_written,
     s11_evictions_have_a_beneficiary,
+    s11_a_victim_can_be_spared,
     l1_complete_is_what_the_counts_say,
     l2_one_reason_for_each_instance,
     l4_what_cannot_be_held_is_not_revoked,

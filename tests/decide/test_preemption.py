@@ -9,11 +9,12 @@ import pytest
 
 from scaler.decide.decide import decide
 from scaler.decide.decision import Evict
+from scaler.decide.invariants import violations
 from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemory
 from scaler.decide.world import Preempt, RestartBudget, Service
 from scaler.reasons.reasons import Reason
 from scaler.rules.rule import CountsFrom, RuleOptions, Trade
-from tests.builders import Story, doings, on_nodes, reasons, world
+from tests.builders import NOW, Story, doings, on_nodes, reasons, world
 
 EQUAL = Preempt.EQUAL_OR_HIGHER
 NEVER = Preempt.NEVER
@@ -307,6 +308,24 @@ def test_nobody_is_evicted_for_an_instance_that_has_had_its_attempt(
 def test_a_scale_up_preempts_nobody() -> None:
     climbs = on_nodes("2P > 1P", "p0 on a3, p1 held", name="b", priority=9)
     assert done(SURPLUS, climbs, nodes="a:8x4") == {}
+
+
+def test_an_eviction_that_helps_nobody_is_a_broken_promise() -> None:
+    """S11, of decisions that were made for another world."""
+    seen = world(SURPLUS, HIGHER, nodes="a:8x3")
+    made = decide(seen)
+    assert violations(seen, made) == ()
+    small = world(SURPLUS, HIGHER, nodes="a:4x3")
+    assert [words[:28] for words in violations(small, made)] == ["S11: what is evicted for def"]
+    slow = world(with_instance(SURPLUS, "p1", grace=86400.0), HIGHER, nodes="a:8x3")
+    assert "may take 86400.0 s" in " ".join(violations(slow, made))
+    spent = with_instance(SURPLUS, "p1", budget=RestartBudget(4, used=3))
+    assert "cannot spare a restart" in " ".join(violations(world(spent, HIGHER), made))
+    tried = ServiceMemory({"b-p0": InstanceMemory(had_attempt=HadAttempt.FOR_GOOD)}, tried_at=NOW)
+    memory = Memory({"default/rule/b": tried})
+    paused = msgspec.structs.replace(seen, memory=memory)
+    again = msgspec.structs.replace(made, memory=memory)
+    assert "has had its attempt" in " ".join(violations(paused, again))
 
 
 # own surplus
