@@ -403,6 +403,43 @@ different instances, and time for the rest. While nothing is bound an attempt la
 that are worth less."""
 
 
+def several_stuck(make: StoryMaker) -> Story:
+    """Several services make no progress, and are worth as much as another one or more. Nothing else
+    is bound. The other one serves, or scales up, when it has waited for five minutes. An hour is
+    quiet."""
+    rng = make.rng
+    climbs = rng.random() < 0.4
+    ladder = ((2, 1), (1, 1)) if climbs else ((1, 1),)
+    never = Never.BOUND
+    if not climbs and rng.random() < 0.3:
+        never = Never.MADE if make.beside else Never.CREATED
+    worth = rng.choice(PRIORITIES)
+    stuck = []
+    for number in range(rng.randint(2, 5)):
+        stuck.append(make.service(f"a-stuck-{number}", ladder=ladder, priority=worth))
+    other = make.service("other", ladder=ladder)
+    curses = []
+    for one in stuck:
+        what = f"{one.name}-p1" if climbs else ALL
+        curses.append({"of": f"{one.name}/{what}", "never": never.value})
+    return Story(
+        [*stuck, other],
+        [nodes(2 * len(stuck) + 3 if climbs else 2)],
+        [*make.together(stuck), *make.together([other], at=5.0), event(2100.0, mark="quiet")],
+        rests=False,
+        given_up={one.key for one in stuck},
+        whole={other.key},
+        curses=curses,
+        patience=WAITED + len(stuck) * 40.0,
+        admissions=12,
+    )
+
+
+WAITED = 300.0 + 40.0
+"""Seconds after which a service goes next, with time for the attempt that runs then. Others of a
+higher priority may have one attempt each before it."""
+
+
 def _held(never: Never, what: str, pods: int) -> int:
     """Nodes that the cursed service holds at most while it makes no progress."""
     bound = {Never.HALF_BOUND: 1, Never.RUNNING: pods}.get(never, 0)
@@ -519,6 +556,7 @@ STORIES: Mapping[str, Callable[[StoryMaker], Story]] = {
             never_ending,
             node_gone,
             scheduler_away,
+            several_stuck,
         )
     },
 }

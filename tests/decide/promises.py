@@ -15,7 +15,7 @@ from scaler.rules.rule import Trade
 from tests.builders import GROUPS, NOW
 from tests.decide.facts import Facts, is_up
 from tests.decide.packing import Pod, can_invalidate, packs, room_of
-from tests.decide.small_worlds import Shape, Spot, State, key
+from tests.decide.small_worlds import POLICY, Shape, Spot, State, key
 
 
 def broken(of: Shape, s: State, made: Decision) -> list[str]:
@@ -49,6 +49,7 @@ class _Judge(Facts):
             self._reserved_whole,
             self._spoilt,
             self._in_the_way,
+            self._passed_over,
         )
         return [what for part in parts for what in part()]
 
@@ -218,6 +219,50 @@ class _Judge(Facts):
                 "3b.6: a minimum is admitted though it does not fit beside what is in the"
                 " scheduler's hands"
             )
+
+    def _passed_over(self) -> Iterator[str]:
+        """L5, 3b.2a: no minimum that had an attempt is admitted in the place of one that has waited
+        for `backoff_max`. Where a third service takes room, who is in whose way is not told."""
+        for team in self._have_waited():
+            fitting = [c for c in self.minimums(team) if packs(self.room(), self.pods_of(c))]
+            for other in self._begin():
+                rest = {*self.teams} - {team, other}
+                if other == team or not self.share(team, other) or not all(map(self._rests, rest)):
+                    continue
+                new = [n for n in self.done[Admit] if self.jobs[n].team == other]
+                beside = [c for c in fitting if packs(self.room(), self.pods_of((*c, *new)))]
+                if fitting and not beside and self._may_be_passed(other, by=team):
+                    yield (
+                        f"L5: s{team} has waited for {POLICY.backoff_max} s, and s{other}, which"
+                        " had an attempt, is admitted in its place"
+                    )
+
+    def _have_waited(self) -> list[int]:
+        """Services without their minimum that had waited for `backoff_max` and still wait."""
+        waited = [team for team in self.teams if self._has_waited(team) and not self.serves(team)]
+        return [team for team in waited if self.remembered_of(team).waiting_since]
+
+    def _has_waited(self, team: int) -> bool:
+        since = self.before.remembered_of(team).waiting_since
+        return since > 0 and NOW - since >= POLICY.backoff_max
+
+    def _was_tried(self, team: int) -> bool:
+        """It had an attempt since it last made progress."""
+        ended = self.before.remembered_of(team).ended_at > 0
+        return ended or any(map(self.before.had_turn, self.of.of(team)))
+
+    def _may_be_passed(self, team: int, by: int) -> bool:
+        """It had an attempt, nobody was evicted for it, and it does not go first or wait again as
+        the other one does."""
+        memory = self.before.remembered_of(team)
+        both_again = self._has_waited(team) and self._was_tried(by)
+        first = memory.goes_first or memory.has_evicted or both_again
+        return self._was_tried(team) and not first
+
+    def _rests(self, team: int) -> bool:
+        """Nothing of it is with the scheduler or admitted now."""
+        mine = self.of.of(team)
+        return not any(self.insts[n].count("u") or n in self.done[Admit] for n in mine)
 
 
 def wrong(of: Shape, states: list[State], decide: Callable[[State], Decision]) -> set[str]:

@@ -72,6 +72,20 @@ a spare of another kind | a:1 b:1x2 | 1P1D: p@a p@b d@b late | 1P: p@a late
 * never runs, no spare | a:1x3 | 1P: p!run | 2P > 1P: p p
 * a scale-up that never runs, a minimum late | a:1x2 | 2P > 1P: p p!run | 1P: p +1 late
 * two never bound and one that is | a:1x2 | 1P1D: p!bind d!bind | 1P1D: p d!bind | 1P1D: p d
+* two of a higher priority never bound and one that is | a:1 | 1P: p!bind +1 | 1P: p!bind +1 \
+    | 1P: p late
+three of a higher priority never bound and one that is | a:1 | 1P: p!bind +1 | 1P: p!bind +1 \
+    | 1P: p!bind +1 | 1P: p late
+* five of a higher priority never bound and one that is | a:1 | 1P: p!bind +1 | 1P: p!bind +1 \
+    | 1P: p!bind +1 | 1P: p!bind +1 | 1P: p!bind +1 | 1P: p late
+two of a higher priority never bound, half of one | a:1x2 | 1P1D: p!bind d!bind +1 \
+    | 1P1D: p d!bind +1 | 1P1D: p d
+* two scale-ups never bound and one that is | a:1x4 | 2P > 1P: p p!bind | 2P > 1P: p p!bind \
+    | 2P > 1P: p p
+two scale-ups of a higher priority never bound | a:1x4 | 2P > 1P: p p!bind +1 \
+    | 2P > 1P: p p!bind +1 | 2P > 1P: p p
+* two refused and one that is not | a:1 | 1P: p!refuse +1 | 1P: p!refuse +1 | 1P: p late
+two never made and one that is | a:1 | 1P: p!make +1 | 1P: p!make +1 | 1P: p late
 * never made and never runs, equals preempt | a:1x2 | 1P1D: p d!make late | 2P: p!run p!bind \
     | with equals-preempt
 kinds, the flexible one never bound | a:1 b:1 c:1 | 1P: p@ab!bind | 1P1D: p@bc d@ab \
@@ -289,8 +303,8 @@ def drawn(dice: random.Random, name: str) -> Shape:
     ]
     classes = sorted({node[0] for node in nodes})
     gates = dice.random() < 0.3
-    teams = []
-    jobs = 0
+    teams = ["1P: p!bind +1"] * dice.choice((0, 0, 0, 0, 0, 0, 0, 2, 3))
+    jobs = len(teams)
     for _ in range(dice.choice((1, 2, 2, 2, 3, 3, 4))):
         ladder, letters = dice.choice(LADDERS)
         if jobs + len(letters.split()) > 6:
