@@ -140,12 +140,13 @@ def _after(memory: ServiceMemory, event: Event, policy: Policy) -> ServiceMemory
 def _clock(memory: ServiceMemory, event: OfClock) -> ServiceMemory:
     match event:
         case Released(at):  # 5a: the clock begins; where it runs, it runs on
-            return memory if memory.began else replace(memory, began=at)
+            return memory if memory.began else replace(memory, began=at - memory.spent, spent=0.0)
         case Stopped():  # 5a
             return _expecting(replace(memory, began=0.0, made=None))
         case ExpectsRoom(at, until):  # 5a: it waits since the first of these
-            since = memory.expects_since or at
-            return _expecting(replace(memory, began=0.0, made=None), since, until)
+            spent = at - memory.began if memory.began else memory.spent
+            memory = _expecting(memory, memory.expects_since or at, until)
+            return replace(memory, began=0.0, spent=spent)
         case InstancesReleased(uids, at):  # 5a, 7c
             return _each(memory, uids, began=at)
         case InstancesStopped(uids):  # 5a, 7c
@@ -375,9 +376,9 @@ def _ended(memory: ServiceMemory, event: Ended, policy: Policy) -> ServiceMemory
 
 def _expecting(memory: ServiceMemory, since: float = 0.0, until: float = 0.0) -> ServiceMemory:
     """5a: the minimum waits for expected room since then; 0.0 = it does not."""
-    if (memory.expects_since, memory.expects_until) == (since, until):
+    if (memory.expects_since, memory.expects_until, memory.spent) == (since, until, 0.0):
         return memory
-    return replace(memory, expects_since=since, expects_until=until)
+    return replace(memory, expects_since=since, expects_until=until, spent=0.0)
 
 
 def _expected_in_vain(

@@ -125,6 +125,8 @@ class ServiceMemory(
     does not."""
     expects_until: float = 0.0
     """Until when it may wait for expected room; 0.0 = it does not."""
+    spent: float = 0.0
+    """While it waits for expected room: the seconds of its attempt that were over before."""
     expected_in_vain: bool = False
     """The last backoff followed because expected room did not become free in time."""
     waiting_since: float = 0.0

@@ -59,6 +59,7 @@ for _type, _caps in CAPS.items():
         for field in msgspec.structs.fields(_type)
         if field.type is float or field.type == "float"
     }
+    _floats -= {"spent"}  # how long, and not since when
     assert _floats == set(_caps), (
         f"the ages of {_type.__name__} are not those of the contract's code: {_floats}"
     )
@@ -144,6 +145,7 @@ def _forgotten(memory: Memory) -> Memory:
             if one.fits_nowhere_since
             else 0.0,
             evictions=_last_eviction(one.evictions),
+            spent=QUANTUM if one.spent > QUANTUM // 2 else 0.0,
             **_failures(one),
         )
     return msgspec.structs.replace(memory, services=services)

@@ -1058,6 +1058,14 @@ MUTANTS = (
         "3b.5a",
     ),
     Mutant(
+        "a short wait sets the clock of an attempt back",
+        attempts,
+        "spent = at - memory.began if memory.began else memory.spent",
+        "spent = 0.0",
+        "test_attempts test_expected_room",
+        "3b.5a",
+    ),
+    Mutant(
         "it waits for victims no longer than for others",
         expected,
         "for ends_by in _own_ends(part, draft, reserved):",

@@ -88,7 +88,19 @@ OF_A_MINIMUM = [
         "5a: it waits for expected room since the first of these",
         {"began": 10.0, "made": False, "expects_since": 5.0, "expects_until": 305.0},
         ExpectsRoom(20.0, 400.0),
-        {"expects_since": 5.0, "expects_until": 400.0},
+        {"made": False, "expects_since": 5.0, "expects_until": 400.0, "spent": 10.0},
+    ),
+    (
+        "5a: it goes on to wait",
+        {"expects_since": 5.0, "expects_until": 305.0, "spent": 10.0},
+        ExpectsRoom(20.0, 305.0),
+        {"expects_since": 5.0, "expects_until": 305.0, "spent": 10.0},
+    ),
+    (
+        "5a: its clock runs on after that",
+        {"expects_since": 5.0, "expects_until": 305.0, "spent": 10.0},
+        Released(20.0),
+        {"began": 10.0, "expects_since": 5.0, "expects_until": 305.0},
     ),
     (
         "5a: for a short time its room is free",

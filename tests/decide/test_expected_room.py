@@ -74,6 +74,20 @@ def test_short_times_on_free_room_do_not_set_the_clock_back() -> None:
     assert story.at(300, WAITS, GROWS, nodes=again) == {"b-p1": "Admit"}
 
 
+def test_its_attempt_goes_on_where_it_stopped_when_it_waits_in_between() -> None:
+    """3b.5a: so what comes and goes every few seconds does not keep the attempt from its end."""
+    with_scheduler = on_nodes("3P", "p0 unbound, p1 unbound, p2 unbound", name="a", age=9)
+    story = waiting()
+    assert story.at(100, WAITS, GROWS, nodes=NODES, bound=True) == ALL_OF_A
+    again = f"{NODES}, a1 ending 8 {YEAR}"
+    assert set(story.at(120, with_scheduler, GROWS, nodes=again, bound=True)) == set(ALL_OF_A)
+    assert story.at(130, WAITS, GROWS, nodes=NODES) == ALL_OF_A
+    assert story.recheck_in == 140
+    assert story.at(139, with_scheduler, GROWS, nodes=NODES, bound=True) == {}
+    assert set(story.at(140, with_scheduler, GROWS, nodes=NODES)) >= set(ALL_OF_A)
+    assert story.reasons["a-p0"] == "MinimumNotScheduled"
+
+
 def test_progress_and_an_attempt_of_its_own_set_the_clock_back() -> None:
     """3b.5b: progress sets it back."""
     story = waiting()

@@ -59,6 +59,8 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
         _give_up(draft, _why_in_backoff(draft))
         return None
     draft.note(events.Fits(), *observed.events_of_owners(draft, reserved, part.now))
+    if reserved.room is Room.FREE and draft.memory.spent:  # 5a: its clock runs on
+        draft.note(events.Released(part.now))
     if reserved.room is Room.FREE and part.is_late(draft.memory):
         answer = _after_its_attempt(part, draft, reserved)
         if isinstance(answer, Why):

@@ -116,7 +116,8 @@ def events_of_clocks(draft: Draft, now: float) -> list[Event]:
     bound in part. An attempt that ended begins again only after other candidates had theirs."""
     demand = draft.demand
     seen: list[Event] = []
-    if not draft.memory.began and draft.memory.made is not None:
+    is_at_rest = not (draft.memory.began or draft.memory.expects_since)
+    if is_at_rest and draft.memory.made is not None:
         seen.append(events.Stopped())
     may_have_clocks = demand.has_attempts or demand.with_the_scheduler or demand.irrevocable
     if not (may_have_clocks or draft.has_changes):
