@@ -215,10 +215,14 @@ class Controller:
             await slices.end()
             if not self.assumed.all_seen(key):
                 continue  # queued again when the last write is seen
+            self._cache.forget_gone(key)
             if not self.state.has_instances(key):
                 self._leave(key)
                 continue
             self._leaving.pop(key, None)
+            gone_for = self._cache.gone_for(key)
+            if gone_for:
+                self.queue.add_at(key, loop_time() + gone_for)
             with self._retried("service cannot be read", key):
                 if self.builder.get(key) is None:
                     now = self.clock.now()

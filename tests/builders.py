@@ -162,11 +162,11 @@ def on_nodes(
 
         "p0 on a0, p1@b held, d0@ab:4 starts on a1 + unbound, d1 held 2"
 
-    A pod runs, `starts`, `loads` (it runs and is not Ready) or `crashes` on a node, or is `unbound`
-    (the scheduler has it), `gated`, `ends` or is `gone`. `held` stands for the whole instance, with
-    the number of its pods where that is not one. Behind `@` stand the classes of nodes that an
-    instance may use, behind `:` what each of its pods takes. `priority` and `age` (seconds that its
-    jobs are older) are for all instances."""
+    A pod runs, `starts`, `loads` (it runs and is not Ready), `crashes` or has `failed` on a node,
+    or is `unbound` (the scheduler has it), `gated`, `ends` or is `gone`. `held` stands for the
+    whole instance, with the number of its pods where that is not one. Behind `@` stand the classes
+    of nodes that an instance may use, behind `:` what each of its pods takes. `priority` and `age`
+    (seconds that its jobs are older) are for all instances."""
     alike = {name: changes.pop(name) for name in ("priority", "age") if name in changes}
     found = [
         _placed(part.strip(), name, npus, made_by_us=not others, **alike)
@@ -193,9 +193,10 @@ def _pod(words: str) -> str:
     """As `located` takes it."""
     if words in _NOWHERE:
         return _NOWHERE[words]
-    match = re.fullmatch(r"(starts |loads |crashes |)on (\w+)", words)
+    match = re.fullmatch(r"(starts |loads |crashes |failed |)on (\w+)", words)
     assert match, words
-    return match[2] + {"": "", "starts ": "*", "loads ": "~", "crashes ": "?"}[match[1]]
+    ending = {"": "", "starts ": "*", "loads ": "~", "crashes ": "?", "failed ": "#"}[match[1]]
+    return match[2] + ending
 
 
 _NOWHERE = {"unbound": "u", "gated": "g", "ends": "!", "gone": "."}
@@ -205,11 +206,13 @@ def located(
     name: str, need: PodRequest, pods: list[str], *, age: float = 0, **changes: Any
 ) -> Instance:
     """An instance by its pods: `a0` runs on that node, `a0*` starts, `a0~` runs and is not Ready,
-    `a0?` crashes there, `u` is unbound, `g` is gated, `!` ends, `.` is gone."""
+    `a0?` crashes and `a0#` has failed there, `u` is unbound, `g` is gated, `!` ends, `.` is
+    gone."""
     bound = [pod for pod in pods if pod[0].isalpha() and pod not in ("u", "g")]
+    on_nodes = [pod for pod in bound if pod[-1] != "#"]
     alive = [pod for pod in pods if pod not in ("!", ".")]
     number = int(re.sub(r"\D", "", name) or 0)
-    waiting = len(pods) - len(bound)
+    waiting = len(pods) - len(on_nodes)
     released = len(alive) > pods.count("g")
     usual: dict[str, Any] = {
         "created": NOW - 1000 + number - age,
@@ -217,8 +220,9 @@ def located(
         "pods": len(alive),
         "gated": pods.count("g"),
         "bound": len(bound),
-        "running": sum(pod[-1] != "*" for pod in bound),
-        "ready": sum(pod[-1] not in "*~?" for pod in bound),
+        "running": sum(pod[-1] not in "*#" for pod in bound),
+        "ready": sum(pod[-1] not in "*~?#" for pod in bound),
+        "ended": len(bound) - len(on_nodes),
         "crashing": sum(pod[-1] == "?" for pod in bound),
         "terminating": pods.count("!"),
         "ends_by": NOW if "!" in pods else 0.0,
@@ -227,7 +231,7 @@ def located(
         "leftovers": released,
         "requests": ((need, len(pods)),),
         "unbound": ((need, waiting),) if waiting else (),
-        "bound_pods": tuple((pod.rstrip("*~?"), need) for pod in bound),
+        "bound_pods": tuple((pod.rstrip("*~?"), need) for pod in on_nodes),
     }
     return instance(name, **{**usual, **changes})
 

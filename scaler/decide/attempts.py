@@ -292,6 +292,7 @@ def _serving(memory: ServiceMemory, event: Serves, policy: Policy) -> ServiceMem
         memory.instances,
         written=memory.written,
         waiting_since=memory.waiting_since,
+        served=memory.served,
         trade_since=memory.trade_since if event.trades else 0.0,
         wanted=memory.wanted,
         evictions=evictions,
@@ -365,6 +366,7 @@ def _ended(memory: ServiceMemory, event: Ended, policy: Policy) -> ServiceMemory
     ended = replace(
         _expecting(memory),
         made=None,
+        served=False,
         expected_in_vain=False,
         ended_at=event.at,
         goes_first=False,
@@ -490,7 +492,12 @@ def is_late(attempt: Attempt, now: float, policy: Policy) -> bool:
 def ends_without_others(attempt: Attempt, last_bind: float, now: float, policy: Policy) -> bool:
     """5g: whether an attempt that is over ends for a spare of its own, and begins again where
     nobody waits: a pod of any service was bound since it began, or it lasts for `backoff_max`."""
-    return last_bind > attempt.began or now - attempt.began >= policy.backoff_max
+    return last_bind > attempt.began or is_very_late(attempt, now, policy)
+
+
+def is_very_late(attempt: Attempt, now: float, policy: Policy) -> bool:
+    """5e, 5g: whether the attempt lasts for `backoff_max` without progress."""
+    return now - attempt.began >= policy.backoff_max
 
 
 def backoff_after(failures: int, policy: Policy) -> float:
@@ -607,6 +614,11 @@ def after_look(memory: InstanceMemory, *, lost: bool, all_bound: bool) -> Instan
     if all_bound and memory.gives_way:
         memory = replace(memory, gives_way=False)
     return memory
+
+
+def after_look_at_service(memory: ServiceMemory, *, serves: bool) -> ServiceMemory:
+    """5e: the memory of a service after a look at all its instances."""
+    return replace(memory, served=True) if serves and not memory.served else memory
 
 
 def outlives_its_pods(memory: InstanceMemory, now: float) -> bool:

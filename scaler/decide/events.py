@@ -87,7 +87,7 @@ class AllMade(OfClock, frozen=True):
 
 
 class Swapped(OfEnd, frozen=True):
-    """5d: other candidates are tried in place of these."""
+    """5d: other candidates are tried in place of these: now, or as soon as these have no slot."""
 
     at: float
     tried: Uids

@@ -118,6 +118,9 @@ class ServiceMemory(
     made: bool | None = None
     """Where others make the pods, of the chosen instances in this attempt: None = not looked at
     yet; False = an owner still has to make pods; True = all instances had pods."""
+    served: bool = False
+    """The service served, and no attempt of its minimum has ended since: what it lost is kept for
+    it."""
     ended_at: float = 0.0
     """When the last attempt of the minimum ended; 0.0 = none, or progress since."""
     expects_since: float = 0.0

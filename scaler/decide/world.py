@@ -220,7 +220,8 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     requests: PodRequests = msgspec.field(name="needs", default=())
     """Pod requests of all expected pods; empty = not known, then the instance is not arbitrated."""
     unbound: PodRequests = ()
-    """Pod requests of the expected pods that are missing, gated or not bound to a node."""
+    """Pod requests of the expected pods that hold no node: missing, gated, not bound, terminating
+    or ended."""
     scheduler: str = ""
     """`schedulerName` of its pods; "" = not known, or it has none."""
     priority: int = 0
@@ -240,6 +241,11 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     """What kubelets refused of it lately, one for each node; the refused pods may be gone."""
     replaced: bool = False
     """It has ended with its pods, and its owner makes others in its place."""
+
+    @property
+    def on_nodes(self) -> int:
+        """Pods that are bound to a node and have not ended: they hold their room."""
+        return self.bound - self.ended
 
 
 class Preempt(StrEnum):

@@ -44,12 +44,15 @@ from scaler.informers.store import Name, Store
 from scaler.kube.api import ASCEND_JOBS
 from scaler.names import RANK_TABLE_PREFIX
 from scaler.workloads.ascendjob import RETRIES
-from scaler.workloads.membership import NO_LABELS, Labels, OwnerName, as_admitted
+from scaler.workloads.membership import NO_LABELS, Labels, Membership, OwnerName, as_admitted
 from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 OPERATOR_DEPLOYMENT = "ascend-operator-manager"
 MOST_SCHEDULERS = 64
 """The largest number of names of schedulers that are remembered."""
+GONE_FOR = 300.0
+"""Seconds for which an instance without pods waits for its owner to make another: `backoff_max` by
+default."""
 R = TypeVar("R")
 
 
@@ -98,7 +101,7 @@ class Cache:
         self.owners = Owners(self._on_owner)
         self._services = Services()
         self.job_instances = JobInstances(self._services)
-        self.pod_instances = PodInstances(self._services)
+        self.pod_instances = PodInstances(self._services, self.is_made_again, now)
         self.refusals = Refusals(self._on_refused, now)
         self.refused_pods = RefusedPods(now)
         self._pods_by_owner: Index[Name, str, PodRecord] = Index()
@@ -164,6 +167,49 @@ class Cache:
         if job is not None:
             return job.job.key
         return membership.key if membership is not None else None
+
+    def is_made_again(self, membership: Membership, last: PodRecord) -> bool:
+        """Whether the owner of an instance that only pods name makes another in its place, now that
+        no pod of it lives. `last`: one of its last pods; one that was never bound left nothing."""
+        has_owner = membership.owner or not membership.mortal
+        if not last.node or not has_owner or _is_alone(last):
+            return False
+        if self.owners.knows_number(membership):
+            return self._lacks_instances(membership.owner, membership.instance)
+        for uid in self.pod_instances.by_owner.of(membership.owner):
+            if _replaces(self.pod_instances.pods.of(uid).values(), last):
+                return False
+        return self.owners.asks_for_pods(membership)
+
+    def _lacks_instances(self, owner: str, without: str) -> bool:
+        """Whether fewer instances of the owner have pods that stay than it wants, this one left
+        out."""
+        lacking = self.owners.wanted(owner)
+        for uid in self.pod_instances.by_owner.of(owner):
+            if lacking <= 0:
+                break
+            pods = self.pod_instances.pods.of(uid).values()
+            lacking -= uid != without and any(not pod.terminating for pod in pods)
+        return lacking > 0
+
+    def forget_gone(self, key: ServiceKey) -> None:
+        """Forget the instances of a service that are gone for `GONE_FOR`."""
+        for uid, end in self._gone_of(key):
+            if end <= self._now():
+                self.pod_instances.forget(uid)
+                self._publish(ServiceChanged(key, uid))
+
+    def gone_for(self, key: ServiceKey) -> float:
+        """Seconds until an instance of the service that is gone is forgotten; 0.0 = none is."""
+        return min([end - self._now() for _, end in self._gone_of(key)], default=0.0)
+
+    def _gone_of(self, key: ServiceKey) -> list[tuple[str, float]]:
+        """The instances of the service that are gone, and when they are forgotten."""
+        gone = []
+        for uid, one in self.pod_instances.gone.items():
+            if self.pod_instances.membership[uid].key == key:
+                gone.append((uid, one.since + GONE_FOR))
+        return gone
 
     def uids_on_nodes(self) -> set[str]:
         """The instances with a pod that is on a node."""
@@ -297,6 +343,10 @@ class Cache:
         if owner:
             concerned.update(self.pod_instances.by_owner.of(owner))
         self.mark(*sorted(concerned))
+        for uid in sorted(concerned & self.pod_instances.gone.keys()):
+            last = self.pod_instances.gone[uid].pods[-1]
+            if not self.is_made_again(self.pod_instances.membership[uid], last):
+                self.pod_instances.forget(uid)
 
     def _drop_pod(self, record: PodRecord) -> None:
         self._pods_by_owner.drop((record.namespace, record.owner_uid), record.name)
@@ -399,6 +449,21 @@ class Cache:
         """Volcano counted a retry of these jobs, or all of them anew after a restart."""
         known = self.job_instances.by_uid.values()
         self.mark(*[job.uid for job in known if f"{job.namespace}/{job.job.pod_group}" in changed])
+
+
+def _is_alone(pod: PodRecord) -> bool:
+    """Whether nothing makes the pod again."""
+    return pod.governed is None or pod.governed.controller_uid == pod.uid
+
+
+def _replaces(pods: Iterable[PodRecord], last: PodRecord) -> bool:
+    """Whether one of these pods seems to be made in place of the last pod of another instance of
+    their owner: it is younger, and does not run yet."""
+    for pod in pods:
+        starts = pod.phase != "Running" and not pod.terminating
+        if starts and pod.created > last.created:
+            return True
+    return False
 
 
 def _newest(old: R | None, new: R | None) -> R:

@@ -10,7 +10,7 @@ Indexes and nothing else: they decide nothing and never talk to the cluster."""
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from scaler.decide.world import ServiceKey
 from scaler.informers.jobs import JobRecord
@@ -35,6 +35,8 @@ COUNTING = frozenset(
     if source.counts_instances
 )
 """Kinds whose replicas are instances."""
+_WORKLOADS = ("StatefulSet", "ReplicaSet")
+"""Kinds that make pods as long as they exist and ask for any."""
 K = TypeVar("K", bound=Hashable)
 N = TypeVar("N", bound=Hashable)
 V = TypeVar("V")
@@ -122,11 +124,35 @@ class JobInstances:
                 del self._by_pod_names[record.namespace, start]
 
 
-class PodInstances:
-    """The instances that only pods name."""
+class Gone(NamedTuple):
+    """An instance whose pods are all gone, and in whose place its owner makes another."""
 
-    def __init__(self, services: Services) -> None:
+    pods: tuple[PodRecord, ...]
+    """Its last pods."""
+    since: float
+
+
+class PodInstances:
+    """The instances that only pods name.
+
+    An owner may take seconds to make an instance again. Until then the instance stays, without
+    pods: what it has lost is kept for it."""
+
+    def __init__(
+        self,
+        services: Services,
+        is_made_again: Callable[[Membership, PodRecord], bool],
+        now: Callable[[], float],
+    ) -> None:
+        """`is_made_again(membership, last)`: whether the owner makes an instance in place of one
+        whose last pod this was."""
         self._services = services
+        self._is_made_again = is_made_again
+        self._now = now
+        self.gone: dict[str, Gone] = {}
+        """By instance, the first that went first."""
+        self._past: Index[str, str, PodRecord] = Index()
+        """The pods of an instance that are gone, since the last of it came."""
         self.pods: Index[str, str, PodRecord] = Index()
         self.described_by: Index[OwnerName, str, None] = Index()
         """The instances that an object describes."""
@@ -152,6 +178,10 @@ class PodInstances:
             membership = as_admitted(membership, admitted)
             touched = {membership.key, self.membership.get(membership.instance, membership).key}
             if record is new:
+                replaced = self._replaced_by(membership)
+                if replaced is not None:
+                    concerned.append((replaced.instance, replaced.key))
+                    self.forget(replaced.instance)
                 self._add(record, membership)
             elif new is None or new.uid != record.uid or instance_of(new) != membership.instance:
                 self._remove(record, membership)
@@ -162,6 +192,7 @@ class PodInstances:
     def _add(self, record: PodRecord, membership: Membership) -> None:
         instance = membership.instance
         self.pods.put(instance, record.name, record)
+        self._forget_past(instance)
         if membership.label_problem is None and membership.group:
             self.labels.setdefault(
                 instance, Labels(membership.key.rule, membership.group, membership.key.job_id)
@@ -182,11 +213,38 @@ class PodInstances:
         instance = membership.instance
         self.pods.drop(instance, record.name)
         known = self.membership.get(instance)
-        # None: a bug kept the pod out when it came
-        if known is not None and not self.pods.of(instance):
-            self.labels.pop(instance, None)
-            del self.membership[instance]
-            self._unlink(known)
+        if known is None:  # a bug kept the pod out when it came
+            return
+        self._past.put(instance, record.name, record)
+        if self.pods.of(instance):
+            return
+        if self._is_made_again(known, record):
+            self.gone[instance] = Gone(tuple(self._past.of(instance).values()), self._now())
+        else:
+            self.forget(instance)
+
+    def forget(self, instance: str) -> None:
+        """An instance without pods is over."""
+        known = self.membership.pop(instance)
+        self.labels.pop(instance, None)
+        self._forget_past(instance)
+        self._unlink(known)
+
+    def _forget_past(self, instance: str) -> None:
+        self.gone.pop(instance, None)
+        for name in tuple(self._past.of(instance)):
+            self._past.drop(instance, name)
+
+    def _replaced_by(self, membership: Membership) -> Membership | None:
+        """The first instance that is gone and in whose place its owner makes this one, which is
+        new; None for none."""
+        if not self.gone or membership.instance in self.membership:
+            return None
+        for instance in self.gone:
+            gone = self.membership[instance]
+            if gone.owner and (gone.owner, gone.group) == (membership.owner, membership.group):
+                return gone
+        return None
 
     def _unlink(self, membership: Membership) -> None:
         instance = membership.instance
@@ -225,6 +283,20 @@ class Owners:
         kind, _, name = owner.partition("/")
         facts = self.get(kind, *name.split("/", 1)) if "/" in name else None
         return facts.wanted if facts is not None else 0
+
+    def knows_number(self, found: Membership) -> bool:
+        """Whether the owner of an instance says how many it makes, as long as it exists."""
+        return found.owner.partition("/")[0] in COUNTING
+
+    def asks_for_pods(self, found: Membership) -> bool:
+        """Whether the workload of an instance exists and asks for pods. One that is not known is
+        taken to."""
+        for kind, namespace, name in found.described_by:
+            facts = self.get(kind, namespace, name)
+            is_over = facts is None or not facts.size
+            if kind in _WORKLOADS and is_over:
+                return False
+        return True
 
     def _on_change(self, old: OwnerFacts | None, new: OwnerFacts | None) -> None:
         if old is not None and old.owner:

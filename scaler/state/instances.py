@@ -170,9 +170,10 @@ def requested_by(
     bound_pods = []
     for pod, request in expected:
         every[request] += 1
-        if pod is None or not pod.node or pod.terminating:
+        holds_node = pod is not None and pod.node and not pod.terminating
+        if pod is None or not holds_node or pod.phase in ENDED:
             unbound[request] += 1
-        elif pod.phase not in ENDED:
+        else:
             bound_pods.append((pod.node, request))
     return Requested(
         tuple(sorted(every.items())), tuple(sorted(unbound.items())), tuple(bound_pods), priority
@@ -299,14 +300,18 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         cache.pod_instances.pods.of(membership.instance).values(), key=lambda pod: pod.name
     )
     present = present_of(pods)
+    gone = cache.pod_instances.gone.get(membership.instance)
+    # where no pod lives, these say what its owner makes in its place
+    last = gone.pods if gone is not None else pods
+    is_over = membership.mortal and not present and not cache.is_made_again(membership, last[-1])
     faulty = faulty_of(cache, situation, pods)
     facts = _owners(cache, membership)
-    size = membership.size or _size_in(facts)
+    size = membership.size or _size_in(facts) or (0 if present else len(last))
     first = _first_pods(membership, facts, present)
     parts = PodParts(
         counts=counts_of(pods),
         times=times_of(cache, situation, pods),
-        requested=_requested(present, size),
+        requested=_requested(present, last, size),
         labels=labelled(membership, present),
         faulty=len(faulty),
     )
@@ -316,10 +321,10 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         uid=membership.instance,
         name=membership.name,
         group=membership.group,
-        created=_created(membership, facts, pods),
+        created=_created(membership, facts, last),
         expected=size or len(present),
         kind=membership.kind,
-        owner_deleting=membership.mortal and not present,
+        owner_deleting=is_over,
         owner_finished=has_ended,
         faults=() if size else (_size_unknown(membership),),
         trouble=trouble_of((), pods, faulty),
@@ -458,13 +463,14 @@ def _shared_gangs(
             yield Warning.HOLD_NOT_POSSIBLE, words
 
 
-def _requested(present: Sequence[PodRecord], size: int) -> Requested:
-    """Pods that do not exist yet are taken to request what the first one requests."""
+def _requested(present: Sequence[PodRecord], last: Sequence[PodRecord], size: int) -> Requested:
+    """Where no pod lives (`present`), what its owner makes is taken to request what its last pods
+    did. Pods that do not exist yet are taken to request what the first one requests."""
     expected: list[tuple[PodRecord | None, PodRequest]] = []
     priorities = []
-    for pod in present:
+    for pod in present or last:
         if pod.governed is not None:
-            expected.append((pod, pod.governed.request))
+            expected.append((pod if present else None, pod.governed.request))
             priorities.append(pod.governed.priority)
     if not expected:
         return Requested()

@@ -48,7 +48,7 @@ class Shortfall(msgspec.Struct, frozen=True):
     missing: dict[str, int] = {}
     """Group -> instances."""
     bound_in_part: tuple[Member, ...] = ()
-    """Instances of the minimum that are bound in part."""
+    """As in `Demand`."""
     replaced: tuple[Member, ...] = ()
     """3.8: outdated instances that do not start, and whose places candidates of the newest revision
     take."""
@@ -97,7 +97,8 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """Group -> missing instances: the number of the minimum, less the instances that are bound and
     have a slot. Empty for a service that serves."""
     bound_in_part: tuple[Member, ...]
-    """Instances of the minimum that are bound in part."""
+    """Instances of the minimum that are asked for themselves, for the pods that they lack: bound in
+    part, or Broken and without a pod that they had."""
     replaced: tuple[Member, ...]
     """As in `Shortfall`."""
     priority: int
@@ -238,8 +239,11 @@ def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy)
     candidates = candidates_of(groups, now, policy) if moves else {}
     smallest = limited.rule.smallest.counts if limited.rule is not None else {}
     serves = all(groups[name].running >= number for name, number in smallest.items())
+    if limited.rule is not None:
+        memory = attempts.after_look_at_service(memory, serves=serves)
     shortfall = Shortfall()
     if moves and not serves:
+        candidates = with_lost(candidates, groups, completion)
         shortfall = missing_of_minimum(smallest, groups, candidates, completion)
     return Demand(
         service=service,
@@ -381,6 +385,22 @@ def _candidates(group: Group, now: float, policy: Policy) -> list[Member]:
     return sorted(candidates, key=states.candidate_order) if len(candidates) > 1 else candidates
 
 
+def with_lost(
+    candidates: Mapping[str, list[Member]], groups: Mapping[str, Group], completion: Completion
+) -> dict[str, list[Member]]:
+    """Section 3b.1b: the candidates of a minimum. Instances that are lost are asked for last, but
+    those that get their pods again now are no candidates."""
+    all_candidates = dict(candidates)
+    for name, of_group in candidates.items():
+        lost = []
+        for member in groups[name].members:
+            if member.is_lost and member.uid not in completion.made_whole:
+                lost.append(member)
+        if lost:
+            all_candidates[name] = sorted([*of_group, *lost], key=states.candidate_order)
+    return all_candidates
+
+
 def _scale_up_candidates(
     groups: Mapping[str, Group], candidates: Mapping[str, list[Member]]
 ) -> dict[str, list[Member]]:
@@ -405,7 +425,8 @@ def missing_of_minimum(
     candidates: Mapping[str, list[Member]],
     completion: Completion,
 ) -> Shortfall:
-    """Section 3b.1a: what the smallest ratio lacks. `smallest`: group -> number in that ratio."""
+    """Section 3b.1a, 3b.1b: what the smallest ratio lacks. `smallest`: group -> number in that
+    ratio."""
     missing: dict[str, int] = {}
     bound_in_part: list[Member] = []
     all_replaced: list[Member] = []
@@ -418,10 +439,10 @@ def missing_of_minimum(
         for member in _with_a_place(group, candidates[name], completion):
             if member in replaced:
                 continue
-            if member.in_part or not member.has_slot:
-                parts.append(member)
-            else:
+            if member.is_whole:
                 whole += 1
+            else:
+                parts.append(member)
         missing[name] = max(0, number - whole - len(parts))
         bound_in_part += states.in_order(parts)[: max(0, number - whole)]
     return Shortfall(missing, tuple(bound_in_part), tuple(all_replaced))

@@ -84,10 +84,12 @@ class Look(NamedTuple):
 
 def with_counts(instance: Instance, memory: InstanceMemory, look: Look) -> InstanceMemory:
     """The memory with `restarts`, `restarted_at` and `bound_since` of now. The first look is no
-    restart: it may follow a failover."""
+    restart: it may follow a failover. Pods that are made anew have not restarted."""
     i = instance
     now = look.now
     restarted_at = now if 0 <= memory.restarts < i.restarts else memory.restarted_at
+    if not i.pods:
+        restarted_at = 0.0
     well = i.running
     if look.service.options.counts_from is CountsFrom.READY:
         well = min(i.running, i.ready)
@@ -193,6 +195,23 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def lacks_binds(self) -> bool:
         return self.has_slot and 0 < self.instance.bound < self.instance.expected
+
+    @property
+    def is_whole(self) -> bool:
+        """3b.1a: it has a slot, and every pod is on a node and has not ended. What its owner makes
+        only later is not missing."""
+        i = self.instance
+        is_first_part = i.on_nodes == i.pods and awaits_owner(i, self.memory)
+        return self.has_slot and (is_first_part or i.on_nodes >= i.expected)
+
+    @property
+    def is_lost(self) -> bool:
+        """3b.1b: Broken, without a slot, and without a pod that it had: one that failed, ended, is
+        gone, terminates, or is not made again or released yet."""
+        i = self.instance
+        released = i.pods - i.gated - i.ended
+        lacks_pods = released < i.expected and not awaits_owner(i, self.memory)
+        return self.state is State.BROKEN and not self.has_slot and lacks_pods
 
     @property
     def in_part(self) -> bool:
@@ -346,14 +365,14 @@ def in_order(members: Iterable[Member]) -> list[Member]:
 
 def candidate_order(member: Member) -> tuple[bool, bool, bool, bool, bool, Order]:
     """Sort key: what gave way for another instance last (3b.1e); before it candidates that had
-    their attempt; then those with terminating pods; those with the scheduler first; by age."""
+    their attempt; then those that are lost or have terminating pods; those with the scheduler
+    first; by age."""
     memory = member.memory
-    terminating = member.state is State.TERMINATING
     return (
         bool(memory.gave_way_for),
         memory.gives_way,
         memory.had_its_attempt,
-        terminating,
+        member.state in (State.TERMINATING, State.BROKEN),
         not member.is_with_the_scheduler,
         age(member),
     )

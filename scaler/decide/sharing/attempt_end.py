@@ -26,7 +26,7 @@ class Outcome(Enum):
 
     ENDS = "somebody waits for its room"
     BEGINS_AGAIN = "nobody waits, and the clock starts again"
-    GOES_ON = "the scheduler binds nothing anywhere, and nobody waits who may end it"
+    GOES_ON = "nobody waits who may end it, and its clock runs on"
 
 
 class Waiting(Enum):
@@ -39,15 +39,24 @@ class Waiting(Enum):
     attempt ends whether or not the scheduler binds anything."""
 
 
-def outcome_of_attempt(part: Part, draft: Draft, attempt: Attempt, *, own_waits: bool) -> Outcome:
+def outcome_of_attempt(
+    part: Part, draft: Draft, attempt: Attempt, *, own_waits: bool, keeps_loss: bool = False
+) -> Outcome:
     """5e, 5g: what becomes of an attempt that is over by the clock, of the minimum of the service
-    or of one instance. `own_waits`: another instance of the service waits for its room."""
-    who = _who_waits(part, draft)
+    or of one instance. `own_waits`: another instance of the service waits for its room.
+    `keeps_loss`: it is for what a service that served has lost, and its room is reserved now."""
+    is_very_late = attempts.is_very_late(attempt, part.now, part.policy)
+    if keeps_loss:
+        who = _who_waits_for_loss(part, draft, is_very_late=is_very_late)
+    else:
+        who = _who_waits(part, draft)
     if who is Waiting.AT_ONCE:
         return Outcome.ENDS
     last_bind = observed.last_bind_of(draft, part.world)
     if who is Waiting.ANYBODY and last_bind > attempt.began:
         return Outcome.ENDS
+    if keeps_loss:
+        return Outcome.ENDS if own_waits and is_very_late else Outcome.GOES_ON
     # 5g: while its scheduler binds nothing anywhere, it ends for no other service
     if not attempts.ends_without_others(attempt, last_bind, part.now, part.policy):
         return Outcome.GOES_ON
@@ -71,6 +80,32 @@ def _who_waits(part: Part, draft: Draft) -> Waiting:
             return Waiting.AT_ONCE
         found = Waiting.ANYBODY
     return found
+
+
+def _who_waits_for_loss(part: Part, draft: Draft, *, is_very_late: bool) -> Waiting:
+    """5e: what a service that served has lost is given up for a minimum that waits and has no room
+    beside it, and for a scale-up that has waited `backoff_max`, as long after the loss."""
+    found = Waiting.NOBODY
+    for other in part.drafts:
+        if other is draft or not draft.shares_nodes_with(other):
+            continue
+        has_waited_long = waiting.has_waited_long(part, other)
+        if waiting.minimum_waits(part, other) and not _has_room_beside(part, other):
+            if has_waited_long or other.demand.priority >= draft.demand.priority:
+                return Waiting.AT_ONCE
+            found = Waiting.ANYBODY
+        elif is_very_late and has_waited_long and waiting.scale_up_waits(part, other):
+            return Waiting.AT_ONCE
+    return found
+
+
+def _has_room_beside(part: Part, draft: Draft) -> bool:
+    """Whether what the service misses of its minimum is reserved on free room, or fits there beside
+    all reservations."""
+    if any(other is draft for other, _ in part.on_free_room):
+        return True
+    missing = [*draft.demand.bound_in_part, *draft.demand.first_candidates()]
+    return part.has_room_for(requests_of(missing))
 
 
 def other_candidates(part: Part, draft: Draft, tried: Sequence[Member]) -> ReservedMinimum | None:
@@ -112,6 +147,24 @@ def has_waiting_spare(part: Part, draft: Draft, reserved: ReservedMinimum) -> bo
     for spare in held_beside(draft, reserved.members):
         is_new = not draft.memory_of(spare.uid).had_its_attempt
         if is_new or reserved.has_unmade or part.has_room_for(spare.instance.unbound):
+            return True
+    return False
+
+
+def behind_a_spare(draft: Draft) -> tuple[str, ...]:
+    """5d: instances of the minimum that are asked for themselves, and a spare that has not had its
+    attempt may take the place of each: as soon as the instance has no slot."""
+    behind = []
+    for member in draft.demand.bound_in_part:
+        if not draft.memory_of(member.uid).gives_way and _has_fresh_spare(draft, member):
+            behind.append(member.uid)
+    return tuple(behind)
+
+
+def _has_fresh_spare(draft: Draft, member: Member) -> bool:
+    """Whether a held instance of its group has not had its attempt."""
+    for other in held_beside(draft, [member]):
+        if not draft.memory_of(other.uid).had_its_attempt:
             return True
     return False
 

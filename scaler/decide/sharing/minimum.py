@@ -167,26 +167,34 @@ def _after_its_attempt(
         draft.note(events.Swapped(part.now, tried))
         return other
     own_waits = attempt_end.has_waiting_spare(part, draft, reserved)
-    match attempt_end.outcome_of_attempt(part, draft, draft.memory, own_waits=own_waits):
-        case Outcome.ENDS:
-            draft.note(_end(part, draft, reserved, tried))
-            return not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED)
-        case Outcome.BEGINS_AGAIN:
-            draft.note(events.BeganAgain(part.now))
     again = part.placement.reserve(requests_of(reserved.members))
     if isinstance(again, Shortage):  # the search for a placement was given up
         return Why(Reason.MINIMUM_DOES_NOT_FIT, (str(again),))
+    behind = attempt_end.behind_a_spare(draft) if draft.memory.served else ()
+    if behind:
+        draft.note(events.Swapped(part.now, behind))
+    outcome = attempt_end.outcome_of_attempt(
+        part, draft, draft.memory, own_waits=own_waits, keeps_loss=draft.memory.served
+    )
+    match outcome:
+        case Outcome.ENDS:
+            part.placement.cancel(again)
+            draft.note(_end(part, draft, tried))
+            return not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED)
+        case Outcome.BEGINS_AGAIN:
+            draft.note(events.BeganAgain(part.now))
     return msgspec.structs.replace(reserved, reservation=again)
 
 
-def _end(
-    part: Part, draft: Draft, reserved: ReservedMinimum, tried: tuple[str, ...]
-) -> events.Ended:
+def _end(part: Part, draft: Draft, tried: tuple[str, ...]) -> events.Ended:
     in_part = []
-    for member in reserved.members:
-        if member.in_part and member.uid in tried:
+    for member in draft.demand.bound_in_part:
+        if member.instance.bound and member.uid in tried:
             in_part.append(member.uid)
-    others = [member.uid for member in draft.demand.members if not member.in_part]
+    others = []
+    for member in draft.demand.members:
+        if not member.in_part and member.uid not in in_part:
+            others.append(member.uid)
     return events.Ended(part.now, tried, tuple(in_part), tuple(others))
 
 

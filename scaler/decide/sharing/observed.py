@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from scaler.decide import attempts, events
 from scaler.decide.decision import State
 from scaler.decide.draft import Draft
-from scaler.decide.events import Ended, Event, PartEnded
+from scaler.decide.events import Ended, Event, PartEnded, Swapped
 from scaler.decide.memory import Memory
 from scaler.decide.nodes import Room
 from scaler.decide.service.states import Member
@@ -161,5 +161,5 @@ def moments(draft: Draft, world: World) -> Iterator[float]:
     has_attempts = draft.demand.has_attempts or draft.has_changes
     uids = draft.memory.instances if has_attempts else ()
     yield from attempts.moments(draft.memory, uids, world.policy)
-    if any(isinstance(event, Ended | PartEnded) for event in draft.events):
-        yield world.now + AT_ONCE  # others may have the room that the attempt kept from them
+    if any(isinstance(event, Ended | PartEnded | Swapped) for event in draft.events):
+        yield world.now + AT_ONCE  # others may have the room or the place that the attempt kept

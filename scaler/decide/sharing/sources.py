@@ -97,7 +97,8 @@ def _on_source(
     if not (surplus or part.expects_room):
         return None
     for members in sets_of_candidates(draft, part.placement, room, frees=bool(surplus)):
-        allowed = eviction_pause.may_be_evicted(part, draft, members, surplus)
+        others = [group.without(members) for group in surplus]
+        allowed = eviction_pause.may_be_evicted(part, draft, members, others)
         if surplus and not any(group.all for group in allowed):
             continue  # 4e
         reserved = preemption.make_room(part, draft, members, room, allowed)

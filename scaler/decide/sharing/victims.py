@@ -69,6 +69,11 @@ class Surplus(msgspec.Struct, frozen=True, eq=False):
         """The same without instances that run."""
         return msgspec.structs.replace(self, running=[])
 
+    def without(self, members: Collection[Member]) -> Surplus:
+        """The same without these instances."""
+        others = [victim.member.uid for victim in self.all if victim.member not in members]
+        return self if len(others) == len(self.all) else self.within(others)
+
     def within(self, uids: Collection[str]) -> Surplus:
         """The same with these instances alone."""
 

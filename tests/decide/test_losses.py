@@ -1,0 +1,184 @@
+"""What an instance of a minimum loses is kept for it: 3b.1a, 1b, 1c and 5e of the contract, as
+whole decisions in virtual seconds.
+
+Service `a` runs its minimum on all the nodes that it needs. Service `b` runs its own, and one more
+of its instances waits for a node."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from scaler.decide.world import Service
+from tests.builders import NOW, Story, on_nodes
+
+RUNS = on_nodes("1P1D", "p0 on a0, d0 on a1", age=9)
+FAILED = on_nodes("1P1D", "p0 on a0, d0 failed on a1", age=9)
+HELD = on_nodes("1P1D", "p0 on a0, d0 held", age=9)
+TRIED = on_nodes("1P1D", "p0 on a0, d0 unbound", age=9)
+CLIMBS = on_nodes("2P > 1P", "p0 on a2, p1 held", name="b")
+COMES = on_nodes("1P", "p0 held", name="c")
+FULL = "a:8x3"
+
+
+def serving(*services: Service, nodes: str = FULL, since: float = -1000) -> Story:
+    """A story in which these services have served."""
+    story = Story(nodes)
+    story.at(since, *services)
+    return story
+
+
+def test_the_room_of_a_failed_pod_stays_with_its_minimum() -> None:
+    """3b.1b: what an instance of the minimum loses is missing from that moment on. While it is
+    Broken it is itself the instance asked for, and no scale-up takes its room."""
+    story = serving(RUNS, CLIMBS)
+    assert story.at(0, FAILED, CLIMBS) == {}
+    assert story.reasons["a-d0"] == "Broken"
+    assert story.reasons["b-p1"] == "WaitingForCapacity"
+    assert story.at(5, HELD, CLIMBS) == {"a-d0": "Admit"}
+    assert story.at(6, TRIED, CLIMBS) == {}
+
+
+def test_it_stays_after_the_grace_of_the_broken_instance_too() -> None:
+    """3b.1b: whatever its state: a Broken instance without a slot is asked for where no other can
+    start."""
+    story = serving(RUNS, CLIMBS)
+    assert [story.at(time, FAILED, CLIMBS) for time in (0, 30, 59, 60, 61, 200)] == [{}] * 6
+    assert story.at(205, HELD, CLIMBS) == {"a-d0": "Admit"}
+
+
+@pytest.mark.parametrize("then", [FAILED, HELD, TRIED])
+def test_it_is_given_up_for_a_scale_up_after_the_longest_backoff_only(then: Service) -> None:
+    """3b.5e: what a service that served has lost is given up for scale-ups after backoff_max."""
+    story = serving(RUNS, CLIMBS)
+    story.at(0, FAILED, CLIMBS)
+    for time in (1, 29, 31, 65, 150, 299):
+        assert "b-p1" not in story.at(time, then, CLIMBS, bound=time == 29), time
+    story.at(302, then, CLIMBS)
+    assert story.at(302.1, then if then is FAILED else HELD, CLIMBS) == {"b-p1": "Admit"}
+
+
+def test_a_service_that_never_served_keeps_nothing_that_long() -> None:
+    """3b.5e: only what a service that served has lost."""
+    story = Story(FULL)
+    assert story.at(0, HELD, CLIMBS) == {"a-d0": "Admit"}
+    story.at(1, TRIED, CLIMBS, bound=True)
+    assert story.at(31, TRIED, CLIMBS) == {"a-d0": "Revoke"}
+    assert story.at(31.1, HELD, CLIMBS) == {"b-p1": "Admit"}
+
+
+@pytest.mark.parametrize("priority", [0, 5, -5])
+def test_it_is_given_up_for_a_minimum_that_waits_when_its_attempt_is_over(priority: int) -> None:
+    """3b.5e: what a service that served has lost is given up so only for a waiting minimum."""
+    waits = on_nodes("1P", "p0 held", name="c", priority=priority)
+    story = serving(RUNS, CLIMBS)
+    if priority > 0:
+        assert story.at(0, FAILED, CLIMBS, waits) == {"c-p0": "Admit"}
+        return
+    assert story.at(0, FAILED, CLIMBS, waits) == {}
+    assert story.at(29, FAILED, CLIMBS, waits, bound=True) == {}
+    assert story.at(30, FAILED, CLIMBS, waits) == {"c-p0": "Admit"}
+
+
+def test_a_scale_up_that_waited_before_the_loss_waits_as_long_after_it() -> None:
+    """3b.5e: for scale-ups after backoff_max: nobody has waited for this room before the loss."""
+    story = serving(RUNS, CLIMBS)
+    waits = msgspec.structs.replace(story.remembered(CLIMBS), waiting_since=NOW - 400)
+    services = {**story.memory.services, str(CLIMBS.key): waits}
+    story.memory = msgspec.structs.replace(story.memory, services=services)
+    for time in (0, 31, 62, 200):
+        assert story.at(time, FAILED, CLIMBS, bound=time == 31) == {}, time
+
+
+def test_several_services_that_lose_an_instance_at_once_all_keep_their_room() -> None:
+    """3b.1b, 3b.2e: each reserves in the same pass."""
+    runs = [RUNS, on_nodes("1P1D", "p0 on a3, d0 on a4", name="c")]
+    lost = [FAILED, on_nodes("1P1D", "p0 failed on a3, d0 failed on a4", name="c")]
+    story = serving(*runs, CLIMBS, nodes="a:8x5")
+    assert story.at(0, *lost, CLIMBS) == {}
+    assert story.at(70, *lost, CLIMBS) == {}
+    back = [HELD, on_nodes("1P1D", "p0 held, d0 held", name="c")]
+    assert story.at(71, *back, CLIMBS) == dict.fromkeys(["a-d0", "c-p0", "c-d0"], "Admit")
+
+
+def test_a_pod_of_several_that_fails_keeps_its_room() -> None:
+    """3b.1a: a service needs its minimum less what has a slot and of which every pod is on a node
+    and has not ended."""
+    runs = on_nodes("1P", "p0 on a0 + on a1")
+    story = serving(runs, CLIMBS)
+    lost = on_nodes("1P", "p0 on a0 + failed on a1")
+    assert story.at(0, lost, CLIMBS) == {}
+    assert story.at(200, lost, CLIMBS) == {}
+
+
+def test_a_node_that_is_not_ready_is_no_loss() -> None:
+    """3b.1b: a node that is merely NotReady is no loss: nothing is asked for."""
+    story = serving(RUNS, CLIMBS, nodes="a:8x4")
+    away = on_nodes("1P1D", "p0 on a0, d0 on a1", age=9)
+    down = "a:8x4, a1 lost 5"
+    assert story.at(0, away, CLIMBS, nodes=down) == {"b-p1": "Admit"}
+
+
+def test_a_scale_up_that_fails_keeps_nothing() -> None:
+    """3b.7c: what its owner has not made yet reserves nothing."""
+    climbed = on_nodes("2P > 1P", "p0 on a0, p1 on a1", age=9)
+    failed = on_nodes("2P > 1P", "p0 on a0, p1 failed on a1", age=9)
+    story = serving(climbed, CLIMBS)
+    assert story.at(0, failed, CLIMBS) == {"b-p1": "Admit"}
+
+
+def test_a_spare_takes_the_place_when_the_broken_instance_has_no_slot() -> None:
+    """3b.5d: a spare goes before what is lost, with a new clock, and the room stays reserved."""
+    runs = on_nodes("1P1D", "p0 on a0, d0 on a1, d1 held", age=9)
+    failed = on_nodes("1P1D", "p0 on a0, d0 failed on a1, d1 held", age=9)
+    story = serving(runs, CLIMBS)
+    assert [story.at(time, failed, CLIMBS) for time in (0, 29, 31, 59)] == [{}] * 4
+    assert story.at(60, failed, CLIMBS) == {"a-d1": "Admit"}
+    tried = on_nodes("1P1D", "p0 on a0, d0 failed on a1, d1 unbound", age=9)
+    assert story.at(60.5, tried, CLIMBS, COMES) == {}
+    assert [story.at(time, tried, CLIMBS) for time in (61, 89, 91, 120)] == [{}] * 4
+
+
+def test_spares_of_the_service_do_not_end_its_attempt_at_once() -> None:
+    """3b.5e: no backoff gives the room away while the service has somebody else to try."""
+    runs = on_nodes("1P1D", "p0 on a0, d0 on a1, d1 held", age=9)
+    tried = on_nodes("1P1D", "p0 on a0, d0 unbound, d1 held", age=9)
+    other = on_nodes("1P1D", "p0 on a0, d0 held, d1 unbound", age=9)
+    story = serving(runs, CLIMBS)
+    for time in (0, 29):
+        assert story.at(time, tried, CLIMBS, bound=time == 29) == {}
+    assert story.at(30, tried, CLIMBS) == {"a-d0": "Revoke"}
+    waits = on_nodes("1P1D", "p0 on a0, d0 held, d1 held", age=9)
+    assert story.at(30.1, waits, CLIMBS) == {"a-d1": "Admit"}
+    for time in (31, 61, 62, 200):
+        assert story.at(time, other, CLIMBS) == {}, time
+
+
+def test_a_spare_goes_before_what_is_lost_whatever_their_age() -> None:
+    """3b.1b: what is lost and has no slot is asked for after all that can start."""
+    runs = on_nodes("1P1D", "p0 on a0, d0 on a1, d1 held", age=9)
+    failed = on_nodes("1P1D", "p0 on a0, d0 failed on a1, d1 held", age=9)
+    story = serving(runs, CLIMBS)
+    for time in (0, 29, 31, 59, 61):
+        assert story.at(time, failed, CLIMBS, nodes=f"{FULL}, a1 ending 8 90") == {}
+    assert story.at(70, failed, CLIMBS) == {"a-d1": "Admit"}
+
+
+def test_a_spare_that_fits_nowhere_takes_no_place() -> None:
+    """3b.1d: of the candidates the first set that fits: the lost instance itself."""
+    runs = on_nodes("1P1D", "p0 on a0, d0 on a1, d1@b held", age=9)
+    failed = on_nodes("1P1D", "p0 on a0, d0 failed on a1, d1@b held", age=9)
+    story = serving(runs, CLIMBS)
+    assert [story.at(time, failed, CLIMBS) for time in (0, 59, 61, 120, 200)] == [{}] * 5
+
+
+def test_what_is_bound_in_part_gives_its_place_to_a_spare_without_a_pause() -> None:
+    """3b.5d: the attempt of an instance of a service that served is over: it is Broken, and after
+    its grace a spare is admitted. No backoff gives the room away meanwhile."""
+    runs = on_nodes("1P", "p0 on a0 + on a1, p1 held")
+    part = on_nodes("1P", "p0 on a0 + unbound, p1 held")
+    story = serving(runs, CLIMBS)
+    for time in (0, 29, 31, 31.1, 60, 91):
+        assert story.at(time, part, CLIMBS, bound=time == 29) == {}, time
+    assert story.reasons["a-p0"] == "Broken"
+    assert story.at(92, part, CLIMBS)["a-p1"] == "Admit"
