@@ -6,7 +6,7 @@ run policy without a meaning counts as absent: a limit that is no number limits 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -23,10 +23,10 @@ from scaler.names import (
     RULE_LABEL,
 )
 from scaler.reasons.reasons import Reason
-from scaler.rules.jobspec import job_findings, read_replicas
+from scaler.rules.jobspec import LEADER, job_findings, read_replicas
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.timestamps import seconds_of
-from scaler.workloads.kind import Kind, Written
+from scaler.workloads.kind import Kind, Look, MadeName, Written
 from scaler.workloads.membership import MOST_FAULTS, Job, job_head, labels_of, number_in
 
 APP_LABEL = "app"
@@ -228,9 +228,15 @@ def pods_wanted(obj: Object) -> int:
     return pods
 
 
+def made_names(name: str, _: Look) -> Iterator[MadeName]:
+    """The Service of the leader has the name of its pod."""
+    service = f"{name}-{LEADER.lower()}-0"
+    yield MadeName(f"the Service {service}", len(service), of_service=True)
+
+
 KIND = Kind(
     name="AscendJob",
-    written=(Written(ASCEND_JOBS, by_users=True),),
+    written=(Written(ASCEND_JOBS, by_users=True, made_names=made_names),),
     job=ASCEND_JOBS,
     one_instance=True,
     reviewed=True,

@@ -53,6 +53,21 @@ class Role(msgspec.Struct, frozen=True):
     """False for a part beside the instances, such as a router."""
 
 
+LONGEST_LABEL = 63
+"""Characters of a label's value, and of the name of a Service."""
+REVISION_LENGTH = len("-0123456789")
+"""Characters that Kubernetes adds to the name of a StatefulSet for the label of its revision."""
+
+
+class MadeName(msgspec.Struct, frozen=True):
+    """A name, or the value of a label, that is made of the name of an object. `what`: in words."""
+
+    what: str
+    length: int
+    of_service: bool = False
+    """It is the name of a Service, which begins with a letter and has no dots."""
+
+
 class Written(msgspec.Struct, frozen=True):
     """A type of object in which pod templates stand."""
 
@@ -62,6 +77,10 @@ class Written(msgspec.Struct, frozen=True):
     by_users: bool = False
     """Users write objects of this type; others are made by controllers only, or looked at only by
     `scaler lint`."""
+    made_names: Callable[[str, Look], Iterator[MadeName]] | None = None
+    """From the name of an object to names that are made of it and may be too long."""
+    on_every_node: bool = False
+    """It makes a pod for each node and chooses the node: no ratio decides how many run."""
 
 
 class OwnerObject(msgspec.Struct, gc=False):

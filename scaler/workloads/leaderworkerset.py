@@ -15,8 +15,10 @@ from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
 from scaler.rules.values import as_count
 from scaler.timestamps import seconds_of
 from scaler.workloads.kind import (
+    REVISION_LENGTH,
     Kind,
     Look,
+    MadeName,
     OwnerObject,
     OwnerSource,
     Role,
@@ -121,9 +123,17 @@ def roles(look: Look) -> Iterator[Role]:
     yield Role(tuple(templates), number_at(look, pods_at, 1), pods_at)
 
 
+def made_names(name: str, look: Look) -> Iterator[MadeName]:
+    """A Service has its name; the workers of each group are a StatefulSet `NAME-0`."""
+    yield MadeName(f"the Service {name}", len(name), of_service=True)
+    last = max(0, (number_at(look, ("spec", "replicas"), 1) or 0) - 1)
+    length = len(f"{name}-{last}") + REVISION_LENGTH
+    yield MadeName("the label controller-revision-hash of its workers", length)
+
+
 KIND = Kind(
     name="LeaderWorkerSet",
-    written=(Written(LEADER_WORKER_SETS, roles, by_users=True),),
+    written=(Written(LEADER_WORKER_SETS, roles, by_users=True, made_names=made_names),),
     membership=membership,
     owners=(
         OwnerSource(LEADER_WORKER_SETS, facts, decode=LeaderWorkerSetObject, counts_instances=True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scaler.kube.api import PODS, Resource
-from scaler.workloads.kind import Kind, Look, Role, Written, each_pod, template_at
+from scaler.workloads.kind import Kind, Look, MadeName, Role, Written, each_pod, template_at
 from scaler.workloads.membership import pod_alone
 
 THIS_POD = "this pod"
@@ -26,14 +26,23 @@ def cron_job_roles(_: Look) -> Iterator[Role]:
     yield Role((template_at(path),), pods=1, pods_at=path)
 
 
+def _names_of_job(name: str, _: Look) -> Iterator[MadeName]:
+    yield MadeName("the label batch.kubernetes.io/job-name of its pods", len(name))
+
+
+def _names_of_cron_job(name: str, _: Look) -> Iterator[MadeName]:
+    """The time of each run is added to the names of its Jobs, as a number."""
+    yield MadeName("the names of its Jobs", len(name) + len("-0123456789"))
+
+
 KIND = Kind(
     name="Pod",
     written=(
         Written(PODS, pod_roles),
         Written(_REPLICATION_CONTROLLERS, each_pod),
-        Written(_DAEMON_SETS, each_pod),
-        Written(_JOBS, each_pod),
-        Written(_CRON_JOBS, cron_job_roles),
+        Written(_DAEMON_SETS, each_pod, on_every_node=True),
+        Written(_JOBS, each_pod, made_names=_names_of_job),
+        Written(_CRON_JOBS, cron_job_roles, made_names=_names_of_cron_job),
     ),
     membership=pod_alone,
     looked_up=True,

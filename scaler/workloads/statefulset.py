@@ -14,8 +14,10 @@ from scaler.timestamps import seconds_of
 from scaler.workloads.inferserviceset import INFER_OPERATOR
 from scaler.workloads.kind import (
     LABELS,
+    REVISION_LENGTH,
     Kind,
     Look,
+    MadeName,
     OwnerObject,
     OwnerSource,
     Role,
@@ -66,9 +68,14 @@ def roles(look: Look) -> Iterator[Role]:
         yield Role((template_at(template),), pods=1, pods_at=template)
 
 
+def made_names(name: str, _: Look) -> Iterator[MadeName]:
+    """Its pods have a label with its name and the hash of its revision."""
+    yield MadeName(f"the label {REVISION} of its pods", len(name) + REVISION_LENGTH)
+
+
 KIND = Kind(
     name="StatefulSet",
-    written=(Written(STATEFUL_SETS, roles, by_users=True),),
+    written=(Written(STATEFUL_SETS, roles, by_users=True, made_names=made_names),),
     membership=membership,
     owners=(OwnerSource(STATEFUL_SETS, facts),),
     several=True,

@@ -18,7 +18,16 @@ from scaler.reasons.reasons import Reason
 from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.workloads.kind import Kind, Look, Role, Written, named_at, number_at, template_at
+from scaler.workloads.kind import (
+    Kind,
+    Look,
+    MadeName,
+    Role,
+    Written,
+    named_at,
+    number_at,
+    template_at,
+)
 from scaler.workloads.membership import MOST_FAULTS, Job, LaterPods, job_head, labels_of
 
 VOLCANO_JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
@@ -182,9 +191,18 @@ def roles(look: Look) -> Iterator[Role]:
     yield Role(tuple(templates), pods, ("spec", "tasks"))
 
 
+def made_names(name: str, look: Look) -> Iterator[MadeName]:
+    """Volcano refuses a job of which the name of a pod is too long."""
+    for index, (item, _) in enumerate(named_at(look, ("spec", "tasks"))):
+        task = as_text(look((*item, "name"))) or f"default{index}"
+        last = max(0, (number_at(look, (*item, "replicas"), 1) or 0) - 1)
+        pod = f"{name}-{task}-{last}"
+        yield MadeName(f"the pod {pod}", len(pod))
+
+
 KIND = Kind(
     name="Job",
-    written=(Written(VOLCANO_JOBS, roles, by_users=True),),
+    written=(Written(VOLCANO_JOBS, roles, by_users=True, made_names=made_names),),
     job=VOLCANO_JOBS,
     one_instance=True,
     reviewed=True,

@@ -16,7 +16,7 @@ from scaler.rules.labels import nearest
 from scaler.rules.rule import Rule
 from scaler.tools.common.manifest import Object, Value
 from scaler.tools.common.slips import all_label_faults, misspelt, unknown_group
-from scaler.tools.lint.workloads import Role, roles_of
+from scaler.tools.lint.workloads import Role, is_on_every_node, roles_of
 from scaler.workloads.kinds import JOBS
 
 MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
@@ -84,8 +84,8 @@ def workload_faults(found: Object, rules: Rules) -> list[Finding] | None:
         misplaced = known is not None and names_ours(labels_at(found, ("metadata", "labels")))
         return [_reaches_no_pod(found, known or [])] if misplaced else None
     faults = [_kind_unknown(found)] if known is None else [*_forgotten(found, known, roles, rules)]
-    if (found.kind, found.root.string_at("apiVersion")) == ("DaemonSet", "apps/v1"):
-        faults.append(_on_every_node())
+    if is_on_every_node(found):
+        faults.append(_on_every_node(found))
     for role in roles:
         faults.extend(_role_faults(found, role, rules))
     return faults
@@ -329,12 +329,12 @@ def _reaches_no_pod(found: Object, known: list[Role]) -> Finding:
     return Finding("LabelsReachNoPod", ("metadata", "labels", named), message, hint, on_key=True)
 
 
-def _on_every_node() -> Finding:
+def _on_every_node(found: Object) -> Finding:
     message = (
-        "a DaemonSet makes a pod for each node and chooses the node itself: neither a ratio nor"
+        f"a {found.kind} makes a pod for each node and chooses the node itself: neither a ratio nor"
         " room decides how many run, and a pod that is evicted comes again on the same node"
     )
-    hint = "write a Deployment, a StatefulSet or a LeaderWorkerSet"
+    hint = "write a Deployment or a StatefulSet, for example"
     return Finding("PodOnEveryNode", ("kind",), message, hint)
 
 

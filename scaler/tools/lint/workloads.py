@@ -5,7 +5,7 @@ by the labels in it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -35,14 +35,29 @@ class Role(msgspec.Struct, frozen=True):
 
 def roles_of(found: Object) -> list[Role] | None:
     """None for an unknown kind."""
-    group = found.root.string_at("apiVersion").partition("/")[0]
-    known = kinds.written_as("" if group == "v1" else group, found.kind) if group else None
-    if known is None:
-        return None
-    _, written = known
-    if written.roles is None:
+    written = _written(found)
+    if written is None or written.roles is None:
         return None
     return [_role(role) for role in written.roles(_look_into(found.root))]
+
+
+def made_names_of(found: Object, name: str) -> Iterator[workload.MadeName]:
+    """The names that are made of the name of the object, as far as they may be too long."""
+    written = _written(found)
+    if written is not None and written.made_names is not None:
+        yield from written.made_names(name, _look_into(found.root))
+
+
+def is_on_every_node(found: Object) -> bool:
+    """Whether the object makes a pod for each node."""
+    written = _written(found)
+    return written is not None and written.on_every_node
+
+
+def _written(found: Object) -> workload.Written | None:
+    group = found.root.string_at("apiVersion").partition("/")[0]
+    known = kinds.written_as("" if group == "v1" else group, found.kind) if group else None
+    return known[1] if known is not None else None
 
 
 def labels_are_its_own(found: Object) -> bool:
