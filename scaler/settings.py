@@ -192,6 +192,12 @@ class Settings(BaseModel):
         " service; doubled each time, without bound.",
         1,
     )
+    flap_patience: float = _seconds(
+        30,
+        "Nobody is evicted for room of a node or of chips that are away for less; doubled, up to"
+        " `due_back`, each time that they returned within that.",
+        0,
+    )
     preempt: Preempt = _setting(
         Preempt.HIGHER_PRIORITY,
         "Whose scale-ups a missing minimum may evict: those of a lower priority"

@@ -89,13 +89,16 @@ class Room(IntEnum):
     """Room that victims leave (`Placement.count_freed`)."""
     EXPECTED = 2
     """Room that terminating pods on schedulable nodes leave, unless the pods are overdue."""
-    AWAY = 3
+    RETURNING = 3
+    """Room of nodes and chips that are away for less than the patience of their node: nobody is
+    evicted for what fits here."""
+    AWAY = 4
     """Room of nodes that are not schedulable now and of faulty chips, if they may return soon."""
 
     __hash__ = int.__hash__
 
 
-Levels = tuple[Amounts, Amounts, Amounts, Amounts]
+Levels = tuple[Amounts, Amounts, Amounts, Amounts, Amounts]
 """Amounts for each `Room`."""
 
 
@@ -149,14 +152,26 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     def schedulable(self) -> bool:
         return self.ready and not self.cordoned
 
-    def levels(self, now: float, due_back: float) -> Levels:
-        """The room of the node. `due_back`: seconds that overdue room still counts as expected."""
+    def levels(self, now: float, due_back: float, flap_patience: float) -> Levels:
+        """The room of the node. `due_back`: seconds that overdue room still counts as expected.
+        `flap_patience`: of a node that never returned, in seconds."""
         expected = self._when_pods_have_ended(now, due_back)
-        with_chips = self._with_chips_back(expected, now, due_back)
+        patience = self.patience(due_back, flap_patience)
+        returning = self._with_chips_back(expected, now, patience)
+        away = self._with_chips_back(expected, now, due_back)
         if self.schedulable:
-            return self.free, self.free, expected, with_chips
+            return self.free, self.free, expected, returning, away
         none = (0,) * len(self.free)
-        return none, none, none, none if now >= self.since + due_back else with_chips
+        if now >= self.since + patience:
+            returning = none
+        if now >= self.since + due_back:
+            away = none
+        return none, none, none, returning, away
+
+    def patience(self, due_back: float, flap_patience: float) -> float:
+        """3b.4f: seconds that the node or chips of it may be away until somebody is evicted for
+        that: doubled each time that they returned within `due_back`."""
+        return min(flap_patience * 2.0 ** self.quick_returns(due_back), due_back)
 
     def _when_pods_have_ended(self, now: float, due_back: float) -> Amounts:
         """What is free, and what its terminating pods take. On a node that is not ready no kubelet
@@ -185,13 +200,15 @@ class Node(msgspec.Struct, frozen=True, gc=False):
             best = _sum(best, amounts)
         return best
 
-    def overdue_from(self, due_back: float) -> list[float]:
-        """The times at which expected room on this node stops to count."""
-        ends = [deadline for deadline, _ in self.ending]
-        ends += [since for since, _ in self.away]
+    def overdue_from(self, due_back: float, flap_patience: float) -> list[float]:
+        """The times at which expected room on this node stops to count, at any level."""
+        patience = self.patience(due_back, flap_patience)
+        away = [since for since, _ in self.away]
         if not self.schedulable:
-            ends.append(self.since)
-        return [moment + due_back for moment in ends]
+            away.append(self.since)
+        moments = [deadline + due_back for deadline, _ in self.ending]
+        moments += [since + due_back for since in away]
+        return moments + [since + patience for since in away]
 
     def quick_returns(self, due_back: float) -> int:
         """How often the node, or chips of it, returned within `due_back` seconds."""

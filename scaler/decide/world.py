@@ -274,6 +274,7 @@ class Policy(msgspec.Struct, frozen=True, gc=False):
     fit_patience: float = 60.0
     trade_after: float = 90.0
     eviction_pause: float = 600.0
+    flap_patience: float = 30.0
     preempt: Preempt = Preempt.HIGHER_PRIORITY
     honour_preemptable: bool = True
     max_service_priority: int | None = None

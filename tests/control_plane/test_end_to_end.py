@@ -80,6 +80,7 @@ DIVIDED = (
     "fit_patience",
     "trade_after",
     "eviction_pause",
+    "flap_patience",
 )
 """Settings that are divided as the times of a scenario are."""
 

@@ -52,6 +52,9 @@ class _Judge(Facts):
             n for n, (state, age) in enumerate(s.nodes) if state in "XC" and age < POLICY.due_back
         )
         self.away = frozenset(away) - used
+        """Nodes that may come back, without pods."""
+        moment = (n for n in self.away if s.nodes[n][1] < POLICY.flap_patience)
+        self.for_a_moment = frozenset(moment)
         self.came = frozenset(
             n for n, (state, age) in enumerate(s.nodes) if state == "R" and age < POLICY.gather
         )
@@ -240,6 +243,8 @@ class _Judge(Facts):
             ("others", come, own + elsewhere),
             ("away", come | self.away, []),
         ]
+        if not self.would_fit(team, come) and self.would_fit(team, come | self.for_a_moment):
+            tries = [each for each in tries if not each[2]]  # 4f
         for name, room, victims in tries:
             for choice in self.choices(team):
                 if name in ("free", "own that does not run") and self.among(choice, "ending"):
@@ -253,6 +258,9 @@ class _Judge(Facts):
                         left,
                     )
         return None
+
+    def would_fit(self, team: int, room: frozenset[int]) -> bool:
+        return any(self.placed(team, choice, room, []) for choice in self.choices(team))
 
     def all_needs(self, team: int, choice: Sequence[int], room: frozenset[int]) -> Needs:
         """What is bound in part has its room already, or there is none."""

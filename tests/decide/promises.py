@@ -125,6 +125,8 @@ class _Judge(Facts):
                 self.before.pauses(team, choice) for choice in fitting
             ):
                 yield f"S11: evicted for s{team}, for which nobody may be evicted now"
+            if not self.drained and self._awaits_return(team, len(self.for_whom) == len(victims)):
+                yield f"3b.4f: evicted for s{team}, which would fit if a node came back"
             if len(self.for_whom) > len(victims) or not all(
                 map(self.serves, {*self.teams} - {team})
             ):
@@ -135,6 +137,22 @@ class _Judge(Facts):
                 fine = [choice for choice in fitting if not self.before.pauses(team, choice)]
                 if any(packs(less, self.pods_of(choice)) for choice in fine):
                     yield f"3b.4: a victim of s{team} could have been spared"
+
+    def _awaits_return(self, team: int, alone: bool) -> bool:
+        """3b.4f: without any eviction the minimum would fit if nodes that are away for less than
+        flap_patience were there. Not asked where room may be reserved for others."""
+        others = {*self.teams} - {team}
+        if not alone or not all(map(self.serves, others)):
+            return False
+        now = self.room() + self.to_come()
+        back = Counter[int]()
+        for number, (state, age) in enumerate(self.nodes):
+            used = any(place == number for inst in self.insts for _, place in inst.pods)
+            if state in "XC" and age < POLICY.flap_patience and not used:
+                back[number] = self.of.nodes[number][1]
+        choices = [self.pods_of(choice) for choice in self.minimums(team)]
+        fits_now = any(packs(now, pods) for pods in choices)
+        return not fits_now and any(packs(now + back, pods) for pods in choices)
 
     def _reserved_whole(self) -> Iterator[str]:
         """S10: all minimums of which something is admitted now fit together, whole, on room that is

@@ -54,8 +54,10 @@ def nodes(*some: Node) -> Nodes:
     return Nodes(RESOURCES, tuple(named))
 
 
-def placement(*some: Node, now: float = 0.0, due_back: float = 0.0) -> Placement:
-    return Placement(node_index(*some), now=now, due_back=due_back)
+def placement(
+    *some: Node, now: float = 0.0, due_back: float = 0.0, flap_patience: float = 0.0
+) -> Placement:
+    return Placement(node_index(*some), now=now, due_back=due_back, flap_patience=flap_patience)
 
 
 def node_index(*some: Node) -> NodeIndex:
@@ -89,9 +91,16 @@ def plus(some: Sequence[int], more: Sequence[int]) -> list[int]:
     return [one + other for one, other in zip(some, more, strict=True)]
 
 
-def levels(of: Node, now: float, due_back: float, granted: Sequence[PodRequest] = ()) -> Left:
+def levels(
+    of: Node,
+    now: float,
+    due_back: float,
+    granted: Sequence[PodRequest] = (),
+    flap_patience: float = 0.0,
+) -> Left:
     free = list(of.free)
     none = [0, 0, 0]
+    patience = min(flap_patience, due_back)
     if of.schedulable:
         freed = free
         for pod in granted:
@@ -100,17 +109,28 @@ def levels(of: Node, now: float, due_back: float, granted: Sequence[PodRequest] 
         for deadline, amounts in of.ending:
             if deadline + due_back > now:
                 to_come = plus(to_come, amounts)
-        well = list(to_come)
-        for since, amounts in of.away:
-            if now < since + due_back:
-                well = plus(well, amounts)
-        return [list(free), list(freed), list(to_come), well]
+        soon = with_chips(of, to_come, now, patience)
+        return [
+            list(free),
+            list(freed),
+            list(to_come),
+            soon,
+            with_chips(of, to_come, now, due_back),
+        ]
     for _, amounts in of.ending if of.ready else ():
         free = plus(free, amounts)
+    soon = with_chips(of, free, now, patience) if now < of.since + patience else list(none)
+    well = with_chips(of, free, now, due_back) if now < of.since + due_back else list(none)
+    return [list(none), list(none), list(none), soon, well]
+
+
+def with_chips(of: Node, left: Sequence[int], now: float, seconds: float) -> list[int]:
+    """With the chips that are away for less than so many seconds."""
+    well = list(left)
     for since, amounts in of.away:
-        if now < since + due_back:
-            free = plus(free, amounts)
-    return [list(none), list(none), list(none), free if now < of.since + due_back else list(none)]
+        if now < since + seconds:
+            well = plus(well, amounts)
+    return well
 
 
 def allowed(of: Node, pod: PodRequest) -> bool:
@@ -224,9 +244,11 @@ any_node_strategy = st.builds(
     ending=ending_strategy,
     ready=st.sampled_from([True, True, False]),
     cordoned=st.sampled_from([False, False, True]),
-    since=st.sampled_from([1.0, 7.0]),
+    since=st.sampled_from([1.0, 7.0, 9.0]),
     passing=st.sampled_from([(), (), (PRESSURE,)]),
-    away=st.sampled_from([(), (), ((1.0, (1, 0, 0)),), ((1.0, (2, 0, 0)), (7.0, (1, 0, 0)))]),
+    away=st.sampled_from(
+        [(), (), ((1.0, (1, 0, 0)),), ((1.0, (2, 0, 0)), (7.0, (1, 0, 0))), ((9.0, (1, 0, 0)),)]
+    ),
 )
 any_ask_strategy = st.builds(
     ask, st.integers(1, 3), st.sampled_from([ANYWHERE, ON_A, PATIENT]), cpu=st.integers(0, 1)
@@ -253,7 +275,7 @@ def test_each_sort_of_room_is_reserved_exactly_when_all_reservations_can_be_kept
     granted: list[tuple[int, PodRequest]],
     withdrawn: list[tuple[int, PodRequest]],
 ) -> None:
-    of = placement(*some, now=10.0, due_back=5.0)
+    of = placement(*some, now=10.0, due_back=5.0, flap_patience=2.0)
     kept = list[tuple[Reservation, PodRequests, Room]]()
     of.fits(*steps[0][:2])
     of.count_freed([(f"n{at:03}", pod) for at, pod in [*granted, *withdrawn]])
@@ -261,7 +283,7 @@ def test_each_sort_of_room_is_reserved_exactly_when_all_reservations_can_be_kept
     left = []
     for number, each in enumerate(some):
         here = [pod for at, pod in granted if at == number]
-        left.append(levels(each, 10.0, 5.0, here))
+        left.append(levels(each, 10.0, 5.0, here, 2.0))
     for pods, room, cancelled in steps:
         if cancelled < len(kept):
             of.cancel(kept.pop(cancelled)[0])
@@ -564,7 +586,7 @@ def test_faulty_chips_count_as_absent_nodes_do_until_they_are_overdue() -> None:
     of = placement(*some, now=12.0, due_back=5.0)
     assert not fits(of, ask(8), room=Room.AWAY)
     assert fits(of, ask(6), room=Room.AWAY)
-    assert some[0].overdue_from(5.0) == [7.0, 15.0]
+    assert some[0].overdue_from(5.0, 1.0) == [7.0, 15.0, 3.0, 11.0]
     assert NodeIndex(Nodes(RESOURCES, (some[0],))).unusual == [0]
 
 

@@ -49,9 +49,16 @@ class Placement:
     """The room of the nodes in one decision. Classes of two nodes have to differ if a pod request
     fits on one only."""
 
-    def __init__(self, nodes: NodeIndex, *, now: float = 0.0, due_back: float = 0.0) -> None:
+    def __init__(
+        self,
+        nodes: NodeIndex,
+        *,
+        now: float = 0.0,
+        due_back: float = 0.0,
+        flap_patience: float = 0.0,
+    ) -> None:
         self.nodes = nodes
-        self._trial = Trial(nodes, now=now, due_back=due_back)
+        self._trial = Trial(nodes, now=now, due_back=due_back, flap_patience=flap_patience)
         self._invalidation = Invalidation(self._trial)
         self.given_back = 0
         """The same as long as there is no more room than before: it changes when a reservation is

@@ -75,35 +75,38 @@ class NodeState:
         left = self.left
         if level == Room.FREE and left[Room.FREE] is left[Room.AWAY]:
             free = plus(left[Room.FREE], amounts, sign)
-            self.left = (free, free, free, free)
+            self.left = (free, free, free, free, free)
             self.room = self.left
             return
         self.left = (
             plus(left[0], amounts, sign) if level <= 0 else left[0],
             plus(left[1], amounts, sign) if level <= 1 else left[1],
             plus(left[2], amounts, sign) if level <= 2 else left[2],
-            plus(left[3], amounts, sign),
+            plus(left[3], amounts, sign) if level <= 3 else left[3],
+            plus(left[4], amounts, sign),
         )
         self._narrow()
 
     def count_freed(self, amounts: PodAmounts, sign: int) -> None:
-        free, freed, expected, away = self.whole
+        free, freed, expected, returning, away = self.whole
         self.whole = (
             free,
             plus(freed, amounts, sign),
             plus(expected, amounts, sign),
+            plus(returning, amounts, sign),
             plus(away, amounts, sign),
         )
         self.change(amounts, Room.FREED, sign)
 
     def _narrow(self) -> None:
-        free, freed, expected, away = self.left
+        free, freed, expected, returning, away = self.left
         if free is away:
             self.room = self.left
             return
-        expected = _least(expected, away)
+        returning = _least(returning, away)
+        expected = _least(expected, returning)
         freed = _least(freed, expected)
-        self.room = (_least(free, freed), freed, expected, away)
+        self.room = (_least(free, freed), freed, expected, returning, away)
 
 
 def _least(one: Amounts, other: Amounts) -> Amounts:

@@ -55,10 +55,13 @@ class NoPlacement(Enum):
 class Trial:
     """The pods that are placed in thought, those of reservations included."""
 
-    def __init__(self, nodes: NodeIndex, *, now: float, due_back: float) -> None:
+    def __init__(
+        self, nodes: NodeIndex, *, now: float, due_back: float, flap_patience: float
+    ) -> None:
         self.nodes = nodes
         self._now = now
         self._due_back = due_back
+        self._flap_patience = flap_patience
         self.pod_classes: dict[tuple[Classes, PodAmounts], PodClass] = {}
         self._class_of: dict[PodRequest, PodClass] = {}
         self.states: dict[int, NodeState] = {}
@@ -144,9 +147,12 @@ class Trial:
 
     def _state(self, index: int) -> NodeState:
         if index not in self.states:
-            levels = self.nodes.nodes[index].levels(self._now, self._due_back)
-            self.states[index] = NodeState(levels)
+            self.states[index] = NodeState(self._levels(index))
         return self.states[index]
+
+    def _levels(self, index: int) -> Levels:
+        node = self.nodes.nodes[index]
+        return node.levels(self._now, self._due_back, self._flap_patience)
 
     def _open(self) -> None:
         """Take the nodes into account that have more room than is free."""
@@ -200,7 +206,7 @@ class Trial:
         state = self.states.get(position)
         if state is not None:
             return state.room[room]
-        return self.nodes.nodes[position].levels(self._now, self._due_back)[room]
+        return self._levels(position)[room]
 
     def _position(self, name: str) -> int:
         """The index of a schedulable node; -1 where there is none of that name."""

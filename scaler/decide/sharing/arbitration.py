@@ -288,6 +288,8 @@ class Arbitration:
         attempt = draft.memory_of(member.uid)
         if not surplus or attempt.had_its_attempt or attempt.failures:
             return
+        if part.expects_room and part.fits_when_returned(member.instance.unbound):
+            return  # 4f
         reserved = preemption.make_room(part, draft, [member], Room.EXPECTED, surplus)
         if reserved is not None:
             minimum.nominate(part, reserved)

@@ -119,7 +119,11 @@ def evict(part: Part, draft: Draft, reserved: ReservedMinimum, *, counts: bool =
     """3c: order the evictions. Running instances of the same service are evicted only after
     `trade_after` (3.6): MindIE Controller goes first. `counts`: it is an eviction for a minimum
     (4e)."""
-    if not reserved.victims or draft.demand.service.assumed:
+    if draft.demand.service.assumed:
+        return
+    if not reserved.victims:
+        if reserved.room is Room.AWAY and preemption.may_give_up_running(part, draft):
+            draft.note(events.AwaitsOwnScaleDown(part.now))
         return
     if _evicts_own_running(draft, reserved):
         draft.note(events.AwaitsOwnScaleDown(part.now))

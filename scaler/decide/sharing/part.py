@@ -166,6 +166,13 @@ class Part:
         """5c: whether the attempt made no progress within `minimum_timeout`."""
         return attempts.is_late(attempt, self.now, self.policy)
 
+    def fits_when_returned(self, pods: PodRequests) -> bool:
+        """4f: whether these pods would fit without an eviction if nodes and chips that are away for
+        a moment were there, and only then."""
+        if self.placement.fits(pods, Room.EXPECTED) is None:
+            return False
+        return self.placement.fits(pods, Room.RETURNING) is None
+
     def has_room_for(self, pods: PodRequests) -> bool:
         """Whether these pods fit on free room beside all reservations."""
         return self.placement.fits(pods) is None

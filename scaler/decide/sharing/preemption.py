@@ -77,6 +77,11 @@ def own_surplus(part: Part, draft: Draft) -> list[Surplus]:
     return _surplus(part, draft, own=True)
 
 
+def may_give_up_running(part: Part, draft: Draft) -> bool:
+    """3.6: whether running surplus of the service may be evicted for its own minimum."""
+    return may_trade(draft) and any(group.running for group in own_surplus(part, draft))
+
+
 def surplus_for_scale_up(part: Part, draft: Draft) -> list[Surplus]:
     """3.6, `trade: always`: surplus of a service that serves which may make room for a missing
     instance of its target: what the target has no place for."""

@@ -63,12 +63,23 @@ def _shortage_of_one(part: Part, draft: Draft) -> Shortage:
 
 def _other_sources(part: Part, draft: Draft) -> Iterator[Source]:
     """3a, after free room, in their order. While the room of a victim is expected, nobody else is
-    evicted (4d)."""
-    if preemption.under_way(part, draft):
+    evicted (4d), nor for a node that is away for a moment (4f)."""
+    if preemption.under_way(part, draft) or awaits_return(part, draft):
         yield Room.EXPECTED, []
     else:
         yield from _with_victims(part, draft)
     yield Room.AWAY, []
+
+
+def awaits_return(part: Part, draft: Draft) -> bool:
+    """4f: whether the minimum would fit without an eviction if what is away for a moment were
+    there, and fits on no other expected room."""
+    if not part.expects_room:
+        return False
+    for members in sets_of_candidates(draft, part.placement, Room.RETURNING):
+        if part.fits_when_returned(requests_of(members)):
+            return True
+    return False
 
 
 def _with_victims(part: Part, draft: Draft) -> Iterator[Source]:

@@ -69,7 +69,8 @@ class Weighed(msgspec.Struct, frozen=True, eq=False):
         for draft in self.drafts.values():
             yield from observed.moments(draft, world)
         for node in self.unusual:
-            yield from node.overdue_from(world.policy.due_back)
+            policy = world.policy
+            yield from node.overdue_from(policy.due_back, policy.flap_patience)
         yield from self.kept_until
 
 
@@ -91,7 +92,10 @@ def weigh(
                 drafts[position] = scope.draft(demand)
         return [drafts[position] for position in everybody]
 
-    placement = Placement(scope.nodes, now=world.now, due_back=world.policy.due_back)
+    policy = world.policy
+    placement = Placement(
+        scope.nodes, now=world.now, due_back=policy.due_back, flap_patience=policy.flap_patience
+    )
     scaled_down = _scaled_down(active)
     placement.count_freed(scaled_down)
     unusual = scope.unusual_nodes()
