@@ -15,6 +15,7 @@ from scaler.decide.service.groups import Group
 from scaler.decide.service.limit import why_not_deleted
 from scaler.decide.service.states import (
     Member,
+    age,
     candidate_order,
     in_order,
     restart_reserve,
@@ -77,7 +78,25 @@ def _verdict(
         reason, about = wrong_label
         return member.state, reason, about
     reason = _reason_of_state(member, service, beyond, now)
+    if reason is Reason.SCALED_DOWN and _is_wanted_again(member, draft):
+        reason = Reason.TERMINATING
     return member.state, reason, _about(reason, member, draft)
+
+
+def _is_wanted_again(member: Member, draft: Draft) -> bool:
+    """3c: whether an instance whose pods were deleted because fewer were wanted has a place now, or
+    what its owner makes in its stead has: more are wanted since. The older one has the place."""
+    rule = draft.demand.rule
+    name = member.instance.group or ""
+    group = draft.demand.groups.get(name)
+    if member.state is not State.TERMINATING or rule is None or group is None:
+        return False
+    places = rule.largest.of(name)
+    for other in group.members:
+        is_going = other.state is State.TERMINATING and other.memory.preempted_for == NOBODY
+        if other.is_live and not (is_going and age(other) >= age(member)):
+            places -= 1
+    return places > 0 if member.is_live else places >= 0
 
 
 def _runs_as_it_should(member: Member, draft: Draft, beyond: Reason | None) -> bool:

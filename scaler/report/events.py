@@ -20,6 +20,9 @@ from scaler.timestamps import rfc3339
 COMPONENT = "mind-cluster-scaler"
 REPEAT_AFTER = 600.0
 """Seconds within which the same event is not written again."""
+COUNTED = frozenset({"Scaled"})
+"""Reasons of which each object has one event: orders of an autoscaler come without end. Its message
+is that of the last one, and it counts up."""
 _MAX_MESSAGE = 1024
 _REMEMBERED = 10_000
 
@@ -31,15 +34,19 @@ class Event(NamedTuple):
     warning: bool = False
 
     @property
+    def is_counted(self) -> bool:
+        """Whether the object has one event of this reason."""
+        return self.reason in COUNTED
+
+    @property
     def event_name(self) -> str:
-        content = "\0".join(
-            (self.subject.resource.kind, self.subject.uid, self.reason, self.message)
-        )
+        message = "" if self.is_counted else self.message
+        content = "\0".join((self.subject.resource.kind, self.subject.uid, self.reason, message))
         return f"{object_name(self.subject.name, 200)}.{digest(content)}"
 
 
-def event_object(event: Event, now: float) -> Object:
-    """The core/v1 Event for the first occurrence of `event`."""
+def event_object(event: Event, now: float, times: int = 1) -> Object:
+    """The core/v1 Event for the first occurrence of `event`, or for so many since."""
     resource, namespace, name, uid = event.subject
     at = rfc3339(now)
     involved = {
@@ -60,14 +67,20 @@ def event_object(event: Event, now: float) -> Object:
         reportingInstance="",
         firstTimestamp=at,
         lastTimestamp=at,
-        count=1,
+        count=times,
     )
 
 
-def repetition(existing: Object, now: float) -> dict[str, Any]:
+def repetition(existing: Object, event: Event, now: float, times: int = 1) -> dict[str, Any]:
     """The merge patch that increases the count of an event."""
     count = existing.get("count")
-    return {"count": (count if isinstance(count, int) else 1) + 1, "lastTimestamp": rfc3339(now)}
+    patch: dict[str, Any] = {
+        "count": (count if isinstance(count, int) else 1) + times,
+        "lastTimestamp": rfc3339(now),
+    }
+    if event.is_counted:
+        patch["message"] = event.message[:_MAX_MESSAGE]
+    return patch
 
 
 class Admission(StrEnum):
@@ -77,7 +90,8 @@ class Admission(StrEnum):
     REPEATED = "repeated"
     """It was the last event about its object, within REPEAT_AFTER."""
     SPAM = "spam"
-    """Beyond a burst, then one event a minute, so that a flapping job cannot flood etcd."""
+    """Beyond a burst, then one event a minute, so that a flapping job cannot flood etcd. Warnings
+    are counted apart: 60 a minute."""
 
 
 class _History(NamedTuple):
@@ -85,8 +99,9 @@ class _History(NamedTuple):
 
     name: str
     time: float
-    tokens: float
-    """How many more events were allowed then."""
+    others: float
+    """How many more events were allowed then that are no warnings."""
+    warnings: float
 
 
 class Filter:
@@ -95,6 +110,10 @@ class Filter:
 
     BURST = 25
     REFILL = 60.0
+    WARNINGS = 60
+    """The most warnings at once, and in each minute after that. No other event takes their
+    place."""
+    REFILL_OF_WARNINGS = 1.0
 
     def __init__(self) -> None:
         self._histories: OrderedDict[Subject, _History] = OrderedDict()
@@ -103,14 +122,20 @@ class Filter:
     def admit(self, event: Event, now: float) -> Admission:
         """Say whether the event is written, and count it."""
         subject = event.subject
-        before = self._histories.pop(subject, _History("", now, float(self.BURST)))
+        new = _History("", now, float(self.BURST), float(self.WARNINGS))
+        before = self._histories.pop(subject, new)
         if before.name == event.event_name and now - before.time < REPEAT_AFTER:
             self._histories[subject] = before
             return Admission.REPEATED
-        tokens = min(self.BURST, before.tokens + (now - before.time) / self.REFILL)
-        spam = tokens < 1
-        left = tokens if spam else tokens - 1
-        self._histories[subject] = _History(event.event_name, now, left)
+        elapsed = now - before.time
+        others = min(self.BURST, before.others + elapsed / self.REFILL)
+        warnings = min(self.WARNINGS, before.warnings + elapsed / self.REFILL_OF_WARNINGS)
+        spam = (warnings if event.warning else others) < 1
+        if not spam and event.warning:
+            warnings -= 1
+        elif not spam:
+            others -= 1
+        self._histories[subject] = _History(event.event_name, now, others, warnings)
         # after this time it changes no answer any more
         oldest = next(iter(self._histories.values())).time
         if len(self._histories) > _REMEMBERED or now - oldest > self.BURST * self.REFILL:
@@ -118,12 +143,12 @@ class Filter:
         return Admission.SPAM if spam else Admission.WRITTEN
 
 
-async def write_event(writer: Writer, event: Event, now: float) -> None:
-    """Create the event, or increase its count. Raises KubeError; may be repeated."""
+async def write_event(writer: Writer, event: Event, now: float, times: int = 1) -> None:
+    """Create the event, or increase its count by `times`. Raises KubeError; may be repeated."""
     namespace = event.subject.namespace
     name = event.event_name
     try:
-        await writer.create(EVENTS, namespace, event_object(event, now))
+        await writer.create(EVENTS, namespace, event_object(event, now, times))
     except AlreadyExistsError:
-        patch = repetition(await writer.get(EVENTS, namespace, name), now)
+        patch = repetition(await writer.get(EVENTS, namespace, name), event, now, times)
         await writer.patch(EVENTS, namespace, name, patch, patch_type=PatchType.MERGE)

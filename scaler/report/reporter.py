@@ -50,6 +50,8 @@ from scaler.state.last_valid import (
 from scaler.workloads.ascendjob import has_failed
 
 MAX_EVENTS_WAITING = 10_000
+KEPT_FOR_WARNINGS = 1_000
+"""Of these places, those that only warnings take."""
 PATIENCE = 5.0
 """Seconds that a passing warning must last to become an event."""
 _LAST_VALID = "last_valid"
@@ -69,11 +71,25 @@ class _Ended(NamedTuple):
     at: float
 
 
+class _Counting(NamedTuple):
+    """The one event of this reason about an object (`Event.is_counted`)."""
+
+    subject: Subject
+    reason: str
+
+
+class _Series(NamedTuple):
+    """The last of several events that are written as one, and how many they are."""
+
+    last: Event
+    times: int
+
+
 class _Due(NamedTuple):
     what: str
     """What is written, for people."""
     write: Callable[[Any], Awaitable[None]]
-    of: ServiceKey | ConfigMapName | _InstanceKey | Event | _Warned | _Ended
+    of: ServiceKey | ConfigMapName | _InstanceKey | Event | _Warned | _Ended | _Counting
     namespace: str
     name: str = ""
     """Name of the job, or of the object that the event is about, for people."""
@@ -110,6 +126,8 @@ class Reporter:
         """Rule that some job names -> its last valid text, from the newest report."""
         self._events: set[Event | _Warned] = set()
         """Events that wait, and notes that may become an event."""
+        self._counted: dict[_Counting, _Series] = {}
+        """Orders of autoscalers that are not written yet."""
         self._running = False
 
     async def run(self) -> None:
@@ -270,7 +288,7 @@ class Reporter:
                 self._mark_warning(key, note, subject)
 
     def _mark_warning(self, key: ServiceKey, note: Note, subject: Subject) -> None:
-        if not self._has_place():
+        if not self._has_place(warning=True):
             self._count_dropped_event("overflow")
             return
         delay = 0.0
@@ -301,7 +319,10 @@ class Reporter:
     def _mark_event(self, event: Event) -> None:
         if self._shadow:
             return
-        if not self._has_place():
+        if event.is_counted:
+            self._count_up(event)
+            return
+        if not self._has_place(warning=event.warning):
             self._count_dropped_event("overflow")
             return
         admission = self._filter.admit(event, self._clock.now())
@@ -313,9 +334,19 @@ class Reporter:
         elif admission is not Admission.REPEATED:
             self._count_dropped_event(admission.value)
 
-    def _has_place(self) -> bool:
-        """Whether one more event may wait."""
-        return len(self._events) < MAX_EVENTS_WAITING
+    def _count_up(self, event: Event) -> None:
+        """Mark the one event of this reason about the object. The outbox writes it at most once a
+        second, whatever comes meanwhile."""
+        key = _Counting(event.subject, event.reason)
+        times = self._counted[key].times if key in self._counted else 0
+        self._counted[key] = _Series(event, times + 1)
+        subject = event.subject
+        self._outbox.mark(_Due("event", self._write_counted, key, subject.namespace, subject.name))
+
+    def _has_place(self, *, warning: bool) -> bool:
+        """Whether one more event may wait. Warnings are dropped last."""
+        kept = 0 if warning else KEPT_FOR_WARNINGS
+        return len(self._events) < MAX_EVENTS_WAITING - kept
 
     def _count_dropped_event(self, why: str) -> None:
         self._metrics.reports_dropped.labels("event", why).inc()
@@ -422,13 +453,25 @@ class Reporter:
             await write_status(self._writer, job, patch)
 
     async def _write_event(self, event: Event) -> None:
+        await self._try_event(event)
+        self._events.discard(event)
+
+    async def _write_counted(self, key: _Counting) -> None:
+        series = self._counted.get(key)
+        if series is None:
+            return
+        await self._try_event(series.last, series.times)
+        left = self._counted.pop(key)
+        if left.times > series.times:  # more came meanwhile; the key is marked again
+            self._counted[key] = _Series(left.last, left.times - series.times)
+
+    async def _try_event(self, event: Event, times: int = 1) -> None:
         try:
-            await write_event(self._writer, event, self._clock.server())
+            await write_event(self._writer, event, self._clock.server(), times)
         except (ForbiddenError, InvalidError, BadRequestError, NotFoundError) as error:
             # It would be refused again: the namespace is being deleted, or the right is missing.
             self._count_dropped_event("refused")
             _log.warning("event refused", about=event.subject.name, error=str(error))
-        self._events.discard(event)
 
     async def _write_warning(self, of: _Warned) -> None:
         self._events.discard(of)

@@ -6,7 +6,8 @@ A job is an instance even without pods: jobs.py."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -154,7 +155,7 @@ def times_of(cache: Cache, situation: Situation, pods: Sequence[PodRecord]) -> P
     for pod in pods:
         if not pod.terminating:
             continue
-        if pod.node and _is_lost(cache, situation, pod.node):  # no kubelet can end the pod
+        if pod.node and is_lost(cache, situation, pod.node):  # no kubelet can end the pod
             ends_by = -1.0
             break
         ends_by = max(ends_by, pod.deletion)
@@ -226,7 +227,7 @@ def faulty_of(cache: Cache, situation: Situation, pods: Sequence[PodRecord]) -> 
 
 
 def _fault(cache: Cache, situation: Situation, pod: PodRecord) -> str:
-    if _is_lost(cache, situation, pod.node):
+    if is_lost(cache, situation, pod.node):
         return f"is on node {pod.node}, which is missing or not Ready"
     if pod.devices is not None and pod.devices.separated:
         return "is given up by MindCluster (label fault-type=Separate)"
@@ -235,14 +236,27 @@ def _fault(cache: Cache, situation: Situation, pod: PodRecord) -> str:
     )
 
 
-def _is_lost(cache: Cache, situation: Situation, node: str) -> bool:
+def is_lost(cache: Cache, situation: Situation, node: str) -> bool:
     known = cache.nodes.get("", node)
     return situation.sees_nodes and (known is None or not known.facts.ready)
 
 
-def trouble_of(names: Sequence[str], pods: Sequence[PodRecord], faulty: Mapping[str, str]) -> str:
+def _where(pod: PodRecord, lost: Callable[[str], bool]) -> str:
+    """For people: the node of a pod that ends, and whether it can end there."""
+    if not pod.node:
+        return ""
+    missing = ", which is missing or not Ready," if lost(pod.node) else ""
+    return f" on node {pod.node}{missing}"
+
+
+def trouble_of(
+    names: Sequence[str],
+    pods: Sequence[PodRecord],
+    faulty: Mapping[str, str],
+    lost: Callable[[str], bool],
+) -> str:
     """What is wrong with the pods in words for people, the gravest only. `names` are those that
-    should be there."""
+    should be there. `lost`: whether a node is missing or not Ready."""
     if faulty:
         name, fault = next(iter(faulty.items()))
         return f"pod {name} {fault}"
@@ -256,7 +270,7 @@ def trouble_of(names: Sequence[str], pods: Sequence[PodRecord], faulty: Mapping[
             said = f", {pod.said}" if pod.said else ""
             return f"pod {pod.name} has ended ({pod.phase}{said})"
         if pod.terminating:
-            return f"pod {pod.name} is terminating"
+            return f"pod {pod.name}{_where(pod, lost)} is terminating"
     missing = _first_missing(names, pods)
     if missing:
         return f"pod {missing} is missing"
@@ -327,7 +341,7 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         owner_deleting=is_over,
         owner_finished=has_ended,
         faults=() if size else (_size_unknown(membership),),
-        trouble=trouble_of((), pods, faulty),
+        trouble=trouble_of((), pods, faulty, partial(is_lost, cache, situation)),
         warnings=(
             *_unknown_owners(pods),
             *not_held(cache, situation, pods),

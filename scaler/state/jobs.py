@@ -4,6 +4,7 @@ nothing."""
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -20,6 +21,7 @@ from scaler.state.instances import (
     Requested,
     counts_of,
     faulty_of,
+    is_lost,
     labelled,
     not_held,
     present_of,
@@ -88,7 +90,7 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
         generation=job.generation,
         owner_deleting=job.deleting,
         owner_finished=job.finished,
-        trouble=job.ending or trouble_of(names, pods, faulty),
+        trouble=job.ending or trouble_of(names, pods, faulty, partial(is_lost, cache, situation)),
         made_by_us=ours,
         name_taken=_taken_name(cache, record, names) if ours else "",
         faults=rest.faults,

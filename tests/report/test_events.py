@@ -50,7 +50,7 @@ def test_a_very_long_name_still_gives_an_object_name() -> None:
 
 
 def test_a_repetition_is_counted() -> None:
-    assert repetition(event_object(HELD, now=0), now=60) == {
+    assert repetition(event_object(HELD, now=0), HELD, now=60) == {
         "count": 2,
         "lastTimestamp": "1970-01-01T00:01:00Z",
     }
@@ -58,7 +58,8 @@ def test_a_repetition_is_counted() -> None:
 
 @given(count=st.none() | st.text() | st.integers(1))
 def test_an_event_of_any_shape_can_be_repeated(count: object) -> None:
-    assert repetition({"count": count}, 0)["count"] == (count if isinstance(count, int) else 1) + 1
+    found = repetition({"count": count}, HELD, 0)["count"]
+    assert found == (count if isinstance(count, int) else 1) + 1
 
 
 def admissions(*told: tuple[Event, float]) -> list[str]:
@@ -95,6 +96,34 @@ def test_a_flapping_object_gets_a_burst_and_then_one_event_a_minute() -> None:
     found = admissions(*flapping(100), *later)
     assert found[:100].count("written") == Filter.BURST
     assert found[100:] == ["spam", "written", "spam"]
+
+
+def test_warnings_are_dropped_last_and_sixty_a_minute_are_written() -> None:
+    """However many other events there are about the object."""
+    told = [*flapping(100)]
+    for second in range(180):
+        lost = HELD._replace(reason="Unavailable", message=f"at {second}", warning=True)
+        told += [(lost, second), (HELD._replace(message=f"then {second}"), second)]
+    found = admissions(*told)
+    assert found[100::2] == ["written"] * 180
+    many = [
+        (HELD._replace(message=str(number), warning=True), number / 100) for number in range(6000)
+    ]
+    assert admissions(*many).count("written") == 119, "60 at once, then one a second"
+
+
+def test_orders_of_an_autoscaler_are_one_event_whose_message_is_the_last_one() -> None:
+    first = Event(JOB, "Scaled", "4 instances are to run, before 5")
+    then = Event(JOB, "Scaled", "5 instances are to run, before 4")
+    assert first.event_name == then.event_name
+    assert first.event_name != then._replace(subject=JOB._replace(uid="2")).event_name
+    there = event_object(first, now=0, times=3)
+    assert there["count"] == 3
+    assert repetition(there, then, now=60, times=2) == {
+        "count": 5,
+        "lastTimestamp": "1970-01-01T00:01:00Z",
+        "message": then.message,
+    }
 
 
 def test_a_repetition_takes_no_token() -> None:

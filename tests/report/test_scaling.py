@@ -21,6 +21,7 @@ from scaler.kube.api import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     ELASTIC_SERVICES,
+    EVENTS,
     POD_GROUPS,
     PODS,
     SERVICES,
@@ -363,7 +364,9 @@ def test_who_scales_to_the_minimum_to_none_and_back_to_all_gets_that() -> None:
                 for reason in story(on)
                 if reason in ("Degraded", "Unavailable", "InstanceLost")
             ] == []
-            assert story(on).count("Scaled") == 3
+            scaled = [one for one in on.cluster.peek(EVENTS) if one["reason"] == "Scaled"]
+            assert [one["count"] for one in scaled] == [3], "orders are one event that counts up"
+            assert "before 0" in scaled[0]["message"]
 
     run(play())
 
