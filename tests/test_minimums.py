@@ -475,7 +475,7 @@ def test_what_is_left_of_a_surplus_instance_is_evicted_at_once_unless_trade_is_o
             await not_ready(on, "n3")
             await remove(on, "b-d0-master-0")
             await remove(on, "b-p1-master-0")
-            await on.settle(10)
+            await on.settle(35)  # until then n3 is away for a moment (flap_patience)
             pods = on.cluster.peek(PODS, NAMESPACE)
             assert {
                 p["metadata"]["name"] for p in pods if "deletionTimestamp" in p["metadata"]

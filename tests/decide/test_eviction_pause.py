@@ -172,6 +172,20 @@ def test_an_eviction_that_did_not_come_to_pass_is_ordered_again_and_counts_once(
     assert story.remembered(two).evictions == Evictions(1, NOW)
 
 
+def test_own_running_surplus_whose_deletion_failed_is_ordered_again_too() -> None:
+    lost = on_nodes("2P1D > 1P1D", "p0 on a0, p1 on a1, d0 held", name="a")
+    stranger = on_nodes("1P", "p0 on a2", name="b")
+    story = Story("a:8x3")
+    times = (0, 90, 91, 181)
+    assert [story.at(time, lost, stranger) for time in times] == [
+        {},
+        {"a-p1": "Evict"},
+        {},
+        {"a-p1": "Evict"},
+    ], "trade_after begins anew"
+    assert story.remembered(lost).evictions == Evictions(1, NOW + 90)
+
+
 def test_what_came_back_after_its_eviction_is_not_the_same_eviction() -> None:
     story = Story(NODES)
     assert story.at(0, FULL, gold()) == {"low-p1": "Evict"}

@@ -38,16 +38,18 @@ def may_be_evicted(
     memory = draft.memory
     if not is_paused(part, draft, members):
         return surplus
+    had_attempt = _had_attempt(draft, members)
     allowed = []
     for group in surplus:
-        ordered = group.within(memory.victims)
-        if group.draft is not draft:
-            others_may_go = not _had_attempt(draft, members)
-            allowed.append(ordered if others_may_go else group.within(()))
-        elif memory.gave_way_once:
-            allowed.append(ordered.not_running if _had_attempt(draft, members) else ordered)
-        else:
-            allowed.append(group.not_running)
+        own_not_running = set[str]()
+        if group.draft is draft:
+            own_not_running = {victim.member.uid for victim in group.not_running.all}
+        may_go = set(memory.victims)
+        if had_attempt:
+            may_go &= own_not_running
+        if not memory.gave_way_once:
+            may_go |= own_not_running
+        allowed.append(group.within(may_go))
     return allowed
 
 
