@@ -482,7 +482,7 @@ class Trial:
         if state is not None:
             return number, state.whole, state.left
         free = self.nodes.nodes[index].free
-        same = (free, free, free, free)
+        same = (free, free, free, free, free)
         return number, same, same
 
 
