@@ -51,6 +51,8 @@ MORE: list[Object] = [
 ]
 
 RARE = {
+    # the simulation does not know this kind
+    ("workloads.x-k8s.io", "rolebasedgroups", "watch"),
     ("mind-cluster", "gates", "release"),  # asked by the gate guard, not by a request
     # asked by an admission plugin, not by a request
     ("mindxdl.gitee.com", "ascendjobs/finalizers", "update"),

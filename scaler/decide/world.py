@@ -205,7 +205,9 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     """Pods that came without our gate: the pods cannot be held, and a deleted pod comes again at
     once."""
     more_to_come: bool = False
-    """Pods are missing, and the owner makes each of them only when its first pods are ready."""
+    """Pods are missing, and the owner makes each of them only when its first pods are ready, or, of
+    an instance without pods, when instances of another role are ready; `newest` is then the
+    creation of the newest pod of those instances that are bound, 0.0 for none."""
     first_are_ready: bool = False
     """Where more are to come: the first pods are ready, so that the owner makes the others now."""
     newest: float = 0.0

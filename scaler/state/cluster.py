@@ -33,7 +33,7 @@ from scaler.reasons.reasons import Reason
 from scaler.rules.finding import shown
 from scaler.state import kept_evictions
 from scaler.state.capacity import CapacityIndex
-from scaler.state.instances import COUNTS_ON, in_our_time, of_pods
+from scaler.state.instances import COUNTS_ON, in_our_time, later_instances, of_pods
 from scaler.state.jobs import of_job
 from scaler.state.last_valid import ConfigMapName, LastValid, decode, place_of, rule_of
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
@@ -99,6 +99,8 @@ class ClusterState:
         found = tuple(
             [self._as_labelled(key, self._built(uid), groups) for uid in self.instance_uids(key)]
         )
+        if rule.rule is not None:
+            found += tuple(later_instances(self.cache, key, found, rule.rule.largest.counts))
         replicas = self.cache.elastic_services.replicas(key)
         return Service(
             key, found, rule.rule, rule.options, rule.problem, unread[:MOST_SHOWN], replicas

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from scaler.clock import Skew
 from scaler.decide.nodes import PodRequest, PodRequests
-from scaler.decide.world import Instance
+from scaler.decide.world import Instance, ServiceKey
 from scaler.informers.cache import Cache
 from scaler.informers.faults import fault_of
 from scaler.informers.pods import ENDED, PodRecord
@@ -22,7 +22,7 @@ from scaler.reasons.reasons import Reason
 from scaler.reasons.warnings import Warning
 from scaler.state.situation import Situation
 from scaler.workloads.kinds import PLAIN, holding_impossible
-from scaler.workloads.membership import Job, Membership, OwnerFacts
+from scaler.workloads.membership import Job, LaterRole, Membership, OwnerFacts, identity
 
 COUNTS_ON = "It counts as it did when it was admitted"
 VOLCANOS_OWN = "podgroup-"
@@ -379,6 +379,55 @@ def _created(
     if facts and not membership.mortal:
         return facts[0].created
     return min(pod.created for pod in pods)
+
+
+def later_instances(
+    cache: Cache, key: ServiceKey, found: Sequence[Instance], most: Mapping[str, int]
+) -> list[Instance]:
+    """The instances of a service that an owner makes only when those of another role are ready, as
+    its template says, without pods. `found`: those that are there; `most`: group -> the largest
+    number that a ratio names."""
+    owners = dict.fromkeys(
+        name
+        for one in found
+        if (membership := cache.pod_instances.membership.get(one.uid)) is not None
+        for name in membership.described_by
+    )
+    later = []
+    for owner in owners:
+        facts = cache.owners.get(*owner)
+        for role in facts.later if facts is not None else ():
+            if (role.labels.rule, role.labels.job_id) == (key.rule, key.job_id):
+                later += _of_later_role(facts, role, found, most.get(role.labels.group, 0))
+    return later
+
+
+def _of_later_role(
+    facts: OwnerFacts, role: LaterRole, found: Sequence[Instance], most: int
+) -> Iterator[Instance]:
+    owner = identity(facts.kind, facts.namespace, facts.name, role.name)
+    first = [identity(facts.kind, facts.namespace, facts.name, name) for name in role.after]
+    there = len([one for one in found if one.owner == owner])
+    of_first = [one for one in found if one.owner in first]
+    if not of_first:
+        return
+    begun = [one.newest for one in of_first if one.bound]
+    requests = ((role.request, role.size),)
+    for number in range(there, min(role.instances, most)):
+        yield Instance(
+            uid=identity("Later", facts.namespace, facts.kind, facts.name, role.name, str(number)),
+            name=f"{facts.name}-{role.name}-{number}",
+            group=role.labels.group,
+            created=facts.created,
+            expected=role.size,
+            kind=facts.kind,
+            made_by_us=False,
+            owner=owner,
+            more_to_come=True,
+            newest=max(begun, default=0.0),
+            requests=requests,
+            unbound=requests,
+        )
 
 
 def _first_pods(

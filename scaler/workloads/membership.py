@@ -8,14 +8,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from scaler.decide.nodes import PodRequest
 from scaler.decide.world import RunPolicy, ServiceKey
-from scaler.kube.metadata import Metadata, Stored, sharing
+from scaler.kube.metadata import LONGEST_NAME, Metadata, Stored, sharing
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.reasons.reasons import Reason
 from scaler.rules.finding import shown
-from scaler.rules.limits import MAX_PODS
-from scaler.rules.values import as_count, as_text
+from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
+from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.timestamps import seconds_of
+from scaler.workloads.pod_requests import pod_request_of
 
 MOST_FAULTS = 10
 """Faults of a job that are reported."""
@@ -170,6 +172,21 @@ M = TypeVar("M", Membership, Job)
 _shared = sharing(1 << 12)
 
 
+class LaterRole(msgspec.Struct, frozen=True, gc=False):
+    """A role of which the owner makes instances only when instances of other roles are ready."""
+
+    name: str
+    labels: Labels
+    instances: int
+    """Instances that the role will have."""
+    size: int
+    """Pods of one instance."""
+    request: PodRequest
+    """Of each pod, as the template says."""
+    after: tuple[str, ...]
+    """The roles that have to be ready first."""
+
+
 class OwnerFacts(Stored, frozen=True, gc=False):
     """Facts about instances from an object that makes pods, or makes the objects that make pods."""
 
@@ -189,6 +206,8 @@ class OwnerFacts(Stored, frozen=True, gc=False):
     """The other pods of an instance are created only when its leader is ready."""
     one_by_one: bool = False
     """Each pod of an instance is created only when those before it are ready."""
+    later: tuple[LaterRole, ...] = ()
+    """Roles of which it makes instances only when others are ready."""
 
 
 def identity(kind: str, namespace: str, *names: str) -> str:
@@ -251,4 +270,20 @@ def as_admitted(found: M, then: Labels, *, no_such_rule: bool = False) -> M:
         group=right.group,
         label_problem=Reason.RULE_MISSING if lacks_rule else found.label_problem,
         mislabelled=f"{wrong}: write {remedy}",
+    )
+
+
+def later_role(role: Mapping[str, Any], template: Mapping[str, Any], size: int) -> LaterRole | None:
+    """The role, of any shape, with this pod template; None for one that depends on no other."""
+    after = [as_text(name) for name in as_list(role.get("dependencies"))]
+    if not any(after):
+        return None
+    replicas = as_count(role["replicas"], MAX_INSTANCES) if "replicas" in role else 1
+    return LaterRole(
+        name=as_text(role.get("name"))[:LONGEST_NAME],
+        labels=labels_of(at(template, "metadata", "labels")),
+        instances=replicas,
+        size=max(1, min(size, MAX_PODS)),
+        request=pod_request_of(template.get("spec")),
+        after=tuple(after),
     )

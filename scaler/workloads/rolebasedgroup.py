@@ -7,11 +7,31 @@ RBG's gang scheduling starts every pod of every role at once or none: no instanc
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
+import msgspec
 
 from scaler.kube.api import Resource
 from scaler.kube.metadata import Metadata
-from scaler.workloads.kind import Kind, Look, Role, Written, named_at, number_at, template_at
-from scaler.workloads.membership import Membership, identity, number_in
+from scaler.rules.values import as_count, as_list, at
+from scaler.timestamps import seconds_of
+from scaler.workloads.kind import (
+    Kind,
+    Look,
+    OwnerSource,
+    Role,
+    Written,
+    named_at,
+    number_at,
+    template_at,
+)
+from scaler.workloads.membership import (
+    Membership,
+    OwnerFacts,
+    identity,
+    later_role,
+    number_in,
+)
 
 RBG = "workloads.x-k8s.io"
 ROLE_BASED_GROUPS = Resource(RBG, "v1alpha2", "rolebasedgroups", "RoleBasedGroup")
@@ -33,7 +53,34 @@ def membership(pod: Metadata) -> Membership | None:
         name=pod.owner.name,
         size=number_in(pod.labels.get(_LABEL + "component-size", "")) if knows else 0,
         owner=identity("RoleBasedGroup", pod.namespace, group, role) if group and role else "",
+        described_by=(("RoleBasedGroup", pod.namespace, group),) if group else (),
         revision=pod.labels.get("controller-revision-hash", ""),
+    )
+
+
+class RoleBasedGroupObject(msgspec.Struct, gc=False):
+    """The fields of a RoleBasedGroup that the scaler reads."""
+
+    metadata: Metadata
+    spec: Any = None
+
+
+def facts(obj: RoleBasedGroupObject) -> OwnerFacts:
+    """The roles of which instances are made only when those of other roles are ready."""
+    meta = obj.metadata
+    later = []
+    for each in as_list(at(obj.spec).get("roles")):
+        role = at(each)
+        pair = at(role, "leaderWorkerPattern")
+        pattern = pair or at(role, "standalonePattern") or role
+        found = later_role(role, at(pattern, "template"), as_count(pair.get("size")))
+        if found is not None:
+            later.append(found)
+    return OwnerFacts(
+        *meta.identity,
+        kind="RoleBasedGroup",
+        created=seconds_of(meta.creation_timestamp),
+        later=tuple(later),
     )
 
 
@@ -57,6 +104,8 @@ KIND = Kind(
     name="RoleBasedGroup",
     written=(Written(ROLE_BASED_GROUPS, roles, by_users=True),),
     membership=membership,
+    owners=(OwnerSource(ROLE_BASED_GROUPS, facts, decode=RoleBasedGroupObject),),
     several=True,
     project="RoleBasedGroup",
+    definitions=(ROLE_BASED_GROUPS,),
 )

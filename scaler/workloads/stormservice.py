@@ -15,7 +15,7 @@ from scaler.kube.api import Object, Resource
 from scaler.kube.metadata import Metadata, shared
 from scaler.names import POD_GROUP
 from scaler.rules.finding import Path
-from scaler.rules.limits import MAX_PODS
+from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
 from scaler.rules.values import as_count, as_list, at
 from scaler.timestamps import seconds_of
 from scaler.workloads.kind import (
@@ -28,7 +28,13 @@ from scaler.workloads.kind import (
     number_at,
     template_at,
 )
-from scaler.workloads.membership import Membership, OwnerFacts, identity
+from scaler.workloads.membership import (
+    Membership,
+    OwnerFacts,
+    OwnerName,
+    identity,
+    later_role,
+)
 
 AIBRIX = "orchestration.aibrix.ai"
 STORM_SERVICES = Resource(AIBRIX, "v1alpha1", "stormservices", "StormService")
@@ -56,7 +62,7 @@ def _in_pod_set(pod: Metadata) -> Membership:
         name=pod.owner.name,
         owner=_owner(pod),
         revision=pod.labels.get(ROLE_HASH, ""),
-        described_by=(("PodSet", pod.namespace, pod.owner.name),),
+        described_by=(("PodSet", pod.namespace, pod.owner.name), *_storm(pod)),
         # AIBrix's gang scheduling makes one PodGroup for a whole RoleSet; Volcano alone makes one
         # for each PodSet.
         shares_pod_group=pod.annotations.get(POD_GROUP, "") == pod.labels.get(ROLE_SET),
@@ -79,8 +85,15 @@ def _of_role_set(pod: Metadata) -> Membership:
         mortal=not index,
         owner=_owner(pod),
         revision=revision,
+        described_by=_storm(pod),
         shares_pod_group=True,
     )
+
+
+def _storm(pod: Metadata) -> tuple[OwnerName, ...]:
+    """The StormService of a pod, where its labels say it."""
+    storm = pod.labels.get(STORM, "")
+    return (("StormService", pod.namespace, storm),) if storm else ()
 
 
 def _owner(made: Metadata) -> str:
@@ -115,6 +128,32 @@ def facts(obj: PodSetObject) -> OwnerFacts:
         revision=shared(meta.labels.get(ROLE_HASH, "")) if owner else "",
         rank=int(created) if owner else 0,
         size=as_count(obj.spec.pod_group_size if obj.spec is not None else None, MAX_PODS),
+    )
+
+
+class StormServiceObject(msgspec.Struct, gc=False):
+    """The fields of a StormService that the scaler reads."""
+
+    metadata: Metadata
+    spec: Any = None
+
+
+def storm_service_facts(obj: StormServiceObject) -> OwnerFacts:
+    """The roles of which instances are made only when those of other roles are ready."""
+    meta = obj.metadata
+    spec = at(obj.spec)
+    later = []
+    for each in as_list(at(spec, "template", "spec").get("roles")):
+        role = at(each)
+        found = later_role(role, at(role, "template"), as_count(role.get("podGroupSize")))
+        if found is not None:
+            instances = min(found.instances * _replicas(spec), MAX_INSTANCES)
+            later.append(msgspec.structs.replace(found, instances=instances))
+    return OwnerFacts(
+        *meta.identity,
+        kind="StormService",
+        created=seconds_of(meta.creation_timestamp),
+        later=tuple(later),
     )
 
 
@@ -162,7 +201,10 @@ KIND = Kind(
         Written(POD_SETS, pod_set_roles),
     ),
     membership=membership,
-    owners=(OwnerSource(POD_SETS, facts, decode=PodSetObject),),
+    owners=(
+        OwnerSource(POD_SETS, facts, decode=PodSetObject),
+        OwnerSource(STORM_SERVICES, storm_service_facts, decode=StormServiceObject),
+    ),
     several=True,
     reviewed=True,
     project="AIBrix",

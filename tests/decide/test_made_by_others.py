@@ -147,10 +147,21 @@ def test_the_room_of_what_is_made_later_stays_reserved_without_a_clock(ratios: s
     if ratios == "1P":
         waiting = on_nodes(ratios, "p0 held 2", name="b", age=9)
     for time in (0, 40, 80, 400, 599):
-        assert story.at(time, _waits_for_its_rest(), waiting, bound=True) == {}, time
+        assert story.at(time, _waits_for_its_rest(), waiting) == {}, time
     assert story.reasons["a-d0"] == Reason.WAITING_FOR_SCHEDULER
     story.at(600, _waits_for_its_rest(), waiting)
     assert story.reasons["a-d0"] == Reason.BROKEN
+
+
+def test_the_clock_runs_for_what_is_made_already_and_not_bound() -> None:
+    """5a: of a set that makes its pods one by one, the second is with the scheduler and the third
+    does not exist yet."""
+    of = on_nodes("1D", "d0 starts on a0 + unbound + gone", others=True)
+    one = msgspec.structs.replace(of.instances[0], more_to_come=True)
+    story = Story("a:8x4")
+    of = msgspec.structs.replace(of, instances=(one,))
+    story.at(0, of, on_nodes("1P", "p0 held 9", name="b"))
+    assert story.remembered(of).began == NOW
 
 
 @pytest.mark.parametrize("state", ["Held", "Running", "Admitted"])
@@ -252,3 +263,42 @@ def test_who_may_use_any_node_waits_for_pods_of_who_may_not_as_long_as_an_attemp
     assert story.at(1, picky, easy) == {"b-p0": "Admit"}
     never = Story("a:8 b:8")
     assert [never.at(time, unmade, easy) for time in (0, 29, 30)] == [{}, {}, {"a-p0": "Admit"}]
+
+
+def _with_a_later_role(prefill: str, *, bound_at: float = 0.0) -> Service:
+    """1P1D, whose decode instance of two pods is made only when prefill is ready."""
+    of = on_nodes("1P1D", f"p0 {prefill}, d0 gone + gone", others=True, name="a", age=9)
+    prefill_instance, decode = of.instances
+    later = msgspec.structs.replace(decode, more_to_come=True, newest=bound_at)
+    return msgspec.structs.replace(of, instances=(prefill_instance, later))
+
+
+OTHER = on_nodes("1P", "p0 held 2", name="b")
+
+
+def test_the_first_role_is_released_when_there_is_room_for_both() -> None:
+    """2: "one role when another is ready: what its owner makes only later counts as there from the
+    start, by its template. The first part is released when room for all is reserved"."""
+    made = decide(world(_with_a_later_role("held"), OTHER, nodes="a:8x3"))
+    assert {each.uid for each in made.plans[0].actions} == {"a-p0"}
+    assert said(made.plans[0], "d0")[1] is Reason.WAITING_FOR_SCHEDULER
+    assert made.plans[1].actions == ()
+    crowded = decide(world(_with_a_later_role("held"), OTHER, nodes="a:8x2"))
+    assert crowded.plans[0].actions == ()
+    assert [type(each) for each in crowded.plans[1].actions] == [Admit]
+
+
+def test_the_room_of_a_later_role_stays_reserved_without_a_clock_for_start_timeout() -> None:
+    """2: "that room stays reserved, without a clock, while the first part is starting, at most
+    start_timeout"."""
+    story = Story("a:8x3", start_timeout=600)
+    starting = _with_a_later_role("on a0", bound_at=NOW)
+    for time in (0, 40, 80, 400, 599):
+        assert story.at(time, starting, OTHER, bound=True) == {}, time
+        assert not story.remembered(starting).began
+    assert story.at(600, starting, OTHER) == {}
+    assert story.remembered(starting).began == NOW + 600, "then it is not made in time"
+    story.at(630, starting, OTHER)
+    story.at(630.1, starting, OTHER)
+    assert story.remembered(starting).backoff_until > NOW + 630
+    assert story.reasons["b-p0"] == Reason.WAITING_FOR_SCHEDULER

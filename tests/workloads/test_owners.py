@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scaler.decide.nodes import PodRequest
 from scaler.kube.api import Object
 from scaler.workloads.kinds import OWNER_SOURCES, owner_facts
-from scaler.workloads.membership import OwnerFacts
+from scaler.workloads.membership import Labels, LaterRole, OwnerFacts
 from tests.workloads.test_run_policy import JSON
 
 SOURCES = {resource.kind: resource for resource in OWNER_SOURCES}
@@ -149,3 +150,35 @@ def test_an_odd_object_is_still_seen(
 def test_a_number_that_makes_no_sense_is_not_told(kind: str, value: Any) -> None:
     spec = {"replicas": value, "podGroupSize": value, "leaderWorkerTemplate": {"size": value}}
     assert facts(kind, obj("a", spec)).size == 0
+
+
+def _role(name: str, **more: Any) -> dict[str, Any]:
+    labels = {"mind-cluster/scaling-rule": "rule", "mind-cluster/group-name": name, "jobID": "s"}
+    container = {"name": "c", "resources": {"limits": {"x/npu": 8}}}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    return {"name": name, "template": template, **more}
+
+
+NPUS = PodRequest((("pods", 1), ("x/npu", 8)))
+
+
+def test_a_storm_service_tells_the_roles_that_wait_for_others() -> None:
+    """2: "one role when another is ready (StormService, RoleBasedGroup dependencies): what its
+    owner makes only later counts as there from the start, by its template"."""
+    decode = _role("decode", replicas=3, podGroupSize=2, dependencies=["prefill"])
+    roles = [_role("prefill", replicas=2), decode, "odd", {"dependencies": 3}]
+    found = facts("StormService", obj("s", {"replicas": 2, "template": {"spec": {"roles": roles}}}))
+    labels = Labels("rule", "decode", "s")
+    assert found.later == (LaterRole("decode", labels, 6, 2, NPUS, ("prefill",)),)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "size"), [("leaderWorkerPattern", 4), ("standalonePattern", 1), ("", 1)]
+)
+def test_a_role_based_group_tells_the_roles_that_wait_for_others(pattern: str, size: int) -> None:
+    role = _role("decode", replicas=3, dependencies=["prefill", "router"])
+    if pattern:
+        role[pattern] = {"size": size, "template": role.pop("template")}
+    found = facts("RoleBasedGroup", obj("s", {"roles": [_role("prefill"), role]}))
+    labels = Labels("rule", "decode", "s")
+    assert found.later == (LaterRole("decode", labels, 3, size, NPUS, ("prefill", "router")),)

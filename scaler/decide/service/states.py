@@ -161,6 +161,9 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
     """The next step of its life (`lifecycle.py`). An instance with a step gets no other action."""
     pauses: bool = False
     """A kubelet refused a pod of it, and the pause after that runs: nothing of it is made."""
+    follows: bool = False
+    """2: its owner makes its pods only when instances of another role are ready, which are held or
+    start. It is on its way."""
     is_replaced: bool = False
     """3.8: it is outdated, and an instance of the newest revision of its owner needs no place of
     its own beside it."""
@@ -217,9 +220,13 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
     def in_part(self) -> bool:
         """Bound in part, and the scheduler has the other pods or gets them at once: no owner holds
         them back."""
+        return self.lacks_binds and not self.awaits_owner
+
+    @property
+    def awaits_owner(self) -> bool:
+        """2: the pods that exist are bound, and the owner makes the others when these are ready."""
         i = self.instance
-        first_are_bound = i.bound == i.pods and awaits_owner(i, self.memory)
-        return self.lacks_binds and not first_are_bound
+        return i.bound == i.pods and awaits_owner(i, self.memory)
 
 
 class Use(IntEnum):
@@ -272,8 +279,18 @@ def look_at(instance: Instance, remembered: InstanceMemory, look: Look) -> Membe
         in_flight and not running,
         step,
         pauses=is_pausing(instance, look.now),
+        follows=_follows(instance, look),
         is_replaced=is_replaced,
     )
+
+
+def _follows(instance: Instance, look: Look) -> bool:
+    """2: whether the instance is made only when those of another role are ready: as long as those
+    are held, and for `start_timeout` after they are bound."""
+    if not instance.more_to_come or instance.pods or instance.terminating:
+        return False
+    began = instance.newest
+    return began <= 0 or look.now < began + look.policy.start_timeout
 
 
 def _is_of_old_revision(instance: Instance) -> bool:
@@ -332,6 +349,8 @@ def moments_of(member: Member, policy: Policy) -> Iterator[float]:
     for since, seconds in begun:
         if since > 0:
             yield since + seconds
+    if member.follows and instance.newest > 0:
+        yield instance.newest + policy.start_timeout
     if memory.bound_since and _is_of_old_revision(instance):
         yield memory.bound_since + policy.minimum_timeout
     if instance.bound and instance.pods < instance.expected and not instance.made_by_us:

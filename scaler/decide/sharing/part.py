@@ -52,9 +52,12 @@ class ReservedMinimum(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def has_unmade(self) -> bool:
-        """Whether the owner of a chosen instance has not made its pods yet."""
-        held = [member for member in self.members if member.state is State.HELD]
-        return not all(map(is_made, held))
+        """Whether the owner of a chosen instance has not made its pods yet, though it waits for no
+        other role (2)."""
+        for member in self.members:
+            if member.state is State.HELD and not (is_made(member) or member.follows):
+                return True
+        return False
 
 
 class Admitted(msgspec.Struct, frozen=True, eq=False):

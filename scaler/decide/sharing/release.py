@@ -15,6 +15,7 @@ from scaler.reasons.reasons import Reason
 
 BEING_REVOKED = "pods of revoked instances are not gone yet"
 UNMADE = "pods of another instance of the minimum do not exist yet"
+AFTER_ANOTHER = "its owner makes its pods when instances of another role are ready"
 REFUSED_FIRST = "another instance, whose creation was refused, is tried first"
 NARROWER_FIRST = "instances that may use fewer of the nodes are bound first"
 
@@ -30,16 +31,16 @@ def releasable(part: Part, draft: Draft, minimum: ReservedMinimum) -> Releasable
     """6a: the minimum is released whole, when its pods fit beside all that is with the scheduler or
     is being revoked and its owners have made them; after a refused creation the refused one alone.
     Whether a reservation is invalidated is asked later."""
-    held = [member for member in minimum.members if member.state is State.HELD]
+    held = [one for one in minimum.members if one.state is State.HELD and not one.follows]
+    waits = _waits_for_another_role(minimum)
     if not held:
-        return Releasable([], {})
+        return Releasable([], waits)
     words = ""
     if minimum.has_unmade:
         words = UNMADE
     elif replaced_by(draft, minimum.members) or part.is_crowded(draft):
         words = BEING_REVOKED
     if words:
-        waits: dict[str, Why] = {}
         for member in held:
             if is_made(member):
                 waits[member.uid] = Why(Reason.WAITING_FOR_ROOM, (words,))
@@ -48,8 +49,16 @@ def releasable(part: Part, draft: Draft, minimum: ReservedMinimum) -> Releasable
         return Releasable([], waits)
     refused = [member for member in held if draft.memory_of(member.uid).refused]
     first = refused[:1] or held
-    why = Why(Reason.WAITING_FOR_ROOM, (REFUSED_FIRST,))
-    return Releasable(first, {member.uid: why for member in held if member not in first})
+    for member in held:
+        if member not in first:
+            waits[member.uid] = Why(Reason.WAITING_FOR_ROOM, (REFUSED_FIRST,))
+    return Releasable(first, waits)
+
+
+def _waits_for_another_role(minimum: ReservedMinimum) -> dict[str, Why]:
+    """2: the instances that their owner makes later: no other instance waits for them."""
+    why = Why(Reason.WAITING_FOR_SCHEDULER, (AFTER_ANOTHER,))
+    return {member.uid: why for member in minimum.members if member.follows}
 
 
 def most_restricted_first(
@@ -84,7 +93,7 @@ def clock_runs(draft: Draft, minimum: ReservedMinimum) -> bool:
     if minimum.has_unmade:
         return True
     for member in minimum.members:
-        has_begun = member.state is not State.HELD and not member.instance.more_to_come
+        has_begun = member.state is not State.HELD and not member.awaits_owner
         if member.uid in draft.admitted or (has_begun and member.instance.unbound):
             return True
     return False

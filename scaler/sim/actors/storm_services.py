@@ -2,7 +2,8 @@
 their pods.
 
 A role with podGroupSize above 1 consists of PodSets, each one instance; else each pod is one. All
-roles of a RoleSet are scaled together and updated one after the other. Not modelled: StormServices
+roles of a RoleSet are scaled together, one that depends on others when those are ready, and updated
+one after the other. Not modelled: StormServices
 that replace whole RoleSets (every update is in place), pausing, in-place image updates, services,
 and gang strategies other than Volcano's. Must not: bind pods, make PodGroups for pods without a
 strategy, or know of rules."""
@@ -65,7 +66,8 @@ class StormServices(StandInController):
         roles = objects.spec(role_set).get("roles") or []
         scaled = False
         for role in roles:
-            scaled |= await self._apply(role_set, role, members, update=False)
+            if _of(role, members) or _may_begin(role, roles, members):
+                scaled |= await self._apply(role_set, role, members, update=False)
         if scaled:
             return
         for role in sorted(roles, key=lambda role: int(role.get("upgradeOrder") or 0)):
@@ -122,6 +124,20 @@ class StormServices(StandInController):
         await self.status(
             POD_SETS, pod_set, {"totalPods": len(counted), "readyPods": serving, "phase": phase}
         )
+
+
+def _may_begin(role: Object, roles: list[Object], members: list[Object]) -> bool:
+    """Whether all instances of the roles on which it depends are ready."""
+    for other in roles:
+        if other.get("name") in (role.get("dependencies") or ()):
+            ready = [one for one in _of(other, members) if _is_ready(one)]
+            if len(ready) < int(other.get("replicas") or 0):
+                return False
+    return True
+
+
+def _is_ready(member: Object) -> bool:
+    return making.ready(member) or objects.status(member).get("phase") == "Ready"
 
 
 def group_size(role: Object) -> int:
