@@ -30,7 +30,7 @@ from scaler.decide.sharing import (
     waiting,
     weigh,
 )
-from tests.mutants import Mutant
+from tests.mutants import Edit, Mutant
 
 MUTANTS = (
     # what a service asks for
@@ -217,6 +217,13 @@ MUTANTS = (
         "has_begun = member.state is not State.HELD",
         "test_made_by_others",
         "2",
+        (
+            Edit(
+                states,
+                "return self.lacks_binds and not self.awaits_owner",
+                "return self.lacks_binds",
+            ),
+        ),
     ),
     Mutant(
         "what is outdated and does not start keeps its place",
