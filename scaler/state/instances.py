@@ -22,7 +22,14 @@ from scaler.reasons.reasons import Reason
 from scaler.reasons.warnings import Warning
 from scaler.state.situation import Situation
 from scaler.workloads.kinds import PLAIN, holding_impossible
-from scaler.workloads.membership import Job, LaterRole, Membership, OwnerFacts, identity
+from scaler.workloads.membership import (
+    Job,
+    LaterRole,
+    Membership,
+    OwnerFacts,
+    OwnerName,
+    identity,
+)
 
 COUNTS_ON = "It counts as it did when it was admitted"
 VOLCANOS_OWN = "podgroup-"
@@ -387,16 +394,17 @@ def later_instances(
     """The instances of a service that an owner makes only when those of another role are ready, as
     its template says, without pods. `found`: those that are there; `most`: group -> the largest
     number that a ratio names."""
-    owners = dict.fromkeys(
-        name
-        for one in found
-        if (membership := cache.pod_instances.membership.get(one.uid)) is not None
-        for name in membership.described_by
-    )
-    later = []
+    owners: dict[OwnerName, None] = {}
+    for one in found:
+        membership = cache.pod_instances.membership.get(one.uid)
+        if membership is not None:
+            owners.update(dict.fromkeys(membership.described_by))
+    later: list[Instance] = []
     for owner in owners:
         facts = cache.owners.get(*owner)
-        for role in facts.later if facts is not None else ():
+        if facts is None:
+            continue
+        for role in facts.later:
             if (role.labels.rule, role.labels.job_id) == (key.rule, key.job_id):
                 later += _of_later_role(facts, role, found, most.get(role.labels.group, 0))
     return later
