@@ -29,6 +29,8 @@ NOT_MADE = "its pods do not exist yet"
 
 def not_made(member: Member) -> Why:
     """Why a chosen instance is not admitted yet (`states.is_made`)."""
+    if member.pauses and member.memory.refused:
+        return Why(Reason.CREATE_REFUSED, (member.memory.refused,))
     words = NOT_MADE
     if member.pauses:
         words = refusal_in_words(member.instance.refusals)
@@ -145,6 +147,11 @@ class Draft:
         """Evict the instance for another service, or for an instance of the same one."""
         self.evicted[member.uid] = beneficiary
         self.note(Evicted((member.uid,), beneficiary))
+
+    def wait(self, member: Member, why: Why) -> None:
+        """A held instance waits. One whose creation was refused says so until it is due again."""
+        waits_after_refusal = member.pauses and bool(member.memory.refused)
+        self.waits[member.uid] = not_made(member) if waits_after_refusal else why
 
     def revoke_if_possible(self, member: Member, why: Why) -> None:
         """Revoke the admission of the instance, once: `revoked` names it then. An instance that

@@ -476,7 +476,7 @@ class Reason(StrEnum):
         en=Words(
             short="its name is taken",
             sentence=("{about} already exists and belongs to another owner; it has to go first."),
-            meaning="an object of another owner has a name that it needs",
+            meaning="an object of another owner, which is not ending, has a name that it needs",
             to_do="delete that object, or wait until it is gone",
             if_it_lasts=(
                 "an object of another owner has the name, the words name it. Delete it, or wait"
@@ -486,7 +486,7 @@ class Reason(StrEnum):
         zh=Words(
             short="名称已被占用",
             sentence=("它需要的名称被另一属主的对象占用。请删除该对象，或等它消失。"),
-            meaning="它需要的名称被另一属主的对象占用",
+            meaning="它需要的名称被另一属主的对象占用，且该对象未在终止",
             to_do="删除该对象，或等它消失",
             if_it_lasts=("名称被其他属主的对象占用：说明中有该对象。删除它，或等它消失"),
         ),

@@ -67,15 +67,19 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
     pods = [owned[name] for name in names if name in owned]
     faulty = faulty_of(cache, situation, pods)
     ours = situation.makes_pods and record.kind == "AscendJob"
+    in_the_way = _pods_of_others(cache, record, names) if ours else []
+    # until they have ended nothing can be made in their place, as with pods of its own
+    pods_and_ending = [*pods, *[pod for pod in in_the_way if pod.terminating]]
     if not ours:
         rest = _others(cache, situation, record, pods)
     elif situation.shadow:
         rest = _ByOwner(faults=job.faults)  # others look after its life and its objects
     else:
         rest = _ours(cache, tables.of(record), record, pods, faulty)
+    is_on_lost_node = partial(is_lost, cache, situation)
     parts = PodParts(
-        counts=counts_of(pods),
-        times=times_of(cache, situation, pods),
+        counts=counts_of(pods_and_ending),
+        times=times_of(cache, situation, pods_and_ending),
         requested=_requested(cache, record, names, owned),
         labels=labelled(job, pods),
         faulty=len(faulty),
@@ -90,9 +94,9 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
         generation=job.generation,
         owner_deleting=job.deleting,
         owner_finished=job.finished,
-        trouble=job.ending or trouble_of(names, pods, faulty, partial(is_lost, cache, situation)),
+        trouble=job.ending or trouble_of(names, pods_and_ending, faulty, is_on_lost_node),
         made_by_us=ours,
-        name_taken=_taken_name(cache, record, names) if ours else "",
+        name_taken=_taken_name(cache, record, in_the_way) if ours else "",
         faults=rest.faults,
         warnings=rest.warnings,
         leftovers=rest.leftovers,
@@ -203,13 +207,24 @@ def may_begin(later: LaterPods, present: Sequence[PodRecord]) -> bool:
     return any(enough) if later.after_any else all(enough)
 
 
-def _taken_name(cache: Cache, record: JobRecord, names: Sequence[str]) -> str:
-    """A name that this instance needs and that an object of another owner has; "" without one."""
-    job = record.job
+def _pods_of_others(cache: Cache, record: JobRecord, names: Sequence[str]) -> list[PodRecord]:
+    """Pods of other owners with a name that this instance needs, such as those of the job before it
+    of the same name."""
+    found = []
     for name in names:
-        pod = cache.pods.get(job.namespace, name)
+        pod = cache.pods.get(record.job.namespace, name)
         if pod is not None and pod.owner_uid != record.uid:
-            return f"Pod {name}"
+            found.append(pod)
+    return found
+
+
+def _taken_name(cache: Cache, record: JobRecord, in_the_way: Sequence[PodRecord]) -> str:
+    """A name that this instance needs and that an object of another owner has, which is not ending;
+    "" without one."""
+    job = record.job
+    for pod in in_the_way:
+        if not pod.terminating:
+            return f"Pod {pod.name}"
     service = cache.kube_services.get(job.namespace, job.leader)
     return (
         f"Service {job.leader}" if service is not None and service.owner_uid != record.uid else ""

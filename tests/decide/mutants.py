@@ -53,10 +53,18 @@ MUTANTS = (
     Mutant(
         "what is JobInvalid counts as live",
         states,
-        " or (i.faults and self.state is State.HELD))",
-        ")",
+        "bool(i.faults or i.name_taken)",
+        "bool(i.name_taken)",
         "test_examples test_minimums test_planner",
         "3.2, 5",
+    ),
+    Mutant(
+        "what is NameTaken counts as live",
+        states,
+        "bool(i.faults or i.name_taken)",
+        "bool(i.faults)",
+        "test_invalid_jobs",
+        "1, 3.2",
     ),
     Mutant(
         "what a kubelet refused is made anew at once",
@@ -1314,6 +1322,22 @@ MUTANTS = (
         "return _none_behind(_having_tried(memory, tried))",
         "test_losses",
         "3b.5d",
+    ),
+    Mutant(
+        "a refused creation gives the room of a loss away",
+        demand,
+        "        if memory.served:\n            candidates = with_refused(",
+        "        if False:\n            candidates = with_refused(",
+        "test_losses",
+        "3b.1b, 3b.5a",
+    ),
+    Mutant(
+        "a refused creation keeps room that the service never had",
+        demand,
+        "        if memory.served:\n            candidates = with_refused(",
+        "        if True:\n            candidates = with_refused(",
+        "test_losses",
+        "3.3",
     ),
     # alone, probes
     Mutant(

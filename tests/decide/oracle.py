@@ -508,8 +508,8 @@ def is_in_flight(one: Instance, seen: Seen) -> bool:
 
 
 def is_live(one: Instance, seen: Seen) -> bool:
-    """What no pods can be made of is not live."""
-    spoilt = bool(one.faults) and state(one, seen) is State.HELD
+    """What no pods can be made of is not live, nor what cannot be made for want of a name."""
+    spoilt = bool(one.faults or one.name_taken) and state(one, seen) is State.HELD
     return not (one.owner_deleting or one.owner_finished or spoilt)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from scaler.decide.memory import HadAttempt
 from scaler.decide.world import Service
 from tests.builders import NOW, Story, on_nodes
 
@@ -182,3 +183,47 @@ def test_what_is_bound_in_part_gives_its_place_to_a_spare_without_a_pause() -> N
         assert story.at(time, part, CLIMBS, bound=time == 29) == {}, time
     assert story.reasons["a-p0"] == "Broken"
     assert story.at(92, part, CLIMBS)["a-p1"] == "Admit"
+
+
+def refused(story: Story, of: Service, uid: str, *, until: float) -> None:
+    """The API server refuses the creation of this instance, which is due again at that time."""
+    seen = story.remembered(of)
+    one = msgspec.structs.replace(
+        seen.instances[uid],
+        refused="exceeded quota",
+        refused_until=NOW + until,
+        refused_times=1,
+        had_attempt=HadAttempt.FOR_GOOD,
+    )
+    changed = msgspec.structs.replace(seen, instances={**seen.instances, uid: one})
+    services = {**story.memory.services, str(of.key): changed}
+    story.memory = msgspec.structs.replace(story.memory, services=services)
+
+
+def test_a_loss_whose_creation_is_refused_keeps_its_room_in_the_pauses_too() -> None:
+    """3b.1b, 3b.5a: it is not made yet by us, pauses included; no scale-up takes its room."""
+    story = serving(RUNS, CLIMBS)
+    story.at(0, FAILED, CLIMBS)
+    assert story.at(5, HELD, CLIMBS) == {"a-d0": "Admit"}
+    refused(story, HELD, "a-d0", until=50)
+    assert [story.at(time, HELD, CLIMBS) for time in (6, 36, 49)] == [{}] * 3
+    assert story.reasons["a-d0"] == "CreateRefused"
+    assert story.at(50, HELD, CLIMBS) == {"a-d0": "Admit"}
+
+
+def test_of_a_service_that_never_served_a_refused_creation_keeps_no_room() -> None:
+    """3.3: not a candidate: refused and not yet due again."""
+    story = Story(FULL)
+    assert story.at(0, HELD, CLIMBS) == {"a-d0": "Admit"}
+    refused(story, HELD, "a-d0", until=50)
+    assert story.at(1, HELD, CLIMBS) == {"b-p1": "Admit"}
+
+
+def test_another_that_can_start_goes_before_one_whose_creation_was_refused() -> None:
+    """5: the next held instance gets its attempt."""
+    runs = on_nodes("1P1D", "p0 on a0, d0 on a1, d1 held", age=9)
+    lost = on_nodes("1P1D", "p0 on a0, d0 held, d1 held", age=9)
+    story = serving(runs, CLIMBS)
+    assert story.at(0, lost, CLIMBS) == {"a-d0": "Admit"}
+    refused(story, lost, "a-d0", until=50)
+    assert story.at(1, lost, CLIMBS) == {"a-d1": "Admit"}

@@ -214,6 +214,16 @@ def test_pods_belong_to_their_owner_by_uid_not_by_name(seen: Seen) -> None:
     assert (found.pods, found.name_taken) == (0, "Pod p0-master-0")
 
 
+def test_a_name_whose_pod_is_ending_is_not_taken(seen: Seen) -> None:
+    """5, NameTaken: a pod of another owner that is ending counts as an old pod of its own (3b.1e):
+    the instance waits for its room."""
+    seen.pod("p0-master-0", owner="an-earlier-p0", node="node", phase="Running", deleted=True)
+    found = seen.instance()
+    assert (found.pods, found.terminating, found.name_taken) == (0, 1, "")
+    assert found.ends_by > 0
+    assert found.trouble == "pod p0-master-0 is terminating"
+
+
 def test_an_owned_pod_of_another_name_is_not_counted(seen: Seen) -> None:
     seen.pod("p0-worker-7", node="node", phase="Running")
     assert seen.instance().pods == 0

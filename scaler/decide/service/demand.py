@@ -244,6 +244,8 @@ def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy)
     shortfall = Shortfall()
     if moves and not serves:
         candidates = with_lost(candidates, groups, completion)
+        if memory.served:
+            candidates = with_refused(candidates, groups, now)
         shortfall = missing_of_minimum(smallest, groups, candidates, completion)
     return Demand(
         service=service,
@@ -398,6 +400,19 @@ def with_lost(
                 lost.append(member)
         if lost:
             all_candidates[name] = sorted([*of_group, *lost], key=states.candidate_order)
+    return all_candidates
+
+
+def with_refused(
+    candidates: Mapping[str, list[Member]], groups: Mapping[str, Group], now: float
+) -> dict[str, list[Member]]:
+    """Section 3b.1b: of a service that served, an instance whose creation was refused keeps its
+    room, pauses included. It goes after all that can start."""
+    all_candidates = dict(candidates)
+    for name, of_group in candidates.items():
+        refused = [m for m in groups[name].held if states.is_kept_though_refused(m, now)]
+        if refused:
+            all_candidates[name] = [*of_group, *states.in_order(refused)]
     return all_candidates
 
 

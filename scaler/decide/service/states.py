@@ -160,7 +160,8 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
     step: LifeAction | None = None
     """The next step of its life (`lifecycle.py`). An instance with a step gets no other action."""
     pauses: bool = False
-    """A kubelet refused a pod of it, and the pause after that runs: nothing of it is made."""
+    """A kubelet refused a pod of it, or its creation was refused, and the pause after that runs:
+    nothing of it is made."""
     follows: bool = False
     """2: its owner makes its pods only when instances of another role are ready, which are held or
     start. It is on its way."""
@@ -190,10 +191,10 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def is_live(self) -> bool:
-        """The owner exists, is not being deleted, has not finished, and pods can be made of its
-        spec."""
+        """The owner exists, is not being deleted, has not finished, and its pods can be made."""
         i = self.instance
-        return not (i.owner_deleting or i.owner_finished or (i.faults and self.state is State.HELD))
+        cannot_be_made = self.state is State.HELD and bool(i.faults or i.name_taken)
+        return not (i.owner_deleting or i.owner_finished or cannot_be_made)
 
     @property
     def lacks_binds(self) -> bool:
@@ -278,7 +279,7 @@ def look_at(instance: Instance, remembered: InstanceMemory, look: Look) -> Membe
         running,
         in_flight and not running,
         step,
-        pauses=is_pausing(instance, look.now),
+        pauses=is_pausing(instance, look.now) or _waits_after_refusal(instance, memory, look.now),
         follows=_follows(instance, look),
         is_replaced=is_replaced,
     )
@@ -413,13 +414,22 @@ def why_not_admissible(member: Member, now: float) -> Reason | None:
         return Reason.JOB_INVALID
     if instance.name_taken:
         return Reason.NAME_TAKEN
-    if (
-        memory.refused
-        and now < memory.refused_until
-        and instance.generation == memory.refused_generation
-    ):
+    if _waits_after_refusal(instance, memory, now):
         return Reason.CREATE_REFUSED
     return None
+
+
+def _waits_after_refusal(instance: Instance, memory: InstanceMemory, now: float) -> bool:
+    """Whether its creation was refused and is not due again: in time, or by a change of its job."""
+    is_due = now >= memory.refused_until or instance.generation != memory.refused_generation
+    return bool(memory.refused) and not is_due
+
+
+def is_kept_though_refused(member: Member, now: float) -> bool:
+    """3b.1b, 3b.5a: whether the instance is held for its refused creation alone: it is not made yet
+    by us, and asks for its room all the same where its service has lost it."""
+    is_held = member.state is State.HELD and member.step is None
+    return is_held and why_not_admissible(member, now) is Reason.CREATE_REFUSED
 
 
 def is_candidate(member: Member, now: float, policy: Policy) -> bool:

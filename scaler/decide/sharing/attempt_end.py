@@ -117,7 +117,8 @@ def other_candidates(part: Part, draft: Draft, tried: Sequence[Member]) -> Reser
     tried_uids = {member.uid for member in tried}
 
     def goes_behind(member: Member) -> bool:
-        return member.uid in tried_uids or draft.memory_of(member.uid).gives_way
+        is_behind = member.uid in tried_uids or draft.memory_of(member.uid).gives_way
+        return is_behind or member.pauses or member.is_lost
 
     def last_tried_last(member: Member) -> tuple[bool, bool]:
         return goes_behind(member), draft.memory_of(member.uid).had_its_attempt

@@ -110,7 +110,7 @@ def held_beside(draft: Draft, chosen: Sequence[Member]) -> list[Member]:
     beside: list[Member] = []
     for name in {member.instance.group or "" for member in chosen}:
         for member in draft.demand.candidates.get(name, ()):
-            if member.state is State.HELD and member not in chosen:
+            if member.state is State.HELD and not member.pauses and member not in chosen:
                 beside.append(member)
     return beside
 

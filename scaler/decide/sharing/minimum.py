@@ -95,7 +95,7 @@ def _take(part: Part, draft: Draft, reserved: ReservedMinimum) -> None:
         elif is_held and not draft.shares and is_made(member) and not is_replacing:
             draft.admit(member, why.about)  # 8: its pods wait for the room
         elif is_held:
-            draft.waits[member.uid] = why
+            draft.wait(member, why)
 
 
 def _awaited(part: Part, draft: Draft, reserved: ReservedMinimum) -> tuple[str, ...]:
@@ -260,7 +260,7 @@ def _without_room(part: Part, draft: Draft, why: Why) -> None:
             is_incomplete = why.reason is Reason.MINIMUM_INCOMPLETE
             draft.admit(member, () if is_incomplete else why.about)
         else:
-            draft.waits[member.uid] = Why(Reason.WAITING_FOR_SCHEDULER, why.about)
+            draft.wait(member, Why(Reason.WAITING_FOR_SCHEDULER, why.about))
 
 
 def _give_up(draft: Draft, why: Why) -> None:
@@ -270,7 +270,7 @@ def _give_up(draft: Draft, why: Why) -> None:
         draft.revoke_if_possible(member, why)
     for member in draft.demand.first_candidates():
         if member.state is State.HELD:
-            draft.waits[member.uid] = why
+            draft.wait(member, why)
 
 
 def _choose(draft: Draft, chosen: Sequence[Member]) -> None:

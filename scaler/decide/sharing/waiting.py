@@ -29,7 +29,7 @@ def minimum_waits(part: Part, draft: Draft) -> bool:
     candidates: list[Member] = []
     for name in demand.minimum:
         candidates += demand.candidates[name]
-    is_held = any(member.state is State.HELD for member in candidates)
+    is_held = any(member.state is State.HELD and not member.pauses for member in candidates)
     return is_held and part.questions.why_too_large(draft) is None
 
 
