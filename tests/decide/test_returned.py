@@ -3,7 +3,7 @@ every way in which nodes become usable, and every kind of backoff."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from hypothesis import given
@@ -54,7 +54,11 @@ ways_strategy = st.sampled_from([NOW - 30.0, NOW - 10.0]).flatmap(
 def waiting(kind: str, classes: str) -> tuple[Service, ServiceMemory]:
     """A service in backoff: its minimum, or a scale-up of it."""
     where = f"@{classes}" if classes else ""
-    ended = {"failures": 2, "failures_before_bind": 2, "backoff_until": BEGAN + BACKOFF}
+    ended: dict[str, Any] = {
+        "failures": 2,
+        "failures_before_bind": 2,
+        "backoff_until": BEGAN + BACKOFF,
+    }
     if kind == "minimum":
         return on_nodes("1P", f"p0{where}:4 held", name="s"), ServiceMemory(**ended)
     scale_up = on_nodes("2P > 1P", f"p0{where} on a0, p1{where}:4 held", name="s")
