@@ -26,7 +26,7 @@ from scaler.decide.decision import (
     SlotAction,
     State,
 )
-from scaler.decide.memory import ServiceMemory
+from scaler.decide.memory import Memory, ServiceMemory
 from scaler.decide.nodes import PodRequest, Room, joined
 from scaler.decide.room.classes import NodeIndex
 from scaler.decide.room.placement import Placement
@@ -49,6 +49,9 @@ class Planned(msgspec.Struct, frozen=True):
     """All services of the world."""
     instances: dict[str, Instance]
     """The instances of the service, by uid."""
+    before: Memory = Memory()
+    """The memory of the world."""
+    now: float = 0.0
 
     @property
     def touched(self) -> Iterator[tuple[Action, Instance]]:
@@ -82,7 +85,7 @@ def violations(world: World, decision: Decision) -> tuple[str, ...]:
     names = frozenset([str(service.key) for service in world.services])
     for service, plan in zip(world.services, decision.plans, strict=True):
         instances = {instance.uid: instance for instance in service.instances}
-        planned = Planned(service, plan, world.policy, names, instances)
+        planned = Planned(service, plan, world.policy, names, instances, world.memory, world.now)
         for invariant in INVARIANTS:
             found += invariant(planned)
     found += s11_an_eviction_helps(world, decision)
@@ -415,6 +418,24 @@ def _evicted_in_a_pause(
         yield f"S11: somebody is evicted for {name}, which has had its attempt"
 
 
+def s11_evictions_become_ever_rarer(of: Planned) -> Iterator[str]:
+    """Nobody is evicted again for a service before its pause is over (3b.4e), but for own surplus
+    that does not run, and for what was ordered and has not gone. L4: so evictions end, or become
+    ever rarer."""
+    own = str(of.service.key)
+    for eviction, instance in of.evicted:
+        known = of.before.services.get(eviction.beneficiary)
+        if known is None or not known.evictions.number or instance.uid in known.victims:
+            continue
+        if eviction.beneficiary == own and (of.plan.serves or not _is_well(instance)):
+            continue
+        if of.now < attempts.evicts_from(known, of.policy):
+            yield (
+                f"S11: {instance.name} is evicted for {eviction.beneficiary} in the pause after"
+                f" {known.evictions.number} evictions"
+            )
+
+
 def l1_complete_is_what_the_counts_say(of: Planned) -> Iterator[str]:
     """`complete` says no more and no less than the counts do."""
     if of.service.rule is None:
@@ -459,6 +480,7 @@ INVARIANTS = (
     s6_planning_again_gives_nothing_new,
     s8_only_what_is_ours_is_written,
     s11_evictions_have_a_beneficiary,
+    s11_evictions_become_ever_rarer,
     s11_a_victim_can_be_spared,
     l1_complete_is_what_the_counts_say,
     l2_one_reason_for_each_instance,

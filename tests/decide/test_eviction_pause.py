@@ -9,6 +9,7 @@ import pytest
 from scaler.decide.attempts import remember_evictions
 from scaler.decide.decide import decide
 from scaler.decide.decision import Evict
+from scaler.decide.invariants import violations
 from scaler.decide.memory import Evictions, HadAttempt, InstanceMemory, Memory, ServiceMemory
 from scaler.decide.world import Service
 from tests.builders import NOW, Story, doings, on_nodes, world
@@ -233,3 +234,18 @@ def test_counted_evictions_of_one_service_are_in_the_way_of_no_other() -> None:
     for plan in made.plans:
         beneficiaries += [one.beneficiary for one in plan.actions if isinstance(one, Evict)]
     assert beneficiaries == ["default/rule/silver"]
+
+
+def test_an_eviction_in_the_pause_breaks_a_promise() -> None:
+    """S11 and L4: nobody is evicted but by what 3b.4e allows ever more rarely."""
+    plain = world(FULL, gold(), nodes=NODES)
+    evicts = decide(plain)
+    assert violations(plain, evicts) == ()
+    for number, minutes, broken in ((1, 9, True), (1, 10, False), (3, 39, True), (3, 40, False)):
+        counted = Evictions(number, NOW - minutes * MINUTE)
+        memory = Memory({GOLD: ServiceMemory(evictions=counted)})
+        found = violations(msgspec.structs.replace(plain, memory=memory), evicts)
+        assert bool(found) is broken
+    ordered = ServiceMemory(evictions=Evictions(1, NOW - 1), victims=("low-p1",))
+    again = msgspec.structs.replace(plain, memory=Memory({GOLD: ordered}))
+    assert violations(again, evicts) == (), "its deletion failed"
