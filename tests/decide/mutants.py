@@ -652,6 +652,22 @@ MUTANTS = (
         "3b.1e",
     ),
     Mutant(
+        "who is half made is never asked for again",
+        states,
+        "return is_out and self.memory.gives_way and 0 < i.bound < i.expected",
+        "return False",
+        "test_own_surplus",
+        "3.6",
+    ),
+    Mutant(
+        "who is half made is asked for although another can start",
+        demand,
+        "if may_give_way and too_few:",
+        "if may_give_way:",
+        "test_own_surplus",
+        "3.6",
+    ),
+    Mutant(
         "own surplus gives way again and again",
         eviction_pause,
         "if not memory.gave_way_once:",

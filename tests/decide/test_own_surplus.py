@@ -185,3 +185,42 @@ def test_with_trade_always_nobody_gives_way_for_a_scale_up_whose_attempt_ended()
     failed = {"a-d1": InstanceMemory(failures=1)}
     memory = Memory({"default/rule/a": ServiceMemory(failed)})
     assert doings(decide(world(serves, other, nodes="a:8x5", memory=memory))) == {}
+
+
+@pytest.mark.parametrize("others", [False, True])
+@pytest.mark.parametrize("neighbours", [[], [on_nodes("1P", "p0 on a2", name="b")]])
+def test_two_half_made_instances_do_not_hold_each_other(
+    others: bool, neighbours: list[Service]
+) -> None:
+    """3.6: each is bound in part, and its attempt ended long ago. One gives way, and goes behind
+    the other (1e)."""
+    story = Story("a:8x3" if neighbours else "a:8x2")
+    half_made = InstanceMemory(
+        gives_way=True, had_attempt=HadAttempt.FOR_GOOD, broken_since=NOW - 300, restarts=0
+    )
+    instances = {"a-p0": half_made, "a-p1": half_made}
+    story.memory = Memory({"default/rule/a": ServiceMemory(instances, tried_at=NOW - 60)})
+
+    def at(time: float, text: str, *, bound: bool = False, nodes: str = "") -> dict[str, str]:
+        service = on_nodes("1P", text, name="a", others=others)
+        return story.at(time, service, *neighbours, bound=bound, nodes=nodes)
+
+    ending = f"{story.nodes}, a1 ending 8"
+    assert at(0, "p0 on a0 + unbound, p1 on a1 + unbound") == {"a-p1": "Evict"}
+    assert at(1, "p0 on a0 + unbound, p1 ends + gated", nodes=ending) == {}
+    assert at(2, "p0 on a0 + unbound, p1 held 2") == {}
+    assert at(3, "p0 on a0 + on a1, p1 held 2", bound=True) == {}
+
+
+def test_a_half_made_instance_is_not_asked_for_while_another_can_start() -> None:
+    """3.6: the spare has not had its attempt, so one of those that are half made gives way to it,
+    although the room that is free would do for the other pod of each."""
+    half_made = InstanceMemory(
+        gives_way=True, had_attempt=HadAttempt.FOR_GOOD, broken_since=NOW - 300, restarts=0
+    )
+    instances = {"a-p0": half_made, "a-p1": half_made}
+    memory = Memory({"default/rule/a": ServiceMemory(instances, tried_at=NOW - 60)})
+    service = on_nodes("1P", "p0 on a0 + unbound, p1 on a1 + unbound, p2 held 2", name="a")
+    other = on_nodes("1P", "p0 on a2", name="b")
+    made = decide(world(service, other, nodes="a:8x4", memory=memory))
+    assert doings(made) == {"a-p1": "Evict"}

@@ -243,7 +243,7 @@ def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy)
         memory = attempts.after_look_at_service(memory, serves=serves)
     shortfall = Shortfall()
     if moves and not serves:
-        candidates = with_lost(candidates, groups, completion)
+        candidates = with_lost(candidates, groups, completion, smallest)
         if memory.served:
             candidates = with_refused(candidates, groups, now)
         shortfall = missing_of_minimum(smallest, groups, candidates, completion)
@@ -388,16 +388,28 @@ def _candidates(group: Group, now: float, policy: Policy) -> list[Member]:
 
 
 def with_lost(
-    candidates: Mapping[str, list[Member]], groups: Mapping[str, Group], completion: Completion
+    candidates: Mapping[str, list[Member]],
+    groups: Mapping[str, Group],
+    completion: Completion,
+    smallest: Mapping[str, int],
 ) -> dict[str, list[Member]]:
     """Section 3b.1b: the candidates of a minimum. Instances that are lost are asked for last, but
-    those that get their pods again now are no candidates."""
+    those that get their pods again now are no candidates. Where that is too few, those that are
+    half made are asked for themselves while surplus of the service that does not run may give way
+    to them (3.6). `smallest`: group -> number in the smallest ratio."""
     all_candidates = dict(candidates)
+    may_give_way = _number_that_does_not_run(groups) > 1
     for name, of_group in candidates.items():
         lost = []
+        half_made = []
         for member in groups[name].members:
             if member.is_lost and member.uid not in completion.made_whole:
                 lost.append(member)
+            elif member.is_half_made and member.uid not in completion.made_whole:
+                half_made.append(member)
+        too_few = _are_too_few([*of_group, *lost], groups[name], smallest.get(name, 0))
+        if may_give_way and too_few:
+            lost += half_made
         if lost:
             all_candidates[name] = sorted([*of_group, *lost], key=states.candidate_order)
     return all_candidates
@@ -414,6 +426,26 @@ def with_refused(
         if refused:
             all_candidates[name] = [*of_group, *states.in_order(refused)]
     return all_candidates
+
+
+def _number_that_does_not_run(groups: Mapping[str, Group]) -> int:
+    """How many instances are bound and do not run, or gave way."""
+    number = 0
+    for group in groups.values():
+        for member in group.members:
+            does_not_run = member.state in (State.ADMITTED, State.STARTING, State.BROKEN)
+            is_bound = does_not_run and member.instance.bound > 0
+            number += is_bound or bool(member.memory.gave_way_for)
+    return number
+
+
+def _are_too_few(candidates: Iterable[Member], group: Group, least: int) -> bool:
+    """Whether a group has fewer than `least` instances with these candidates, those left out that
+    gave way for another instance."""
+    number = group.running + group.in_flight
+    for member in candidates:
+        number += not (member.has_slot or member.memory.gave_way_for)
+    return number < least
 
 
 def _scale_up_candidates(

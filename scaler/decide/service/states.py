@@ -218,6 +218,14 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
         return self.state is State.BROKEN and not self.has_slot and lacks_pods
 
     @property
+    def is_half_made(self) -> bool:
+        """Broken and without a slot, because its attempt ended while it was bound in part. The
+        scheduler has its other pods."""
+        i = self.instance
+        is_out = self.state is State.BROKEN and not self.has_slot
+        return is_out and self.memory.gives_way and 0 < i.bound < i.expected
+
+    @property
     def in_part(self) -> bool:
         """Bound in part, and the scheduler has the other pods or gets them at once: no owner holds
         them back."""

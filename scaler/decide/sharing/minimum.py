@@ -192,7 +192,8 @@ def _after_its_attempt(
 
 def _end(part: Part, draft: Draft, tried: tuple[str, ...]) -> events.Ended:
     in_part = []
-    for member in draft.demand.bound_in_part:
+    half_made = [member for member in draft.demand.members if member.is_half_made]
+    for member in (*draft.demand.bound_in_part, *half_made):
         if member.instance.bound and member.uid in tried:
             in_part.append(member.uid)
     others = []
