@@ -170,7 +170,7 @@ class Settings(BaseModel):
     )
     backoff: float = _seconds(30, "Pause after an attempt without progress; doubled each time.", 1)
     backoff_max: float = _seconds(
-        300, "The longest such pause, and the longest attempt while nothing is bound anywhere.", 1
+        300, "The longest such pause, and how long a service waits before it goes next.", 1
     )
     due_back: float = _seconds(
         300,
