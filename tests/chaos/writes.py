@@ -31,7 +31,7 @@ GROUP_NAME = "scheduling.k8s.io/group-name"
 RULE = "mind-cluster/scaling-rule"
 KEEP = "mind-cluster/keep"
 MADE_FOR_INSTANCES = (api.PODS, api.POD_GROUPS, api.SERVICES)
-OWN_SUFFIXES = ("-scaler-last-valid",)
+OWN_SUFFIXES = ("-scaler-last-valid", "-scaler-evictions")
 VERSION = {("metadata", name) for name in ("resourceVersion", "generation", "managedFields")}
 ROUNDS = ("metadata", "annotations", ROUNDS_ANNOTATION)
 """The one annotation of a job that the scaler may write beside the status."""
