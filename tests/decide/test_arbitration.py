@@ -101,6 +101,36 @@ def _pods(
     return pods
 
 
+@st.composite
+def worlds_of_victims(draw: st.DrawFn) -> tuple[Shape, State]:
+    """Full nodes, scale-ups of two priorities, each running or starting, and a minimum of a higher
+    priority that is held."""
+    classes = draw(st.sampled_from(("a", "ab")))
+    nodes: list[str] = []
+    teams = []
+    for priority in draw(st.sampled_from(((0, 1), (1, 0), (0, 0, 1), (1, 0, 1)))):
+        number = draw(st.integers(1, 3))
+        letters = []
+        for _ in range(number):
+            nodes.append(draw(st.sampled_from(classes)))
+            letters.append(f"p@{nodes[-1]}")
+        teams.append(f"{number}P > 1P: {' '.join(letters)} +{priority}")
+    wanted = draw(st.integers(1, 2))
+    where = draw(st.sampled_from((*classes, classes)))
+    size = draw(st.sampled_from(("", "*2")))
+    teams.append(f"{wanted}P: {' '.join([f'p{size}@{where}'] * wanted)} +2")
+    numbers = sorted(range(len(nodes)), key=lambda n: nodes[n])
+    of = shape("victims", " ".join(f"{nodes[n]}:1" for n in numbers), *teams)
+    insts = []
+    for number, job in enumerate(of.jobs):
+        if number < len(nodes):
+            phase = draw(st.sampled_from("rs"))
+            insts.append(Inst(True, ((phase, numbers.index(number)),)))
+        else:
+            insts.append(Inst(True, ((".", -1),) * job.pods))
+    return of, initial(of)._replace(insts=tuple(insts))
+
+
 def opinion(made: Decision) -> Opinion:
     done: dict[type, set[int]] = {Admit: set(), Revoke: set(), Evict: set()}
     for plan in made.plans:
@@ -127,6 +157,20 @@ def test_decision_and_oracle_agree_on_who_is_admitted_revoked_and_evicted(
         assert made.revoke >= judged.revoke
     else:
         assert (made.admit, made.revoke) == (judged.admit, judged.revoke)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(worlds_of_victims())
+def test_decision_and_oracle_agree_on_victims_of_two_priorities_in_two_states(
+    drawn: tuple[Shape, State],
+) -> None:
+    """4b, 4c."""
+    of, s = drawn
+    note(f"{of.nodes} {of.teams} {of.jobs}\n{in_short(of, s)}")
+    made = decide(view(of, s))
+    assert opinion(made).evict == judge(of, s).evict
+    assert violations(view(of, s), made) == ()
+    assert promises.broken(of, s, made) == []
 
 
 # The same worlds in every run: in one of 3,000 others `promises` says that the pods of an instance
