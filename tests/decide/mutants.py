@@ -668,6 +668,14 @@ MUTANTS = (
         "3.6",
     ),
     Mutant(
+        "with trade always what runs goes where the service is alone",
+        preemption,
+        "surplus.append(of_group if draft.shares else of_group.not_running)",
+        "surplus.append(of_group)",
+        "test_own_surplus",
+        "3.6",
+    ),
+    Mutant(
         "own surplus gives way again and again",
         eviction_pause,
         "if not memory.gave_way_once:",

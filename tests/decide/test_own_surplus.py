@@ -224,3 +224,20 @@ def test_a_half_made_instance_is_not_asked_for_while_another_can_start() -> None
     other = on_nodes("1P", "p0 on a2", name="b")
     made = decide(world(service, other, nodes="a:8x4", memory=memory))
     assert doings(made) == {"a-p1": "Evict"}
+
+
+@pytest.mark.parametrize("d1", ["held", "unbound"])
+@pytest.mark.parametrize(("p2", "evicts"), [("starts on", True), ("loads on", False)])
+def test_with_trade_always_surplus_that_does_not_run_gives_way_where_the_service_is_alone(
+    d1: str, p2: str, evicts: bool
+) -> None:
+    """3.6: the pods of d1 wait at the scheduler, and p2 is beyond the target."""
+    service = on_nodes(
+        "3P2D > 2P2D > 1P1D",
+        f"p0 on a0, p1 on a1, p2 {p2} a2, d0 on a3, d1 {d1}",
+        name="a",
+        options=RuleOptions(trade=Trade.ALWAYS),
+    )
+    story = Story("a:8x4")
+    done = [story.at(time, service).get("a-p2") for time in (0, 900)]
+    assert done == (["Evict"] * 2 if evicts else [None] * 2)

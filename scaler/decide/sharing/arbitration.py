@@ -191,6 +191,8 @@ class Arbitration:
                 draft.note(events.InstanceBeganAgain(member.uid, part.now))
             if isinstance(reserved, Reservation):
                 part.reserved_with_scheduler.add(draft, [member])
+            elif not draft.shares:
+                self._trade(draft, member)
             if limits.is_in_the_way(part, draft, member):
                 draft.revoke_if_possible(member, Why(Reason.WAITING_FOR_CAPACITY, ()))
             return
@@ -276,6 +278,8 @@ class Arbitration:
             draft.admit(member)
             if answer.reserved:
                 part.reserved_with_scheduler.add(draft, [member])
+            else:
+                self._trade(draft, member)
             return
         if answer.lacks_room:
             self._trade(draft, member)

@@ -84,7 +84,8 @@ def may_give_up_running(part: Part, draft: Draft) -> bool:
 
 def surplus_for_scale_up(part: Part, draft: Draft) -> list[Surplus]:
     """3.6, `trade: always`: surplus of a service that serves which may make room for a missing
-    instance of its target: what the target has no place for."""
+    instance of its target: what the target has no place for. Of a service that is alone (8) only
+    what does not run."""
     demand = draft.demand
     if not (demand.serves and may_trade(draft)) or draft.evicted:
         return []
@@ -93,7 +94,8 @@ def surplus_for_scale_up(part: Part, draft: Draft) -> list[Surplus]:
     surplus = []
     for name, group in demand.groups.items():
         least = max(group.target, demand.rule.smallest.of(name))
-        surplus.append(surplus_of(part, draft, group, least))
+        of_group = surplus_of(part, draft, group, least)
+        surplus.append(of_group if draft.shares else of_group.not_running)
     return surplus
 
 
