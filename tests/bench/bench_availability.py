@@ -68,7 +68,7 @@ def table(runs: Sequence[Run], results: Sequence[Played]) -> str:
     """In Markdown."""
     lost = {run.arm: result.numbers.lost for run, result in zip(runs, results, strict=True)}
     lines = [
-        "| who decides | lost, min | of all | by its bound | evictions | NPU-h occupied | serving |",
+        "| who decides | lost, min | of all | by its bound | evictions | NPU-h idle | serving |",
         "|---|---|---|---|---|---|---|",
     ]
     for run, result in zip(runs, results, strict=True):

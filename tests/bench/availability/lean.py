@@ -21,7 +21,7 @@ import msgspec
 from scaler.decide.again import DecisionCache
 from scaler.decide.decision import Admit, Complete, Evict, InstanceAction, Revoke
 from scaler.decide.memory import Memory
-from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, Where
+from scaler.decide.nodes import MOST_RETURNS, Node, NodeClass, Nodes, PodRequest, Return, Where
 from scaler.decide.world import (
     FailedPod,
     Instance,
@@ -80,10 +80,11 @@ class Machine(msgspec.Struct):
     silent: bool = False
     ready: bool = True
     since: float = 0.0
-    faulty: set[str] = set()
+    faulty: dict[str, float] = {}
+    """Name of a faulty chip -> since when."""
     taken: set[str] = set()
-    ending: dict[int, tuple[float, int]] = {}
     pods: int = 0
+    returns: list[Return] = []
 
     @property
     def usable(self) -> list[str]:
@@ -198,19 +199,24 @@ class Lean:
             case What.CHIP_FAULTY | What.CHIP_HEALED:
                 self._chip(one)
             case What.EXIT:
-                job = self._jobs.get(one.name)
-                if job is not None and job.phase == "r" and not job.hurt:
-                    self._becomes(job, "f", job.seats)
-                    self._later(job, DETECTION, self._remove)
+                self._exit(self._jobs.get(one.name))
             case What.TRAINING_BEGINS:
                 self._gangs[one.name] = Gang(one.name, one.number, self.now)
                 self._changed()
             case What.TRAINING_ENDS:
-                gang = self._gangs.pop(one.name)
-                for index, seat in enumerate(gang.seats):
-                    self._leave(seat)
-                    self.witness.training(f"{gang.name}-{index}", None, self.now)
-                self._changed("", *[seat.node for seat in gang.seats])
+                self._end_training(self._gangs.pop(one.name))
+
+    def _exit(self, job: Held | None) -> None:
+        """A container of its first pod exits, if that runs; MindCluster deletes its pods."""
+        if job is not None and job.phase == "r" and not job.hurt:
+            self._becomes(job, "f", job.seats)
+            self._later(job, DETECTION, self._remove)
+
+    def _end_training(self, gang: Gang) -> None:
+        for index, seat in enumerate(gang.seats):
+            self._leave(seat)
+            self.witness.training(f"{gang.name}-{index}", None, self.now)
+        self._changed("", *[seat.node for seat in gang.seats])
 
     def _apply(self, one: Happening) -> None:
         service = self._services.get(one.name) or self._services[one.name.rpartition("-")[0]]
@@ -240,10 +246,11 @@ class Lean:
     def _node(self, one: Happening) -> None:
         machine = self._machines[one.name]
         machine.ready = one.what is What.NODE_BACK
-        machine.since = self.now
         if machine.ready:
+            machine.returns.append(Return(self.now, self.now - machine.since))
             machine.silent = False
             self.witness.node_back(one.name, self.now)
+        machine.since = self.now
         for job in list(self._by_uid.values()):
             if any(seat.node == one.name for seat in job.seats):
                 self._hurts(job)
@@ -253,7 +260,11 @@ class Lean:
         machine = self._machines[one.name]
         name = chip_name(NPU, one.number)
         healthy = one.what is What.CHIP_HEALED
-        (machine.faulty.discard if healthy else machine.faulty.add)(name)
+        if healthy:
+            since = machine.faulty.pop(name)
+            machine.returns.append(Return(self.now, self.now - since))
+        else:
+            machine.faulty[name] = self.now
         self.witness.chip(one.name, one.number, self.now, healthy=healthy)
         for job in list(self._by_uid.values()):
             if any(seat.node == one.name and name in seat.chips for seat in job.seats):
@@ -271,7 +282,7 @@ class Lean:
 
     def _is_faulty(self, seat: Seat) -> bool:
         machine = self._machines[seat.node]
-        return not machine.ready or bool(machine.faulty & seat.chips)
+        return not machine.ready or not seat.chips.isdisjoint(machine.faulty)
 
     # pods
 
@@ -291,9 +302,6 @@ class Lean:
     def _end(self, job: Held) -> None:
         """Its pods are deleted, and end in their time."""
         self._becomes(job, "t", job.seats)
-        key = next(self._count)
-        for seat in job.seats:
-            self._machines[seat.node].ending[key] = (self.now + GRACE, len(seat.chips))
         stop = max(self._rng.uniform(*STOPS) for _ in job.seats)
 
         def over(one: Held) -> None:
@@ -476,6 +484,7 @@ class Lean:
             nodes,
             alone="" if nodes else "arbitration is off",
             last_bind=self._last_bind,
+            last_binds={"volcano": self._last_bind} if self._last_bind else {},
             memory=self._memory,
             policy=self._settings.policy,
         )
@@ -501,7 +510,7 @@ class Lean:
         runs = size if job.phase == "r" else size - 1 if job.phase == "f" else 0
         terminating = size if job.phase == "t" else 0
         request = request_of(make.chips, make.kind)
-        unbound = ((request, size),) if not bound else ()
+        waiting = size if not bound else int(job.phase == "f")
         faulty = sum(self._is_faulty(seat) for seat in job.seats) if alive else 0
         live = [seat for index, seat in enumerate(job.seats) if job.phase != "f" or index]
         failed = (FailedPod(f"{job.name}-master-0", 1),) if job.phase == "f" else ()
@@ -523,7 +532,9 @@ class Lean:
             leftovers=alive > 0,
             ends_by=job.since + GRACE if terminating else 0.0,
             requests=((request, size),),
-            unbound=unbound,
+            unbound=((request, waiting),) if waiting else (),
+            scheduler="volcano",
+            grace=GRACE if bound else 0.0,
             bound_pods=tuple((seat.node, request) for seat in live) if alive else (),
             priority=make.priority,
             life=msgspec.structs.replace(LIFE, failed=failed),
@@ -545,6 +556,8 @@ class Lean:
             ending=tuple(sorted(ending)),
             ready=machine.ready,
             since=machine.since,
+            away=tuple(sorted([(since, (1, 0)) for since in machine.faulty.values()])),
+            returns=tuple(machine.returns[-MOST_RETURNS:]),
         )
 
 

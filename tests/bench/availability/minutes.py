@@ -8,10 +8,10 @@ nodes and chips, second by second.
     occupied     NPU-hours of bound pods of services that do not serve
     evictions    instances of which bound pods were deleted although nothing was wrong with them
 
-A service is there when the jobs of its minimum exist and are not being deleted; it serves when each
-group runs its minimum. An instance runs when all its pods run, on nodes and chips that work, whether
-that has been noticed or not. Lost minutes are divided among the services that do not serve, each
-with its cause. Must not: write, or decide."""
+A service is there when the jobs of its minimum exist and are not being deleted; it serves when
+each group runs its minimum. An instance runs when all its pods run, on nodes and chips that work,
+whether that has been noticed or not. Lost minutes are divided among the services that do not serve,
+each with its cause. Must not: write, or decide."""
 
 from __future__ import annotations
 
@@ -228,6 +228,11 @@ class Witness:
 
     def _is_hurt(self, pod: Pod) -> bool:
         return pod.node in self._silent or bool(pod.given & self._faulty[pod.node])
+
+    @property
+    def serving(self) -> int:
+        """How many services serve, at the end."""
+        return sum(look.serves for look in self._looks.values())
 
     # the time between
 
