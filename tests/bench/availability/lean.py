@@ -129,6 +129,7 @@ class Lean:
         self._month = month
         self._decide = decider_of(arm)
         self._settings = settings_of(arm)
+        self._policy = self._settings.policy
         self._rng = random.Random(f"lean-{seed}")
         self.now = START
         self.reasons = Reasons(heard=arm in PRODUCT)
@@ -486,7 +487,7 @@ class Lean:
             last_bind=self._last_bind,
             last_binds={"volcano": self._last_bind} if self._last_bind else {},
             memory=self._memory,
-            policy=self._settings.policy,
+            policy=self._policy,
         )
 
     def _look_at(self, service: Service) -> SeenService | None:

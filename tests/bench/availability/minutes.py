@@ -107,9 +107,12 @@ class Witness:
         self._dirty: set[str] = set()
         self._is_room_other = True
         self._possible = 0
+        self._version = 0
+        """Grows when pods take or leave nodes, or nodes and chips change."""
+        self._known_why: dict[str, tuple[int, str]] = {}
         self._out: dict[str, float] = {}
         """Service -> lost seconds of its present outage."""
-        self._out_causes: dict[str, Counter[str]] = defaultdict(Counter)
+        self._out_causes: dict[str, dict[str, float]] = defaultdict(dict)
 
     # what happens
 
@@ -133,6 +136,7 @@ class Witness:
         self._all_other()
 
     def _all_other(self) -> None:
+        self._version += 1
         self._dirty.update(self._services)
         self._is_room_other = True
 
@@ -183,6 +187,7 @@ class Witness:
         self._until(now)
         self._dirty.add(job.service)
         job.deleting = True
+        self._version += 1
         if not job.pods:
             self._forget(uid, job)
 
@@ -195,6 +200,7 @@ class Witness:
         if self._foreign.get(name) == where:
             return
         self._until(now)
+        self._version += 1
         self._foreign.pop(name, None)
         if where is not None:
             self._foreign[name] = where
@@ -208,6 +214,8 @@ class Witness:
         self._until(now)
         self._dirty.add(job.service)
         before = job.pods.get(name)
+        if gone or before is None or (before.node, before.failed) != (pod.node, pod.failed):
+            self._version += 1
         ends = gone or pod.terminating
         if before is not None and ends and not before.terminating and before.node:
             self._count_eviction(job)
@@ -268,14 +276,15 @@ class Witness:
                 why = self._cause(self._services[name])
                 numbers.causes[why] = numbers.causes.get(why, 0.0) + share
                 self._out[name] = self._out.get(name, 0.0) + share
-                self._out_causes[name][why] += share
+                causes = self._out_causes[name]
+                causes[why] = causes.get(why, 0.0) + share
         self._at = now
         for name in [name for name in self._out if name not in short]:
             self._over(name)
 
     def _over(self, service: str) -> None:
         causes = self._out_causes.pop(service)
-        why, _ = causes.most_common(1)[0]
+        why = max(causes, key=lambda one: causes[one])
         self.numbers.longest.append((self._out.pop(service), self._at - self._start, service, why))
 
     def _look_again(self) -> None:
@@ -320,10 +329,10 @@ class Witness:
         for node, chips in self._foreign.values():
             used[node] += chips
         free = []
-        for name, node in self._nodes.items():
+        for name, spec in self._nodes.items():
             if name not in self._silent:
-                left = node.npu - len(self._faulty[name]) - used[name]
-                free.append((class_of(node), left))
+                left = spec.npu - len(self._faulty[name]) - used[name]
+                free.append((class_of(spec), left))
         return places_of(free)
 
     # why
@@ -363,6 +372,13 @@ class Witness:
         return reason
 
     def _why_it_does_not_fit(self, service: Service) -> str:
+        version, why = self._known_why.get(service.name, (-1, ""))
+        if version != self._version:
+            why = self._found_why(service)
+            self._known_why[service.name] = (self._version, why)
+        return why
+
+    def _found_why(self, service: Service) -> str:
         need = service.need
         for others, why in ((None, "it fits"), (False, SCALE_UPS)):
             if fits(self._places(self._held_by_others(service, beyond=others)), need):
