@@ -368,10 +368,10 @@ class Witness:
                 found.append(said[job.name])
         reason = min(found, key=_weight, default=HELD_BY_OTHERS)
         if reason in ("MinimumDoesNotFit", HELD_BY_OTHERS):
-            return f"{reason}: {self._why_it_does_not_fit(service)}"
+            return f"{reason}: {self._shortage_of(service)}"
         return reason
 
-    def _why_it_does_not_fit(self, service: Service) -> str:
+    def _shortage_of(self, service: Service) -> str:
         version, why = self._known_why.get(service.name, (-1, ""))
         if version != self._version:
             why = self._found_why(service)
