@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from scaler.decide.decision import NOBODY, State, Verdict
 from scaler.decide.draft import Draft, Why
-from scaler.decide.explain import REPLACED
+from scaler.decide.explain import REPLACED, refusal_in_words
 from scaler.decide.service.groups import Group
 from scaler.decide.service.limit import why_not_deleted
 from scaler.decide.service.states import (
@@ -247,6 +247,12 @@ def _trouble(member: Member, _: Draft) -> tuple[str, ...]:
     return (member.instance.trouble,)
 
 
+def _awaited_of_scheduler(member: Member, _: Draft) -> tuple[str, ...]:
+    if member.pauses:
+        return (refusal_in_words(member.instance.refusals),)
+    return (member.instance.trouble,)
+
+
 def _broken(member: Member, draft: Draft) -> tuple[str, ...]:
     trouble = member.instance.trouble
     if member.memory.gave_place:
@@ -309,6 +315,7 @@ _REFERS_TO: dict[Reason, Callable[[Member, Draft], tuple[str, ...]]] = {
     Reason.CREATE_REFUSED: lambda member, draft: (draft.memory_of(member.uid).refused,),
     Reason.REVOKED: lambda member, draft: (draft.memory_of(member.uid).revoked,),
     Reason.PREEMPTED: lambda member, draft: (draft.memory_of(member.uid).preempted_for,),
+    Reason.WAITING_FOR_SCHEDULER: _awaited_of_scheduler,
     Reason.BROKEN: _broken,
     Reason.FINISHED: _finished,
     Reason.RUNNING: lambda _, __: (),

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from scaler.decide.world import ServiceKey
+from scaler.informers.pods import read_pod
 from scaler.kube.api import LEASES, NODES, Object, PatchType
 from scaler.report.service_status import status_of, without_jobs
 from scaler.rules.rule import ALL
@@ -31,6 +32,7 @@ from scaler.tools.common.detail import (
     ServiceDetail,
     detail_of,
     largest_wanted,
+    standing,
     urgency,
     wanted,
 )
@@ -77,6 +79,17 @@ async def board(on: Rig, args: argparse.Namespace, *namespaces: str) -> AsyncIte
 async def shown(on: Rig, service: str = "", width: int = 120, **options: Any) -> str:
     async with board(on, asked(service, **options), NAMESPACE) as made:
         return drawn(made.render(console(io.StringIO())), width)
+
+
+def test_a_pod_says_that_its_kubelet_refused_it() -> None:
+    refused = {"phase": "Failed", "reason": "OutOfcpu"}
+    ran = {**refused, "containerStatuses": [{"state": {"terminated": {"exitCode": 1}}}]}
+    found = []
+    for status in (refused, ran):
+        meta = {"name": "p0", "namespace": "mindie", "uid": "p0"}
+        pod = {"metadata": meta, "spec": {"nodeName": "npu-0"}, "status": status}
+        found.append(standing(read_pod(pod)))
+    assert found == ["Refused by its kubelet", "Failed"]
 
 
 def test_services_are_sorted_by_how_badly_they_are_off_and_then_by_how_long() -> None:

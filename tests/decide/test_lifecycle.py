@@ -189,6 +189,18 @@ def test_nothing_is_made_of_an_instance_while_it_pauses(of: dict[str, Any]) -> N
         assert [type(action) for action in decide(later).plans[0].actions] in ([Admit], [Complete])
 
 
+def test_the_words_name_the_kubelet_of_an_instance_that_runs_in_part() -> None:
+    """An owner has made a pod anew, which stays gated while the instance pauses."""
+    gated = {"pods": 2, "gated": 1, "bound": 1, "running": 1, "newest": NOW}
+    half = others("p0", refusals=(KubeletRefusal("npu-0", 1, NOW),), **gated)
+    made = plan(service("1P", [half]))
+    assert made.actions == ()
+    assert words(made.verdicts[0], made) == (
+        "Admitted; waits for the scheduler to bind its pods: the kubelet of npu-0 refused a pod of"
+        " it, so it pauses for 10 s."
+    )
+
+
 def test_the_words_name_the_kubelet() -> None:
     held = others("p0", refusals=(KubeletRefusal("npu-0", 3, NOW),))
     made = plan(service("1P", [held]))

@@ -125,6 +125,8 @@ def standing(pod: PodRecord) -> str:
         return "CrashLoopBackOff"
     if pod.gated:
         return "Held by our gate"
+    if pod.refused:
+        return "Refused by its kubelet"
     if pod.phase == "Running":
         return "Running" if pod.ready else "Running, not ready"
     if pod.phase in ("", "Pending"):
