@@ -191,7 +191,7 @@ def test_nothing_is_made_of_an_instance_while_it_pauses(of: dict[str, Any]) -> N
 
 def test_the_words_name_the_kubelet_of_an_instance_that_runs_in_part() -> None:
     """An owner has made a pod anew, which stays gated while the instance pauses."""
-    gated = {"pods": 2, "gated": 1, "bound": 1, "running": 1, "newest": NOW}
+    gated: dict[str, Any] = {"pods": 2, "gated": 1, "bound": 1, "running": 1, "newest": NOW}
     half = others("p0", refusals=(KubeletRefusal("npu-0", 1, NOW),), **gated)
     made = plan(service("1P", [half]))
     assert made.actions == ()
