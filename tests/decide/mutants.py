@@ -1209,6 +1209,10 @@ MUTANTS = (
         "if False:",
         "test_gathering",
         "3b.7d",
+        (
+            Edit(gathering, "min(policy.gather, policy.backoff_max - kept)", "HOUR"),
+            Edit(gathering, "min(since + part.policy.gather, most", "min(since + HOUR, most"),
+        ),
     ),
     Mutant(
         "a node is kept as often as it flaps",

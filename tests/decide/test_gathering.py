@@ -97,6 +97,16 @@ def test_no_minimum_gathers_that_is_too_large_incomplete_or_in_backoff() -> None
     assert done(MISSES, GROWS, nodes=nodes, memory=tried) == ADMITTED
 
 
+def test_one_that_waited_long_is_asked_first_and_answers_for_its_own_priority_alone() -> None:
+    """3b.2a, 3b.7a; S5: the same with what is answered once."""
+    higher = on_nodes("2P > 1P", "p0 on a2, p1 held", name="c", priority=1)
+    tried = ServiceMemory({"c-p1": InstanceMemory(failures=1, failures_before_bind=1)})
+    waited = ServiceMemory(waiting_since=NOW - 400)
+    memory = Memory({str(GROWS.key): waited, str(higher.key): tried})
+    nodes = "a:8x3, a1 since 1"
+    assert done(MISSES, GROWS, higher, nodes=nodes, memory=memory) == {"c-p1": "Admit"}
+
+
 def remembered(of_a: ServiceMemory) -> Memory:
     return Memory({str(MISSES.key): of_a})
 
