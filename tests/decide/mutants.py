@@ -1268,7 +1268,7 @@ MUTANTS = (
         states,
         "(is_first_part or i.on_nodes >= i.expected)",
         "(is_first_part or i.bound >= i.expected)",
-        "test_losses",
+        "test_losses test_exits_in_full_clusters",
         "3b.1a",
     ),
     Mutant(
