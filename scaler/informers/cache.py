@@ -175,21 +175,24 @@ class Cache:
         if not last.node or not has_owner or _is_alone(last):
             return False
         if self.owners.knows_number(membership):
-            return self._lacks_instances(membership.owner, membership.instance)
+            return self.wants(membership)
         for uid in self.pod_instances.by_owner.of(membership.owner):
             if _replaces(self.pod_instances.pods.of(uid).values(), last):
                 return False
         return self.owners.asks_for_pods(membership)
 
-    def _lacks_instances(self, owner: str, without: str) -> bool:
-        """Whether fewer instances of the owner have pods that stay than it wants, this one left
-        out."""
-        lacking = self.owners.wanted(owner)
-        for uid in self.pod_instances.by_owner.of(owner):
+    def wants(self, membership: Membership) -> bool:
+        """Whether its owner wants this instance beside the others of it that have pods which stay.
+        An owner whose number is not known is taken to."""
+        if not self.owners.knows_number(membership):
+            return True
+        lacking = self.owners.wanted(membership.owner)
+        for uid in self.pod_instances.by_owner.of(membership.owner):
             if lacking <= 0:
                 break
             pods = self.pod_instances.pods.of(uid).values()
-            lacking -= uid != without and any(not pod.terminating for pod in pods)
+            stays = any(not pod.terminating for pod in pods)
+            lacking -= stays and uid != membership.instance
         return lacking > 0
 
     def forget_gone(self, key: ServiceKey) -> None:

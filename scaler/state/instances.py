@@ -324,7 +324,11 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
     gone = cache.pod_instances.gone.get(membership.instance)
     # where no pod lives, these say what its owner makes in its place
     last = gone.pods if gone is not None else pods
-    is_over = membership.mortal and not present and not cache.is_made_again(membership, last[-1])
+    is_over = False
+    if not present:
+        is_over = not cache.is_made_again(membership, _bound_of(last))
+    elif len(present) < len(pods):
+        is_over = not cache.wants(membership)
     faulty = faulty_of(cache, situation, pods)
     facts = _owners(cache, membership)
     size = membership.size or _size_in(facts) or (0 if present else len(last))
@@ -369,6 +373,14 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         replaced=has_ended and membership.kind != PLAIN,
     )
     return with_pods(instance, parts)
+
+
+def _bound_of(pods: Sequence[PodRecord]) -> PodRecord:
+    """One of these pods; one that was bound, if any was."""
+    for pod in pods:
+        if pod.node:
+            return pod
+    return pods[-1]
 
 
 def _size_in(facts: Sequence[OwnerFacts]) -> int:

@@ -53,7 +53,7 @@ def deployment_facts(obj: OwnerObject) -> OwnerFacts:
         kind="Deployment",
         created=seconds_of(meta.creation_timestamp),
         size=as_count(obj.replicas, MAX_PODS),
-        wanted=as_count(obj.replicas, MAX_INSTANCES),
+        wanted=0 if meta.deletion_timestamp else as_count(obj.replicas, MAX_INSTANCES),
     )
 
 

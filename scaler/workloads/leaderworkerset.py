@@ -91,7 +91,7 @@ def facts(obj: LeaderWorkerSetObject) -> OwnerFacts:
         kind="LeaderWorkerSet",
         created=seconds_of(meta.creation_timestamp),
         size=as_count(pair.size, MAX_PODS),
-        wanted=as_count(spec.replicas, MAX_INSTANCES),
+        wanted=0 if meta.deletion_timestamp else as_count(spec.replicas, MAX_INSTANCES),
         leader_first=spec.startup_policy == "LeaderReady",
     )
 

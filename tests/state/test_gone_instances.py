@@ -128,6 +128,22 @@ def test_a_group_of_a_leader_worker_set_returns_under_its_name() -> None:
     assert [(one.name, one.pods, one.expected) for one in fleet.instances] == [("own-0", 1, 2)]
 
 
+@pytest.mark.parametrize("left", [0, None])
+def test_a_group_of_a_leader_worker_set_that_is_gone_is_over(left: int | None) -> None:
+    """3b.1b: nothing is asked for it, and nobody is evicted for it."""
+    fleet = Fleet("LeaderWorkerSet")
+    fleet.wants(1, size=2)
+    fleet.pod("own-0")
+    fleet.pod("own-0-1")
+    fleet.wants(left)
+    fleet.pod("own-0", where="ends")
+    fleet.pod("own-0-1", where="ends")
+    assert fleet.instances[0].owner_deleting
+    fleet.gone("own-0")
+    fleet.gone("own-0-1")
+    assert fleet.names == []
+
+
 def test_one_that_its_owner_does_not_want_any_more_is_over() -> None:
     """3b.1b: its owner makes none in its place."""
     fleet = Fleet("Deployment")

@@ -221,7 +221,7 @@ def test_a_name_whose_pod_is_ending_is_not_taken(seen: Seen) -> None:
     found = seen.instance()
     assert (found.pods, found.terminating, found.name_taken) == (0, 1, "")
     assert found.ends_by > 0
-    assert found.trouble == "pod p0-master-0 is terminating"
+    assert found.trouble == "pod p0-master-0 on node node is terminating"
 
 
 def test_an_owned_pod_of_another_name_is_not_counted(seen: Seen) -> None:
