@@ -78,9 +78,9 @@ class Cluster:
     def second(self) -> None:
         """All that happens by itself in one second, and the decisions after it."""
         self.now += 1
-        bound = False
         for name, pod in self.every():
-            bound |= self._moves(name, pod)
+            self._move(name, pod)
+        bound = any(pod.does == "starts" and pod.since == self.now for _, pod in self.every())
         changed = max(pod.since for _, pod in self.every())
         if changed < self.now - 1 and not 0 < self.due <= NOW + self.now:
             return  # nothing has changed since the last decision, and nothing is due
@@ -104,8 +104,8 @@ class Cluster:
             if not done:
                 return
 
-    def _moves(self, name: str, pod: Pod) -> bool:
-        """One pod goes on; whether the scheduler bound it."""
+    def _move(self, name: str, pod: Pod) -> None:
+        """One pod goes on: its owner, its kubelet or the scheduler."""
         took = self.now - pod.since
         taken = {other.node for _, other in self.every() if other.does in ("runs", "starts")}
         free = [node for node in self.nodes if node not in taken]
@@ -117,8 +117,6 @@ class Cluster:
             pod.becomes("runs", self.now, pod.node)
         elif pod.does == "unbound" and free:
             pod.becomes("starts", self.now, self.dice.choice(free))
-            return True
-        return False
 
     def exits(self, pod: Pod) -> None:
         """Its container exits; its owner takes up to a minute to make it again."""
