@@ -159,6 +159,9 @@ class KnownDemands:
         self._may_remember_gone = False
         """The memory of this world may have entries of services that are gone: services came or
         went, or it is not the memory that the last decision returned."""
+        self._remembers_gone = False
+        """The memory that the last decision returned has entries of services that are gone, whose
+        pods are being made again."""
         self._changed: Iterable[int] = ()
         """Services of which the last decision changed the memory: their demands were made from the
         memory before."""
@@ -176,7 +179,7 @@ class KnownDemands:
         other = list(compress(range(len(now)), map(is_not, old, now)))
         came_or_went = len(old) != len(now) or any(old[at].key != now[at].key for at in other)
         is_other_memory = world.memory.services is not self._memory.services
-        self._may_remember_gone = came_or_went or is_other_memory
+        self._may_remember_gone = came_or_went or is_other_memory or self._remembers_gone
         if came_or_went:
             return self._align(world), True
         changed = set[int]()
@@ -206,7 +209,7 @@ class KnownDemands:
             for at, memory in changed.items():
                 services[self.all[at].demand.name] = memory
         if self._may_remember_gone or _EMPTY in changed.values():
-            services = self._kept(services, changed)
+            services = self._kept(services, changed, world)
         binds = world.last_bind, world.last_binds
         same = services is before.services and binds == (before.last_bind, before.last_binds)
         self._memory = before if same else Memory(services, *binds)
@@ -214,15 +217,27 @@ class KnownDemands:
         return self._memory
 
     def _kept(
-        self, services: dict[str, ServiceMemory], changed: Container[int]
+        self, services: dict[str, ServiceMemory], changed: Container[int], world: World
     ) -> dict[str, ServiceMemory]:
-        """The memories of services that are there, without those in which nothing is left."""
+        """The memories of services that are there, without those in which nothing is left, and of
+        those whose pods are being made again."""
         found = {}
+        there = set[str]()
         for at, known in enumerate(self.all):
-            memory = services.get(known.demand.name)
+            name = known.demand.name
+            there.add(name)
+            memory = services.get(name)
             if memory is not None and (memory != _EMPTY or at not in changed):
-                found[known.demand.name] = memory
-        return found if len(found) < len(services) else services
+                found[name] = memory
+        self._remembers_gone = False
+        for name, memory in services.items():
+            kept = None
+            if name not in there:
+                kept = attempts.kept_while_gone(memory, world.now, world.policy)
+            if kept is not None:
+                found[name] = kept
+                self._remembers_gone = True
+        return found if found != services else services
 
     def leave_out(self, positions: Iterable[int], error: Exception, now: float) -> None:
         """Deciding about these services failed: leave them as they are until a pause is over."""

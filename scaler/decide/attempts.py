@@ -621,6 +621,19 @@ def after_look_at_service(memory: ServiceMemory, *, serves: bool) -> ServiceMemo
     return replace(memory, served=True) if serves and not memory.served else memory
 
 
+def kept_while_gone(memory: ServiceMemory, now: float, policy: Policy) -> ServiceMemory | None:
+    """5c: the memory of a service that has no instance any more, or None. Our own revocation makes
+    the pods of owners vanish and come again: that is no new service, for `minimum_timeout`."""
+    was_revoked = False
+    for uid, one in memory.instances.items():
+        is_made_again = one.owner or "/" in uid  # an identity, not the uid of a job
+        was_revoked = was_revoked or bool(one.revoked and is_made_again)
+    since = memory.gone_since or now
+    if not was_revoked or now - since >= policy.minimum_timeout:
+        return None
+    return memory if memory.gone_since else replace(memory, gone_since=since)
+
+
 def outlives_its_pods(memory: InstanceMemory, now: float) -> bool:
     """Whether the memory of an instance that is gone holds for the instance that its owner makes in
     its place, or for itself when it returns."""

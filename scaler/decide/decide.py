@@ -89,7 +89,7 @@ def _weigh_all(world: World, demands: Demands) -> list[Weighed]:
 
 def _next_memory(world: World, drafts: list[Draft]) -> Memory:
     """What the drafts remember. Services that are gone, and those of which nothing is left to
-    remember, have no entry."""
+    remember, have no entry, but for those whose pods are being made again."""
     services = {}
     for draft in drafts:
         name = draft.demand.name
@@ -97,6 +97,11 @@ def _next_memory(world: World, drafts: list[Draft]) -> Memory:
         is_as_before = name in world.memory.services and memory is draft.demand.seen
         if memory != ServiceMemory() or is_as_before:
             services[name] = memory
+    there = {draft.demand.name for draft in drafts}
+    for name, memory in world.memory.services.items():
+        kept = attempts.kept_while_gone(memory, world.now, world.policy)
+        if name not in there and kept is not None:
+            services[name] = kept
     return Memory(services, world.last_bind, world.last_binds)
 
 

@@ -132,6 +132,9 @@ class ServiceMemory(
     """While it waits for expected room: the seconds of its attempt that were over before."""
     expected_in_vain: bool = False
     """The last backoff followed because expected room did not become free in time."""
+    gone_since: float = 0.0
+    """Since when the service has no instance because its pods were revoked, and their owner has not
+    made them again; 0.0 = it has some."""
     waiting_since: float = 0.0
     """Since when the service waits: of what it misses something could start and would fit, and
     nothing is released; 0.0 = it does not wait."""

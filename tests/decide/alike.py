@@ -41,6 +41,7 @@ CAPS: dict[type, dict[str, int]] = {
         "expects_since": 120,
         "expects_until": 0,
         "waiting_since": 120,
+        "gone_since": 30,
         "backoff_until": 0,
         "trade_since": 60,
         "tried_at": 150,

@@ -757,6 +757,14 @@ MUTANTS = (
         "3b.5c",
     ),
     Mutant(
+        "a service whose pods are made again is a new one",
+        attempts,
+        "if not was_revoked or now - since >= policy.minimum_timeout:",
+        "if True:",
+        "test_attempts_in_worlds",
+        "3b.5c",
+    ),
+    Mutant(
         "a pod that vanishes is an edit",
         attempts,
         "return not written.items() <= memory.written.items()",

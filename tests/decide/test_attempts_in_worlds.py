@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from scaler.decide.attempts import kept_while_gone
 from scaler.decide.decide import decide
 from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemory
 from scaler.decide.nodes import PODS, NodeClass, PodRequest, PodRequests, Return, Taint
 from scaler.decide.room.placement import Placement, Reservation
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.demand import written_of
-from scaler.decide.world import Service
+from scaler.decide.world import Policy, Service
 from tests.builders import NOW, Story, doings, on_nodes, world
 from tests.decide.played import Played
 
@@ -146,6 +147,43 @@ def test_a_pod_that_vanishes_and_comes_again_under_another_name_is_no_edit(repla
     after = story.remembered(again)
     assert (after.failures, after.backoff_until) == (1, NOW + 61)
     assert after.instances["d-2"].had_its_attempt
+
+
+@pytest.mark.parametrize(("seconds", "failures"), [(2, 1), (40, 0)])
+def test_a_service_whose_pods_were_all_revoked_is_no_new_service_when_they_come_again(
+    seconds: float, failures: int
+) -> None:
+    """3b.5c: our own revocation makes a pod vanish and come again, and is no edit."""
+    story = Story(ON_TWO)
+    story.at(0, of_deployments("gated", "gated", "d-1"), OTHER)
+    tried = of_deployments("unbound", "unbound", "d-1")
+    assert story.at(30, tried, OTHER) == {"a-p0": "Revoke", "d-1": "Revoke"}
+    story.at(31, OTHER)
+    story.at(31 + seconds - 1, OTHER)
+    again = of_deployments("gated", "gated", "d-2")
+    story.at(31 + seconds, again, OTHER)
+    after = story.remembered(again)
+    assert (after.failures, after.gone_since) == (failures, 0.0)
+    assert after.instances["d-2"].had_its_attempt is bool(failures)
+
+
+@pytest.mark.parametrize(
+    ("uid", "owner", "kept"),
+    [
+        ("StatefulSet/a/decode/decode-0", "", True),
+        ("pod-uid", "Deployment/a/decode", True),
+        ("job-uid", "", False),
+    ],
+)
+def test_a_service_is_remembered_while_an_owner_makes_its_revoked_pods_again(
+    uid: str, owner: str, kept: bool
+) -> None:
+    """3b.5c: what an owner makes again is no new service; a job that was deleted is one."""
+    revoked = InstanceMemory(revoked="why", owner=owner)
+    before = ServiceMemory({uid: revoked}, failures=2)
+    after = kept_while_gone(before, NOW, Policy())
+    assert (after is not None) is kept
+    assert kept_while_gone(before, NOW, Policy(minimum_timeout=0.0)) is None
 
 
 EDITS = [

@@ -222,6 +222,8 @@ def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy)
     """The demand of a service. `seen`: the memory of the service before this decision."""
     members = states_of(service, seen, now, policy)
     memory = remembered_of(seen, {m.instance.uid: m.memory for m in members}, now)
+    if memory.gone_since:
+        memory = replace(memory, gone_since=0.0)
     memory, limited = wanted_in_all(service, memory, now)
     groups, target = groups_of(limited.rule, members)
     moves = target is not None and not service.options.paused
