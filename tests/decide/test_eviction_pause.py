@@ -20,6 +20,8 @@ GOING = on_nodes("2P > 1P", "p0 on a0, p1 ends", name="low")
 GONE = on_nodes("2P > 1P", "p0 on a0, p1 held", name="low")
 GOLD = "default/rule/gold"
 NODES = "a:8x2"
+MOST_DECISIONS = 20_000
+"""In a story of days: a decision that looks again each second is wrong, too."""
 
 
 def gold(where: str = "p0 held", *, others: bool = False) -> Service:
@@ -39,8 +41,11 @@ class NeverBound:
         """When low lost its scale-up, in minutes."""
 
     def play(self, hours: float) -> None:
-        while self.time < hours * 3600:
+        for _ in range(MOST_DECISIONS):
+            if self.time >= hours * 3600:
+                return
             self._decide()
+        raise AssertionError(f"{MOST_DECISIONS} decisions in {self.time / 3600:.1f} hours")
 
     def _decide(self) -> None:
         is_bound = self.low == "unbound"
