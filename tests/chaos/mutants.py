@@ -256,7 +256,7 @@ MUTANTS = (
     Mutant(
         "an attempt never ends while others wait",
         attempt_end,
-        "waiting = _who_waits(part, draft)",
+        "who = _who_waits(part, draft)",
         "return Outcome.GOES_ON",
         "story unbound 2 L5",
     ),

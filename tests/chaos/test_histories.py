@@ -37,6 +37,8 @@ from tests.rig import NODE, START, Rig, controller, rig
 
 SERVICE = (rule_config_map(), job("p0"), job("p1"), job("d0"))
 ONE_AND_ONE = {"group0": 1, "group1": 1}
+RAN = "2023-11-14T22:13:30Z"
+"""When a container began; without one its kubelet refused the pod."""
 BLIND = 3.0
 """Seconds for which a watch is away."""
 
@@ -247,7 +249,8 @@ async def test_broken_for_good() -> None:
     async with rig(*SERVICE, job("p2")) as on:
         await _whole(on)
         (pod,) = on.pods_of("p1")
-        await on.status(pod, phase="Failed")
+        ended = {"name": "ascend", "state": {"terminated": {"exitCode": 1, "startedAt": RAN}}}
+        await on.status(pod, phase="Failed", containerStatuses=[ended])
         await on.settle(75)
         assert "p2" in on.with_pods(), "the spare did not take over from p1"
 

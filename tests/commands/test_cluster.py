@@ -118,7 +118,7 @@ def test_without_elastic_services_the_same_is_decided_from_what_is_seen() -> Non
                 assert {v.name: v.state for v in decision.plans[0].verdicts} == {
                     v.name: v.state for v in plan.verdicts
                 }
-                assert [gap.resource for gap in cluster.gaps()] == [ELASTIC_SERVICES.full_name]
+                assert ELASTIC_SERVICES.full_name in [gap.resource for gap in cluster.gaps()]
 
     run(story())
 
@@ -130,7 +130,7 @@ def test_what_the_scaler_wrote_goes_before_what_is_decided_here() -> None:
         cluster = opened(on)
         async with cluster.watched():
             assert words(cluster) == [(f"{NAMESPACE}/rule/mindie", "rule-mindie", "9+9")]
-            assert cluster.gaps() == []
+            assert [gap for gap in cluster.gaps() if gap.installed] == []
 
     run(story())
 
