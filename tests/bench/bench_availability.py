@@ -20,11 +20,13 @@ from tests.bench.availability.arms import BOUND_OF, PRODUCT, Arm, Played
 from tests.bench.availability.lean import play_lean
 from tests.bench.availability.minutes import (
     BINDS,
+    EVICTION_PAUSE,
     FAULT,
     HELD_BY_OTHERS,
     SCALE_UPS,
     SCATTERED,
     START,
+    TRADE_AFTER,
 )
 from tests.bench.availability.month import month
 from tests.bench.availability.play import play
@@ -40,7 +42,9 @@ CLAUSES = {
     "MinimumIncomplete": "3b.1f, a job of the minimum is not there",
     "MinimumNotScheduled": "3b.5f, the pause after an attempt",
     "WaitingForRoom": "3b.3c, pods of others end",
-    "WaitingForScheduler": "3b.9a, a probe bound a part of it",
+    EVICTION_PAUSE: "3b.4e, no second eviction before a pause",
+    TRADE_AFTER: "3.6, own running surplus goes after trade_after",
+    "WaitingForScheduler": "3b.9a or 3b.5, a part of it has no room at the scheduler",
     "Broken": "2, what is broken keeps its slot",
     "Terminating": "3b.1e, its own pods end",
 }

@@ -9,11 +9,24 @@ from itertools import combinations
 
 import pytest
 
+from scaler.decide.decision import Decision, Plan, State, Verdict
+from scaler.decide.memory import Evictions, Memory, ServiceMemory
+from scaler.decide.world import ServiceKey, World
+from scaler.reasons.reasons import Reason
 from scaler.sim.actors.nodes import NodeSpec
 from tests.bench.availability import study
 from tests.bench.availability.arms import Arm
 from tests.bench.availability.lean import Lean, play_lean
-from tests.bench.availability.minutes import FAULT, START, Job, Pod, Witness
+from tests.bench.availability.minutes import (
+    EVICTION_PAUSE,
+    FAULT,
+    START,
+    TRADE_AFTER,
+    Job,
+    Pod,
+    Reasons,
+    Witness,
+)
 from tests.bench.availability.month import (
     A2,
     A3,
@@ -165,7 +178,7 @@ def witnessed(nodes: int) -> Witness:
     nodes."""
     specs = tuple(NodeSpec(f"n{number}", npu=8, labels={KIND: A2}) for number in range(nodes))
     service = Service("s-0", Make("s", ((1, 1),), 1, 8, A2))
-    witness = Witness(Month(specs, (service,), (), 1000.0), 0.0, lambda _: {})
+    witness = Witness(Month(specs, (service,), (), 1000.0), 0.0, lambda *_: {})
     for number, group in enumerate(("group0", "group1")):
         witness.job(f"uid-{number}", Job("s-0", group, 1, f"s-0-{number}"), 0.0)
         witness.pod(f"uid-{number}", "pod", pod(f"n{number}", "Pending"), 0.0)
@@ -215,6 +228,19 @@ def test_a_faulty_chip_ends_the_pod_that_has_it() -> None:
     witness.chip("n1", 0, 50.0, healthy=False)
     numbers = witness.end(60.0)
     assert numbers.not_serving == 10.0 + 10.0
+
+
+def test_who_waits_long_after_an_eviction_waits_for_the_next_one() -> None:
+    said = Reasons()
+    verdict = Verdict("uid", "s-0-d0", "group1", State.HELD, Reason.WAITING_FOR_ROOM)
+    key = ServiceKey("s-0", "rule", "s-0")
+    plan = Plan(key, 0, {}, complete=False, groups={}, verdicts=(verdict,))
+    memory = Memory({str(key): ServiceMemory(evictions=Evictions(1, 100.0))})
+    said(World(100.0, ()), Decision((plan,), memory))
+    assert said.of(str(key), 103.0) == {"s-0-d0": "WaitingForRoom"}
+    assert said.of(str(key), 200.0) == {"s-0-d0": EVICTION_PAUSE}
+    said(World(200.0, ()), Decision((plan,), Memory({str(key): ServiceMemory(trade_since=150.0)})))
+    assert said.of(str(key), 201.0) == {"s-0-d0": TRADE_AFTER}
 
 
 def test_only_a_healthy_instance_that_is_deleted_is_evicted_and_counts_once() -> None:

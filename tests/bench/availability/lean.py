@@ -443,6 +443,7 @@ class Lean:
             return
         self._decision_at = 0.0
         world = self._world()
+        self.witness.catch_up(self.now)
         decision = self._decide(world, self._cache)
         self._memory = decision.memory
         self.reasons(world, decision)

@@ -20,7 +20,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from scaler.decide.decision import Decision, State
+from scaler.decide.decision import Decision, Plan, State
+from scaler.decide.memory import Memory, ServiceMemory
 from scaler.decide.world import World
 from scaler.kube.api import ASCEND_JOBS, PODS, EventType
 from scaler.names import GROUP_LABEL
@@ -40,6 +41,10 @@ BINDS = "with the scheduler"
 HELD_BY_OTHERS = "held"
 SCALE_UPS = "scale-ups have the room"
 SCATTERED = "what is free does not fit together"
+EVICTION_PAUSE = "eviction_pause"
+TRADE_AFTER = "trade_after"
+VICTIMS_END = 10.0
+"""Seconds after an eviction in which its victims end; who still waits then, waits for the next."""
 
 
 class Pod(msgspec.Struct, frozen=True):
@@ -89,9 +94,10 @@ class _Look(msgspec.Struct, frozen=True):
 
 class Witness:
     def __init__(
-        self, month: Month, start: float, reasons: Callable[[str], Mapping[str, str]]
+        self, month: Month, start: float, reasons: Callable[[str, float], Mapping[str, str]]
     ) -> None:
-        """`reasons`: job -> reason of what does not run, of a service, by the last decision."""
+        """`reasons`: job -> reason of what does not run, of a service at a time, by the last
+        decision."""
         self.numbers = Numbers()
         self._services = {service.name: service for service in month.services}
         self._nodes = {node.name: node for node in month.nodes}
@@ -251,6 +257,10 @@ class Witness:
         self.numbers.longest.sort(reverse=True)
         return self.numbers
 
+    def catch_up(self, now: float) -> None:
+        """A decision follows: the time before it belongs to what the last one said."""
+        self._until(now)
+
     def _until(self, now: float) -> None:
         """All is as it was until now."""
         if now <= self._at:
@@ -273,7 +283,7 @@ class Witness:
             numbers.lost += lasted * min(lost, len(short))
             share = lasted * min(1.0, lost / len(short))
             for name in short:
-                why = self._cause(self._services[name])
+                why = self._cause(self._services[name], now)
                 numbers.causes[why] = numbers.causes.get(why, 0.0) + share
                 self._out[name] = self._out.get(name, 0.0) + share
                 causes = self._out_causes[name]
@@ -337,7 +347,7 @@ class Witness:
 
     # why
 
-    def _cause(self, service: Service) -> str:
+    def _cause(self, service: Service, now: float) -> str:
         bound = Counter[str]()
         released = Counter[str]()
         hurt = Counter[str]()
@@ -358,10 +368,10 @@ class Witness:
             return BINDS
         if all(number <= released[group] + hurt[group] for group, number in missing.items()):
             return FAULT
-        return self._reason(service, missing)
+        return self._reason(service, missing, now)
 
-    def _reason(self, service: Service, missing: Mapping[str, int]) -> str:
-        said = self._reasons(service.key)
+    def _reason(self, service: Service, missing: Mapping[str, int], now: float) -> str:
+        said = self._reasons(service.key, now)
         found = []
         for job in self._jobs_of[service.name].values():
             if missing.get(job.group, 0) > 0 and job.name in said:
@@ -409,7 +419,14 @@ class Witness:
 
 def _weight(reason: str) -> tuple[int, str]:
     """Sort key: what keeps the minimum from starting first."""
-    said = ("Minimum", "WaitingForRoom", "Broken", "WaitingForScheduler")
+    said = (
+        EVICTION_PAUSE,
+        TRADE_AFTER,
+        "Minimum",
+        "WaitingForRoom",
+        "Broken",
+        "WaitingForScheduler",
+    )
     for number, words in enumerate(said):
         if reason.startswith(words):
             return number, reason
@@ -423,21 +440,39 @@ class Reasons:
         """Not `heard`: what is said means nothing, since somebody else decides."""
         self._heard = heard
         self._said: dict[str, dict[str, str]] = {}
-        self._plans: dict[str, int] = {}
+        self._plans: dict[str, Plan] = {}
+        self._memory = Memory()
         self.passes = 0
 
     def __call__(self, _world: World, decision: Decision) -> None:
         self.passes += 1
+        self._memory = decision.memory
         for plan in decision.plans if self._heard else ():
             key = str(plan.key)
-            if self._plans.get(key) == id(plan):
+            if self._plans.get(key) is plan:
                 continue
-            self._plans[key] = id(plan)
+            self._plans[key] = plan
             said = {}
             for verdict in plan.verdicts:
                 if verdict.state is not State.RUNNING:
                     said[verdict.name] = str(verdict.reason)
             self._said[key] = said
 
-    def of(self, service: str) -> Mapping[str, str]:
-        return self._said.get(service, {})
+    def of(self, service: str, now: float) -> Mapping[str, str]:
+        """Job -> reason; what a minimum without room waits for, where that is a time limit."""
+        said = self._said.get(service, {})
+        pause = self._pause(service, now)
+        if not pause:
+            return said
+        return {
+            job: pause if reason in ("WaitingForRoom", "MinimumDoesNotFit") else reason
+            for job, reason in said.items()
+        }
+
+    def _pause(self, service: str, now: float) -> str:
+        """The time limit that runs; "" without one."""
+        memory = self._memory.services.get(service, ServiceMemory())
+        if memory.trade_since:
+            return TRADE_AFTER
+        made = memory.evictions
+        return EVICTION_PAUSE if made.number and now - made.at > VICTIMS_END else ""

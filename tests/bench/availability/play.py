@@ -11,6 +11,8 @@ from unittest import mock
 
 import scaler.controller
 from scaler.clock import Clock
+from scaler.decide.decision import Decision
+from scaler.decide.world import World
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, Object
 from scaler.kube.errors import KubeError
 from scaler.sim import loop
@@ -51,6 +53,11 @@ def play(month: Month, arm: Arm, *, seed: int = 0) -> Played:
         cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
         witness = Witness(month, START, reasons.of)
         cluster.observe(witness.saw)
+
+        def observe(world: World, decision: Decision) -> None:
+            witness.catch_up(world.now)
+            reasons(world, decision)
+
         stage = _Stage(cluster, clock, month, witness)
         await stage.prepare()
         actors: list[Actor] = [
@@ -68,7 +75,7 @@ def play(month: Month, arm: Arm, *, seed: int = 0) -> Played:
         if arm is not Arm.GATE:
             api = cluster.client("scaler")
             controller = real_controller(seed, settings=settings_of(arm))
-            running.append(asyncio.create_task(controller(api, clock, reasons)))
+            running.append(asyncio.create_task(controller(api, clock, observe)))
         unfolding = asyncio.create_task(stage.unfold())
         await asyncio.wait([unfolding, *running], return_when=asyncio.FIRST_COMPLETED)
         for task in running:

@@ -1,7 +1,8 @@
 """How often nodes and chips fail, and for how long they are away.
 
 The rates are those of the training of Llama 3 405B: Llama Team, AI @ Meta, "The Llama 3 Herd of
-Models", arXiv:2407.21783 (2024), section 3.3.4 and table 5: 419 unexpected interruptions in 54
+Models", arXiv:2407.21783 (2024), table 5, read as it is quoted at
+https://glennklockwood.com/garden/component-reliability: 419 unexpected interruptions in 54
 days on 16,384 H100 GPUs, eight on each of 2,048 nodes. Each interruption there is one fault of one
 component, so a rate is the number of faults by the number of components and days:
 
