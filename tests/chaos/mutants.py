@@ -6,7 +6,6 @@ docs/explanation/reliability.md has the table."""
 from __future__ import annotations
 
 from scaler import app, clock, controller, election, work_queue
-from scaler.decide import nodes
 from scaler.decide.service import groups
 from scaler.decide.service import states as state
 from scaler.decide.sharing import arbitration, attempt_end, preemption
@@ -259,13 +258,6 @@ MUTANTS = (
         "who = _who_waits(part, draft)",
         "return Outcome.GOES_ON",
         "story unbound 2 L5",
-    ),
-    Mutant(
-        "what ends is waited for for ever",
-        nodes,
-        "deadline + due_back > now",
-        "True",
-        "story never-ending 5 L5",
     ),
     Mutant(
         "evicts whom it may not",

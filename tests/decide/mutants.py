@@ -299,6 +299,14 @@ MUTANTS = (
         "3b, words",
     ),
     Mutant(
+        "what ends is expected for ever",
+        nodes,
+        "not self.schedulable or deadline + due_back > now",
+        "True",
+        "test_nodes test_minimums",
+        "3b, words",
+    ),
+    Mutant(
         "faulty chips are expected for ever",
         nodes,
         "if now < since + due_back:",

@@ -181,8 +181,9 @@ def test_a_service_that_is_gone_keeps_what_was_noted_of_it() -> None:
     assert all(one["until"] for one in found["examples"])
 
 
-def test_what_the_decision_would_evict_stays_one_difference_until_it_goes() -> None:
-    """A minimum of a higher priority comes when two prefills of a lower service have its room."""
+def test_what_the_decision_would_evict_stays_one_difference_while_its_room_is_reserved() -> None:
+    """A minimum of a higher priority comes when two prefills of a lower service have its room. It
+    waits for that room for `due_back` at most (3b.5a)."""
     service = [PLAIN / name for name in ("rule.yaml", "p0.yaml", "p1.yaml", "d0.yaml")]
     gold = {"priorityClass: standard": "priorityClass: gold"}
     copies = [
@@ -190,8 +191,8 @@ def test_what_the_decision_would_evict_stays_one_difference_until_it_goes() -> N
         {"namespace": "second", "at": "3m", "manifests": service, "replace": gold},
     ]
     manifests = [PLAIN / "classes.yaml"]
-    beside = Beside(story(4, 0, until=900.0, copies=copies, manifests=manifests))
+    beside = Beside(story(4, 0, until=470.0, copies=copies, manifests=manifests))
     evict = beside.service("first")["differences"]["evict"]
     assert evict["count"] == 1
-    assert evict["seconds"] > 600
-    assert beside.service("second")["held_up"] > 600
+    assert evict["seconds"] > 270
+    assert beside.service("second")["held_up"] > 270
