@@ -248,8 +248,10 @@ def _trouble(member: Member, _: Draft) -> tuple[str, ...]:
 
 
 def _awaited_of_scheduler(member: Member, _: Draft) -> tuple[str, ...]:
-    if member.pauses:
+    if member.pauses and member.instance.refusals:
         return (refusal_in_words(member.instance.refusals),)
+    if member.pauses:
+        return (member.memory.refused,)
     return (member.instance.trouble,)
 
 

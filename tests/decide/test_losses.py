@@ -211,6 +211,19 @@ def test_a_loss_whose_creation_is_refused_keeps_its_room_in_the_pauses_too() -> 
     assert story.at(50, HELD, CLIMBS) == {"a-d0": "Admit"}
 
 
+def test_one_of_whose_pods_the_creation_was_refused_says_so_while_it_waits_for_the_scheduler() -> (
+    None
+):
+    """5: a reason for whatever is refused: by the API server here, not by a kubelet."""
+    story = serving(RUNS, CLIMBS)
+    story.at(0, FAILED, CLIMBS)
+    story.at(5, HELD, CLIMBS)
+    refused(story, HELD, "a-d0", until=50)
+    tried = msgspec.structs.replace(TRIED, assumed=True)  # writes are under way
+    assert story.at(6, tried, CLIMBS) == {}
+    assert story.reasons["a-d0"] == "WaitingForScheduler"
+
+
 def test_of_a_service_that_never_served_a_refused_creation_keeps_no_room() -> None:
     """3.3: not a candidate: refused and not yet due again."""
     story = Story(FULL)
