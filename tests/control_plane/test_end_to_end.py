@@ -58,8 +58,10 @@ _OTHERS = {
     "infer-operator",
     "ome-deployment",
     "ome-leaderworkerset",
+    "rollout-out-of-a-bad-image",
     "scaled-down-and-up-beside-ascend-operator",
     "scaled-down-and-up-deployment-and-leaderworkerset",
+    "volcano-job-whose-worker-waits-for-its-master",
     "volcano-jobs",
 }
 """Whose pods others make: test_kinds.py and test_beside.py tell those stories with the real
@@ -72,6 +74,8 @@ _SIMULATED = {
     "a-kubelet-refuses-every-pod",
     # a StatefulSet, and a status that a kubelet of the control plane would write over
     "an-init-container-crash-loops",
+    # half a second between two moments, which no faster time leaves
+    "scaled-down-and-up-before-the-pods-have-ended",
 }
 """What only the simulation can tell."""
 _TIMES = ("at", "until", "within", "never_for", "lasting", "every")
