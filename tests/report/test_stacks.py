@@ -75,8 +75,9 @@ BUSY = """[threading.Thread(target=burn, daemon=True).start() for _ in range(3)]
 def test_to_write_busy_threads_down_ends_no_process() -> None:
     """Without the interpreter's lock about one in twenty ended it with SIGSEGV."""
     _, errors = said(BUSY, still=0.05)
-    assert errors.count("The loop has not turned") > 20
-    assert errors.count(" in burn") > 60
+    written = errors.count("The loop has not turned")
+    assert written > 20
+    assert errors.count(" in burn") > written
 
 
 def test_a_loop_that_turns_is_not_spoken_of() -> None:
