@@ -39,7 +39,8 @@ SAID_OTHERWISE = frozenset(
 PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Keys of taints with which Kubernetes speaks of a condition begin so; they go by themselves."""
 MOST_GONE = 1_000
-"""The largest number of nodes that do not exist any more of which the past is kept."""
+"""The largest number of nodes that do not exist any more of which the past is kept. It is kept for
+an hour, as no decision asks for older returns."""
 
 
 class _Returned(msgspec.Struct, frozen=True):
@@ -87,8 +88,8 @@ class CapacityIndex:
         """Nodes that are built anew before the next answer. A burst of events of one node builds it
         once."""
         self._gone: dict[str, _Returns] = {}
-        """What nodes that do not exist any more have done: a node may be deleted and made
-        again."""
+        """What nodes that do not exist any more have done, in the order in which they went: a node
+        may be deleted and made again."""
         self._skew = Skew()
 
     def adjust(self, skew: Skew) -> None:
@@ -113,10 +114,14 @@ class CapacityIndex:
         """The node has gone."""
         if entry.returns:
             self._gone[name] = entry.returns
-        if len(self._gone) > MOST_GONE:
-            del self._gone[next(iter(self._gone))]
         entry.returns = ()
         entry.away = []
+        while self._gone:
+            oldest = next(iter(self._gone))
+            is_old = self._now() - self._gone[oldest][-1].at >= HOUR
+            if not is_old and len(self._gone) <= MOST_GONE:
+                break
+            del self._gone[oldest]
 
     def _note_past(self, name: str, entry: _Entry, facts: NodeFacts, *, listed: bool) -> None:
         """Note since when the node or chips of it are away, and when they return."""

@@ -298,6 +298,19 @@ def test_returns_are_forgotten_when_a_node_leaves_after_an_hour() -> None:
     assert past(*quick, (3625.0, node(faulty={NPU: 1}))).returns == ()
 
 
+def test_what_a_node_has_done_is_kept_for_an_hour_after_it_has_gone() -> None:
+    quick = [(5.0, WELL), (10.0, node(ready=False)), (15.0, WELL), (20.0, None)]
+    again = past(*quick, (3000.0, WELL))
+    assert [one.at for one in again.returns] == [15.0, 3000.0]
+    now = [0.0]
+    of = CapacityIndex(lambda: now[0])
+    for hour in range(1, 50):
+        now[0] = 3600.0 * hour
+        of.node_changed(f"node-{hour}", WELL)
+        of.node_changed(f"node-{hour}", None)
+    assert list(of._gone) == ["node-49"]
+
+
 def test_what_a_node_did_is_kept_while_it_does_not_exist_and_there_is_a_limit() -> None:
     remade = past((5.0, WELL), (10.0, node(ready=False)), (15.0, WELL), (20.0, None), (25.0, WELL))
     assert [one.at for one in remade.returns] == [15.0, 25.0]
