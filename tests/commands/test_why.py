@@ -147,6 +147,15 @@ def test_a_label_that_is_missing_is_named_with_what_it_was_spelt_as(
     assert words in failed.text
 
 
+def test_a_label_that_our_admission_moved_is_not_missing() -> None:
+    moved = job("p0")
+    labels = moved["metadata"]["labels"]
+    rule = labels.pop("mind-cluster/scaling-rule")
+    moved["metadata"]["annotations"] = {"mind-cluster/moved-scaling-rule": rule}
+    answer = answered(RULE, moved, job("d0"), name="p0")
+    assert "without mind-cluster/scaling-rule" not in text(answer)
+
+
 def test_labels_that_are_right_have_nothing_to_say_against_them() -> None:
     assert [check.level for check in key_checks(LABELS, "job")] == [Level.OK]
 
@@ -390,26 +399,39 @@ def test_pods_that_no_node_takes_at_all_are_said_so() -> None:
     assert any("no node takes such pods at all" in words for words in failures(answer))
 
 
-def test_what_the_scheduler_says_of_a_gang_is_repeated() -> None:
+def said_of_a_gang(phase: str, *conditions: dict[str, str]) -> list[str]:
+    """What `why` finds wrong with the scheduler when the PodGroup of p0 has these conditions."""
+
     async def story() -> Answer:
         async with rig(RULE, job("p0"), job("d0")) as on:
-            (name,) = [
-                group["metadata"]["name"] for group in on.cluster.peek(POD_GROUPS, NAMESPACE)
-            ][:1]
-            said = {
-                "type": "Unschedulable",
-                "status": "True",
-                "reason": "NotEnoughResources",
-                "message": "0/3 nodes",
-            }
-            patch = {"status": {"phase": "Pending", "conditions": [said]}}
+            groups = on.cluster.peek(POD_GROUPS, NAMESPACE)
+            name = groups[0]["metadata"]["name"]
+            unschedulable = {"type": "Unschedulable", "status": "True"}
+            said = [unschedulable | one for one in conditions]
+            patch = {"status": {"phase": phase, "conditions": said}}
             await on.cluster.patch(POD_GROUPS, NAMESPACE, name, patch, patch_type=PatchType.MERGE)
             return await asked(on, "mindie")
 
-    assert any(
-        "phase Pending: NotEnoughResources: 0/3 nodes" in words
-        for words in failures(run(story()), "scheduler")
+    return failures(run(story()), "scheduler")
+
+
+def test_what_the_scheduler_says_of_a_gang_is_repeated() -> None:
+    said = said_of_a_gang("Pending", {"reason": "NotEnoughResources", "message": "0/3 nodes"})
+    assert any("phase Pending: NotEnoughResources: 0/3 nodes" in words for words in said)
+
+
+def test_of_several_conditions_of_a_gang_those_of_the_last_session_are_said_with_a_cure() -> None:
+    early = {"transitionID": "7", "lastTransitionTime": "2026-11-28T10:00:00Z"}
+    late = {"transitionID": "9", "lastTransitionTime": "2026-11-28T10:05:00Z"}
+    said = said_of_a_gang(
+        "Inqueue",
+        early | {"reason": "JobEnqueueFailed", "message": "require npu num is 32"},
+        late | {"reason": "BatchOrderFailed", "message": "not enough virtual super-pod"},
+        late | {"reason": "NodePredicateFailed", "message": ""},
     )
+    (words,) = [words for words in said if "phase Inqueue" in words]
+    assert "phase Inqueue: BatchOrderFailed: not enough virtual super-pod. Enough" in words
+    assert "wholly free nodes of one super-pod" in words
 
 
 def test_a_container_that_cannot_start_and_a_node_that_is_away_are_named() -> None:

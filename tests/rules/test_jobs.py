@@ -88,7 +88,6 @@ NO_MASTER = [
             {"annotations": "  annotations: {sp-block: '12'}\n"},
             [("warning", "SpBlockMismatch", BLOCK)],
         ),
-        ({"annotations": "  annotations: {sp-block: '16'}\n"}, []),
         ({"success": "  scalingPolicy: x\n"}, [("warning", "UnknownField", "/spec/scalingPolicy")]),
     ],
 )
@@ -96,6 +95,25 @@ def test_each_fault_of_a_job_is_found_where_it_stands(
     changes: dict[str, str], expected: list[tuple[str, str, str]]
 ) -> None:
     assert sorted(findings_of(job(**changes))) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("block", "npus", "words"),
+    [
+        ("16", "16", ""),
+        ("32", "16", ""),
+        ("48", "16", "its 32 NPUs are no multiple of sp-block 48: MindCluster's scheduler never"),
+        ("16", "8", "a pod of it asks for 8 NPUs: of several pods each asks for 16"),
+    ],
+)
+def test_an_sp_block_is_judged_as_the_scheduler_judges_it(
+    block: str, npus: str, words: str
+) -> None:
+    manifest = job(annotations=f"  annotations: {{sp-block: '{block}'}}\n")
+    manifest = manifest.replace("Ascend910: 8", f"Ascend910: {npus}")
+    report = lint([Source("job.yaml", manifest.encode()), Source("rule.yaml", RULE.encode())])
+    said = [one.message for one in report.findings if one.code == "SpBlockMismatch"]
+    assert [words in message for message in said] == ([True] if words else [])
 
 
 def test_a_job_is_not_checked_against_a_broken_rule_but_the_rule_is_reported() -> None:

@@ -18,6 +18,7 @@ from scaler.tools.common.slips import app_faults
 from scaler.tools.lint.metadata import metadata_findings
 from scaler.tools.lint.roles import Pods, Rules, labels_at, names_ours, place_faults, size_faults
 from scaler.tools.lint.workloads import labels_are_its_own
+from scaler.workloads.super_pods import valid_blocks, why_not_placed
 
 API_VERSION = "mindxdl.gitee.com/v1"
 NPU_PREFIX = "huawei.com/"
@@ -25,6 +26,8 @@ SPECS_PATH = ("spec", "replicaSpecs")
 
 _LABELS: Path = ("metadata", "labels")
 _FAULT_SCHEDULING = ("grace", "force", "off")
+MOST_PODS_OF_JOB = 10_000
+"""Pods of a job that is checked pod by pod."""
 _DEPTH = 12
 """Levels of a manifest that are read: no check needs deeper ones."""
 _SPEC_FIELDS = ("schedulerName", "runPolicy", "successPolicy", "replicaSpecs")
@@ -237,19 +240,29 @@ def _npu_limits(job: _Job, path: Path, name: str, container: Value) -> Iterator[
 def _super_pod(job: _Job) -> Iterator[Finding]:
     path = ("metadata", "annotations", "sp-block")
     block = job.root.string_at(*path)
-    if not (block.isascii() and block.isdigit() and len(block) < 10):
+    pods = _npus_of_pods(job)
+    if not (block.isascii() and block.isdigit() and len(block) < 10) or pods is None:
         return
-    npus = max(
-        (_npus(container) for _, spec in job.specs if (container := _main_container(spec))),
-        default=0,
-    )
-    if npus and int(block) % npus:
-        message = (
-            f"sp-block {block} is no multiple of the {npus} NPUs of a pod: the job cannot be placed"
-        )
-        yield job.finding(
-            path, "SpBlockMismatch", message, f"write a multiple of {npus}", "warning"
-        )
+    valid = ", ".join(map(str, valid_blocks(pods)[:4]))
+    hint = f"write {valid}" if valid else "ask for 16 NPUs in each pod"
+    why = "; ".join(why_not_placed(int(block), pods))
+    if why:
+        message = f"{why}: MindCluster's scheduler never starts the job"
+        yield job.finding(path, "SpBlockMismatch", message, hint, "warning")
+
+
+def _npus_of_pods(job: _Job) -> list[int] | None:
+    """The NPUs of each pod of the job; None when some number is unreadable, or too large for a
+    job."""
+    if job.pods is None or job.pods > MOST_PODS_OF_JOB:
+        return None
+    found = []
+    for _, spec in job.specs:
+        container = _main_container(spec)
+        replicas = spec.get("replicas")
+        count = 1 if replicas is None else replicas.integer or 0
+        found += [_npus(container) if container is not None else 0] * count
+    return found
 
 
 def _npus(container: Value) -> int:

@@ -7,7 +7,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from scaler.names import GROUP_LABEL, JOB_ID_LABEL, PREFIX, RULE_KEY, RULE_LABEL
+from scaler.names import GROUP_LABEL, JOB_ID_LABEL, MOVED_RULE, PREFIX, RULE_KEY, RULE_LABEL
 from scaler.rules.labels import group_finding
 from scaler.rules.values import as_text, at
 from scaler.tools.common.check_result import CheckResult, Level
@@ -53,6 +53,9 @@ def labels_of(subject: Subject) -> Mapping[str, str] | None:
         return None
     obj = subject.object
     labels = dict(at(obj, "metadata", "labels"))
+    moved = as_text(at(obj, "metadata", "annotations").get(MOVED_RULE))
+    if moved and RULE_LABEL not in labels:  # our admission moved it, beside Ascend Operator
+        labels[RULE_LABEL] = moved
     known = written_as(subject.resource.group, obj["kind"]) if subject.resource else None
     if known is not None:
         look = look_into(obj)

@@ -33,6 +33,7 @@ from scaler.tools.common.records import EventRecord, condition
 from scaler.tools.common.view import Cluster
 from scaler.tools.why import scale
 from scaler.tools.why.subject import Subject
+from scaler.workloads.scheduler_words import Condition, is_about_its_group, said_of
 
 MOST_INSTANCES = 4
 MOST_PODS = 4
@@ -215,15 +216,30 @@ def _group_checks(name: str, group: Object) -> Iterator[CheckResult]:
         )
         return
     phase = as_text(at(group, "status").get("phase"))
-    said = []
-    for one in map(at, as_list(at(group, "status").get("conditions"))):
-        if one.get("type") == "Unschedulable" and one.get("status") == "True":
-            said.append(f"{as_text(one.get('reason'))}: {as_text(one.get('message'))}")
-    if phase in _WAITS:
-        words = "; ".join(said[-1:]) or "the scheduler has said nothing yet; does Volcano run?"
-        yield CheckResult(Level.ERROR, f"phase {phase or 'not set'}: {words}", about=about)
-    else:
+    if phase not in _WAITS:
         yield CheckResult(Level.OK, f"phase {phase}", about=about)
+        return
+    said = said_of(_conditions(group))
+    words = "; ".join(map(str, said)) or "the scheduler has said nothing yet; does Volcano run?"
+    cure = said[0].cure if said else ""
+    if cure:
+        words = f"{words}. {cure[0].upper()}{cure[1:]}"
+    yield CheckResult(Level.ERROR, f"phase {phase or 'not set'}: {words}", about=about)
+
+
+def _conditions(group: Object) -> Sequence[Condition]:
+    found = []
+    for one in map(at, as_list(at(group, "status").get("conditions"))):
+        condition = Condition(
+            type=as_text(one.get("type")),
+            status=as_text(one.get("status")),
+            reason=as_text(one.get("reason")),
+            message=as_text(one.get("message")),
+            transition_id=as_text(one.get("transitionID")),
+            last_transition_time=as_text(one.get("lastTransitionTime")),
+        )
+        found.append(condition)
+    return found
 
 
 def _installed(sources: Mapping[str, bool | None]) -> list[str]:
@@ -277,8 +293,11 @@ def _node_words(cluster: Cluster, node: str) -> str:
 
 def _pod_words(status: object) -> Iterator[str]:
     scheduled = condition(status, "PodScheduled")
-    if scheduled.get("status") == "False" and scheduled.get("reason") != "SchedulingGated":
-        yield f"{as_text(scheduled.get('reason'))}: {as_text(scheduled.get('message'))}"
+    reason = as_text(scheduled.get("reason"))
+    if scheduled.get("status") == "False" and is_about_its_group(reason):
+        yield "not scheduled; its PodGroup says why"
+    elif scheduled.get("status") == "False" and reason != "SchedulingGated":
+        yield f"{reason}: {as_text(scheduled.get('message'))}"
     statuses = []
     for kind in ("initContainerStatuses", "containerStatuses"):
         statuses += [(kind, at(one)) for one in as_list(at(status).get(kind))]

@@ -1,0 +1,111 @@
+"""What the scheduler says of a PodGroup that waits, in words with a cure. Pure.
+
+Volcano and MindCluster's plugin write a condition `Unschedulable` for each of their reasons, and
+remove none: one that was true an hour ago stands beside the one of now. A session of the scheduler
+writes its number into each condition that holds (`transitionID`), so those of the last session
+hold. Of these the first in `_BY_WEIGHT` says most: a job that is not valid never starts, whatever
+is free.
+
+For example, of three conditions of one PodGroup:
+
+    JobEnqueueFailed     session 7   require npu num is 32, but cluster npu num is 31
+    NodePredicateFailed  session 9   (no words)
+    BatchOrderFailed     session 9   not enough virtual super-pod to schedule
+
+the last one is what holds: since session 7 the job has been enqueued. The pods then say
+`PodScheduled=False, reason Schedulable`, as if nothing were wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+JOB_NOT_VALID = "JobValidateFailed"
+_CURES = {
+    JOB_NOT_VALID: (
+        "the job never starts as it is written: `scaler lint` names what is wrong with its NPUs,"
+        " sp-block or labels; mend it and create the job again"
+    ),
+    "JobEnqueueFailed": (
+        "the scheduler counts idle NPUs of nodes with device data only, and of those that are"
+        " stable: free some, or repair nodes"
+    ),
+    "BatchOrderFailed": (
+        "enough NPUs may be free, but not where they are wanted: a block of a super-pod job needs"
+        " wholly free nodes of one super-pod"
+    ),
+    "NodePredicateFailed": "",
+}
+"""The reasons of MindCluster's plugin, the one that says most first, and what helps."""
+_BY_WEIGHT = (*_CURES, "NotEnoughResources")
+_SCHEDULABLE = "Schedulable"
+"""A pod whose PodGroup waits for room in another place says so: that it could be assigned."""
+_OF_A_NODE = re.compile(r"Reason: (.{1,200}?), such as: \[")
+LONGEST_WORDS = 400
+"""Characters of one condition that are kept."""
+
+
+class Condition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A condition of a PodGroup."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    transition_id: str = msgspec.field(default="", name="transitionID")
+    last_transition_time: str = ""
+
+
+class Said(msgspec.Struct, frozen=True, gc=False):
+    """A reason why a PodGroup waits, and the scheduler's words for it; "" without any."""
+
+    reason: str
+    words: str
+
+    @property
+    def cure(self) -> str:
+        """What helps; "" if that depends."""
+        return _CURES.get(self.reason, "")
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.words}" if self.words else self.reason
+
+
+def said_of(conditions: Sequence[Condition]) -> tuple[Said, ...]:
+    """What the last session of the scheduler said, the reason that says most first; of several,
+    those without words are left out. Empty where it said nothing."""
+    holding = _of_last_session(conditions)
+    found = [Said(one.reason, _words(one)) for one in holding]
+    with_words = [one for one in found if one.words]
+    return tuple(sorted(with_words or found, key=_weight))
+
+
+def is_about_its_group(reason: str) -> bool:
+    """Whether a pod that is not scheduled says nothing by itself: its PodGroup says why it
+    waits."""
+    return reason == _SCHEDULABLE
+
+
+def _of_last_session(conditions: Sequence[Condition]) -> Sequence[Condition]:
+    found = []
+    for one in conditions:
+        if one.type == "Unschedulable" and one.status == "True":
+            found.append(one)
+    if not found:
+        return ()
+    last = max(found, key=lambda one: one.last_transition_time)
+    return [one for one in found if one.transition_id == last.transition_id]
+
+
+def _words(condition: Condition) -> str:
+    """The message. Where it lists reasons of nodes, only these: the nodes stand in any order."""
+    of_nodes = sorted(set(_OF_A_NODE.findall(condition.message)))
+    words = "; ".join(of_nodes) if of_nodes else condition.message.strip()
+    return words[:LONGEST_WORDS]
+
+
+def _weight(said: Said) -> tuple[int, str]:
+    known = said.reason in _BY_WEIGHT
+    return (_BY_WEIGHT.index(said.reason) if known else len(_BY_WEIGHT), said.reason)

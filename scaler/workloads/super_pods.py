@@ -1,0 +1,63 @@
+"""Jobs that ask for blocks of a super-pod (Atlas A3), and what MindCluster's scheduler accepts of
+them. Pure.
+
+A super-pod is a group of nodes with a fast network of their own. A job with annotation `sp-block`
+asks for *blocks*: each of `sp-block` NPUs, on wholly free nodes of one super-pod. The rules are
+those of MindCluster's plugin for Volcano (`internal/npu/ascend910/ascend910a3/superpod/frame.go`,
+ValidNPUJob): a job that breaks one never starts, whatever is free.
+
+For example, four pods of 16 NPUs each, 64 in all: `sp-block` 16, 32 or 64 is valid (4, 2 or 1
+blocks); 48 is not, as 64 is no multiple of it, and 8 is not, as a block has whole nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+NODE_NPUS = 16
+"""NPUs of a node of a super-pod."""
+LARGEST_SUPER_POD = 48
+"""Nodes: `super-pod-size` as MindCluster ships it."""
+
+
+def why_not_placed(block: int, pods: Sequence[int]) -> list[str]:
+    """Why the plugin places no such job; empty when it does. `block`: its sp-block. `pods`: the
+    NPUs of each of its pods; pods without NPUs are left out."""
+    npus = [number for number in pods if number]
+    total = sum(npus)
+    if not npus:
+        return []
+    if block <= 0:
+        return [f"sp-block {block} is no number of NPUs"]
+    return _why_one_is_not(block, total) if len(npus) == 1 else _why_many_are_not(block, npus)
+
+
+def _why_one_is_not(block: int, total: int) -> list[str]:
+    found = []
+    if total != 1 and (total % 2 or total > NODE_NPUS):
+        found.append(f"its only pod asks for {total} NPUs: 1 or an even number up to {NODE_NPUS}")
+    if block != total:
+        found.append(f"sp-block {block} is not the {total} NPUs of its only pod")
+    return found
+
+
+def _why_many_are_not(block: int, npus: Sequence[int]) -> list[str]:
+    total = sum(npus)
+    found = []
+    other = sorted({number for number in npus if number != NODE_NPUS})
+    if other:
+        numbers = " and ".join(map(str, other))
+        found.append(f"a pod of it asks for {numbers} NPUs: of several pods each asks for 16")
+    if block % NODE_NPUS:
+        found.append(f"sp-block {block} is no multiple of the {NODE_NPUS} NPUs of a node")
+    elif total % block:
+        found.append(f"its {total} NPUs are no multiple of sp-block {block}")
+    if block // NODE_NPUS > LARGEST_SUPER_POD:
+        found.append(f"sp-block {block} is more than a super-pod of {LARGEST_SUPER_POD} nodes has")
+    return found
+
+
+def valid_blocks(pods: Sequence[int]) -> list[int]:
+    """Every sp-block with which the plugin places a job of such pods; empty where none does."""
+    total = sum(pods)
+    numbers = {total, *range(NODE_NPUS, min(total, NODE_NPUS * LARGEST_SUPER_POD) + 1, NODE_NPUS)}
+    return [number for number in sorted(numbers) if not why_not_placed(number, pods)]

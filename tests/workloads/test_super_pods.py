@@ -1,0 +1,51 @@
+"""Which jobs of a super-pod MindCluster's scheduler accepts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scaler.workloads.super_pods import valid_blocks, why_not_placed
+
+
+@pytest.mark.parametrize(
+    ("block", "pods"),
+    [
+        (16, [16, 16, 16, 16]),
+        (32, [16, 16, 16, 16]),
+        (64, [16, 16, 16, 16]),
+        (16, [16]),
+        (8, [8]),
+        (1, [1]),
+        (32, [16, 16, 0]),
+        (48, [0]),
+    ],
+)
+def test_a_job_of_whole_blocks_is_placed(block: int, pods: list[int]) -> None:
+    assert why_not_placed(block, pods) == []
+
+
+@pytest.mark.parametrize(
+    ("block", "pods", "words"),
+    [
+        (48, [16, 16, 16, 16], ["its 64 NPUs are no multiple of sp-block 48"]),
+        (48, [16, 16], ["its 32 NPUs are no multiple of sp-block 48"]),
+        (8, [16, 16], ["sp-block 8 is no multiple of the 16 NPUs of a node"]),
+        (16, [8, 8], ["a pod of it asks for 8 NPUs: of several pods each asks for 16"]),
+        (16, [8], ["sp-block 16 is not the 8 NPUs of its only pod"]),
+        (3, [3], ["its only pod asks for 3 NPUs: 1 or an even number up to 16"]),
+        (0, [16, 16], ["sp-block 0 is no number of NPUs"]),
+        (784, [16] * 49, ["sp-block 784 is more than a super-pod of 48 nodes has"]),
+    ],
+)
+def test_a_job_of_other_blocks_is_not_placed(block: int, pods: list[int], words: list[str]) -> None:
+    assert why_not_placed(block, pods) == words
+
+
+@given(st.lists(st.sampled_from([0, 1, 8, 16]), max_size=8))
+def test_the_valid_blocks_are_those_that_are_placed(pods: list[int]) -> None:
+    valid = valid_blocks(pods)
+    if any(pods):
+        placed = [block for block in range(1, 17 * 16) if not why_not_placed(block, pods)]
+        assert valid == placed
