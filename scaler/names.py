@@ -65,8 +65,9 @@ KEPT_FOR_JOB_ID = "mind-cluster/scaler-job-id"
 """Annotation of a ConfigMap of ours that is about one service of the rule: its jobID."""
 KEPT_EVICTIONS = "evictions"
 KEPT_EVICTIONS_AT = "last-eviction"
-"""Keys of such a ConfigMap: how many evictions were made for the service, and when the last, in
-seconds since the epoch."""
+KEPT_EVICTIONS_REPEATED = "repeated"
+"""Keys of such a ConfigMap: how many evictions were made for the service, when the last, in
+seconds since the epoch, and how many beside these because others had taken the room."""
 KEPT_FORMAT = "format"
 """Key of a ConfigMap of ours: the format of its content; "1" if missing."""
 ROUNDS_ANNOTATION = "mind-cluster/scaler-rounds"

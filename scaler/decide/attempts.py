@@ -73,6 +73,7 @@ from scaler.decide.events import (
     ProbeEnded,
     Released,
     Revoked,
+    RoomTaken,
     Seen,
     Serves,
     ServesNoMore,
@@ -106,6 +107,10 @@ MOST_GONE = 64
 are gone."""
 LONGEST_WAIT = 3600.0
 """Seconds: the longest time between two probes."""
+MOST_REPEATED = 3
+"""How often an eviction whose room others took is made once more at once, until the service has
+served for `stable_after`. Later ones count: where somebody always takes the room, evictions become
+ever rarer after these."""
 MOST_DOUBLINGS = 64
 """How often `eviction_pause` is doubled at most: a float has no room for any number of times."""
 
@@ -233,6 +238,9 @@ def _action(memory: ServiceMemory, event: OfAction) -> ServiceMemory:
             return _gave_way(memory, event)
         case VictimsLeft(uids):  # 4d
             return replace(memory, victims=uids)
+        case RoomTaken(was_late):  # 4e
+            again = may_repeat(memory) and not was_late
+            return replace(memory, has_evicted=False, room_taken=again)
     raise AssertionError(f"no such event: {event}")
 
 
@@ -349,10 +357,15 @@ def _jobs_read(memory: ServiceMemory, event: JobsRead) -> ServiceMemory:
 
 def _evicting(memory: ServiceMemory, event: VictimsChosen) -> ServiceMemory:
     """2a, 4e: one eviction more, with all its victims. What was ordered before and has not gone,
-    because the API server refused its deletion, is ordered again and counts once."""
+    because the API server refused its deletion, is ordered again and counts once. So does what is
+    made once more because others took its room."""
     evictions = memory.evictions
     if not set(event.uids) <= set(memory.victims):
-        evictions = Evictions(evictions.number + 1, event.at)
+        repeats = 1 if memory.room_taken else 0
+        evictions = Evictions(
+            evictions.number + 1 - repeats, event.at, evictions.repeated + repeats
+        )
+        memory = replace(memory, room_taken=False)
     memory = replace(memory, trade_since=0.0, victims=event.uids, evictions=evictions)
     return replace(memory, has_evicted=True)
 
@@ -371,6 +384,7 @@ def _ended(memory: ServiceMemory, event: Ended, policy: Policy) -> ServiceMemory
         ended_at=event.at,
         goes_first=False,
         has_evicted=False,
+        room_taken=False,
         trade_since=0.0,
     )
     return _failed(ended, event.at, policy)
@@ -528,6 +542,13 @@ def evicts_from(memory: ServiceMemory, policy: Policy) -> float:
     since = evictions.at if evictions.number else memory.tried_at
     doublings = min(max(0, evictions.number - 1), MOST_DOUBLINGS)
     return since + policy.eviction_pause * 2.0**doublings
+
+
+def may_repeat(memory: ServiceMemory) -> bool:
+    """4e: whether the last eviction for the service may be made once more at once, if others took
+    its room: its attempt has not ended, and that did not happen too often."""
+    is_allowed = memory.room_taken or memory.has_evicted
+    return is_allowed and memory.evictions.repeated < MOST_REPEATED
 
 
 def is_probing(memory: ServiceMemory, now: float, policy: Policy) -> bool:

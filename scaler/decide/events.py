@@ -267,6 +267,13 @@ class GaveWay(OfAction, frozen=True):
     once: bool
 
 
+class RoomTaken(OfAction, frozen=True):
+    """3b.4e: the victims of the last eviction have gone, and the minimum does not fit: others took
+    the room. `was_late`: the scheduler had had `minimum_timeout` to bind it."""
+
+    was_late: bool
+
+
 class VictimsLeft(OfAction, frozen=True):
     """3b.4d: of the victims of earlier decisions, these have not gone yet."""
 

@@ -429,6 +429,8 @@ def s11_evictions_become_ever_rarer(of: Planned) -> Iterator[str]:
             continue
         if eviction.beneficiary == own and (of.plan.serves or not _is_well(instance)):
             continue
+        if attempts.may_repeat(known):
+            continue
         if of.now < attempts.evicts_from(known, of.policy):
             yield (
                 f"S11: {instance.name} is evicted for {eviction.beneficiary} in the pause after"

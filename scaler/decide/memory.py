@@ -96,6 +96,14 @@ class Evictions(msgspec.Struct, frozen=True, gc=False):
     """Each is all that the missing minimum needed at that moment."""
     at: float = 0.0
     """When the last of them was ordered; 0.0 = there is none."""
+    repeated: int = 0
+    """How often one of them was made once more at once, because others had taken its room. The
+    pause does not grow with these."""
+
+    @property
+    def made(self) -> int:
+        """All evictions, those that were made once more included."""
+        return self.number + self.repeated
 
 
 class ServiceMemory(
@@ -155,6 +163,9 @@ class ServiceMemory(
     has_evicted: bool = False
     """An eviction was made for the minimum, and its attempt has not ended since: no other minimum
     passes it."""
+    room_taken: bool = False
+    """Others took the room of the last eviction before the attempt of the minimum ended: it may be
+    made once more at once."""
     evictions: Evictions = Evictions()
     gave_way_once: bool = False
     """Since the service last served, surplus of it that does not run gave way once although nobody

@@ -118,8 +118,8 @@ class EvictionCounts:
         """Whether it is kept already. NotSentError when as many or more are."""
         kept = decode(existing, counted.key)
         if kept is not None and kept != counted.evictions:
-            if kept.number >= counted.evictions.number:
-                words = f"{kept.number} evictions for {counted.key} are counted already"
+            if kept.made >= counted.evictions.made:
+                words = f"{kept.made} evictions for {counted.key} are counted already"
                 raise NotSentError(words)
             return False
         return kept is not None

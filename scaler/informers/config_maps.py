@@ -20,6 +20,7 @@ from scaler.kube.metadata import Metadata, Stored, shared, sharing
 from scaler.names import (
     KEPT_EVICTIONS,
     KEPT_EVICTIONS_AT,
+    KEPT_EVICTIONS_REPEATED,
     KEPT_FOR_ANNOTATION,
     KEPT_FOR_JOB_ID,
     KEPT_FOR_LABEL,
@@ -157,7 +158,7 @@ def _own(cm: ConfigMapObject, home: str) -> Object | None:
     values = (*cm.data.values(), *cm.binary_data.values())
     if f"{RULE_KEY}.gz" not in cm.binary_data or sum(map(len, values)) > MOST_LAST_VALID:
         short = {}
-        for key in (KEPT_FORMAT, KEPT_EVICTIONS, KEPT_EVICTIONS_AT):
+        for key in (KEPT_FORMAT, KEPT_EVICTIONS, KEPT_EVICTIONS_AT, KEPT_EVICTIONS_REPEATED):
             if text := cm.data.get(key):
                 short[key] = text[:LONGEST_ANNOTATION]
         return {"metadata": metadata, "data": short}

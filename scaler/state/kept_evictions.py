@@ -15,6 +15,7 @@ from scaler.kube.metadata import LONGEST_NAME, object_name
 from scaler.names import (
     KEPT_EVICTIONS,
     KEPT_EVICTIONS_AT,
+    KEPT_EVICTIONS_REPEATED,
     KEPT_FOR_JOB_ID,
     KEPT_FORMAT,
 )
@@ -37,6 +38,7 @@ def encode(place: ConfigMapName, key: ServiceKey, counted: Evictions) -> Object:
         "data": {
             KEPT_EVICTIONS: str(counted.number),
             KEPT_EVICTIONS_AT: repr(counted.at),
+            KEPT_EVICTIONS_REPEATED: str(counted.repeated),
             KEPT_FORMAT: KNOWN_FORMAT,
         }
     }
@@ -52,10 +54,15 @@ def decode(existing: Object, key: ServiceKey) -> Evictions | None:
     if service_of(existing) != key or data.get(KEPT_FORMAT) != KNOWN_FORMAT:
         return None
     try:
-        counted = Evictions(int(data[KEPT_EVICTIONS]), float(data[KEPT_EVICTIONS_AT]))
+        counted = Evictions(
+            int(data[KEPT_EVICTIONS]),
+            float(data[KEPT_EVICTIONS_AT]),
+            int(data.get(KEPT_EVICTIONS_REPEATED, 0)),  # v0.1.0 kept none
+        )
     except (KeyError, TypeError, ValueError):
         return None
-    return counted if counted.number > 0 and math.isfinite(counted.at) else None
+    is_possible = counted.number > 0 and counted.repeated >= 0 and math.isfinite(counted.at)
+    return counted if is_possible else None
 
 
 def service_of(existing: Object) -> ServiceKey | None:

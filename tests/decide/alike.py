@@ -156,7 +156,7 @@ def _last_eviction(evictions: Evictions) -> Evictions:
     """The pause after `MOST_EVICTIONS` is at its begin for ever."""
     if evictions.number < MOST_EVICTIONS:
         return evictions
-    return Evictions(MOST_EVICTIONS, NOW)
+    return Evictions(MOST_EVICTIONS, NOW, evictions.repeated)
 
 
 def _failures(one: ServiceMemory | InstanceMemory) -> dict[str, int]:

@@ -163,11 +163,24 @@ class Facts:
         were evicted for its service, and the pause after that is not over."""
         memory = self.remembered_of(team)
         number = memory.evictions.number
-        if not (number or any(map(self.had_turn, choice))):
+        counts = number and not self._room_was_taken(team)
+        if not (counts or any(map(self.had_turn, choice))):
             return False
         since = memory.evictions.at if number else memory.tried_at or NOW
         ends = since + POLICY.eviction_pause * 2.0 ** max(0, number - 1)
         return bool(ends > NOW)
+
+    def _room_was_taken(self, team: int) -> bool:
+        """3b.4e: others took the room of the last eviction, which may be made once more at once:
+        where the minimum fits, nobody is evicted anyway."""
+        memory = self.remembered_of(team)
+        ordered = {int(uid.removeprefix("job-")) for uid in memory.victims}
+        name = str(key(team))
+        left = {n for n in range(len(self.insts)) if self.remembered(n).preempted_for == name}
+        has_gone = not any(self.insts[n].bound or self.insts[n].count("t") for n in ordered | left)
+        was_late = memory.began and NOW - memory.began >= POLICY.minimum_timeout
+        made = memory.room_taken or (memory.has_evicted and has_gone and not was_late)
+        return made and memory.evictions.repeated < 3
 
     def minimums(self, team: int) -> Iterator[tuple[int, ...]]:
         """Every choice of instances that would make up the minimum, beside those bound whole and

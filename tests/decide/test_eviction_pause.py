@@ -153,7 +153,8 @@ def test_edits_do_not_reset_it() -> None:
     story = Story(NODES)
     assert story.at(0, FULL, gold()) == {"low-p1": "Evict"}
     story.at(2, GOING, gold(), nodes="a:8x2, a1 ending 8")
-    story.at(3, GONE, on_nodes("1P", "p0 on a1", name="other"), gold())
+    story.at(3, GONE, gold("p0 unbound"))
+    story.at(33, GONE, gold("p0 held"))
     edited = gold()
     edited = msgspec.structs.replace(
         edited, instances=(msgspec.structs.replace(edited.instances[0], generation=7),)
@@ -193,12 +194,85 @@ def test_own_running_surplus_whose_deletion_failed_is_ordered_again_too() -> Non
 
 
 def test_what_came_back_after_its_eviction_is_not_the_same_eviction() -> None:
+    """4e: it is another one, which is made at once because the first one's room was taken."""
     story = Story(NODES)
     assert story.at(0, FULL, gold()) == {"low-p1": "Evict"}
     story.at(1, GOING, gold(), nodes="a:8x2, a1 ending 8")
-    stranger = on_nodes("1P", "p0 on a1", name="other")
-    story.at(2, GONE, stranger, gold())
-    assert story.at(3, FULL, gold()) == {}
+    assert story.at(2, GONE, STRANGER, gold()) == {}
+    assert story.at(3, FULL, gold()) == {"low-p1": "Evict"}
+    assert story.remembered(gold()).evictions == Evictions(1, NOW + 3, 1)
+
+
+MINIMUM_OF_TWO = on_nodes("2P", "p0 held, p1 held", name="gold", priority=1)
+STRANGER = on_nodes("1P", "p0 on a1", name="other")
+TRAINING = on_nodes("1P", "p0 on a3", name="training")
+
+
+def four(words: str) -> Service:
+    return on_nodes("4P > 1P", f"p0 on a0, p1 on a1, {words}", name="low")
+
+
+def test_an_eviction_whose_room_others_took_is_made_once_more_at_once() -> None:
+    """4e: victims end one after the other; a training job that waits takes the first node before
+    the minimum could be released. No pause of 10, 20, 40 minutes follows."""
+    story = Story("a:8x4")
+    both = {"low-p2": "Evict", "low-p3": "Evict"}
+    assert story.at(0, four("p2 on a2, p3 on a3"), MINIMUM_OF_TWO) == both
+    assert story.remembered(MINIMUM_OF_TWO).evictions == Evictions(1, NOW)
+    ends = "a:8x4, a2 ending 8"
+    half = (four("p2 ends, p3 held"), TRAINING, MINIMUM_OF_TWO)
+    assert story.at(2, *half, nodes=ends) == {}, "4d: what still ends may be of use"
+    done = story.at(3, four("p2 held, p3 held"), TRAINING, MINIMUM_OF_TWO)
+    assert done == {"low-p1": "Evict"}, "a2 is free: one more suffices"
+    assert story.remembered(MINIMUM_OF_TWO).evictions == Evictions(1, NOW + 3, 1)
+
+
+class RoomIsAlwaysTaken:
+    """Gold evicts. What was evicted is gone, and a stranger has the node, until low has it."""
+
+    def __init__(self) -> None:
+        self.story = Story(NODES)
+        self.evictions: list[float] = []
+
+    def play(self, minutes: float) -> None:
+        time = 0.0
+        while time < minutes * MINUTE:
+            if self.story.at(time, FULL, gold()):
+                self.evictions.append(time / MINUTE)
+                self.story.at(time + 1, GOING, gold(), nodes="a:8x2, a1 ending 8")
+                self.story.at(time + 2, GONE, STRANGER, gold())
+            time += 30
+
+
+def test_where_somebody_always_takes_the_room_evictions_become_ever_rarer() -> None:
+    """4e: three times it is made once more at once, and then after 10, 20, 40 minutes."""
+    played = RoomIsAlwaysTaken()
+    played.play(minutes=200)
+    assert played.evictions == [0, 0.5, 1, 1.5, 11.5, 31.5, 71.5, 151.5]
+
+
+def test_an_eviction_whose_attempt_ended_counts() -> None:
+    """4e: it was released, nothing bound it, and its attempt ended: nobody took its room."""
+    story = Story(NODES)
+    assert story.at(0, FULL, gold()) == {"low-p1": "Evict"}
+    assert story.at(1, GONE, gold()) == {"gold-p0": "Admit"}
+    assert story.at(5, GONE, gold("p0 unbound"), bound=True) == {}
+    assert story.at(31, GONE, gold("p0 unbound"))["gold-p0"] == "Revoke"
+    assert story.at(40, GONE, STRANGER, gold()) == {}
+    assert not story.remembered(gold()).room_taken
+    assert story.at(90, FULL, gold()) == {}
+
+
+def test_a_new_leader_does_not_make_it_once_more() -> None:
+    """Section 2: whether others took the room is not kept: that costs a pause, never an eviction
+    more."""
+    story = Story(NODES)
+    assert story.at(0, FULL, gold()) == {"low-p1": "Evict"}
+    story.at(1, GOING, gold(), nodes="a:8x2, a1 ending 8")
+    story.at(2, GONE, STRANGER, gold())
+    kept = story.remembered(gold()).evictions
+    story.memory = remember_evictions(Memory(), GOLD, kept)
+    assert story.at(20, FULL, gold()) == {}
 
 
 def test_nobody_is_evicted_for_an_instance_that_was_tried_until_the_pause_is_over() -> None:

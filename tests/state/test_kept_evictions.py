@@ -14,12 +14,13 @@ from scaler.state.kept_evictions import decode, encode, place_of, service_of
 
 KEY = ServiceKey("tenant", "rule", "mindie")
 PLACE = place_of(KEY, "scaler-home")
-COUNTED = Evictions(2, 1_700_000_000.125)
+COUNTED = Evictions(2, 1_700_000_000.125, 1)
 
 _values = st.builds(
     Evictions,
     st.integers(1, 10**9),
     st.floats(0, allow_nan=False, allow_infinity=False),
+    st.integers(0, 3),
 )
 _names = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?", fullmatch=True)
 
@@ -31,7 +32,12 @@ def test_what_was_stored_comes_back_as_it_was(value: Evictions) -> None:
 
 def test_it_says_in_clear_text_what_it_is_about() -> None:
     stored = encode(PLACE, KEY, COUNTED)
-    assert stored["data"] == {"evictions": "2", "last-eviction": "1700000000.125", "format": "1"}
+    assert stored["data"] == {
+        "evictions": "2",
+        "last-eviction": "1700000000.125",
+        "repeated": "1",
+        "format": "1",
+    }
     assert service_of(stored) == KEY
     assert stored["metadata"]["namespace"] == "scaler-home"
 
@@ -53,6 +59,8 @@ def test_no_two_services_have_one_place(rule: str, job_id: str, other: str, othe
         {"last-eviction": "nan"},
         {"last-eviction": "yesterday"},
         {"last-eviction": None},
+        {"repeated": "-1"},
+        {"repeated": "often"},
         {"format": "2"},
         {"format": None},
     ],
@@ -61,6 +69,12 @@ def test_what_cannot_be_read_is_none(changes: dict[str, Any]) -> None:
     stored = encode(PLACE, KEY, COUNTED)
     stored["data"] |= changes
     assert decode(stored, KEY) is None
+
+
+def test_what_the_release_before_kept_had_no_room_taken() -> None:
+    stored = encode(PLACE, KEY, COUNTED)
+    del stored["data"]["repeated"]
+    assert decode(stored, KEY) == Evictions(2, 1_700_000_000.125)
 
 
 def test_the_object_of_another_service_or_owner_is_not_taken() -> None:

@@ -12,6 +12,7 @@ For example `eviction_pause` is 10 min, and what evicts is never bound:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
@@ -19,9 +20,11 @@ from scaler.decide import attempts
 from scaler.decide.decision import State
 from scaler.decide.draft import Draft
 from scaler.decide.events import Event, VictimsLeft
+from scaler.decide.nodes import Room
+from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import Member
 from scaler.decide.sharing import preemption
-from scaler.decide.sharing.part import Part
+from scaler.decide.sharing.part import Part, ReservedMinimum
 from scaler.decide.sharing.victims import Surplus
 from scaler.decide.world import Preempt
 
@@ -55,10 +58,32 @@ def may_be_evicted(
 
 def is_paused(part: Part, draft: Draft, members: Sequence[Member]) -> bool:
     """Whether nobody else is evicted for these instances now: they had their attempt, or an
-    eviction was made for the service, and the pause is not over."""
-    if not (_had_attempt(draft, members) or draft.memory.evictions.number):
+    eviction was made for the service whose room nobody took, and the pause is not over."""
+    memory = draft.memory
+    counts = memory.evictions.number > 0 and not memory.room_taken
+    if not (_had_attempt(draft, members) or counts):
         return False
     return _pauses(part, draft)
+
+
+def lost_its_room(part: Part, draft: Draft, found: ReservedMinimum | Shortage) -> bool:
+    """Whether others took the room of the last eviction for the service: its victims have gone, its
+    attempt has not ended, and what is free or ends does not suffice."""
+    if not draft.memory.has_evicted or draft.memory.victims:
+        return False
+    is_short = isinstance(found, Shortage) or (found.room is Room.AWAY and not found.victims)
+    return is_short and not _has_victim_that_stays(part, draft)
+
+
+def _has_victim_that_stays(part: Part, draft: Draft) -> bool:
+    """Whether the pods of a victim are still there, in vain: on a node that is not Ready, for
+    example."""
+    for other in part.drafts_of_part(math.inf):
+        for member in other.demand.members:
+            ends = member.state is State.TERMINATING
+            if ends and member.memory.preempted_for == draft.demand.name:
+                return True
+    return False
 
 
 def _had_attempt(draft: Draft, members: Iterable[Member]) -> bool:

@@ -48,7 +48,7 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
     if attempts.in_backoff(draft.memory, part.now):  # 2d
         _give_up(draft, _why_in_backoff(draft))
         return None
-    found = part.questions.find(part, draft)
+    found = _find(part, draft)
     if isinstance(found, Shortage):
         _does_not_fit(part, draft, found)
         return None
@@ -69,6 +69,19 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
         reserved = answer
     _take(part, draft, reserved)
     return reserved
+
+
+def _find(part: Part, draft: Draft) -> ReservedMinimum | Shortage:
+    """3a; 4e: where others took the room of victims, somebody may be evicted once more."""
+    found = part.questions.find(part, draft)
+    if not eviction_pause.lost_its_room(part, draft, found):
+        return found
+    draft.note(events.RoomTaken(was_late=part.is_late(draft.memory)))
+    if not draft.memory.room_taken:
+        return found
+    if isinstance(found, ReservedMinimum):
+        preemption.give_back(part, found)
+    return part.questions.find(part, draft)
 
 
 def _why_in_backoff(draft: Draft) -> Why:

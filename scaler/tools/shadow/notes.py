@@ -46,6 +46,7 @@ _OF_MINIMUM = (
     "backoff_until",
     "was_reset",
     "victims",
+    "room_taken",
     "evictions",
     "tried_at",
 )
