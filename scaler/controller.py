@@ -25,6 +25,7 @@ from scaler.decide.attempts import Refusal, refuse
 from scaler.decide.decide import decide
 from scaler.decide.decision import Decision, Plan
 from scaler.decide.memory import Memory, ServiceMemory
+from scaler.decide.since_last import Followed
 from scaler.decide.world import Service, ServiceKey, World
 from scaler.execute.assumed import AssumedWrites
 from scaler.execute.capacity_requests import CapacityRequests
@@ -73,8 +74,8 @@ decision."""
 class _Decided(NamedTuple):
     """The services of the last decision, and the plan of each in the same order."""
 
-    services: tuple[Service, ...] = ()
-    plans: tuple[Plan, ...] = ()
+    services: Followed[Service]
+    plans: Followed[Plan]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -103,7 +104,7 @@ class Controller:
         self._failures_in_a_row = 0
         self._unreported: set[ServiceKey] = set()
         """Services that were read again and not reported since."""
-        self._decided = _Decided()
+        self._decided = _Decided(Followed(), Followed())
         self._heeds_room = False
         self._timer: asyncio.TimerHandle | None = None
         self._mode_in_force: ModeInForce | None = None
@@ -170,7 +171,9 @@ class Controller:
     async def _report_stale(self, keys: set[ServiceKey], stale: str) -> None:
         """Report the last plans of these services, and why there are no decisions now."""
         pairs: Pairs = []
-        for service, plan in zip(self._decided.services, self._decided.plans, strict=True):
+        for service, plan in zip(
+            self._decided.services.last, self._decided.plans.last, strict=True
+        ):
             if service.key in keys:
                 pairs.append((service, plan))
         alone = self.world.alone if self.world is not None else ""
@@ -347,20 +350,12 @@ class Controller:
     def _changed_pairs(self, world: World, decision: Decision) -> Pairs:
         """The services and plans that are other objects than after the last pass, and those that
         were read again. All others cost nothing, also when there are ten thousand."""
-        before = self._decided
         services = world.services
         plans = decision.plans
-        self._decided = _Decided(services, plans)
-        if len(before.services) != len(services):
-            return list(zip(services, plans, strict=True))
-        changed = set[int]()
+        changed = {*self._decided.services.follow(services), *self._decided.plans.follow(plans)}
         for key in self._unreported:
             if self.builder.get(key) is not None:
                 changed.add(self.builder.position(key))
-        together = zip(services, plans, before.services, before.plans, strict=True)
-        for position, (service, plan, old_service, old_plan) in enumerate(together):
-            if service is not old_service or plan is not old_plan:
-                changed.add(position)
         return [(services[position], plans[position]) for position in sorted(changed)]
 
     async def _act_on(

@@ -23,10 +23,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import compress
-from operator import is_not
 from traceback import walk_tb
 from typing import Any, TypeVar
 
@@ -48,6 +46,7 @@ from scaler.decide.sharing.limits import are_weighed, decide_alone, is_weighed
 from scaler.decide.sharing.part import Admitted, Held, Part, ReservedMinimum
 from scaler.decide.sharing.questions import Questions
 from scaler.decide.sharing.weigh import Scope, tally_of, weigh
+from scaler.decide.since_last import Followed, Moments
 from scaler.decide.world import Policy, Service, ServiceKey, World
 from scaler.reasons.warnings import Warning
 
@@ -139,13 +138,15 @@ class _Known(msgspec.Struct, eq=False):
 
 
 class KnownDemands:
-    """`all` and `plans` are in the order of `World.services`; the sets hold positions in it."""
+    """`all` is in the order of `World.services`; the sets hold positions in it."""
 
     def __init__(self, world: World) -> None:
         self.weighs = are_weighed(world)
         self._policy = world.policy
         self.all: list[_Known] = []
-        self.plans: list[Plan] = []
+        self._sorted_plans: list[Plan] = []
+        self._all_plans: tuple[Plan, ...] | None = ()
+        """The same as a value; None when one of them changed."""
         self.service_counts: Counter[Requests] = Counter()
         """Pod requests -> number of weighed services with these requests."""
         self.active: set[int] = set()
@@ -153,15 +154,16 @@ class KnownDemands:
         self.drafted: set[int] = set()
         """Weighed services of which the plan depends on a draft that is not empty."""
         self.serving = 0
-        self.until: dict[int, float] = {}
-        self._services: tuple[Service, ...] = ()
+        self.until = Moments()
+        """When services are looked at again by time alone."""
+        self._services = Followed[Service]()
         self._memory = Memory()
         self._may_remember_gone = False
         """The memory of this world may have entries of services that are gone: services came or
         went, or it is not the memory that the last decision returned."""
-        self._remembers_gone = False
-        """The memory that the last decision returned has entries of services that are gone, whose
-        pods are being made again."""
+        self._gone: tuple[str, ...] = ()
+        """Services that are gone, and of which the last decision kept the memory: their pods are
+        being made again."""
         self._changed: Iterable[int] = ()
         """Services of which the last decision changed the memory: their demands were made from the
         memory before."""
@@ -173,13 +175,12 @@ class KnownDemands:
     def follow(self, world: World) -> tuple[set[int], bool]:
         """Make the demands of changed services anew. Returns their positions, and whether services
         came or went."""
-        old = self._services
+        old = self._services.last
         now = world.services
-        self._services = now
-        other = list(compress(range(len(now)), map(is_not, old, now)))
+        other = self._services.follow(now)
         came_or_went = len(old) != len(now) or any(old[at].key != now[at].key for at in other)
         is_other_memory = world.memory.services is not self._memory.services
-        self._may_remember_gone = came_or_went or is_other_memory or self._remembers_gone
+        self._may_remember_gone = came_or_went or is_other_memory
         if came_or_went:
             return self._align(world), True
         changed = set[int]()
@@ -189,7 +190,7 @@ class KnownDemands:
             if looked is not before:
                 self._count(at, -1)
                 self.all[at] = looked
-                self.plans[at] = looked.plan
+                self._set_plan(at, looked.plan)
                 self._count(at, 1)
                 changed.add(at)
         return changed, False
@@ -199,45 +200,28 @@ class KnownDemands:
         out. `after`: position -> the next memory of a service that was looked at, or that has a
         draft."""
         before = world.memory
-        changed: dict[int, ServiceMemory] = {}
-        for at in sorted(after):
-            if after[at] is not self.all[at].demand.seen:
-                changed[at] = after[at]
-        services = before.services
-        if changed:
-            services = dict(services)
-            for at, memory in changed.items():
-                services[self.all[at].demand.name] = memory
-        if self._may_remember_gone or _EMPTY in changed.values():
-            services = self._kept(services, changed, world)
+        changed = [at for at in sorted(after) if after[at] is not self.all[at].demand.seen]
+        next_of: dict[str, ServiceMemory | None] = {}
+        for at in changed:
+            next_of[self.all[at].demand.name] = None if after[at] == _EMPTY else after[at]
+        gone: dict[str, ServiceMemory | None] = {}
+        for name in self._names_of_gone(before.services):
+            memory = before.services[name]
+            gone[name] = attempts.kept_while_gone(memory, world.now, world.policy)
+        self._gone = tuple([name for name, memory in gone.items() if memory is not None])
+        services = _with_entries(before.services, {**next_of, **gone})
         binds = world.last_bind, world.last_binds
         same = services is before.services and binds == (before.last_bind, before.last_binds)
         self._memory = before if same else Memory(services, *binds)
-        self._changed = tuple(changed)
+        self._changed = changed
         return self._memory
 
-    def _kept(
-        self, services: dict[str, ServiceMemory], changed: Container[int], world: World
-    ) -> dict[str, ServiceMemory]:
-        """The memories of services that are there, without those in which nothing is left, and of
-        those whose pods are being made again."""
-        found = {}
-        there = set[str]()
-        for at, known in enumerate(self.all):
-            name = known.demand.name
-            there.add(name)
-            memory = services.get(name)
-            if memory is not None and (memory != _EMPTY or at not in changed):
-                found[name] = memory
-        self._remembers_gone = False
-        for name, memory in services.items():
-            kept = None
-            if name not in there:
-                kept = attempts.kept_while_gone(memory, world.now, world.policy)
-            if kept is not None:
-                found[name] = kept
-                self._remembers_gone = True
-        return found if found != services else services
+    def _names_of_gone(self, services: Iterable[str]) -> Collection[str]:
+        """The services that are gone, of these that are remembered."""
+        if not self._may_remember_gone:
+            return self._gone
+        there = {known.demand.name for known in self.all}
+        return [name for name in services if name not in there]
 
     def leave_out(self, positions: Iterable[int], error: Exception, now: float) -> None:
         """Deciding about these services failed: leave them as they are until a pause is over."""
@@ -246,7 +230,8 @@ class KnownDemands:
             known = self.all[at]
             self._count(at, -1)
             known.failed = failed
-            known.plan = self.plans[at] = left_alone(known.demand.service.key, failed)
+            known.plan = left_alone(known.demand.service.key, failed)
+            self._set_plan(at, known.plan)
             self._count(at, 1)
 
     def keep_plan(self, at: int, plan: Plan, plan_inputs: object) -> None:
@@ -259,7 +244,18 @@ class KnownDemands:
             self.drafted.discard(at)
         if known.plan != plan:
             known.plan = plan
-            self.plans[at] = plan
+            self._set_plan(at, plan)
+
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans of all services; the same object as before where none of them changed."""
+        if self._all_plans is None:
+            self._all_plans = tuple(self._sorted_plans)
+        return self._all_plans
+
+    def _set_plan(self, at: int, plan: Plan) -> None:
+        if self._sorted_plans[at] is not plan:
+            self._sorted_plans[at] = plan
+            self._all_plans = None
 
     def number_of_failed(self, positions: Iterable[int]) -> int:
         """How many of these services failed."""
@@ -270,7 +266,8 @@ class KnownDemands:
         positions."""
         known = {each.demand.service.key: each for each in self.all}
         self.all = []
-        self.plans = []
+        self._sorted_plans = []
+        self._all_plans = None
         self.service_counts = Counter()
         self.serving = 0
         self.active.clear()
@@ -281,7 +278,7 @@ class KnownDemands:
             before = known.get(service.key)
             each = self._looked(service, before, world)
             self.all.append(each)
-            self.plans.append(each.plan)
+            self._sorted_plans.append(each.plan)
             self._count(at, 1)
             if each.weighed and each.plan_inputs is not None:
                 self.drafted.add(at)
@@ -292,7 +289,7 @@ class KnownDemands:
     def _due(self, world: World) -> Iterator[int]:
         """Positions of services to look at again although the service is the same object: by time
         or by memory."""
-        yield from [at for at, until in self.until.items() if until <= world.now]
+        yield from self.until.due(world.now)
         remembered = world.memory.services
         if remembered is self._memory.services:
             yield from self._changed
@@ -345,9 +342,27 @@ class KnownDemands:
             self.active.discard(at)
             if sign > 0 and known.failed is None and not demand.nothing_to_weigh:
                 self.active.add(at)
-        self.until.pop(at, None)
-        if known.until and sign > 0:
-            self.until[at] = known.until
+        self.until.put(at, known.until if sign > 0 else 0.0)
+
+
+def _with_entries(
+    services: dict[str, ServiceMemory], next_of: Mapping[str, ServiceMemory | None]
+) -> dict[str, ServiceMemory]:
+    """What is remembered, with these entries in place of those before; None = no entry. The same
+    object where nothing is other than before."""
+    differing = {}
+    for name, memory in next_of.items():
+        if services.get(name) is not memory:
+            differing[name] = memory
+    if not differing:
+        return services
+    services = dict(services)
+    for name, memory in differing.items():
+        if memory is None:
+            del services[name]
+        else:
+            services[name] = memory
+    return services
 
 
 def _asks_the_same(service: Service, before: Service) -> bool:
@@ -428,7 +443,8 @@ class _Pass:
         self._decide_alone()
         plans = self._plans()
         memory = self._memory()
-        moments = [*self.demands.until.values(), *[part.recheck_at for part in parts.values()]]
+        moments = [part.recheck_at for part in parts.values()]
+        moments += self.demands.until.to_come(self.world.now)
         return Decision(
             plans=plans,
             memory=memory,
@@ -480,7 +496,7 @@ class _Pass:
             have_drafts.update(part.drafts)
         for at in {*self.changed, *self.drafts, *(self.demands.drafted - have_drafts)}:
             self._plan(at, self.drafts.get(at))
-        return tuple(self.demands.plans)
+        return self.demands.plans()
 
     def _plan(self, at: int, draft: Draft | None) -> None:
         """Make the plan of one service anew, unless the plan from before holds: it was made from
