@@ -24,8 +24,8 @@ from scaler.decide.nodes import (
     Where,
     joined,
 )
+from scaler.decide.room.amounts import smallest_that_costs_a_place
 from scaler.decide.room.classes import NodeIndex
-from scaler.decide.room.invalidation import smallest_that_costs_a_place
 from scaler.decide.room.placement import Placement, Reservation
 from scaler.decide.room.shortage import Shortage
 

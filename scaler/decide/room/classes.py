@@ -13,7 +13,6 @@ from copy import copy
 from functools import cached_property
 from itertools import compress
 from operator import attrgetter, is_not
-from typing import NamedTuple
 
 from scaler.decide.nodes import (
     PODS,
@@ -28,6 +27,7 @@ from scaler.decide.nodes import (
     accepts,
     tolerates,
 )
+from scaler.decide.room.amounts import PodAmounts, Slack, slack_of, times
 
 MOST_KEPT = 1_000
 """The largest number of sorted lists that an index keeps; beyond it all but one are dropped."""
@@ -35,54 +35,45 @@ MOST_KEPT = 1_000
 Classes = frozenset[int]
 """Numbers of node classes in one index. Nodes of one `NodeClass` with other passing taints have
 another number."""
-PodAmounts = tuple[tuple[int, int], ...]
-"""Amounts of one pod: (index of the resource, positive amount)."""
 Entry = tuple[Amounts, int]
 """Free amounts of a node, and its index."""
 _lasting = attrgetter("name", "node_class")
 _alike = attrgetter("passing", "allocatable")
 
 
-def times(pod: PodAmounts, free: Amounts) -> int:
-    """How many such pods fit into the free amounts."""
-    least = -1
-    for index, amount in pod:
-        number = free[index] // amount
-        if number <= 0:
-            return 0
-        if number < least or least < 0:
-            least = number
-    return max(least, 0)
-
-
-def plus(amounts: Amounts, pod: PodAmounts, sign: int) -> Amounts:
-    changed = list(amounts)
-    for index, amount in pod:
-        changed[index] += sign * amount
-    return tuple(changed)
-
-
-class Fitting(NamedTuple):
+class Fitting:
     """Schedulable nodes of some classes with room for one pod, sorted by free amounts; and the sum
-    of their places."""
+    of their places. Not changed after it is made."""
 
-    entries: list[Entry]
-    places: int
+    def __init__(self, pod: PodAmounts, entries: list[Entry], places: int) -> None:
+        self._pod = pod
+        self.entries = entries
+        self.places = places
 
-    def after(self, pod: PodAmounts, gone: Iterable[Entry], come: Iterable[Entry]) -> Fitting:
-        """The value after some nodes changed. `gone`: their entries before; `come`: their entries
-        now."""
+    @cached_property
+    def slack(self) -> Slack:
+        """What these nodes have left over beside the places."""
+        return slack_of(self._pod, [free for free, _ in self.entries])
+
+    def after(self, gone: Iterable[Entry], come: Iterable[Entry]) -> Fitting:
+        """The value after some nodes changed; the same object where none of them had or has room.
+        `gone`: their entries before; `come`: their entries now."""
+        gone = self._with_room(gone)
+        come = self._with_room(come)
+        if not (gone or come):
+            return self
         entries = self.entries.copy()
         places = self.places
         for entry in gone:
-            if not pod or times(pod, entry[0]):
-                places -= times(pod, entry[0])
-                del entries[bisect_left(entries, entry)]
+            places -= times(self._pod, entry[0])
+            del entries[bisect_left(entries, entry)]
         for entry in come:
-            if not pod or times(pod, entry[0]):
-                places += times(pod, entry[0])
-                insort(entries, entry)
-        return Fitting(entries, places)
+            places += times(self._pod, entry[0])
+            insort(entries, entry)
+        return Fitting(self._pod, entries, places)
+
+    def _with_room(self, entries: Iterable[Entry]) -> list[Entry]:
+        return [entry for entry in entries if not self._pod or times(self._pod, entry[0])]
 
 
 class NodeIndex:
@@ -110,7 +101,7 @@ class NodeIndex:
         free = [(node.free, index) for index, node in enumerate(self.nodes) if node.schedulable]
         free.sort()
         self._every = Classes(self.size)
-        self._fitting = {(self._every, PodAmounts()): Fitting(free, 0)}
+        self._fitting = {(self._every, PodAmounts()): Fitting((), free, 0)}
 
     def after(self, nodes: Nodes) -> NodeIndex:
         """The index of these nodes. Where possible the sorted lists of the old index are changed,
@@ -147,7 +138,7 @@ class NodeIndex:
         new._fitting = {}
         for (classes, pod), fitting in self._fitting.items():
             new._fitting[classes, pod] = fitting.after(
-                pod, self._within(classes, gone), self._within(classes, come)
+                self._within(classes, gone), self._within(classes, come)
             )
         for name in ("by_name", "unusual", "returned"):
             vars(new).pop(name, None)
@@ -168,13 +159,13 @@ class NodeIndex:
 
     def _found_fitting(self, classes: Classes, pod: PodAmounts) -> Fitting:
         if not pod:
-            return Fitting(self._within(classes, self.fitting(self._every, ()).entries), 0)
+            return Fitting((), self._within(classes, self.fitting(self._every, ()).entries), 0)
         entries = self.fitting(classes, ()).entries
         if pod[0][0] == 0:  # sorted by this resource: skip the nodes that have too little of it
             entries = entries[bisect_left(entries, ((pod[0][1],), -1)) :]
         for position, amount in pod:
             entries = [entry for entry in entries if entry[0][position] >= amount]
-        return Fitting(entries, sum([times(pod, free) for free, _ in entries]))
+        return Fitting(pod, entries, sum([times(pod, free) for free, _ in entries]))
 
     @cached_property
     def offered(self) -> frozenset[str]:

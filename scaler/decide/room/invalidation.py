@@ -21,39 +21,19 @@ The answer is yes where it is not sure. Must not reserve anything."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import NamedTuple
 
+import msgspec
+
 from scaler.decide.nodes import Amounts, PodRequest, PodRequests, Room
-from scaler.decide.room.classes import times
+from scaler.decide.room.amounts import Slack, slack_of, times
 from scaler.decide.room.pods import PodClass, by_restriction
 from scaler.decide.room.search import Trial
 
 Counts = Mapping[PodClass, int]
 """Pod class -> number of pods."""
-
-
-class Slack(NamedTuple):
-    """What the nodes have left over beside the places for pods of one class."""
-
-    most: int
-    """The most places on one node."""
-    least: dict[int, float]
-    """Resource -> the least amount of other pods, for each place that they take away."""
-
-
-def smallest_that_costs_a_place(free: int, request: int, places: int) -> float:
-    """The least amount of other pods, for each place that they take away from a node, of one
-    resource. `places`: how many pods with this request the node has room for.
-
-    A node with 20 free has two places for pods of 8, and 4 left over. Other pods cost the first
-    place when they take more than 4. They cost both when they take more than 4 + 8 = 12: 6 for each
-    place. So no pods take a place away with less than 4 for each."""
-    left_over = free - places * request
-    for_the_first = float(left_over)
-    for_each_of_all = (left_over + (places - 1) * request) / places
-    return min(for_the_first, for_each_of_all)
 
 
 def places_taken(pod: PodClass, other: PodClass, slack: Slack | None = None) -> float:
@@ -74,13 +54,30 @@ def places_taken(pod: PodClass, other: PodClass, slack: Slack | None = None) -> 
     return most
 
 
+class Taker(NamedTuple):
+    """Pods of one class that can take places for pods of another class away."""
+
+    pod_class: PodClass
+    number: int
+    taken: float
+    """The most places that one of them takes away."""
+    is_later: bool
+    """The scheduler may bind them anywhere. The others were asked before, and have reservations."""
+
+
+class _Near(msgspec.Struct, eq=False):
+    classes: list[tuple[PodClass, float]]
+    asked: int = 0
+    """So many of the classes of the trial were asked."""
+
+
 class Invalidation:
     """The question for one trial placement. It keeps what a pod takes from another: that depends on
     the two classes alone."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
-        self._places_taken: dict[PodClass, dict[PodClass, float]] = {}
+        self._all_near: dict[PodClass, _Near] = {}
 
     def is_possible(
         self,
@@ -103,17 +100,39 @@ class Invalidation:
         unbound = trial.counted(chain(pods, with_the_scheduler))
         before = dict[PodClass, int]()
         for pod in sorted(involved, key=by_restriction):
-            later = _without(unbound, pod, before)
+            takers = self._takers(pod, before, unbound)
             uncounted = 0 if own else mine.get(pod, 0)
-            if not self._is_safe(pod, before, later, uncounted=uncounted):
+            if not self._is_safe(pod, takers, uncounted=uncounted):
                 return True
             before[pod] = sum(pod.reserved)
         return False
 
-    def _is_safe(self, pod: PodClass, before: Counts, later: Counts, *, uncounted: int) -> bool:
-        """Whether the reserved pods of this class find places beside the pods of `before`, wherever
-        the scheduler binds the pods of `later` on free room. True if at most `uncounted` pods are
-        reserved."""
+    def _takers(self, pod: PodClass, before: Counts, unbound: Counts) -> list[Taker]:
+        """The pods that can take places for such pods away."""
+        takers = []
+        for other, taken in self._near(pod):
+            if other in before:
+                takers.append(Taker(other, before[other], taken, is_later=False))
+            elif other is not pod and other in unbound:
+                takers.append(Taker(other, unbound[other], taken, is_later=True))
+        return takers
+
+    def _near(self, pod: PodClass) -> list[tuple[PodClass, float]]:
+        """The classes of which a pod can take places for such pods away, and how many."""
+        near = self._all_near.setdefault(pod, _Near([]))
+        known = self._trial.pod_classes
+        if near.asked < len(known):
+            for other in islice(known.values(), near.asked, None):
+                taken = places_taken(pod, other)
+                if taken:
+                    near.classes.append((other, taken))
+            near.asked = len(known)
+        return near.classes
+
+    def _is_safe(self, pod: PodClass, takers: Sequence[Taker], *, uncounted: int) -> bool:
+        """Whether the reserved pods of this class find places beside the takers that were asked
+        before, wherever the scheduler binds the other takers on free room. True if at most
+        `uncounted` pods are reserved."""
         for room in Room:
             if not pod.reserved[room]:
                 continue
@@ -121,64 +140,45 @@ class Invalidation:
             if wanted <= uncounted:
                 continue
             to_spare = self._trial.places(pod, room) - wanted
-            if self._lost(pod, before, later) > to_spare and (
-                self._lost_within_reach(pod, room, before, later) > to_spare
-                and self._lost_of_slack(pod, room, before, later) > to_spare
+            if _lost(takers) > to_spare and (
+                self._lost_within_reach(pod, room, takers) > to_spare
+                and self._lost_of_slack(pod, room, takers) > to_spare
             ):
                 return False
         return True
 
     # three bounds for the places that are lost; each alone is right, the later ones take longer
 
-    def _lost(self, pod: PodClass, *parts: Counts) -> int:
-        """Each pod takes away as many places as it can."""
-        taken = self._places_taken.setdefault(pod, {})
-        lost = 0.0
-        for part in parts:
-            for other, number in part.items():
-                if other not in taken:
-                    taken[other] = places_taken(pod, other)
-                lost += taken[other] * number
-        return _whole(lost)
+    def _lost_within_reach(self, pod: PodClass, room: Room, takers: Sequence[Taker]) -> int:
+        """The later pods take away no more places than there are on nodes where one of them finds
+        free room."""
+        later = [taker for taker in takers if taker.is_later]
+        before = [taker for taker in takers if not taker.is_later]
+        return _lost(before) + min(self._places_within_reach(pod, room, later), _lost(later))
 
-    def _lost_within_reach(self, pod: PodClass, room: Room, before: Counts, later: Counts) -> int:
-        """The pods of `later` take away no more places than there are on nodes where one of them
-        finds free room."""
-        within = self._places_within_reach(pod, room, later)
-        return self._lost(pod, before) + min(within, self._lost(pod, later))
-
-    def _lost_of_slack(self, pod: PodClass, room: Room, before: Counts, later: Counts) -> int:
+    def _lost_of_slack(self, pod: PodClass, room: Room, takers: Sequence[Taker]) -> int:
         """Pods that are smaller than what is left over beside the places have to meet."""
         slack = self._slack(pod, room)
         lost = 0.0
-        for part in (before, later):
-            for other, number in part.items():
-                lost += places_taken(pod, other, slack) * number
+        for taker in takers:
+            lost += places_taken(pod, taker.pod_class, slack) * taker.number
         return _whole(lost)
 
-    def _places_within_reach(self, pod: PodClass, room: Room, later: Iterable[PodClass]) -> int:
-        """Places for such pods on nodes where a pod of `later` finds free room."""
+    def _places_within_reach(self, pod: PodClass, room: Room, later: Sequence[Taker]) -> int:
+        """Places for such pods on nodes where a later pod finds free room."""
         places = self._trial.places(pod, room)
         for index, state in self._trial.states.items():
             free = state.whole[Room.FREE]
             has_more = state.whole[room] is not free
             if has_more and self._trial.nodes.class_of[index] in pod.classes:
-                reached = any(times(other.amounts, free) for other in later)
+                reached = any(times(taker.pod_class.amounts, free) for taker in later)
                 places -= 0 if reached else times(pod.amounts, state.whole[room])
         return places
 
     def _slack(self, pod: PodClass, room: Room) -> Slack:
-        most = 0
-        least: dict[int, float] = {}
-        for free in self._whole_nodes(pod, room):
-            places = times(pod.amounts, free)
-            if not places:
-                continue
-            most = max(most, places)
-            for resource, request in pod.amounts:
-                costs = smallest_that_costs_a_place(free[resource], request, places)
-                least[resource] = min(least.get(resource, costs), costs)
-        return Slack(most, least)
+        if room is Room.FREE:
+            return self._trial.nodes.fitting(pod.classes, pod.amounts).slack
+        return slack_of(pod.amounts, self._whole_nodes(pod, room))
 
     def _whole_nodes(self, pod: PodClass, room: Room) -> Iterator[Amounts]:
         """The room of each candidate node, without reservations."""
@@ -191,12 +191,12 @@ class Invalidation:
                 yield state.whole[room]
 
 
-def _without(counts: Counts, pod: PodClass, others: Iterable[PodClass]) -> dict[PodClass, int]:
-    left = dict(counts)
-    left.pop(pod, None)
-    for other in others:
-        left.pop(other, None)
-    return left
+def _lost(takers: Iterable[Taker]) -> int:
+    """Each pod takes away as many places as it can."""
+    lost = 0.0
+    for taker in takers:
+        lost += taker.taken * taker.number
+    return _whole(lost)
 
 
 def _whole(places: float) -> int:

@@ -7,7 +7,8 @@ from bisect import bisect_left
 from collections.abc import Mapping
 
 from scaler.decide.nodes import Room
-from scaler.decide.room.classes import Entry, NodeIndex, times
+from scaler.decide.room.amounts import times
+from scaler.decide.room.classes import Entry, NodeIndex
 from scaler.decide.room.pods import NodeState, PodClass
 
 

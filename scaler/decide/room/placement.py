@@ -29,7 +29,8 @@ from scaler.decide.nodes import (
     accepts,
     tolerates,
 )
-from scaler.decide.room.classes import Classes, NodeIndex, times
+from scaler.decide.room.amounts import times
+from scaler.decide.room.classes import Classes, NodeIndex
 from scaler.decide.room.invalidation import Invalidation
 from scaler.decide.room.pods import PlacedPod
 from scaler.decide.room.search import NoPlacement, Trial

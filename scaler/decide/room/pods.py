@@ -8,7 +8,8 @@ from operator import attrgetter
 import msgspec
 
 from scaler.decide.nodes import Amounts, Levels, Room
-from scaler.decide.room.classes import Classes, PodAmounts, plus
+from scaler.decide.room.amounts import PodAmounts, plus
+from scaler.decide.room.classes import Classes
 
 by_restriction = attrgetter("rank")
 """Sort key of pod classes: the most restricted first."""

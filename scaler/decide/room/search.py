@@ -28,7 +28,8 @@ from itertools import count
 from operator import attrgetter
 
 from scaler.decide.nodes import Amounts, Levels, PodRequest, Room
-from scaler.decide.room.classes import Classes, Entry, NodeIndex, PodAmounts, plus, times
+from scaler.decide.room.amounts import PodAmounts, plus, times
+from scaler.decide.room.classes import Classes, Entry, NodeIndex
 from scaler.decide.room.orders import Orders
 from scaler.decide.room.pods import NodeState, PlacedPod, PodClass, by_restriction
 

@@ -7,7 +7,7 @@ import msgspec
 
 from scaler.decide.explain import amount_in_words, where_in_words
 from scaler.decide.nodes import PODS, PodRequest, PodRequests, Room
-from scaler.decide.room.classes import times
+from scaler.decide.room.amounts import times
 from scaler.decide.room.pods import PodClass
 from scaler.decide.room.search import Trial
 
