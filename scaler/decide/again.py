@@ -17,6 +17,7 @@ What is kept within one decision about one part, by `Shortcuts`:
     why a minimum is too large      `Demand.room_key`, or its draft
     whether a minimum would fit     `Demand.room_key`
     why a scale-up is held          its pod requests and its priority
+    whether a scale-up would fit    its pod requests
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from scaler.decide import attempts
 from scaler.decide.decision import Decision, Note, Plan, Tally
 from scaler.decide.draft import Draft
 from scaler.decide.memory import Memory, ServiceMemory
-from scaler.decide.nodes import Nodes, PodRequests
+from scaler.decide.nodes import Nodes, PodRequests, Room
 from scaler.decide.plan import plan_of
 from scaler.decide.room.classes import Neighbours, NodeIndex, Requests
 from scaler.decide.room.placement import Placement
@@ -614,6 +615,20 @@ class _Pass:
         )
 
 
+class _Unreserved(Placement):
+    """A placement of which nothing is ever reserved: what fits once fits."""
+
+    def __init__(self, nodes: NodeIndex) -> None:
+        super().__init__(nodes)
+        self._answers: dict[tuple[PodRequests, Room], Shortage | None] = {}
+
+    def fits(self, pods: PodRequests, room: Room = Room.FREE) -> Shortage | None:
+        key = (pods, room)
+        if key not in self._answers:
+            self._answers[key] = super().fits(pods, room)
+        return self._answers[key]
+
+
 class Shortcuts(Questions):
     """Answers of one decision about one part: what is asked again gets the same answer."""
 
@@ -630,6 +645,10 @@ class Shortcuts(Questions):
         """Pod requests and priority of a scale-up that does not fit, or may invalidate a
         reservation, or land on a node that is kept for a minimum. Room only shrinks while scale-ups
         are admitted."""
+
+    @cached_property
+    def _unreserved(self) -> Placement:
+        return _Unreserved(self._placement.nodes)
 
     def find(self, part: Part, draft: Draft) -> ReservedMinimum | Shortage:
         """As `Questions`. More reservations make no room: the shortage stays until room is given

@@ -991,8 +991,8 @@ MUTANTS = (
     Mutant(
         "a service that is gone is remembered",
         again,
-        "if self._may_remember_gone or _EMPTY in changed.values():",
-        "if _EMPTY in changed.values():",
+        "if not self._may_remember_gone:",
+        "if self._may_remember_gone:",
         "test_decision_cache",
         "2",
     ),

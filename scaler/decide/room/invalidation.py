@@ -22,18 +22,17 @@ The answer is yes where it is not sure. Must not reserve anything."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
 
 from scaler.decide.nodes import Amounts, PodRequest, PodRequests, Room
 from scaler.decide.room.amounts import Slack, slack_of, times
-from scaler.decide.room.pods import PodClass, by_restriction
+from scaler.decide.room.pods import PodClass
 from scaler.decide.room.search import Trial
 
-Counts = Mapping[PodClass, int]
-"""Pod class -> number of pods."""
+LEVELS = tuple(Room)
 
 
 def places_taken(pod: PodClass, other: PodClass, slack: Slack | None = None) -> float:
@@ -59,25 +58,51 @@ class Taker(NamedTuple):
 
     pod_class: PodClass
     number: int
-    taken: float
-    """The most places that one of them takes away."""
     is_later: bool
     """The scheduler may bind them anywhere. The others were asked before, and have reservations."""
 
 
-class _Near(msgspec.Struct, eq=False):
-    classes: list[tuple[PodClass, float]]
-    asked: int = 0
-    """So many of the classes of the trial were asked."""
+class _Count(NamedTuple):
+    """Pods of one class."""
+
+    reserved: int = 0
+    unbound: int = 0
+    """Those that the scheduler may bind."""
+
+
+_NONE = _Count()
+
+
+class _Change(NamedTuple):
+    pod_class: PodClass
+    before: _Count
+    after: _Count
+
+
+class _Lost(msgspec.Struct, eq=False):
+    """The most places for pods of one class that all others can take away."""
+
+    taken: dict[PodClass, float]
+    """How many each pod of another class can take away."""
+    places: float = 0.0
+    changes: int = 0
+    """So many changes of numbers are taken into account."""
 
 
 class Invalidation:
-    """The question for one trial placement. It keeps what a pod takes from another: that depends on
-    the two classes alone."""
+    """The question for one trial placement. It keeps what a pod takes from another, which depends
+    on the two classes alone, and the sums of what all take: with each question few numbers
+    change."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
-        self._all_near: dict[PodClass, _Near] = {}
+        self._counts: dict[PodClass, _Count] = {}
+        """As of the last question."""
+        self._changes: list[_Change] = []
+        """How they came about."""
+        self._lost: dict[PodClass, _Lost] = {}
+        self._answers: dict[object, bool] = {}
+        """A time saver: as long as nothing is reserved or released, many ask the same."""
 
     def is_possible(
         self,
@@ -93,70 +118,109 @@ class Invalidation:
         The classes are asked in the order of restriction. A class that has been asked is safe, so
         its reserved pods stand for what it takes from the next, wherever they are bound."""
         trial = self._trial
+        before = tuple(with_the_scheduler)
+        reserved = tuple([tuple(each.reserved) for each in trial.pod_classes.values()])
+        key = (pods, before, own, reserved, trial.freed)
+        if key not in self._answers:
+            self._answers[key] = self._is_possible(pods, before, own=own)
+        return self._answers[key]
+
+    def _is_possible(
+        self, pods: PodRequests, with_the_scheduler: PodRequests, *, own: bool
+    ) -> bool:
+        trial = self._trial
         mine = trial.counted(pods)
         involved = trial.reach(mine)
         if len(involved) < 2:  # its own reservations only
             return False
-        unbound = trial.counted(chain(pods, with_the_scheduler))
-        before = dict[PodClass, int]()
-        for pod in sorted(involved, key=by_restriction):
-            takers = self._takers(pod, before, unbound)
+        self._count(trial.counted(chain(pods, with_the_scheduler)))
+        for pod in involved:
             uncounted = 0 if own else mine.get(pod, 0)
-            if not self._is_safe(pod, takers, uncounted=uncounted):
+            if not self._is_safe(pod, uncounted):
                 return True
-            before[pod] = sum(pod.reserved)
         return False
 
-    def _takers(self, pod: PodClass, before: Counts, unbound: Counts) -> list[Taker]:
-        """The pods that can take places for such pods away."""
-        takers = []
-        for other, taken in self._near(pod):
-            if other in before:
-                takers.append(Taker(other, before[other], taken, is_later=False))
-            elif other is not pod and other in unbound:
-                takers.append(Taker(other, unbound[other], taken, is_later=True))
-        return takers
+    def _count(self, unbound: Mapping[PodClass, int]) -> None:
+        """Note which numbers are other than with the last question."""
+        for pod in self._trial.pod_classes.values():
+            before = self._counts.get(pod, _NONE)
+            reserved = sum(pod.reserved)
+            number = unbound.get(pod, 0)
+            if before.reserved != reserved or before.unbound != number:
+                after = self._counts[pod] = _Count(reserved, number)
+                self._changes.append(_Change(pod, before, after))
 
-    def _near(self, pod: PodClass) -> list[tuple[PodClass, float]]:
-        """The classes of which a pod can take places for such pods away, and how many."""
-        near = self._all_near.setdefault(pod, _Near([]))
-        known = self._trial.pod_classes
-        if near.asked < len(known):
-            for other in islice(known.values(), near.asked, None):
-                taken = places_taken(pod, other)
-                if taken:
-                    near.classes.append((other, taken))
-            near.asked = len(known)
-        return near.classes
-
-    def _is_safe(self, pod: PodClass, takers: Sequence[Taker], *, uncounted: int) -> bool:
-        """Whether the reserved pods of this class find places beside the takers that were asked
-        before, wherever the scheduler binds the other takers on free room. True if at most
-        `uncounted` pods are reserved."""
-        for room in Room:
+    def _is_safe(self, pod: PodClass, uncounted: int) -> bool:
+        """Whether the reserved pods of this class find places beside the pods that were asked
+        before, wherever the scheduler binds the others on free room. True if at most `uncounted`
+        pods are reserved."""
+        for room in LEVELS:
             if not pod.reserved[room]:
                 continue
             wanted = sum(pod.reserved[: room + 1])
             if wanted <= uncounted:
                 continue
             to_spare = self._trial.places(pod, room) - wanted
-            if _lost(takers) > to_spare and (
-                self._lost_within_reach(pod, room, takers) > to_spare
-                and self._lost_of_slack(pod, room, takers) > to_spare
-            ):
+            if self._lost_places(pod).places > to_spare and self._may_lack(pod, room, to_spare):
                 return False
         return True
 
+    def _may_lack(self, pod: PodClass, room: Room, to_spare: int) -> bool:
+        """Whether more places may be lost than are to spare, by the bounds that take longer."""
+        takers = self._takers(pod)
+        return (
+            self._lost_within_reach(pod, room, takers) > to_spare
+            and self._lost_of_slack(pod, room, takers) > to_spare
+        )
+
+    def _takers(self, pod: PodClass) -> list[Taker]:
+        """The pods that can take places for such pods away."""
+        takers = []
+        taken = self._lost_places(pod).taken
+        for other, count in self._counts.items():
+            is_later = other.rank > pod.rank or not count.reserved
+            number = _takers(count, is_later=is_later)
+            if number and taken.get(other):
+                takers.append(Taker(other, number, is_later))
+        return takers
+
     # three bounds for the places that are lost; each alone is right, the later ones take longer
+
+    def _lost_places(self, pod: PodClass) -> _Lost:
+        """Each pod takes away as many places as it can."""
+        lost = self._lost.get(pod)
+        if lost is None:
+            lost = self._lost[pod] = _Lost({})
+        for change in self._changes[lost.changes :]:
+            other = change.pod_class
+            if other is pod:
+                continue
+            if other not in lost.taken:
+                lost.taken[other] = places_taken(pod, other)
+            is_later = other.rank > pod.rank
+            more = _takers(change.after, is_later=is_later) - _takers(
+                change.before, is_later=is_later
+            )
+            lost.places += lost.taken[other] * more
+        lost.changes = len(self._changes)
+        return lost
 
     def _lost_within_reach(self, pod: PodClass, room: Room, takers: Sequence[Taker]) -> int:
         """The later pods take away no more places than there are on nodes where one of them finds
         free room."""
-        later = [taker for taker in takers if taker.is_later]
-        before = [taker for taker in takers if not taker.is_later]
-        return _lost(before) + min(self._places_within_reach(pod, room, later), _lost(later))
+        taken = self._lost[pod].taken
+        before = 0.0
+        later = 0.0
+        for taker in takers:
+            lost = taken[taker.pod_class] * taker.number
+            if taker.is_later:
+                later += lost
+            else:
+                before += lost
+        within = self._places_within_reach(pod, room, [one for one in takers if one.is_later])
+        return _whole(before + min(within, later))
 
-    def _lost_of_slack(self, pod: PodClass, room: Room, takers: Sequence[Taker]) -> int:
+    def _lost_of_slack(self, pod: PodClass, room: Room, takers: Iterable[Taker]) -> int:
         """Pods that are smaller than what is left over beside the places have to meet."""
         slack = self._slack(pod, room)
         lost = 0.0
@@ -191,12 +255,10 @@ class Invalidation:
                 yield state.whole[room]
 
 
-def _lost(takers: Iterable[Taker]) -> int:
-    """Each pod takes away as many places as it can."""
-    lost = 0.0
-    for taker in takers:
-        lost += taker.taken * taker.number
-    return _whole(lost)
+def _takers(count: _Count, *, is_later: bool) -> int:
+    """How many pods of a class can take places away. One that is asked before has reservations,
+    which stand for what the scheduler may bind."""
+    return count.unbound if is_later or not count.reserved else count.reserved
 
 
 def _whole(places: float) -> int:

@@ -76,7 +76,7 @@ class Trial:
         self._steps = 0
         """Steps that are left to this call."""
         self._effort = EFFORT
-        self._freed = 0
+        self.freed = 0
         """How often the room that victims leave has changed."""
         # Time savers. Their keys hold all that was read.
         self._places: dict[tuple[PodClass, Room, int], int] = {}
@@ -171,7 +171,7 @@ class Trial:
             if position >= 0:
                 self._state(position).count_freed(self._amounts(request), sign)
                 self._orders.log.append(position)
-        self._freed += 1
+        self.freed += 1
 
     def places_gained(
         self, freed: Iterable[tuple[str, PodRequest]], pods: Mapping[PodClass, int], room: Room
@@ -230,7 +230,7 @@ class Trial:
 
     def places(self, pod_class: PodClass, room: Room) -> int:
         """Places for such pods on all nodes, without reservations."""
-        key = (pod_class, room, self._freed)
+        key = (pod_class, room, self.freed)
         if key not in self._places:
             self._places[key] = self._counted_places(pod_class, room)
         return self._places[key]
