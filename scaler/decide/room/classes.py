@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from copy import copy
 from functools import cached_property
-from itertools import compress
+from itertools import chain, compress
 from operator import attrgetter, is_not
 
 from scaler.decide.nodes import (
@@ -210,12 +210,14 @@ class NodeIndex:
             self._taking[where] = frozenset(found)
         return self._taking[where]
 
-    def classes_for(self, pods: PodRequests) -> frozenset[NodeClass]:
+    def classes_for(self, pods: Iterable[tuple[PodRequest, int]]) -> frozenset[NodeClass]:
         """Classes of nodes on which some of these pods may run, whatever is free. Passing taints do
         not count."""
         wheres = {request.where for request, _ in pods}
         for where in wheres - self._accepting.keys():
             self._accepting[where] = frozenset([one for one in self.classes if accepts(where, one)])
+        if len(wheres) == 1:
+            return self._accepting[wheres.pop()]
         return frozenset().union(*[self._accepting[where] for where in wheres])
 
     @cached_property
@@ -257,33 +259,57 @@ class Neighbours:
         self.node_classes = nodes.classes
         self.classes: dict[Requests, frozenset[NodeClass]] = {}
         """Pod requests -> classes of nodes that services with these requests may use."""
-        self.part: dict[Requests, int] = {}
-        self.part_of_class: dict[NodeClass, int] = {}
+        joined = _Joined()
         for number, requests in enumerate(counts):
-            own = frozenset[NodeClass]().union(*map(nodes.classes_for, requests))
+            own = nodes.classes_for(chain.from_iterable(requests))
             self.classes[requests] = own
-            self._join(number, requests, own)
+            joined.join(number, own)
+        self.part: dict[Requests, int] = {}
+        for number, requests in enumerate(counts):
+            self.part[requests] = joined.part_of(number)
+        self.part_of_class: dict[NodeClass, int] = {}
+        for one, number in joined.first_of_class.items():
+            self.part_of_class[one] = joined.part_of(number)
         self._services = Counter[int]()
         """Number of the part -> its weighed services."""
         for requests, services in counts.items():
             self._services[self.part[requests]] += services
 
-    def _join(self, number: int, requests: Requests, own: Iterable[NodeClass]) -> None:
-        """Make one part of these requests and of all parts that use one of their classes."""
-        joined = set[int]()
-        for one in own:
-            if one in self.part_of_class:
-                joined.add(self.part_of_class[one])
-        for each, part in self.part.items():
-            if part in joined:
-                self.part[each] = number
-        for one, part in self.part_of_class.items():
-            if part in joined:
-                self.part_of_class[one] = number
-        self.part[requests] = number
-        for one in own:
-            self.part_of_class[one] = number
-
     def shares(self, requests: Requests) -> bool:
         """Whether a service with these requests shares nodes with another service."""
         return bool(self.classes[requests]) and self._services[self.part[requests]] > 1
+
+
+class _Joined:
+    """Numbers that are joined to parts, because they use a class of nodes in common. Each number
+    knows another one of its part, up to the number of the part, which knows itself."""
+
+    def __init__(self) -> None:
+        self._next: list[int] = []
+        self.first_of_class: dict[NodeClass, int] = {}
+        """The first number that uses the class."""
+        self._first_of_classes: dict[frozenset[NodeClass], int] = {}
+        """The first number that uses just these classes."""
+
+    def join(self, number: int, own: frozenset[NodeClass]) -> None:
+        """Make one part of the next number, which uses these classes, and of all parts that use one
+        of them."""
+        self._next.append(number)
+        alike = self._first_of_classes.setdefault(own, number)
+        if alike != number and own:
+            self._next[self.part_of(alike)] = number
+            return
+        for one in own:
+            other = self.first_of_class.setdefault(one, number)
+            self._next[self.part_of(other)] = number
+
+    def part_of(self, number: int) -> int:
+        """The number of its part."""
+        found = number
+        while self._next[found] != found:
+            found = self._next[found]
+        while self._next[number] != found:
+            after = self._next[number]
+            self._next[number] = found
+            number = after
+        return found
