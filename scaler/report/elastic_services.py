@@ -80,6 +80,10 @@ class StatusWriter:
         last = self._last_written.get(key)
         return last.subject(key) if last is not None and last.uid else None
 
+    def has_object(self, key: ServiceKey) -> bool:
+        """Whether the cache shows an object about the service."""
+        return any(True for _ in self._cache.elastic_services.of(key))
+
     def is_due_again(self) -> bool:
         """Whether ElasticServices can be written now, and some status was left out before."""
         return self._some_left_out and not self._absent()

@@ -34,6 +34,7 @@ from scaler.report.elastic_services import StatusWriter
 from scaler.report.events import Admission, Event, Filter, write_event
 from scaler.report.job_status import already_says, status_patch, write_status
 from scaler.report.metrics import Metrics
+from scaler.report.newcomers import Newcomers
 from scaler.report.service_reports import InstanceReport, ServiceReport, Subject
 from scaler.rules.values import at
 from scaler.state import kept_evictions
@@ -128,6 +129,7 @@ class Reporter:
         """Events that wait, and notes that may become an event."""
         self._counted: dict[_Counting, _Series] = {}
         """Orders of autoscalers that are not written yet."""
+        self._newcomers = Newcomers()
         self._running = False
 
     async def run(self) -> None:
@@ -152,7 +154,10 @@ class Reporter:
         self._note_instances(before, report, changed=changed)
         if changed:
             self._note_warnings(report, set(before.plan.notes) if before is not None else set())
-            self._mark_status(key)
+            delay = 0.0
+            if before is None and not self._statuses.has_object(key):
+                delay = self._newcomers.seconds_to_wait(key.namespace, self._clock.now())
+            self._mark_status(key, delay=delay)
         # only now: after a failure the next try is about everything again
         self._reports[key] = report
         if rule.name and (before is None or self._last_valid.get(rule) != report.last_valid):
@@ -351,11 +356,12 @@ class Reporter:
     def _count_dropped_event(self, why: str) -> None:
         self._metrics.reports_dropped.labels("event", why).inc()
 
-    def _mark_status(self, key: ServiceKey) -> None:
+    def _mark_status(self, key: ServiceKey, *, delay: float = 0.0) -> None:
         """Mark the ElasticService. Jobs that name no rule have none: their conditions and events
         are complete."""
         if key.rule:
-            self._outbox.mark(_Due("status", self._write_status, key, key.namespace))
+            due = _Due("status", self._write_status, key, key.namespace)
+            self._outbox.mark(due, delay=delay)
 
     def _mark_rule(self, rule: ConfigMapName) -> None:
         self._outbox.mark(_Due(_LAST_VALID, self._write_last_valid, rule, rule.namespace))

@@ -1,0 +1,31 @@
+"""How long a new service waits for its ElasticService: not at all, but where many come in one
+namespace. So jobs that come and go by the hundred do not cost three writes each for an object that
+nobody can have read."""
+
+from __future__ import annotations
+
+from collections import deque
+
+MOST_AT_ONCE = 50
+"""So many ElasticServices are created at once in each namespace, within `WINDOW` seconds."""
+WINDOW = 60.0
+LASTING = 10.0
+"""Seconds that a service beyond that has to last until its object is created."""
+
+
+class Newcomers:
+    """The newest services of each namespace, as far as they count."""
+
+    def __init__(self) -> None:
+        self._came: dict[str, deque[float]] = {}
+        """Namespace -> when services came, the oldest first."""
+
+    def seconds_to_wait(self, namespace: str, now: float) -> float:
+        """For the service that comes now, which counts from now on."""
+        came = self._came.pop(namespace, None) or deque(maxlen=MOST_AT_ONCE)
+        self._came[namespace] = came  # now the newest
+        is_one_of_many = len(came) == MOST_AT_ONCE and came[0] > now - WINDOW
+        came.append(now)
+        while self._came[oldest := next(iter(self._came))][-1] <= now - WINDOW:
+            del self._came[oldest]
+        return LASTING if is_one_of_many else 0.0
