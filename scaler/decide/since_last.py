@@ -36,7 +36,7 @@ class Followed(Generic[Value]):
         self._blocks = [now[start : start + BLOCK] for start in range(0, len(now), BLOCK)]
         if not is_as_long:
             return list(range(len(now)))
-        changed = []
+        changed: list[int] = []
         for number, block in enumerate(self._blocks):
             if block != before[number]:
                 positions = range(number * BLOCK, number * BLOCK + len(block))
