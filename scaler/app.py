@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -86,7 +86,8 @@ class App:
 
     `seed` makes jitter reproducible; None takes it from the system. With `connect`, a thread
     renews the Lease over the connection that `connect` makes; without it, this loop renews the
-    Lease over `api`. `notes` is for mode shadow."""
+    Lease over `api`. `notes` is for mode shadow. `remarks` returns sentences that `/readyz` says
+    though the process is ready; for any thread."""
 
     def __init__(  # noqa: PLR0913 - wiring
         self,
@@ -99,6 +100,7 @@ class App:
         metrics: Metrics | None = None,
         connect: Connect | None = None,
         notes: Notes | None = None,
+        remarks: Callable[[], list[str]] = list,
     ) -> None:
         self._shadow = settings.mode is Mode.SHADOW
         self.home = settings.lease_namespace
@@ -108,6 +110,7 @@ class App:
         self._connect = connect
         self.settings = settings
         self.notes = notes
+        self._remarks = remarks
         self.clock = clock
         rng = random.Random(seed)  # noqa: S311 - jitter, no secret
         self.metrics = metrics or Metrics()
@@ -415,7 +418,11 @@ class App:
                 from scaler.serve.http import http_server  # noqa: PLC0415
 
                 server = http_server(
-                    self.stalled, self.missing, self.metrics, lambda: self.controller.world
+                    self.stalled,
+                    self.missing,
+                    self.metrics,
+                    lambda: self.controller.world,
+                    self._remarks,
                 )
                 http = server.served(host, self.settings.http_port)
                 await stack.enter_async_context(entered_in_thread("http", http))

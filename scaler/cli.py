@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = _dispatch(arguments)
         except SystemExit as end:  # argparse ends so after help and after wrong usage
             code = end.code if isinstance(end.code, int) else EXIT_FAILED
-        sys.stdout.flush()  # a closed pipe must show here, not at interpreter exit
+        _flush_stdout()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except Exception as error:
@@ -111,6 +111,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{_program()} {arguments[0]}: {words}\n{advice}\n")
         return EXIT_FAILED
     return code
+
+
+def _flush_stdout() -> None:
+    """A closed pipe must show here, not at interpreter exit."""
+    if sys.stdout is not None:  # None: it was closed when the process began
+        sys.stdout.flush()
 
 
 def _program() -> str:

@@ -129,6 +129,11 @@ class Metrics:
         self.reports_dropped = counter(
             "scaler_reports_dropped", "Reports that were not written.", ["kind", "cause"]
         )
+        self.log_lines_dropped = followed(
+            "scaler_log_lines_dropped",
+            "Lines of the log that could not be written: a full disk, or nobody reads them.",
+            "stream",
+        )
         self.watches = followed("scaler_watches", "Watches that were opened.", "resource")
         self.lists = followed("scaler_lists", "Full lists of a resource.", "resource")
         self.watch_events = followed(
@@ -279,6 +284,7 @@ class Followed:
         registry: CollectorRegistry,
         family: type[Family] = CounterMetricFamily,
     ) -> None:
+        self.labels = labels
         self._family = partial(family, name, text, labels=labels)
         self._sources: dict[tuple[str, ...], Callable[[], float | None]] = {}
         registry.register(self)

@@ -101,7 +101,7 @@ def _turned(turns: _Turns, seen: int) -> bool:
 
 def _write(text: str) -> None:
     """To stderr, or nowhere: a process in trouble does not end for what it cannot say."""
-    stream: TextIO | None = sys.__stderr__
+    stream: TextIO | None = sys.stderr
     if stream is not None:
         with contextlib.suppress(OSError, ValueError):
             print(text, file=stream, end="", flush=True)

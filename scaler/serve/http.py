@@ -2,7 +2,9 @@
 secrets.
 
     /healthz           the main loop runs and decides
-    /readyz            caches are synced, or what is missing; a standby is ready
+    /readyz            caches are synced, or what is missing; a standby is ready. Below `ok`: what
+                       takes nothing from anybody but should be seen to (a log that cannot be
+                       written)
     /metrics           Prometheus
     /snapshots         the services decided about, one line each
     /snapshots/world   all that the last decision depended on, for `scaler explain --world`
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -40,10 +42,11 @@ def http_server(
     missing: Callable[[], list[str]],
     metrics: Metrics,
     world: Callable[[], World | None],
+    remarks: Callable[[], list[str]] = list,
 ) -> Server:
     """The server. All are called at each request, from its thread, and must not do any I/O.
-    `stalled` and `missing` return sentences about what is wrong; `world` returns None before the
-    first decision."""
+    `stalled`, `missing` and `remarks` return sentences about what is wrong; `world` returns None
+    before the first decision."""
     server = Server(LIMITS, metrics.turned_away.labels("http").inc)
     rendered = _Repeated(metrics.render)
     encoded = _Repeated(lambda: msgspec.json.encode(world()))
@@ -73,7 +76,7 @@ def http_server(
 
     pages: dict[str, _Page] = {
         "/healthz": lambda _: _verdict(stalled(), 500),
-        "/readyz": lambda _: _verdict(missing(), 503),
+        "/readyz": lambda _: _verdict(missing(), 503, remarks()),
         "/metrics": lambda request: large(request, rendered(), CONTENT_TYPE),
         "/snapshots": services,
         "/snapshots/world": whole,
@@ -122,5 +125,7 @@ class _Repeated:
         return self._answer
 
 
-def _verdict(problems: list[str], status: int) -> web.Response:
-    return text("\n".join(problems or ["ok"]) + "\n", status if problems else 200)
+def _verdict(problems: list[str], status: int, remarks: Sequence[str] = ()) -> web.Response:
+    """`status` if there are problems. Remarks are said, and change no status."""
+    sentences = [*(problems or ["ok"]), *remarks]
+    return text("\n".join(sentences) + "\n", status if problems else 200)

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from scaler.reasons.reasons import Reason
-from scaler.report.metrics import Metrics
+from scaler.report.metrics import Followed, Metrics
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "manifests/monitoring"
@@ -80,6 +80,7 @@ def test_labels_in_queries_are_those_of_the_metrics() -> None:
     labels = {"namespace", "pod", "instance", "le", "rule", "job_id", "state", "reason", "severity"}
     for found in vars(metrics).values():
         labels |= set(getattr(found, "_labelnames", ()))
+        labels |= set(found.labels if isinstance(found, Followed) else ())
     expressions = [*(rule["expr"] for rule in RULES), *QUERIES]
     grouped = {
         name
@@ -90,7 +91,7 @@ def test_labels_in_queries_are_those_of_the_metrics() -> None:
     matched = {
         name for text in expressions for name in re.findall(r"[{,]\s*(\w+)(?:=|!=|=~|!~)\"", text)
     }
-    assert (grouped | matched) - labels - {"resource"} == set()
+    assert (grouped | matched) - labels == set()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=ALERTS)
