@@ -15,19 +15,20 @@ from scaler.decide.service.demand import Demand
 from scaler.decide.world import Policy
 
 
-class Turn(IntEnum):
+class Rank(IntEnum):
     """2a: whom a minimum or a scale-up passes, and who passes it."""
 
-    GOES_FIRST = 0
+    WAITED = 0
     """It waited for `backoff_max`, and either has a reservation since or had no attempt. It passes
-    all that had an attempt, and is passed by nobody."""
-    AGAIN = 1
-    """It waited for `backoff_max` after an attempt of its own. The others that waited go first."""
-    NEW = 2
+    all that had an attempt, and those of its own priority of which nothing is bound."""
+    WAITED_AGAIN = 1
+    """It waited for `backoff_max` after an attempt of its own. It passes the same ones, behind the
+    others that waited."""
+    UNTRIED = 2
     """Nothing of it is bound, and it had no attempt. Those of its own priority may pass it."""
-    BEHIND = 3
+    TRIED = 3
     """It had an attempt since it last made progress. Everybody who waited passes it."""
-    AS_EVER = 4
+    FIRM = 4
     """Nobody passes it: an eviction was made for it, or something of it is bound."""
 
 
@@ -35,37 +36,46 @@ class Place(NamedTuple):
     """The minimum or the scale-ups of a service, in an order."""
 
     draft: Draft
-    turn: Turn
+    rank: Rank
     last_attempt: float = 0.0
     """Of those that wait again, those with the least go first."""
     is_tried: bool = False
     """These are the scale-ups of the service of which an attempt has ended."""
+
+    @property
+    def priority(self) -> int:
+        return self.draft.demand.priority
 
 
 def in_minimum_order(drafts: Iterable[Draft], now: float, policy: Policy) -> list[Draft]:
     """2: the order in which these minimums reserve."""
     in_order = []
     for draft in sorted(drafts, key=lambda draft: minimum_order(draft, now)):
-        in_order.append(Place(draft, turn_of(draft, now, policy), draft.memory.ended_at))
+        in_order.append(Place(draft, rank_of(draft, now, policy), draft.memory.ended_at))
     return [place.draft for place in _with_those_who_waited_first(in_order)]
 
 
-def turn_of(draft: Draft, now: float, policy: Policy) -> Turn:
+def rank_of(draft: Draft, now: float, policy: Policy) -> Rank:
     """2a: whom the minimum passes, and who passes it."""
     memory = draft.memory
-    tried = memory.ended_at > 0
-    for member in draft.demand.members:
-        tried = tried or draft.memory_of(member.uid).had_its_attempt
+    tried = has_been_tried(draft)
     if not attempts.in_backoff(memory, now):
         if memory.goes_first:
-            return Turn.GOES_FIRST
+            return Rank.WAITED
         if attempts.has_waited_long(memory, now, policy):
-            return Turn.AGAIN if tried else Turn.GOES_FIRST
+            return Rank.WAITED_AGAIN if tried else Rank.WAITED
     if memory.has_evicted:
-        return Turn.AS_EVER
+        return Rank.FIRM
     if tried:
-        return Turn.BEHIND
-    return Turn.AS_EVER if draft.demand.bound else Turn.NEW
+        return Rank.TRIED
+    return Rank.FIRM if draft.demand.bound else Rank.UNTRIED
+
+
+def has_been_tried(draft: Draft) -> bool:
+    """2a: whether the minimum had an attempt, ended or swapped, since it last made progress."""
+    if draft.memory.ended_at > 0:
+        return True
+    return any(draft.memory_of(member.uid).had_its_attempt for member in draft.demand.members)
 
 
 def in_scale_up_order(drafts: Iterable[Draft], now: float, policy: Policy) -> list[Place]:
@@ -74,68 +84,85 @@ def in_scale_up_order(drafts: Iterable[Draft], now: float, policy: Policy) -> li
     places = []
     for draft in drafts:
         waited = attempts.has_waited_long(draft.memory, now, policy)
-        places.append(Place(draft, Turn.GOES_FIRST if waited else Turn.NEW))
+        places.append(Place(draft, Rank.WAITED if waited else Rank.UNTRIED))
         failures = [one.failures for one in draft.memory.instances.values() if one.failures]
         if failures:
-            turn = Turn.AGAIN if waited else Turn.BEHIND
-            places.append(Place(draft, turn, min(failures), is_tried=True))
-    places.sort(key=lambda place: (-place.draft.demand.priority, place.is_tried))
+            rank = Rank.WAITED_AGAIN if waited else Rank.TRIED
+            places.append(Place(draft, rank, min(failures), is_tried=True))
+    places.sort(key=lambda place: (-place.priority, place.is_tried))
     return _with_those_who_waited_first(places)
 
 
 def _with_those_who_waited_first(in_order: list[Place]) -> list[Place]:
-    """2a: each comes right behind the last one that passes it, or stays where it is. Those that
-    waited again come behind the others that waited."""
-    numbers = range(len(in_order))
-    first = [number for number in numbers if in_order[number].turn is Turn.GOES_FIRST]
-    again = [number for number in numbers if in_order[number].turn is Turn.AGAIN]
-    if not (first or again):
+    """2a: this order, in which those that waited come before whom they pass; first those that
+    waited for the first time, then those that waited again.
+
+    For example d waited, and may pass b and c, but not a, of which something is bound:
+
+        a, b, c, d, e  ->  a, d, b, c, e"""
+    waited = [place for place in in_order if place.rank is Rank.WAITED]
+    again = [place for place in in_order if place.rank is Rank.WAITED_AGAIN]
+    again.sort(key=lambda place: place.last_attempt)
+    in_order = _passing(in_order, _oldest_and_youngest_alternate(in_order, waited))
+    return _passing(in_order, again)
+
+
+def _passing(in_order: list[Place], waited: list[Place]) -> list[Place]:
+    """This order, in which each of one rank that waited comes before whom it passes. `waited`: all
+    of that rank; they take each other's places, so that they come in the order given here."""
+    if not waited:
         return in_order
-    again.sort(key=lambda number: in_order[number].last_attempt)
-    after = list(numbers)
-    for number, ranked in zip(first, _by_turns(in_order, first), strict=True):
-        after[ranked] = number
-    last = max(first, default=-1)
-    for number in again:
-        last = max(last, number)
-        after[number] = last
+    left = iter(waited)
+    places = [next(left) if place.rank is waited[0].rank else place for place in in_order]
+    behind = _last_that_passes(places, waited[0].rank)
+
+    def sort_key(number: int) -> tuple[int, bool, int]:
+        is_passed = behind[number] != number
+        return behind[number], is_passed, number
+
+    return [places[number] for number in sorted(range(len(places)), key=sort_key)]
+
+
+def _last_that_passes(places: list[Place], waited: Rank) -> list[int]:
+    """For each place the number of the last one of the rank `waited` that passes it: right behind
+    that one it comes. Its own number where none does."""
+    last = -1
     last_of_priority: dict[int, int] = {}
-    for number in (*first, *again):
-        priority = in_order[number].draft.demand.priority
-        last_of_priority[priority] = max(after[number], last_of_priority.get(priority, -1))
-    for number, place in enumerate(in_order):
-        passed_by = -1
-        if place.turn is Turn.BEHIND:
+    for number, place in enumerate(places):
+        if place.rank is waited:
+            last = number
+            last_of_priority[place.priority] = number
+    behind = []
+    for number, place in enumerate(places):
+        passed_by = number
+        if place.rank is Rank.UNTRIED:
+            passed_by = last_of_priority.get(place.priority, number)
+        elif place.rank in (Rank.TRIED, Rank.WAITED_AGAIN) and place.rank is not waited:
             passed_by = last
-        elif place.turn is Turn.NEW:
-            passed_by = last_of_priority.get(place.draft.demand.priority, -1)
-        after[number] = max(after[number], passed_by)
-
-    def sort_key(number: int) -> tuple[int, bool, Turn, float, int]:
-        place = in_order[number]
-        is_passed = after[number] > number and place.turn is not Turn.GOES_FIRST
-        return after[number], is_passed, place.turn, place.last_attempt, number
-
-    return [in_order[number] for number in sorted(numbers, key=sort_key)]
+        behind.append(max(number, passed_by))
+    return behind
 
 
-def _by_turns(in_order: list[Place], first: list[int]) -> list[int]:
+def _oldest_and_youngest_alternate(in_order: list[Place], waited: list[Place]) -> list[Place]:
     """2a: of those that waited and have one priority, those with a reservation go first, then those
-    in whose namespace the fewest attempts have ended; of these the oldest and the youngest by
-    turns. So a hundred services that nobody binds do not go before another one, one by one."""
+    in whose namespace the fewest attempts have ended; of these the oldest, and after the next
+    attempt the youngest. So a hundred services that nobody binds do not go before another one, one
+    by one."""
+    if not waited:
+        return waited
     ended = Counter[str]()
     for place in in_order:
         had_attempt = place.is_tried or place.draft.memory.ended_at > 0
         ended[place.draft.demand.service.key.namespace] += had_attempt
-    is_turn_of_youngest = ended.total() % 2 == 1
+    is_youngest_first = ended.total() % 2 == 1
 
     def sort_key(number: int) -> tuple[int, bool, int, int]:
-        draft = in_order[number].draft
-        has_ended = ended[draft.demand.service.key.namespace]
-        last = -number if is_turn_of_youngest else number
-        return -draft.demand.priority, not draft.memory.goes_first, has_ended, last
+        place = waited[number]
+        has_ended = ended[place.draft.demand.service.key.namespace]
+        last = -number if is_youngest_first else number
+        return -place.priority, not place.draft.memory.goes_first, has_ended, last
 
-    return sorted(first, key=sort_key)
+    return [waited[number] for number in sorted(range(len(waited)), key=sort_key)]
 
 
 def minimum_order(draft: Draft, now: float) -> tuple[bool, int, float, bool, float, str]:
