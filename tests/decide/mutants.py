@@ -1433,6 +1433,14 @@ MUTANTS = (
         "3b.8",
     ),
     Mutant(
+        "a probe counts the rest of a node that no pod of the minimum can take",
+        placement,
+        "missing[resource] -= min(amount, max(0, free[resource])) * alike",
+        "missing[resource] -= max(0, free[resource]) * alike",
+        "test_placement test_probe",
+        "3b.9a",
+    ),
+    Mutant(
         "two are probed at once",
         probe,
         "if waits or part.is_probed:",
@@ -1467,8 +1475,8 @@ MUTANTS = (
     Mutant(
         "a resource that no node offers keeps a minimum from its probe",
         placement,
-        "in self.nodes.understood(pods):",
-        "in pods:",
+        "self._trial.counted(self.nodes.understood(pods))",
+        "self._trial.counted(pods)",
         "test_probe",
         "3b.9a",
     ),

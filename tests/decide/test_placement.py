@@ -491,12 +491,30 @@ def test_a_reserved_pod_makes_way_and_a_count_ends_a_search_in_vain() -> None:
 
 
 def test_sums_are_taken_for_every_set_of_candidate_nodes() -> None:
-    of = placement(node(A, 4), node(A, 4), node(B, 8), node(B, 8))
-    assert of.fits(((ask(8, ON_A), 1),)) is not None
-    assert of.sums_suffice(((ask(8, ON_A), 1),))
-    assert not of.sums_suffice(((ask(8, ON_A), 2),))
-    assert of.sums_suffice(((ask(8, ON_A), 1), (ask(8), 2)))
-    assert not of.sums_suffice(((ask(8, ON_A), 1), (ask(8), 3)))
+    of = placement(node(A, 6), node(A, 6), node(B, 8), node(B, 8))
+    crossed = ((ask(4, ON_A), 2), (ask(2, ON_A), 2))
+    assert of.sums_suffice(crossed)
+    assert not of.sums_suffice(((ask(4, ON_A), 2), (ask(2, ON_A), 3)))
+    assert of.sums_suffice((*crossed, (ask(8), 2)))
+    assert not of.sums_suffice((*crossed, (ask(8), 3)))
+
+
+@pytest.mark.parametrize(
+    ("free", "pods", "suffices"),
+    [
+        ((8, 8, 8, 7, 4), ((8, 4),), False),
+        ((8, 8, 8, 8, 4), ((8, 4),), True),
+        ((8, 8, 7, 7, 7), ((8, 3), (2, 4)), False),
+        ((8, 8), ((6, 2), (4, 1)), True),
+    ],
+)
+def test_of_each_node_counts_what_whole_pods_can_take(
+    free: tuple[int, ...], pods: tuple[tuple[int, int], ...], suffices: bool
+) -> None:
+    """3b.9a: the rest of a node that no pod of the minimum can take is in no sum."""
+    of = placement(*[node(A, each) for each in free])
+    asked = tuple([(ask(size), count) for size, count in pods])
+    assert of.sums_suffice(asked) is suffices
 
 
 def test_a_flexible_reservation_makes_way_for_a_restricted_request() -> None:

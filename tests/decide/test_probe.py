@@ -14,36 +14,41 @@ from scaler.decide.world import Service
 from scaler.reasons.reasons import Reason
 from tests.builders import NOW, Story, doings, nodes_for, on_nodes, reasons, world
 
-SCATTERED = "a:8x4, a0 used 4, a1 used 4, a2 used 4, a3 used 4"
+SCATTERED = "a:8x3, a2 used 8"
+"""Room for 6 + 6 + 4 in sum, and no placement."""
 
 
 class Scattered:
-    """Two services with one job of 8 devices each; nothing is ever bound."""
+    """Two services with jobs of 6, 6 and 4 devices each; nothing is ever bound."""
 
     def __init__(self, nodes: str) -> None:
         self.story = Story(nodes)
         self.admitted: set[str] = set()
 
     def service(self, name: str, age: int) -> Service:
-        where = "unbound" if f"{name}-p0" in self.admitted else "held"
-        return on_nodes("1P", f"p0 {where}", name=name, age=age)
+        where = "unbound" if name in self.admitted else "held"
+        words = f"p0:6 {where}, p1:6 {where}, d0:4 {where}"
+        return on_nodes("2P1D", words, name=name, age=age)
 
     def at(self, time: float) -> dict[str, str]:
+        """What is done to all jobs of a service alike."""
         made = self.story.at(time, self.service("a", 9), self.service("b", 0))
-        self.admitted |= {uid for uid, doing in made.items() if doing == "Admit"}
-        self.admitted -= {uid for uid, doing in made.items() if doing == "Revoke"}
-        return made
+        of_service = {uid[0]: doing for uid, doing in made.items()}
+        assert len(made) == 3 * len(of_service)
+        self.admitted |= {name for name, doing in of_service.items() if doing == "Admit"}
+        self.admitted -= {name for name, doing in of_service.items() if doing == "Revoke"}
+        return of_service
 
 
 def test_what_fits_nowhere_is_tried_after_a_minute_one_at_a_time_and_not_for_long() -> None:
     nodes = Scattered(SCATTERED)
     assert [nodes.at(time) for time in (0, 59.9)] == [{}, {}]
-    assert nodes.at(60) == {"a-p0": "Admit"}
+    assert nodes.at(60) == {"a": "Admit"}
     assert nodes.at(89.9) == {}, "one probe at a time"
     made = nodes.at(90)
     made |= nodes.at(90.1)
-    assert made == {"a-p0": "Revoke", "b-p0": "Admit"}
-    assert nodes.at(120.1) == {"b-p0": "Revoke"}
+    assert made == {"a": "Revoke", "b": "Admit"}
+    assert nodes.at(120.1) == {"b": "Revoke"}
 
 
 def test_each_probe_in_vain_makes_the_next_one_rarer_up_to_an_hour() -> None:
@@ -51,7 +56,7 @@ def test_each_probe_in_vain_makes_the_next_one_rarer_up_to_an_hour() -> None:
     tried = []
     time = 0.0
     while time < 20_000:
-        if nodes.at(time).get("a-p0") == "Admit":
+        if nodes.at(time).get("a") == "Admit":
             tried.append(time)
         time = max(time + 0.5, nodes.story.recheck_in)
     gaps = [after - before for before, after in pairwise(tried)]
@@ -61,8 +66,17 @@ def test_each_probe_in_vain_makes_the_next_one_rarer_up_to_an_hour() -> None:
 
 
 def test_nothing_is_tried_where_not_even_the_sum_would_do() -> None:
-    nodes = Scattered("a:8x2, a0 used 4, a1 used 5")
+    nodes = Scattered("a:8x3, a0 used 1, a2 used 8")
     assert [nodes.at(time) for time in (0, 100, 10_000)] == [{}, {}, {}]
+
+
+def test_what_no_whole_pod_can_take_is_in_no_sum() -> None:
+    """3b.9a: of 8, 8, 8, 7 and 4 free devices four pods of 8 could never be bound."""
+    minimum = on_nodes("1P1D", "p0 held 2, d0 held 2", name="a")
+    other = on_nodes("1P", "p0 on b0", name="b")
+    story = Story("a:8x5 b:8, a3 used 1, a4 used 4")
+    assert [story.at(time, minimum, other) for time in (0, 60, 10_000)] == [{}, {}, {}]
+    assert story.reasons["a-p0"] == "MinimumDoesNotFit"
 
 
 def test_what_others_have_with_the_scheduler_is_not_revoked_for_a_probe() -> None:

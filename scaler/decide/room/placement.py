@@ -32,12 +32,13 @@ from scaler.decide.nodes import (
 from scaler.decide.room.amounts import times
 from scaler.decide.room.classes import Classes, NodeIndex
 from scaler.decide.room.invalidation import Invalidation
-from scaler.decide.room.pods import PlacedPod
+from scaler.decide.room.pods import PlacedPod, PodClass
 from scaler.decide.room.search import NoPlacement, Trial
 from scaler.decide.room.shortage import Shortage, shortage_of
 
 MOST_GROUPS = 8
-"""The largest number of sets of candidate nodes that are summed up in every combination."""
+"""The largest number of sets of candidate nodes that are summed up in every combination, and of
+unlike pods of which those that a node can take are counted."""
 
 
 class Reservation(msgspec.Struct, eq=False):
@@ -153,32 +154,36 @@ class Placement:
 
     def sums_suffice(self, pods: PodRequests) -> bool:
         """Whether, for every set of candidate nodes, the free room without reservations suffices in
-        sum, resources that no node offers left out: 3b.9a of the contract."""
-        by_nodes: dict[Classes, Counter[int]] = {}
-        for request, count in self.nodes.understood(pods):
-            pod = self._trial.pod_class(request)
-            amounts = by_nodes.setdefault(pod.classes, Counter())
-            for resource, amount in pod.amounts:
-                amounts[resource] += amount * count
+        sum, resources that no node offers left out: 3b.9a of the contract. Of each node only what
+        whole pods of these can take counts."""
+        counts = self._trial.counted(self.nodes.understood(pods))
+        for pod, count in list(counts.items())[:MOST_GROUPS]:
+            if not self._sum_suffices(pod.classes, {pod: count}):
+                return False
+        by_nodes: dict[Classes, dict[PodClass, int]] = {}
+        for pod, count in counts.items():
+            by_nodes.setdefault(pod.classes, {})[pod] = count
         groups = list(by_nodes.items())[:MOST_GROUPS]
         for size in range(1, len(groups) + 1):
             for chosen in combinations(groups, size):
                 classes = Classes().union(*[classes for classes, _ in chosen])
-                needed = sum((amounts for _, amounts in chosen), Counter[int]())
-                if not self._sum_suffices(classes, needed):
+                together: dict[PodClass, int] = {}
+                for _, some in chosen:
+                    together |= some
+                if not self._sum_suffices(classes, together):
                     return False
         return True
 
-    def _sum_suffices(self, classes: Classes, needed: Mapping[int, int]) -> bool:
-        """Whether the nodes of these classes have so much of each resource in sum."""
-        left = list(self._free(classes))
-        for resource, amount in needed.items():
-            in_all = 0
-            for free in left:
-                in_all += max(0, free[resource])
-            if in_all < amount:
-                return False
-        return True
+    def _sum_suffices(self, classes: Classes, pods: Mapping[PodClass, int]) -> bool:
+        """Whether the nodes of these classes have enough of each resource in sum for these pods."""
+        missing = _amounts_of(pods)
+        for free, alike in Counter(self._free(classes)).items():
+            on_one = pods
+            if len(pods) <= MOST_GROUPS:
+                on_one = {pod: min(n, times(pod.amounts, free)) for pod, n in pods.items()}
+            for resource, amount in _amounts_of(on_one).items():
+                missing[resource] -= min(amount, max(0, free[resource])) * alike
+        return all(amount <= 0 for amount in missing.values())
 
     def _free(self, classes: Classes) -> Iterator[tuple[int, ...]]:
         """The free room of each node of these classes, less reservations."""
@@ -196,3 +201,12 @@ class Placement:
         undecided = found is NoPlacement.UNDECIDED
         self._unfit[key] = shortage_of(self._trial, pods, room, undecided=undecided)
         return self._unfit[key]
+
+
+def _amounts_of(pods: Mapping[PodClass, int]) -> Counter[int]:
+    """Resource -> what so many of each of these pods request in all."""
+    amounts = Counter[int]()
+    for pod, count in pods.items():
+        for resource, amount in pod.amounts:
+            amounts[resource] += amount * count
+    return amounts
