@@ -1,0 +1,347 @@
+"""Which world takes a decision the longest: a search by mutation, from seeds that people found dear.
+
+    python -m tests.bench.bench_worst [--seeds] [--rounds N] [--seed N] [--replay JSON]
+
+A world is made from a few numbers (`Genes`), so a line that the search prints makes the same world
+again. The search changes the numbers of the dearest worlds and keeps what costs more. `first`:
+milliseconds of CPU of the first decision, with empty caches; `event`: the slowest of the decisions
+that follow, each after a change of one object, the cache kept. `calls`: function calls of the first
+decision: the same on every machine and in every run. The search goes by calls, people by time."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from scaler.decide.again import DecisionCache
+from scaler.decide.decide import decide
+from scaler.decide.decision import State
+from scaler.decide.nodes import (
+    Node,
+    Nodes,
+    PodRequest,
+    PodRequests,
+    Requirement,
+    Toleration,
+    Where,
+    terms_of,
+)
+from scaler.decide.world import Instance, Policy, Service, ServiceKey, World
+from tests.builders import NOW, instance, others, rule
+
+CPU = 192_000
+GIB = 1 << 30
+LABELS = 64
+EVENTS = 6
+MOST_CALLS = 200_000_000
+KEPT = 6
+SAMPLE_S = 20.0
+
+
+class Genes(msgspec.Struct, frozen=True):
+    """All that a world is made of."""
+
+    seed: int = 1
+    services: int = 10
+    instances: int = 10
+    """Of each service."""
+    tenants: int = 10
+    nodes: int = 100
+    pods: int = 1
+    """Of each instance."""
+    shapes: int = 1
+    """Different requests that are dealt out to the instances."""
+    unlike_pods: bool = False
+    """The pods of one instance differ too."""
+    step: int = 1
+    """Milli-CPU between one request and the next."""
+    npus: int = 1
+    """Of a pod, at most."""
+    wheres: int = 1
+    """Different selectors."""
+    loose: bool = False
+    """Selectors exclude a value instead of naming one, so that all services share nodes."""
+    tolerations: int = 1
+    priorities: int = 1
+    minimum: int = 1
+    """Instances of the smallest ratio."""
+    running: int = 0
+    """Instances of each service that are bound, in percent."""
+    with_scheduler: int = 0
+    """Instances that are with the scheduler, in percent."""
+    full: int = 50
+    """How much of the nodes others use, in percent."""
+    unlike_nodes: bool = False
+    gates: bool = False
+
+
+LARGEST: dict[str, int] = {
+    "services": 1000,
+    "instances": 500,
+    "tenants": 1000,
+    "nodes": 1000,
+    "pods": 1000,
+    "shapes": 10_000,
+    "step": 4096,
+    "npus": 8,
+    "wheres": 1000,
+    "tolerations": 100,
+    "priorities": 100,
+    "minimum": 500,
+    "running": 100,
+    "with_scheduler": 100,
+    "full": 100,
+}
+MOST_INSTANCES = 10_000
+
+UNLIKE = Genes(services=1, instances=100, tenants=1, shapes=100, minimum=100, full=10, nodes=200)
+SEEDS: dict[str, Genes] = {
+    "one service of 100 unlike jobs": UNLIKE,
+    "one service of 200 unlike jobs": replace(UNLIKE, instances=200, shapes=200, minimum=200),
+    "one service of 300 unlike jobs": replace(UNLIKE, instances=300, shapes=300, minimum=300),
+    "two tenants, 100 unlike jobs each": replace(UNLIKE, services=2, tenants=2, shapes=200),
+    "150 tenants, a request each": Genes(
+        services=150, instances=4, tenants=150, shapes=150, minimum=2, full=20
+    ),
+    "one instance of 500 unlike pods": Genes(
+        services=1, instances=1, tenants=1, pods=500, shapes=500, unlike_pods=True, gates=True
+    ),
+    "1,000 tenants, alike": Genes(services=1000, instances=10, tenants=1000, nodes=1000),
+    "1,000 tenants, a request each": Genes(
+        services=1000, instances=10, tenants=1000, nodes=1000, shapes=1000
+    ),
+    "1,000 tenants, a selector each": Genes(
+        services=1000, instances=10, tenants=1000, nodes=1000, wheres=1000, loose=True
+    ),
+    "10,000 unlike instances of one tenant": Genes(
+        services=1000, instances=10, tenants=1, nodes=1000, shapes=10_000
+    ),
+}
+
+
+def request(genes: Genes, number: int) -> PodRequest:
+    shape = number % genes.shapes
+    amounts = [("cpu", 12_000 + genes.step * shape), ("memory", 8 * GIB), ("pods", 1)]
+    npus = 1 + number % genes.npus
+    if npus:
+        amounts.insert(0, ("huawei.com/Ascend910", npus))
+    return PodRequest(tuple(amounts), where(genes, number))
+
+
+def where(genes: Genes, number: int) -> Where:
+    label = number % genes.wheres
+    requirement = Requirement(f"l{label % LABELS}", "In", (f"v{label // LABELS}",))
+    if genes.loose:
+        requirement = replace(requirement, operator="NotIn")
+    tolerations = tuple([Toleration(f"t{number % genes.tolerations}", "Exists")])
+    return Where(
+        affinity=((requirement,),) if genes.wheres > 1 else (),
+        tolerations=tolerations if genes.tolerations > 1 else (),
+    )
+
+
+def requests_of(genes: Genes, first: int) -> PodRequests:
+    """The pods of one instance."""
+    if not genes.unlike_pods:
+        return ((request(genes, first), genes.pods),)
+    counts: dict[PodRequest, int] = {}
+    for pod in range(genes.pods):
+        one = request(genes, first + pod)
+        counts[one] = counts.get(one, 0) + 1
+    return tuple(sorted(counts.items()))
+
+
+def service(genes: Genes, number: int, dice: random.Random) -> Service:
+    found: list[Instance] = []
+    for index in range(genes.instances):
+        what = requests_of(genes, number * genes.instances + index)
+        draw = dice.randrange(100)
+        state = State.HELD
+        if draw < genes.running:
+            state = State.RUNNING
+        elif draw < genes.running + genes.with_scheduler:
+            state = State.ADMITTED
+        bound_pods = []
+        if state is State.RUNNING:
+            for one, count in what:
+                node = dice.randrange(genes.nodes)
+                bound_pods += [(f"node-{node:05}", one)] * count
+        make = others if genes.gates else instance
+        found.append(
+            make(
+                f"p{index}",
+                state,
+                uid=f"{number}-{index}",
+                created=NOW - 10_000 + number,
+                requests=what,
+                unbound=() if bound_pods else what,
+                bound_pods=tuple(bound_pods),
+                priority=number % genes.priorities,
+            )
+        )
+    most = genes.instances
+    least = min(genes.minimum, most)
+    ladder = rule(f"{most}P > {least}P" if least < most else f"{most}P")
+    name = f"tenant-{number % genes.tenants:05}"
+    return Service(ServiceKey(name, "rule", f"s{number:05}"), tuple(found), ladder)
+
+
+def world(genes: Genes) -> World:
+    dice = random.Random(genes.seed)
+    services = [service(genes, number, dice) for number in range(genes.services)]
+    wanted: list[PodRequest] = []
+    for one in services:
+        for each in one.instances:
+            wanted += [request for request, _ in each.requests]
+    terms = terms_of(wanted)
+    nodes = []
+    for number in range(genes.nodes):
+        labels = {"metadata.name": f"node-{number:05}"}
+        for label in range(LABELS):
+            labels[f"l{label}"] = f"v{number % (1 + genes.wheres // LABELS)}"
+        left = dice.randrange(201 - 2 * genes.full) if genes.full < 100 else 0
+        share = min(100, left) / 100
+        odd = 13 * number if genes.unlike_nodes else 0
+        free = {
+            "huawei.com/Ascend910": int(8 * share),
+            "cpu": int(CPU * share) + odd,
+            "memory": int(1024 * GIB * share) + odd,
+            "pods": 110,
+        }
+        whole = {"huawei.com/Ascend910": 8, "cpu": CPU, "memory": 1024 * GIB, "pods": 110}
+        node_class = terms.node_class(labels, ())
+        nodes.append(Node(f"node-{number:05}", node_class, terms.whole(whole), terms.whole(free)))
+    ordered = tuple(sorted(services, key=lambda one: one.key))
+    return World(NOW, ordered, Nodes(terms.resources, tuple(nodes)), policy=Policy())
+
+
+class TooDear(Exception):
+    """A decision took more calls than the search waits for."""
+
+
+def calls_of(made: Callable[[], object]) -> int:
+    """Function calls, of C functions too; `MOST_CALLS` when there are more."""
+    number = 0
+
+    def count(_frame: FrameType, event: str, _arg: Any) -> None:
+        nonlocal number
+        if event in ("call", "c_call"):
+            number += 1
+            if number >= MOST_CALLS:
+                raise TooDear
+
+    sys.setprofile(count)
+    try:
+        made()
+    except TooDear:
+        return MOST_CALLS
+    finally:
+        sys.setprofile(None)
+    return number
+
+
+class Price(msgspec.Struct, frozen=True):
+    calls: int
+    first: float
+    events: list[float]
+
+    def __str__(self) -> str:
+        worst = max(self.events, default=0.0)
+        return f"first {self.first:9.1f} ms   event {worst:9.1f} ms   calls {self.calls:11,}"
+
+
+def changed(before: World, number: int) -> World:
+    """One instance is another object now: its owner changed what says nothing of the pods."""
+    at = number * 7919 % len(before.services)
+    one = before.services[at]
+    first = replace(one.instances[0], generation=one.instances[0].generation + 1)
+    after = replace(one, instances=(first, *one.instances[1:]))
+    services = (*before.services[:at], after, *before.services[at + 1 :])
+    return replace(before, services=services)
+
+
+def timed(made: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.process_time()
+    value = made()
+    return (time.process_time() - start) * 1e3, value
+
+
+def price(genes: Genes, *, counts: bool = True) -> Price:
+    one = world(genes)
+    cache = DecisionCache()
+    first, made = timed(lambda: decide(one, cache))
+    events = []
+    for number in range(EVENTS if first < SAMPLE_S * 1e3 else 0):
+        one = replace(changed(one, number), memory=made.memory, now=one.now + 0.005)
+        took, made = timed(lambda one=one: decide(one, cache))  # type: ignore[misc]
+        events.append(took)
+    # the first event finds all memories changed: it decides about everybody again
+    calls = calls_of(lambda: decide(world(genes))) if counts else 0
+    return Price(calls, first, events)
+
+
+def mutated(genes: Genes, dice: random.Random) -> Genes:
+    """Other numbers: one to three of them doubled, halved, drawn anew or at an end."""
+    changes: dict[str, Any] = {"seed": dice.randrange(1000)}
+    for name in dice.sample(sorted(LARGEST), dice.randint(1, 3)):
+        now = getattr(genes, name)
+        drawn = (now * 2, now // 2, now + 1, dice.randint(0, LARGEST[name]), LARGEST[name])
+        least = 0 if name in ("running", "with_scheduler", "full") else 1
+        changes[name] = max(least, min(dice.choice(drawn), LARGEST[name]))
+    for name in ("loose", "unlike_pods", "unlike_nodes", "gates"):
+        if dice.random() < 0.1:
+            changes[name] = not getattr(genes, name)
+    after = replace(genes, **changes)
+    most = max(1, MOST_INSTANCES // after.services)
+    after = replace(after, instances=min(after.instances, most))
+    pods = max(1, MOST_INSTANCES // (after.services * after.instances))
+    return replace(after, pods=min(after.pods, pods))
+
+
+def in_words(genes: Genes) -> str:
+    return msgspec.json.encode(genes).decode()
+
+
+def search(rounds: int, seed: int) -> None:
+    """Keep the dearest worlds, change them, keep what costs more."""
+    dice = random.Random(seed)
+    kept: list[tuple[float, Genes]] = []
+    start = list(SEEDS.values())
+    for number in range(rounds):
+        genes = start[number] if number < len(start) else mutated(dice.choice(kept)[1], dice)
+        found = price(genes, counts=False)
+        cost = max(found.first / 5, *found.events, 0.0)
+        kept = sorted([*kept, (cost, genes)], key=lambda one: -one[0])[:KEPT]
+        if kept[0][1] is genes:
+            print(f"{found}   {in_words(genes)}", flush=True)
+    print("the dearest:")
+    for _, genes in kept[:3]:
+        print(f"{price(genes)}\n    --replay '{in_words(genes)}'")
+
+
+def main() -> None:
+    said = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    said.add_argument("--seeds", action="store_true", help="measure the seeds, search nothing")
+    said.add_argument("--rounds", type=int, default=60)
+    said.add_argument("--seed", type=int, default=1)
+    said.add_argument("--replay", help="a line that the search printed")
+    asked = said.parse_args()
+    if asked.replay:
+        print(price(msgspec.json.decode(asked.replay, type=Genes)))
+        return
+    for name, genes in SEEDS.items():
+        print(f"{price(genes, counts=False)}   {name}", flush=True)
+    if not asked.seeds:
+        search(asked.rounds, asked.seed)
+
+
+if __name__ == "__main__":
+    main()
