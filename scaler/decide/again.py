@@ -43,6 +43,7 @@ from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.demand import Demand, demand_of, written_of
 from scaler.decide.service.states import Member
 from scaler.decide.sharing import preemption
+from scaler.decide.sharing.budget import Budget
 from scaler.decide.sharing.limits import are_weighed, decide_alone, is_weighed
 from scaler.decide.sharing.part import Admitted, Held, Part, ReservedMinimum
 from scaler.decide.sharing.questions import Questions
@@ -382,9 +383,11 @@ class DecisionCache:
         self.node_index = NodeIndex(Nodes())
         self.neighbours: Neighbours | None = None
         self.parts: dict[int, _Part] = {}
+        self.budget = Budget()
 
     def decide(self, world: World) -> Decision:
         """As `decide_anew`, without what did not change since the last decision."""
+        world = self.budget.within(world)
         # a decision that fails leaves no demands behind
         demands = self.demands
         self.demands = None

@@ -22,6 +22,7 @@ from scaler.decide.nodes import Nodes
 from scaler.decide.plan import plan_of
 from scaler.decide.room.classes import Neighbours, NodeIndex
 from scaler.decide.service.demand import Demand, demand_of
+from scaler.decide.sharing.budget import within_budget
 from scaler.decide.sharing.limits import are_weighed, decide_alone, is_weighed
 from scaler.decide.sharing.questions import Questions
 from scaler.decide.sharing.weigh import Demands, Scope, Weighed, tally_of, weigh
@@ -36,6 +37,7 @@ def decide(world: World, cache: DecisionCache | None = None) -> Decision:
 
 def decide_anew(world: World) -> Decision:
     """The same decision, each service and each part looked at anew."""
+    world = within_budget(world)
     demands = {position: _demand(world, position) for position in range(len(world.services))}
     parts = _weigh_all(world, demands)
     drafts: dict[int, Draft] = {}

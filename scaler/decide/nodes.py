@@ -66,6 +66,8 @@ class PodRequest(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=T
 
     requests: tuple[tuple[str, int], ...] = ((PODS, 1),)
     where: Where = Where()
+    rounded: bool = False
+    """3b.10c: rounded up; the pod itself may request less, and fit where this does not."""
 
 
 PodRequests = tuple[tuple[PodRequest, int], ...]

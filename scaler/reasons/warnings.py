@@ -157,6 +157,27 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
             ),
         ),
     )
+    REQUESTS_ROUNDED = WarningRow(
+        name="RequestsRounded",
+        en=Words(
+            short="its requests are rounded up",
+            meaning=(
+                "pods that wait for room in this namespace have more unlike requests than one "
+                "namespace may cost time for: they are rounded up to few, and what has a selector, "
+                "an affinity or tolerations of its own may have to wait for its turn. Give jobs of "
+                "one kind equal requests and constraints"
+            ),
+        ),
+        zh=Words(
+            short="请求被向上取整",
+            sentence="本命名空间中等待空间的 Pod 的请求种类过多：按少数几种向上取整计算。",
+            meaning=(
+                "本命名空间中等待空间的 Pod 的请求种类过多，超出单个命名空间可占用的决策时间："
+                "按少数几种向上取整计算，带有各自选择器、亲和性或容忍的 Pod 可能要等待轮到自己。"
+                "请让同类任务使用相同的请求和约束"
+            ),
+        ),
+    )
     RANK_TABLE_MISSING = WarningRow(
         name="RankTableMissing",
         passing=True,

@@ -1,4 +1,4 @@
-"""Which world takes a decision the longest: a search by mutation, from seeds that people found dear.
+"""Which world takes a decision the longest: a search by mutation, from seeds found by people.
 
     python -m tests.bench.bench_worst [--seeds] [--rounds N] [--seed N] [--replay JSON]
 
@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
 import time
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import msgspec
@@ -36,12 +34,12 @@ from scaler.decide.nodes import (
 )
 from scaler.decide.world import Instance, Policy, Service, ServiceKey, World
 from tests.builders import NOW, instance, others, rule
+from tests.steps import calls_of
 
 CPU = 192_000
 GIB = 1 << 30
 LABELS = 64
 EVENTS = 6
-MOST_CALLS = 200_000_000
 KEPT = 6
 SAMPLE_S = 20.0
 
@@ -141,7 +139,7 @@ def where(genes: Genes, number: int) -> Where:
     requirement = Requirement(f"l{label % LABELS}", "In", (f"v{label // LABELS}",))
     if genes.loose:
         requirement = replace(requirement, operator="NotIn")
-    tolerations = tuple([Toleration(f"t{number % genes.tolerations}", "Exists")])
+    tolerations = (Toleration(f"t{number % genes.tolerations}", "Exists"),)
     return Where(
         affinity=((requirement,),) if genes.wheres > 1 else (),
         tolerations=tolerations if genes.tolerations > 1 else (),
@@ -221,31 +219,6 @@ def world(genes: Genes) -> World:
         nodes.append(Node(f"node-{number:05}", node_class, terms.whole(whole), terms.whole(free)))
     ordered = tuple(sorted(services, key=lambda one: one.key))
     return World(NOW, ordered, Nodes(terms.resources, tuple(nodes)), policy=Policy())
-
-
-class TooDear(Exception):
-    """A decision took more calls than the search waits for."""
-
-
-def calls_of(made: Callable[[], object]) -> int:
-    """Function calls, of C functions too; `MOST_CALLS` when there are more."""
-    number = 0
-
-    def count(_frame: FrameType, event: str, _arg: Any) -> None:
-        nonlocal number
-        if event in ("call", "c_call"):
-            number += 1
-            if number >= MOST_CALLS:
-                raise TooDear
-
-    sys.setprofile(count)
-    try:
-        made()
-    except TooDear:
-        return MOST_CALLS
-    finally:
-        sys.setprofile(None)
-    return number
 
 
 class Price(msgspec.Struct, frozen=True):

@@ -235,7 +235,10 @@ class Invalidation:
             free = state.whole[Room.FREE]
             has_more = state.whole[room] is not free
             if has_more and self._trial.nodes.class_of[index] in pod.classes:
-                reached = any(times(taker.pod_class.amounts, free) for taker in later)
+                reached = any(
+                    taker.pod_class.rounded or times(taker.pod_class.amounts, free)
+                    for taker in later
+                )
                 places -= 0 if reached else times(pod.amounts, state.whole[room])
         return places
 

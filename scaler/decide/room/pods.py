@@ -19,8 +19,11 @@ class PodClass:
     """Pods with the same amounts and the same candidate nodes, at any `Room`. Compared by
     identity."""
 
-    def __init__(self, amounts: PodAmounts, classes: Classes, size: int) -> None:
-        """`size`: the number of candidate nodes."""
+    def __init__(
+        self, amounts: PodAmounts, classes: Classes, size: int, *, rounded: bool = False
+    ) -> None:
+        """`size`: the number of candidate nodes. `rounded`: such a pod may request less (10c)."""
+        self.rounded = rounded
         self.amounts = amounts
         self.classes = classes
         self.by_resource = dict(amounts)
@@ -28,6 +31,7 @@ class PodClass:
             size,
             tuple((index, -amount) for index, amount in amounts),
             tuple(sorted(classes)),
+            rounded,
         )
         """Sort key, the most restricted first: the fewest candidate nodes, then the largest
         amounts."""

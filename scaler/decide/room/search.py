@@ -63,7 +63,7 @@ class Trial:
         self._now = now
         self._due_back = due_back
         self._flap_patience = flap_patience
-        self.pod_classes: dict[tuple[Classes, PodAmounts], PodClass] = {}
+        self.pod_classes: dict[tuple[Classes, PodAmounts, bool], PodClass] = {}
         self._class_of: dict[PodRequest, PodClass] = {}
         self.states: dict[int, NodeState] = {}
         """By index: nodes with a reservation, now or before, or with expected room."""
@@ -102,13 +102,17 @@ class Trial:
                 amounts.append((index[name], amount))
         if not amounts:
             return self.class_of((), Classes())
-        return self.class_of(tuple(sorted(amounts)), self.nodes.taking(request.where))
+        classes = self.nodes.taking(request.where)
+        return self.class_of(tuple(sorted(amounts)), classes, rounded=request.rounded)
 
-    def class_of(self, amounts: PodAmounts, classes: Classes) -> PodClass:
-        if (classes, amounts) not in self.pod_classes:
+    def class_of(
+        self, amounts: PodAmounts, classes: Classes, *, rounded: bool = False
+    ) -> PodClass:
+        key = (classes, amounts, rounded)
+        if key not in self.pod_classes:
             size = sum([self.nodes.size[each] for each in classes])
-            self.pod_classes[classes, amounts] = PodClass(amounts, classes, size)
-        return self.pod_classes[classes, amounts]
+            self.pod_classes[key] = PodClass(amounts, classes, size, rounded=rounded)
+        return self.pod_classes[key]
 
     def counted(self, pods: Iterable[tuple[PodRequest, int]]) -> dict[PodClass, int]:
         """Pod class -> number of these pods."""

@@ -10,10 +10,11 @@ from typing import TypeVar
 from scaler.decide import attempts
 from scaler.decide.decision import State
 from scaler.decide.draft import Draft
-from scaler.decide.nodes import Room, joined
+from scaler.decide.nodes import PodRequests, Room, joined
 from scaler.decide.room.placement import Placement
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import Member, is_made
+from scaler.decide.sharing.budget import MOST_UNLIKE
 from scaler.decide.world import World
 
 Chosen = TypeVar("Chosen")
@@ -79,16 +80,25 @@ def why_too_large(draft: Draft, empty: Placement) -> Shortage | None:
     by_group: list[Iterable[Sequence[Member]]] = []
     for name, number in demand.rule.smallest.counts.items():
         live = [member for member in demand.groups[name].members if member.is_live]
-        alike = all(member.instance.requests == live[0].instance.requests for member in live[1:])
+        alike = all(_all_pods(member) == _all_pods(live[0]) for member in live[1:])
         by_group.append([live[:number]] if alike else combinations(live, number))
     why = None
     for chosen in one_of_each(by_group):
-        pods = joined(*[member.instance.requests for member in chosen])
+        pods = joined(*map(_all_pods, chosen))
+        if any(request.rounded for request, _ in pods) or len(pods) > MOST_UNLIKE:
+            return None  # 10c: it may fit as it is, and the price of an answer has no bound
         shortage = empty.fits(empty.nodes.understood(pods))
         if shortage is None:
             return None
         why = why or shortage
     return why
+
+
+def _all_pods(member: Member) -> PodRequests:
+    """The requests of all its pods; as they are counted where none of them has a node."""
+    instance = member.instance
+    is_whole = sum(n for _, n in instance.unbound) == sum(n for _, n in instance.requests)
+    return instance.unbound if is_whole else instance.requests
 
 
 def replaced_by(draft: Draft, chosen: Sequence[Member]) -> list[Member]:

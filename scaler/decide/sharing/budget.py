@@ -1,0 +1,256 @@
+"""The price of a decision: 3b.10c of the contract.
+
+Each question of 3b costs steps for each pair of unlike requests. So each namespace may have
+`MOST_UNLIKE` different requests of pods that hold no node, whatever others have. Where it has more,
+its requests are rounded up until so few are left, and nobody else's are:
+
+    requests with the same constraints and nearly the same amounts -> the largest amount of each
+    constraints beyond the first `MOST_UNLIKE` -> the pod fits nowhere for now
+
+The number depends on what is asked alone, not on what was computed before, and a request that is
+rounded up takes no less room: what fits in thought fits. Constraints go first which pods with the
+scheduler have, then those of the oldest instances; a pod that fits nowhere for now is probed (9),
+as one that asks for what no node offers.
+
+Reads the services of a world only. Must not look at nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress
+from operator import is_not
+
+from msgspec.structs import replace
+
+from scaler.decide.nodes import PodRequest, PodRequests, Where, joined
+from scaler.decide.world import Instance, Service, World
+from scaler.reasons.warnings import Warning
+
+MOST_UNLIKE = 32
+"""The largest number of unlike requests, and of unlike constraints, of one namespace."""
+NOT_NOW = "too-many-constraints"
+"""A resource that no node offers: a pod with it fits nowhere for now. No name that the API server
+takes for a resource, which has a slash or is a name of Kubernetes."""
+WORDS = (
+    f"more than {MOST_UNLIKE} unlike requests wait for room in its namespace: they are rounded up"
+    " to few, and what has a selector, an affinity or tolerations of its own may have to wait"
+)
+
+Place = tuple[bool, float, str]
+"""Sort key of an instance: held ones last, the oldest first."""
+Needs = dict[PodRequest, Place]
+"""Request of a pod that holds no node -> the first instance with such pods."""
+Rounded = Mapping[PodRequest, PodRequest]
+Cell = tuple[object, ...]
+"""Requests of one cell are rounded up to the same."""
+
+
+def within_budget(world: World) -> World:
+    """The world as it is decided about: the requests of namespaces that have too many are rounded
+    up."""
+    return Budget().within(world)
+
+
+class Budget:
+    """It keeps what it found for the next world; without that it finds the same."""
+
+    def __init__(self) -> None:
+        self._services: tuple[Service, ...] = ()
+        self._given: tuple[Service, ...] = ()
+        self._namespaces: dict[str, _Namespace] = {}
+
+    def within(self, world: World) -> World:
+        """As `within_budget`. A service that did not change, and whose requests are rounded as
+        before, is the same object as before."""
+        if world.nodes is None or world.alone:
+            return world  # each service decides alone, without a question about room
+        before = self._services
+        now = world.services
+        if now is not before:
+            self._services = now
+            if len(now) != len(before):
+                self._namespaces = {}
+                before = (None,) * len(now)  # type: ignore[assignment]
+            for at in compress(range(len(now)), map(is_not, before, now)):
+                self._put(at, before[at], now[at])
+            self._given = self._rounded(now)
+        return world if self._given is now else replace(world, services=self._given)
+
+    def _put(self, at: int, before: Service | None, now: Service) -> None:
+        if before is not None and before.key.namespace != now.key.namespace:
+            self._namespaces[before.key.namespace].remove(at)
+        name = now.key.namespace
+        if name not in self._namespaces:
+            self._namespaces[name] = _Namespace()
+        self._namespaces[name].put(at, now)
+
+    def _rounded(self, services: tuple[Service, ...]) -> tuple[Service, ...]:
+        changed: dict[int, Service] = {}
+        for namespace in self._namespaces.values():
+            if namespace.has_too_many:
+                changed |= namespace.rounded()
+        if not changed:
+            return services
+        return tuple([changed.get(at, service) for at, service in enumerate(services)])
+
+
+class _Namespace:
+    """The services of one namespace, by their position in the world."""
+
+    def __init__(self) -> None:
+        self._services: dict[int, Service] = {}
+        self._needs: dict[int, Needs] = {}
+        self._number = Counter[PodRequest]()
+        """Request -> the services with such pods."""
+        self._rounded: Rounded = {}
+        self._found_for: Needs = {}
+        """What `_rounded` was found for."""
+        self._given: dict[int, tuple[Service, PodRequests, Service]] = {}
+        """A service, what its requests were rounded to, and the service with these."""
+
+    @property
+    def has_too_many(self) -> bool:
+        return len(self._number) > MOST_UNLIKE
+
+    def put(self, at: int, service: Service) -> None:
+        self.remove(at)
+        needs = needs_of(service)
+        self._services[at] = service
+        if needs:
+            self._needs[at] = needs
+            self._number.update(needs.keys())
+
+    def remove(self, at: int) -> None:
+        self._services.pop(at, None)
+        for request in self._needs.pop(at, ()):
+            self._number[request] -= 1
+            if not self._number[request]:
+                del self._number[request]
+
+    def rounded(self) -> dict[int, Service]:
+        """The services of which a request is rounded up."""
+        needs: Needs = {}
+        for of_service in self._needs.values():
+            for request, place in of_service.items():
+                needs[request] = min(place, needs.get(request, place))
+        if needs != self._found_for:
+            self._found_for = needs
+            self._rounded = rounded_up(needs)
+        return {at: self._with_rounded(at) for at in self._needs}
+
+    def _with_rounded(self, at: int) -> Service:
+        service = self._services[at]
+        rounded = tuple([(self._rounded[request], 1) for request in self._needs[at]])
+        known = self._given.get(at)
+        if known is None or known[0] is not service or known[1] != rounded:
+            known = service, rounded, with_rounded(service, self._rounded)
+            self._given[at] = known
+        return known[2]
+
+
+def needs_of(service: Service) -> Needs:
+    """The requests of its pods that hold no node."""
+    needs: Needs = {}
+    for instance in service.instances:
+        place = (instance.pods <= instance.gated, instance.created, instance.uid)
+        for request, _ in instance.unbound:
+            needs[request] = min(place, needs.get(request, place))
+    return needs
+
+
+def with_rounded(service: Service, rounded: Rounded) -> Service:
+    """The service with rounded requests; the first instance with such pods has a warning."""
+    instances = list[Instance]()
+    is_said = False
+    for instance in service.instances:
+        unbound = joined(*[((rounded[request], n),) for request, n in instance.unbound])
+        if unbound == joined(instance.unbound):
+            instances.append(instance)
+            continue
+        warnings = instance.warnings
+        if not is_said:
+            warnings = (*warnings, (Warning.REQUESTS_ROUNDED, WORDS))
+            is_said = True
+        instances.append(replace(instance, unbound=unbound, warnings=warnings))
+    return replace(service, instances=tuple(instances)) if is_said else service
+
+
+# which requests become one
+
+
+def rounded_up(needs: Mapping[PodRequest, Place]) -> dict[PodRequest, PodRequest]:
+    """Request -> the request that it counts as."""
+    now, not_now = _by_turn(needs)
+    for cell_of in GRIDS:
+        if _are_few(now, cell_of):
+            break
+    cells: dict[Cell, list[PodRequest]] = {}
+    for request in now:
+        cells.setdefault(cell_of(request), []).append(request)
+    rounded = {}
+    for members in cells.values():
+        largest = members[0]
+        if len(members) > 1:
+            largest = PodRequest(_largest(members), largest.where, rounded=True)
+        rounded.update(dict.fromkeys(members, largest))
+    if not_now:
+        nowhere = PodRequest((*_largest(not_now), (NOT_NOW, 1)), rounded=True)
+        rounded.update(dict.fromkeys(not_now, nowhere))
+    return rounded
+
+
+def _by_turn(needs: Mapping[PodRequest, Place]) -> tuple[list[PodRequest], list[PodRequest]]:
+    """The requests with the first `MOST_UNLIKE` constraints, and the others."""
+    first: dict[Where, Place] = {}
+    for request, place in needs.items():
+        first[request.where] = min(place, first.get(request.where, place))
+    have_their_turn = set(sorted(first, key=lambda where: (first[where], where))[:MOST_UNLIKE])
+    now = []
+    not_now = []
+    for request in needs:
+        (now if request.where in have_their_turn else not_now).append(request)
+    return now, not_now
+
+
+def _are_few(requests: Iterable[PodRequest], cell_of: Callable[[PodRequest], Cell]) -> bool:
+    cells = set()
+    for request in requests:
+        cells.add(cell_of(request))
+        if len(cells) > MOST_UNLIKE:
+            return False
+    return True
+
+
+def _largest(requests: Sequence[PodRequest]) -> tuple[tuple[str, int], ...]:
+    """The largest amount of each resource."""
+    amounts: dict[str, int] = {}
+    for request in requests:
+        for name, amount in request.requests:
+            amounts[name] = max(amount, amounts.get(name, 0))
+    return tuple(amounts.items())
+
+
+def _grid(bits: int) -> Callable[[PodRequest], Cell]:
+    """Amounts of which the first `bits` binary digits are equal, and the number of digits."""
+
+    def cell_of(request: PodRequest) -> Cell:
+        cell: list[object] = [request.where]
+        for name, amount in request.requests:
+            digits = amount.bit_length()
+            cell += (name, digits, amount >> max(0, digits - bits))
+        return tuple(cell)
+
+    return cell_of
+
+
+def _by_constraints(request: PodRequest) -> Cell:
+    return (request.where,)
+
+
+def _by_names(request: PodRequest) -> Cell:
+    return (request.where, *[name for name, _ in request.requests])
+
+
+GRIDS = (*[_grid(bits) for bits in (8, 6, 4, 3, 2, 1)], _by_names, _by_constraints)
+"""From fine to coarse: the first by which few cells are left is taken."""
