@@ -4,6 +4,8 @@
 What is kept from one decision to the next:
 
     of               kept           under           holds until
+    a namespace      its rounded    its name        a pod request that waits comes, goes or changes
+                     requests
     each service     its demand     its position    the service is another object, its memory is
                                                     another one, or `Demand.until`
     each service     its plan       its position    its demand or `Draft.plan_inputs` changes
@@ -387,14 +389,17 @@ class DecisionCache:
 
     def decide(self, world: World) -> Decision:
         """As `decide_anew`, without what did not change since the last decision."""
-        world = self.budget.within(world)
-        # a decision that fails leaves no demands behind
+        # a decision that fails leaves nothing behind
+        budget = self.budget
         demands = self.demands
+        self.budget = Budget()
         self.demands = None
+        world = budget.within(world)
         if demands is None or not demands.holds_in(world):
             demands = KnownDemands(world)
             self.parts = {}
         made = _Pass(world, self, demands).decide()
+        self.budget = budget
         self.demands = demands
         return made
 

@@ -105,9 +105,7 @@ class Trial:
         classes = self.nodes.taking(request.where)
         return self.class_of(tuple(sorted(amounts)), classes, rounded=request.rounded)
 
-    def class_of(
-        self, amounts: PodAmounts, classes: Classes, *, rounded: bool = False
-    ) -> PodClass:
+    def class_of(self, amounts: PodAmounts, classes: Classes, *, rounded: bool = False) -> PodClass:
         key = (classes, amounts, rounded)
         if key not in self.pod_classes:
             size = sum([self.nodes.size[each] for each in classes])

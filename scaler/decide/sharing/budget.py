@@ -18,12 +18,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import compress
-from operator import is_not
 
 from msgspec.structs import replace
 
 from scaler.decide.nodes import PodRequest, PodRequests, Where, joined
+from scaler.decide.since_last import Followed
 from scaler.decide.world import Instance, Service, World
 from scaler.reasons.warnings import Warning
 
@@ -56,7 +55,7 @@ class Budget:
     """It keeps what it found for the next world; without that it finds the same."""
 
     def __init__(self) -> None:
-        self._services: tuple[Service, ...] = ()
+        self._services = Followed[Service]()
         self._given: tuple[Service, ...] = ()
         self._namespaces: dict[str, _Namespace] = {}
 
@@ -65,21 +64,25 @@ class Budget:
         before, is the same object as before."""
         if world.nodes is None or world.alone:
             return world  # each service decides alone, without a question about room
-        before = self._services
+        before = self._services.last
         now = world.services
         if now is not before:
-            self._services = now
-            if len(now) != len(before):
-                self._namespaces = {}
-                before = (None,) * len(now)  # type: ignore[assignment]
-            for at in compress(range(len(now)), map(is_not, before, now)):
-                self._put(at, before[at], now[at])
+            self._follow(before, now)
             self._given = self._rounded(now)
         return world if self._given is now else replace(world, services=self._given)
 
-    def _put(self, at: int, before: Service | None, now: Service) -> None:
-        if before is not None and before.key.namespace != now.key.namespace:
-            self._namespaces[before.key.namespace].remove(at)
+    def _follow(self, before: tuple[Service, ...], now: tuple[Service, ...]) -> None:
+        changed = self._services.follow(now)
+        if len(now) != len(before):
+            self._namespaces = {}
+            before = now
+        for at in changed:
+            last = before[at].key.namespace
+            if last != now[at].key.namespace:
+                self._namespaces[last].remove(at)
+            self._put(at, now[at])
+
+    def _put(self, at: int, now: Service) -> None:
         name = now.key.namespace
         if name not in self._namespaces:
             self._namespaces[name] = _Namespace()
