@@ -209,8 +209,8 @@ def _by_turn(needs: Mapping[PodRequest, Place]) -> tuple[list[PodRequest], list[
     for request, place in needs.items():
         first[request.where] = min(place, first.get(request.where, place))
     have_their_turn = set(sorted(first, key=lambda where: (first[where], where))[:MOST_UNLIKE])
-    now = []
-    not_now = []
+    now: list[PodRequest] = []
+    not_now: list[PodRequest] = []
     for request in needs:
         (now if request.where in have_their_turn else not_now).append(request)
     return now, not_now
