@@ -180,7 +180,7 @@ class Facts:
         has_gone = not any(self.insts[n].bound or self.insts[n].count("t") for n in ordered | left)
         was_late = memory.began and NOW - memory.began >= POLICY.minimum_timeout
         made = memory.room_taken or (memory.has_evicted and has_gone and not was_late)
-        return made and memory.evictions.repeated < 3
+        return made and memory.evictions.repeated < 6
 
     def minimums(self, team: int) -> Iterator[tuple[int, ...]]:
         """Every choice of instances that would make up the minimum, beside those bound whole and

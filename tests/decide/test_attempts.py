@@ -296,10 +296,10 @@ OF_A_MINIMUM = [
         {"evictions": Evictions(1, 100.0)},
     ),
     (
-        "4e: not more often than three times since it served",
-        {"evictions": Evictions(1, 100.0, 3), "has_evicted": True},
+        "4e: not more often than six times since it served",
+        {"evictions": Evictions(1, 100.0, 6), "has_evicted": True},
         RoomTaken(was_late=False),
-        {"evictions": Evictions(1, 100.0, 3)},
+        {"evictions": Evictions(1, 100.0, 6)},
     ),
     (
         "4e: what is made once more makes no pause longer",

@@ -245,10 +245,10 @@ class RoomIsAlwaysTaken:
 
 
 def test_where_somebody_always_takes_the_room_evictions_become_ever_rarer() -> None:
-    """4e: three times it is made once more at once, and then after 10, 20, 40 minutes."""
+    """4e: six times it is made once more at once, and then after 10, 20, 40 minutes."""
     played = RoomIsAlwaysTaken()
     played.play(minutes=200)
-    assert played.evictions == [0, 0.5, 1, 1.5, 11.5, 31.5, 71.5, 151.5]
+    assert played.evictions == [0, 0.5, 1, 1.5, 2, 2.5, 3, 13, 33, 73, 153]
 
 
 def test_an_eviction_whose_attempt_ended_counts() -> None:

@@ -20,7 +20,7 @@ _values = st.builds(
     Evictions,
     st.integers(1, 10**9),
     st.floats(0, allow_nan=False, allow_infinity=False),
-    st.integers(0, 3),
+    st.integers(0, 6),
 )
 _names = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?", fullmatch=True)
 
