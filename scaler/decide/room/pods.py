@@ -62,7 +62,7 @@ class NodeState:
     """A node with a reservation, now or before, or with different room at different levels
     (`Room`)."""
 
-    __slots__ = ("left", "pods", "room", "whole")
+    __slots__ = ("alike", "left", "pods", "room", "whole")
 
     def __init__(self, whole: Levels) -> None:
         self.whole = whole
@@ -73,10 +73,13 @@ class NodeState:
         """What a pod may take at each level: the least of `left` there and at all levels above. A
         pod on free room takes from what victims leave and from expected room, too."""
         self.pods: set[PlacedPod] = set()
+        self.alike = -1
+        """A number for nodes with the same room; -1 = none since the room changed."""
         self._narrow()
 
     def change(self, amounts: PodAmounts, level: int, sign: int) -> None:
         """Add the amounts at this level and all levels above; with sign -1, subtract them."""
+        self.alike = -1
         left = self.left
         if level == Room.FREE and left[Room.FREE] is left[Room.AWAY]:
             free = plus(left[Room.FREE], amounts, sign)

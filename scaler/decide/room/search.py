@@ -81,6 +81,8 @@ class Trial:
         # Time savers. Their keys hold all that was read.
         self._places: dict[tuple[PodClass, Room, int], int] = {}
         self._places_of: dict[tuple[PodClass, PodClass], int] = {}
+        self._alike_numbers: dict[tuple[int, Levels, Levels], int] = {}
+        """Class of a node and its room -> a number for nodes that are alike."""
 
     # pods and their classes
 
@@ -453,16 +455,16 @@ class Trial:
         place."""
         if first == len(pods):
             return True
-        used = {pod.node for pod in pods[:first]}
-        mark = (first, tuple(sorted(map(self._alike, used))))
+        mark = (first, self._made_of_nodes(pods[:first]))
         if mark in dead:
             return False
         pod = pods[first]
-        tried = set[object]()
+        tried = set[int]()
         for index in self._nodes_for(pod):
-            if self._alike(index) in tried:
+            alike = self._alike(index)
+            if alike in tried:
                 continue
-            tried.add(self._alike(index))
+            tried.add(alike)
             self._steps -= 1
             if self._steps <= 0:
                 return False
@@ -473,20 +475,33 @@ class Trial:
         dead.add(mark)
         return False
 
+    def _made_of_nodes(self, pods: Iterable[PlacedPod]) -> tuple[int, ...]:
+        """What these pods left of their nodes. It is asked at each step."""
+        numbers = []
+        for index in {pod.node for pod in pods}:
+            number = self.states[index].alike
+            numbers.append(number if number >= 0 else self._alike(index))
+        return tuple(sorted(numbers))
+
     def _nodes_for(self, pod: PlacedPod) -> list[int]:
         """The nodes with room for the pod, the fullest first."""
         order = self.order(pod.pod_class, pod.room)
         return [entry[1] for entry in order if self.is_valid(entry, pod.room)]
 
-    def _alike(self, index: int) -> tuple[int, Levels, Levels]:
-        """A key that is equal for nodes on which every pod fits equally well."""
-        number = self.nodes.class_of[index]
+    def _alike(self, index: int) -> int:
+        """A number that is the same for nodes on which every pod fits equally well."""
         state = self.states.get(index)
-        if state is not None:
-            return number, state.whole, state.left
-        free = self.nodes.nodes[index].free
-        same = (free, free, free, free, free)
-        return number, same, same
+        if state is None:
+            free = self.nodes.nodes[index].free
+            same = (free, free, free, free, free)
+            return self._numbered(index, same, same)
+        if state.alike < 0:
+            state.alike = self._numbered(index, state.whole, state.left)
+        return state.alike
+
+    def _numbered(self, index: int, whole: Levels, left: Levels) -> int:
+        key = (self.nodes.class_of[index], whole, left)
+        return self._alike_numbers.setdefault(key, len(self._alike_numbers))
 
 
 def _unlike(placed: Iterable[PlacedPod], pod: PlacedPod) -> list[PlacedPod]:
