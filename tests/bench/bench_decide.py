@@ -5,12 +5,14 @@ rest of which one changed.
     python -m tests.bench.bench_decide
 
 Milliseconds of CPU. `event`: a pod of one service changed since the last decision, the cache is
-kept. `rest`: nothing changed. `cold`: without a cache. Also: the answers of `scaler plan
---cases`."""
+kept. `node_event`: what is free on one node did. `rest`: nothing changed. `cold`: without a cache.
+`unlike_pods`: one instance has pods of which no two ask for the same. Also: the answers of `scaler
+plan --cases`."""
 
 from __future__ import annotations
 
 import gc
+import itertools
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -161,6 +163,51 @@ def events(world: World, step: int) -> Iterator[float]:
         yield (time.process_time() - start) * 1e3
 
 
+def with_unlike_pods(number: int) -> World:
+    """200 services at rest, and one that waits: an instance of it has so many pods, no two of which
+    ask for the same."""
+    pods = []
+    for index in range(number):
+        amounts = (1, 1_000 + index, GIB, 1)
+        pods.append((PodRequest(tuple(zip(RESOURCES, amounts, strict=True))), 1))
+    of_prefill = tuple(sorted(pods))
+    of_decode = of_prefill[:1]
+    waiting = Service(
+        ServiceKey("default", "rule", "s"),
+        (
+            instance("p0", State.HELD, uid="p", requests=of_prefill, unbound=of_prefill),
+            instance("d0", State.HELD, uid="d", requests=of_decode, unbound=of_decode),
+        ),
+        rule("1P1D"),
+    )
+    world = resting(200)
+    return msgspec.structs.replace(world, services=(waiting, *world.services))
+
+
+def node_events(world: World) -> Iterator[float]:
+    """Milliseconds of each decision when one pod more or less of others is bound to one node after
+    the other."""
+    cache = DecisionCache()
+    made = decide(world, cache)
+    gc.freeze()
+    for number in range(EVENTS // 10):
+        nodes = world.nodes or Nodes()
+        at = number * 37 % len(nodes.nodes)
+        one = nodes.nodes[at]
+        cpu = one.free[1] - 1_000 if number % 2 else one.free[1] + 1_000
+        free = (one.free[0], cpu, *one.free[2:])
+        after = msgspec.structs.replace(one, free=free)
+        nodes = msgspec.structs.replace(
+            nodes, nodes=(*nodes.nodes[:at], after, *nodes.nodes[at + 1 :])
+        )
+        world = msgspec.structs.replace(
+            world, nodes=nodes, memory=made.memory, now=world.now + 0.005
+        )
+        start = time.process_time()
+        made = decide(world, cache)
+        yield (time.process_time() - start) * 1e3
+
+
 def at_rest(world: World) -> Iterator[float]:
     cache = DecisionCache()
     made = decide(world, cache)
@@ -214,10 +261,16 @@ def main() -> None:
         world = make()
         print(f"  {name}: {decide(world).tally}")
         say(f"{name}_event", events(world, 37))
+        say(f"{name}_node_event", node_events(world))
         say(f"{name}_rest", at_rest(world))
         say(f"{name}_cold", cold(world))
-    say("10000_resting_event", events(resting(10_000), 37))
-    say("1000_resting_event", events(resting(1_000), 37))
+    for number in (1_000, 10_000):
+        say(f"{number}_resting_event", events(resting(number), 37))
+        say(f"{number}_resting_rest", at_rest(resting(number)))
+    for number in (100, 500):
+        say(
+            f"{number}_unlike_pods_event", itertools.islice(events(with_unlike_pods(number), 0), 20)
+        )
     print(f"plan_100_000_cases_s {cases(100_000):.3f}")
 
 

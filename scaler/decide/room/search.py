@@ -367,6 +367,8 @@ class Trial:
     def _rearranged(self, pods: list[PlacedPod]) -> list[PlacedPod] | NoPlacement:
         """Place these pods while reserved pods move."""
         given = min(STEPS, self._effort)
+        if given <= 0:
+            return NoPlacement.UNDECIDED
         self._steps = given
         reached = self.reach({pod.pod_class for pod in pods})
         if self._is_movable(reached) and all(self._place_or_move(pod, set()) for pod in pods):
