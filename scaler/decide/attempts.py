@@ -377,6 +377,7 @@ def _ended(memory: ServiceMemory, event: Ended, policy: Policy) -> ServiceMemory
     memory = _none_behind(_having_tried(memory, event.tried))
     memory = _each(memory, event.in_part, gives_way=True)
     memory = _each(memory, event.others, gives_way=False)
+    memory = _each(memory, event.unmade, unmade=True)
     ended = replace(
         _expecting(memory),
         made=None,

@@ -13,7 +13,7 @@ from scaler.decide.explain import refusal_in_words
 from scaler.decide.memory import InstanceMemory, ServiceMemory
 from scaler.decide.nodes import NodeClass, PodRequests, joined
 from scaler.decide.service.demand import Demand
-from scaler.decide.service.states import Member, may_be_revoked
+from scaler.decide.service.states import Member, Pause, may_be_revoked
 from scaler.reasons.reasons import Reason
 
 
@@ -29,10 +29,10 @@ NOT_MADE = "its pods do not exist yet"
 
 def not_made(member: Member) -> Why:
     """Why a chosen instance is not admitted yet (`states.is_made`)."""
-    if member.pauses and member.memory.refused:
+    if member.pause is Pause.CREATION_REFUSED:
         return Why(Reason.CREATE_REFUSED, (member.memory.refused,))
     words = NOT_MADE
-    if member.pauses:
+    if member.pause is Pause.REFUSED_BY_KUBELET:
         words = refusal_in_words(member.instance.refusals)
     return Why(Reason.WAITING_FOR_SCHEDULER, (words,))
 
@@ -150,7 +150,7 @@ class Draft:
 
     def wait(self, member: Member, why: Why) -> None:
         """A held instance waits. One whose creation was refused says so until it is due again."""
-        waits_after_refusal = member.pauses and bool(member.memory.refused)
+        waits_after_refusal = member.pause is Pause.CREATION_REFUSED
         self.waits[member.uid] = not_made(member) if waits_after_refusal else why
 
     def revoke_if_possible(self, member: Member, why: Why) -> None:

@@ -96,12 +96,13 @@ class Swapped(OfEnd, frozen=True):
 class Ended(OfEnd, frozen=True):
     """5c, 5e: the attempt of the minimum ended without progress. `tried`: its instances.
     `in_part`: those of them that are bound in part. `others`: all instances of the service that are
-    not bound in part."""
+    not bound in part. `unmade`: those of `tried` of which their owners have made no pod."""
 
     at: float
     tried: Uids
     in_part: Uids
     others: Uids
+    unmade: Uids = ()
 
 
 class ExpectedInVain(OfEnd, frozen=True):

@@ -73,6 +73,9 @@ class InstanceMemory(
     """Its attempt ended without a bind: other candidates go first, and pods that are bound in part
     are of no use."""
     had_attempt: HadAttempt = HadAttempt.NO
+    unmade: bool = False
+    """Its owner had not made its pods when its attempt ended: it is no candidate until they are
+    made."""
     most_bound: int = 0
     """The largest number of its bound pods since its service last served."""
     owner: str = ""

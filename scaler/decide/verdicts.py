@@ -15,6 +15,7 @@ from scaler.decide.service.groups import Group
 from scaler.decide.service.limit import why_not_deleted
 from scaler.decide.service.states import (
     Member,
+    Pause,
     age,
     candidate_order,
     in_order,
@@ -248,9 +249,9 @@ def _trouble(member: Member, _: Draft) -> tuple[str, ...]:
 
 
 def _awaited_of_scheduler(member: Member, _: Draft) -> tuple[str, ...]:
-    if member.pauses and member.instance.refusals:
+    if member.pause is Pause.REFUSED_BY_KUBELET:
         return (refusal_in_words(member.instance.refusals),)
-    if member.pauses:
+    if member.pause is Pause.CREATION_REFUSED:
         return (member.memory.refused,)
     return (member.instance.trouble,)
 

@@ -1424,6 +1424,14 @@ MUTANTS = (
         "test_losses",
         "3.3",
     ),
+    Mutant(
+        "what is never made is asked for again and again",
+        states,
+        "if member.memory.unmade:",
+        "if False:",
+        "test_losses",
+        "3.3",
+    ),
     # alone, probes
     Mutant(
         "alone it is held when it does not fit",

@@ -240,3 +240,18 @@ def test_another_that_can_start_goes_before_one_whose_creation_was_refused() -> 
     assert story.at(0, lost, CLIMBS) == {"a-d0": "Admit"}
     refused(story, lost, "a-d0", until=50)
     assert story.at(1, lost, CLIMBS) == {"a-d1": "Admit"}
+
+
+def test_what_its_owner_had_not_made_when_its_attempt_ended_is_no_candidate() -> None:
+    """3.3: until it is made."""
+    unmade = on_nodes("1P1D", "p0 on a0, d0 gone", others=True, age=9)
+    made = on_nodes("1P1D", "p0 on a0, d0 gated", others=True, age=9)
+    waits = on_nodes("1P", "p0 held", name="c")
+    story = Story(FULL)
+    assert story.at(0, unmade, waits) == {"c-p0": "Admit"}
+    story = Story("a:8x2")
+    assert story.at(0, unmade, waits) == {}
+    assert story.at(30, unmade, waits) == {"c-p0": "Admit"}
+    assert story.at(70, unmade) == {}
+    assert story.reasons["a-d0"] == "MinimumIncomplete"
+    assert story.at(71, made) == {"a-d0": "Admit"}

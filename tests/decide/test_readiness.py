@@ -16,6 +16,7 @@ from scaler.decide.memory import HadAttempt, InstanceMemory
 from scaler.decide.nodes import PodRequest, Where
 from scaler.decide.service.readiness import fits_in_place_of
 from scaler.decide.world import Instance, KubeletRefusal, World
+from scaler.reasons.reasons import Reason
 from scaler.rules.rule import CountsFrom, RuleOptions
 from tests.builders import NOW, SIZE, instance, remembering, service, world
 from tests.decide.oracle import judge
@@ -199,3 +200,15 @@ def test_the_oracle_agrees(drawn: list[Any], ratios: str) -> None:
         admitted = uid in judged.admit
         assert by_uid[uid] is (State.ADMITTED if admitted else state), (uid, by_uid, judged)
     assert violations(at, made) == ()
+
+
+def test_a_pause_after_a_kubelets_refusal_is_not_taken_for_that_of_a_creation_before() -> None:
+    """3.3, 5: the creation is due again; a kubelet has refused a pod since."""
+    refusals = (KubeletRefusal("npu-0", 1, NOW),)
+    p0 = instance("p0", made_by_us=False, refusals=refusals)
+    due = InstanceMemory(refused="exceeded quota", refused_until=NOW - 1, refused_times=1)
+    one = service("1P", [p0])
+    (made,) = decide(world(one, memory=remembering(one, ("uid-p0", due)))).plans
+    (verdict,) = made.verdicts
+    assert verdict.reason is Reason.WAITING_FOR_SCHEDULER
+    assert "refused a pod of it" in verdict.about[0]

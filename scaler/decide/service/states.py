@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from enum import IntEnum
+from enum import Enum, IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -132,6 +132,7 @@ def with_state(
         ),
         broken_since=broken_since,
         ran=memory.ran and (released or instance.pods > 0),
+        unmade=memory.unmade and instance.pods == 0,
         revoked="" if released else memory.revoked,
         preempted_for=memory.preempted_for if state is State.TERMINATING else "",
     )
@@ -149,6 +150,14 @@ def _never_ran(instance: Instance, memory: InstanceMemory, broken_since: float, 
     return lost_slot and not memory.ran
 
 
+class Pause(Enum):
+    """Why nothing of an instance is made for a while."""
+
+    NONE = "none runs"
+    CREATION_REFUSED = "its creation was refused"
+    REFUSED_BY_KUBELET = "a kubelet refused a pod of it"
+
+
 class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
     """One instance with its state. `memory`: the memory of the instance after this look."""
 
@@ -159,9 +168,8 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
     in_flight: bool = False
     step: LifeAction | None = None
     """The next step of its life (`lifecycle.py`). An instance with a step gets no other action."""
-    pauses: bool = False
-    """A kubelet refused a pod of it, or its creation was refused, and the pause after that runs:
-    nothing of it is made."""
+    pause: Pause = Pause.NONE
+    """The pause that runs: nothing of it is made until it is over."""
     follows: bool = False
     """2: its owner makes its pods only when instances of another role are ready, which are held or
     start. It is on its way."""
@@ -172,6 +180,10 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def uid(self) -> str:
         return self.instance.uid
+
+    @property
+    def pauses(self) -> bool:
+        return self.pause is not Pause.NONE
 
     @property
     def is_ours(self) -> bool:
@@ -287,7 +299,7 @@ def look_at(instance: Instance, remembered: InstanceMemory, look: Look) -> Membe
         running,
         in_flight and not running,
         step,
-        pauses=is_pausing(instance, look.now) or _waits_after_refusal(instance, memory, look.now),
+        pause=_pause_of(instance, memory, look.now),
         follows=_follows(instance, look),
         is_replaced=is_replaced,
     )
@@ -427,6 +439,12 @@ def why_not_admissible(member: Member, now: float) -> Reason | None:
     return None
 
 
+def _pause_of(instance: Instance, memory: InstanceMemory, now: float) -> Pause:
+    if _waits_after_refusal(instance, memory, now):
+        return Pause.CREATION_REFUSED
+    return Pause.REFUSED_BY_KUBELET if is_pausing(instance, now) else Pause.NONE
+
+
 def _waits_after_refusal(instance: Instance, memory: InstanceMemory, now: float) -> bool:
     """Whether its creation was refused and is not due again: in time, or by a change of its job."""
     is_due = now >= memory.refused_until or instance.generation != memory.refused_generation
@@ -444,6 +462,8 @@ def is_candidate(member: Member, now: float, policy: Policy) -> bool:
     """Whether the instance may get a place: it is held, with the scheduler, or its old pods end and
     their room is expected."""
     if member.step is not None or why_not_admissible(member, now) is not None:
+        return False
+    if member.memory.unmade:
         return False
     if member.state is State.TERMINATING:
         return not member.instance.owner_deleting and has_expected_room(member, now, policy)

@@ -210,10 +210,13 @@ def _end(part: Part, draft: Draft, tried: tuple[str, ...]) -> events.Ended:
         if member.instance.bound and member.uid in tried:
             in_part.append(member.uid)
     others = []
+    unmade = []
     for member in draft.demand.members:
         if not member.in_part and member.uid not in in_part:
             others.append(member.uid)
-    return events.Ended(part.now, tried, tuple(in_part), tuple(others))
+        if member.uid in tried and not (member.instance.made_by_us or member.instance.pods):
+            unmade.append(member.uid)
+    return events.Ended(part.now, tried, tuple(in_part), tuple(others), tuple(unmade))
 
 
 def _does_not_fit(part: Part, draft: Draft, shortage: Shortage) -> None:
@@ -264,6 +267,7 @@ def _without_room(part: Part, draft: Draft, why: Why) -> None:
         _give_up(draft, why)
         return
     draft.note(events.Stopped())
+    _hold_unmade(draft, why)
     chosen = alone.chosen_for_minimum(part, draft)
     replaced = {member.instance.group for member in replaced_by(draft, chosen)}
     _choose(draft, chosen)
@@ -284,6 +288,15 @@ def _give_up(draft: Draft, why: Why) -> None:
         draft.revoke_if_possible(member, why)
     for member in draft.demand.first_candidates():
         if member.state is State.HELD:
+            draft.wait(member, why)
+    _hold_unmade(draft, why)
+
+
+def _hold_unmade(draft: Draft, why: Why) -> None:
+    """3.3: what its owner had not made when its attempt ended is no candidate, and waits all the
+    same."""
+    for member in draft.demand.members:
+        if member.memory.unmade and member.state is State.HELD:
             draft.wait(member, why)
 
 
