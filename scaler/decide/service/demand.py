@@ -119,7 +119,7 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     def paused(self) -> bool:
         return self.service.options.paused
 
-    @property
+    @cached_property
     def lacks_minimum(self) -> bool:
         """Whether pods of the minimum are still to be bound."""
         return bool(self.bound_in_part) or any(self.minimum.values())

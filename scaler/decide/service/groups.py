@@ -127,6 +127,8 @@ class Group(msgspec.Struct, eq=False):
 
     def copy(self) -> Group:
         """A copy on which one decision can give places away."""
+        if not self.rollouts:
+            return copy(self)
         rollouts = {owner: copy(rollout) for owner, rollout in self.rollouts.items()}
         return msgspec.structs.replace(self, rollouts=rollouts)
 
