@@ -84,6 +84,8 @@ class _Lost(msgspec.Struct, eq=False):
 
     taken: dict[PodClass, float]
     """How many each pod of another class can take away."""
+    slack: Slack | None = None
+    """Pods that are smaller have to meet to take a place away; None = each takes one by itself."""
     places: float = 0.0
     changes: int = 0
     """So many changes of numbers are taken into account."""
@@ -101,6 +103,8 @@ class Invalidation:
         self._changes: list[_Change] = []
         """How they came about."""
         self._lost: dict[PodClass, _Lost] = {}
+        self._lost_of_slack: dict[tuple[PodClass, Room, int], _Lost] = {}
+        """The key holds all that the slack depends on."""
         self._answers: dict[object, bool] = {}
         """A time saver: as long as nothing is reserved or released, many ask the same."""
 
@@ -167,10 +171,9 @@ class Invalidation:
 
     def _may_lack(self, pod: PodClass, room: Room, to_spare: int) -> bool:
         """Whether more places may be lost than are to spare, by the bounds that take longer."""
-        takers = self._takers(pod)
         return (
-            self._lost_within_reach(pod, room, takers) > to_spare
-            and self._lost_of_slack(pod, room, takers) > to_spare
+            self._places_lost_of_slack(pod, room) > to_spare
+            and self._lost_within_reach(pod, room, self._takers(pod)) > to_spare
         )
 
     def _takers(self, pod: PodClass) -> list[Taker]:
@@ -191,12 +194,15 @@ class Invalidation:
         lost = self._lost.get(pod)
         if lost is None:
             lost = self._lost[pod] = _Lost({})
+        return self._up_to_date(lost, pod)
+
+    def _up_to_date(self, lost: _Lost, pod: PodClass) -> _Lost:
         for change in self._changes[lost.changes :]:
             other = change.pod_class
             if other is pod:
                 continue
             if other not in lost.taken:
-                lost.taken[other] = places_taken(pod, other)
+                lost.taken[other] = places_taken(pod, other, lost.slack)
             is_later = other.rank > pod.rank
             more = _takers(change.after, is_later=is_later) - _takers(
                 change.before, is_later=is_later
@@ -220,13 +226,13 @@ class Invalidation:
         within = self._places_within_reach(pod, room, [one for one in takers if one.is_later])
         return _whole(before + min(within, later))
 
-    def _lost_of_slack(self, pod: PodClass, room: Room, takers: Iterable[Taker]) -> int:
+    def _places_lost_of_slack(self, pod: PodClass, room: Room) -> int:
         """Pods that are smaller than what is left over beside the places have to meet."""
-        slack = self._slack(pod, room)
-        lost = 0.0
-        for taker in takers:
-            lost += places_taken(pod, taker.pod_class, slack) * taker.number
-        return _whole(lost)
+        key = (pod, room, self._trial.freed)
+        lost = self._lost_of_slack.get(key)
+        if lost is None:
+            lost = self._lost_of_slack[key] = _Lost({}, self._slack(pod, room))
+        return _whole(self._up_to_date(lost, pod).places)
 
     def _places_within_reach(self, pod: PodClass, room: Room, later: Sequence[Taker]) -> int:
         """Places for such pods on nodes where a later pod finds free room."""
