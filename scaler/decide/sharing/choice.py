@@ -37,20 +37,33 @@ def sets_of_candidates(
         candidates = draft.demand.candidates[name] if number else []
         if room < Room.EXPECTED:  # 1e: only while its room is ending
             candidates = [one for one in candidates if one.state is not State.TERMINATING]
-        if not frees:
-            candidates = _that_fit(candidates, placement, room)
-        if _are_alike(draft, candidates):
-            candidates = candidates[:number]
-        by_group.append(combinations(candidates, number))
+        in_order = iter(candidates) if frees else _that_fit(candidates, placement, room)
+        by_group.append(_sets_of(draft, in_order, number))
     for chosen in one_of_each(by_group):
         yield [*draft.demand.bound_in_part, *chosen]
 
 
-def _that_fit(members: Sequence[Member], placement: Placement, room: Room) -> list[Member]:
+def _sets_of(draft: Draft, candidates: Iterator[Member], number: int) -> Iterator[list[Member]]:
+    """Sets of so many of the candidates, in their order: the next candidates are asked for only
+    when a set before does not do."""
+    some = list(islice(candidates, number))
+    if len(some) < number:
+        return
+    yield list(some)
+    some += islice(candidates, MOST_SETS - 1)
+    if not _are_alike(draft, some):
+        yield from map(list, islice(combinations(some, number), 1, MOST_SETS))
+
+
+def _that_fit(members: Iterable[Member], placement: Placement, room: Room) -> Iterator[Member]:
     """The members that fit by themselves."""
-    distinct = dict.fromkeys([member.instance.unbound for member in members])
-    fitting = {pods for pods in distinct if placement.fits(pods, room) is None}
-    return [member for member in members if member.instance.unbound in fitting]
+    fitting: dict[PodRequests, bool] = {}
+    for member in members:
+        pods = member.instance.unbound
+        if pods not in fitting:
+            fitting[pods] = placement.fits(pods, room) is None
+        if fitting[pods]:
+            yield member
 
 
 def _are_alike(draft: Draft, members: Sequence[Member]) -> bool:
@@ -65,8 +78,14 @@ def _are_alike(draft: Draft, members: Sequence[Member]) -> bool:
 def one_of_each(by_group: Iterable[Iterable[Sequence[Chosen]]]) -> Iterator[list[Chosen]]:
     """One set of each group, joined, in every combination; at most `MOST_SETS` sets of a group, and
     in all."""
-    of_groups = [list(islice(sets, MOST_SETS)) for sets in by_group]
-    for chosen in islice(product(*of_groups), MOST_SETS):
+    groups = [iter(sets) for sets in by_group]
+    of_groups = [list(islice(sets, 1)) for sets in groups]
+    if not all(of_groups):
+        return
+    yield list(chain(*[sets[0] for sets in of_groups]))
+    for tried, sets in zip(of_groups, groups, strict=True):
+        tried.extend(islice(sets, MOST_SETS - 1))
+    for chosen in islice(product(*of_groups), 1, MOST_SETS):
         yield list(chain(*chosen))
 
 
