@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -41,7 +43,8 @@ GIB = 1 << 30
 LABELS = 64
 EVENTS = 6
 KEPT = 6
-SAMPLE_S = 20.0
+MOST_S = 20.0
+"""A decision that takes longer is given up: that world is dear enough."""
 
 
 class Genes(msgspec.Struct, frozen=True):
@@ -241,9 +244,25 @@ def changed(before: World, number: int) -> World:
     return replace(before, services=services)
 
 
+class GivenUp(BaseException):
+    """No `Exception`: a decision goes on after those."""
+
+
+def give_up(_number: int, _frame: FrameType | None) -> None:
+    raise GivenUp
+
+
 def timed(made: Callable[[], Any]) -> tuple[float, Any]:
+    """Milliseconds of CPU, and the value; None when it was given up."""
     start = time.process_time()
-    value = made()
+    value = None
+    signal.setitimer(signal.ITIMER_VIRTUAL, MOST_S)
+    try:
+        value = made()
+    except GivenUp:
+        pass
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     return (time.process_time() - start) * 1e3, value
 
 
@@ -252,7 +271,9 @@ def price(genes: Genes, *, counts: bool = True) -> Price:
     cache = DecisionCache()
     first, made = timed(lambda: decide(one, cache))
     events = []
-    for number in range(EVENTS if first < SAMPLE_S * 1e3 else 0):
+    for number in range(EVENTS):
+        if made is None:
+            break
         one = replace(changed(one, number), memory=made.memory, now=one.now + 0.005)
         took, made = timed(lambda one=one: decide(one, cache))  # type: ignore[misc]
         events.append(took)
@@ -301,6 +322,7 @@ def search(rounds: int, seed: int) -> None:
 
 
 def main() -> None:
+    signal.signal(signal.SIGVTALRM, give_up)
     said = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     said.add_argument("--seeds", action="store_true", help="measure the seeds, search nothing")
     said.add_argument("--rounds", type=int, default=60)
