@@ -79,12 +79,13 @@ def one_of_each(by_group: Iterable[Iterable[Sequence[Chosen]]]) -> Iterator[list
     """One set of each group, joined, in every combination; at most `MOST_SETS` sets of a group, and
     in all."""
     groups = [iter(sets) for sets in by_group]
-    of_groups = [list(islice(sets, 1)) for sets in groups]
-    if not all(of_groups):
+    first = [list(islice(sets, 1)) for sets in groups]
+    if not all(first):
         return
-    yield list(chain(*[sets[0] for sets in of_groups]))
-    for tried, sets in zip(of_groups, groups, strict=True):
-        tried.extend(islice(sets, MOST_SETS - 1))
+    yield list(chain(*[sets[0] for sets in first]))
+    of_groups = [
+        [*one, *islice(sets, MOST_SETS - 1)] for one, sets in zip(first, groups, strict=True)
+    ]
     for chosen in islice(product(*of_groups), 1, MOST_SETS):
         yield list(chain(*chosen))
 
