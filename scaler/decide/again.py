@@ -432,6 +432,7 @@ class _Pass:
         counts = demands.service_counts
         index = self.node_index
         if known is None or known.service_counts != counts or known.node_classes != index.classes:
+            index.forget_others(counts)
             known = Neighbours(counts, index)
             cache.parts = {}
         elif came_or_went or index.changed is None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from functools import lru_cache
 from itertools import chain
 from math import gcd
 
@@ -300,15 +299,16 @@ def _named_labels(wheres: Iterable[Where]) -> dict[str, set[str] | None]:
     return values
 
 
-@lru_cache(maxsize=1 << 16)
 def accepts(where: Where, node_class: NodeClass) -> bool:
-    """Whether nodes of this class accept such pods, whatever is free on the nodes."""
-    labels = dict(node_class.labels)
-    for key, value in where.selector:
-        if labels.get(key) != value:
+    """Whether nodes of this class accept such pods, whatever is free on the nodes. Remembers
+    nothing: `NodeIndex.taking` does, for as long as there are such pods."""
+    if where.selector or where.affinity:
+        labels = dict(node_class.labels)
+        for key, value in where.selector:
+            if labels.get(key) != value:
+                return False
+        if where.affinity and not any(_meets_term(term, labels) for term in where.affinity):
             return False
-    if where.affinity and not any(_meets_term(term, labels) for term in where.affinity):
-        return False
     return tolerates(where, node_class.taints)
 
 
@@ -346,7 +346,6 @@ def _compared(value: str | None, values: tuple[str, ...]) -> int:
         return 0
 
 
-@lru_cache(maxsize=1 << 14)
 def tolerates(where: Where, taints: tuple[Taint, ...]) -> bool:
     """Whether none of the taints repels such pods."""
     for taint in taints:

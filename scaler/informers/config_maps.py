@@ -16,7 +16,7 @@ import msgspec
 from scaler.informers.faults import FaultReport, read_report
 from scaler.informers.store import Store
 from scaler.kube.api import Object
-from scaler.kube.metadata import Metadata, Stored, shared, sharing
+from scaler.kube.metadata import Metadata, Stored, shared
 from scaler.names import (
     KEPT_EVICTIONS,
     KEPT_EVICTIONS_AT,
@@ -35,6 +35,7 @@ from scaler.names import (
     RULE_KEY,
     RULE_LABEL,
 )
+from scaler.remembered import sharing
 from scaler.rules.limits import MAX_BYTES
 from scaler.workloads.ascendjob import RETRIES, RETRIES_KEY, read_retries
 
@@ -48,7 +49,7 @@ MOST_LAST_VALID = 128 * 1024
 has."""
 _NOTHING: dict[str, str] = {}
 """The empty value of most ConfigMaps: one for all, and nothing writes into it."""
-_shared = sharing(1024)
+_shared = sharing(2**20)
 """Names of keys: most ConfigMaps have the same few."""
 MOST_COMPARED = 256 * 1024
 """Bytes of a rank table up to which its formatting does not matter."""

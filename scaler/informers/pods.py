@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
 import msgspec
 
 from scaler.decide.nodes import PodRequest
 from scaler.informers.records import Condition
 from scaler.kube.api import Object
-from scaler.kube.metadata import LONGEST_NAME, Metadata, Owner, Stored, shared, sharing
+from scaler.kube.metadata import LONGEST_NAME, Metadata, Owner, Stored, shared
 from scaler.names import DELETION_COST, GATE, KEEP_LABEL, POD_GROUP, RULE_LABEL
+from scaler.remembered import Remembered, sharing
 from scaler.rules.jobspec import CONTAINER
 from scaler.timestamps import seconds_of
 from scaler.workloads import devices
@@ -35,7 +35,7 @@ DEFAULT_GRACE = 30.0
 LONGEST_CONFIGURATION = 32 * 1024
 """Characters of the annotation about its chips: beyond that it is unusable."""
 
-_shared = sharing(1024)
+_shared = sharing(2**23)
 """Pods of one instance say the same."""
 _EVICTIONS = frozenset(
     {"Evicted", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "Preempting"}
@@ -292,16 +292,22 @@ def _governed(pod: PodObject, owner: Owner, job: str) -> Governed:
     )
 
 
-@lru_cache(maxsize=512)
+_read: Remembered[tuple[Requests, bytes, bytes, bytes], PodRequest] = Remembered(2**23)
+
+
 def _request_of(
     requests: Requests, selector: bytes, affinity: bytes, tolerations: bytes
 ) -> PodRequest:
     """Pods of one template have the same bytes, so each template is read once."""
+    key = (requests, selector, affinity, tolerations)
+    known = _read.get(key)
+    if known is not None:
+        return known
     parts = dict(zip(PLACEMENT, (selector, affinity, tolerations), strict=True))
     where = pod_request_of(
         {name: msgspec.json.decode(part) for name, part in parts.items() if part}
     ).where
-    return PodRequest(requests, where)
+    return _read.keep(key, PodRequest(requests, where))
 
 
 def read_pod(obj: Object) -> PodRecord:

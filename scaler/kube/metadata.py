@@ -10,20 +10,20 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-T = TypeVar("T")
+LONGEST_SHARED = 128
+"""Characters of a text that is remembered: uids, and most names."""
+_remembered: Callable[[str], str] = lru_cache(maxsize=1 << 15)(str)
 
 
-def sharing(most: int) -> Callable[[T], T]:
-    """A function that returns one object for all equal ones; it remembers the last `most`."""
-    return lru_cache(maxsize=most)(lambda value: value)
+def shared(text: str) -> str:
+    """One object for equal texts, unless they are long. Not `sys.intern`, which on Python 3.12
+    keeps every text for ever."""
+    return _remembered(text) if len(text) <= LONGEST_SHARED else text
 
-
-shared: Callable[[str], str] = lru_cache(maxsize=1 << 15)(str)
-"""One object for equal texts. Not `sys.intern`, which on Python 3.12 keeps every text for ever."""
 
 LONGEST_NAME = 253
 """Characters of the name of any object. A longer text is no name."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from scaler.names import PREFIX, RULE_KEY
+from scaler.remembered import Remembered
 from scaler.rules.check import check
 from scaler.rules.finding import Finding, Level, printable, shown
 from scaler.rules.limits import MAX_BYTES, MAX_PARTS
@@ -22,6 +22,8 @@ from scaler.rules.text import decode, line_starts, offsets, place
 
 MAX_FINDINGS = 100
 """Findings: a person reads no more."""
+MOST_JUDGED = 16 * 2**20
+"""Bytes of documents, and of what they say, that are remembered."""
 LONGEST_DELAY = 24 * 3600
 """Seconds."""
 
@@ -80,10 +82,17 @@ def _too_much(what: str) -> Finding:
     return Finding("DocumentTooLarge", (), message, hint, start=0, line=1, column=1)
 
 
-@lru_cache(maxsize=16)
-def _judged(text: str) -> tuple[Rule | None, tuple[Finding, ...]]:
+_Judgement = tuple[Rule | None, tuple[Finding, ...]]
+_known: Remembered[str, _Judgement] = Remembered(MOST_JUDGED)
+
+
+def _judged(text: str) -> _Judgement:
     """As `judge`, once per text: a change of annotations only, and a rule that many ConfigMaps
     have, cost nothing."""
+    return _known.get(text) or _known.keep(text, _judge_anew(text))
+
+
+def _judge_anew(text: str) -> _Judgement:
     value, found = decode(text)
     if any(one.start >= 0 for one in found):
         return None, placed(found, text)

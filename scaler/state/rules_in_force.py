@@ -7,8 +7,8 @@ report.reporter stores."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from functools import lru_cache
 
 import msgspec
 import structlog
@@ -17,13 +17,14 @@ from scaler.decide.world import RuleProblem
 from scaler.informers.config_maps import ConfigMapRecord
 from scaler.names import RULE_KEY
 from scaler.reasons.warnings import Warning
+from scaler.remembered import Remembered
 from scaler.rules.document import RuleReading, read_rule, unread
 from scaler.rules.finding import Finding
 from scaler.rules.rule import Rule, RuleOptions
 from scaler.state.last_valid import KNOWN_FORMAT, LastValid
 
-MOST_GROUPS = 1_000
-"""Documents whose groups are remembered."""
+MOST_GROUPS = 2**20
+"""Bytes of the groups of documents that are remembered."""
 _log = structlog.get_logger("rules")
 
 
@@ -159,10 +160,18 @@ def _annotations(
 def groups_of(record: ConfigMapRecord | None) -> tuple[str, ...] | None:
     """The groups of a rule as it is now, for admission, which may come before the caches are
     filled; None where it is missing or not valid."""
-    return _groups(record.data.get(RULE_KEY), record.binary_keys) if record is not None else None
+    document = record.data.get(RULE_KEY) if record is not None else None
+    return _groups_of(document) if document is not None else None
 
 
-@lru_cache(maxsize=MOST_GROUPS)
-def _groups(document: str | None, binary_keys: tuple[str, ...]) -> tuple[str, ...] | None:
-    rule = read_rule({} if document is None else {RULE_KEY: document}, binary_keys, {}).rule
-    return rule.groups if rule is not None else None
+_groups: Remembered[bytes, tuple[str, ...]] = Remembered(MOST_GROUPS)
+"""The groups of a document, by its digest; none for one that is no rule."""
+
+
+def _groups_of(document: str) -> tuple[str, ...] | None:
+    digest = hashlib.sha256(document.encode("utf-8", "surrogatepass")).digest()
+    known = _groups.get(digest)
+    if known is None:
+        rule = read_rule({RULE_KEY: document}, (), {}).rule
+        known = _groups.keep(digest, rule.groups if rule is not None else ())
+    return known or None

@@ -15,8 +15,8 @@ import msgspec
 
 from scaler.decide.nodes import NODE_NAME, PODS, PodRequest, Requirement, Toleration, Where
 from scaler.kube.api import Object
-from scaler.kube.metadata import sharing
 from scaler.kube.quantity import add_quantities, parse_quantity
+from scaler.remembered import Remembered, sharing
 from scaler.rules.jobspec import read_replicas
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
@@ -34,7 +34,7 @@ LONGEST_REMEMBERED = 2048
 """Bytes of the JSON of requests whose result is remembered; ordinary ones have 300."""
 PLACEMENT = ("nodeSelector", "affinity", "tolerations")
 OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
-_shared = sharing(1024)
+_shared = sharing(2**23)
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 Requests = tuple[tuple[str, int], ...]
@@ -118,9 +118,14 @@ def requests_of(pod: PodResources) -> Requests:
     return _remembered(text) if len(text) <= LONGEST_REMEMBERED else _effective(pod)
 
 
-@lru_cache(maxsize=1024)
+_read: Remembered[bytes, Requests] = Remembered(2**21)
+
+
 def _remembered(text: bytes) -> Requests:
-    return _effective(msgspec.json.decode(text, type=PodResources))
+    known = _read.get(text)
+    if known is not None:
+        return known
+    return _read.keep(text, _effective(msgspec.json.decode(text, type=PodResources)))
 
 
 def _effective(pod: PodResources) -> Requests:

@@ -29,6 +29,8 @@ from scaler.decide.nodes import (
 )
 from scaler.decide.room.amounts import PodAmounts, Slack, slack_of, times
 
+FEW = 64
+"""Node constraints that an index may remember although no pod has them."""
 MOST_KEPT = 1_000
 """The largest number of sorted lists that an index keeps; beyond it all but one are dropped."""
 
@@ -98,6 +100,8 @@ class NodeIndex:
         self.size = Counter(self.class_of)
         self._taking: dict[Where, Classes] = {}
         self._accepting: dict[Where, frozenset[NodeClass]] = {}
+        self._most_remembered = FEW
+        """The number of node constraints from which it is looked which of them pods still have."""
         free = [(node.free, index) for index, node in enumerate(self.nodes) if node.schedulable]
         free.sort()
         self._every = Classes(self.size)
@@ -209,6 +213,20 @@ class NodeIndex:
                     found.append(number)
             self._taking[where] = frozenset(found)
         return self._taking[where]
+
+    def takes(self, where: Where, node: Node) -> bool:
+        """Whether this node of the index takes such pods now, whatever is free on it."""
+        return self._numbers[node.node_class, node.passing] in self.taking(where)
+
+    def forget_others(self, named: Iterable[Requests]) -> None:
+        """Forget the node constraints that are in none of these requests, once they are many:
+        whoever edits a job gives its pods new ones each time."""
+        if max(len(self._taking), len(self._accepting)) <= self._most_remembered:
+            return
+        wheres = {request.where for pods in chain.from_iterable(named) for request, _ in pods}
+        self._taking = {one: found for one, found in self._taking.items() if one in wheres}
+        self._accepting = {one: found for one, found in self._accepting.items() if one in wheres}
+        self._most_remembered = FEW + 2 * len(wheres)
 
     def classes_for(self, pods: Iterable[tuple[PodRequest, int]]) -> frozenset[NodeClass]:
         """Classes of nodes on which some of these pods may run, whatever is free. Passing taints do

@@ -26,8 +26,6 @@ from scaler.decide.nodes import (
     PodRequest,
     PodRequests,
     Room,
-    accepts,
-    tolerates,
 )
 from scaler.decide.room.amounts import times
 from scaler.decide.room.classes import Classes, NodeIndex
@@ -134,8 +132,7 @@ class Placement:
 
     def accepts(self, request: PodRequest, node: Node) -> bool:
         """Whether this node of the index takes such pods now, whatever is free on it."""
-        where = request.where
-        return accepts(where, node.node_class) and tolerates(where, node.passing)
+        return self.nodes.takes(request.where, node)
 
     def takes(self, request: PodRequest, amounts: Amounts) -> bool:
         """Whether a node with these free amounts has room for such a pod. Whether the node accepts

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from hashlib import blake2s
 
 import msgspec
@@ -27,6 +27,7 @@ from scaler.decide.service.readiness import give_their_place
 from scaler.decide.service.remembered import remembered_of
 from scaler.decide.service.states import Member
 from scaler.decide.world import Instance, Policy, Service
+from scaler.remembered import Remembered
 from scaler.rules.rule import ALL, Rule
 
 
@@ -612,8 +613,13 @@ def _are_alike(candidates: list[Member]) -> bool:
     return bool(candidates)
 
 
-@lru_cache(maxsize=256)
+_digests: Remembered[PodRequests, str] = Remembered(2**22)
+
+
 def _digest(requests: PodRequests) -> str:
-    """Cached: many services have equal requests, and their `repr` costs more than the rest of a
+    """Remembered: many services have equal requests, and their `repr` costs more than the rest of a
     fingerprint."""
-    return repr(blake2s(repr(requests).encode(), digest_size=8).digest())
+    known = _digests.get(requests)
+    if known is not None:
+        return known
+    return _digests.keep(requests, repr(blake2s(repr(requests).encode(), digest_size=8).digest()))

@@ -114,5 +114,5 @@ def _kept_until(part: Part, node: Node, missing: Iterable[PodRequest]) -> float:
     since = 0.0
     for request in missing:
         if part.placement.takes(request, node.at_best):
-            since = max(since, usable_since(node, request.where))
+            since = max(since, usable_since(part.placement.nodes, node, request.where))
     return min(since + part.policy.gather, most_kept_until(node, part.policy)) if since else 0.0

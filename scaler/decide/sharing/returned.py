@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from scaler.decide.draft import Draft
 from scaler.decide.nodes import Node, PodRequest, Where, accepts, tolerates
+from scaler.decide.room.classes import NodeIndex
 from scaler.decide.sharing.part import Part
 
 
-def usable_since(node: Node, where: Where) -> float:
+def usable_since(nodes: NodeIndex, node: Node, where: Where) -> float:
     """When the node became usable to pods with these constraints; 0.0 = it is not, or was when the
     scaler began to watch."""
-    if not (accepts(where, node.node_class) and tolerates(where, node.passing)):
+    if not nodes.takes(where, node):
         return 0.0
     for one in reversed(node.returns):
         if one.node_class is None:
@@ -32,7 +33,7 @@ def ends_backoff_at(part: Part, draft: Draft) -> float:
             break  # no backoff is as old as that
         for request in requests:
             if part.placement.takes(request, node.free):
-                found = max(found, usable_since(node, request.where))
+                found = max(found, usable_since(nodes, node, request.where))
     return found
 
 
