@@ -6,7 +6,6 @@ and an entry stays when no object has its value any more."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -57,15 +56,18 @@ class Remembered(Generic[K, V]):
         return value
 
 
-def sharing(most: int) -> Callable[[T], T]:
-    """A function that returns one object for equal ones, of which it remembers `most` bytes."""
-    known: Remembered[T, T] = Remembered(most)
+class Sharing:
+    """Gives one object for equal ones, of which it remembers `most` bytes."""
 
-    def shared(value: T) -> T:
-        found = known.get(value)
-        return found if found is not None else known.keep(value, value)
+    def __init__(self, most: int) -> None:
+        self._known: Remembered[Any, Any] = Remembered(most)
 
-    return shared
+    def __call__(self, value: T) -> T:
+        known: T | None = self._known.get(value)
+        if known is None:
+            self._known.keep(value, value)
+            return value
+        return known
 
 
 def bytes_of(value: Any) -> int:

@@ -35,7 +35,7 @@ from scaler.names import (
     RULE_KEY,
     RULE_LABEL,
 )
-from scaler.remembered import sharing
+from scaler.remembered import Sharing
 from scaler.rules.limits import MAX_BYTES
 from scaler.workloads.ascendjob import RETRIES, RETRIES_KEY, read_retries
 
@@ -49,7 +49,7 @@ MOST_LAST_VALID = 128 * 1024
 has."""
 _NOTHING: dict[str, str] = {}
 """The empty value of most ConfigMaps: one for all, and nothing writes into it."""
-_shared = sharing(2**20)
+_shared = Sharing(2**20)
 """Names of keys: most ConfigMaps have the same few."""
 MOST_COMPARED = 256 * 1024
 """Bytes of a rank table up to which its formatting does not matter."""

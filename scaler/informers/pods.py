@@ -13,7 +13,7 @@ from scaler.informers.records import Condition
 from scaler.kube.api import Object
 from scaler.kube.metadata import LONGEST_NAME, Metadata, Owner, Stored, shared
 from scaler.names import DELETION_COST, GATE, KEEP_LABEL, POD_GROUP, RULE_LABEL
-from scaler.remembered import Remembered, sharing
+from scaler.remembered import Remembered, Sharing
 from scaler.rules.jobspec import CONTAINER
 from scaler.timestamps import seconds_of
 from scaler.workloads import devices
@@ -35,7 +35,7 @@ DEFAULT_GRACE = 30.0
 LONGEST_CONFIGURATION = 32 * 1024
 """Characters of the annotation about its chips: beyond that it is unusable."""
 
-_shared = sharing(2**23)
+_shared = Sharing(2**23)
 """Pods of one instance say the same."""
 _EVICTIONS = frozenset(
     {"Evicted", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "Preempting"}

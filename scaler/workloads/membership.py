@@ -13,7 +13,7 @@ from scaler.decide.world import RunPolicy, ServiceKey
 from scaler.kube.metadata import LONGEST_NAME, Metadata, Stored
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.reasons.reasons import Reason
-from scaler.remembered import sharing
+from scaler.remembered import Sharing
 from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
@@ -170,7 +170,7 @@ class Labels(msgspec.Struct, frozen=True, gc=False):
 
 NO_LABELS = Labels()
 M = TypeVar("M", Membership, Job)
-_shared = sharing(2**21)
+_shared = Sharing(2**21)
 
 
 class LaterRole(msgspec.Struct, frozen=True, gc=False):

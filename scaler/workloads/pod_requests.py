@@ -16,7 +16,7 @@ import msgspec
 from scaler.decide.nodes import NODE_NAME, PODS, PodRequest, Requirement, Toleration, Where
 from scaler.kube.api import Object
 from scaler.kube.quantity import add_quantities, parse_quantity
-from scaler.remembered import Remembered, sharing
+from scaler.remembered import Remembered, Sharing
 from scaler.rules.jobspec import read_replicas
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
@@ -34,7 +34,7 @@ LONGEST_REMEMBERED = 2048
 """Bytes of the JSON of requests whose result is remembered; ordinary ones have 300."""
 PLACEMENT = ("nodeSelector", "affinity", "tolerations")
 OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
-_shared = sharing(2**23)
+_shared = Sharing(2**23)
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 Requests = tuple[tuple[str, int], ...]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scaler.informers.config_maps import ConfigMapRecord
 from scaler.reasons.warnings import Warning
+from scaler.remembered import Remembered
 from scaler.state import rules_in_force
 from scaler.state.last_valid import LastValid
 from scaler.state.rules_in_force import RuleInForce, RulesInForce, groups_of
@@ -124,7 +127,10 @@ def test_a_new_version_is_read_anew_and_an_old_one_is_not_read_again() -> None:
     assert groups_of(record(rule_document({"prefill": 1}), version=2)) == ("prefill",)
 
 
-def test_however_many_rules_there_are_the_memory_is_bounded() -> None:
-    for number in range(2 * rules_in_force.MOST_GROUPS + 5):
+def test_however_many_rules_there_are_the_memory_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rules_in_force, "_groups", Remembered(20_000))
+    for number in range(200):
         assert groups_of(record(rule_document({f"group-{number}": 1}))) == (f"group-{number}",)
-    assert rules_in_force._groups.cache_info().currsize <= rules_in_force.MOST_GROUPS
+    assert 10 < len(rules_in_force._groups) < 100

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from scaler.decide.nodes import NODE_NAME, PodRequest, Requirement, Toleration, Where
 from scaler.kube.api import Object
+from scaler.remembered import Remembered
 from scaler.tools.plan.understood import is_understood
 from scaler.workloads import pod_requests
 from scaler.workloads.pod_requests import (
@@ -182,6 +183,7 @@ def test_the_requests_of_a_template_are_computed_once_wherever_its_pods_are(
         return (("pods", 1),)
 
     monkeypatch.setattr(pod_requests, "_effective", effective)
+    monkeypatch.setattr(pod_requests, "_read", Remembered(10_000))
     for number in range(3):
         spec = {
             "containers": [container({"cpu": "7919m"})],
@@ -190,7 +192,6 @@ def test_the_requests_of_a_template_are_computed_once_wherever_its_pods_are(
             **also,
         }
         requests_of(msgspec.json.decode(msgspec.json.encode(spec), type=Placed))
-    pod_requests._remembered.cache_clear()
     assert len(computed) == 1
 
 
