@@ -83,6 +83,7 @@ from scaler.decide.events import (
     Uids,
     VictimsChosen,
     VictimsLeft,
+    WaitIsPaused,
     Waits,
     WaitsNoLonger,
 )
@@ -213,9 +214,12 @@ def _seen(memory: ServiceMemory, event: Seen, policy: Policy) -> ServiceMemory:
 def _waiting(memory: ServiceMemory, event: OfWaiting) -> ServiceMemory:
     match event:
         case Waits(at):  # 2a: it waits since the first of these
-            return replace(memory, waiting_since=memory.waiting_since or at)
+            since = memory.waiting_since or at - memory.waited
+            return replace(memory, waiting_since=since, waited=0.0)
+        case WaitIsPaused(at):  # 2a
+            return replace(memory, waiting_since=0.0, waited=at - memory.waiting_since)
         case WaitsNoLonger():  # 2a
-            return replace(memory, waiting_since=0.0)
+            return replace(memory, waiting_since=0.0, waited=0.0)
         case GoesFirst():  # 2a
             return replace(memory, goes_first=True)
         case GoesFirstNoLonger():  # 2a
@@ -278,6 +282,7 @@ def _bound(memory: ServiceMemory, event: BoundPods) -> ServiceMemory:
         failures=0,
         failures_before_bind=0,
         ended_at=0.0,
+        waited=0.0,
         goes_first=False,
         backoff_until=0.0,
     )
@@ -301,6 +306,8 @@ def _serving(memory: ServiceMemory, event: Serves, policy: Policy) -> ServiceMem
         memory.instances,
         written=memory.written,
         waiting_since=memory.waiting_since,
+        waited=memory.waited,
+        goes_first=memory.goes_first,
         served=memory.served,
         trade_since=memory.trade_since if event.trades else 0.0,
         wanted=memory.wanted,
@@ -519,6 +526,13 @@ def is_very_late(attempt: Attempt, now: float, policy: Policy) -> bool:
 def backoff_after(failures: int, policy: Policy) -> float:
     """5f: seconds of the backoff after so many attempts without progress."""
     return min(policy.backoff * 2.0 ** min(max(0, failures - 1), 16), policy.backoff_max)
+
+
+def last_ended_at(attempt: Attempt, policy: Policy) -> float:
+    """5f: when the attempt before the last backoff ended; 0.0 = none, or the backoff was reset."""
+    if not attempt.backoff_until:
+        return 0.0
+    return attempt.backoff_until - backoff_after(attempt.failures, policy)
 
 
 def has_waited_long(memory: ServiceMemory, now: float, policy: Policy) -> bool:

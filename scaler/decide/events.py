@@ -211,16 +211,24 @@ class Waits(OfWaiting, frozen=True):
     at: float
 
 
+class WaitIsPaused(OfWaiting, frozen=True):
+    """2a: something of what the service misses is released. The time that it waited counts again if
+    that is revoked before its attempt is over."""
+
+    at: float
+
+
 class WaitsNoLonger(OfWaiting, frozen=True):
     """2a: nothing of the service waits."""
 
 
 class GoesFirst(OfWaiting, frozen=True):
-    """2a: the minimum waited for `backoff_max`, and now it has a reservation."""
+    """2a: the minimum waited for `backoff_max`, and now it has a reservation. 7a: a scale-up waited
+    so long, and now it is admitted."""
 
 
 class GoesFirstNoLonger(OfWaiting, frozen=True):
-    """2a: the minimum lost its reservation."""
+    """2a: the minimum lost its reservation. 7a: nothing of the scale-ups is with the scheduler."""
 
 
 # revocations and evictions

@@ -149,9 +149,11 @@ class ServiceMemory(
     waiting_since: float = 0.0
     """Since when the service waits: of what it misses something could start and would fit, and
     nothing is released; 0.0 = it does not wait."""
+    waited: float = 0.0
+    """While something of it is released: the seconds that it waited before."""
     goes_first: bool = False
-    """The minimum waited for `backoff_max` and has a reservation: it goes before others until its
-    attempt ends."""
+    """The minimum waited for `backoff_max` and has a reservation, or a scale-up waited so long and
+    is with the scheduler: it goes before others until its attempt ends."""
     trade_since: float = 0.0
     """Since when an instance is missing for which running surplus of the service would make room;
     0.0 = none is."""

@@ -60,7 +60,7 @@ for _type, _caps in CAPS.items():
         for field in msgspec.structs.fields(_type)
         if field.type is float or field.type == "float"
     }
-    _floats -= {"spent"}  # how long, and not since when
+    _floats -= {"spent", "waited"}  # how long, and not since when
     assert _floats == set(_caps), (
         f"the ages of {_type.__name__} are not those of the contract's code: {_floats}"
     )
@@ -147,6 +147,7 @@ def _forgotten(memory: Memory) -> Memory:
             else 0.0,
             evictions=_last_eviction(one.evictions),
             spent=QUANTUM if one.spent > QUANTUM // 2 else 0.0,
+            waited=min(one.waited // QUANTUM * QUANTUM, CAPS[ServiceMemory]["waiting_since"]),
             **_failures(one),
         )
     return msgspec.structs.replace(memory, services=services)

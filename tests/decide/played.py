@@ -44,8 +44,9 @@ class Played:
         self._time += float(number)
         return self._decide()
 
-    def decided(self) -> Self:
-        return self._decide()
+    def decided(self, *, bound: bool = False) -> Self:
+        """`bound`: a pod of somebody else was bound just before."""
+        return self._decide(bound=bound)
 
     def bind(self, pod: str, *, to: str) -> Self:
         """The scheduler binds the pod, which starts there."""

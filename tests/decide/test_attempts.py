@@ -40,6 +40,7 @@ from scaler.decide.events import (
     SurplusTraded,
     Swapped,
     VictimsChosen,
+    WaitIsPaused,
     Waits,
     WaitsNoLonger,
 )
@@ -197,6 +198,9 @@ OF_A_MINIMUM = [
         {"waiting_since": 10.0},
     ),
     ("2a: it waits no longer", {"waiting_since": 10.0}, WaitsNoLonger(), {}),
+    ("2a: it is released", {"waiting_since": 10.0}, WaitIsPaused(30.0), {"waited": 20.0}),
+    ("2a: and revoked again", {"waited": 20.0}, Waits(35.0), {"waiting_since": 15.0}),
+    ("2a: its attempt has ended", {"waited": 20.0}, WaitsNoLonger(), {}),
     ("2a: it has waited, and has a reservation", {}, GoesFirst(), {"goes_first": True}),
     ("2a: it lost that", {"goes_first": True}, GoesFirstNoLonger(), {}),
     (
@@ -221,7 +225,7 @@ OF_A_MINIMUM = [
         "5c, 7a: it serves, and a scale-up of it waits",
         {"waiting_since": 10.0, "goes_first": True, "has_evicted": True},
         Serves(400.0, (), trades=False),
-        {"waiting_since": 10.0},
+        {"waiting_since": 10.0, "goes_first": True},
     ),
     (
         "5h: the clock ran out without a bind",

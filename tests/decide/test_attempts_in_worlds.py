@@ -239,7 +239,7 @@ def test_the_pauses_grow_from_half_a_minute_to_five_and_end_when_it_serves() -> 
     time = 0.0
     pauses = []
     taken = on_nodes("1P1D", "p0 on a2, d0 on a3", name="b")
-    waits = on_nodes("2P > 1P", "p0 on a4, p1 held", name="c")
+    waits = on_nodes("2P > 1P", "p0 on a4, p1:16 held", name="c")  # too large to go next
     full = "a:8x5"
     for _ in range(6):
         time += 30

@@ -22,6 +22,7 @@ from scaler.decide.sharing import (
     eviction_pause,
     limits,
     minimum,
+    next_scale_up,
     observed,
     preemption,
     release,
@@ -31,7 +32,12 @@ from scaler.decide.sharing import (
 )
 from scaler.decide.sharing.attempt_end import Outcome, not_scheduled
 from scaler.decide.sharing.choice import held_beside, startable
-from scaler.decide.sharing.order import Place, in_minimum_order, in_scale_up_order
+from scaler.decide.sharing.order import (
+    Place,
+    attempts_ended_in,
+    in_minimum_order,
+    in_scale_up_order,
+)
 from scaler.decide.sharing.part import Admitted, Part, ReservedMinimum
 from scaler.reasons.reasons import Reason
 
@@ -58,6 +64,9 @@ class Arbitration:
             draft.note(*eviction_pause.events_of_victims(self.part, draft))
             if waiting.has_waited_long(self.part, draft):
                 self.part.waited_long.append(draft)
+        self.part.scale_ups_that_waited = next_scale_up.those_that_waited(self.part)
+        if self.part.scale_ups_that_waited:
+            self.part.attempts_ended_in = attempts_ended_in(self.part.drafts)
 
     def _keep_what_stays(self) -> None:
         """The remainder: room for what stays whatever is decided."""

@@ -27,6 +27,7 @@ from scaler.decide.sharing import (
     eviction_pause,
     expected,
     gathering,
+    next_scale_up,
     observed,
     preemption,
     probe,
@@ -48,11 +49,16 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
     if attempts.in_backoff(draft.memory, part.now):  # 2d
         _give_up(draft, _why_in_backoff(draft))
         return None
+    goes_before = next_scale_up.before(part, draft)
     found = _find(part, draft)
     if isinstance(found, Shortage):
         _does_not_fit(part, draft, found)
         return None
     reserved = found
+    if goes_before is not None and not next_scale_up.could_start(part, goes_before.member):  # 7a
+        preemption.give_back(part, reserved)
+        _give_up(draft, Why(Reason.MINIMUM_DOES_NOT_FIT, (str(goes_before),)))
+        return None
     if reserved.room is not Room.FREE and expected.is_over(part, draft):  # 5a
         preemption.give_back(part, reserved)
         draft.note(expected.ends(part, draft, reserved))

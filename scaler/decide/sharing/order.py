@@ -46,6 +46,10 @@ class Place(NamedTuple):
     def priority(self) -> int:
         return self.draft.demand.priority
 
+    @property
+    def namespace(self) -> str:
+        return self.draft.demand.service.key.namespace
+
 
 def in_minimum_order(drafts: Iterable[Draft], now: float, policy: Policy) -> list[Draft]:
     """2: the order in which these minimums reserve."""
@@ -143,6 +147,15 @@ def _last_that_passes(places: list[Place], waited: Rank) -> list[int]:
     return behind
 
 
+def attempts_ended_in(drafts: Iterable[Draft]) -> Counter[str]:
+    """Namespace -> the number of its services whose minimum had an attempt that ended since it last
+    made progress."""
+    ended = Counter[str]()
+    for draft in drafts:
+        ended[draft.demand.service.key.namespace] += draft.memory.ended_at > 0
+    return ended
+
+
 def _oldest_and_youngest_alternate(in_order: list[Place], waited: list[Place]) -> list[Place]:
     """2a: of those that waited and have one priority, those with a reservation go first, then those
     in whose namespace the fewest attempts have ended; of these the oldest, and after the next
@@ -150,15 +163,14 @@ def _oldest_and_youngest_alternate(in_order: list[Place], waited: list[Place]) -
     by one."""
     if not waited:
         return waited
-    ended = Counter[str]()
+    ended = attempts_ended_in([place.draft for place in in_order])
     for place in in_order:
-        had_attempt = place.is_tried or place.draft.memory.ended_at > 0
-        ended[place.draft.demand.service.key.namespace] += had_attempt
+        ended[place.namespace] += place.is_tried
     is_youngest_first = ended.total() % 2 == 1
 
     def sort_key(number: int) -> tuple[int, bool, int, int]:
         place = waited[number]
-        has_ended = ended[place.draft.demand.service.key.namespace]
+        has_ended = ended[place.namespace]
         last = -number if is_youngest_first else number
         return -place.priority, not place.draft.memory.goes_first, has_ended, last
 

@@ -144,6 +144,11 @@ class Part:
         self.reserved_with_scheduler = WithScheduler()
         self.waited_long: list[Draft] = []
         """Services that have waited for `backoff_max`."""
+        self.scale_ups_that_waited: list[Draft] = []
+        """7a: services whose scale-ups go before minimums that had an attempt, in their order."""
+        self.attempts_ended_in: Counter[str] = Counter()
+        """Namespace -> the number of its services that had an attempt; empty where no scale-up has
+        waited for `backoff_max`."""
         self.trading: list[Draft] = []
         """Services that serve, with surplus that is to give way to a missing instance."""
         self.being_revoked: list[tuple[Draft, Member]] = []

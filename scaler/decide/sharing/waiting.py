@@ -12,6 +12,7 @@ from scaler.decide.events import Event
 from scaler.decide.nodes import Room
 from scaler.decide.room.placement import Placement
 from scaler.decide.service.states import Member, is_made
+from scaler.decide.sharing import next_scale_up
 from scaler.decide.sharing.choice import sets_of_candidates, startable
 from scaler.decide.sharing.part import Part
 
@@ -61,10 +62,33 @@ def who_waited_long(part: Part, draft: Draft) -> list[Draft]:
 
 
 def events_of_waiting(part: Part, draft: Draft) -> list[Event]:
-    """2a, after the last step: whether the service waits."""
+    """2a, after the last step: whether the service waits. While something of it is released, the
+    time that it waited before is kept: what is revoked a moment later goes on waiting."""
+    memory = draft.memory
+    if _is_next_scale_up(part, draft):
+        return [events.WaitsNoLonger(), events.GoesFirst()]
+    found: list[Event] = []
+    is_scale_up = not draft.demand.lacks_minimum
+    if is_scale_up and memory.goes_first and not next_scale_up.is_released(draft):
+        found.append(events.GoesFirstNoLonger())
     if _waits(part, draft):
-        return [events.Waits(part.now)]
-    return [events.WaitsNoLonger()] if draft.memory.waiting_since else []
+        found.append(events.Waits(part.now))
+    elif _is_released(draft) or (is_scale_up and _has_released_scale_up(draft)):
+        if memory.waiting_since:
+            found.append(events.WaitIsPaused(part.now))
+    elif memory.waiting_since or memory.waited:
+        found.append(events.WaitsNoLonger())
+    return found
+
+
+def _has_released_scale_up(draft: Draft) -> bool:
+    """Whether a scale-up of the service is with the scheduler, or was until this decision."""
+    return bool(draft.revoked) or next_scale_up.is_released(draft)
+
+
+def _is_next_scale_up(part: Part, draft: Draft) -> bool:
+    """7a: whether a scale-up that has waited for `backoff_max` is admitted now."""
+    return bool(draft.admitted) and draft in part.waited_long and not draft.demand.lacks_minimum
 
 
 def _waits(part: Part, draft: Draft) -> bool:
