@@ -78,6 +78,7 @@ TRIED = ServiceMemory(ended_at=NOW - 100)
 ORDER = [
     ("7a: a minimum that had no attempt and has a higher priority", 1, ServiceMemory(), "min-p0"),
     ("7a: one of its priority that was there before it waited", 0, ServiceMemory(), "min-p0"),
+    ("7a: that waits for expected room since then", 0, ServiceMemory(expects_since=NOW), "up-p1"),
     ("2a: one that had an attempt, whatever the priorities", 1, TRIED, "up-p1"),
     (
         "2a: one for which an eviction was made",

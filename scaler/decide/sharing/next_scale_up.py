@@ -51,9 +51,9 @@ def those_that_waited(part: Part) -> list[Draft]:
 def before(part: Part, draft: Draft) -> GoesBefore | None:
     """The scale-up that goes before the minimum of this service, if it could start now. It passes
     minimums that had an attempt since they last made progress, whatever the priorities. Of its own
-    priority or a lower one it passes those of which nothing is bound and that came after it began
-    to wait, or in whose namespace attempts have ended: so a crowd of one tenant does not go before
-    it one by one."""
+    priority or a lower one it passes those of which nothing is bound and that came, or began to
+    wait for expected room, after it began to wait; and those in whose namespace attempts have
+    ended, so that a crowd of one tenant does not go before it one by one."""
     for other in part.scale_ups_that_waited:
         if draft.shares_nodes_with(other):
             member = _next_of(part, other)
@@ -90,7 +90,8 @@ def _passes(part: Part, draft: Draft, member: Member, minimum: Draft) -> bool:
             last_attempt = attempts.last_ended_at(draft.memory_of(member.uid), part.policy)
             return last_attempt < minimum.memory.ended_at
         case Rank.UNTRIED:
-            came_later = minimum.demand.oldest > draft.memory.waiting_since
+            began = max(minimum.demand.oldest, minimum.memory.expects_since)
+            came_later = began > draft.memory.waiting_since
             return is_as_high and (came_later or _is_of_crowd(part, draft, minimum))
         case Rank.WAITED:
             may_be_passed = is_as_high and not minimum.memory.goes_first
