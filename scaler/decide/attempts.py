@@ -60,6 +60,7 @@ from scaler.decide.events import (
     InstancesStopped,
     JobsForgotten,
     JobsRead,
+    LacksJobs,
     MinimumBound,
     NodeReturned,
     NotPlaced,
@@ -96,6 +97,7 @@ from scaler.decide.memory import (
     Memory,
     ServiceMemory,
 )
+from scaler.decide.nodes import PodRequests
 from scaler.decide.world import Policy, Service
 
 AnyAttempt = TypeVar("AnyAttempt", bound=Attempt)
@@ -192,6 +194,7 @@ def _seen(memory: ServiceMemory, event: Seen, policy: Policy) -> ServiceMemory:
             return _bound(memory, event)
         case MinimumBound():  # 5b: nothing of the minimum is left to be bound
             memory = replace(memory, began=0.0, made=None, trade_since=0.0, victims=())
+            memory = replace(memory, lacks_jobs_since=0.0)
             memory = _expecting(memory)
             return replace(memory, fits_nowhere_since=0.0, probe_began=0.0)
         case Serves():  # 5c, 4e
@@ -213,6 +216,8 @@ def _seen(memory: ServiceMemory, event: Seen, policy: Policy) -> ServiceMemory:
 
 def _waiting(memory: ServiceMemory, event: OfWaiting) -> ServiceMemory:
     match event:
+        case LacksJobs(at):  # 1b: since the first of these
+            return replace(memory, lacks_jobs_since=memory.lacks_jobs_since or at)
         case Waits(at):  # 2a: it waits since the first of these
             since = memory.waiting_since or at - memory.waited
             return replace(memory, waiting_since=since, waited=0.0)
@@ -252,10 +257,12 @@ def _action(memory: ServiceMemory, event: OfAction) -> ServiceMemory:
 def _probe(memory: ServiceMemory, event: OfProbe) -> ServiceMemory:
     match event:
         case Fits():  # 9a: the next probe does not wait longer
-            return replace(memory, fits_nowhere_since=0.0, probe_began=0.0, probes=0)
+            memory = replace(memory, fits_nowhere_since=0.0, probe_began=0.0, probes=0)
+            return replace(memory, lacks_jobs_since=0.0)
         case NotPlaced():  # 1f
             return replace(memory, fits_nowhere_since=0.0, probe_began=0.0)
         case FitsNowhere(at):  # 9a
+            memory = replace(memory, lacks_jobs_since=0.0)
             return replace(memory, fits_nowhere_since=memory.fits_nowhere_since or at)
         case ProbeBegan(at):  # 9a
             return replace(memory, probe_began=at)
@@ -309,6 +316,7 @@ def _serving(memory: ServiceMemory, event: Serves, policy: Policy) -> ServiceMem
         waited=memory.waited,
         goes_first=memory.goes_first,
         served=memory.served,
+        ran_with=memory.ran_with,
         trade_since=memory.trade_since if event.trades else 0.0,
         wanted=memory.wanted,
         evictions=evictions,
@@ -389,6 +397,7 @@ def _ended(memory: ServiceMemory, event: Ended, policy: Policy) -> ServiceMemory
         _expecting(memory),
         made=None,
         served=False,
+        lacks_jobs_since=0.0,
         expected_in_vain=False,
         ended_at=event.at,
         goes_first=False,
@@ -545,6 +554,13 @@ def has_news(memory: ServiceMemory, written: Mapping[str, str]) -> bool:
     return not written.items() <= memory.written.items()
 
 
+def keeps_room_of_deleted(memory: ServiceMemory, now: float, policy: Policy) -> bool:
+    """1b: whether the room of jobs that were deleted is kept for those that are applied in their
+    place: for `broken_grace`."""
+    since = memory.lacks_jobs_since
+    return memory.served and (since == 0.0 or now - since < policy.broken_grace)
+
+
 def in_backoff(attempt: Attempt, now: float) -> bool:
     """2d: whether nothing is reserved because an attempt ended."""
     return now < attempt.backoff_until
@@ -588,6 +604,8 @@ def moments(memory: ServiceMemory, uids: Iterable[str], policy: Policy) -> Itera
     if memory.waiting_since:
         yield memory.waiting_since + policy.backoff_max
     yield memory.expects_until
+    if memory.lacks_jobs_since:
+        yield memory.lacks_jobs_since + policy.broken_grace
     if memory.trade_since:
         yield memory.trade_since + policy.trade_after
     if memory.evictions.number or memory.tried_at:
@@ -653,9 +671,13 @@ def after_look(memory: InstanceMemory, *, lost: bool, all_bound: bool) -> Instan
     return memory
 
 
-def after_look_at_service(memory: ServiceMemory, *, serves: bool) -> ServiceMemory:
-    """5e: the memory of a service after a look at all its instances."""
-    return replace(memory, served=True) if serves and not memory.served else memory
+def after_look_at_service(
+    memory: ServiceMemory, ran_with: tuple[tuple[str, PodRequests], ...]
+) -> ServiceMemory:
+    """1b, 5e: the memory of a service that serves after a look at all its instances."""
+    if memory.served and memory.ran_with == ran_with:
+        return memory
+    return replace(memory, served=True, ran_with=ran_with)
 
 
 def kept_while_gone(memory: ServiceMemory, now: float, policy: Policy) -> ServiceMemory | None:

@@ -204,6 +204,12 @@ class BoundAnywhere(Seen, frozen=True):
 # waiting
 
 
+class LacksJobs(OfWaiting, frozen=True):
+    """1b: a minimum that served has too few candidates: jobs of it were deleted."""
+
+    at: float
+
+
 class Waits(OfWaiting, frozen=True):
     """2a: of what the service misses something could start and would fit on the free room, and
     nothing is released."""

@@ -7,6 +7,8 @@ from enum import IntEnum
 
 import msgspec
 
+from scaler.decide.nodes import PodRequests
+
 
 class HadAttempt(IntEnum):
     """Whether an instance had its attempt and was not bound. If so, no instance is evicted for
@@ -132,6 +134,12 @@ class ServiceMemory(
     served: bool = False
     """The service served, and no attempt of its minimum has ended since: what it lost is kept for
     it."""
+    ran_with: tuple[tuple[str, PodRequests], ...] = ()
+    """Group of the minimum -> the pod requests of an instance that ran when the service last
+    served."""
+    lacks_jobs_since: float = 0.0
+    """Since when the minimum has too few candidates; 0.0 = it has enough, or the service has not
+    served since its last attempt ended."""
     ended_at: float = 0.0
     """When the last attempt of the minimum ended; 0.0 = none, or progress since."""
     expects_since: float = 0.0

@@ -40,6 +40,7 @@ CAPS: dict[type, dict[str, int]] = {
         "ended_at": LONG_AGO,
         "expects_since": 120,
         "expects_until": 0,
+        "lacks_jobs_since": 30,
         "waiting_since": 120,
         "gone_since": 30,
         "backoff_until": 0,

@@ -255,3 +255,64 @@ def test_what_its_owner_had_not_made_when_its_attempt_ended_is_no_candidate() ->
     assert story.at(70, unmade) == {}
     assert story.reasons["a-d0"] == "MinimumIncomplete"
     assert story.at(71, made) == {"a-d0": "Admit"}
+
+
+# jobs that are deleted and applied again
+
+WITHOUT_D0 = on_nodes("1P1D", "p0 on a0", age=9)
+APPLIED_AGAIN = on_nodes("1P1D", "p0 on a0, d1 held", age=9)
+
+
+def test_the_room_of_a_deleted_job_is_kept_for_the_one_that_is_applied_in_its_place() -> None:
+    """3b.1b: deleted and applied 5 s later, in a full cluster: the neighbour's scale-up does not
+    take its node for good."""
+    story = serving(RUNS, CLIMBS)
+    assert story.at(0, WITHOUT_D0, CLIMBS) == {}
+    assert story.reasons["b-p1"] == "WaitingForCapacity"
+    assert story.at(4, WITHOUT_D0, CLIMBS) == {}
+    assert story.at(5, APPLIED_AGAIN, CLIMBS) == {"a-d1": "Admit"}
+
+
+def test_while_its_old_pods_end_too() -> None:
+    """3b.1b: what ends is expected by nobody else."""
+    story = serving(RUNS, CLIMBS)
+    assert story.at(0, WITHOUT_D0, CLIMBS, nodes="a:8x3, a1 ending 8") == {}
+    assert story.at(3, WITHOUT_D0, CLIMBS) == {}
+    assert story.at(5, APPLIED_AGAIN, CLIMBS) == {"a-d1": "Admit"}
+
+
+def test_a_job_that_was_deleted_for_good_keeps_its_room_for_broken_grace() -> None:
+    """3b.1b: and the moment is named, so that nobody waits longer."""
+    story = serving(RUNS, CLIMBS)
+    assert story.at(0, WITHOUT_D0, CLIMBS) == {}
+    assert story.recheck_in == 60
+    assert story.at(59, WITHOUT_D0, CLIMBS) == {}
+    assert story.at(60, WITHOUT_D0, CLIMBS) == {"b-p1": "Admit"}
+
+
+def test_each_deletion_has_a_time_of_its_own() -> None:
+    story = serving(RUNS, CLIMBS)
+    story.at(0, WITHOUT_D0, CLIMBS)
+    story.at(50, RUNS, CLIMBS)
+    assert story.remembered(RUNS).lacks_jobs_since == 0.0
+    assert story.at(100, WITHOUT_D0, CLIMBS) == {}
+    assert story.recheck_in == 160
+
+
+def test_of_a_service_that_never_served_nothing_is_kept() -> None:
+    """3b.1f: a minimum with too few jobs blocks nobody."""
+    story = Story(FULL)
+    assert story.at(0, WITHOUT_D0, CLIMBS) == {"b-p1": "Admit"}
+
+
+def test_a_service_all_of_whose_jobs_are_deleted_keeps_nothing() -> None:
+    story = serving(RUNS, CLIMBS)
+    assert story.at(0, CLIMBS) == {"b-p1": "Admit"}
+
+
+@pytest.mark.parametrize(("priority", "takes"), [(0, {}), (1, {"c-p0": "Admit"})])
+def test_a_minimum_of_a_higher_priority_takes_it(priority: int, takes: dict[str, str]) -> None:
+    """L10: but from a minimum of a higher priority or one that waits."""
+    comes = on_nodes("1P", "p0 held", name="c", priority=priority)
+    story = serving(RUNS, CLIMBS)
+    assert story.at(0, WITHOUT_D0, CLIMBS, comes) == takes

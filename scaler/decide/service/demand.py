@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from scaler.decide import attempts
 from scaler.decide.decision import State
 from scaler.decide.memory import NEVER_SEEN, ServiceMemory
-from scaler.decide.nodes import PodRequests
+from scaler.decide.nodes import PodRequests, joined
 from scaler.decide.service import limit, states
 from scaler.decide.service.groups import Group, Target, groups_of
 from scaler.decide.service.limit import ScaleDown
@@ -173,6 +173,15 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
                 lacking.append(f"{name} lacks {number}, {can_start} can start")
         return lacking
 
+    def requests_of_deleted(self) -> PodRequests:
+        """3b.1b: what the jobs requested that the minimum lacks and that are not there."""
+        ran_with = dict(self.memory.ran_with)
+        requested = []
+        for name, number in self.minimum.items():
+            for _ in range(number - len(self.candidates[name])):
+                requested.append(ran_with.get(name, ()))
+        return joined(*requested)
+
     def largest_number(self, group: str) -> int:
         """Instances of the group in the largest ratio that has enough live instances."""
         if self.rule is None or self.target is None:
@@ -242,8 +251,8 @@ def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy)
     candidates = candidates_of(groups, now, policy) if moves else {}
     smallest = limited.rule.smallest.counts if limited.rule is not None else {}
     serves = all(groups[name].running >= number for name, number in smallest.items())
-    if limited.rule is not None:
-        memory = attempts.after_look_at_service(memory, serves=serves)
+    if limited.rule is not None and serves:
+        memory = attempts.after_look_at_service(memory, _requests_of_minimum(smallest, groups))
     shortfall = Shortfall()
     if moves and not serves:
         candidates = with_lost(candidates, groups, completion, smallest)
@@ -282,6 +291,19 @@ def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy)
         has_progress=any(one.most_bound for one in memory.instances.values()),
         until=changes_at(service, members, memory, now, policy),
     )
+
+
+def _requests_of_minimum(
+    smallest: Mapping[str, int], groups: Mapping[str, Group]
+) -> tuple[tuple[str, PodRequests], ...]:
+    """Section 3b.1b: what an instance of each group of the minimum requests."""
+    found = []
+    for name, number in smallest.items():
+        for member in groups[name].members:
+            if number and member.running:
+                found.append((name, member.instance.requests))
+                break
+    return tuple(found)
 
 
 def states_of(

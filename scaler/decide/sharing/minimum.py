@@ -18,7 +18,8 @@ from scaler.decide import attempts, events
 from scaler.decide.decision import State
 from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.explain import room_in_words
-from scaler.decide.nodes import Room
+from scaler.decide.nodes import Room, joined
+from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import Member, is_made
 from scaler.decide.sharing import (
@@ -45,6 +46,7 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
     if lacking:  # 1f
         draft.note(events.NotPlaced())
         _without_room(part, draft, Why(Reason.MINIMUM_INCOMPLETE, tuple(lacking)))
+        _keep_room_of_deleted(part, draft)
         return None
     if attempts.in_backoff(draft.memory, part.now):  # 2d
         _give_up(draft, _why_in_backoff(draft))
@@ -75,6 +77,21 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
         reserved = answer
     _take(part, draft, reserved)
     return reserved
+
+
+def _keep_room_of_deleted(part: Part, draft: Draft) -> None:
+    """1b: jobs of a minimum that served were deleted, and others may be applied in their place a
+    moment later: no scale-up takes their room meanwhile."""
+    if not draft.shares or draft.demand.paused or not draft.memory.served:
+        return
+    draft.note(events.LacksJobs(part.now))
+    if not attempts.keeps_room_of_deleted(draft.memory, part.now, part.policy):
+        return
+    present = [*draft.demand.bound_in_part, *draft.demand.first_candidates()]
+    pods = joined(requests_of(present), draft.demand.requests_of_deleted())
+    for room in (Room.FREE, Room.EXPECTED):
+        if isinstance(part.placement.reserve(pods, room), Reservation):
+            return
 
 
 def _find(part: Part, draft: Draft) -> ReservedMinimum | Shortage:

@@ -39,6 +39,7 @@ _OF_MINIMUM = (
     "made",
     "failures",
     "failures_before_bind",
+    "lacks_jobs_since",
     "ended_at",
     "waiting_since",
     "goes_first",
