@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from scaler.decide.world import RuleProblem
-from scaler.informers.config_maps import ConfigMapRecord
+from scaler.informers.config_maps import ConfigMapRecord, unpack
 from scaler.names import RULE_KEY
 from scaler.reasons.warnings import Warning
 from scaler.remembered import Remembered
@@ -111,12 +111,14 @@ def _read(record: ConfigMapRecord, last_valid: LastValid | None) -> RuleInForce:
     annotations, inherited = _annotations(record, last_valid)
     if record.oversize:
         return _invalid(record, unread(record.oversize, annotations), last_valid)
-    reading = read_rule(
-        dict.fromkeys(record.keys, "") | record.data, record.binary_keys, annotations
-    )
-    if reading.rule is None:
+    document = record.document
+    data = dict.fromkeys(record.keys, "")
+    if document is not None:
+        data[RULE_KEY] = document
+    reading = read_rule(data, record.binary_keys, annotations)
+    if reading.rule is None or document is None:
         return _invalid(record, reading, last_valid)
-    valid = LastValid(record.data[RULE_KEY], annotations, record.uid, inherited)
+    valid = LastValid(document, annotations, record.uid, inherited)
     return RuleInForce(reading.rule, reading.options, None, reading.warnings, record.uid, valid)
 
 
@@ -160,18 +162,17 @@ def _annotations(
 def groups_of(record: ConfigMapRecord | None) -> tuple[str, ...] | None:
     """The groups of a rule as it is now, for admission, which may come before the caches are
     filled; None where it is missing or not valid."""
-    document = record.data.get(RULE_KEY) if record is not None else None
-    return _groups_of(document) if document is not None else None
+    return _groups_of(record.packed) if record is not None and record.packed else None
 
 
 _groups: Remembered[bytes, tuple[str, ...]] = Remembered(MOST_GROUPS)
 """The groups of a document, by its digest; none for one that is no rule."""
 
 
-def _groups_of(document: str) -> tuple[str, ...] | None:
-    digest = hashlib.sha256(document.encode("utf-8", "surrogatepass")).digest()
+def _groups_of(packed: bytes) -> tuple[str, ...] | None:
+    digest = hashlib.sha256(packed).digest()
     known = _groups.get(digest)
     if known is None:
-        rule = read_rule({RULE_KEY: document}, (), {}).rule
+        rule = read_rule({RULE_KEY: unpack(packed)}, (), {}).rule
         known = _groups.keep(digest, rule.groups if rule is not None else ())
     return known or None

@@ -19,10 +19,11 @@ from scaler.informers.records import OwnedObject, owned_record
 from scaler.informers.refusals import MOST, Refusals
 from scaler.kube.api import PODS, STATEFUL_SETS, Refused
 from scaler.kube.wire import LONGEST_WHY
+from scaler.rules.limits import MAX_BYTES
 from scaler.workloads.kind import OwnerObject
 from scaler.workloads.kinds import owner_facts
 from scaler.workloads.pod_requests import LONGEST_PLACEMENT, MOST_RESOURCES
-from tests.jobs import job
+from tests.jobs import job, rule_config_map
 
 OBJECTS = 5
 MOST_OF_ONE = 200_000
@@ -255,6 +256,16 @@ def test_little_is_kept_of_a_volcano_job(what: str) -> None:
 @pytest.mark.parametrize("what", CONFIG_MAP_KINDS)
 def test_little_is_kept_of_a_config_map_that_is_no_rule(what: str) -> None:
     assert kept(ConfigMapObject, config_map_record, CONFIG_MAP_KINDS[what]) < MOST_OF_ONE
+
+
+def test_little_is_kept_of_a_large_document_with_an_emoji() -> None:
+    """Python keeps four bytes for each character of a text that has one emoji."""
+
+    def large(number: int) -> Any:
+        text = f"\N{GRINNING FACE}{number}" + " " * (MAX_BYTES - 20)
+        return rule_config_map(text, f"rule-{number}")
+
+    assert kept(ConfigMapObject, config_map_record, large) < MOST_OF_ONE
 
 
 @pytest.mark.parametrize("what", OTHER_KINDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scaler.informers.config_maps import ConfigMapRecord
+from scaler.informers.config_maps import ConfigMapRecord, pack
 from scaler.reasons.warnings import Warning
 from scaler.remembered import Remembered
 from scaler.state import rules_in_force
@@ -19,8 +19,9 @@ def record(
     document: str = TWO_P_ONE_D, *, uid: str = "a", version: int = 1, **annotations: str
 ) -> ConfigMapRecord:
     named = {f"mind-cluster/{key}": value for key, value in annotations.items()}
-    data = {"elastic_scaling.json": document}
-    return ConfigMapRecord("n", "rule", uid, str(version), tuple(data), (), data, named, None)
+    keys = ("elastic_scaling.json",)
+    packed = pack(document)
+    return ConfigMapRecord("n", "rule", uid, str(version), keys, (), packed, named, None)
 
 
 class Shelf:
@@ -61,7 +62,7 @@ def test_a_broken_edit_leaves_the_last_valid_rule_in_force_and_says_where_it_is_
 
 
 def test_a_rule_without_its_key_names_no_place_in_a_text_that_is_not_there() -> None:
-    found = Shelf().put(ConfigMapRecord("n", "rule", "a", "1", (), (), {}, {}, None))
+    found = Shelf().put(ConfigMapRecord("n", "rule", "a", "1", (), (), b"", {}, None))
     assert found.problem is not None
     assert found.problem.message.startswith("the ConfigMap has no key elastic_scaling.json")
 

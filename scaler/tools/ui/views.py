@@ -138,5 +138,5 @@ def rule_text(board: Board, key: str) -> Rows | None:
         "namespace": record.namespace,
         "name": record.name,
         "key": RULE_KEY,
-        "text": record.data.get(RULE_KEY, ""),
+        "text": record.document or "",
     }
