@@ -63,9 +63,9 @@ PULSE = 5.0
 clock."""
 STALLED_AFTER = 30.0
 """Seconds without a sign of life after which the decision loop counts as stalled."""
-SILENCE = 0.75
-"""Part of `out_of_touch` after which a resource without an event is listed again, so that it stays
-in touch."""
+SILENCE = 3 / 8
+"""Part of `out_of_touch` after which a watch that brings nothing and does not end is given up: 45
+s, so that a new service is served within a minute whatever watches do."""
 
 
 class Notes(Protocol):

@@ -139,8 +139,8 @@ class Settings(BaseModel):
     out_of_touch: float = _seconds(
         120,
         "A replica that has heard nothing of something it decides on for this long is not ready; a"
-        " leader stops admitting. After three quarters of it everything is listed anew. API servers"
-        " give a sign of life every 60 s.",
+        " leader stops admitting. A watch that brings nothing and does not end for three eighths of"
+        " it is given up, and everything is listed anew.",
         1,
     )
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import pytest
+
 from scaler.kube.api import Object
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
@@ -129,3 +131,27 @@ def test_surplus_that_runs_since_it_was_seen_is_not_evicted_as_something_that_do
             assert "deletionTimestamp" in pod["metadata"]
 
     run(story())
+
+
+@pytest.mark.parametrize("spared", [0, 30], ids=["from the start", "after a while"])
+def test_a_new_service_is_served_within_a_minute_of_watches_that_say_nothing_and_never_end(
+    spared: int,
+) -> None:
+    """A middlebox swallows all that the API server says on watches, their ends included."""
+
+    async def story() -> float:
+        on = Rig()
+        faults = Faults(on.clock)
+        on.apply(node(NODE))
+        async with controller(on, name="one", identity="one", interceptor=faults):
+            await on.settle(spared)
+            faults.rules.append(Rule(fault=Fault.SILENT, verbs=frozenset({"watch"})))
+            await on.settle(1)
+            applied = on.clock.now()
+            on.apply(ONE_AND_ONE, job("p0"), job("d0"))
+            while not (on.pods_of("p0") and on.pods_of("d0")):
+                assert on.clock.now() < applied + 300
+                await on.settle(1)
+            return on.clock.now() - applied
+
+    assert run(story()) <= 55

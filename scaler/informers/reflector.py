@@ -2,8 +2,9 @@
 
 It never resumes at "now", never reconnects in a tight loop and never ends because the cluster
 misbehaves. It goes back behind what it has seen only when the cluster itself did (`_look_back`).
-A resource without an event or bookmark for `silence` seconds is listed again. Named after the
-same in client-go."""
+The server ends each watch within `silence` seconds. That it does is a sign that it works, also
+where nothing happens; after a watch that does not end everything is listed. Named after the same in
+client-go."""
 
 from __future__ import annotations
 
@@ -36,19 +37,23 @@ from scaler.kube.wire import in_words
 
 T = TypeVar("T")
 
-SILENCE = 90.0
-"""Seconds without an event or bookmark after which everything is listed anew: bookmarks come every
-60 s."""
+SILENCE = 45.0
+"""Seconds after which a watch that brings nothing and does not end is given up, and everything is
+listed anew. Bookmarks are no help here: they come every 60 s."""
 PAGE_SIZE = 500
-WATCH_SECONDS = (300, 600)
-"""The server ends a watch after a random time within these bounds, so that reconnects do not come
-in herds."""
+LIFETIME = (0.65, 0.85)
+"""The server ends a watch after a random part of `silence` within these bounds, so that reconnects
+do not come in herds."""
+LONGEST_LIFETIME = 600.0
+"""Seconds, where `silence` is long."""
+DEFINITION_SECONDS = (300, 600)
+"""The same for a definition that is waited for."""
+IN_TIME = 0.95
+"""A watch that lived for this part of its lifetime was ended by the server, and not by a fault."""
 FIRST_BACKOFF = 0.8
 LAST_BACKOFF = 30.0
 JITTER = 1.1
 """A pause that the server sets is multiplied by 1 to this factor, as in kube.writer."""
-HEALTHY_AFTER = 30.0
-"""Seconds: a watch that lived this long is followed by the next without delay."""
 PROGRESS_AFTER = 1.0
 """Seconds: a watch that lived this long and brought something is followed by the next after the
 first backoff."""
@@ -129,6 +134,8 @@ class Reflector(Generic[T, R]):
         self._where = {"resource": self._resource.full_name, "namespace": scope}
         self._must_list = True
         self._must_check = False
+        self._told = -math.inf
+        """Loop time of the last list, event or bookmark."""
         self._was_quiet = False
         """The watch sent nothing. The next list shows whether it missed changes."""
         self._older_since = math.inf
@@ -139,6 +146,8 @@ class Reflector(Generic[T, R]):
         self._restores = 0
         """The number of restores that the history had at the last list."""
         self._watch_limit: asyncio.Timeout | None = None
+        self._ended_in_time = False
+        """The server ended the last watch when its lifetime was over."""
         self._expirations = 0
         self._backoff = FIRST_BACKOFF
         self._progress = False
@@ -150,18 +159,19 @@ class Reflector(Generic[T, R]):
         while True:
             started = loop.time()
             self._progress = False
+            self._ended_in_time = False
             error: KubeError | None = None
             try:
                 if self._must_check and not self._must_list:
                     await self._check()
-                if self._must_list or loop.time() - self.heard >= self._watched.silence:
+                if self._must_list or loop.time() - self._told >= self._watched.silence:
                     await self._list()
                 await self._watch()
             except KubeError as caught:
                 error = caught
             lived = loop.time() - started
             self._note_attempt(error, lived)
-            delay = self._delay(error, lived)
+            delay = self._delay(error)
             self._set_next_backoff(error)
             if isinstance(error, NotFoundError) and await self._wait_for_definition():
                 # it takes a moment until a new kind is served
@@ -173,7 +183,7 @@ class Reflector(Generic[T, R]):
         """Wait until something happens to the definition of a resource that is not served; False at
         once when that cannot be waited for."""
         api = self._watched.api
-        seconds = self._watched.rng.randint(*WATCH_SECONDS)
+        seconds = self._watched.rng.randint(*DEFINITION_SECONDS)
         read = await read_definition(api, self._resource)
         if read.definition in (Definition.NOT_KNOWN, Definition.SERVED):
             return False
@@ -243,7 +253,7 @@ class Reflector(Generic[T, R]):
             _log.warning("a watch said nothing of changes", **self._where)
         self.listed = True
         self._watched.counts["lists"] += 1
-        self._arrived()
+        self._note_told()
         self._must_check = False
         self._was_quiet = False
         self._older_since = math.inf
@@ -316,11 +326,16 @@ class Reflector(Generic[T, R]):
         self.heard = loop_time()
         self._progress = True
 
+    def _note_told(self) -> None:
+        """Note that the server said how things are, even if nothing is new."""
+        self._arrived()
+        self._told = self.heard
+
     async def _watch(self) -> None:
         """Take in events until the server ends the watch, or is silent."""
         self._watched.counts["watches"] += 1
-        self._must_check = True  # unless it lives its whole time
-        seconds = self._watched.rng.randint(*WATCH_SECONDS)
+        self._must_check = True  # unless it lives its whole time and brings something
+        seconds = self._lifetime()
         silence = self._watched.silence
         opened = loop_time()
         stream = self._watched.api.watch(
@@ -339,25 +354,34 @@ class Reflector(Generic[T, R]):
                 async for event in stream:
                     self._take(event)
                     await slices.end()
-                    # not at every event, of which there may be thousands
-                    if self.heard + silence > due + silence / 8:
-                        due = self.heard + silence
+                    # what still brings events is not silent, however late it ends
+                    if self.heard > due - silence / 8:
+                        due = self.heard + silence / 4
                         limit.reschedule(due)
         except TimeoutError:
-            # some API servers say nothing as long as nothing happens
             self._must_list = self._was_quiet = True
             if self._is_behind():
                 raise UnknownOutcomeError("the watch is open and is of another history") from None
+            return
         finally:
             self._watch_limit = None
-        self._must_check = loop_time() - opened < seconds - 1
-        if not self._must_check and not self._must_list:
-            self._arrived()  # the next watch may say nothing for as long as this one did
+        self._ended_in_time = loop_time() - opened >= seconds * IN_TIME
+        if self._ended_in_time and not self._must_list:
+            # A watch that brought nothing proves little: one of a version that does not exist yet,
+            # after a restore, ends in time as well.
+            self._must_check = self._was_quiet = self._told < opened
+            self._arrived()
+
+    def _lifetime(self) -> int:
+        """Seconds after which the server has to end the next watch."""
+        longest = min(self._watched.silence, LONGEST_LIFETIME)
+        return max(1, round(longest * self._watched.rng.uniform(*LIFETIME)))
 
     def _take(self, event: WatchEvent[T]) -> None:
         """Take in one event. An event older than what was seen is left out: it could bring deleted
         objects back."""
-        self._arrived()
+        self._note_told()
+        self._was_quiet = False
         version = version_of(event.resource_version)
         if version <= self._store.seen(self._scope):
             return
@@ -407,11 +431,11 @@ class Reflector(Generic[T, R]):
             self._must_list = True
             self._expirations += 1
 
-    def _delay(self, error: KubeError | None, lived: float) -> float:
+    def _delay(self, error: KubeError | None) -> float:
         """Seconds until the next attempt."""
         backoff = min(self._backoff * self._watched.rng.uniform(1.0, 2.0), LAST_BACKOFF)
         if error is None:
-            return 0.0 if lived >= HEALTHY_AFTER else backoff
+            return 0.0 if self._ended_in_time else backoff
         if self._is_first_expiration(error):
             return 0.0
         return max(backoff, (error.retry_after or 0.0) * self._watched.rng.uniform(1.0, JITTER))

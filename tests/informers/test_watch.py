@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from scaler.clock import loop_time
 from scaler.informers.informer import Informer
 from scaler.informers.reflector import JITTER, History
 from scaler.informers.refusals import MOST, Refusals
@@ -21,6 +22,8 @@ from scaler.sim.loop import run
 from tests.informers.records import Record, Thing, record, thing
 
 HANG = "hang"
+END = "end"
+"""The watch ends when its lifetime is over."""
 Scripted = Any
 Times = list[float]
 """In a list: a Page or an error. In a watch: events, errors, seconds to wait, HANG; its end is a
@@ -83,12 +86,15 @@ class ScriptedApi:
         self, resource: Any, namespace: str | None = None, **options: Any
     ) -> AsyncIterator[Any]:
         self._note("watch", options["resource_version"], namespace)
-        assert 300 <= options["timeout_seconds"] <= 600
+        assert 29 <= options["timeout_seconds"] <= 38
         self.open_watches += 1
+        opened = loop_time()
         try:
             for step in self.watches.pop(0) if self.watches else [HANG]:
                 if step == HANG:
                     await asyncio.Event().wait()
+                elif step == END:
+                    await asyncio.sleep(opened + options["timeout_seconds"] - loop_time())
                 elif isinstance(step, int | float):
                     await asyncio.sleep(step)
                 elif isinstance(step, KubeError):
@@ -150,7 +156,7 @@ def play(
     lists: list[Scripted],
     watches: list[list[Scripted]],
     *,
-    seconds: float = 50.0,
+    seconds: float = 40.0,
     namespaces: tuple[str, ...] | None = None,
     **cluster: Any,
 ) -> tuple[Played, ScriptedApi]:
@@ -199,10 +205,11 @@ def test_an_object_that_is_no_longer_wanted_leaves_the_store() -> None:
 
 
 def test_a_watch_that_ended_in_time_is_followed_at_once_from_the_last_version() -> None:
-    alive = [60.0, bookmark(40)] * 5
-    played, api = play([page(10)], [alive, [HANG]], seconds=350.0)
+    played, api = play([page(10)], [[20.0, bookmark(40), END], [HANG]], seconds=50.0)
     assert api.verbs() == ["list", "watch 10", "watch 40"]
-    assert api.times() == [0.0, 0.0, 300.0]
+    assert api.times()[:2] == [0.0, 0.0]
+    assert 29.0 <= api.times()[2] <= 38.0
+    assert float(api.times()[2]).is_integer()
     assert played.informer.counts["watches"] == 2
 
 
@@ -218,7 +225,7 @@ def test_watches_that_end_at_once_are_opened_ever_more_slowly() -> None:
 def test_a_watch_that_brought_something_brings_the_backoff_back_to_its_start() -> None:
     broken: list[Scripted] = [UnknownOutcomeError("reset")]
     alive = [2.0, bookmark(11), UnknownOutcomeError("reset")]
-    _, api = play([page(10)], [broken] * 5 + [alive, [HANG]], seconds=100.0)
+    _, api = play([page(10)], [broken] * 4 + [alive, [HANG]], seconds=55.0)
     assert 2.8 <= api.times()[-1] - api.times()[-2] <= 3.6
 
 
@@ -233,8 +240,8 @@ def test_an_expired_version_is_answered_with_a_list_at_once_but_not_twice() -> N
 
 
 def test_expired_in_the_middle_of_a_long_backoff_lists_at_once() -> None:
-    down: list[list[Scripted]] = [[NotSentError("refused")]] * 5
-    _, api = play([page(10), page(50)], [*down, [EXPIRED], [HANG]], seconds=120.0)
+    down: list[list[Scripted]] = [[NotSentError("refused")]] * 4
+    _, api = play([page(10), page(50)], [*down, [EXPIRED], [HANG]], seconds=55.0)
     expired_at = api.times()[-3]
     listed_at = api.times()[-2]
     assert api.verbs()[-2:] == ["list", "watch 50"]
@@ -301,7 +308,7 @@ def test_retry_after_is_honoured() -> None:
 def test_a_watch_that_is_answered_with_a_pause_of_a_minute_is_asked_for_once_a_minute() -> None:
     busy = status_error(429, "TooManyRequests", "slow down", retry_after=60.0)
     _, api = play([page(3), *[busy] * 20], [[busy]] * 20, seconds=600.0)
-    assert api.verbs() == ["list", *["watch 3"] * 2, *["list"] * 8]
+    assert api.verbs() == ["list", "watch 3", *["list"] * 9]
     assert min(b - a for a, b in itertools.pairwise(api.times()[1:])) >= 60.0
 
 

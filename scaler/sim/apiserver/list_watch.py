@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
@@ -222,6 +223,8 @@ class Watch:
 
     bookmark_seconds = 60.0
     """Seconds between bookmarks; tests in real time use less."""
+    last_bookmark_seconds = 2.0
+    """Seconds before the end of a watch at which it has its last bookmark."""
 
     def __init__(
         self, store: Store, kind: Kind, namespace: str | None, query: Query, timeout: float
@@ -242,7 +245,7 @@ class Watch:
             self._initial = page.items
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.time() + timeout
-        self._next_bookmark = self._loop.time() + self.bookmark_seconds
+        self._next_bookmark = self._bookmark_after(self._loop.time())
         self._woken = asyncio.Event()
         self.is_open = True
         """False after its end: remaining events are dropped."""
@@ -318,12 +321,17 @@ class Watch:
         now = self._loop.time()
         if now < self._next_bookmark:
             return
-        self._next_bookmark = now + self.bookmark_seconds
+        self._next_bookmark = self._bookmark_after(now)
         self._timer = self._loop.call_at(min(self._end, self._next_bookmark), self._tick)
         if self._position > self._store.version:
             return  # about a future version a real API server says nothing, not even this
         self._position = self._store.version
         yield Seen(EventType.BOOKMARK, None, self._position, 0.0)
+
+    def _bookmark_after(self, now: float) -> float:
+        """Loop time of the next bookmark; inf after the last one, shortly before the watch ends."""
+        last = self._end - self.last_bookmark_seconds
+        return min(now + self.bookmark_seconds, last) if now < last else math.inf
 
     def _tick(self) -> None:
         if self._loop.time() >= self._end:
