@@ -32,6 +32,9 @@ from scaler.names import BLIND_SINCE, RELEASED_BY, SEEN_BY
 from scaler.rules.values import at
 from scaler.settings import JITTER, Settings
 
+MOST_TRANSITIONS = 2**31 - 1
+"""The API server refuses a Lease with more leaseTransitions. Anybody who may edit it may write this
+number."""
 LONGEST_LEASE = 60.0
 """Seconds: a longer leaseDurationSeconds, edited by hand, is not used."""
 RELEASE_TIMEOUT = 2.0
@@ -154,7 +157,8 @@ class Election:
                     # After an unknown outcome the Lease is read; if this process holds it, it is
                     # written again.
                     self._acquired = self.clock.micro_timestamp()
-                    self._transitions = self.transitions + 1
+                    counted = self.transitions
+                    self._transitions = counted + 1 if counted < MOST_TRANSITIONS else 0
                     if await self._attempt(
                         "lease not taken", self._write(self.settings.renew_deadline / 2)
                     ):

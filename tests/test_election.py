@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from scaler.clock import Clock
-from scaler.election import Election, LeadershipLost
+from scaler.election import MOST_TRANSITIONS, Election, LeadershipLost
 from scaler.kube.api import LEASES, Object, PatchType
 from scaler.names import RELEASED_BY
 from scaler.settings import Settings
@@ -472,6 +472,19 @@ def test_a_leaseduration_beyond_belief_is_not_waited_for() -> None:
         a = stage.start("a")
         await asyncio.sleep(100)
         assert 60.0 < a.began < 61.0
+
+    play(scene)
+
+
+def test_a_lease_with_the_largest_count_of_transitions_can_still_be_taken() -> None:
+    """An API server refuses a number above it, so a count that went on would end every leader."""
+
+    async def scene(stage: Stage) -> None:
+        await stage.edit(leaseTransitions=MOST_TRANSITIONS)
+        a = stage.start("a")
+        await asyncio.sleep(30)
+        assert a.election.leading
+        assert 0 <= a.election.transitions <= MOST_TRANSITIONS
 
     play(scene)
 
