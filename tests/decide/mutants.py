@@ -1612,6 +1612,14 @@ MUTANTS = (
         "3b.10c",
     ),
     Mutant(
+        "what is rounded up is bound only where it fits as it is counted",
+        invalidation,
+        "taker.pod_class.rounded or times(",
+        "times(",
+        "test_budget",
+        "3b.10c, S9",
+    ),
+    Mutant(
         "constraints of what is with the scheduler may lose their turn",
         budget,
         "place = (instance.pods <= instance.gated, ",

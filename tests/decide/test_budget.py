@@ -19,9 +19,12 @@ from scaler.decide.nodes import (
     Nodes,
     PodRequest,
     Requirement,
+    Room,
     Where,
     terms_of,
 )
+from scaler.decide.room.classes import NodeIndex
+from scaler.decide.room.placement import Placement, Reservation
 from scaler.decide.sharing.budget import MOST_UNLIKE, NOT_NOW, rounded_up, within_budget
 from scaler.decide.world import Service, ServiceKey, World
 from scaler.reasons.reasons import Reason
@@ -116,7 +119,7 @@ def test_as_many_unlike_requests_as_a_namespace_may_have_are_left_as_they_are() 
 
 def test_requests_beyond_the_budget_are_rounded_up_to_few() -> None:
     """10c: a minimum is placed with its requests rounded up to few classes."""
-    world = world_of(service_of("tenant", unlike(300)))
+    world = world_of(service_of("tenant", unlike(300)[::-1]))
     (before,) = world.services
     (after,) = within_budget(world).services
     assert len(asked_of(after)) <= MOST_UNLIKE
@@ -237,6 +240,22 @@ def test_rounding_gives_few_requests_and_takes_no_room_away(requests: list[PodRe
         assert other.where == one.where
         largest = dict(other.requests)
         assert all(largest[name] >= amount for name, amount in one.requests)
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_a_pod_that_is_rounded_up_may_be_bound_where_it_seems_not_to_fit(rounded: bool) -> None:
+    """10c, S9: node a has 4 free and 4 that end, which are reserved together; a pod of 6 does not
+    fit there now, one that only counts as 6 may."""
+    amounts = (8, 110)
+    nodes = (
+        Node("a", NodeClass(), amounts, (4, 109), ending=((NOW + 10, (4, 1)),)),
+        Node("b", NodeClass(), amounts, (6, 110)),
+    )
+    placement = Placement(NodeIndex(Nodes(("cpu", "pods"), nodes)), now=NOW, due_back=300)
+    six = ((replace(pod(6), rounded=rounded), 1),)
+    assert isinstance(placement.reserve(((pod(8), 1),), Room.EXPECTED), Reservation)
+    assert isinstance(placement.reserve(six), Reservation)
+    assert placement.may_invalidate(six, (), own=False) is rounded
 
 
 def test_a_cache_rounds_the_same() -> None:
