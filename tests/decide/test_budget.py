@@ -25,7 +25,7 @@ from scaler.decide.nodes import (
 )
 from scaler.decide.room.classes import NodeIndex
 from scaler.decide.room.placement import Placement, Reservation
-from scaler.decide.sharing.budget import MOST_UNLIKE, NOT_NOW, rounded_up, within_budget
+from scaler.decide.sharing.budget import MOST_UNLIKE, NOT_NOW, Budget, rounded_up, within_budget
 from scaler.decide.world import Service, ServiceKey, World
 from scaler.reasons.reasons import Reason
 from scaler.reasons.warnings import Warning
@@ -274,6 +274,17 @@ def test_a_cache_rounds_the_same() -> None:
         made = decide(world, cache)
         assert made == decide_anew(world)
         memory = made.memory
+
+
+def test_a_service_is_rounded_anew_when_another_of_its_namespace_changed() -> None:
+    """S5: the service is the same object, and what its requests are rounded up to is another."""
+    budget = Budget()
+    same = service_of("tenant", unlike(60))
+    for cpu in (8_061, 8_063):
+        world = world_of(same, service_of("tenant", [pod(cpu)], age=1))
+        found = budget.within(world)
+        assert found == within_budget(world)
+        assert pod(cpu).requests in {request.requests for request in asked_of(found.services[0])}
 
 
 @pytest.mark.parametrize("minimum", [1, 10_000])
