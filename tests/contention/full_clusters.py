@@ -234,7 +234,9 @@ def _scenario(of: History, folder: Path) -> Scenario:
         (one,) = [one for one in of.services if one.name == loss.service]
         if loss.what in ("node", "node gone", "cordon"):
             fate = {"node": "not-ready", "node gone": "gone", "cordon": "cordoned"}[loss.what]
-            events.append(node_event(loss.at, fate, *loss.nodes))
+            there = [node for node in loss.nodes if not _is_gone_at(of, node, loss.at)]
+            if there:
+                events.append(node_event(loss.at, fate, *there))
             events.append(node_event(loss.until, "ready", *loss.nodes))
         elif loss.what == "chip":
             on = {"what": "chip", "chips": [number % 8], "names": list(loss.nodes)}
@@ -273,6 +275,20 @@ def _scenario(of: History, folder: Path) -> Scenario:
             "ascend_operator": of.beside,
         }
     )
+
+
+def _is_gone_at(of: History, node: str, time: float) -> bool:
+    """Whether an earlier loss has taken the node out of the cluster, and nobody has put it back."""
+    is_gone = False
+    changes = []
+    for loss in of.losses:
+        if node in loss.nodes and loss.what in ("node", "node gone", "cordon"):
+            changes.append((loss.at, loss.what == "node gone"))
+            changes.append((loss.until, False))
+    for at, becomes_gone in sorted(changes):
+        if at < time:
+            is_gone = becomes_gone
+    return is_gone
 
 
 async def _strike(on: Rig, of: History, loss: Loss) -> None:
