@@ -151,11 +151,9 @@ def _clock(memory: ServiceMemory, event: OfClock) -> ServiceMemory:
         case Released(at):  # 5a: the clock begins; where it runs, it runs on
             return memory if memory.began else replace(memory, began=at - memory.spent, spent=0.0)
         case Stopped():  # 5a
-            return _expecting(replace(memory, began=0.0, made=None))
-        case ExpectsRoom(at, until):  # 5a: it waits since the first of these
-            spent = at - memory.began if memory.began else memory.spent
-            memory = _expecting(memory, memory.expects_since or at, until)
-            return replace(memory, began=0.0, spent=spent)
+            return _not_expecting(replace(memory, began=0.0, made=None))
+        case ExpectsRoom():  # 5a: it waits since the first of these
+            return _expects_room(memory, event)
         case InstancesReleased(uids, at):  # 5a, 7c
             return _each(memory, uids, began=at)
         case InstancesStopped(uids):  # 5a, 7c
@@ -170,14 +168,14 @@ def _clock(memory: ServiceMemory, event: OfClock) -> ServiceMemory:
 def _over(memory: ServiceMemory, event: OfEnd, policy: Policy) -> ServiceMemory:
     match event:
         case Swapped(at, tried):  # 5c: these had their attempt; 5d: a new clock
-            memory = _expecting(_each(memory, tried, gives_way=True))
+            memory = _not_expecting(_each(memory, tried, gives_way=True))
             return replace(_none_behind(_having_tried(memory, tried)), began=at)
         case Ended():  # 5c, 5e, 5f
             return _ended(memory, event, policy)
         case ExpectedInVain():  # 5a
             return _expected_in_vain(memory, event, policy)
         case BeganAgain(at):  # 5e: nobody waits
-            return _expecting(replace(memory, began=at))
+            return _not_expecting(replace(memory, began=at))
         case InstanceEnded(uid, at):  # 5e, 5f, 7c
             memory = _none_behind(memory, (uid,))
             return _with(memory, {uid: _failed(memory_of(memory, uid), at, policy)})
@@ -195,7 +193,7 @@ def _seen(memory: ServiceMemory, event: Seen, policy: Policy) -> ServiceMemory:
         case MinimumBound():  # 5b: nothing of the minimum is left to be bound
             memory = replace(memory, began=0.0, made=None, trade_since=0.0, victims=())
             memory = replace(memory, lacks_jobs_since=0.0)
-            memory = _expecting(memory)
+            memory = _not_expecting(memory)
             return replace(memory, fits_nowhere_since=0.0, probe_began=0.0)
         case Serves():  # 5c, 4e
             return _serving(memory, event, policy)
@@ -283,7 +281,7 @@ def _bound(memory: ServiceMemory, event: BoundPods) -> ServiceMemory:
     for uid, number in event.numbers:
         more[uid] = replace(memory_of(memory, uid), most_bound=number)
     return replace(
-        _expecting(_each(_with(memory, more), event.unbound, gives_way=False)),
+        _not_expecting(_each(_with(memory, more), event.unbound, gives_way=False)),
         began=0.0,
         made=None,
         failures=0,
@@ -394,7 +392,7 @@ def _ended(memory: ServiceMemory, event: Ended, policy: Policy) -> ServiceMemory
     memory = _each(memory, event.others, gives_way=False)
     memory = _each(memory, event.unmade, unmade=True)
     ended = replace(
-        _expecting(memory),
+        _not_expecting(memory),
         made=None,
         served=False,
         lacks_jobs_since=0.0,
@@ -408,11 +406,31 @@ def _ended(memory: ServiceMemory, event: Ended, policy: Policy) -> ServiceMemory
     return _failed(ended, event.at, policy)
 
 
-def _expecting(memory: ServiceMemory, since: float = 0.0, until: float = 0.0) -> ServiceMemory:
-    """5a: the minimum waits for expected room since then; 0.0 = it does not."""
-    if (memory.expects_since, memory.expects_until, memory.spent) == (since, until, 0.0):
+def _expects_room(memory: ServiceMemory, event: ExpectsRoom) -> ServiceMemory:
+    """5a: the minimum waits for expected room, and the clock of its attempt stops."""
+    return replace(
+        memory,
+        began=0.0,
+        spent=event.at - memory.began if memory.began else memory.spent,
+        expects_since=memory.expects_since or event.at,
+        expects_until=event.until,
+        expects_missing=max(memory.expects_missing, event.missing),
+        expects_lost_at=event.lost_at,
+    )
+
+
+def _not_expecting(memory: ServiceMemory) -> ServiceMemory:
+    """5a: the minimum does not wait for expected room."""
+    if not (memory.expects_since or memory.expects_until or memory.spent):
         return memory
-    return replace(memory, expects_since=since, expects_until=until, spent=0.0)
+    return replace(
+        memory,
+        expects_since=0.0,
+        expects_until=0.0,
+        expects_missing=0,
+        expects_lost_at=0.0,
+        spent=0.0,
+    )
 
 
 def _expected_in_vain(

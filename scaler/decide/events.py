@@ -54,10 +54,13 @@ class Stopped(OfClock, frozen=True):
 
 class ExpectsRoom(OfClock, frozen=True):
     """5a: the minimum waits for expected room, at the longest until then. Nothing of it is with the
-    scheduler."""
+    scheduler. `missing`: instances that it waits for. `lost_at`: when its service lost another one
+    while it waited; 0.0 = it has lost none."""
 
     at: float
     until: float
+    missing: int = 0
+    lost_at: float = 0.0
 
 
 class InstancesReleased(OfClock, frozen=True):

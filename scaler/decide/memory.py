@@ -147,6 +147,11 @@ class ServiceMemory(
     does not."""
     expects_until: float = 0.0
     """Until when it may wait for expected room; 0.0 = it does not."""
+    expects_missing: int = 0
+    """The most instances that the minimum missed since it began to wait for expected room."""
+    expects_lost_at: float = 0.0
+    """When its service, which served, lost another instance while it waited: more of them were
+    missing than ever since it began; 0.0 = it has lost none."""
     spent: float = 0.0
     """While it waits for expected room: the seconds of its attempt that were over before."""
     expected_in_vain: bool = False

@@ -41,6 +41,7 @@ CAPS: dict[type, dict[str, int]] = {
         "expects_since": 120,
         "expects_until": 0,
         "lacks_jobs_since": 30,
+        "expects_lost_at": 120,
         "waiting_since": 120,
         "gone_since": 30,
         "backoff_until": 0,

@@ -131,6 +131,72 @@ def test_a_node_that_becomes_usable_ends_that_backoff() -> None:
     assert story.at(306, WAITS, GROWN, nodes=new) == ALL_OF_A
 
 
+# what it loses while it waits
+
+SERVES = on_nodes("3P", "p0 on a0, p1 on a1, p2 on a2", name="a", age=9)
+LOST_ONE = on_nodes("3P", "p0 held, p1 on a1, p2 on a2", name="a", age=9)
+LOST_TWO = on_nodes("3P", "p0 held, p1 held, p2 on a2", name="a", age=9)
+
+
+def test_what_it_loses_while_it_waits_is_kept_as_long_as_what_it_lost_first() -> None:
+    """3b.5a, L10: a0 is away from 10 s to 250 s, a1 from 200 s to 480 s: no scale-up gets a0."""
+    story = Story(NODES)
+    assert story.at(0, SERVES, GROWS, bound=True) == {}
+    assert story.at(10, LOST_ONE, GROWS, nodes=f"{NODES}, a0 lost -10") == {}
+    assert story.remembered(SERVES).expects_until == NOW + 310
+    assert story.at(200, LOST_TWO, GROWS, nodes=f"{NODES}, a0 lost -10, a1 lost -200") == {}
+    assert story.remembered(SERVES).expects_until == NOW + 500
+    assert story.at(250, LOST_TWO, GROWS, nodes=f"{NODES}, a1 lost -200") == {}
+    assert story.at(310, LOST_TWO, GROWS, nodes=f"{NODES}, a1 lost -200") == {}
+    assert story.at(480, LOST_TWO, GROWS, nodes=NODES) == {"a-p0": "Admit", "a-p1": "Admit"}
+
+
+def test_each_number_of_instances_that_it_misses_sets_the_clock_back_once() -> None:
+    """3b.5a: what comes and goes does not: it holds up others for a bounded time."""
+    story = Story(NODES)
+    assert story.at(0, SERVES, GROWS, bound=True) == {}
+    assert story.at(10, LOST_ONE, GROWS, nodes=f"{NODES}, a0 lost -10") == {}
+    both = f"{NODES}, a0 lost -10, a1 lost -100"
+    assert story.at(100, LOST_TWO, GROWS, nodes=both) == {}
+    for time in (150, 250, 350):
+        again = f"{NODES}, a0 lost -{time}"
+        assert story.at(time, LOST_ONE, GROWS, nodes=again) == {}
+        assert story.at(time + 20, LOST_TWO, GROWS, nodes=f"{again}, a1 lost -{time}") == {}
+        assert story.remembered(SERVES).expects_until == NOW + 400
+    freed = f"{NODES}, a1 lost -350"
+    assert story.at(399, LOST_TWO, GROWS, nodes=freed) == {}
+    assert story.at(400, LOST_TWO, GROWS, nodes=freed) == {"b-p1": "Admit"}
+
+
+def test_what_it_loses_one_by_one_is_kept_for_start_timeout_in_all() -> None:
+    """3b.5a, L5."""
+    names = [f"p{number}" for number in range(9)]
+    story = Story("a:8x10")
+    neighbour = on_nodes("1P", "p0 on a9", name="b")
+
+    def without(number: int) -> Service:
+        found = [f"{one} held" for one in names[:number]]
+        found += [f"{one} on a{one[1:]}" for one in names[number:]]
+        return on_nodes("9P", ", ".join(found), name="a", age=9)
+
+    story.at(0, without(0), neighbour, bound=True)
+    for number in range(1, 9):
+        time = number * 250
+        away = ", ".join(f"a{one} lost -{time}" for one in range(number))
+        until = min(time + 300, 250 + 1800)
+        assert story.at(time, without(number), neighbour, nodes=f"a:8x10, {away}") == {}
+        assert story.remembered(SERVES).expects_until == NOW + until
+
+
+def test_a_service_that_never_served_waits_no_longer_for_more() -> None:
+    """3b.5a: nothing is kept for it."""
+    story = Story(NODES)
+    in_part = on_nodes("3P", "p0 held, p1 on a1, p2 on a2", name="a", age=9)
+    assert story.at(0, in_part, GROWS, nodes=f"{NODES}, a0 lost 0", bound=True) == {}
+    assert story.at(200, LOST_TWO, GROWS, nodes=f"{NODES}, a1 lost -200") == {}
+    assert story.remembered(SERVES).expects_until == NOW + 300
+
+
 # victims, and its own pods
 
 HIGHER = on_nodes("2P", "p0 held, p1 held", name="a", priority=1, age=9)

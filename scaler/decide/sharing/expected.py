@@ -6,7 +6,13 @@ wait, whatever it waits for later. For example `due_back` is 5 min:
 
     at  0 min   two nodes are free, a pod ends on a third      expects_until = 5 min
     at  4 min   it has ended, another takes the node and ends  expects_until = 5 min
-    at  5 min   nothing is reserved for one backoff: others may use the two nodes"""
+    at  5 min   nothing is reserved for one backoff: others may use the two nodes
+
+A service that served may lose a second instance while it waits for the room of the first. That one
+has its full time as well:
+
+    at  0 min   a node is away, and p0 with it                 expects_until = 5 min
+    at  3 min   a node is away, and p1 with it                 expects_until = 8 min"""
 
 from __future__ import annotations
 
@@ -28,13 +34,25 @@ def is_over(part: Part, draft: Draft) -> bool:
 
 def begins(part: Part, draft: Draft, reserved: ReservedMinimum) -> ExpectsRoom:
     """5a: `due_back` from when it began to wait. Where it waits for victims or for its own pods,
-    until `due_back` after their grace period, at most `start_timeout`."""
+    until `due_back` after their grace period, and where its service lost another instance
+    meanwhile, until `due_back` after that; at most `start_timeout`."""
     policy = part.policy
     since = draft.memory.expects_since or part.now
+    missing = len(reserved.members)
+    lost_at = _last_loss_at(part, draft, missing)
     until = since + policy.due_back
-    for ends_by in _own_ends(part, draft, reserved):
-        until = max(until, min(ends_by + policy.due_back, since + policy.start_timeout))
-    return ExpectsRoom(part.now, until)
+    for begins_at in (lost_at, *_own_ends(part, draft, reserved)):
+        until = max(until, min(begins_at + policy.due_back, since + policy.start_timeout))
+    return ExpectsRoom(part.now, until, missing, lost_at)
+
+
+def _last_loss_at(part: Part, draft: Draft, missing: int) -> float:
+    """5a: when the service, which served, lost another instance while it waited: more of them are
+    missing than ever since it began. So what comes and goes counts once."""
+    memory = draft.memory
+    if memory.served and 0 < memory.expects_missing < missing:
+        return part.now
+    return memory.expects_lost_at
 
 
 def _own_ends(part: Part, draft: Draft, reserved: ReservedMinimum) -> Iterator[float]:
