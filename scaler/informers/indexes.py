@@ -24,6 +24,7 @@ from scaler.workloads.membership import (
     Membership,
     OwnerFacts,
     OwnerName,
+    RoleTemplate,
     as_admitted,
     identity,
 )
@@ -284,6 +285,18 @@ class Owners:
         facts = self.get(kind, *name.split("/", 1)) if "/" in name else None
         return facts.wanted if facts is not None else 0
 
+    def template(self, found: Membership) -> RoleTemplate | None:
+        """What the owner of an instance makes now, as its template says; None where none does."""
+        kind, _, name = found.owner.partition("/")
+        namespace, _, rest = name.partition("/")
+        owner, _, role = rest.partition("/")
+        for source in ((kind, namespace, owner), *found.described_by):
+            facts = self.get(*source)
+            for template in facts.templates if facts is not None else ():
+                if template.role == role:
+                    return template
+        return None
+
     def knows_number(self, found: Membership) -> bool:
         """Whether the owner of an instance says how many it makes, as long as it exists."""
         return found.owner.partition("/")[0] in COUNTING
@@ -327,5 +340,5 @@ def _name(facts: OwnerFacts) -> OwnerName:
     return facts.kind, facts.namespace, facts.name
 
 
-def _revision(facts: OwnerFacts) -> tuple[str, int, int]:
-    return facts.revision, facts.rank, facts.wanted
+def _revision(facts: OwnerFacts) -> tuple[object, ...]:
+    return facts.revision, facts.rank, facts.wanted, facts.templates

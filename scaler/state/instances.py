@@ -28,6 +28,7 @@ from scaler.workloads.membership import (
     Membership,
     OwnerFacts,
     OwnerName,
+    RoleTemplate,
     identity,
 )
 
@@ -331,12 +332,15 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         is_over = not cache.wants(membership)
     faulty = faulty_of(cache, situation, pods)
     facts = _owners(cache, membership)
+    template = cache.owners.template(membership)
     size = membership.size or _size_in(facts) or (0 if present else len(last))
+    if template is not None and not present:
+        size = template.size or size
     first = _first_pods(membership, facts, present)
     parts = PodParts(
         counts=counts_of(pods),
         times=times_of(cache, situation, pods),
-        requested=_requested(present, last, size),
+        requested=_requested(present, last, size, _missing(membership, present, template)),
         labels=labelled(membership, present),
         faulty=len(faulty),
     )
@@ -546,18 +550,41 @@ def _shared_gangs(
             yield Warning.HOLD_NOT_POSSIBLE, words
 
 
-def _requested(present: Sequence[PodRecord], last: Sequence[PodRecord], size: int) -> Requested:
-    """Where no pod lives (`present`), what its owner makes is taken to request what its last pods
-    did. Pods that do not exist yet are taken to request what the first one requests."""
+def _missing(
+    membership: Membership, present: Sequence[PodRecord], template: RoleTemplate | None
+) -> Sequence[PodRequest]:
+    """3b.1c: the requests of the pods that do not exist, the first missing one first and the last
+    one for all the others, as their template says; none where living pods say it, or no template
+    does."""
+    if template is None:
+        return ()
+    if not present:
+        return template.first, template.others
+    if template.first == template.others:
+        return ()  # they are as the living ones
+    has_first = any(pod.name == membership.name for pod in present)
+    return (template.others,) if has_first else (template.first, template.others)
+
+
+def _requested(
+    present: Sequence[PodRecord],
+    last: Sequence[PodRecord],
+    size: int,
+    missing: Sequence[PodRequest],
+) -> Requested:
+    """What each pod requests: `missing` says it of those that do not exist. Where it does not, and
+    no pod lives (`present`), what its owner makes is taken to request what its last pods did; pods
+    that do not exist yet, what the first one requests."""
     expected: list[tuple[PodRecord | None, PodRequest]] = []
     priorities = []
     for pod in present or last:
         if pod.governed is not None:
-            expected.append((pod if present else None, pod.governed.request))
             priorities.append(pod.governed.priority)
-    if not expected:
+            if present or not missing:
+                expected.append((pod if present else None, pod.governed.request))
+    if not priorities:
         return Requested()
-    _, of_the_first = expected[0]
-    missing = max(0, size - len(expected))
-    expected.extend([(None, of_the_first)] * missing)
+    missing = missing or [expected[0][1]]
+    for number in range(max(0, size - len(expected))):
+        expected.append((None, missing[min(number, len(missing) - 1)]))
     return requested_by(expected, max(priorities))

@@ -10,7 +10,13 @@ from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
 from scaler.rules.values import as_count, at
 from scaler.timestamps import seconds_of
 from scaler.workloads.kind import Kind, OwnerObject, OwnerSource, Written, each_pod
-from scaler.workloads.membership import Membership, OwnerFacts, identity, number_in
+from scaler.workloads.membership import (
+    Membership,
+    OwnerFacts,
+    identity,
+    number_in,
+    role_templates,
+)
 
 TEMPLATE_HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -46,7 +52,7 @@ def membership(pod: Metadata) -> Membership | None:
 
 
 def deployment_facts(obj: OwnerObject) -> OwnerFacts:
-    """The number of instances that the Deployment asks for."""
+    """The number of instances that the Deployment asks for, and what each requests."""
     meta = obj.metadata
     return OwnerFacts(
         *meta.identity,
@@ -54,6 +60,7 @@ def deployment_facts(obj: OwnerObject) -> OwnerFacts:
         created=seconds_of(meta.creation_timestamp),
         size=as_count(obj.replicas, MAX_PODS),
         wanted=0 if meta.deletion_timestamp else as_count(obj.replicas, MAX_INSTANCES),
+        templates=role_templates(obj.template, obj.template),
     )
 
 

@@ -89,6 +89,7 @@ class OwnerObject(msgspec.Struct, gc=False):
     class Spec(msgspec.Struct, rename="camel", gc=False):
         replicas: Any = None
         pod_management_policy: Any = None
+        template: Any = None
 
     metadata: Metadata
     spec: Spec | None = None
@@ -96,6 +97,11 @@ class OwnerObject(msgspec.Struct, gc=False):
     @property
     def replicas(self) -> Any:
         return self.spec.replicas if self.spec is not None else None
+
+    @property
+    def template(self) -> Any:
+        """The pod template, of any shape."""
+        return self.spec.template if self.spec is not None else None
 
 
 class OwnerSource(msgspec.Struct, frozen=True):

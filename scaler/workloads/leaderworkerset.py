@@ -26,7 +26,13 @@ from scaler.workloads.kind import (
     number_at,
     template_at,
 )
-from scaler.workloads.membership import Membership, OwnerFacts, identity, number_in
+from scaler.workloads.membership import (
+    Membership,
+    OwnerFacts,
+    identity,
+    number_in,
+    role_templates,
+)
 
 LEADER_WORKER_SETS = Resource(
     "leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet"
@@ -63,8 +69,10 @@ def membership(pod: Metadata) -> Membership | None:
     )
 
 
-class _Pair(msgspec.Struct, gc=False):
+class _Pair(msgspec.Struct, rename="camel", gc=False):
     size: Any = None
+    leader_template: Any = None
+    worker_template: Any = None
 
 
 class _Spec(msgspec.Struct, rename="camel", gc=False):
@@ -81,18 +89,20 @@ class LeaderWorkerSetObject(msgspec.Struct, gc=False):
 
 
 def facts(obj: LeaderWorkerSetObject) -> OwnerFacts:
-    """How many instances there should be, of how many pods, and whether the workers are made only
-    when the leader is ready."""
+    """How many instances there should be, of how many pods and with which requests, and whether the
+    workers are made only when the leader is ready."""
     meta = obj.metadata
     spec = obj.spec or _Spec()
     pair = spec.leader_worker_template or _Pair()
+    size = as_count(pair.size, MAX_PODS)
     return OwnerFacts(
         *meta.identity,
         kind="LeaderWorkerSet",
         created=seconds_of(meta.creation_timestamp),
-        size=as_count(pair.size, MAX_PODS),
+        size=size,
         wanted=0 if meta.deletion_timestamp else as_count(spec.replicas, MAX_INSTANCES),
         leader_first=spec.startup_policy == "LeaderReady",
+        templates=role_templates(pair.leader_template, pair.worker_template, size=size),
     )
 
 

@@ -188,6 +188,19 @@ class LaterRole(msgspec.Struct, frozen=True, gc=False):
     """The roles that have to be ready first."""
 
 
+class RoleTemplate(msgspec.Struct, frozen=True, gc=False):
+    """What the pods of one instance request, as the templates of their owner say now."""
+
+    first: PodRequest
+    """Of the first pod, the leader where there is one."""
+    others: PodRequest
+    """Of each other pod."""
+    size: int = 0
+    """Pods of one instance; 0 when the templates do not say it."""
+    role: str = ""
+    """The role that this is about; "" where the owner has no roles."""
+
+
 class OwnerFacts(Stored, frozen=True, gc=False):
     """Facts about instances from an object that makes pods, or makes the objects that make pods."""
 
@@ -209,6 +222,8 @@ class OwnerFacts(Stored, frozen=True, gc=False):
     """Each pod of an instance is created only when those before it are ready."""
     later: tuple[LaterRole, ...] = ()
     """Roles of which it makes instances only when others are ready."""
+    templates: tuple[RoleTemplate, ...] = ()
+    """Of each role whose pods name a rule."""
 
 
 def identity(kind: str, namespace: str, *names: str) -> str:
@@ -272,6 +287,22 @@ def as_admitted(found: M, then: Labels, *, no_such_rule: bool = False) -> M:
         label_problem=Reason.RULE_MISSING if lacks_rule else found.label_problem,
         mislabelled=f"{wrong}: write {remedy}",
     )
+
+
+def role_templates(
+    first: Any, others: Any, *, size: int = 0, role: str = ""
+) -> tuple[RoleTemplate, ...]:
+    """What the pods of an instance request, from two pod templates of any shape; none where neither
+    names a rule. The others are as the first where they have no template of their own, and the
+    other way round."""
+    first = at(first or others)
+    others = at(others or first)
+    labels = [at(template, "metadata", "labels") for template in (first, others)]
+    if not any(labels_of(one).rule for one in labels):
+        return ()
+    of_first = pod_request_of(first.get("spec"))
+    of_others = of_first if others is first else pod_request_of(others.get("spec"))
+    return (RoleTemplate(of_first, of_others, min(size, MAX_PODS), role[:LONGEST_NAME]),)
 
 
 def later_role(role: Mapping[str, Any], template: Mapping[str, Any], size: int) -> LaterRole | None:

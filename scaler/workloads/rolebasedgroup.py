@@ -13,7 +13,7 @@ import msgspec
 
 from scaler.kube.api import Resource
 from scaler.kube.metadata import Metadata
-from scaler.rules.values import as_count, as_list, at
+from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.timestamps import seconds_of
 from scaler.workloads.kind import (
     Kind,
@@ -28,9 +28,11 @@ from scaler.workloads.kind import (
 from scaler.workloads.membership import (
     Membership,
     OwnerFacts,
+    RoleTemplate,
     identity,
     later_role,
     number_in,
+    role_templates,
 )
 
 RBG = "workloads.x-k8s.io"
@@ -66,14 +68,22 @@ class RoleBasedGroupObject(msgspec.Struct, gc=False):
 
 
 def facts(obj: RoleBasedGroupObject) -> OwnerFacts:
-    """The roles of which instances are made only when those of other roles are ready."""
+    """What instances of each role request, and the roles of which instances are made only when
+    those of other roles are ready."""
     meta = obj.metadata
     later = []
+    templates: list[RoleTemplate] = []
     for each in as_list(at(obj.spec).get("roles")):
         role = at(each)
         pair = at(role, "leaderWorkerPattern")
         pattern = pair or at(role, "standalonePattern") or role
-        found = later_role(role, at(pattern, "template"), as_count(pair.get("size")))
+        template = at(pattern, "template")
+        size = as_count(pair.get("size"))
+        name = as_text(role.get("name"))
+        is_patched = "leaderTemplatePatch" in pair or "workerTemplatePatch" in pair
+        if not is_patched:
+            templates += role_templates(template, template, size=size, role=name)
+        found = later_role(role, template, size)
         if found is not None:
             later.append(found)
     return OwnerFacts(
@@ -81,6 +91,7 @@ def facts(obj: RoleBasedGroupObject) -> OwnerFacts:
         kind="RoleBasedGroup",
         created=seconds_of(meta.creation_timestamp),
         later=tuple(later),
+        templates=tuple(templates),
     )
 
 

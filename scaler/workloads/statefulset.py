@@ -25,7 +25,7 @@ from scaler.workloads.kind import (
     number_at,
     template_at,
 )
-from scaler.workloads.membership import Membership, OwnerFacts, identity
+from scaler.workloads.membership import Membership, OwnerFacts, identity, role_templates
 
 REVISION = "controller-revision-hash"
 
@@ -45,7 +45,7 @@ def membership(pod: Metadata) -> Membership | None:
 
 
 def facts(obj: OwnerObject) -> OwnerFacts:
-    """Its age, and the pods of an instance where all of them are one. Unless its spec says
+    """Its age, its template, and the pods of an instance where all of them are one. Unless it says
     `Parallel`, each of them is created when those before it are ready."""
     meta = obj.metadata
     return OwnerFacts(
@@ -54,6 +54,7 @@ def facts(obj: OwnerObject) -> OwnerFacts:
         created=seconds_of(meta.creation_timestamp),
         size=as_count(obj.replicas, MAX_PODS),
         one_by_one=obj.spec is not None and obj.spec.pod_management_policy != "Parallel",
+        templates=role_templates(obj.template, obj.template),
     )
 
 

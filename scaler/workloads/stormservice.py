@@ -16,7 +16,7 @@ from scaler.kube.metadata import Metadata, shared
 from scaler.names import POD_GROUP
 from scaler.rules.finding import Path
 from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
-from scaler.rules.values import as_count, as_list, at
+from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.timestamps import seconds_of
 from scaler.workloads.kind import (
     Kind,
@@ -32,8 +32,10 @@ from scaler.workloads.membership import (
     Membership,
     OwnerFacts,
     OwnerName,
+    RoleTemplate,
     identity,
     later_role,
+    role_templates,
 )
 
 AIBRIX = "orchestration.aibrix.ai"
@@ -139,13 +141,19 @@ class StormServiceObject(msgspec.Struct, gc=False):
 
 
 def storm_service_facts(obj: StormServiceObject) -> OwnerFacts:
-    """The roles of which instances are made only when those of other roles are ready."""
+    """What instances of each role request, and the roles of which instances are made only when
+    those of other roles are ready."""
     meta = obj.metadata
     spec = at(obj.spec)
     later = []
+    templates: list[RoleTemplate] = []
     for each in as_list(at(spec, "template", "spec").get("roles")):
         role = at(each)
-        found = later_role(role, at(role, "template"), as_count(role.get("podGroupSize")))
+        template = at(role, "template")
+        size = as_count(role.get("podGroupSize"))
+        name = as_text(role.get("name"))
+        templates += role_templates(template, template, size=size, role=name)
+        found = later_role(role, template, size)
         if found is not None:
             instances = min(found.instances * _replicas(spec), MAX_INSTANCES)
             later.append(msgspec.structs.replace(found, instances=instances))
@@ -154,6 +162,7 @@ def storm_service_facts(obj: StormServiceObject) -> OwnerFacts:
         kind="StormService",
         created=seconds_of(meta.creation_timestamp),
         later=tuple(later),
+        templates=tuple(templates),
     )
 
 

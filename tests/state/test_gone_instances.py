@@ -10,7 +10,8 @@ import pytest
 from scaler.decide.world import Instance
 from scaler.informers import pods
 from scaler.informers.cache import GONE_FOR
-from scaler.workloads.membership import OwnerFacts
+from scaler.workloads.membership import OwnerFacts, RoleTemplate
+from scaler.workloads.pod_requests import pod_request_of
 from tests.jobs import NAMESPACE
 from tests.state.test_instances import KEY, Seen
 
@@ -22,6 +23,21 @@ LABELS = {
 }
 
 
+def _asks(npus: int) -> dict[str, Any]:
+    """The spec of a pod that requests so many NPUs."""
+    return {"containers": [{"resources": {"requests": {NPU: str(npus)}}}]}
+
+
+def template(first: int, others: int, *, size: int = 0, role: str = "") -> RoleTemplate:
+    """A template whose first pod requests so many NPUs, and each other pod so many."""
+    return RoleTemplate(pod_request_of(_asks(first)), pod_request_of(_asks(others)), size, role)
+
+
+def npus_of(instance: Instance) -> dict[int, int]:
+    """NPUs of a pod that holds no node -> the number of such pods."""
+    return {dict(need.requests).get(NPU, 0): number for need, number in instance.unbound}
+
+
 class Fleet:
     """Pods of one owner, which come and go."""
 
@@ -30,14 +46,18 @@ class Fleet:
         self.kind = kind
         self.seen.node("node", ready=True)
 
-    def wants(self, number: int | None, *, size: int = 0) -> None:
-        """`spec.replicas` of the owner; None = it is gone."""
+    def wants(
+        self, number: int | None, *, size: int = 0, templates: tuple[RoleTemplate, ...] = ()
+    ) -> None:
+        """`spec.replicas` of the owner; None = it is gone. `templates`: what it makes now."""
         store = self.seen.cache.owners.stores[self.kind]
         if number is None:
             store.remove(NAMESPACE, "own", "u")
             return
         head = (NAMESPACE, "own", "u", self.seen.version())
-        store.apply(OwnerFacts(*head, self.kind, 1.0, size=size, wanted=number))
+        store.apply(
+            OwnerFacts(*head, self.kind, 1.0, size=size, wanted=number, templates=templates)
+        )
 
     def pod(self, name: str, *, npus: int = 8, created: str = "00:00", where: str = "node") -> None:
         """A pod of the fleet: it runs on a node, is `unbound`, or `ends` on the node."""
@@ -53,7 +73,7 @@ class Fleet:
         if where == "ends":
             meta["deletionTimestamp"] = "2026-01-01T01:00:00Z"
         node = "" if where == "unbound" else "node"
-        spec = {"nodeName": node, "containers": [{"resources": {"requests": {NPU: str(npus)}}}]}
+        spec = {"nodeName": node, **_asks(npus)}
         status = {"phase": "Running" if node else "Pending"}
         self.seen.cache.pods.apply(
             pods.read_pod({"metadata": meta, "spec": spec, "status": status})
@@ -199,3 +219,51 @@ def test_it_is_forgotten_after_a_while() -> None:
     fleet.seen.now = GONE_FOR
     fleet.seen.cache.forget_gone(KEY)
     assert (fleet.names, fleet.seen.cache.gone_for(KEY)) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "role", "where"),
+    [
+        ("Deployment", "", "gone"),
+        ("Deployment", "", "ends"),
+        ("LeaderWorkerSet", "", "gone"),
+        ("LeaderWorkerSet", "", "ends"),
+        ("StormService", "prefill", "gone"),
+        ("StormService", "prefill", "ends"),
+    ],
+)
+def test_where_no_pod_lives_the_template_says_what_is_needed(
+    kind: str, role: str, where: str
+) -> None:
+    """3b.1c: a template that was edited meanwhile counts, also after the pods were gone."""
+    fleet = Fleet(kind)
+    fleet.wants(1, size=1, templates=(template(8, 8, role="another"), template(8, 8, role=role)))
+    fleet.pod("own-0")
+    if where == "gone":
+        fleet.gone("own-0")
+    else:
+        fleet.pod("own-0", where="ends")
+    assert npus_of(fleet.instances[0]) == {8: 1}
+    fleet.seen.dirty.clear()
+    fleet.wants(1, size=2, templates=(template(4, 2, size=2, role=role),))
+    assert fleet.seen.dirty == [KEY]
+    assert (npus_of(fleet.instances[0]), fleet.instances[0].expected) == ({4: 1, 2: 1}, 2)
+
+
+def test_a_template_counts_for_no_pod_that_lives() -> None:
+    """3b.1c: only where no living pod says it."""
+    fleet = Fleet("Deployment")
+    fleet.wants(1, templates=(template(4, 4),))
+    fleet.pod("own-a", where="unbound")
+    assert npus_of(fleet.instances[0]) == {8: 1}
+
+
+@pytest.mark.parametrize(("lives", "missing"), [("own-0", {8: 2}), ("own-0-1", {1: 1, 8: 1})])
+def test_of_a_leader_and_its_workers_the_template_says_what_is_missing(
+    lives: str, missing: dict[int, int]
+) -> None:
+    """3b.1c: workers request something else than the leader that lives, and the other way round."""
+    fleet = Fleet("LeaderWorkerSet")
+    fleet.wants(1, size=3, templates=(template(1, 8, size=3),))
+    fleet.pod(lives, npus=1 if lives == "own-0" else 8)
+    assert npus_of(fleet.instances[0]) == missing

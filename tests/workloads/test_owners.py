@@ -123,6 +123,66 @@ def test_a_leader_worker_set_tells_its_size_and_who_comes_first(
     assert (found.size, found.leader_first) == (2, first)
 
 
+def _template(npus: int, *, rule: str = "rule") -> dict[str, Any]:
+    """A pod template whose pods request so many NPUs."""
+    requests = {"resources": {"requests": {"huawei.com/Ascend910": str(npus)}}}
+    labels = {"mind-cluster/scaling-rule": rule} if rule else {}
+    return {"metadata": {"labels": labels}, "spec": {"containers": [requests]}}
+
+
+def _npus(found: OwnerFacts) -> list[tuple[str, int, int, int]]:
+    """Of each template its role, the NPUs of the first pod and of each other, and the size."""
+    told = []
+    for one in found.templates:
+        first = dict(one.first.requests)["huawei.com/Ascend910"]
+        others = dict(one.others.requests)["huawei.com/Ascend910"]
+        told.append((one.role, first, others, one.size))
+    return told
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_a_workload_tells_what_its_pods_request(kind: str) -> None:
+    """3b.1c: only one whose pods name a rule."""
+    assert _npus(facts(kind, obj("a", {"template": _template(8)}))) == [("", 8, 8, 0)]
+    assert _npus(facts(kind, obj("a", {"template": _template(8, rule="")}))) == []
+    assert _npus(facts(kind, obj("a", {"template": "odd"}))) == []
+
+
+@pytest.mark.parametrize(
+    ("templates", "told"),
+    [
+        ({"leaderTemplate": _template(1), "workerTemplate": _template(8)}, [("", 1, 8, 2)]),
+        ({"workerTemplate": _template(8)}, [("", 8, 8, 2)]),
+        ({"workerTemplate": None}, []),
+    ],
+)
+def test_a_leader_worker_set_tells_what_leader_and_workers_request(
+    templates: dict[str, Any], told: list[tuple[str, int, int, int]]
+) -> None:
+    """3b.1c: a leader without a template of its own has the template of the workers."""
+    found = facts("LeaderWorkerSet", obj("d", {"leaderWorkerTemplate": {"size": 2, **templates}}))
+    assert _npus(found) == told
+
+
+def test_each_role_tells_what_its_pods_request() -> None:
+    """3b.1c: of a StormService and a RoleBasedGroup; not where patches change the template."""
+    roles = [
+        {"name": "prefill", "podGroupSize": 2, "template": _template(8)},
+        {"name": "router", "template": _template(1, rule="")},
+    ]
+    storm = facts("StormService", obj("s", {"template": {"spec": {"roles": roles}}}))
+    assert _npus(storm) == [("prefill", 8, 8, 2)]
+    pair = {"size": 2, "template": _template(8)}
+    patched = {**pair, "workerTemplatePatch": {}}
+    groups = [
+        {"name": "prefill", "leaderWorkerPattern": pair},
+        {"name": "decode", "leaderWorkerPattern": patched},
+        {"name": "other", "standalonePattern": {"template": _template(4)}},
+    ]
+    found = facts("RoleBasedGroup", obj("s", {"roles": groups}))
+    assert _npus(found) == [("prefill", 8, 8, 2), ("other", 4, 4, 0)]
+
+
 def test_the_pod_set_made_last_stands_for_the_newest_template_of_its_role() -> None:
     labels = {"storm-service-name": "s", "role-name": "prefill", "role-template-hash": "abc"}
     found = facts("PodSet", obj("s-roleset-x-prefill-abc-0", {"podGroupSize": 2}, labels=labels))

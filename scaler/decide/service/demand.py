@@ -605,13 +605,19 @@ def written_of(service: Service) -> dict[str, str]:
     it."""
     written = {"": _fingerprint((service.rule, service.options))}
     for one in service.instances:
-        if one.owner_deleting:
+        if one.owner_deleting or _is_told_by_missing_pods(one):
             continue
         if one.made_by_us or not one.owner:
             written[one.uid] = _fingerprint(_template_of(one))
         elif not one.outdated:
             written[one.owner] = _fingerprint(_template_of(one))
     return written
+
+
+def _is_told_by_missing_pods(one: Instance) -> bool:
+    """Whether only its pods would say what people wrote, and none is there. What is needed is then
+    read from the template (3b.1c), which may lack what admission adds to pods: no edit."""
+    return not (one.made_by_us or one.generation or one.revision or one.pods)
 
 
 def _template_of(one: Instance) -> tuple[object, ...]:
