@@ -807,6 +807,14 @@ MUTANTS = (
         "3b.5c",
     ),
     Mutant(
+        "a template that is read while no pod is there is an edit",
+        demand,
+        "one.owner_deleting or _is_told_by_missing_pods(one)",
+        "one.owner_deleting",
+        "test_attempts_in_worlds",
+        "3b.5c",
+    ),
+    Mutant(
         "a service whose pods are made again is a new one",
         attempts,
         "if not was_revoked or now - since >= policy.minimum_timeout:",

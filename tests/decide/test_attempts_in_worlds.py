@@ -203,6 +203,16 @@ def test_what_people_wrote(clause: str, changes: dict[str, object], is_edit: boo
     assert (written_of(after) != written_of(before)) is is_edit, clause
 
 
+def test_pods_that_are_not_there_say_nothing_of_what_people_wrote() -> None:
+    """3b.5c: not from which pods exist. Without a revision the pods say what people wrote, and the
+    template may lack what admission adds to pods (3b.1c)."""
+    there = on_nodes("1P1D", "p0 on a0, d0 gated", others=True)
+    gone = on_nodes("1P1D", "p0 on a0, d0:4 gone", others=True)
+    edited = on_nodes("1P1D", "p0 on a0, d0:4 gated", others=True)
+    assert {*written_of(there)} - {*written_of(gone)} == {"a-d0"}
+    assert written_of(edited)["a-d0"] != written_of(there)["a-d0"]
+
+
 def test_an_outdated_pod_says_nothing_of_what_people_wrote() -> None:
     """3b.5c: from templates. A rollout is one edit, not one with each pod that is replaced."""
     old = of_deployments("on a0", "gated", "d-1")
