@@ -185,6 +185,25 @@ def test_what_is_bound_in_part_gives_its_place_to_a_spare_without_a_pause() -> N
     assert story.at(92, part, CLIMBS)["a-p1"] == "Admit"
 
 
+@pytest.mark.parametrize("rest", ["lost 5", "cordoned 5", "ending 8 90", "faulty 8 5"])
+def test_what_is_free_of_a_loss_is_kept_while_the_rest_is_expected(rest: str) -> None:
+    """3b.1b, 3b.3: the loss is reserved whole, on what is free and what comes: no scale-up takes
+    the part that is free. Its clock is that of expected room (5a)."""
+    lost = on_nodes("1P1D", "p0 held, d0 held", age=9)
+    story = serving(RUNS, CLIMBS)
+    for time in (0, 1, 31, 61, 200, 290):
+        assert story.at(time, lost, CLIMBS, nodes=f"{FULL}, a1 {rest}") == {}, time
+        assert story.reasons["a-p0"] == "WaitingForRoom"
+    assert story.at(301, lost, CLIMBS, nodes=f"{FULL}, a1 {rest}") == {"b-p1": "Admit"}
+
+
+def test_another_minimum_takes_what_is_free_of_a_loss_that_has_no_room() -> None:
+    """3b.3d: nobody is blocked by what fits nowhere and is not expected."""
+    lost = on_nodes("1P1D", "p0 held, d0 held", age=9)
+    story = serving(RUNS, CLIMBS)
+    assert story.at(0, lost, CLIMBS, COMES, nodes="a:8x3, a1 lost 400") == {"c-p0": "Admit"}
+
+
 def refused(story: Story, of: Service, uid: str, *, until: float) -> None:
     """The API server refuses the creation of this instance, which is due again at that time."""
     seen = story.remembered(of)
