@@ -49,9 +49,14 @@ def _unreachable_ratio(demand: Demand, rule: Rule) -> Iterator[Note]:
     index = demand.target.unreachable - 1
     lacking = []
     for name, number in rule.ratios[index].counts.items():
-        live = demand.groups[name].live
-        if live < number:
-            lacking.append(f"{number} of {name}, {live} exist")
+        group = demand.groups[name]
+        refused = len(group.refused)
+        if group.live < number:
+            lacking.append(f"{number} of {name}, {group.live} exist")
+        elif group.live - refused < number:
+            lacking.append(
+                f"{number} of {name}, of {group.live} the creation of {refused} is refused"
+            )
     words = f"ratio {index + demand.left_out} needs {'; '.join(lacking)}"
     yield Note(Warning.TARGET_UNREACHABLE, words)
 

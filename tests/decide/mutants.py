@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "what is refused is not tried alone where nodes are not known",
         limits,
-        "refused = None if demand.serves else _first_refused(chosen)",
+        "refused = _first_refused(chosen) if tries_alone else None",
         "refused = None",
         "test_examples test_refused",
         "3.7",
@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(
         "of a service that serves all wait for what was refused",
         limits,
-        "refused = None if demand.serves else _first_refused(chosen)",
+        "refused = _first_refused(chosen) if tries_alone else None",
         "refused = _first_refused(chosen)",
         "test_refused",
         "3.7",
@@ -1528,6 +1528,22 @@ MUTANTS = (
         "        if True:\n            candidates = with_refused(",
         "test_losses",
         "3.3",
+    ),
+    Mutant(
+        "a ratio is aimed at that only a refused creation could fill",
+        groups,
+        "due[name] = group.live - len(pausing)",
+        "due[name] = group.live",
+        "test_examples",
+        "3.2",
+    ),
+    Mutant(
+        "a refused creation is tried again with its partners",
+        demand,
+        "return _first_refused(held_candidates)",
+        "return held_candidates",
+        "test_losses",
+        "3.7",
     ),
     Mutant(
         "what is never made is asked for again and again",

@@ -95,7 +95,17 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     run = {group: members(seen, group, counts_as_running) for group in groups}
     placed = {group: run[group] + members(seen, group, is_in_flight) for group in groups}
     live = {group: len(members(seen, group, is_live)) - passing(seen, group) for group in groups}
-    index, complete = target_of(ratios, {group: len(run[group]) for group in groups}, live)
+    kept = seen.memory.served and not covers({g: len(run[g]) for g in groups}, ratios[-1])
+    refused_ones = [] if kept else [one for one in held if is_refused(one, seen)]
+    pausing = [one for one in refused_ones if barred(one, seen) is Reason.CREATE_REFUSED]
+    numbers = {group: len(run[group]) for group in groups}
+    sure = without(live, refused_ones)
+    due = without(live, pausing)
+    index, complete = target_of(ratios, numbers, sure)
+    tried_alone = target_of(ratios, numbers, due)[0] < index
+    if tried_alone:  # a refused creation that is due again, judged as if it were live
+        index, complete = target_of(ratios, numbers, due)
+    live = due if tried_alone else sure
     said = index + len(seen.full) - len(ratios) if seen.service.replicas else -1
     target = {group: ratios[index].get(group, 0) for group in groups}
     # A pair counts once, as far as that keeps the group within its target.
@@ -121,6 +131,8 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     }
     chosen = [one for group in groups for one in given[group]]
     ready = [one for one in chosen if may_go(one, seen)]
+    if tried_alone and serves:
+        ready = [one for one in ready if is_refused(one, seen)][:1] or ready
     # An instance whose creation, or release, was refused is tried again alone: its partners go when
     # it has pods.
     refused = [] if serves else [one for one in ready if remembered(one, seen).refused]
@@ -511,6 +523,17 @@ def is_live(one: Instance, seen: Seen) -> bool:
     """What no pods can be made of is not live, nor what cannot be made for want of a name."""
     spoilt = bool(one.faults or one.name_taken) and state(one, seen) is State.HELD
     return not (one.owner_deleting or one.owner_finished or spoilt)
+
+
+def without(counts: dict[str, int], ones: Instances) -> dict[str, int]:
+    """The counts by group, without these."""
+    taken = Counter(one.group for one in ones)
+    return {group: number - taken[group] for group, number in counts.items()}
+
+
+def is_refused(one: Instance, seen: Seen) -> bool:
+    """Its last creation, or release, was refused."""
+    return bool(remembered(one, seen).refused) and is_live(one, seen)
 
 
 def has_no_slot(one: Instance, seen: Seen) -> bool:

@@ -289,6 +289,31 @@ def test_a_refused_creation_leaves_its_place_to_the_next_of_its_group() -> None:
     assert (admitted(made), reasons(made)["p0"]) == ("d0 p1", Reason.CREATE_REFUSED)
 
 
+@pytest.mark.parametrize(
+    ("until", "target", "goes", "waits"),
+    [(NOW + 9, 1, "", Reason.CREATE_REFUSED), (NOW - 1, 0, "p1", None)],
+    ids=["pauses", "is due"],
+)
+def test_a_ratio_that_only_a_refused_creation_could_fill_is_not_aimed_at(
+    until: float, target: int, goes: str, waits: Reason | None
+) -> None:
+    """1, live; 3.7: when it is due again, it is tried alone."""
+    seen = service("2P2D > 1P1D", "p0 Running, d0 Running, p1 Held, d1 Held")
+    refused = InstanceMemory(refused="exceeded quota", refused_until=until, refused_times=1)
+    made = plan(seen, memory=remembering(seen, ("uid-p1", refused)))
+    assert (made.target_index, admitted(made)) == (target, goes)
+    assert reasons(made)["d1"] is Reason.WAITING_FOR_RATIO
+    assert waits is None or reasons(made)["p1"] is waits
+
+
+def test_a_partner_of_a_refused_creation_is_revoked() -> None:
+    """1, live; 3.5: without it the partner is beyond the largest ratio."""
+    seen = service("2P2D > 1P1D", "p0 Running, d0 Running, p1 Held, d1 Admitted")
+    refused = InstanceMemory(refused="exceeded quota", refused_until=NOW + 9, refused_times=1)
+    made = plan(seen, memory=remembering(seen, ("uid-p1", refused)))
+    assert [type(one).__name__ for one in made.actions] == ["Revoke"]
+
+
 def test_a_job_that_is_invalid_is_not_live_and_no_ratio_counts_on_it() -> None:
     spoilt = instance(
         "p1", "Held", faults=("InvalidContainer: there is no container named ascend",)

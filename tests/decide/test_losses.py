@@ -219,6 +219,18 @@ def refused(story: Story, of: Service, uid: str, *, until: float) -> None:
     story.memory = msgspec.structs.replace(story.memory, services=services)
 
 
+def test_a_ratio_that_only_a_refused_creation_could_fill_gets_no_partners() -> None:
+    """1, live; 3.7: when it is due again, it is tried alone."""
+    climbs = on_nodes("2P2D > 1P1D", "p0 on a0, d0 on a1, p1 held, d1 held")
+    story = serving(climbs, nodes="a:8x4")
+    refused(story, climbs, "a-p1", until=50)
+    assert [story.at(time, climbs) for time in (0, 49)] == [{}] * 2
+    assert (story.reasons["a-p1"], story.reasons["a-d1"]) == ("CreateRefused", "WaitingForRatio")
+    assert story.at(50, climbs) == {"a-p1": "Admit"}
+    started = on_nodes("2P2D > 1P1D", "p0 on a0, d0 on a1, p1 unbound, d1 held")
+    assert story.at(51, started) == {"a-d1": "Admit"}
+
+
 def test_a_loss_whose_creation_is_refused_keeps_its_room_in_the_pauses_too() -> None:
     """3b.1b, 3b.5a: it is not made yet by us, pauses included; no scale-up takes its room."""
     story = serving(RUNS, CLIMBS)

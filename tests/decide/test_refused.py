@@ -3,6 +3,8 @@ the contract."""
 
 from __future__ import annotations
 
+import msgspec
+
 from scaler.decide.decision import Admit, Plan
 from scaler.decide.memory import HadAttempt, InstanceMemory
 from scaler.decide.world import Service
@@ -35,11 +37,17 @@ def test_it_goes_alone_where_its_release_was_refused() -> None:
     assert admitted(service("1P1D", [others("p0"), others("d0")]), "p0") == "p0"
 
 
-def test_of_a_service_that_serves_nobody_waits_for_it() -> None:
-    assert (
-        admitted(service("2P2D > 1P1D", "p0 Running, d0 Running, p1 Held, d1 Held"), "p1")
-        == "d1 p1"
-    )
+def test_of_a_service_that_serves_partners_wait_where_no_ratio_can_do_without_it() -> None:
+    seen = service("2P2D > 1P1D", "p0 Running, d0 Running, p1 Held, d1 Held")
+    assert admitted(seen, "p1") == "p1"
+
+
+def test_of_a_service_that_serves_nobody_waits_where_a_ratio_can_do_without_it() -> None:
+    seen = service("3P2D > 2P2D > 1P1D", "p0 Running, d0 Running, p1 Held, p2 Held, d1 Held")
+    assert admitted(seen, "p1") == "d1 p2"
+    first = msgspec.structs.replace(REFUSED, had_attempt=HadAttempt.NO)
+    made = plan(seen, memory=remembering(seen, ("uid-p1", first)))
+    assert [one.uid for one in made.actions if isinstance(one, Admit)] == ["uid-p1", "uid-d1"]
 
 
 def test_its_partners_wait_for_their_ratio_and_are_no_spares() -> None:

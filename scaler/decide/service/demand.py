@@ -235,13 +235,13 @@ def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy)
     if memory.gone_since:
         memory = replace(memory, gone_since=0.0)
     memory, limited = wanted_in_all(service, memory, now)
-    groups, target = groups_of(limited.rule, members)
+    groups, target = groups_of(limited.rule, members, keeps_losses=seen.served)
     moves = target is not None and not service.options.paused
     gave_place = give_their_place(service, groups, now, policy) if moves else ()
     if gave_place:
         members = without_place(members, gave_place, states.Look(service, now, policy))
         memory = remembered_of(memory, {m.instance.uid: m.memory for m in members}, now)
-        groups, target = groups_of(limited.rule, members)
+        groups, target = groups_of(limited.rule, members, keeps_losses=seen.served)
     to_scale_down = ScaleDown()
     if moves and limited.replicas < ALL and not service.assumed:
         to_scale_down = scaled_down(limited.rule, groups, policy)
@@ -278,7 +278,7 @@ def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy)
         irrevocable=completion.irrevocable,
         with_the_scheduler=_with_the_scheduler(groups),
         candidates=candidates,
-        scale_up_candidates=_scale_up_candidates(groups, candidates) if serves else {},
+        scale_up_candidates=_scale_up_candidates(groups, target, candidates) if serves else {},
         serves=serves,
         minimum=shortfall.missing,
         bound_in_part=shortfall.bound_in_part,
@@ -474,14 +474,32 @@ def _are_too_few(candidates: Iterable[Member], group: Group, least: int) -> bool
 
 
 def _scale_up_candidates(
-    groups: Mapping[str, Group], candidates: Mapping[str, list[Member]]
+    groups: Mapping[str, Group], target: Target | None, candidates: Mapping[str, list[Member]]
 ) -> dict[str, list[Member]]:
+    """Where the target can be reached only with an instance whose creation was refused, that one
+    alone (3.7)."""
     held_candidates = {}
     for name, of_group in candidates.items():
         if groups[name].wants:
             held = [member for member in of_group if member.state is State.HELD]
             held_candidates[name] = sorted(held, key=states.is_made, reverse=True)
+    if target is not None and target.needs_refused:
+        return _first_refused(held_candidates)
     return held_candidates
+
+
+def _first_refused(candidates: Mapping[str, list[Member]]) -> dict[str, list[Member]]:
+    """The same groups with one candidate in all: the first whose creation was refused."""
+    refused: list[Member] = []
+    for of_group in candidates.values():
+        refused += [member for member in of_group if member.memory.refused]
+    if not refused:
+        return dict(candidates)
+    first = states.in_order(refused)[:1]
+    alone = {}
+    for name, of_group in candidates.items():
+        alone[name] = [member for member in of_group if member in first]
+    return alone
 
 
 def _with_the_scheduler(groups: Mapping[str, Group]) -> tuple[Member, ...]:

@@ -11,7 +11,7 @@ from copy import copy
 import msgspec
 
 from scaler.decide.decision import GroupPlan, State
-from scaler.decide.service.states import Member
+from scaler.decide.service.states import Member, Pause
 from scaler.rules.rule import Ratio, Rule
 
 
@@ -22,6 +22,9 @@ class Target(msgspec.Struct, frozen=True, gc=False):
     index: int
     complete: bool
     unreachable: int
+    needs_refused: bool = False
+    """Only with an instance whose creation was refused can the ratio be reached: it is tried again
+    alone (3.7)."""
 
 
 def choose_target(
@@ -40,6 +43,26 @@ def choose_target(
     if satisfied_from > reachable_from:
         return Target(satisfied_from - 1, complete=False, unreachable=reachable_from)
     return Target(reachable_from, complete=True, unreachable=reachable_from)
+
+
+def target_beside_refused(
+    ratios: Sequence[Ratio], running: Mapping[str, int], groups: Mapping[str, Group]
+) -> Target:
+    """1, live: a ratio that only an instance could fill whose creation was refused is not aimed at
+    until the instance is due again; then it is tried again alone."""
+    due: dict[str, int] = {}
+    sure: dict[str, int] = {}
+    for name, group in groups.items():
+        pausing = [one for one in group.refused if one.pause is Pause.CREATION_REFUSED]
+        due[name] = group.live - len(pausing)
+        sure[name] = group.live - len(group.refused)
+    target = choose_target(ratios, running, sure)
+    if due == sure:
+        return target
+    with_due = choose_target(ratios, running, due)
+    if with_due.index < target.index:
+        return msgspec.structs.replace(with_due, needs_refused=True)
+    return target
 
 
 def _covers(counts: Mapping[str, int], ratio: Ratio) -> bool:
@@ -168,6 +191,11 @@ class Group(msgspec.Struct, eq=False):
         )
 
     @property
+    def refused(self) -> list[Member]:
+        """Held instances whose last creation was refused."""
+        return [member for member in self.held if member.memory.refused and member.is_live]
+
+    @property
     def wants(self) -> bool:
         """Whether one more instance might get a place."""
         return self.taken < self.target or bool(self.rollouts)
@@ -216,10 +244,10 @@ class Group(msgspec.Struct, eq=False):
 
 
 def groups_of(
-    rule: Rule | None, members: tuple[Member, ...]
+    rule: Rule | None, members: tuple[Member, ...], *, keeps_losses: bool = False
 ) -> tuple[dict[str, Group], Target | None]:
     """The groups of the rule, then all other groups that instances name (with target 0). And the
-    target ratio."""
+    target ratio. `keeps_losses`: the service served, and what its minimum lost is kept for it."""
     groups = {name: Group() for name in rule.groups} if rule else {}
     for member in members:
         name = member.instance.group
@@ -233,8 +261,12 @@ def groups_of(
     if rule is None:
         return groups, None
     running = {name: group.running for name, group in groups.items()}
-    live = {name: group.live for name, group in groups.items()}
-    target = choose_target(rule.ratios, running, live)
+    is_any_refused = any(member.memory.refused for member in members)
+    if is_any_refused and not (keeps_losses and not _covers(running, rule.smallest)):
+        target = target_beside_refused(rule.ratios, running, groups)
+    else:
+        live = {name: group.live for name, group in groups.items()}
+        target = choose_target(rule.ratios, running, live)
     for name, group in groups.items():
         group.aim(rule.ratios[target.index].of(name))
     return groups, target

@@ -85,7 +85,8 @@ def decide_alone(demand: Demand, now: float) -> Draft:
         return draft
     misses_room = any(map(_misses_room, demand.groups.values()))
     chosen = {name: _chosen_without_nodes(draft, name) for name in demand.groups}
-    refused = None if demand.serves else _first_refused(chosen)
+    tries_alone = not demand.serves or demand.target.needs_refused  # 3.7
+    refused = _first_refused(chosen) if tries_alone else None
     for name, group in demand.groups.items():
         for member in chosen[name]:
             if is_made(member) and refused in (None, member):
