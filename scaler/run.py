@@ -56,8 +56,8 @@ def _written_by_threads() -> Iterator[tuple[LineWriter, ...]]:
     from scaler.report.lines import LineWriter, descriptor_of  # noqa: PLC0415 - as `_main`
 
     stderr = sys.stderr
-    out = LineWriter(descriptor_of(sys.stdout), "stdout")
-    err = LineWriter(descriptor_of(stderr), "stderr")
+    out = LineWriter(descriptor_of(sys.stdout), "stdout", time.monotonic)
+    err = LineWriter(descriptor_of(stderr), "stderr", time.monotonic)
     sys.stderr = cast("TextIO", err)
     try:
         yield out, err

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 from collections import deque
+from collections.abc import Callable
 
 MOST_BYTES = 4 * 2**20
 """Bytes that wait to be written; a line beyond them is dropped."""
@@ -24,12 +24,14 @@ RETRY = 0.1
 
 class LineWriter:
     """A stream as `structlog.WriteLogger`, `logging.StreamHandler` and `print` expect it. For any
-    thread. `descriptor`: None = it was closed when the process began."""
+    thread. `descriptor`: None = it was closed when the process began. `now`: seconds, for any
+    thread."""
 
     encoding = "utf-8"
 
-    def __init__(self, descriptor: int | None, name: str) -> None:
+    def __init__(self, descriptor: int | None, name: str, now: Callable[[], float]) -> None:
         self._descriptor = descriptor
+        self._now = now
         self.name = name
         self._changed = threading.Condition()
         self._lines: deque[bytes] = deque()
@@ -38,7 +40,7 @@ class LineWriter:
         self._refused = "it is closed" if descriptor is None else ""
         """Why the last write failed; "" when it succeeded."""
         self._waits_since = 0.0
-        """When the write began that goes on now, by time.monotonic; 0.0 = none."""
+        """When the write began that goes on now, by `now`; 0.0 = none."""
         self._is_cut = False
         """The last line that was begun has no end: the next one begins with a line break."""
         self._is_over = False
@@ -55,7 +57,7 @@ class LineWriter:
     def problem(self) -> str:
         """Why lines are not written now; "" when they are."""
         began = self._waits_since
-        stuck = time.monotonic() - began if began else 0.0
+        stuck = self._now() - began if began else 0.0
         words = self._refused
         if stuck > PATIENCE:
             words = f"nobody has read it for {stuck:.0f} s"
@@ -82,12 +84,10 @@ class LineWriter:
 
     def close(self, seconds: float) -> None:
         """Write what waits, for so many seconds at most. Lines after that are dropped."""
-        end = time.monotonic() + seconds
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
-            while self._bytes and (left := end - time.monotonic()) > 0:
-                self._changed.wait(left)
+            self._changed.wait_for(lambda: not self._bytes, seconds)
             self._descriptor = None
 
     def _write_all(self) -> None:
@@ -113,14 +113,15 @@ class LineWriter:
     def _write(self, batch: bytes) -> None:
         whole = b"\n" + batch if self._is_cut else batch
         left = memoryview(whole)
-        self._waits_since = time.monotonic()
+        self._waits_since = self._now()
         while left and self._descriptor is not None:
             try:
                 left = left[os.write(self._descriptor, left) :]
                 self._refused = ""
-                self._waits_since = time.monotonic()
+                self._waits_since = self._now()
             except BlockingIOError:
-                time.sleep(RETRY)
+                with self._changed:
+                    self._changed.wait(RETRY)
             except OSError as error:
                 self._refused = error.strerror or str(error)
                 break

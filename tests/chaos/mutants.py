@@ -46,13 +46,6 @@ MUTANTS = (
         "name changes hands",
     ),
     Mutant(
-        "410 never lists again",
-        reflector,
-        "self._must_list = True\n            self._expirations",
-        "self._expirations",
-        "history gone",
-    ),
-    Mutant(
         "a watch resumes at now",
         reflector,
         'self._watched.counts["watches"] += 1',

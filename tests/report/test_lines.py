@@ -37,7 +37,7 @@ def wait_until(writer: LineWriter, problem: str) -> None:
 
 def test_lines_are_written_in_their_order_by_several_threads(pipe: tuple[int, int]) -> None:
     reader, descriptor = pipe
-    writer = LineWriter(descriptor, "stdout")
+    writer = LineWriter(descriptor, "stdout", time.monotonic)
 
     def say(name: str) -> None:
         for number in range(100):
@@ -59,7 +59,7 @@ def test_lines_are_written_in_their_order_by_several_threads(pipe: tuple[int, in
 
 def test_a_full_disk_costs_the_lines_alone_and_is_said(tmp_path: Path) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
-    writer = LineWriter(full, "stdout")
+    writer = LineWriter(full, "stdout", time.monotonic)
     writer.write("one\n")
     wait_until(writer, "No space left on device; 1 lines lost")
     os.dup2(os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT), full)  # there is room again
@@ -71,7 +71,7 @@ def test_a_full_disk_costs_the_lines_alone_and_is_said(tmp_path: Path) -> None:
 
 def test_a_reader_that_has_gone_costs_the_lines_alone_and_is_said(pipe: tuple[int, int]) -> None:
     os.close(pipe[0])
-    writer = LineWriter(pipe[1], "stdout")
+    writer = LineWriter(pipe[1], "stdout", time.monotonic)
     writer.write("one\n")
     wait_until(writer, "stdout cannot be written, Broken pipe; 1 lines lost")
 
@@ -80,7 +80,7 @@ def test_a_pipe_that_nobody_reads_holds_nobody_up(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines, "PATIENCE", 0.05)
-    writer = LineWriter(pipe[1], "stdout")
+    writer = LineWriter(pipe[1], "stdout", time.monotonic)
     line = "x" * 999 + "\n"
     for _ in range(2 * MOST_BYTES // 1000):
         writer.write(line)
@@ -94,7 +94,7 @@ def test_a_pipe_that_nobody_reads_holds_nobody_up(
 
 
 def test_a_stream_that_was_closed_at_the_start_drops_every_line() -> None:
-    writer = LineWriter(None, "stdout")
+    writer = LineWriter(None, "stdout", time.monotonic)
     writer.write("one\ntwo\n")
     writer.close(LEAVE)
     assert (writer.dropped, writer.problem) == (
@@ -122,7 +122,7 @@ def test_after_half_a_line_the_next_one_begins_on_a_line_of_its_own(
         return len(part)
 
     monkeypatch.setattr(os, "write", write)
-    writer = LineWriter(99, "stdout")
+    writer = LineWriter(99, "stdout", time.monotonic)
     writer.write("a long line\n")
     wait_until(writer, "no room")
     writer.write("another\n")

@@ -174,11 +174,15 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
         return lacking
 
     def requests_of_deleted(self) -> PodRequests:
-        """3b.1b: what the jobs requested that the minimum lacks and that are not there."""
+        """3b.1b: what the jobs requested that the minimum lacks and that are not there. A job that
+        is there and cannot start, such as one on a node that is not Ready, was not deleted."""
+        if self.rule is None:
+            return ()
         ran_with = dict(self.memory.ran_with)
         requested = []
-        for name, number in self.minimum.items():
-            for _ in range(number - len(self.candidates[name])):
+        for name, number in self.rule.smallest.counts.items():
+            live = [member for member in self.groups[name].members if member.is_live]
+            for _ in range(number - len(live)):
                 requested.append(ran_with.get(name, ()))
         return joined(*requested)
 

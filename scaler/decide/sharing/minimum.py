@@ -84,11 +84,14 @@ def _keep_room_of_deleted(part: Part, draft: Draft) -> None:
     moment later: no scale-up takes their room meanwhile."""
     if not draft.shares or draft.demand.paused or not draft.memory.served:
         return
+    deleted = draft.demand.requests_of_deleted()
+    if not deleted:
+        return
     draft.note(events.LacksJobs(part.now))
     if not attempts.keeps_room_of_deleted(draft.memory, part.now, part.policy):
         return
     present = [*draft.demand.bound_in_part, *draft.demand.first_candidates()]
-    pods = joined(requests_of(present), draft.demand.requests_of_deleted())
+    pods = joined(requests_of(present), deleted)
     for room in (Room.FREE, Room.EXPECTED):
         if isinstance(part.placement.reserve(pods, room), Reservation):
             return

@@ -246,6 +246,7 @@ class Watch:
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.time() + timeout
         self._next_bookmark = self._bookmark_after(self._loop.time())
+        self._is_bookmark_due = False
         self._woken = asyncio.Event()
         self.is_open = True
         """False after its end: remaining events are dropped."""
@@ -318,10 +319,10 @@ class Watch:
         return EventType.DELETED if before else None
 
     def _bookmark(self) -> Iterator[Seen]:
-        now = self._loop.time()
-        if now < self._next_bookmark:
+        if not self._is_bookmark_due:
             return
-        self._next_bookmark = self._bookmark_after(now)
+        self._is_bookmark_due = False
+        self._next_bookmark = self._bookmark_after(self._loop.time())
         self._timer = self._loop.call_at(min(self._end, self._next_bookmark), self._tick)
         if self._position > self._store.version:
             return  # about a future version a real API server says nothing, not even this
@@ -334,8 +335,11 @@ class Watch:
         return min(now + self.bookmark_seconds, last) if now < last else math.inf
 
     def _tick(self) -> None:
+        """A timer may ring a moment early: what is due is told by the timer, not by the clock."""
         if self._loop.time() >= self._end:
             self.is_open = False
+        else:
+            self._is_bookmark_due = True
         self._wake()
 
     def _wake(self, _: Change | None = None) -> None:
