@@ -101,11 +101,24 @@ def _who_waits_for_loss(part: Part, draft: Draft, *, is_very_late: bool) -> Wait
 
 def _has_room_beside(part: Part, draft: Draft) -> bool:
     """Whether what the service misses of its minimum is reserved on free room, or fits there beside
-    all reservations."""
+    all reservations; or will fit when pods of its own have ended."""
     if any(other is draft for other, _ in part.on_free_room):
         return True
     missing = [*draft.demand.bound_in_part, *draft.demand.first_candidates()]
-    return part.has_room_for(requests_of(missing))
+    pods = requests_of(missing)
+    if part.has_room_for(pods):
+        return True
+    if waiting.has_waited_long(part, draft) or not _own_pods_end(draft):
+        return False
+    return part.has_room_for(pods, Room.EXPECTED)
+
+
+def _own_pods_end(draft: Draft) -> bool:
+    """1e: pods of its own are ending, and it asks for their room."""
+    for members in draft.demand.candidates.values():
+        if any(member.state is State.TERMINATING for member in members):
+            return True
+    return False
 
 
 def other_candidates(part: Part, draft: Draft, tried: Sequence[Member]) -> ReservedMinimum | None:

@@ -181,6 +181,6 @@ class Part:
             return False
         return self.placement.fits(pods, Room.RETURNING) is None
 
-    def has_room_for(self, pods: PodRequests) -> bool:
-        """Whether these pods fit on free room beside all reservations."""
-        return self.placement.fits(pods) is None
+    def has_room_for(self, pods: PodRequests, room: Room = Room.FREE) -> bool:
+        """Whether these pods fit on that room beside all reservations."""
+        return self.placement.fits(pods, room) is None

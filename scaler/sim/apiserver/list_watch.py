@@ -250,7 +250,7 @@ class Watch:
         self._woken = asyncio.Event()
         self.is_open = True
         """False after its end: remaining events are dropped."""
-        self._timer = self._loop.call_at(min(self._end, self._next_bookmark), self._tick)
+        self._timer = self._arm()
         self._table.listeners.append(self._wake)
 
     def _start(self, resource_version: str) -> int:
@@ -322,8 +322,8 @@ class Watch:
         if not self._is_bookmark_due:
             return
         self._is_bookmark_due = False
-        self._next_bookmark = self._bookmark_after(self._loop.time())
-        self._timer = self._loop.call_at(min(self._end, self._next_bookmark), self._tick)
+        self._next_bookmark = self._bookmark_after(self._next_bookmark)
+        self._timer = self._arm()
         if self._position > self._store.version:
             return  # about a future version a real API server says nothing, not even this
         self._position = self._store.version
@@ -334,12 +334,15 @@ class Watch:
         last = self._end - self.last_bookmark_seconds
         return min(now + self.bookmark_seconds, last) if now < last else math.inf
 
-    def _tick(self) -> None:
-        """A timer may ring a moment early: what is due is told by the timer, not by the clock."""
-        if self._loop.time() >= self._end:
-            self.is_open = False
-        else:
-            self._is_bookmark_due = True
+    def _arm(self) -> asyncio.TimerHandle:
+        """The timer of what comes next. A timer may ring a moment early, so what is due is told by
+        the timer and not by the clock."""
+        if self._next_bookmark < self._end:
+            return self._loop.call_at(self._next_bookmark, self._note_bookmark)
+        return self._loop.call_at(self._end, self.cut)
+
+    def _note_bookmark(self) -> None:
+        self._is_bookmark_due = True
         self._wake()
 
     def _wake(self, _: Change | None = None) -> None:
