@@ -26,6 +26,14 @@ class Newcomers:
         self._came[namespace] = came  # now the newest
         is_one_of_many = len(came) == MOST_AT_ONCE and came[0] > now - WINDOW
         came.append(now)
-        while self._came[oldest := next(iter(self._came))][-1] <= now - WINDOW:
-            del self._came[oldest]
+        self._forget_before(now - WINDOW)
         return LASTING if is_one_of_many else 0.0
+
+    def _forget_before(self, moment: float) -> None:
+        """Forget the namespaces in which nothing has come since. The one that came last is never
+        among them."""
+        while True:
+            oldest = next(iter(self._came))
+            if self._came[oldest][-1] > moment:
+                return
+            del self._came[oldest]

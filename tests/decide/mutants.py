@@ -1530,6 +1530,14 @@ MUTANTS = (
         "3.3",
     ),
     Mutant(
+        "a loss is given up for a minimum whose own pods are ending",
+        attempt_end,
+        "return part.has_room_for(pods, Room.EXPECTED)",
+        "return False",
+        "test_losses",
+        "3b.5e",
+    ),
+    Mutant(
         "a ratio is aimed at that only a refused creation could fill",
         groups,
         "due[name] = group.live - len(pausing)",

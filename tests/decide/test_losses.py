@@ -204,6 +204,18 @@ def test_another_minimum_takes_what_is_free_of_a_loss_that_has_no_room() -> None
     assert story.at(0, lost, CLIMBS, COMES, nodes="a:8x3, a1 lost 400") == {"c-p0": "Admit"}
 
 
+def test_it_is_not_given_up_for_a_minimum_whose_own_pods_are_ending() -> None:
+    """3b.5e, 1e: that minimum will fit in the room of its own pods."""
+    served = on_nodes("1P", "p0 on a2, p1 held", name="c")
+    ends = on_nodes("1P", "p0 ends, p1 held", name="c")
+    story = serving(RUNS, served)
+    story.at(0, FAILED, served)
+    assert story.at(5, HELD, served) == {"a-d0": "Admit"}
+    story.at(6, TRIED, served)
+    assert story.at(40, TRIED, ends, nodes=f"{FULL}, a2 ending 8 90") == {}
+    assert "a-d0" in story.at(41, TRIED, ends, nodes="a:8x2")  # its own room does not come
+
+
 def refused(story: Story, of: Service, uid: str, *, until: float) -> None:
     """The API server refuses the creation of this instance, which is due again at that time."""
     seen = story.remembered(of)

@@ -262,7 +262,8 @@ def groups_of(
         return groups, None
     running = {name: group.running for name, group in groups.items()}
     is_any_refused = any(member.memory.refused for member in members)
-    if is_any_refused and not (keeps_losses and not _covers(running, rule.smallest)):
+    has_loss_kept = keeps_losses and not _covers(running, rule.smallest)
+    if is_any_refused and not has_loss_kept:
         target = target_beside_refused(rule.ratios, running, groups)
     else:
         live = {name: group.live for name, group in groups.items()}
