@@ -68,7 +68,7 @@ _OTHERS = {
 makers."""
 _CROWDS = {"no-preemption-among-equals", "preemption-among-equals", "preemption-by-priority"}
 """Those of several services that are told here; test_minimums.py and test_one_never_runs.py tell
-others. What a curse withholds is the simulation's to withhold."""
+others."""
 _SIMULATED = {
     # the pauses of pods that a kubelet refused are no settings, so time cannot be compressed
     "a-kubelet-refuses-every-pod",
@@ -99,7 +99,11 @@ DIVIDED = (
 def _is_told_here(path: Path) -> bool:
     if path.stem in _OTHERS | _SIMULATED:
         return False
-    return path.stem in _CROWDS or not load_scenario(path).copies
+    if path.stem in _CROWDS:
+        return True
+    scenario = load_scenario(path)
+    # What a curse withholds is the simulation's to withhold.
+    return not scenario.copies and not scenario.curse
 
 
 _SCENARIOS = sorted(filter(_is_told_here, (Path(__file__).parents[1] / "scenarios").glob("*.yaml")))
