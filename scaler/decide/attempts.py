@@ -390,7 +390,9 @@ def _ended(memory: ServiceMemory, event: Ended, policy: Policy) -> ServiceMemory
     memory = _none_behind(_having_tried(memory, event.tried))
     memory = _each(memory, event.in_part, gives_way=True)
     memory = _each(memory, event.others, gives_way=False)
-    memory = _each(memory, event.unmade, unmade=True)
+    # Volcano enqueues no job of a full cluster, and Ascend Operator makes no pods before that: only
+    # an eviction helps, which may be made once more from then on.
+    memory = _each(memory, event.unmade, unmade_until=event.at + policy.eviction_pause)
     ended = replace(
         _not_expecting(memory),
         made=None,

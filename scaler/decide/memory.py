@@ -75,9 +75,9 @@ class InstanceMemory(
     """Its attempt ended without a bind: other candidates go first, and pods that are bound in part
     are of no use."""
     had_attempt: HadAttempt = HadAttempt.NO
-    unmade: bool = False
+    unmade_until: float = 0.0
     """Its owner had not made its pods when its attempt ended: it is no candidate until they are
-    made."""
+    made, or until then. 0 = made."""
     most_bound: int = 0
     """The largest number of its bound pods since its service last served."""
     owner: str = ""

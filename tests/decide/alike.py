@@ -32,6 +32,7 @@ CAPS: dict[type, dict[str, int]] = {
         "bound_since": 120,
         "restarted_at": 30,
         "refused_until": 0,
+        "unmade_until": 0,
         "began": 150,
         "backoff_until": 0,
     },

@@ -1556,7 +1556,7 @@ MUTANTS = (
     Mutant(
         "what is never made is asked for again and again",
         states,
-        "if member.memory.unmade:",
+        "if is_left_unmade(member, now):",
         "if False:",
         "test_losses",
         "3.3",

@@ -359,3 +359,17 @@ def test_a_minimum_of_a_higher_priority_takes_it(priority: int, takes: dict[str,
     comes = on_nodes("1P", "p0 held", name="c", priority=priority)
     story = serving(RUNS, CLIMBS)
     assert story.at(0, WITHOUT_D0, CLIMBS, comes) == takes
+
+
+def test_what_its_owner_had_not_made_is_tried_again_after_the_pause_of_evictions() -> None:
+    """3.3, 4e: its PodGroup is not enqueued in a full cluster, so its owner makes no pods: nothing
+    but an eviction would ever let it be made."""
+    unmade = on_nodes("1P1D", "p0 on a0, d0 gone", others=True, age=9, priority=9)
+    waits = on_nodes("1P", "p0 held", name="c", priority=9)
+    full = on_nodes("2P > 1P", "p0 on a1, p1 on a2", name="e", others=True)
+    story = Story("a:8x3")
+    stranger = on_nodes("1P", "p0 on a2", name="s")
+    assert story.at(0, unmade, waits, stranger) == {}
+    assert story.at(30, unmade, waits, stranger) == {"c-p0": "Admit"}
+    assert story.at(629, unmade, full) == {}
+    assert story.at(630, unmade, full) == {"e-p1": "Evict"}

@@ -133,7 +133,7 @@ def with_state(
         ),
         broken_since=broken_since,
         ran=memory.ran and (released or instance.pods > 0),
-        unmade=memory.unmade and instance.pods == 0,
+        unmade_until=0.0 if instance.pods else memory.unmade_until,
         revoked="" if released else memory.revoked,
         preempted_for=memory.preempted_for if state is State.TERMINATING else "",
     )
@@ -366,6 +366,7 @@ def moments_of(member: Member, policy: Policy) -> Iterator[float]:
         (memory.broken_since, policy.broken_grace),
         (memory.restarted_at, policy.stable_after),
         (memory.refused_until, 0.0),
+        (memory.unmade_until, 0.0),
         (instance.ends_by, policy.due_back),
     )
     for since, seconds in begun:
@@ -466,11 +467,17 @@ def is_candidate(member: Member, now: float, policy: Policy) -> bool:
     their room is expected."""
     if member.step is not None or why_not_admissible(member, now) is not None:
         return False
-    if member.memory.unmade:
+    if is_left_unmade(member, now):
         return False
     if member.state is State.TERMINATING:
         return not member.instance.owner_deleting and has_expected_room(member, now, policy)
     return member.state is State.HELD or member.is_with_the_scheduler
+
+
+def is_left_unmade(member: Member, now: float) -> bool:
+    """3.3: whether its owner had not made its pods when its last attempt ended, and it is not tried
+    again yet."""
+    return now < member.memory.unmade_until
 
 
 def has_expected_room(member: Member, now: float, policy: Policy) -> bool:

@@ -21,7 +21,7 @@ from scaler.decide.explain import room_in_words
 from scaler.decide.nodes import Room, joined
 from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
-from scaler.decide.service.states import Member, is_made
+from scaler.decide.service.states import Member, is_left_unmade, is_made
 from scaler.decide.sharing import (
     alone,
     attempt_end,
@@ -49,7 +49,7 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
         _keep_room_of_deleted(part, draft)
         return None
     if attempts.in_backoff(draft.memory, part.now):  # 2d
-        _give_up(draft, _why_in_backoff(draft))
+        _give_up(part, draft, _why_in_backoff(draft))
         return None
     goes_before = next_scale_up.before(part, draft)
     found = _find(part, draft)
@@ -59,12 +59,12 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
     reserved = found
     if goes_before is not None and not next_scale_up.could_start(part, goes_before.member):  # 7a
         preemption.give_back(part, reserved)
-        _give_up(draft, Why(Reason.MINIMUM_DOES_NOT_FIT, (str(goes_before),)))
+        _give_up(part, draft, Why(Reason.MINIMUM_DOES_NOT_FIT, (str(goes_before),)))
         return None
     if reserved.room is not Room.FREE and expected.is_over(part, draft):  # 5a
         preemption.give_back(part, reserved)
         draft.note(expected.ends(part, draft, reserved))
-        _give_up(draft, _why_in_backoff(draft))
+        _give_up(part, draft, _why_in_backoff(draft))
         return None
     draft.note(events.Fits(), *observed.events_of_owners(draft, reserved, part.now))
     if reserved.room is Room.FREE and draft.memory.spent:  # 5a: its clock runs on
@@ -72,7 +72,7 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
     if reserved.room is Room.FREE and part.is_late(draft.memory):
         answer = _after_its_attempt(part, draft, reserved)
         if isinstance(answer, Why):
-            _give_up(draft, answer)
+            _give_up(part, draft, answer)
             return None
         reserved = answer
     _take(part, draft, reserved)
@@ -275,7 +275,7 @@ def _probe_or_give_up(part: Part, draft: Draft, why: Why) -> None:
     elif attempts.is_probing(draft.memory, part.now, part.policy):
         _probe(draft)
     else:
-        _give_up(draft, why)
+        _give_up(part, draft, why)
 
 
 def _probe(draft: Draft) -> None:
@@ -290,10 +290,10 @@ def _probe(draft: Draft) -> None:
 def _without_room(part: Part, draft: Draft, why: Why) -> None:
     """8: a service that shares no nodes is admitted whether it fits or not."""
     if draft.shares:
-        _give_up(draft, why)
+        _give_up(part, draft, why)
         return
     draft.note(events.Stopped())
-    _hold_unmade(draft, why)
+    _hold_unmade(part.now, draft, why)
     chosen = alone.chosen_for_minimum(part, draft)
     replaced = {member.instance.group for member in replaced_by(draft, chosen)}
     _choose(draft, chosen)
@@ -307,7 +307,7 @@ def _without_room(part: Part, draft: Draft, why: Why) -> None:
             draft.wait(member, Why(Reason.WAITING_FOR_SCHEDULER, why.about))
 
 
-def _give_up(draft: Draft, why: Why) -> None:
+def _give_up(part: Part, draft: Draft, why: Why) -> None:
     """3d: reserve nothing, and revoke what is with the scheduler. No other service is blocked."""
     draft.note(events.Stopped())
     for member in draft.demand.with_the_scheduler:
@@ -315,14 +315,14 @@ def _give_up(draft: Draft, why: Why) -> None:
     for member in draft.demand.first_candidates():
         if member.state is State.HELD:
             draft.wait(member, why)
-    _hold_unmade(draft, why)
+    _hold_unmade(part.now, draft, why)
 
 
-def _hold_unmade(draft: Draft, why: Why) -> None:
+def _hold_unmade(now: float, draft: Draft, why: Why) -> None:
     """3.3: what its owner had not made when its attempt ended is no candidate, and waits all the
     same."""
     for member in draft.demand.members:
-        if member.memory.unmade and member.state is State.HELD:
+        if is_left_unmade(member, now) and member.state is State.HELD:
             draft.wait(member, why)
 
 
