@@ -315,7 +315,7 @@ class Story:
     """Decisions one after the other in virtual seconds. Nothing happens by itself: each step says
     what the cluster looks like then."""
 
-    def __init__(self, nodes: str, **settings: Any) -> None:
+    def __init__(self, nodes: str | Nodes, **settings: Any) -> None:
         self.nodes = nodes
         self.settings = settings
         self.memory = Memory()

@@ -1642,6 +1642,38 @@ MUTANTS = (
         "test_probe",
         "3b.9a",
     ),
+    Mutant(
+        "a resource that no node offers keeps a scale-up for ever",
+        part,
+        "return self.placement.nodes.understood(pods)",
+        "return pods",
+        "test_probe",
+        "3b.7b",
+    ),
+    Mutant(
+        "a scale-up takes what a minimum needs that waits for its first probe",
+        probe,
+        "if part.has_room_for(missing) and not part.has_room_for(joined(missing, pods)):",
+        "if False:",
+        "test_probe",
+        "3b.7b",
+    ),
+    Mutant(
+        "a minimum that was probed in vain keeps scale-ups off",
+        probe,
+        "return not draft.memory.probes and",
+        "return",
+        "test_probe",
+        "3b.7b",
+    ),
+    Mutant(
+        "no scale-up passes a minimum that waits for its first probe",
+        probe,
+        "if draft in part.waited_long:",
+        "if False:",
+        "test_probe",
+        "3b.2a, 7b",
+    ),
     # the price of a decision
     Mutant(
         "unlike requests have no bound",

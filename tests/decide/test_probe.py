@@ -7,7 +7,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from scaler.decide.decide import decide
+from scaler.decide.decide import decide, decide_anew
 from scaler.decide.memory import Memory, ServiceMemory
 from scaler.decide.nodes import Nodes, PodRequest
 from scaler.decide.world import Service
@@ -164,6 +164,94 @@ def test_beside_a_resource_that_no_node_offers_the_others_count(text: str, reaso
     made = decide(world(shared, other, nodes=nodes, memory=memory))
     assert doings(made) == {"b-p0": "Admit"}
     assert reasons(made)["a-p0"] is reason
+
+
+def _climbs(text: str) -> Service:
+    return _with_memory(on_nodes("2P > 1P", text, name="a", age=9))
+
+
+SERVING = on_nodes("1P", "p0:1 on a0", name="b")
+
+
+def test_a_scale_up_that_needs_what_no_node_offers_goes_where_the_rest_fits() -> None:
+    """3b.7b: "one that fits into the remainder is admitted": what no node offers is not understood,
+    and counts as fitting. It waited for ever."""
+    held = _climbs("p0:1 on a0, p1:1 held")
+    assert doings(decide(world(held, SERVING, nodes=_offering_none("a:3, a0 used 2")))) == {
+        "a-p1": "Admit"
+    }
+    made = decide(world(held, SERVING, nodes=_offering_none("a:2, a0 used 2")))
+    assert doings(made) == {}
+    assert "1 free x/npu, 0 there" in str(made.plans[0].verdicts)
+    assert KEPT_BY_A_PLUGIN not in str(made.plans[0].verdicts)
+
+
+@pytest.mark.parametrize(("size", "doing"), [(3, {}), (2, {"a-p1": "Revoke"})])
+def test_a_scale_up_with_the_scheduler_stays_where_the_rest_fits(
+    size: int, doing: dict[str, str]
+) -> None:
+    """3b.7b: "the same predicate for both"."""
+    climbs = _climbs("p0:1 on a0, p1:1 unbound")
+    nodes = _offering_none(f"a:{size}, a0 used 2")
+    assert doings(decide(world(climbs, SERVING, nodes=nodes))) == doing
+
+
+def test_what_no_node_offers_ends_in_an_attempt_and_a_backoff_like_the_rest() -> None:
+    """3b.7c: "each has an attempt and a backoff of its own": the scheduler binds none of it, and
+    another scale-up waits for its room."""
+    story = Story(_offering_none("a:3, a0 used 2"))
+    climbs = _climbs("p0:1 on a0, p1:1 unbound")
+    other = on_nodes("2P > 1P", "p0:1 on a0, p1:1 held", name="b")
+    assert story.at(0, climbs, other) == {}
+    assert story.at(29, climbs, other, bound=True) == {}
+    assert story.at(30, climbs, other) == {"a-p1": "Revoke"}
+    held = _climbs("p0:1 on a0, p1:1 held")
+    assert story.at(31, held, other) == {"b-p1": "Admit"}
+
+
+def test_a_reservation_is_safe_from_a_scale_up_that_needs_what_no_node_offers() -> None:
+    """3b.7b: it "cannot invalidate a reservation", whatever else it needs."""
+    minimum = on_nodes("1P", "p0:2 held", name="c")
+    climbs = _climbs("p0:1 on a0, p1:1 held")
+    nodes = _offering_none("a:3, a0 used 1")
+    assert doings(decide(world(climbs, minimum, nodes=nodes))) == {"c-p0": "Admit"}
+    roomy = _offering_none("a:5, a0 used 1")
+    assert doings(decide(world(climbs, minimum, nodes=roomy))) == {
+        "a-p1": "Admit",
+        "c-p0": "Admit",
+    }
+
+
+def test_a_minimum_that_waits_for_its_first_probe_goes_before_scale_ups_of_its_kind() -> None:
+    """3b.7b: of two free devices a scale-up takes none while a minimum that needs both, and the
+    resource that no node offers as well, waits for its first probe. After that it is free."""
+    climbs = _climbs("p0:1 on a0, p1:1 held")
+    waits = _with_memory(on_nodes("1P1D", "p0:1 held, d0:1 held", name="c"))
+    nodes = _offering_none("a:3, a0 used 1")
+    first = decide(world(climbs, waits, nodes=nodes))
+    assert doings(first) == {}
+    assert "first this minimum is tried: default/rule/c" in str(first.plans[0].verdicts)
+    later = decide(world(climbs, waits, nodes=nodes, memory=first.memory, now=NOW + 60))
+    assert doings(later) == {"c-p0": "Admit", "c-d0": "Admit"}
+    tried = Memory({str(waits.key): ServiceMemory(probes=1, fits_nowhere_since=NOW - 10)})
+    assert doings(decide(world(climbs, waits, nodes=nodes, memory=tried))) == {"a-p1": "Admit"}
+    long = Memory({str(climbs.key): ServiceMemory(waiting_since=NOW - 300)})
+    assert doings(decide(world(climbs, waits, nodes=nodes, memory=long))) == {"a-p1": "Admit"}
+    roomy = _offering_none("a:4, a0 used 1")
+    assert doings(decide(world(climbs, waits, nodes=roomy))) == {"a-p1": "Admit"}
+
+
+def test_a_cache_changes_no_answer_about_what_no_node_offers() -> None:
+    """S5: of two services that ask for the same, one has waited and passes the minimum."""
+    waits = _with_memory(on_nodes("1P1D", "p0:1 held, d0:1 held", name="c"))
+    older = _climbs("p0:1 on a0, p1:1 held")
+    younger = _with_memory(on_nodes("2P > 1P", "p0:1 on a0, p1:1 held", name="b"))
+    nodes = _offering_none("a:5, a0 used 2")
+    for waited in (older, younger):
+        memory = Memory({str(waited.key): ServiceMemory(waiting_since=NOW - 300)})
+        now = world(older, younger, waits, nodes=nodes, memory=memory)
+        assert decide(now) == decide_anew(now)
+        assert list(doings(decide(now)).values()) == ["Admit"]
 
 
 # a pool that grows

@@ -182,9 +182,9 @@ class NodeIndex:
         return frozenset(found)
 
     def understood(self, pods: PodRequests) -> PodRequests:
-        """3b.1f, 3b.9a: these pods without the resources that no node offers. A scheduler plugin
-        may keep account of such a resource by itself, as HAMi does of the memory of a shared
-        NPU."""
+        """3b.1f, 3b.7b, 3b.9a: these pods without the resources that no node offers. A scheduler
+        plugin may keep account of such a resource by itself, as HAMi does of the memory of a
+        shared NPU."""
         offered = self.offered
         found: list[tuple[PodRequest, int]] = []
         for request, number in pods:

@@ -45,4 +45,4 @@ def _reserve_if_it_fits(part: Part, member: Member) -> bool:
 def any_fits(part: Part, members: Iterable[Member]) -> bool:
     """Whether one of these instances fits. An instance that does not is admitted only if none
     does."""
-    return any(part.has_room_for(member.instance.unbound) for member in members)
+    return any(part.has_room_for(part.understood(member.instance.unbound)) for member in members)

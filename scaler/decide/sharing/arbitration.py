@@ -133,7 +133,7 @@ class Arbitration:
                     return
                 case Outcome.BEGINS_AGAIN:
                     draft.note(events.InstanceBeganAgain(member.uid, part.now))
-        reserved = part.placement.reserve(member.instance.unbound)
+        reserved = part.placement.reserve(part.understood(member.instance.unbound))
         if isinstance(reserved, Reservation):
             part.kept[member.uid] = reserved
 
@@ -153,7 +153,7 @@ class Arbitration:
             part.on_free_room.append((draft, reserved))
             for member in reserved.members:
                 if member.is_with_the_scheduler or member.in_part:
-                    part.reserved_with_scheduler.add(draft, [member])
+                    part.count_with_scheduler(draft, [member])
 
     def _note_whether_it_goes_first(self, draft: Draft, *, has_reservation: bool) -> None:
         """2a: who has waited for `backoff_max` goes first until its own attempt ends."""
@@ -166,7 +166,7 @@ class Arbitration:
         """3.5: revoke scale-ups with the scheduler beyond the largest ratio."""
         part = self.part
         kept = [member for member in draft.demand.irrevocable if member.uid in part.kept]
-        part.reserved_with_scheduler.add(draft, kept)
+        part.count_with_scheduler(draft, kept)
         if draft.demand.paused:
             return
         for member in newest_admission_first(self._scale_ups_with_scheduler(draft)):
@@ -199,7 +199,7 @@ class Arbitration:
             if answer.begins_again:
                 draft.note(events.InstanceBeganAgain(member.uid, part.now))
             if isinstance(reserved, Reservation):
-                part.reserved_with_scheduler.add(draft, [member])
+                part.count_with_scheduler(draft, [member])
             elif not draft.shares:
                 self._trade(draft, member)
             if limits.is_in_the_way(part, draft, member):
@@ -218,10 +218,11 @@ class Arbitration:
 
     def _kept_or_reserved(self, member: Member) -> Reservation | Shortage:
         """The reservation that the instance has already; otherwise one made now, if it fits."""
-        kept = self.part.kept.get(member.uid)
+        part = self.part
+        kept = part.kept.get(member.uid)
         if kept is not None:
             return kept
-        return self.part.placement.reserve(member.instance.unbound)
+        return part.placement.reserve(part.understood(member.instance.unbound))
 
     def _release_minimums(self) -> None:
         """6: release whole minimums, beside all that is with the scheduler or being revoked; the
@@ -265,7 +266,7 @@ class Arbitration:
 
     def _admit(self, draft: Draft, member: Member) -> None:
         draft.admit(member)
-        self.part.reserved_with_scheduler.add(draft, [member])
+        self.part.count_with_scheduler(draft, [member])
 
     def _scale_up_one(self, place: Place) -> None:
         """7b: in each group the candidates in their order, as long as there is a place."""
@@ -286,7 +287,7 @@ class Arbitration:
         if isinstance(answer, Admitted):
             draft.admit(member)
             if answer.reserved:
-                part.reserved_with_scheduler.add(draft, [member])
+                part.count_with_scheduler(draft, [member])
             else:
                 self._trade(draft, member)
             return

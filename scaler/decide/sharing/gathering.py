@@ -60,7 +60,7 @@ def kept_from(part: Part, draft: Draft, member: Member) -> Kept | None:
     minimum of the same or a higher priority."""
     if not part.gatherers:
         return None
-    requests = [request for request, _ in member.instance.unbound]
+    requests = [request for request, _ in part.understood(member.instance.unbound)]
     for node in _came_lately(part):
         if any(_may_land(part, node, request) for request in requests):
             for missing, minimum in part.gatherers.items():

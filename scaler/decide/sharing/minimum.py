@@ -266,6 +266,8 @@ def _does_not_fit(part: Part, draft: Draft, shortage: Shortage) -> None:
 
 def _probe_or_give_up(part: Part, draft: Draft, why: Why) -> None:
     """9a: a minimum that fits nowhere is probed from time to time, one at a time."""
+    if probe.awaits_first(part, draft):
+        part.not_understood.append(draft)
     event = probe.next_event(part, draft)
     if event is not None:
         draft.note(event)

@@ -65,7 +65,7 @@ def before(part: Part, draft: Draft) -> GoesBefore | None:
 
 def could_start(part: Part, member: Member) -> bool:
     """Whether the scale-up has room beside all reservations, and cannot invalidate one (7b)."""
-    reserved = part.placement.reserve(member.instance.unbound)
+    reserved = part.placement.reserve(part.understood(member.instance.unbound))
     if isinstance(reserved, Shortage):
         return False
     invalidates = part.may_invalidate(member)

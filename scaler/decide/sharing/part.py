@@ -67,8 +67,9 @@ class Admitted(msgspec.Struct, frozen=True, eq=False):
 
 
 class Held(msgspec.Struct, frozen=True, eq=False):
-    """A scale-up stays held. `lacks_room`: it does not fit. `for_now`: only pods that still have to
-    go are in its way."""
+    """A scale-up stays held. `lacks_room`: it does not fit. `for_now`: another one
+    that asks for the same may be admitted: only pods that still have to go are in its way, or a
+    minimum that others may pass."""
 
     why: Why
     lacks_room: bool = False
@@ -96,10 +97,10 @@ class WithScheduler:
         self.drafts: list[Draft] = []
         self.pods: Counter[PodRequest] = Counter()
 
-    def add(self, draft: Draft, members: Iterable[Member]) -> None:
-        for member in members:
-            self.drafts.append(draft)
-            self.pods.update(dict(member.instance.unbound))
+    def add(self, draft: Draft, pods: PodRequests) -> None:
+        """Add the unbound pods of an instance, as they are reserved."""
+        self.drafts.append(draft)
+        self.pods.update(dict(pods))
 
 
 class Part:
@@ -149,15 +150,30 @@ class Part:
         self.attempts_ended_in: Counter[str] = Counter()
         """Namespace -> the number of its services that had an attempt; empty where no scale-up has
         waited for `backoff_max`."""
+        self.not_understood: list[Draft] = []
+        """7b: services whose minimum needs a resource that no node offers, and waits for its first
+        probe."""
         self.trading: list[Draft] = []
         """Services that serve, with surplus that is to give way to a missing instance."""
         self.being_revoked: list[tuple[Draft, Member]] = []
         """Instances that this decision revokes. Their pods exist for a moment longer."""
 
+    def understood(self, pods: PodRequests) -> PodRequests:
+        """7b: these pods as scale-ups are placed: without the resources that no node offers. What
+        was rounded up stays as it is (10c)."""
+        if any(request.rounded for request, _ in pods):
+            return pods
+        return self.placement.nodes.understood(pods)
+
+    def count_with_scheduler(self, draft: Draft, members: Iterable[Member]) -> None:
+        """The scheduler may bind these instances at any moment, and they have reservations."""
+        for member in members:
+            self.reserved_with_scheduler.add(draft, self.understood(member.instance.unbound))
+
     def may_invalidate(self, member: Member, *, own: bool = False) -> bool:
         """6b, 7b: whether the scheduler may invalidate a reservation by binding this instance and
         what is with it already. `own`: count the reservations of its own kind of pods too."""
-        pods = member.instance.unbound
+        pods = self.understood(member.instance.unbound)
         others = self.reserved_with_scheduler.pods.items()
         return self.placement.may_invalidate(pods, others, own=own)
 
@@ -168,7 +184,7 @@ class Part:
         for other, member in self.being_revoked:
             if draft.shares_nodes_with(other):
                 near.append(member)
-        return bool(near) and self.placement.fits(requests_of(near)) is not None
+        return bool(near) and self.placement.fits(self.understood(requests_of(near))) is not None
 
     def is_late(self, attempt: Attempt) -> bool:
         """5c: whether the attempt made no progress within `minimum_timeout`."""

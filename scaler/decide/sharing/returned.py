@@ -26,7 +26,7 @@ def ends_backoff_at(part: Part, draft: Draft) -> float:
     """5f: when a node became usable last whose free room takes a pod of the service that is not
     bound; 0.0 = none did lately."""
     nodes = part.placement.nodes
-    requests = _unbound(draft)
+    requests = _unbound(part, draft)
     found = 0.0
     for node in nodes.returned:
         if part.now - node.returns[-1].at >= part.policy.backoff_max:
@@ -37,7 +37,7 @@ def ends_backoff_at(part: Part, draft: Draft) -> float:
     return found
 
 
-def _unbound(draft: Draft) -> set[PodRequest]:
+def _unbound(part: Part, draft: Draft) -> set[PodRequest]:
     """The distinct requests of pods of the service that are not bound."""
     demand = draft.demand
     members = [*demand.irrevocable, *demand.with_the_scheduler]
@@ -45,5 +45,5 @@ def _unbound(draft: Draft) -> set[PodRequest]:
         members += candidates
     requests = set()
     for pods in {member.instance.unbound for member in members}:
-        requests.update([request for request, _ in pods])
+        requests.update([request for request, _ in part.understood(pods)])
     return requests

@@ -13,13 +13,14 @@ from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import Member, newest_admission_first
-from scaler.decide.sharing import alone, attempt_end, gathering
+from scaler.decide.sharing import alone, attempt_end, gathering, probe
 from scaler.decide.sharing.attempt_end import Outcome
 from scaler.decide.sharing.choice import held_beside, startable
 from scaler.decide.sharing.part import Admitted, Held, Part
 from scaler.decide.sharing.release import BEING_REVOKED
 from scaler.reasons.reasons import Reason
 
+FIRST_IS_TRIED = "no node offers a resource that it needs; first this minimum is tried:"
 RESERVED_FOR_OTHERS = "the free room may be needed for the minimum of another service"
 
 
@@ -108,9 +109,9 @@ def _can_start_beside(part: Part, draft: Draft, instance: Member, others: Sequen
         if not group.has_place_for(member):
             return False
         group.give_place(member)
-    if not part.has_room_for(requests_of(others)):
+    if not part.has_room_for(part.understood(requests_of(others))):
         return False
-    pods = requests_of([instance, *others])
+    pods = part.understood(requests_of([instance, *others]))
     with_scheduler = part.reserved_with_scheduler.pods.items()
     return not part.placement.may_invalidate(pods, with_scheduler, own=False)
 
@@ -125,7 +126,13 @@ def admission_of(
     invalidate a reservation, and cannot land on a node that is kept for a minimum. `others`:
     candidates of its group; where the service is alone (8), one that does not fit is admitted only
     when none of them does."""
-    reserved = part.placement.reserve(member.instance.unbound)
+    pods = part.understood(member.instance.unbound)
+    is_understood = pods == member.instance.unbound
+    minimum = None if is_understood else probe.first_that_needs(part, draft, pods)
+    if minimum is not None:
+        words = f"{FIRST_IS_TRIED} {minimum.demand.name}"
+        return Held(Why(Reason.WAITING_FOR_CAPACITY, (words,)), for_now=True)
+    reserved = part.placement.reserve(pods)
     if isinstance(reserved, Shortage):
         left = [other for other in others if other.uid not in draft.admitted]
         if not draft.shares and not alone.any_fits(part, left):

@@ -122,7 +122,10 @@ def would_fit(part: Part, draft: Draft, unreserved: Placement) -> bool:
             unreserved.fits(requests_of(members)) is None
             for members in sets_of_candidates(draft, unreserved, Room.FREE)
         )
-    return any(unreserved.fits(member.instance.unbound) is None for member in _held(part, draft))
+    return any(
+        unreserved.fits(part.understood(member.instance.unbound)) is None
+        for member in _held(part, draft)
+    )
 
 
 def _held(part: Part, draft: Draft) -> Iterable[Member]:
