@@ -18,6 +18,7 @@ from scaler.informers.changes import (
     ModeChanged,
     NodeChanged,
     NodesSeen,
+    NpuPluginSeen,
     ObjectRefused,
     OwnConfigMapGone,
     PodChanged,
@@ -55,6 +56,7 @@ def subscribe(
 ) -> None:
     changes.subscribe(ModeChanged, state.on_mode)
     changes.subscribe(NodesSeen, state.on_nodes_seen)
+    changes.subscribe(NpuPluginSeen, state.on_npu_plugin)
     changes.subscribe(AloneChanged, decider.on_alone)
     changes.subscribe(PodChanged, state.on_pod)
     changes.subscribe(NodeChanged, state.on_node)

@@ -56,11 +56,14 @@ class Rig:
         """What `nodes` has added."""
         self.decisions: list[tuple[Service, Plan]] = []
         self._last: dict[ServiceKey, Plan] = {}
+        self.world = World(0.0, ())
+        """The last one that was decided about."""
         self.passes = 0
         self.broken: list[str] = []
 
     def observe(self, world: World, decision: Decision) -> None:
         self.passes += 1
+        self.world = world
         for service, plan in zip(world.services, decision.plans, strict=True):
             if not service.assumed and self._last.get(plan.key) != plan:
                 self._last[plan.key] = plan

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from scaler.decide.decision import NOBODY, Plan, State, Verdict
-from scaler.decide.nodes import Requirement, Where
+from scaler.decide.nodes import COUNTED_IN, Requirement, Where
 from scaler.decide.world import KubeletRefusal
 from scaler.reasons.reasons import Reason
 from scaler.rules.labels import nearest
@@ -17,6 +17,14 @@ from scaler.rules.rule import ALL
 
 REPLACED = "its owner has replaced it"
 _KUBELET = "the kubelet of "
+_RULES_OF_NPUS = {
+    "chips": "by MindCluster's device data",
+    "cards": "in whole cards",
+    "super-pod": "in whole cards of a super-pod",
+    "linked": "with network",
+    "well": "on nodes that are not sub-healthy",
+}
+"""The words for kinds of NPUs, as `workloads.npu_rules` names them."""
 _BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 
 
@@ -95,7 +103,9 @@ def amount_in_words(resource: str, amount: int) -> str:
         for suffix, size in _BINARY:
             if amount and amount % size == 0:
                 return f"{amount // size}{suffix} free {resource}"
-    return f"{amount} free {resource}"
+    name, _, kinds = resource.partition(COUNTED_IN)
+    rules = [_RULES_OF_NPUS[kind] for kind in kinds.split("+") if kind in _RULES_OF_NPUS]
+    return f"{amount} free {' '.join([name, *rules])}"
 
 
 def where_in_words(where: Where) -> str:

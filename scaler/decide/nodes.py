@@ -66,7 +66,27 @@ class PodRequest(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=T
     requests: tuple[tuple[str, int], ...] = ((PODS, 1),)
     where: Where = Where()
     rounded: bool = False
-    """3b.10c: rounded up; the pod itself may request less, and fit where this does not."""
+    """Rounded up (3b.10c): the pod itself may request less, and fit where this does not."""
+    block: int = 0
+    """The nodes of one block: such pods take them together, all in one super-pod, one pod on each.
+    0 = each pod takes any node."""
+
+
+COUNTED_IN = "#"
+"""Between the name of a resource of Kubernetes and a kind of it that MindCluster's scheduler
+counts by rules of its own (`huawei.com/Ascend910#cards`, see `workloads.npu_rules`). No name of
+Kubernetes has it."""
+
+
+def resource_of(name: str) -> str:
+    """The resource of Kubernetes that this is a kind of; mostly the same name."""
+    return name.partition(COUNTED_IN)[0]
+
+
+def amount_of(amounts: Mapping[str, int], name: str) -> int:
+    """How much a pod with these requests takes of a resource: of each kind of a resource as much as
+    of the resource."""
+    return amounts.get(name if name in amounts else resource_of(name), 0)
 
 
 PodRequests = tuple[tuple[PodRequest, int], ...]
@@ -148,6 +168,11 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     returns: tuple[Return, ...] = ()
     """When the node or chips of it became usable, the oldest first. They are forgotten when the
     node leaves after it had stayed for an hour. What the first list showed is no return."""
+    super_pod: int = -1
+    """The super-pod that the node is in, as MindCluster's scheduler sees it; negative = in none."""
+    barred: str = ""
+    """Why MindCluster's scheduler gives none of its NPUs to a new pod, in words; "" when it
+    does."""
 
     @property
     def schedulable(self) -> bool:

@@ -18,6 +18,7 @@ from scaler.informers.changes import (
     BudgetsChanged,
     Changes,
     NodeChanged,
+    NpuPluginSeen,
     ObjectRefused,
     OwnConfigMapGone,
     PodChanged,
@@ -36,8 +37,14 @@ from scaler.informers.indexes import (
     membership_in,
 )
 from scaler.informers.jobs import JobRecord
+from scaler.informers.npu_nodes import as_placed
 from scaler.informers.pods import PodRecord
-from scaler.informers.records import BudgetRecord, NodeRecord, OwnedRecord, PriorityRecord
+from scaler.informers.records import (
+    BudgetRecord,
+    NodeRecord,
+    OwnedRecord,
+    PriorityRecord,
+)
 from scaler.informers.refusals import Refusals
 from scaler.informers.refused_pods import RefusedPods
 from scaler.informers.store import Name, Store
@@ -45,6 +52,7 @@ from scaler.kube.api import ASCEND_JOBS
 from scaler.names import RANK_TABLE_PREFIX
 from scaler.workloads.ascendjob import RETRIES
 from scaler.workloads.membership import NO_LABELS, Labels, Membership, OwnerName, as_admitted
+from scaler.workloads.npu_rules import CONFIGURATION
 from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 OPERATOR_DEPLOYMENT = "ascend-operator-manager"
@@ -109,6 +117,10 @@ class Cache:
         uid."""
         self._instances_by_node: Index[str, str, str] = Index()
         """Node -> uid of a pod on that node -> its instance."""
+        self.places_npus = False
+        """MindCluster's plugin places the pods with NPUs."""
+        self._npu_nodes = set[str]()
+        """The nodes with NPUs as MindCluster's device plugin describes them, and device data."""
 
     # reading
 
@@ -390,7 +402,7 @@ class Cache:
             self._mark_on(name)
 
     def _count_node(self, name: str) -> None:
-        """Publish a node with its own status and the faults that MindCluster reports."""
+        """Publish a node with its own status and what MindCluster reports of it."""
         record = self.nodes.get("", name)
         facts = None
         if record is not None:
@@ -398,7 +410,34 @@ class Cache:
             sick = faults.node or faults.switch
             chips = faulty_devices(faults.chips)
             facts = msgspec.structs.replace(record.facts, unhealthy=sick, faulty=chips)
-        self._publish(NodeChanged(name, facts, listed=not self.nodes.version))
+            devices = self.faults.devices_of(name)
+            self._note_npus(name, has_data=devices.listed and bool(facts.chips))
+            if self.places_npus:
+                facts = as_placed(facts, faults, devices)
+        else:
+            self._note_npus(name, has_data=False)
+        is_first = not self.nodes.version or (self.places_npus and not self.config_maps.version)
+        self._publish(NodeChanged(name, facts, listed=is_first))
+
+    def _note_npus(self, name: str, *, has_data: bool) -> None:
+        if has_data:
+            self._npu_nodes.add(name)
+        else:
+            self._npu_nodes.discard(name)
+        self._look_for_plugin()
+
+    def _look_for_plugin(self) -> None:
+        """Publish where MindCluster's plugin is at work now, and was not, or the other way round.
+        The scheduler's configuration says it. Where that is not readable, device data do: only
+        MindCluster's plugin reads them."""
+        record = self.config_maps.get(*CONFIGURATION)
+        said = record.has_npu_plugin if record is not None else None
+        places_npus = bool(self._npu_nodes) if said is None else said
+        if places_npus != self.places_npus:
+            self.places_npus = places_npus
+            self._publish(NpuPluginSeen(places_npus))
+            for node in sorted([one.name for one in self.nodes.values()]):
+                self._count_node(node)
 
     def _on_priority(self, old: PriorityRecord | None, new: PriorityRecord | None) -> None:
         """Rare: an administrator changed what a name is worth."""
@@ -433,6 +472,8 @@ class Cache:
         if old is None:
             for uid in sorted(self.job_instances.mislabelled):
                 self._place_again(uid)
+        if record.has_npu_plugin is not None:
+            self._look_for_plugin()
         if record.retries is not None:
             before = (old.retries if old else None) or {}
             after = (new.retries if new else None) or {}

@@ -65,6 +65,12 @@ class NodesSeen(Change, frozen=True):
     seen: bool
 
 
+class NpuPluginSeen(Change, frozen=True):
+    """MindCluster's plugin places the pods with NPUs from now on, or does not any more."""
+
+    places_npus: bool
+
+
 class AloneChanged(Change, frozen=True):
     """Each service decides alone from now on, for this reason; with "" services are weighed against
     each other."""

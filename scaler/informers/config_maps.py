@@ -39,6 +39,7 @@ from scaler.names import (
 from scaler.remembered import Sharing
 from scaler.rules.limits import MAX_BYTES
 from scaler.workloads.ascendjob import RETRIES, RETRIES_KEY, read_retries
+from scaler.workloads.npu_rules import CONFIGURATION, PLUGIN
 
 MOST_KEYS = 10
 """Names of keys that are kept, to say what there is instead of a rule."""
@@ -105,6 +106,9 @@ class ConfigMapRecord(Stored, frozen=True, gc=False):
     table_map: RankTableMap | None = None
     retries: dict[str, int] | None = None
     faults: FaultReport | None = None
+    has_npu_plugin: bool | None = None
+    """Whether it makes the scheduler use MindCluster's plugin; None where it is not the
+    configuration of the scheduler."""
 
     @property
     def document(self) -> str | None:
@@ -141,6 +145,9 @@ def config_map_record(cm: ConfigMapObject, home: str = "") -> ConfigMapRecord:
         table_map=read_table_map(cm) if meta.name.startswith(RANK_TABLE_PREFIX) else None,
         retries=retries,
         faults=read_report(meta.namespace, meta.name, cm.data),
+        has_npu_plugin=any(PLUGIN in text for text in cm.data.values())
+        if (meta.namespace, meta.name) == CONFIGURATION
+        else None,
     )
 
 

@@ -20,6 +20,7 @@ from scaler.workloads import devices
 from scaler.workloads.devices import PodDevices
 from scaler.workloads.kinds import job_uid, membership_of, unknown_owner
 from scaler.workloads.membership import Membership
+from scaler.workloads.npu_rules import NO_JOB, NpuJob, npu_job_of
 from scaler.workloads.pod_requests import (
     LONGEST_PLACEMENT,
     PLACEMENT,
@@ -130,6 +131,8 @@ class Governed(msgspec.Struct, frozen=True, gc=False):
     makes for the pod."""
     unknown_owner: str = ""
     """That no known kind of workload made it, in words; "" when one did, or nothing at all."""
+    npus: NpuJob = NO_JOB
+    """What MindCluster's scheduler reads of it; of a job it reads the job."""
 
 
 class PodRecord(Stored, frozen=True, gc=False):
@@ -289,6 +292,7 @@ def _governed(pod: PodObject, owner: Owner, job: str) -> Governed:
         priority=spec.priority or 0,
         controller_uid=shared(owner.uid or meta.uid),
         unknown_owner=unknown_owner(meta, membership) if membership is not None else "",
+        npus=npu_job_of(meta.annotations, meta.labels) if not job else NO_JOB,
     )
 
 

@@ -8,6 +8,7 @@ of a large list."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -18,11 +19,16 @@ from scaler.names import CLASS_NAMESPACES
 from scaler.rules.values import as_text
 from scaler.workloads.kinds import job_uid
 from scaler.workloads.membership import NO_LABELS, Labels, labels_of
+from scaler.workloads.npu_rules import BASE_DEVICES
 from scaler.workloads.pod_requests import whole_amounts
 
 _LARGEST_SELECTOR = 4096
 """Bytes of the selector of a PodDisruptionBudget: people write a few labels, and every budget is
 kept."""
+
+
+_LONGEST_DEVICES = 64 * 1024
+"""Characters of the annotation about the chips of a node; 16 chips have 1,000."""
 
 
 class Condition(msgspec.Struct, gc=False):
@@ -95,6 +101,11 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
     """Reported as faulty as a whole."""
     faulty: Mapping[str, int] = {}
     """Devices that are reported as faulty, by resource."""
+    chips: frozenset[str] = frozenset()
+    """Names of its chips, as its annotation `baseDeviceInfos` has them; virtual ones left out."""
+    super_pod: int = -1
+    """As at `Node`, and so is `barred`."""
+    barred: str = ""
 
 
 class NodeRecord(Stored, frozen=True, gc=False):
@@ -113,8 +124,21 @@ def node_record(node: NodeObject) -> NodeRecord:
         capacity=whole_amounts(status.capacity),
         ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions),
         unschedulable=node.spec.unschedulable,
+        chips=_chips_of(meta.annotations.get(BASE_DEVICES, "")),
     )
     return NodeRecord(*meta.identity, facts)
+
+
+@lru_cache(maxsize=1024)
+def _chips_of(text: str) -> frozenset[str]:
+    """The chips that an annotation names; none where it cannot be read."""
+    if not text or len(text) > _LONGEST_DEVICES:
+        return frozenset()
+    try:
+        found = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return frozenset()
+    return frozenset([shared(name) for name in found if name.count("-") == 1])
 
 
 def _taint(taint: Mapping[str, Any]) -> Taint:

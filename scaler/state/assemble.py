@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from scaler.decide.decision import Admit, Complete, Evict, Plan, Revoke, SlotAction
 from scaler.decide.memory import Memory
-from scaler.decide.nodes import Amounts, Nodes, PodRequest
+from scaler.decide.nodes import Amounts, Nodes, PodRequest, amount_of
 from scaler.decide.world import Instance, Policy, Service, ServiceKey, World
 from scaler.state.cluster import ClusterState
 
@@ -279,7 +279,7 @@ def with_evictions(nodes: Nodes, evicted: Iterable[tuple[Instance, float]]) -> N
     for instance, since in evicted:
         for name, request in instance.bound_pods:
             amounts = dict(request.requests)
-            taken = tuple(amounts.get(resource, 0) for resource in nodes.resources)
+            taken = tuple(amount_of(amounts, resource) for resource in nodes.resources)
             ending.setdefault(name, []).append((since + GRACE, taken))
     after = (
         replace(node, ending=tuple(sorted([*node.ending, *ending[node.name]])))

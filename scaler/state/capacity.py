@@ -14,6 +14,7 @@ import msgspec
 
 from scaler.clock import Skew
 from scaler.decide.nodes import (
+    COUNTED_IN,
     HOUR,
     MOST_RETURNS,
     NODE_NAME,
@@ -26,6 +27,7 @@ from scaler.decide.nodes import (
     Return,
     Taint,
     Terms,
+    amount_of,
     terms_of,
 )
 from scaler.informers.pods import ENDED, PodRecord
@@ -215,11 +217,12 @@ class CapacityIndex:
         resources = self._terms.resources
         have = _in_order(facts)
         left = {
-            resource: have.get(resource, 0) - entry.used.get(resource, 0) for resource in resources
+            resource: have.get(resource, 0) - amount_of(entry.used, resource)
+            for resource in resources
         }
         ending = list[tuple[float, Amounts]]()
         for gone_by, amounts in sorted(entry.ending.items()):
-            taken = tuple(amounts.get(resource, 0) for resource in resources)
+            taken = tuple(amount_of(amounts, resource) for resource in resources)
             ending.append((self._skew.earliest(gone_by), taken))
         away = list[tuple[float, Amounts]]()
         for since, faulty, number in entry.away:
@@ -236,6 +239,8 @@ class CapacityIndex:
             since=entry.since,
             passing=_passing(facts),
             away=tuple(away),
+            super_pod=facts.super_pod,
+            barred=facts.barred,
             returns=tuple([self._as_return(one) for one in entry.returns]),
         )
 
@@ -272,7 +277,8 @@ def _more_devices(before: NodeFacts, after: NodeFacts) -> bool:
     """Whether the node has more devices in order after this change."""
     had = _in_order(before)
     for name, number in _in_order(after).items():
-        if "/" in name and number > had.get(name, 0):
+        is_told_anew = COUNTED_IN in name and name not in had
+        if "/" in name and number > had.get(name, 0) and not is_told_anew:
             return True
     return False
 

@@ -3,7 +3,8 @@ force, free room.
 
     PodChanged, NodeChanged -> capacity -> RoomChanged
     ServiceChanged          -> the instance and its rank table are built anew when they are read
-    ModeChanged, NodesSeen  -> all instances that they concern are built anew
+    ModeChanged, NodesSeen, NpuPluginSeen
+                            -> all instances that they concern are built anew
 
 Decides nothing and writes nothing into the cluster."""
 
@@ -22,6 +23,7 @@ from scaler.informers.changes import (
     ModeChanged,
     NodeChanged,
     NodesSeen,
+    NpuPluginSeen,
     PodChanged,
     RoomChanged,
     ServiceChanged,
@@ -226,6 +228,13 @@ class ClusterState:
             self.situation = replace(self.situation, sees_nodes=change.seen)
             jobs = self.cache.job_instances.by_uid.keys()
             self.cache.mark(*sorted(jobs | self.cache.uids_on_nodes()))
+
+    def on_npu_plugin(self, change: NpuPluginSeen) -> None:
+        """Pods with NPUs are placed by other rules: what every instance requests is another."""
+        if change.places_npus != self.situation.places_npus:
+            self.situation = replace(self.situation, places_npus=change.places_npus)
+            by_pods = self.cache.pod_instances.membership.keys()
+            self.cache.mark(*sorted(self.cache.job_instances.by_uid.keys() | by_pods))
 
     def _knows_rule(self, namespace: str, name: str) -> bool:
         return self.rules.knows(namespace, name)

@@ -31,6 +31,7 @@ from scaler.workloads.membership import (
     RoleTemplate,
     identity,
 )
+from scaler.workloads.npu_rules import NpuJob, as_placed
 
 COUNTS_ON = "It counts as it did when it was admitted"
 VOLCANOS_OWN = "podgroup-"
@@ -168,6 +169,15 @@ def times_of(cache: Cache, situation: Situation, pods: Sequence[PodRecord]) -> P
             break
         ends_by = max(ends_by, pod.deletion)
     return PodTimes(min(created, default=0.0), max(created, default=0.0), ends_by)
+
+
+def placed_by(
+    npus: NpuJob, expected: Sequence[tuple[PodRecord | None, PodRequest]]
+) -> list[tuple[PodRecord | None, PodRequest]]:
+    """The pods of an instance with their requests as MindCluster's scheduler sees them."""
+    counts = Counter([request for _, request in expected])
+    placed = as_placed(tuple(sorted(counts.items())), npus)
+    return [(pod, placed.get(request, request)) for pod, request in expected]
 
 
 def requested_by(
@@ -340,7 +350,13 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
     parts = PodParts(
         counts=counts_of(pods),
         times=times_of(cache, situation, pods),
-        requested=_requested(present, last, size, _missing(membership, present, template)),
+        requested=_requested(
+            present,
+            last,
+            size,
+            _missing(membership, present, template),
+            places_npus=situation.places_npus,
+        ),
         labels=labelled(membership, present),
         faulty=len(faulty),
     )
@@ -571,6 +587,8 @@ def _requested(
     last: Sequence[PodRecord],
     size: int,
     missing: Sequence[PodRequest],
+    *,
+    places_npus: bool,
 ) -> Requested:
     """What each pod requests: `missing` says it of those that do not exist. Where it does not, and
     no pod lives (`present`), what its owner makes is taken to request what its last pods did; pods
@@ -587,4 +605,7 @@ def _requested(
     missing = missing or [expected[0][1]]
     for number in range(max(0, size - len(expected))):
         expected.append((None, missing[min(number, len(missing) - 1)]))
+    first = (present or last)[0].governed
+    if places_npus and first is not None and first.volcano:
+        expected = placed_by(first.npus, expected)
     return requested_by(expected, max(priorities))

@@ -8,6 +8,7 @@ from functools import partial
 
 import msgspec
 
+from scaler.decide.nodes import PodRequest
 from scaler.decide.world import FailedPod, Instance, Life, RestartBudget
 from scaler.informers.cache import Cache
 from scaler.informers.jobs import JobRecord
@@ -24,6 +25,7 @@ from scaler.state.instances import (
     is_lost,
     labelled,
     not_held,
+    placed_by,
     present_of,
     refused_of,
     requested_by,
@@ -80,7 +82,7 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
     parts = PodParts(
         counts=counts_of(pods_and_ending),
         times=times_of(cache, situation, pods_and_ending),
-        requested=_requested(cache, record, names, owned),
+        requested=_requested(cache, situation, record, names, owned),
         labels=labelled(job, pods),
         faulty=len(faulty),
     )
@@ -113,15 +115,21 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
 
 
 def _requested(
-    cache: Cache, record: JobRecord, names: Sequence[str], owned: Mapping[str, PodRecord]
+    cache: Cache,
+    situation: Situation,
+    record: JobRecord,
+    names: Sequence[str],
+    owned: Mapping[str, PodRecord],
 ) -> Requested:
     if len(record.requests) != len(names):
         return Requested()
     known = cache.priorities.get("", record.priority_class) if record.priority_class else None
     priority = known.worth(record.namespace) if known is not None else 0
-    expected = [
+    expected: Sequence[tuple[PodRecord | None, PodRequest]] = [
         (owned.get(name), request) for name, request in zip(names, record.requests, strict=True)
     ]
+    if situation.places_npus:
+        expected = placed_by(record.job.npus, expected)
     return requested_by(expected, priority)
 
 

@@ -1,5 +1,5 @@
-"""What holds for all instances alike, beside the records: the mode in force, and whether nodes are
-seen."""
+"""What holds for all instances alike, beside the records: the mode in force, whether nodes are
+seen, and who places pods with NPUs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import msgspec
 
 
 class Situation(msgspec.Struct, frozen=True, gc=False):
-    """The mode and the view of nodes, from the last `ModeChanged` and `NodesSeen`."""
+    """The mode and the view of nodes, from the last `ModeChanged`, `NodesSeen`
+    and `NpuPluginSeen`."""
 
     makes_pods: bool = True
     """Whether the scaler makes the pods of AscendJobs. Otherwise an Ascend Operator does."""
@@ -15,3 +16,5 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     """Whether the scaler only notes what it would do. It decides as if it could hold every pod."""
     sees_nodes: bool = True
     """Whether nodes are readable. Otherwise an unknown node counts as one that is there."""
+    places_npus: bool = False
+    """Whether MindCluster's plugin places the pods with NPUs, by rules of its own."""

@@ -18,6 +18,7 @@ from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.timestamps import seconds_of
+from scaler.workloads.npu_rules import NO_JOB, NpuJob
 from scaler.workloads.pod_requests import pod_request_of
 
 MOST_FAULTS = 10
@@ -110,6 +111,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     """Pods that the controller which makes them creates only when others are ready."""
     hardware: tuple[Any, ...] = ()
     """Labels and annotations of the job that its rank table depends on."""
+    npus: NpuJob = NO_JOB
+    """What MindCluster's scheduler reads of the job."""
 
     @property
     def pods(self) -> tuple[str, ...]:

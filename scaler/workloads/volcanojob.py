@@ -29,6 +29,7 @@ from scaler.workloads.kind import (
     template_at,
 )
 from scaler.workloads.membership import MOST_FAULTS, Job, LaterPods, job_head, labels_of
+from scaler.workloads.npu_rules import npu_job_of
 
 VOLCANO_JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 FINAL = ("Completed", "Failed", "Terminated", "Aborted")
@@ -90,6 +91,7 @@ def read_volcano_job(obj: Object) -> Job:
         restart_limit=_restart_limit(spec, tasks),
         restarts=as_count(status.get("retryCount"), MAX_PODS),
         later=tuple(_later(head.name, tasks)) if replicas else (),
+        npus=npu_job_of(at(meta, "annotations"), at(meta, "labels")),
     )
 
 

@@ -14,6 +14,8 @@ from functools import cached_property
 from itertools import chain, compress
 from operator import attrgetter, is_not
 
+from msgspec.structs import replace
+
 from scaler.decide.nodes import (
     PODS,
     Amounts,
@@ -40,7 +42,7 @@ another number."""
 Entry = tuple[Amounts, int]
 """Free amounts of a node, and its index."""
 _lasting = attrgetter("name", "node_class")
-_alike = attrgetter("passing", "allocatable")
+_alike = attrgetter("passing", "allocatable", "super_pod")
 
 
 class Fitting:
@@ -192,7 +194,7 @@ class NodeIndex:
             if len(known) == len(request.requests):
                 found.append((request, number))
             else:
-                found.append((PodRequest(known, request.where), number))
+                found.append((replace(request, requests=known), number))
         return tuple(found)
 
     @cached_property
@@ -201,7 +203,15 @@ class NodeIndex:
         fits."""
         empty = []
         for node in self.nodes:
-            empty.append(Node(node.name, node.node_class, node.allocatable, node.allocatable))
+            empty.append(
+                Node(
+                    node.name,
+                    node.node_class,
+                    node.allocatable,
+                    node.allocatable,
+                    super_pod=node.super_pod,
+                )
+            )
         return NodeIndex(Nodes(self._all.resources, tuple(empty)))
 
     def taking(self, where: Where) -> Classes:

@@ -27,7 +27,7 @@ from enum import Enum
 from itertools import count
 from operator import attrgetter
 
-from scaler.decide.nodes import Amounts, Levels, PodRequest, Room
+from scaler.decide.nodes import Amounts, Levels, PodRequest, Room, amount_of
 from scaler.decide.room.amounts import PodAmounts, plus, times
 from scaler.decide.room.classes import Classes, Entry, NodeIndex
 from scaler.decide.room.orders import Orders
@@ -221,8 +221,15 @@ class Trial:
         return position if is_here and nodes[position].schedulable else -1
 
     def _amounts(self, request: PodRequest) -> PodAmounts:
-        index = self.nodes.resources
-        return tuple((index[what], n) for what, n in request.requests if what in index)
+        """What such a bound pod takes of a node: of each kind of a resource as much as of the
+        resource."""
+        asked = dict(request.requests)
+        taken = []
+        for name, index in self.nodes.resources.items():
+            amount = amount_of(asked, name)
+            if amount:
+                taken.append((index, amount))
+        return tuple(taken)
 
     def order(self, pod_class: PodClass, room: Room) -> list[Entry]:
         """Nodes with room for one such pod, the fullest first. Only the first entry is surely up to

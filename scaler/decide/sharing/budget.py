@@ -195,7 +195,7 @@ def rounded_up(needs: Mapping[PodRequest, Place]) -> dict[PodRequest, PodRequest
     for members in cells.values():
         largest = members[0]
         if len(members) > 1:
-            largest = PodRequest(_largest(members), largest.where, rounded=True)
+            largest = replace(largest, requests=_largest(members), rounded=True)
         rounded.update(dict.fromkeys(members, largest))
     if not_now:
         nowhere = PodRequest((*_largest(not_now), (NOT_NOW, 1)), rounded=True)
@@ -238,7 +238,7 @@ def _grid(bits: int) -> Callable[[PodRequest], Cell]:
     """Amounts of which the first `bits` binary digits are equal, and the number of digits."""
 
     def cell_of(request: PodRequest) -> Cell:
-        cell: list[object] = [request.where]
+        cell: list[object] = [request.where, request.block]
         for name, amount in request.requests:
             digits = amount.bit_length()
             cell += (name, digits, amount >> max(0, digits - bits))
@@ -248,11 +248,11 @@ def _grid(bits: int) -> Callable[[PodRequest], Cell]:
 
 
 def _by_constraints(request: PodRequest) -> Cell:
-    return (request.where,)
+    return (request.where, request.block)
 
 
 def _by_names(request: PodRequest) -> Cell:
-    return (request.where, *[name for name, _ in request.requests])
+    return (request.where, request.block, *[name for name, _ in request.requests])
 
 
 GRIDS = (*[_grid(bits) for bits in (8, 6, 4, 3, 2, 1)], _by_names, _by_constraints)
