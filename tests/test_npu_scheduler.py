@@ -23,7 +23,8 @@ NEIGHBOUR = [
 
 def service(npus: int, *, pods: int = 1, **selector: str) -> list[Object]:
     """A prefill that asks for so much, and a decode that asks for no NPU."""
-    asked = template(npus=npus, **({"nodeSelector": selector} if selector else {}))
+    asked = template(npus=npus)
+    asked["spec"]["nodeSelector"] = selector
     document = rule_document({"group0": 1, "group1": 1}, pods={"group0": pods, "group1": 1})
     small = job("d0", pod=template(npus=0))
     made = [rule_config_map(document), job("p0", pods=pods, pod=asked), small]

@@ -17,6 +17,7 @@ from operator import attrgetter, is_not
 from msgspec.structs import replace
 
 from scaler.decide.nodes import (
+    COUNTED_IN,
     PODS,
     Amounts,
     Node,
@@ -176,10 +177,12 @@ class NodeIndex:
     @cached_property
     def offered(self) -> frozenset[str]:
         """Resources that a node offers when it is empty. `pods` is always one of them: every node
-        offers it."""
+        offers it. So are the kinds of NPUs that MindCluster's scheduler counts: they are understood
+        where no node has such NPUs."""
         found = {PODS}
         for name, index in self.resources.items():
-            if any(allocatable[index] > 0 for _, allocatable in self.empty):
+            is_kind_of_npus = COUNTED_IN in name
+            if is_kind_of_npus or any(allocatable[index] > 0 for _, allocatable in self.empty):
                 found.add(name)
         return frozenset(found)
 
