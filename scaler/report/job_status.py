@@ -142,12 +142,7 @@ def _new_conditions(before: list[Object], report: InstanceReport, now: str) -> l
         ]
     because = (report.verdict.reason.value, report.words)
     stopped = [_condition(old[RUNNING], RUNNING, False, because, now)] if RUNNING in old else []
-    # The job was whole before and starts again; a held one waits, as before its first start.
-    state = report.verdict.state
-    again = state is State.BROKEN or (
-        state in _ON_ITS_WAY and report.instance.life.policy.rounds > 0
-    )
-    if not again:
+    if not _starts_again(report):
         return [*foreign, *stopped, _condition(old.get(CREATED), CREATED, True, because, now)]
     return [
         *foreign,
@@ -155,6 +150,19 @@ def _new_conditions(before: list[Object], report: InstanceReport, now: str) -> l
         *stopped,
         _condition(old.get(RESTARTING), RESTARTING, True, because, now),
     ]
+
+
+def _starts_again(report: InstanceReport) -> bool:
+    """Whether the job was whole before and its pods start once more. A held job waits, as before
+    its first start."""
+    state = report.verdict.state
+    if state is State.BROKEN:
+        return True
+    if state not in _ON_ITS_WAY or not report.instance.life.policy.rounds:
+        return False
+    # The first round is counted as soon as its pods are bound: they start for the first time.
+    instance = report.instance
+    return instance.life.version > 0 or instance.pods < instance.expected
 
 
 def _condition(

@@ -90,9 +90,16 @@ def test_an_instance_that_waits_for_its_place_again_is_created_and_not_restartin
     ]
 
 
+def test_a_job_that_starts_for_the_first_time_is_created_also_when_all_its_pods_are_bound() -> None:
+    bound = told(State.STARTING, Reason.STARTING, life=Life(policy=RunPolicy(rounds=1), version=0))
+    assert conditions(written(job("p0"), HELD, bound)) == [("Created", "True", "Starting")]
+
+
 def test_a_later_round_is_restarting_until_it_runs() -> None:
     again = told(
-        State.ADMITTED, Reason.WAITING_FOR_SCHEDULER, life=Life(policy=RunPolicy(rounds=1))
+        State.ADMITTED,
+        Reason.WAITING_FOR_SCHEDULER,
+        life=Life(policy=RunPolicy(rounds=1), version=1),
     )
     assert conditions(written(job("p0"), again))[-1][0] == "Restarting"
     assert [kind for kind, _, _ in conditions(written(job("p0"), again, RUNNING))] == [
