@@ -16,6 +16,7 @@ from scaler.report.service_status import (
     SCALING_LIMITED,
     Statement,
     number_in_words,
+    runs_all,
     runs_in_words,
 )
 
@@ -108,8 +109,7 @@ def _gains(before: Object, after: Object) -> Iterator[Statement]:
     runs = after.get("currentRatio")
     was = before.get("targetRatio")
     now = after.get("targetRatio")
-    complete = after["reason"] == ServiceEventReason.COMPLETE
-    if complete and before.get("reason") != ServiceEventReason.COMPLETE:
+    if runs_all(after) and not runs_all(before):
         yield Statement(ServiceEventReason.COMPLETE, _runs(after))
     elif _size(runs) > _size(ran):
         yield Statement(
@@ -126,7 +126,7 @@ def _gains(before: Object, after: Object) -> Iterator[Statement]:
 def _lost(before: Object, after: Object) -> list[str]:
     """Instances that ran before and do not run now, each with the reason."""
     now = {found["uid"]: found for found in after["instances"]}
-    enough = after["wanted"] != "all" and after["reason"] == ServiceEventReason.COMPLETE
+    enough = after["wanted"] != "all" and runs_all(after)
     # a missing instance may be one that spec.replicas leaves out, or that did not fit into the
     # status
     expected = enough or bool(after.get("leftOut", {}).get("instances"))
@@ -152,9 +152,9 @@ def _runs(status: Object) -> str:
     runs = runs_in_words(current)
     if status["reason"] == RESTING:
         return "the service rests"
-    if status["reason"] == ServiceEventReason.COMPLETE and status.get("wanted", "all") != "all":
+    if runs_all(status) and status.get("wanted", "all") != "all":
         return runs
-    if status["reason"] == ServiceEventReason.COMPLETE or not target:
+    if runs_all(status) or not target:
         return f"{runs}, the largest ratio that its jobs allow" if current else runs
     return f"{runs}, works towards {counts_in_words(target['counts'])}"
 

@@ -17,6 +17,8 @@ from scaler.decide.explain import counts_in_words, words
 from scaler.decide.world import Service, ServiceKey
 from scaler.kube.api import ASCEND_JOBS, Object
 from scaler.names import JOB_ID_LABEL, RULE_LABEL
+from scaler.reasons.reasons import Reason
+from scaler.reasons.row import Tone
 from scaler.report.service_reports import ServiceReport, rule_is_valid, running_index
 from scaler.rules.rule import ALL
 from scaler.workloads.ascendjob import JOB_LABEL
@@ -65,18 +67,23 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
         else None
     )
     because = _reason(report)
-    groups = sorted(
-        sorted(plan.groups, key=lambda name: (not plan.groups[name].live, name))[:MAX_GROUPS]
-    )
-    rule: Object = {"paused": service.options.paused, "ratios": len(ratios)}
+    shown = because
+    if because.reason == COMPLETE:
+        shown = _what_is_wrong(report) or because
+    groups = _groups_in_order(service, plan)
+    rule: Object = {
+        "state": _state_of_rule(service),
+        "paused": service.options.paused,
+        "ratios": len(ratios),
+    }
     if report.last_valid is not None and service.rule is not None:
         rule["inForce"] = report.last_valid.sha256
     status: Object = {
         "observedGeneration": generation,
         "running": _columns(groups, {name: group.running for name, group in plan.groups.items()}),
         "target": _columns(groups, plan.target) if target else "-",
-        "reason": because.reason,
-        "message": because.message[:MAX_WORDS],
+        "reason": shown.reason,
+        "message": shown.message[:MAX_WORDS],
         "replicas": sum(group.running for group in plan.groups.values()),
         "selector": selector_of(service),
         "wanted": wanted_of(service),
@@ -153,6 +160,44 @@ def _reason(report: ServiceReport) -> Statement:
     for note in plan.notes:
         return Statement(note.warning.value, note.message)
     return Statement("Incomplete", "it works towards a larger ratio")
+
+
+def _what_is_wrong(report: ServiceReport) -> Statement | None:
+    """What somebody has to mend though the largest ratio runs: a rule that is not in force, one
+    that is paused, or a warning; None for nothing."""
+    service = report.service
+    if report.out_of_touch or not service.instances:
+        return None
+    if service.problem is not None:
+        return Statement(service.problem.kind.value, service.problem.message)
+    if service.options.paused:
+        words_of_pause = "the rule holds everything that does not run (mind-cluster/paused)"
+        return Statement(Reason.PAUSED.value, words_of_pause)
+    for verdict in report.plan.verdicts:
+        if verdict.reason.row.tone is Tone.PERSON:
+            return Statement(verdict.reason.value, f"{verdict.name}: {words(verdict, report.plan)}")
+    for note in report.plan.notes:
+        return Statement(note.warning.value, note.message)
+    return None
+
+
+def _state_of_rule(service: Service) -> str:
+    """`ok`, `invalid`, `paused`, or "" for a service without jobs, which names no rule."""
+    if not service.instances:
+        return ""
+    if not rule_is_valid(service):
+        return "invalid"
+    return "paused" if service.options.paused else "ok"
+
+
+def _groups_in_order(service: Service, plan: Plan) -> list[str]:
+    """The groups as the rule names them, then others by name; at most `MAX_GROUPS`, those with
+    instances first."""
+    of_rule = list(service.rule.largest.counts) if service.rule else []
+    named = [name for name in of_rule if name in plan.groups]
+    ordered = named + sorted(set(plan.groups) - set(named))
+    kept = sorted(ordered, key=lambda name: not plan.groups[name].live)[:MAX_GROUPS]
+    return [name for name in ordered if name in set(kept)]
 
 
 def _rank(verdict: Verdict, plan: Plan) -> tuple[bool, bool, bool]:
@@ -241,7 +286,7 @@ def _conditions(
             plan.serves,
             Statement("MinimumRuns", runs_in_words(current)) if runs else because,
         ),
-        COMPLETE: (plan.complete, because),
+        COMPLETE: _complete(report, because),
         DEGRADED: _degraded(report, current, because, before),
         SCALING_LIMITED: scaling_limited(service, plan),
         RULE_VALID: (rule_is_valid(service), valid),
@@ -257,6 +302,27 @@ def _conditions(
         what = {"type": kind, "status": status, "reason": reason, "message": message[:MAX_WORDS]}
         shown.append({**what, "lastTransitionTime": since})
     return shown
+
+
+def _complete(report: ServiceReport, because: Statement) -> tuple[bool, Statement]:
+    """Not while another rule is in force than the one that is written, nor while the rule is
+    paused: who waits for this condition after an edit would believe that the edit holds."""
+    if not report.plan.complete:
+        return False, because
+    if report.service.problem is not None or report.service.options.paused:
+        return False, _what_is_wrong(report) or because
+    return True, because
+
+
+def runs_all(status: Object) -> bool:
+    """Whether the largest ratio that its jobs allow runs, also where the condition Complete is
+    False for the rule alone."""
+    for found in status.get("conditions") or ():
+        if found["type"] == COMPLETE and found["status"] == "True":
+            return status["reason"] != RESTING
+    is_rule = status.get("rule", {}).get("state", "ok") != "ok"
+    current = status.get("currentRatio")
+    return is_rule and current is not None and current == status.get("targetRatio")
 
 
 def runs_in_words(current: Object | None) -> str:

@@ -173,6 +173,7 @@ def earlier(resource: Resource, body: Any) -> Any:
         said["conditions"] = [
             each for each in said["conditions"] if each["type"] != "ScalingLimited"
         ]
+        said["rule"] = {key: value for key, value in said["rule"].items() if key != "state"}
         return body | {"status": said}
     return body
 

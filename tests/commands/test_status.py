@@ -108,12 +108,13 @@ def test_one_line_says_whether_it_is_available_where_it_is_on_its_ladder_since_w
         "RATIO",
         "RUNNING",
         "TARGET",
+        "RULE",
         "SINCE",
         "WHY",
     ]
-    assert lines[1].split()[:6] == ["rule-c", "False", "0/2", "1+0", "1+1", "10m"]
+    assert lines[1].split()[:7] == ["rule-c", "False", "0/2", "1+0", "1+1", "ok", "10m"]
     assert "d0: " in lines[1]
-    assert lines[-1].split() == ["rule-a", "True", "2/2", "2+1", "2+1", "10m"]
+    assert lines[-1].split() == ["rule-a", "True", "2/2", "2+1", "2+1", "ok", "10m"]
 
 
 def limited(name: str, instances: str, replicas: int) -> ServiceView:

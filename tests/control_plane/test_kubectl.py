@@ -46,11 +46,12 @@ async def test_a_user_applies_edits_reads_and_deletes(
             "TARGET",
             "WANTED",
             "AVAILABLE",
+            "RULE",
             "REASON",
             "SINCE",
         ]
         assert re.search(
-            r"^mindie +scaling-rule-mindie +1\+1 +2\+1 +all +True +WaitingForScheduler +\d+\w+$",
+            r"^mindie +scaling-rule-mindie +1\+1 +2\+1 +all +True +ok +WaitingForScheduler +\d+\w+$",
             lines[1],
         )
         assert max(map(len, lines)) <= 120

@@ -86,7 +86,6 @@ def seen(on: Rig) -> Cluster:
         ({"RuleValid": "False"}, 1, "RuleValid"),
         ({"Degraded": "True", "Complete": "False"}, 2, "Degraded"),
         ({"Complete": "False"}, 3, "Complete"),
-        ({}, 4, "Complete"),
     ],
 )
 def test_a_service_is_ranked_and_told_by_its_worst_condition(
@@ -100,6 +99,14 @@ def test_a_service_is_ranked_and_told_by_its_worst_condition(
         f"about {about}",
         NOON,
     )
+
+
+def test_a_service_that_is_complete_is_told_by_its_status_which_says_what_is_wrong_all_the_same() -> (
+    None
+):
+    found = row(reason="GroupUnknown", message="p7: no such group")
+    assert (found["rank"], found["reason"]) == (4, "GroupUnknown")
+    assert found["message"] == "p7: no such group"
 
 
 def test_a_row_has_counts_and_steps_in_the_order_of_its_groups() -> None:

@@ -15,7 +15,8 @@ from scaler.kube.api import Object
 from scaler.reasons.warnings import Warning
 from scaler.report.service_reports import ServiceReport
 from scaler.report.service_status import MAX_BYTES, status_of
-from tests.builders import NOW, instance, plan, service
+from scaler.rules.rule import Ratio, Rule, RuleOptions
+from tests.builders import NOW, instance, instances, plan, service
 from tests.report.fakes import report, report_of
 
 THEN = "2026-01-01T00:00:00Z"
@@ -145,6 +146,38 @@ def test_a_problem_of_the_rule_is_a_condition_and_what_was_valid_stays_in_force(
     )
     never = first(report_of(service(None, (instance("p0"),), problem=problem)))
     assert (never["reason"], never["target"]) == ("RuleInvalid", "-")
+
+
+def test_a_rejected_edit_shows_in_the_list_though_the_rule_in_force_is_complete() -> None:
+    problem = RuleProblem(Warning.RULE_INVALID, "line 3: no comma")
+    status = first(report_of(service("1P1D", "p0 Running, d0 Running", problem=problem)))
+    assert (status["reason"], status["message"]) == ("RuleInvalid", "line 3: no comma")
+    assert status["rule"]["state"] == "invalid"
+    assert conditions(status)["Complete"] == "False"
+    assert conditions(status)["Degraded"] == "False"
+
+
+def test_a_paused_rule_shows_in_the_list_though_all_runs() -> None:
+    seen = service("1P1D", "p0 Running, d0 Running", options=RuleOptions(paused=True))
+    status = first(report_of(seen))
+    assert (status["reason"], status["rule"]["state"]) == ("Paused", "paused")
+    assert condition(status, "Complete")["reason"] == "Paused"
+    assert conditions(status)["Complete"] == "False"
+
+
+def test_a_mistyped_group_shows_in_the_list_though_the_rule_is_complete() -> None:
+    jobs = (*instances("p0 Running, d0 Running"), instance("p1", group="group7"))
+    status = first(report_of(service("1P1D", jobs)))
+    assert status["reason"] == "GroupUnknown"
+    assert status["message"].startswith("p1: ")
+    assert conditions(status) == GOOD
+
+
+def test_groups_stand_in_the_order_of_the_rule() -> None:
+    rule = Rule((Ratio({"prefill": 1, "decode": 1}, {"prefill": 1, "decode": 1}),))
+    jobs = (instance("a", group="decode"), instance("b", group="prefill"))
+    status = first(report_of(service(rule, jobs)))
+    assert [group["name"] for group in status["groups"]] == ["prefill", "decode"]
 
 
 def test_a_leader_out_of_touch_says_so_first() -> None:

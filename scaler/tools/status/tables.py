@@ -89,7 +89,7 @@ def overview(views: Sequence[ServiceView], style: Style) -> RenderableType:
         table.add_column(
             name,
             overflow="fold",
-            no_wrap=name in ("SINCE", "RATIO", "AVAILABLE", "RUNNING", "TARGET"),
+            no_wrap=name in ("SINCE", "RATIO", "AVAILABLE", "RUNNING", "TARGET", "RULE"),
         )
     parts: list[RenderableType] = [table]
     for view in sorted(views, key=urgency):
@@ -117,13 +117,14 @@ def _columns(style: Style, *, limited: bool) -> list[tuple[str, Callable[[Servic
     if limited or style.wide:
         found.append(("WANTED", lambda view: text(wanted(view))))
     found += [
+        ("RULE", _state_of_rule),
         ("SINCE", lambda view: text(style.since(view.status.get("since")))),
     ]
     if style.wide:
         found += [
             ("COMPLETE", lambda view: _truth(view, "Complete")),
             ("DEGRADED", lambda view: _truth(view, "Degraded")),
-            ("RULE", lambda view: text(view.key.rule)),
+            ("CONFIGMAP", lambda view: text(view.key.rule)),
             ("JOBID", lambda view: text(view.key.job_id or "-")),
             ("REASON", lambda view: text(view.status.get("reason", "-"))),
         ]
@@ -145,6 +146,12 @@ def tone(view: ServiceView) -> str:
 def _why(view: ServiceView) -> str:
     reason, message = (as_text(view.status.get(name)) for name in ("reason", "message"))
     return "" if reason == "Complete" else message or reason
+
+
+def _state_of_rule(view: ServiceView) -> Text:
+    """`ok`, `invalid`, `paused`; `-` where the service names no rule or an older version wrote."""
+    state = as_text(at(view.status, "rule").get("state")) or "-"
+    return text(state, "" if state in ("ok", "-") else "yellow")
 
 
 def _truth(view: ServiceView, kind: str) -> Text:

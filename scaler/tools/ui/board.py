@@ -147,7 +147,7 @@ def row_of(view: ServiceView) -> Row:
     status = view.status
     groups = {as_text(at(group).get("name")): at(group) for group in as_list(status.get("groups"))}
     ratios = [at(ratio) for ratio in as_list(status.get("ratios"))]
-    names = list(dict.fromkeys([*sorted(groups), *(ratios[0] if ratios else ())]))[:MOST_GROUPS]
+    names = list(dict.fromkeys([*groups, *(ratios[0] if ratios else ())]))[:MOST_GROUPS]
     counts = []
     for name in names:
         counts.append(
@@ -157,7 +157,8 @@ def row_of(view: ServiceView) -> Row:
             ]
         )
     rank = urgency(view)[0]
-    said = condition(status, _OF_RANK[rank])
+    # of a service that is complete the status itself says what is wrong all the same
+    said = {} if rank == len(_OF_RANK) - 1 else condition(status, _OF_RANK[rank])
     return {
         "rank": rank,
         "ns": view.key.namespace,
