@@ -319,7 +319,7 @@ def runs_all(status: Object) -> bool:
     False for the rule alone."""
     for found in status.get("conditions") or ():
         if found["type"] == COMPLETE and found["status"] == "True":
-            return status["reason"] != RESTING
+            return bool(status["reason"] != RESTING)
     is_rule = status.get("rule", {}).get("state", "ok") != "ok"
     current = status.get("currentRatio")
     return is_rule and current is not None and current == status.get("targetRatio")

@@ -51,7 +51,8 @@ async def test_a_user_applies_edits_reads_and_deletes(
             "SINCE",
         ]
         assert re.search(
-            r"^mindie +scaling-rule-mindie +1\+1 +2\+1 +all +True +ok +WaitingForScheduler +\d+\w+$",
+            r"^mindie +scaling-rule-mindie +1\+1 +2\+1 +all +True +ok +"
+            r"WaitingForScheduler +\d+\w+$",
             lines[1],
         )
         assert max(map(len, lines)) <= 120

@@ -101,9 +101,7 @@ def test_a_service_is_ranked_and_told_by_its_worst_condition(
     )
 
 
-def test_a_service_that_is_complete_is_told_by_its_status_which_says_what_is_wrong_all_the_same() -> (
-    None
-):
+def test_a_complete_service_is_told_by_its_status_which_says_what_is_wrong() -> None:
     found = row(reason="GroupUnknown", message="p7: no such group")
     assert (found["rank"], found["reason"]) == (4, "GroupUnknown")
     assert found["message"] == "p7: no such group"
