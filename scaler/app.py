@@ -26,6 +26,7 @@ from scaler.execute.executor import Executor
 from scaler.informers.changes import Changes
 from scaler.informers.faults import Source
 from scaler.informers.informer import Freshness, Informer
+from scaler.informers.left_out import LeftOut
 from scaler.informers.mode import Alone, CurrentMode
 from scaler.informers.resources import informers
 from scaler.installs import Installs, marks
@@ -123,6 +124,8 @@ class App:
             self.changes, clock.now, self.home, settings.ascend_operator_namespace
         )
         self.cache = self.state.cache
+        self.left_out = LeftOut(api, self.state.lacks_rule, self.state.take_rule)
+        self.state.rules.ask_of(self.left_out.ask)
         silence = SILENCE * settings.out_of_touch
         self.informers, self.reports = informers(
             api, self.cache, settings.namespaces, rng, self.home, silence=silence
@@ -227,6 +230,7 @@ class App:
                 tasks.create_task(informer.run())
             if self.certificate is not None:
                 tasks.create_task(self.certificate.follow())
+            tasks.create_task(self.left_out.run())
             tasks.create_task(self._pulse())
             await self._synced()
             if self.election is None:

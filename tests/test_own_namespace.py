@@ -11,7 +11,7 @@ from scaler.informers.config_maps import ConfigMapObject, config_map_record
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, Object
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from scaler.state.last_valid import ConfigMapName, LastValid, decode, encode, rule_of
+from scaler.state.last_valid import ConfigMapName, decode, encode, last_valid_of, rule_of
 from tests.jobs import NAMESPACE, job, rule_config_map
 from tests.rig import START, rig
 
@@ -32,7 +32,7 @@ def places(cluster: SimCluster) -> list[ConfigMapName]:
 
 def forged(place: ConfigMapName, rule: ConfigMapName) -> Object:
     """A last valid rule as the scaler itself would keep it at that place."""
-    return encode(place, rule, LastValid(VALID))
+    return encode(place, rule, last_valid_of(VALID))
 
 
 def test_config_maps_are_kept_in_the_own_namespace_only() -> None:
@@ -108,7 +108,7 @@ def test_config_maps_with_its_labels_elsewhere_are_left_alone() -> None:
 
 def test_of_what_stands_elsewhere_only_its_rule_is_kept_and_only_of_its_own_namespace() -> None:
     for namespace, rule, content in (
-        (OWN, RULE, LastValid(VALID)),
+        (OWN, RULE, last_valid_of(VALID)),
         ("tenant", ConfigMapName("tenant", "rule"), None),
     ):
         found = msgspec.convert(forged(ConfigMapName(namespace, "x"), RULE), ConfigMapObject)

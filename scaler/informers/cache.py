@@ -3,11 +3,12 @@ change concerns.
 
     Store (one per resource type) -> Cache -> Changes
 
-Informers alone write it (`look_up` and `take_in` with answers to requests); everything else reads
-it or subscribes to its changes. It decides nothing and never talks to the cluster."""
+Informers alone write it (`look_up` and `take_in_rank_table` with answers to requests); everything
+else reads it or subscribes to its changes. It decides nothing and never talks to the cluster."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
@@ -24,7 +25,15 @@ from scaler.informers.changes import (
     PodChanged,
     ServiceChanged,
 )
-from scaler.informers.config_maps import ConfigMapRecord
+from scaler.informers.config_maps import (
+    MOST_CONTENT,
+    ConfigMapObject,
+    ConfigMapRecord,
+    RankTableMap,
+    bytes_of_content,
+    config_map_record,
+    without_content,
+)
 from scaler.informers.elastic_services import ElasticServices
 from scaler.informers.faults import FaultData, faulty_devices
 from scaler.informers.indexes import (
@@ -48,7 +57,7 @@ from scaler.informers.records import (
 from scaler.informers.refusals import Refusals
 from scaler.informers.refused_pods import RefusedPods
 from scaler.informers.store import Name, Store
-from scaler.kube.api import ASCEND_JOBS
+from scaler.kube.api import ASCEND_JOBS, Object
 from scaler.names import RANK_TABLE_PREFIX
 from scaler.workloads.ascendjob import RETRIES
 from scaler.workloads.membership import NO_LABELS, Labels, Membership, OwnerName, as_admitted
@@ -94,6 +103,8 @@ class Cache:
         self.config_maps: Store[ConfigMapRecord] = Store(self._on_config_map)
         self.reports: Store[ConfigMapRecord] = Store(self._on_report)
         """ConfigMaps of MindCluster's namespaces, where `config_maps` does not reach them."""
+        self._content: Counter[str] = Counter()
+        """Namespace -> bytes of what its ConfigMaps in `config_maps` say."""
         self.faults = FaultData(self._on_faults)
         self.budgets: Store[BudgetRecord] = Store(self._on_budget)
         self.nodes: Store[NodeRecord] = Store(self._on_node)
@@ -255,7 +266,26 @@ class Cache:
                 names.append(f"{each.namespace}/{each.name}")
         return sorted(names)
 
+    def bounded(self, record: ConfigMapRecord) -> ConfigMapRecord:
+        """The record as it may be kept in `config_maps`: without its content where its namespace
+        has `MOST_CONTENT` bytes without it."""
+        known = self.config_maps.get(record.namespace, record.name)
+        others = self._content[record.namespace]
+        if known is not None:
+            others -= bytes_of_content(known)
+        is_within = others + bytes_of_content(record) <= MOST_CONTENT
+        return record if is_within else without_content(record)
+
     # following changes
+
+    def take_in_rank_table(self, answer: Object) -> RankTableMap | None:
+        """The ConfigMap of a rank table as the API server answers it. If it is the one that is
+        known, it is known as it is now at once, however late the watch."""
+        record = config_map_record(msgspec.convert(answer, ConfigMapObject))
+        known = self.config_maps.get(record.namespace, record.name)
+        if known is not None and known.uid == record.uid:
+            self.config_maps.apply(self.bounded(record))
+        return record.table_map
 
     def mark(self, *uids: str) -> None:
         """Publish that these instances changed. A uid that is no instance of ours is left out."""
@@ -464,6 +494,7 @@ class Cache:
         record = new or old
         if record is None:
             return
+        self._count_content(old, new)
         self.faults.apply(record.namespace, record.name, new.faults if new else None)
         if new is None and record.own:
             self._publish(OwnConfigMapGone(record.own))
@@ -483,6 +514,15 @@ class Cache:
         job = self.jobs.get(record.namespace, job_name) if job_name else None
         if job is not None:
             self.mark(job.uid)
+
+    def _count_content(self, old: ConfigMapRecord | None, new: ConfigMapRecord | None) -> None:
+        namespace = _newest(old, new).namespace
+        if old is not None:
+            self._content[namespace] -= bytes_of_content(old)
+        if new is not None:
+            self._content[namespace] += bytes_of_content(new)
+        if not self._content[namespace]:
+            del self._content[namespace]
 
     def _on_refused(self, change: ObjectRefused) -> None:
         self._publish(change)

@@ -10,12 +10,12 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from scaler.informers.faults import FaultReport, read_report
-from scaler.informers.store import Store
 from scaler.kube.api import Object
 from scaler.kube.metadata import Metadata, Stored, shared
 from scaler.names import (
@@ -53,6 +53,8 @@ _NOTHING: dict[str, str] = {}
 """The empty value of most ConfigMaps: one for all, and nothing writes into it."""
 _shared = Sharing(2**20)
 """Names of keys: most ConfigMaps have the same few."""
+MOST_CONTENT = 8 * 2**20
+"""Bytes that are kept of what the ConfigMaps of one namespace say: 10,000 rules of a usual size."""
 MOST_COMPARED = 256 * 1024
 """Bytes of a rank table up to which its formatting does not matter."""
 
@@ -95,8 +97,8 @@ class ConfigMapRecord(Stored, frozen=True, gc=False):
     keys: tuple[str, ...]
     binary_keys: tuple[str, ...]
     packed: bytes
-    """The value of the rule key, as `pack` makes it; b"" without one. Every process keeps it of
-    each ConfigMap, whether or not a job names it. As text it took two megabytes with one emoji."""
+    """The value of the rule key, as `pack` makes it; b"" without one. As text it took two megabytes
+    with one emoji."""
     annotations: dict[str, str]
     own: Object | None
     """When it is one of the scaler's: as metadata the rule that it is about; the last valid
@@ -109,6 +111,14 @@ class ConfigMapRecord(Stored, frozen=True, gc=False):
     has_npu_plugin: bool | None = None
     """Whether it makes the scheduler use MindCluster's plugin; None where it is not the
     configuration of the scheduler."""
+    left_out: bool = False
+    """Its keys, document and annotations are not kept, because those of its namespace are too large
+    (`MOST_CONTENT`). They are read again when a job names the rule."""
+
+    @property
+    def version(self) -> str:
+        """Another one for each object and each version of it."""
+        return f"{self.uid}/{self.resource_version}"
 
     @property
     def document(self) -> str | None:
@@ -123,6 +133,19 @@ def pack(document: str) -> bytes:
 
 def unpack(packed: bytes) -> str:
     return zlib.decompress(packed).decode("utf-8", "surrogatepass")
+
+
+def bytes_of_content(record: ConfigMapRecord) -> int:
+    """Bytes of what `without_content` takes out of the record."""
+    texts = chain(record.keys, record.binary_keys, record.annotations, record.annotations.values())
+    return len(record.packed) + sum(map(len, texts))
+
+
+def without_content(record: ConfigMapRecord) -> ConfigMapRecord:
+    """The record of which only metadata is kept, and what is not a rule's."""
+    return msgspec.structs.replace(
+        record, keys=(), binary_keys=(), packed=b"", annotations=_NOTHING, oversize=0, left_out=True
+    )
 
 
 def config_map_record(cm: ConfigMapObject, home: str = "") -> ConfigMapRecord:
@@ -236,13 +259,3 @@ def digest_of(text: str) -> bytes:
         with suppress(ValueError, RecursionError):  # what is not JSON says what it is
             text = json.dumps(json.loads(text), sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-
-
-def take_in(config_maps: Store[ConfigMapRecord], answer: Object) -> RankTableMap | None:
-    """The ConfigMap of a rank table as the API server answers it. If it is the one that the cache
-    knows, the cache has the answer at once, however late the watch."""
-    record = config_map_record(msgspec.convert(answer, ConfigMapObject))
-    known = config_maps.get(record.namespace, record.name)
-    if known is not None and known.uid == record.uid:
-        config_maps.apply(record)
-    return record.table_map

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection
-from functools import partial
 from typing import Any
 
 from scaler.informers import jobs, pods, records
 from scaler.informers.cache import Cache
-from scaler.informers.config_maps import ConfigMapObject, config_map_record
+from scaler.informers.config_maps import ConfigMapObject, ConfigMapRecord, config_map_record
 from scaler.informers.elastic_services import ElasticServiceObject, elastic_service_record
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 from scaler.informers.informer import Informer
@@ -78,7 +77,9 @@ def informers(  # noqa: PLR0913
             options["namespaces"] = None
         return watch(resource, store, first.decode, owner_facts(resource), **options)
 
-    rules = partial(config_map_record, home=home)
+    def rule(cm: ConfigMapObject) -> ConfigMapRecord:
+        return cache.bounded(config_map_record(cm, home))
+
     and_home = tuple(dict.fromkeys((*namespaces, home)))
     watched = (
         watch(kube.ASCEND_JOBS, cache.jobs, jobs.JobObject, jobs.job_record),
@@ -95,7 +96,7 @@ def informers(  # noqa: PLR0913
             kube.CONFIG_MAPS,
             cache.config_maps,
             ConfigMapObject,
-            rules,
+            rule,
             namespaces=and_home if namespaces else None,
         ),
         watch(

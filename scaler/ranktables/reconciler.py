@@ -14,7 +14,7 @@ import structlog
 
 from scaler.clock import Clock
 from scaler.informers.changes import ServiceChanged
-from scaler.informers.config_maps import ConfigMapRecord, RankTableMap, take_in
+from scaler.informers.config_maps import ConfigMapRecord, RankTableMap
 from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.informers.store import Name
 from scaler.kube.api import CONFIG_MAPS, PatchType
@@ -155,7 +155,7 @@ class RankTableReconciler:
                 answer = await self._writer.patch(
                     CONFIG_MAPS, name[0], table_map.name, patch, patch_type=PatchType.MERGE
                 )
-                take_in(self._cache.config_maps, answer)
+                self._cache.take_in_rank_table(answer)
                 _log.info(
                     "rank table written",
                     name=table_map.name,
@@ -181,7 +181,7 @@ class RankTableReconciler:
             answer = await self._writer.get(CONFIG_MAPS, name[0], RANK_TABLE_PREFIX + name[1])
         except NotFoundError:
             return None
-        return self._due(name, take_in(self._cache.config_maps, answer))
+        return self._due(name, self._cache.take_in_rank_table(answer))
 
     def _refused(self, name: Name, words: str) -> None:
         """Set the warning of the instance about a refused write, until the refusal is over."""

@@ -28,6 +28,7 @@ from scaler.informers.changes import (
     RoomChanged,
     ServiceChanged,
 )
+from scaler.informers.config_maps import ConfigMapRecord
 from scaler.informers.jobs import JobRecord
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.ranktables.tables import Tables
@@ -66,6 +67,7 @@ class ClusterState:
         self._instances: dict[str, Instance] = {}
         """Uid -> instance, built once per change of anything it depends on."""
         self._skew = Skew()
+        self._publish = changes.publish
 
     def service_keys(self) -> list[ServiceKey]:
         """Everything to decide about. Jobs without a rule are left out where another operator makes
@@ -154,6 +156,17 @@ class ClusterState:
     def rule(self, key: ServiceKey) -> RuleInForce:
         """The rule that this service is decided by; an empty one where it names none."""
         return self.rules.follow(key.namespace, key.rule) if key.rule else RuleInForce()
+
+    def lacks_rule(self, namespace: str, name: str) -> bool:
+        """Whether a job names this rule, and its present version was left out and not read since."""
+        named = self.cache.services_of(namespace, name)
+        return bool(named) and self.rules.lacks(namespace, name)
+
+    def take_rule(self, record: ConfigMapRecord) -> None:
+        """Take in the ConfigMap of a rule that the cache has left out, and that was read again."""
+        self.rules.read(record)
+        for key in sorted(self.cache.services_of(record.namespace, record.name)):
+            self._publish(ServiceChanged(key))
 
     def orphaned_rules(self) -> list[ConfigMapName]:
         """Rules of which we keep the last valid document although no job names them any more."""

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from scaler.informers.config_maps import pack, unpack
 from scaler.kube.api import Object
 from scaler.kube.metadata import LONGEST_NAME, object_name, shortened
 from scaler.names import (
@@ -53,7 +54,10 @@ class ConfigMapName(NamedTuple):
 class LastValid(msgspec.Struct, frozen=True, gc=False):
     """The text of `elastic_scaling.json` and the rule's `mind-cluster/` annotations."""
 
-    document: str
+    packed: bytes
+    """The text, compressed as `informers.config_maps` keeps it."""
+    sha256: str
+    """Of the text."""
     annotations: Mapping[str, str] = {}
     rule_uid: str = ""
     """uid of the ConfigMap that the annotations belong to: one created later without any inherits
@@ -64,8 +68,22 @@ class LastValid(msgspec.Struct, frozen=True, gc=False):
     """Another one is that of a later release, of which nothing else is read."""
 
     @property
-    def sha256(self) -> str:
-        return hashlib.sha256(self.document.encode("utf-8", "surrogatepass")).hexdigest()
+    def document(self) -> str:
+        """The text, unpacked anew each time."""
+        return unpack(self.packed)
+
+
+def last_valid_of(
+    document: str,
+    annotations: Mapping[str, str] = {},
+    rule_uid: str = "",
+    *,
+    inherited: bool = False,
+    packed: bytes = b"",
+) -> LastValid:
+    """This document as the last valid one; `packed`: the same, where it is there already."""
+    digest = hashlib.sha256(document.encode("utf-8", "surrogatepass")).hexdigest()
+    return LastValid(packed or pack(document), digest, annotations, rule_uid, inherited)
 
 
 def place_of(rule: ConfigMapName, home: str) -> ConfigMapName:
@@ -122,7 +140,7 @@ def decode(existing: Object, rule: ConfigMapName) -> LastValid | None:
         return None
     form = (existing.get("data") or {}).get(KEPT_FORMAT, KNOWN_FORMAT)
     if form != KNOWN_FORMAT:
-        return LastValid("", format=form)
+        return LastValid(b"", "", format=form)
     try:
         packed = base64.b64decode(existing["binaryData"][DOCUMENT], validate=True)
         document = _inflate(packed).decode("utf-8", "surrogatepass")
@@ -138,7 +156,7 @@ def decode(existing: Object, rule: ConfigMapName) -> LastValid | None:
         RecursionError,
     ):
         return None
-    found = LastValid(document, annotations, str(uid), inherited == "true")
+    found = last_valid_of(document, annotations, str(uid), inherited=inherited == "true")
     return found if found.sha256 == digest else None
 
 

@@ -21,7 +21,7 @@ from scaler.remembered import Remembered
 from scaler.rules.document import RuleReading, read_rule, unread
 from scaler.rules.finding import Finding
 from scaler.rules.rule import Rule, RuleOptions
-from scaler.state.last_valid import KNOWN_FORMAT, LastValid
+from scaler.state.last_valid import KNOWN_FORMAT, LastValid, last_valid_of
 
 MOST_GROUPS = 2**20
 """Bytes of the groups of documents that are remembered."""
@@ -52,22 +52,51 @@ class RulesInForce:
         left."""
         self._config_map = config_map
         self._stored = stored
+        self._ask: Callable[[str, str], None] = lambda _namespace, _name: None
         self._known: dict[tuple[str, str], tuple[str, RuleInForce]] = {}
+
+    def ask_of(self, ask: Callable[[str, str], None]) -> None:
+        """Have `ask` called for a rule whose document the cache has left out: `read` gets it."""
+        self._ask = ask
 
     def follow(self, namespace: str, name: str) -> RuleInForce:
         """Take in the ConfigMap as it is now, and remember its rule if that is valid: the rule in
         force from now on."""
         record = self._config_map(namespace, name)
-        version = record.uid + "/" + record.resource_version if record else ""
+        version = record.version if record else ""
         known = self._known.get((namespace, name))
         if known is not None and known[0] == version:
             return known[1]
-        last_valid = known[1].last_valid if known else self._left(namespace, name)
-        current = (
-            _missing(namespace, name, last_valid) if record is None else _read(record, last_valid)
-        )
+        if record is not None and record.left_out:
+            self._ask(namespace, name)
+            if known is not None:
+                return known[1]
+            words = f"ConfigMap {namespace}/{name} is being read"
+            return _without(words, self._last_valid(namespace, name))
+        last_valid = self._last_valid(namespace, name)
+        if record is None:
+            current = _without(f"ConfigMap {namespace}/{name} does not exist", last_valid)
+        else:
+            current = _read(record, last_valid)
         self._known[namespace, name] = (version, current)
         return current
+
+    def lacks(self, namespace: str, name: str) -> bool:
+        """Whether the cache has left out the present version, and it was not read since."""
+        record = self._config_map(namespace, name)
+        if record is None or not record.left_out:
+            return False
+        known = self._known.get((namespace, name))
+        return known is None or known[0] != record.version
+
+    def read(self, record: ConfigMapRecord) -> None:
+        """Take in a ConfigMap that the cache has left out, as the API server answers it."""
+        name = (record.namespace, record.name)
+        self._known[name] = (record.version, _read(record, self._last_valid(*name)))
+
+    def _last_valid(self, namespace: str, name: str) -> LastValid | None:
+        known = self._known.get((namespace, name))
+        return known[1].last_valid if known else self._left(namespace, name)
 
     def _left(self, namespace: str, name: str) -> LastValid | None:
         """What an earlier process left, unless it is beyond what is valid now, or a later
@@ -96,8 +125,8 @@ class RulesInForce:
         self._known.pop((namespace, name), None)
 
 
-def _missing(namespace: str, name: str, last_valid: LastValid | None) -> RuleInForce:
-    words = f"ConfigMap {namespace}/{name} does not exist"
+def _without(words: str, last_valid: LastValid | None) -> RuleInForce:
+    """The rule in force while there is no ConfigMap to read; `words` say why."""
     if last_valid is None:
         return RuleInForce(
             problem=RuleProblem(Warning.RULE_MISSING, f"{words}, and no valid one was seen before")
@@ -118,7 +147,9 @@ def _read(record: ConfigMapRecord, last_valid: LastValid | None) -> RuleInForce:
     reading = read_rule(data, record.binary_keys, annotations)
     if reading.rule is None or document is None:
         return _invalid(record, reading, last_valid)
-    valid = LastValid(document, annotations, record.uid, inherited)
+    valid = last_valid_of(
+        document, annotations, record.uid, inherited=inherited, packed=record.packed
+    )
     return RuleInForce(reading.rule, reading.options, None, reading.warnings, record.uid, valid)
 
 

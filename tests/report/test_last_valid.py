@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.state.last_valid import ConfigMapName, LastValid, decode, encode, place_of
+from scaler.state.last_valid import (
+    ConfigMapName,
+    LastValid,
+    decode,
+    encode,
+    last_valid_of,
+    place_of,
+)
 
 RULE = ConfigMapName("default", "rule")
 PLACE = place_of(RULE, "scaler-home")
@@ -19,7 +26,9 @@ PLACE = place_of(RULE, "scaler-home")
 _annotations = st.dictionaries(
     st.text(max_size=9).map("mind-cluster/".__add__), st.text(max_size=9), max_size=3
 )
-_values = st.builds(LastValid, st.text(), _annotations, st.text(max_size=9), st.booleans())
+_values = st.builds(
+    last_valid_of, st.text(), _annotations, st.text(max_size=9), inherited=st.booleans()
+)
 
 
 @given(_values)
@@ -34,7 +43,9 @@ def test_the_same_value_gives_the_same_object(value: LastValid) -> None:
 
 def test_only_our_annotations_are_kept() -> None:
     stored = encode(
-        PLACE, RULE, LastValid("{}", {"mind-cluster/paused": "true", "kubectl/last-applied": "x"})
+        PLACE,
+        RULE,
+        last_valid_of("{}", {"mind-cluster/paused": "true", "kubectl/last-applied": "x"}),
     )
     found = decode(stored, RULE)
     assert found is not None
@@ -42,11 +53,13 @@ def test_only_our_annotations_are_kept() -> None:
 
 
 def test_the_object_of_another_rule_is_not_taken() -> None:
-    assert decode(encode(PLACE, RULE, LastValid("{}")), ConfigMapName("default", "other")) is None
+    assert (
+        decode(encode(PLACE, RULE, last_valid_of("{}")), ConfigMapName("default", "other")) is None
+    )
 
 
 def test_an_object_that_is_not_ours_is_not_taken() -> None:
-    stored = encode(PLACE, RULE, LastValid("{}"))
+    stored = encode(PLACE, RULE, last_valid_of("{}"))
     stored["metadata"]["labels"] = {}
     assert decode(stored, RULE) is None
 
@@ -72,10 +85,10 @@ def _packed(raw: bytes) -> str:
     ],
 )
 def test_garbage_is_no_rule_and_never_raises(content: dict[str, Any]) -> None:
-    assert decode(encode(PLACE, RULE, LastValid("{}")) | content, RULE) is None
+    assert decode(encode(PLACE, RULE, last_valid_of("{}")) | content, RULE) is None
 
 
 def test_a_small_object_cannot_unfold_into_a_large_document() -> None:
-    stored = copy.deepcopy(encode(PLACE, RULE, LastValid("{}")))
+    stored = copy.deepcopy(encode(PLACE, RULE, last_valid_of("{}")))
     stored["binaryData"]["elastic_scaling.json.gz"] = _packed(gzip.compress(b" " * (100 << 20), 9))
     assert decode(stored, RULE) is None

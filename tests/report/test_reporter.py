@@ -44,7 +44,7 @@ from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.state.cluster import ClusterState
-from scaler.state.last_valid import ConfigMapName, LastValid, decode
+from scaler.state.last_valid import ConfigMapName, decode, last_valid_of
 from tests import jobs
 from tests.builders import NOW, instance, service
 from tests.faults import WRITES
@@ -211,7 +211,7 @@ async def test_a_pass_is_told_in_status_conditions_and_events(on: Stage) -> None
 
 @on_stage()
 async def test_a_later_pass_changes_what_changed_and_nothing_else(on: Stage) -> None:
-    await on.note(COLD, LATER, last_valid=LastValid("{}"))
+    await on.note(COLD, LATER, last_valid=last_valid_of("{}"))
     assert on.states == {"p0": "Running", "p1": "Created", "d0": "Created"}
     assert (list(on.named(CONFIG_MAPS)), list(on.named(ELASTIC_SERVICES))) == (
         [LAST_VALID],
@@ -241,11 +241,11 @@ async def test_at_rest_nothing_is_written(on: Stage) -> None:
 
 @on_stage()
 async def test_the_next_leader_repeats_nothing(on: Stage) -> None:
-    await on.note(LATER, last_valid=LastValid("{}"))
+    await on.note(LATER, last_valid=last_valid_of("{}"))
     before = on.content()
     written = on.writes
     await on.lead()
-    await on.note(LATER, last_valid=LastValid("{}"))
+    await on.note(LATER, last_valid=last_valid_of("{}"))
     assert (on.content(), on.writes) == (before, written)
 
 
@@ -282,7 +282,7 @@ async def test_labels_that_others_put_on_the_status_stay(on: Stage) -> None:
 @on_stage()
 async def test_a_config_map_of_somebody_else_is_never_touched(on: Stage) -> None:
     on.cluster.apply([jobs.manifest(CONFIG_MAPS, LAST_VALID, NAMESPACE, data={"a": "b"})])
-    await on.note(COLD, LATER, last_valid=LastValid("{}"))
+    await on.note(COLD, LATER, last_valid=last_valid_of("{}"))
     assert on.named(CONFIG_MAPS)[LAST_VALID]["data"] == {"a": "b"}
     assert b'scaler_reports_dropped_total{cause="foreign",kind="config-map"}' in on.metrics.render()
     written = on.writes
@@ -387,8 +387,8 @@ async def test_a_job_that_is_gone_ends_the_matter(on: Stage) -> None:
 
 @on_stage()
 async def test_the_last_valid_rule_is_kept_and_follows_the_rule(on: Stage) -> None:
-    await on.note(COLD, last_valid=LastValid("{}", {"mind-cluster/paused": "true"}))
-    second = LastValid('{"a": 1}')
+    await on.note(COLD, last_valid=last_valid_of("{}", {"mind-cluster/paused": "true"}))
+    second = last_valid_of('{"a": 1}')
     await on.note(COLD, last_valid=second)
     assert decode(on.named(CONFIG_MAPS)[LAST_VALID], RULE) == second
 
@@ -409,7 +409,7 @@ async def test_a_rule_whose_name_only_a_label_allows_has_a_status_too(on: Stage)
 
 @on_stage()
 async def test_a_rule_that_no_job_names_loses_its_config_map(on: Stage) -> None:
-    await on.note(COLD, last_valid=LastValid("{}"))
+    await on.note(COLD, last_valid=last_valid_of("{}"))
     on.reporter.rule_gone(RULE)
     await on.written()
     assert on.named(CONFIG_MAPS) == {}

@@ -8,7 +8,7 @@ from scaler.informers.config_maps import ConfigMapRecord, pack
 from scaler.reasons.warnings import Warning
 from scaler.remembered import Remembered
 from scaler.state import rules_in_force
-from scaler.state.last_valid import LastValid
+from scaler.state.last_valid import LastValid, last_valid_of
 from scaler.state.rules_in_force import RuleInForce, RulesInForce, groups_of
 from tests.jobs import TWO_P_ONE_D, rule_document
 
@@ -75,14 +75,14 @@ def test_a_deleted_rule_leaves_the_last_valid_one_in_force() -> None:
 
 
 def test_a_restart_reads_back_what_the_process_before_kept() -> None:
-    kept = LastValid(TWO_P_ONE_D, PAUSED, "a")
+    kept = last_valid_of(TWO_P_ONE_D, PAUSED, "a")
     found = Shelf(kept).put(None)
     assert found.rule is not None
     assert found.options.paused
 
 
 def test_a_stored_document_that_is_no_rule_is_not_believed() -> None:
-    assert Shelf(LastValid("{", {}, "a")).put(None).rule is None
+    assert Shelf(last_valid_of("{", {}, "a")).put(None).rule is None
 
 
 def test_a_rule_created_again_without_annotations_inherits_them() -> None:
