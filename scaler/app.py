@@ -22,6 +22,7 @@ from scaler.election import Election
 from scaler.execute.assumed import AssumedWrites
 from scaler.execute.budgets import Budgets
 from scaler.execute.capacity_requests import CapacityRequests
+from scaler.execute.evictions import EvictionCounts
 from scaler.execute.executor import Executor
 from scaler.informers.changes import Changes
 from scaler.informers.faults import Source
@@ -121,7 +122,11 @@ class App:
         self.queue = WorkQueue()
         self.changes = Changes()
         self.state = ClusterState(
-            self.changes, clock.now, self.home, settings.ascend_operator_namespace
+            self.changes,
+            clock.now,
+            self.home,
+            settings.ascend_operator_namespace,
+            settings.kept_per_namespace,
         )
         self.cache = self.state.cache
         self.left_out = LeftOut(api, self.state.lacks_rule, self.state.take_rule)
@@ -174,7 +179,9 @@ class App:
         metrics.arrived_ungated.follow(lambda: self.cache.arrived_ungated)
         metrics.queue_depth.follow(lambda: len(self.queue))
         absent = self.informers[ELASTIC_SERVICES].why_absent
-        statuses = StatusWriter(writer, self.state, clock, metrics, absent)
+        statuses = StatusWriter(
+            writer, self.state, clock, metrics, absent, most=settings.kept_per_namespace
+        )
         reporter = Reporter(writer, statuses, clock, metrics, self.home, shadow=self._shadow)
         controller = Controller(
             state=self.state,
@@ -182,7 +189,14 @@ class App:
             queue=self.queue,
             assumed=assumed,
             executor=Executor(
-                writer, self.state, assumed, clusterd=settings.clusterd_address, clock=clock
+                writer,
+                self.state,
+                assumed,
+                clusterd=settings.clusterd_address,
+                clock=clock,
+                evictions=EvictionCounts(
+                    writer, self.state, most=settings.kept_per_namespace, tell=reporter.not_counted
+                ),
             ),
             reporter=reporter,
             metrics=metrics,

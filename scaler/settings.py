@@ -25,6 +25,7 @@ from pydantic.fields import FieldInfo
 from scaler.decide.world import Policy, Preempt
 from scaler.rules.finding import shown
 
+MOST_KEPT = 2_000
 PREFIX = "SCALER_"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
 _MAX_FILE = 1 << 20
@@ -111,6 +112,14 @@ class Settings(BaseModel):
     )
     context: _Text = _setting("", "Context in the kubeconfig; empty means the current one.")
 
+    kept_per_namespace: int = _number(
+        MOST_KEPT,
+        "",
+        "Last valid rules that are kept for each namespace at most, and as many ElasticServices,"
+        " and counts of evictions. What comes later is not kept, and its jobs say so (`NotKept`).",
+        1,
+        100_000,
+    )
     leader_election: bool = _setting(
         True, "Act only while holding the Lease. Off only for a single process."
     )

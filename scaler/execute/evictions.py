@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from scaler.decide.attempts import remember_evictions
@@ -23,6 +23,7 @@ from scaler.kube.errors import (
     UnknownOutcomeError,
 )
 from scaler.kube.writer import Writer
+from scaler.settings import MOST_KEPT
 from scaler.state.cluster import ClusterState
 from scaler.state.kept_evictions import decode, encode
 
@@ -44,9 +45,20 @@ CountedOf = Mapping[str, Counted]
 class EvictionCounts:
     """One per process. It knows which services have evictions that count."""
 
-    def __init__(self, writer: Writer, state: ClusterState) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        state: ClusterState,
+        *,
+        most: int = MOST_KEPT,
+        tell: Callable[[ServiceKey, str], None] = lambda _key, _words: None,
+    ) -> None:
+        """`most`: services of one namespace for which evictions are kept. `tell` is called for one
+        more, with words that say so."""
         self._writer = writer
         self._state = state
+        self._most = most
+        self._tell = tell
         self._counted: dict[str, Counted] = {}
 
     def remembered(self, memory: Memory, key: ServiceKey, now: float) -> Memory:
@@ -96,6 +108,8 @@ class EvictionCounts:
         existing = record.own if record is not None else None
         if existing is not None and self._is_kept(existing, counted):
             return
+        if record is None:
+            self._refuse_beyond_limit(counted.key)
         try:
             if record is None:
                 await self._writer.create(CONFIG_MAPS, place.namespace, body)
@@ -106,6 +120,18 @@ class EvictionCounts:
         except _LOST as error:
             if not self._is_kept(await self._present(place, error), counted):
                 raise
+
+    def _refuse_beyond_limit(self, key: ServiceKey) -> None:
+        """NotSentError where as many are kept for the namespace as may be."""
+        if self._state.number_of_kept_evictions(key.namespace) < self._most:
+            return
+        what = f"the evictions for {self._most:,} services of namespace {key.namespace} are counted"
+        words = (
+            f"nobody is evicted for this service: {what}, which is the limit (kept_per_namespace)."
+            " Delete jobs of services that never serve"
+        )
+        self._tell(key, words)
+        raise NotSentError(words)
 
     async def _present(self, place: tuple[str, str], error: KubeError) -> Object:
         try:

@@ -74,7 +74,8 @@ class ActionResult(msgspec.Struct, frozen=True):
 class Executor:
     """One per process; actions of one plan run in parallel."""
 
-    def __init__(
+    # Wiring: everything that the executor works with.
+    def __init__(  # noqa: PLR0913
         self,
         writer: Writer,
         state: ClusterState,
@@ -82,6 +83,7 @@ class Executor:
         *,
         clusterd: str,
         clock: Clock,
+        evictions: EvictionCounts | None = None,
     ) -> None:
         self._state = state
         self._cache = cache = state.cache
@@ -89,7 +91,7 @@ class Executor:
         self._gates = Gates(writer, writes, state)
         self._look_up = partial(look_up, writer.find, cache.jobs)
         self._guard = RecreationGuard()
-        self.evictions = EvictionCounts(writer, state)
+        self.evictions = evictions or EvictionCounts(writer, state)
         self._writer = writer
         self._clusterd = clusterd
         self._clock = clock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -67,6 +68,8 @@ class ElasticServices:
     def __init__(self, publish: Callable[[ElasticServiceChanged], None]) -> None:
         self.store: Store[ElasticServiceRecord] = Store(self._on_change)
         self._publish = publish
+        self._ours: Counter[str] = Counter()
+        """Namespace -> how many of its objects the scaler made."""
         self._about: Index[ServiceKey, str, ElasticServiceRecord] = Index()
 
     def of(self, key: ServiceKey) -> list[ElasticServiceRecord]:
@@ -79,6 +82,10 @@ class ElasticServices:
         object about it."""
         return next((record.replicas for record in self.of(key)), ALL)
 
+    def number_of_ours(self, namespace: str) -> int:
+        """Objects in this namespace that the scaler made."""
+        return self._ours[namespace]
+
     def services(self) -> Iterable[ServiceKey]:
         return tuple(self._about)
 
@@ -88,8 +95,10 @@ class ElasticServices:
         """A new version of which nothing is read, mostly our own status, is not published."""
         if old is not None:
             self._about.drop(old.service, old.name)
+            self._count(old, -1)
         if new is not None:
             self._about.put(new.service, new.name, new)
+            self._count(new, 1)
         back = same = False
         if old is not None and new is not None:
             back = version_of(new.resource_version) < version_of(old.resource_version)
@@ -97,3 +106,9 @@ class ElasticServices:
         if back or not same:
             for key in sorted({record.service for record in (old, new) if record is not None}):
                 self._publish(ElasticServiceChanged(key, back))
+
+    def _count(self, record: ElasticServiceRecord, number: int) -> None:
+        if record.ours:
+            self._ours[record.namespace] += number
+            if not self._ours[record.namespace]:
+                del self._ours[record.namespace]

@@ -30,6 +30,7 @@ from scaler.report.service_events import WARNINGS, service_events
 from scaler.report.service_reports import ServiceReport, Subject
 from scaler.report.service_status import status_of, without_jobs
 from scaler.rules.values import at
+from scaler.settings import MOST_KEPT
 from scaler.state.cluster import ClusterState
 
 _log = structlog.get_logger("report")
@@ -55,15 +56,18 @@ class _LastWritten(msgspec.Struct, frozen=True, gc=False):
 
 class StatusWriter:
     """Raises KubeError; each call may be repeated. `absent`: why no ElasticService can be written
-    now (mostly: their definition is missing), "" if it can."""
+    now (mostly: their definition is missing), "" if it can. `most`: objects that are created in one
+    namespace."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - wiring
         self,
         writer: Writer,
         state: ClusterState,
         clock: Clock,
         metrics: Metrics,
         absent: Callable[[], str],
+        *,
+        most: int = MOST_KEPT,
     ) -> None:
         self._writer = writer
         self._state = state
@@ -71,6 +75,7 @@ class StatusWriter:
         self._clock = clock
         self._metrics = metrics
         self._absent = absent
+        self._most = most
         self._last_written: dict[ServiceKey, _LastWritten] = {}
         self._some_left_out = False
         self._definition_is_old = False
@@ -88,6 +93,17 @@ class StatusWriter:
         """Whether ElasticServices can be written now, and some status was left out before."""
         return self._some_left_out and not self._absent()
 
+    def why_full(self, key: ServiceKey) -> str:
+        """Why no object is created about the service, in words; "" when it has one, or may have
+        one."""
+        if self._absent() or self.subject(key) is not None or self.has_object(key):
+            return ""
+        if self._cache.elastic_services.number_of_ours(key.namespace) < self._most:
+            return ""
+        what = f"{self._most:,} of namespace {key.namespace} are there, which is the limit"
+        more = "its jobs' conditions and events say everything. Delete jobs that nobody needs"
+        return f"no ElasticService is made: {what} (kept_per_namespace); {more}"
+
     def begin_again(self) -> None:
         """The caller writes every status now."""
         self._some_left_out = False
@@ -100,6 +116,8 @@ class StatusWriter:
                 _log.warning("no ElasticServices are written", why=absent)
             self._some_left_out = True
             self._metrics.reports_dropped.labels("status", "absent").inc()
+            return []
+        if self.why_full(report.plan.key):
             return []
         try:
             return await self._put(report.plan.key, report)

@@ -154,6 +154,9 @@ class Reporter:
         self._note_instances(before, report, changed=changed)
         if changed:
             self._note_warnings(report, set(before.plan.notes) if before is not None else set())
+            if report.not_kept and (before is None or before.not_kept != report.not_kept):
+                self._count_dropped("last-valid")
+                self._tell_jobs(report, report.not_kept)
             delay = 0.0
             if before is None and not self._statuses.has_object(key):
                 delay = self._newcomers.seconds_to_wait(key.namespace, self._clock.now())
@@ -207,6 +210,7 @@ class Reporter:
         """Delete what an earlier process wrote about rules and services that no job names any
         more."""
         for rule in state.orphaned_rules():
+            state.rules.forget(*rule)
             self.rule_gone(rule)
         for key in state.orphaned_services():
             self.service_gone(key)
@@ -291,6 +295,22 @@ class Reporter:
                     subjects.append(Subject(CONFIG_MAPS, key.namespace, key.rule, report.rule_uid))
             for subject in subjects:
                 self._mark_warning(key, note, subject)
+
+    def not_counted(self, key: ServiceKey, words: str) -> None:
+        """Tell the jobs of the service why nobody is evicted for it."""
+        self._count_dropped("evictions")
+        report = self._reports.get(key)
+        if report is not None:
+            self._tell_jobs(report, words)
+
+    def _count_dropped(self, what: str) -> None:
+        """Count what is not kept, because its namespace has no place for it."""
+        self._metrics.reports_dropped.labels(what, "full").inc()
+
+    def _tell_jobs(self, report: ServiceReport, words: str) -> None:
+        """Mark an event about each job of the service: something is not kept, for this reason."""
+        for one in report.instances.values():
+            self._mark_event(Event(one.subject, Warning.NOT_KEPT.value, words, warning=True))
 
     def _mark_warning(self, key: ServiceKey, note: Note, subject: Subject) -> None:
         if not self._has_place(warning=True):
@@ -379,13 +399,17 @@ class Reporter:
             return
         for event in await self._statuses.put(report):
             self._mark_event(event)
+        if full := self._statuses.why_full(key):
+            self._count_dropped("status")
+            self._tell_jobs(report, full)
+            return
         await self._statuses.tidy(key)
 
     async def _write_last_valid(self, rule: ConfigMapName) -> None:
         place = place_of(rule, self._home)
         if rule not in self._last_valid:
             await self._remove_config_map(place)
-        elif (kept := self._last_valid[rule]) is not None:
+        elif (kept := self._last_valid[rule]) is not None and kept.packed:
             await self._put_config_map(place, encode(place, rule, kept))
 
     async def _put_config_map(self, place: ConfigMapName, content: Object) -> None:
@@ -499,4 +523,5 @@ def _stated(report: ServiceReport) -> tuple[object, ...]:
         plan.notes,
     )
     of_service = (service.rule, service.replicas, service.problem, service.options.paused)
-    return (*decided, *of_service, report.last_valid, report.alone, report.out_of_touch)
+    about = (report.last_valid, report.not_kept, report.alone, report.out_of_touch)
+    return (*decided, *of_service, *about)

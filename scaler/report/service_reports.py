@@ -67,6 +67,8 @@ class ServiceReport(msgspec.Struct, frozen=True, gc=False):
     """The document of the rule in force; None when no valid one was ever seen."""
     alone: str = ""
     """Why the service is not weighed against others; "" when it is."""
+    not_kept: str = ""
+    """Why its rule is not kept, in words; "" when it is."""
     out_of_touch: str = ""
     """What is not seen now, so that nothing is decided; "" while everything is seen."""
 
@@ -87,7 +89,16 @@ def report_of(
         one = _instance(state.cache, plan, verdict, instances[verdict.uid])
         if one is not None:
             seen[verdict.uid] = one
-    return ServiceReport(service, plan, seen, rule.uid, rule.last_valid, alone, out_of_touch)
+    return ServiceReport(
+        service,
+        plan,
+        seen,
+        rule.uid,
+        rule.last_valid,
+        alone,
+        rule.not_kept,
+        out_of_touch,
+    )
 
 
 def _instance(

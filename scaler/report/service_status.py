@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from scaler.decide.decision import Plan, State, Verdict
+from scaler.decide.decision import Note, Plan, State, Verdict
 from scaler.decide.explain import counts_in_words, words
 from scaler.decide.world import Service, ServiceKey
 from scaler.kube.api import ASCEND_JOBS, Object
 from scaler.names import JOB_ID_LABEL, RULE_LABEL
 from scaler.reasons.reasons import Reason
 from scaler.reasons.row import Tone
+from scaler.reasons.warnings import Warning
 from scaler.report.service_reports import ServiceReport, rule_is_valid, running_index
 from scaler.rules.rule import ALL
 from scaler.workloads.ascendjob import JOB_LABEL
@@ -94,7 +95,7 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
         "groups": [_group(name, plan) for name in groups],
         "alone": report.alone[:MAX_WORDS],
         "outOfTouch": report.out_of_touch[:MAX_WORDS],
-        "warnings": _warnings(plan),
+        "warnings": _warnings(report),
         "conditions": _conditions(report, current, because, before, now),
     }
     status = {name: value for name, value in status.items() if value not in (None, "", [])}
@@ -230,13 +231,17 @@ def _group(name: str, plan: Plan) -> Object:
     return {"name": name[:MAX_NAME], **counted, "live": group.live, "paired": group.paired}
 
 
-def _warnings(plan: Plan) -> list[Object]:
+def _warnings(report: ServiceReport) -> list[Object]:
+    plan = report.plan
     names = {verdict.uid: verdict.name for verdict in plan.verdicts}
+    notes = list(plan.notes)
+    if report.not_kept:
+        notes.insert(0, Note(Warning.NOT_KEPT, report.not_kept))
     return [
         _without_empty(
             type=note.warning.value, instance=names.get(note.uid), message=note.message[:MAX_WORDS]
         )
-        for note in plan.notes[:MAX_WARNINGS]
+        for note in notes[:MAX_WARNINGS]
     ]
 
 

@@ -10,7 +10,7 @@ Decides nothing and writes nothing into the cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -34,11 +34,20 @@ from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.ranktables.tables import Tables
 from scaler.reasons.reasons import Reason
 from scaler.rules.finding import shown
+from scaler.settings import MOST_KEPT
 from scaler.state import kept_evictions
 from scaler.state.capacity import CapacityIndex
 from scaler.state.instances import COUNTS_ON, in_our_time, later_instances, of_pods
 from scaler.state.jobs import of_job
-from scaler.state.last_valid import ConfigMapName, LastValid, decode, place_of, rule_of
+from scaler.state.kept_rules import KeptRules
+from scaler.state.last_valid import (
+    DOCUMENT,
+    ConfigMapName,
+    LastValid,
+    decode,
+    place_of,
+    rule_of,
+)
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
 from scaler.state.situation import Situation
 from scaler.workloads.membership import NO_LABELS
@@ -49,7 +58,8 @@ MOST_SHOWN = 10
 
 class ClusterState:
     """One cluster: its cache, and what is made of it. `now` gives seconds since the epoch, `home`
-    is the namespace of the scaler's install, `operator_namespace` that of Ascend Operator."""
+    is the namespace of the scaler's install, `operator_namespace` that of Ascend Operator,
+    `most_kept`: last valid rules of each namespace."""
 
     def __init__(
         self,
@@ -57,13 +67,15 @@ class ClusterState:
         now: Callable[[], float],
         home: str = "default",
         operator_namespace: str = "mindx-dl",
+        most_kept: int = MOST_KEPT,
     ) -> None:
         self.cache = Cache(changes, now, operator_namespace, self._knows_rule)
         self.situation = Situation()
         self._home = home
         self.capacity = CapacityIndex(now, lambda: changes.publish(RoomChanged()))
         self.tables = Tables(self.cache)
-        self.rules = RulesInForce(self.cache.config_maps.get, self._stored_rule)
+        self.kept_rules = KeptRules(most_kept, self._sizes_of_stored_rules)
+        self.rules = RulesInForce(self.cache.config_maps.get, self._stored_rule, self.kept_rules)
         self._instances: dict[str, Instance] = {}
         """Uid -> instance, built once per change of anything it depends on."""
         self._skew = Skew()
@@ -158,7 +170,7 @@ class ClusterState:
         return self.rules.follow(key.namespace, key.rule) if key.rule else RuleInForce()
 
     def lacks_rule(self, namespace: str, name: str) -> bool:
-        """Whether a job names this rule, and its present version was left out and not read since."""
+        """Whether a job names this rule, and its present version was left out and not read."""
         named = self.cache.services_of(namespace, name)
         return bool(named) and self.rules.lacks(namespace, name)
 
@@ -189,6 +201,14 @@ class ClusterState:
             return Evictions()
         kept = kept_evictions.decode(record.own, key) if record.own is not None else None
         return Evictions(kept.number, min(kept.at, now)) if kept is not None else Evictions(1, now)
+
+    def number_of_kept_evictions(self, namespace: str) -> int:
+        """Services of this namespace for which evictions are kept."""
+        number = 0
+        for record in self.cache.config_maps.values(self._home):
+            key = kept_evictions.service_of(record.own) if record.own else None
+            number += key is not None and key.namespace == namespace
+        return number
 
     def orphaned_evictions(self) -> list[ServiceKey]:
         """Services without jobs for which evictions are kept."""
@@ -251,6 +271,12 @@ class ClusterState:
 
     def _knows_rule(self, namespace: str, name: str) -> bool:
         return self.rules.knows(namespace, name)
+
+    def _sizes_of_stored_rules(self) -> Iterator[tuple[ConfigMapName, int]]:
+        for record in self.cache.config_maps.values(self._home):
+            document = (record.own or {}).get("binaryData", {}).get(DOCUMENT)
+            if record.own is not None and document:
+                yield rule_of(record.own), len(document) * 3 // 4
 
     def _stored_rule(self, namespace: str, rule: str) -> LastValid | None:
         name = ConfigMapName(namespace, rule)

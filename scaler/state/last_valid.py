@@ -55,7 +55,7 @@ class LastValid(msgspec.Struct, frozen=True, gc=False):
     """The text of `elastic_scaling.json` and the rule's `mind-cluster/` annotations."""
 
     packed: bytes
-    """The text, compressed as `informers.config_maps` keeps it."""
+    """The text, compressed as `informers.config_maps` keeps it; b"" where it is not kept."""
     sha256: str
     """Of the text."""
     annotations: Mapping[str, str] = {}

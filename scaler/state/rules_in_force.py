@@ -18,10 +18,11 @@ from scaler.informers.config_maps import ConfigMapRecord, unpack
 from scaler.names import RULE_KEY
 from scaler.reasons.warnings import Warning
 from scaler.remembered import Remembered
-from scaler.rules.document import RuleReading, read_rule, unread
+from scaler.rules.document import RuleReading, read_options, read_rule, unread
 from scaler.rules.finding import Finding
 from scaler.rules.rule import Rule, RuleOptions
-from scaler.state.last_valid import KNOWN_FORMAT, LastValid, last_valid_of
+from scaler.state.kept_rules import KeptRules
+from scaler.state.last_valid import KNOWN_FORMAT, ConfigMapName, LastValid, last_valid_of
 
 MOST_GROUPS = 2**20
 """Bytes of the groups of documents that are remembered."""
@@ -38,6 +39,11 @@ class RuleInForce(msgspec.Struct, frozen=True, gc=False):
     uid: str = ""
     """uid of the ConfigMap that exists now, "" when none does."""
     last_valid: LastValid | None = None
+    """Without its text where that is not kept."""
+    not_kept: str = ""
+    """Why the text is not kept, in words; "" when it is."""
+    size_not_kept: int = 0
+    """Bytes of the present text if it is not kept, compressed."""
 
 
 class RulesInForce:
@@ -47,11 +53,13 @@ class RulesInForce:
         self,
         config_map: Callable[[str, str], ConfigMapRecord | None],
         stored: Callable[[str, str], LastValid | None],
+        places: KeptRules,
     ) -> None:
         """`config_map(namespace, rule)` is the cache's; `stored` reads back what an earlier process
-        left."""
+        left; `places` says what is kept."""
         self._config_map = config_map
         self._stored = stored
+        self._places = places
         self._ask: Callable[[str, str], None] = lambda _namespace, _name: None
         self._known: dict[tuple[str, str], tuple[str, RuleInForce]] = {}
 
@@ -65,38 +73,73 @@ class RulesInForce:
         record = self._config_map(namespace, name)
         version = record.version if record else ""
         known = self._known.get((namespace, name))
-        if known is not None and known[0] == version:
+        if (
+            known is not None
+            and known[0] == version
+            and not self._has_place_by_now(namespace, name)
+        ):
             return known[1]
         if record is not None and record.left_out:
             self._ask(namespace, name)
             if known is not None:
                 return known[1]
             words = f"ConfigMap {namespace}/{name} is being read"
-            return _without(words, self._last_valid(namespace, name))
-        last_valid = self._last_valid(namespace, name)
-        if record is None:
-            current = _without(f"ConfigMap {namespace}/{name} does not exist", last_valid)
-        else:
-            current = _read(record, last_valid)
+            return _without(words, self._before(namespace, name))
+        if record is not None:
+            return self.read(record)
+        words = f"ConfigMap {namespace}/{name} does not exist"
+        current = _without(words, self._before(namespace, name))
         self._known[namespace, name] = (version, current)
         return current
 
+    def read(self, record: ConfigMapRecord) -> RuleInForce:
+        """Take in a ConfigMap with its document: the rule in force from now on."""
+        rule = ConfigMapName(record.namespace, record.name)
+        current = _read(record, self._before(*rule))
+        if current.problem is None and current.last_valid is not None:
+            current = self._kept(rule, current, current.last_valid)
+        self._known[rule] = (record.version, current)
+        return current
+
     def lacks(self, namespace: str, name: str) -> bool:
-        """Whether the cache has left out the present version, and it was not read since."""
+        """Whether the cache has left out the present version, and it was not read since, or was not
+        kept and has a place by now."""
         record = self._config_map(namespace, name)
         if record is None or not record.left_out:
             return False
         known = self._known.get((namespace, name))
-        return known is None or known[0] != record.version
+        if known is None or known[0] != record.version:
+            return True
+        return self._has_place_by_now(namespace, name)
 
-    def read(self, record: ConfigMapRecord) -> None:
-        """Take in a ConfigMap that the cache has left out, as the API server answers it."""
-        name = (record.namespace, record.name)
-        self._known[name] = (record.version, _read(record, self._last_valid(*name)))
+    def _kept(self, rule: ConfigMapName, current: RuleInForce, valid: LastValid) -> RuleInForce:
+        """The rule, whose text is kept if its namespace has a place for it, else dropped."""
+        size = len(valid.packed)
+        why = self._places.keep(rule, size)
+        if not why:
+            return current
+        without_text = msgspec.structs.replace(valid, packed=b"")
+        return msgspec.structs.replace(
+            current, last_valid=without_text, not_kept=why, size_not_kept=size
+        )
 
-    def _last_valid(self, namespace: str, name: str) -> LastValid | None:
+    def _has_place_by_now(self, namespace: str, name: str) -> bool:
+        """Whether the text of this rule was not kept for lack of a place, and has one by now."""
         known = self._known.get((namespace, name))
-        return known[1].last_valid if known else self._left(namespace, name)
+        if known is None or not known[1].size_not_kept:
+            return False
+        return not self._places.why_not(ConfigMapName(namespace, name), known[1].size_not_kept)
+
+    def _before(self, namespace: str, name: str) -> RuleInForce:
+        """What was in force until now: as this process knows it, or as an earlier one left it."""
+        known = self._known.get((namespace, name))
+        if known is not None:
+            return known[1]
+        stored = self._left(namespace, name)
+        if stored is None:
+            return RuleInForce()
+        self._places.measured(ConfigMapName(namespace, name), len(stored.packed))
+        return RuleInForce(_reread(stored).rule, last_valid=stored)
 
     def _left(self, namespace: str, name: str) -> LastValid | None:
         """What an earlier process left, unless it is beyond what is valid now, or a later
@@ -123,50 +166,55 @@ class RulesInForce:
     def forget(self, namespace: str, name: str) -> None:
         """No job names the rule any more."""
         self._known.pop((namespace, name), None)
+        self._places.forget(ConfigMapName(namespace, name))
 
 
-def _without(words: str, last_valid: LastValid | None) -> RuleInForce:
+def _without(words: str, before: RuleInForce) -> RuleInForce:
     """The rule in force while there is no ConfigMap to read; `words` say why."""
+    last_valid = before.last_valid
     if last_valid is None:
         return RuleInForce(
             problem=RuleProblem(Warning.RULE_MISSING, f"{words}, and no valid one was seen before")
         )
-    reading = _reread(last_valid)
+    options, _ = read_options(last_valid.annotations)
     problem = RuleProblem(Warning.RULE_MISSING, f"{words}: the last valid rule stays in force")
-    return RuleInForce(reading.rule, reading.options, problem, last_valid=last_valid)
+    return RuleInForce(
+        before.rule, options, problem, last_valid=last_valid, not_kept=before.not_kept
+    )
 
 
-def _read(record: ConfigMapRecord, last_valid: LastValid | None) -> RuleInForce:
-    annotations, inherited = _annotations(record, last_valid)
+def _read(record: ConfigMapRecord, before: RuleInForce) -> RuleInForce:
+    annotations, inherited = _annotations(record, before.last_valid)
     if record.oversize:
-        return _invalid(record, unread(record.oversize, annotations), last_valid)
+        return _invalid(record, unread(record.oversize, annotations), before)
     document = record.document
     data = dict.fromkeys(record.keys, "")
     if document is not None:
         data[RULE_KEY] = document
     reading = read_rule(data, record.binary_keys, annotations)
     if reading.rule is None or document is None:
-        return _invalid(record, reading, last_valid)
+        return _invalid(record, reading, before)
     valid = last_valid_of(
         document, annotations, record.uid, inherited=inherited, packed=record.packed
     )
     return RuleInForce(reading.rule, reading.options, None, reading.warnings, record.uid, valid)
 
 
-def _invalid(
-    record: ConfigMapRecord, reading: RuleReading, last_valid: LastValid | None
-) -> RuleInForce:
+def _invalid(record: ConfigMapRecord, reading: RuleReading, before: RuleInForce) -> RuleInForce:
     """Its annotations count all the same: a person who pauses a broken rule means it."""
     first = reading.errors[0]
     more = f" (and {len(reading.errors) - 1} more)" if len(reading.errors) > 1 else ""
     words = str(msgspec.structs.replace(first, message=first.message + more))
-    rule = None
-    if last_valid is not None:
-        rule = _reread(last_valid).rule
+    if before.last_valid is not None:
         words = f"{words}; the last valid rule stays in force"
-    problem = RuleProblem(Warning.RULE_INVALID, words)
     return RuleInForce(
-        rule, reading.options, problem, reading.errors + reading.warnings, record.uid, last_valid
+        before.rule,
+        reading.options,
+        RuleProblem(Warning.RULE_INVALID, words),
+        reading.errors + reading.warnings,
+        record.uid,
+        before.last_valid,
+        before.not_kept,
     )
 
 

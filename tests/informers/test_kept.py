@@ -32,6 +32,7 @@ from scaler.informers.store import Store
 from scaler.kube.api import Object, Page, Refused
 from scaler.names import LAST_APPLIED
 from scaler.rules.limits import MAX_BYTES
+from scaler.state.kept_rules import KeptRules
 from scaler.state.rules_in_force import RulesInForce
 from tests.jobs import job, rule_config_map
 
@@ -137,7 +138,8 @@ def test_a_rule_that_is_too_large_is_not_kept_and_says_how_large_it_is() -> None
         large | {"metadata": large["metadata"] | {"uid": "u", "resourceVersion": "1"}}
     )
     assert size(record) < 1_000
-    problem = RulesInForce(lambda *_: record, lambda *_: None).follow("mindie", "rule").problem
+    rules = RulesInForce(lambda *_: record, lambda *_: None, KeptRules(9, tuple))
+    problem = rules.follow("mindie", "rule").problem
     assert problem is not None
     assert f"the document has {MAX_BYTES + 1:,} bytes" in problem.message
 

@@ -8,6 +8,7 @@ from scaler.informers.config_maps import ConfigMapRecord, pack
 from scaler.reasons.warnings import Warning
 from scaler.remembered import Remembered
 from scaler.state import rules_in_force
+from scaler.state.kept_rules import KeptRules
 from scaler.state.last_valid import LastValid, last_valid_of
 from scaler.state.rules_in_force import RuleInForce, RulesInForce, groups_of
 from tests.jobs import TWO_P_ONE_D, rule_document
@@ -30,7 +31,9 @@ class Shelf:
     def __init__(self, stored: LastValid | None = None) -> None:
         self.record: ConfigMapRecord | None = None
         self.book = RulesInForce(
-            lambda _namespace, _name: self.record, lambda _namespace, _name: stored
+            lambda _namespace, _name: self.record,
+            lambda _namespace, _name: stored,
+            KeptRules(9, tuple),
         )
 
     def put(self, record: ConfigMapRecord | None) -> RuleInForce:
