@@ -182,7 +182,7 @@ def test_every_reason_is_chosen_somewhere() -> None:
 
 
 def test_every_warning_is_given_somewhere() -> None:
-    rooms = ("decide", "state", "ranktables")
+    rooms = ("decide", "state", "ranktables", "report")
     given = set().union(
         *(named_in(f"scaler/{room}", r"\bWarning\.(\w+)", "world.py") for room in rooms)
     )

@@ -184,7 +184,7 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
             short="is not kept",
             meaning=(
                 "as much is kept for this namespace as one namespace may have "
-                "([`kept_per_namespace`](settings.md)); the words say what is not kept: the last "
+                "(`kept_per_namespace`); the words say what is not kept: the last "
                 "valid rule (it is in force, and is lost when the scaler starts anew while the "
                 "ConfigMap is not there), the ElasticService (conditions and events of the jobs "
                 "say everything), or the count of an eviction (nobody is evicted for the service). "
@@ -195,7 +195,7 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
             short="未保留",
             sentence="本命名空间保留的内容已达上限，更多的不再保留。",
             meaning=(
-                "本命名空间保留的内容已达上限（[`kept_per_namespace`](settings.md)）；说明中指出未保"
+                "本命名空间保留的内容已达上限（`kept_per_namespace`）；说明中指出未保"
                 "留的是什么：最后一份有效规则（仍然生效；若 scaler 重启时 ConfigMap 不在则丢失）、"
                 "ElasticService（任务的状态条件和事件已说明一切），或驱逐次数（不会为该服务驱逐任何实"
                 "例）。请删除不再需要的任务和规则，或调大该设置"
