@@ -125,6 +125,7 @@ class Controller:
         """Decide until `stop`; then wait for the writes under way. The caches must be synced."""
         self._mode_in_force = self.mode.follow()
         self._began = loop_time()
+        self.state.take_over()
         self.requeue_all()
         await asyncio.sleep(0)  # with ten thousand services each step takes tens of milliseconds
         if self._mode_in_force is not ModeInForce.STANDS_BACK:

@@ -10,7 +10,7 @@ Decides nothing and writes nothing into the cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -74,7 +74,7 @@ class ClusterState:
         self._home = home
         self.capacity = CapacityIndex(now, lambda: changes.publish(RoomChanged()))
         self.tables = Tables(self.cache)
-        self.kept_rules = KeptRules(most_kept, self._sizes_of_stored_rules)
+        self.kept_rules = KeptRules(most_kept)
         self.rules = RulesInForce(self.cache.config_maps.get, self._stored_rule, self.kept_rules)
         self._instances: dict[str, Instance] = {}
         """Uid -> instance, built once per change of anything it depends on."""
@@ -180,6 +180,13 @@ class ClusterState:
         for key in sorted(self.cache.services_of(record.namespace, record.name)):
             self._publish(ServiceChanged(key))
 
+    def take_over(self) -> None:
+        """Count what an earlier leader has kept, before anything is decided."""
+        for record in self.cache.config_maps.values(self._home):
+            document = (record.own or {}).get("binaryData", {}).get(DOCUMENT)
+            if record.own is not None and document:
+                self.kept_rules.measured(rule_of(record.own), len(document) * 3 // 4)
+
     def orphaned_rules(self) -> list[ConfigMapName]:
         """Rules of which we keep the last valid document although no job names them any more."""
         found = set[ConfigMapName]()
@@ -271,12 +278,6 @@ class ClusterState:
 
     def _knows_rule(self, namespace: str, name: str) -> bool:
         return self.rules.knows(namespace, name)
-
-    def _sizes_of_stored_rules(self) -> Iterator[tuple[ConfigMapName, int]]:
-        for record in self.cache.config_maps.values(self._home):
-            document = (record.own or {}).get("binaryData", {}).get(DOCUMENT)
-            if record.own is not None and document:
-                yield rule_of(record.own), len(document) * 3 // 4
 
     def _stored_rule(self, namespace: str, rule: str) -> LastValid | None:
         name = ConfigMapName(namespace, rule)

@@ -4,7 +4,7 @@ Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
 
 from scaler.state.last_valid import ConfigMapName
 
@@ -16,28 +16,23 @@ MOST_OF_ONE = 90 * 1024
 
 
 class KeptRules:
-    """The bytes of what is kept, by namespace and rule. `most`: documents of each namespace;
-    `stored` gives what an earlier process kept."""
+    """The bytes of what is kept, by namespace and rule. `most`: documents of each namespace."""
 
-    def __init__(
-        self, most: int, stored: Callable[[], Iterable[tuple[ConfigMapName, int]]]
-    ) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
-        self._stored = stored
-        self._sizes: dict[str, dict[str, int]] | None = None
-        """None until somebody asks: before that not everything has been listed."""
+        self._sizes: defaultdict[str, dict[str, int]] = defaultdict(dict)
 
     def keep(self, rule: ConfigMapName, size: int) -> str:
         """Keep a document of so many bytes of this rule, in place of the one before; why it is not
         kept, in words, or "" when it is. The one before stays where the new one has no place."""
         why = self.why_not(rule, size)
         if not why:
-            self._of(rule.namespace)[rule.name] = size
+            self._sizes[rule.namespace][rule.name] = size
         return why
 
     def why_not(self, rule: ConfigMapName, size: int) -> str:
         """Why a document of so many bytes would not be kept, in words; "" when it would."""
-        sizes = self._of(rule.namespace)
+        sizes = self._sizes.get(rule.namespace, {})
         own = sizes.get(rule.name, 0)
         cure = (
             "while this process runs it stays in force; after that it is in force as long as the"
@@ -58,19 +53,13 @@ class KeptRules:
         return f"the rule is not kept: {what}, which is the limit; {cure}. {more}"
 
     def measured(self, rule: ConfigMapName, size: int) -> None:
-        """What is kept of this rule has so many bytes, compressed as new documents are."""
-        self._of(rule.namespace)[rule.name] = size
+        """What an earlier process kept of this rule has so many bytes; it stays, also beyond the
+        limit."""
+        self._sizes[rule.namespace][rule.name] = size
 
     def forget(self, rule: ConfigMapName) -> None:
         """Nothing is kept of this rule any more."""
-        sizes = self._of(rule.namespace)
+        sizes = self._sizes[rule.namespace]
         sizes.pop(rule.name, None)
-        if not sizes and self._sizes is not None:
-            self._sizes.pop(rule.namespace, None)
-
-    def _of(self, namespace: str) -> dict[str, int]:
-        if self._sizes is None:
-            self._sizes = {}
-            for rule, size in self._stored():
-                self._sizes.setdefault(rule.namespace, {})[rule.name] = size
-        return self._sizes.setdefault(namespace, {})
+        if not sizes:
+            del self._sizes[rule.namespace]

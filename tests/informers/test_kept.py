@@ -138,7 +138,7 @@ def test_a_rule_that_is_too_large_is_not_kept_and_says_how_large_it_is() -> None
         large | {"metadata": large["metadata"] | {"uid": "u", "resourceVersion": "1"}}
     )
     assert size(record) < 1_000
-    rules = RulesInForce(lambda *_: record, lambda *_: None, KeptRules(9, tuple))
+    rules = RulesInForce(lambda *_: record, lambda *_: None, KeptRules(9))
     problem = rules.follow("mindie", "rule").problem
     assert problem is not None
     assert f"the document has {MAX_BYTES + 1:,} bytes" in problem.message

@@ -11,7 +11,10 @@ OTHER = ConfigMapName("neighbour", "a")
 
 
 def places(most: int = 2, *stored: tuple[ConfigMapName, int]) -> KeptRules:
-    return KeptRules(most, lambda: stored)
+    kept = KeptRules(most)
+    for rule, size in stored:
+        kept.measured(rule, size)
+    return kept
 
 
 def test_as_many_as_may_be_are_kept_of_each_namespace() -> None:

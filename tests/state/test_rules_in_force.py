@@ -33,7 +33,7 @@ class Shelf:
         self.book = RulesInForce(
             lambda _namespace, _name: self.record,
             lambda _namespace, _name: stored,
-            KeptRules(9, tuple),
+            KeptRules(9),
         )
 
     def put(self, record: ConfigMapRecord | None) -> RuleInForce:
