@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-
-import msgspec
 
 from scaler.informers.config_maps import ConfigMapObject, ConfigMapRecord, config_map_record
 from scaler.informers.store import Name
 from scaler.kube.api import CONFIG_MAPS, KubeApi
-from scaler.kube.errors import NotFoundError
 from scaler.kube.outbox import Outbox
 
 PARALLEL = 4
@@ -49,6 +45,13 @@ class LeftOut:
     async def _read(self, name: Name) -> None:
         if not self._is_lacking(*name):
             return
-        with suppress(NotFoundError):  # deleted: the watch says so
-            answer = await self._api.get(CONFIG_MAPS, *name)
-            self._take(config_map_record(msgspec.convert(answer, ConfigMapObject)))
+        # a list of one: the right to get the ConfigMaps of users is not needed for anything else
+        namespace, own_name = name
+        page = await self._api.list(
+            CONFIG_MAPS,
+            namespace,
+            field_selector=f"metadata.name={own_name}",
+            decode=ConfigMapObject,
+        )
+        for found in page.items:
+            self._take(config_map_record(found))
