@@ -10,6 +10,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,11 +38,37 @@ tiers:
   - {name: nodeorder}
   - {name: binpack, enableNodeOrder: false}
 """
-"""Actions and plugins as MindCluster installs them, without its own plugin, which is not to be had
-here."""
+"""Actions and plugins as MindCluster installs them, without its own plugin."""
+_WITH_PLUGIN = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - {{name: gang, enableNodeOrder: false}}
+  - {{name: {plugin}}}
+  - {{name: priority, enableNodeOrder: false}}
+  - {{name: conformance, enableNodeOrder: false}}
+- plugins:
+  - {{name: drf, enableNodeOrder: false}}
+  - {{name: predicates, enableNodeOrder: false}}
+  - {{name: proportion, enableNodeOrder: false}}
+  - {{name: nodeorder}}
+  - {{name: binpack, enableNodeOrder: false}}
+configurations:
+- name: init-params
+  arguments: {{"grace-over-time": "900", "presetVirtualDevice": "true", "nslb-version": "1.0",
+    "shared-tor-num": "2", "useClusterInfoManager": "false", "self-maintain-available-card": "true",
+    "super-pod-size": "48", "reserve-nodes": "2", "forceEnqueue": "true",
+    "prefer-previous-node": "true"}}
+"""
+"""The same with it, and its settings as installed, but that it reads what nodes report itself:
+there is no ClusterD."""
 LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
 """Label of every pod of a LeaderWorkerSet; its manager looks at no other pods."""
 _HOST = "127.0.0.1"
+
+
+_PLUGIN = re.compile(rb"volcano-npu_v[0-9]+[.][0-9]+[.][0-9]+")
+"""The name of MindCluster's plugin, in a scheduler that it is compiled into."""
 
 
 class Given(NamedTuple):
@@ -77,14 +105,47 @@ GIVEN = {"volcano": VOLCANO, "ascend_operator": ASCEND_OPERATOR}
 """By the option of the plane."""
 
 
-def volcano_programs(folder: Path, kubeconfig: Path) -> list[Program]:
-    """Both, to be started. They wait without a word for definitions that are missing."""
+class Plugin:
+    """MindCluster's plugin: in the scheduler of VOLCANO_BIN_DIR, if it is compiled in."""
+
+    name = "MindCluster's plugin of Volcano"
+
+    @property
+    def registered(self) -> str:
+        """Its name in the scheduler's configuration, "" where it is not there."""
+        return _plugin_in(VOLCANO.path("vc-scheduler")) if VOLCANO.there else ""
+
+    @property
+    def there(self) -> bool:
+        return bool(self.registered)
+
+    def source(self) -> str:
+        """Where it comes from, for people."""
+        if self.there:
+            return f"{self.registered}, from {VOLCANO.path('')}"
+        return "not run, the scheduler in VOLCANO_BIN_DIR has no such plugin compiled in"
+
+
+@cache
+def _plugin_in(scheduler: Path) -> str:
+    found = _PLUGIN.search(scheduler.read_bytes()) if scheduler.exists() else None
+    return found.group().decode() if found else ""
+
+
+ASCEND_PLUGIN = Plugin()
+
+
+def volcano_programs(folder: Path, kubeconfig: Path, *, plugin: bool = False) -> list[Program]:
+    """Both, to be started. They wait without a word for definitions that are missing. `plugin`:
+    with MindCluster's, and four sessions a second."""
     configuration = folder / "volcano-scheduler.conf"
-    configuration.write_text(_CONFIGURATION)
+    configuration.write_text(
+        _WITH_PLUGIN.format(plugin=ASCEND_PLUGIN.registered) if plugin else _CONFIGURATION
+    )
     common = (f"--kubeconfig={kubeconfig}", "--leader-elect=false")
     scheduling = (
         f"--scheduler-conf={configuration}",
-        "--schedule-period=1s",
+        f"--schedule-period={'250ms' if plugin else '1s'}",
         "--percentage-nodes-to-find=100",
         "--cache-dumper=false",
     )

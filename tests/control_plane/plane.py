@@ -57,6 +57,8 @@ class PlaneOptions:
     volcano: bool = False
     """Volcano's scheduler and controller manager, and its definitions instead of those in
     `crds`."""
+    ascend_plugin: bool = False
+    """MindCluster's plugin in Volcano's scheduler; with `volcano`."""
     ascend_operator: bool = False
     """Ascend Operator itself, and its definition of AscendJob instead of that in `crds`."""
     audit: bool = False
@@ -174,9 +176,10 @@ class ControlPlane:
             self._run(lws).wait_for(lws.serves)
             self.kubectl("create", "-f", "-", text=json.dumps(lws.webhooks))
         if self.options.volcano:
-            programs = [
-                self._run(program) for program in others.volcano_programs(self.folder, self.admin)
-            ]
+            given = others.volcano_programs(
+                self.folder, self.admin, plugin=self.options.ascend_plugin
+            )
+            programs = [self._run(program) for program in given]
             # Said by the controller manager of what the scheduler made: both are at work.
             words = (
                 "get",

@@ -31,7 +31,7 @@ from tests.control_plane.build import (
     binaries,
     given_folder,
 )
-from tests.control_plane.others import GIVEN
+from tests.control_plane.others import ASCEND_PLUGIN, GIVEN
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.parts import KUBERNETES
 
@@ -135,6 +135,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     in one worker."""
     without = config.getoption("--no-control-plane")
     absent = [option for option, given in GIVEN.items() if not given.there]
+    if not ASCEND_PLUGIN.there:
+        absent.append("ascend_plugin")
 
     def left_out(item: pytest.Item) -> bool:
         if without:
@@ -285,7 +287,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(
             f"control plane: failed once and was run again: {report.nodeid}: {why}"
         )
-    for given in GIVEN.values():
+    for given in (*GIVEN.values(), ASCEND_PLUGIN):
         terminalreporter.write_line(f"control plane: {given.name}: {given.source()}")
     folder = given_folder()
     source = f"from {folder}" if folder else f"with etcd {ETCD.version}"

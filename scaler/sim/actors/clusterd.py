@@ -60,7 +60,10 @@ def cluster_info(config_maps: list[Object]) -> Documents:
         name = objects.name(cm)
         data = cm.get("data") or {}
         if objects.namespace(cm) == DEVICE_NAMESPACE and name.startswith(DEVICE_PREFIX):
-            devices[name] = {**json.loads(data["DeviceInfoCfg"])["DeviceInfo"], "CmName": name}
+            document = json.loads(data["DeviceInfoCfg"])
+            devices[name] = {**document["DeviceInfo"], "CmName": name}
+            if document.get("SuperPodID", -1) >= 0:
+                devices[name]["SuperPodID"] = document["SuperPodID"]
             if "SwitchInfoCfg" in data:
                 node = name.removeprefix(DEVICE_PREFIX)
                 switches[f"mindx-dl-switchinfo-{node}"] = json.loads(data["SwitchInfoCfg"])

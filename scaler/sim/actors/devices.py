@@ -89,6 +89,18 @@ def device_annotations(pod: Object, node: str, chips: Iterable[str]) -> dict[str
     return {REAL: ",".join(names), CONFIGURATION: json.dumps(configuration)}
 
 
+def base_annotations(
+    node: str, resource: str, chips: int, super_pod: int | None = None
+) -> dict[str, str]:
+    """The annotations that the device plugin writes on its node."""
+    base = {}
+    for index, name in enumerate(_chip_names(resource, chips)):
+        address = _address(29, f"{node}/{name}")
+        base[name] = {"IP": address, "SuperDeviceID": index}
+    notes = {BASE_DEVICES: json.dumps(base)}
+    return notes if super_pod is None else {**notes, SUPER_POD_ID: str(super_pod)}
+
+
 def pod_address(pod: Object) -> str:
     return _address(10, f"{objects.namespace(pod)}/{objects.name(pod)}")
 
@@ -108,6 +120,14 @@ DEVICE_PREFIX = "mindx-dl-deviceinfo-"
 NODE_PREFIX = "mindx-dl-nodeinfo-"
 LABELS = {"mx-consumer-cim": "true"}
 UNHEALTHY = "UnHealthy"
+PRE_SEPARATE = "PreSeparate"
+SUB_HEALTHY = "SubHealthy"
+BASE_DEVICES = "baseDeviceInfos"
+"""Annotation of a node with device data: its chips, with addresses."""
+SUPER_POD_ID = "superPodID"
+"""Annotation of a node of a super-pod."""
+_SUB_HEALTH = "SubHealthFault"
+"""Level of a fault with which a chip can still be used."""
 
 
 class Reported(msgspec.Struct, frozen=True):
@@ -137,23 +157,85 @@ def reported(config_maps: Iterable[Object], node: str) -> Reported:
     return Reported(chips, whole)
 
 
+class ChipReport(msgspec.Struct, frozen=True):
+    """What a device plugin says of the chips of its node, by their names."""
+
+    unhealthy: frozenset[str] = frozenset()
+    unlinked: frozenset[str] = frozenset()
+    """Those whose network is unhealthy."""
+    sub_healthy: frozenset[str] = frozenset()
+
+    def with_chips(self, names: frozenset[str], **kinds: bool) -> ChipReport:
+        """The same with these chips among those of a kind (True), or not among them (False)."""
+        after = {}
+        for kind, there in kinds.items():
+            before: frozenset[str] = getattr(self, kind)
+            after[kind] = before | names if there else before - names
+        return msgspec.structs.replace(self, **after)
+
+
+async def report_devices(api: KubeApi, clock: Clock, node: str) -> None:
+    """The device plugin of `node` reports that all chips are well."""
+    await _write_devices(api, clock, await api.get(NODES, None, node), ChipReport())
+
+
 async def report_chips(
     api: KubeApi, clock: Clock, node: str, chips: Iterable[int], *, healthy: bool
 ) -> None:
     """The device plugin of `node` reports these chips as faulty, or as healthy again."""
+    kinds = {"unhealthy": not healthy}
+    if healthy:
+        kinds |= {"unlinked": False, "sub_healthy": False}
+    await _report_kinds(api, clock, node, chips, kinds)
+
+
+async def report_network(api: KubeApi, clock: Clock, node: str, chips: Iterable[int]) -> None:
+    """The device plugin of `node` reports the network of these chips as unhealthy."""
+    await _report_kinds(api, clock, node, chips, {"unlinked": True})
+
+
+async def report_sub_health(api: KubeApi, clock: Clock, node: str, chips: Iterable[int]) -> None:
+    """The device plugin of `node` reports these chips as sub-healthy."""
+    await _report_kinds(api, clock, node, chips, {"sub_healthy": True})
+
+
+async def _report_kinds(
+    api: KubeApi, clock: Clock, node: str, chips: Iterable[int], kinds: dict[str, bool]
+) -> None:
     obj = await api.get(NODES, None, node)
     resource, number = chips_of(obj)
-    before = (await _reported(api, node)).chips
+    before = await _chip_report(api, node)
     named = set(_chip_names(resource, number)) & {chip_name(resource, index) for index in chips}
-    await _write_devices(api, clock, obj, before - named if healthy else before | named)
+    await _write_devices(api, clock, obj, before.with_chips(frozenset(named), **kinds))
 
 
-async def report_switch(api: KubeApi, clock: Clock, node: str, *, healthy: bool) -> None:
-    """The switch of `node` fails, or is healthy again."""
-    status = "Healthy" if healthy else UNHEALTHY
+async def _chip_report(api: KubeApi, node: str) -> ChipReport:
+    """What the document of the device plugin says now."""
+    try:
+        found = await api.get(CONFIG_MAPS, DEVICE_NAMESPACE, DEVICE_PREFIX + node)
+    except NotFoundError:
+        return ChipReport()
+    listed = json.loads(found["data"]["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
+    kinds: dict[str, frozenset[str]] = {}
+    for key, value in listed.items():
+        if key.endswith("-Unhealthy"):
+            kinds["unhealthy"] = _names_in(value)
+        elif key.endswith("-NetworkUnhealthy"):
+            kinds["unlinked"] = _names_in(value)
+        elif key.endswith("-Fault"):
+            sub = [one for one in json.loads(value) if one["fault_handling"] == _SUB_HEALTH]
+            kinds["sub_healthy"] = frozenset(one["npu_name"] for one in sub)
+    return ChipReport(**kinds)
+
+
+async def report_switch(
+    api: KubeApi, clock: Clock, node: str, *, healthy: bool, sub_healthy: bool = False
+) -> None:
+    """The switch of `node` fails, or is healthy or sub-healthy."""
+    status = "Healthy" if healthy else SUB_HEALTHY if sub_healthy else UNHEALTHY
     fault = {
         "FaultCode": [] if healthy else ["[0x08520003,na,L2,na]"],
-        "FaultLevel": "" if healthy else "Separate",
+        "FaultLevel": "" if healthy else _SUB_HEALTH if sub_healthy else "Separate",
     }
     info: dict[str, Any] = {
         **fault,
@@ -162,12 +244,12 @@ async def report_switch(api: KubeApi, clock: Clock, node: str, *, healthy: bool)
         "FaultTimeAndLevelMap": {},
     }
     obj = await api.get(NODES, None, node)
-    await _write_devices(
-        api, clock, obj, (await _reported(api, node)).chips, switch=json.dumps(info)
-    )
+    await _write_devices(api, clock, obj, await _chip_report(api, node), switch=json.dumps(info))
 
 
-async def report_node(api: KubeApi, clock: Clock, node: str, *, healthy: bool) -> None:
+async def report_node(
+    api: KubeApi, clock: Clock, node: str, *, healthy: bool, status: str = UNHEALTHY
+) -> None:
     """NodeD of `node` reports a fault of the machine; if there is none any more, it deletes its
     document."""
     name = NODE_PREFIX + node
@@ -181,45 +263,52 @@ async def report_node(api: KubeApi, clock: Clock, node: str, *, healthy: bool) -
             "DeviceType": "CPU",
             "DeviceId": 0,
             "FaultCode": ["00000011"],
-            "FaultLevel": "SeparateFault",
+            "FaultLevel": "SeparateFault" if status == UNHEALTHY else "PreSeparateFault",
         }
-        info = {"FaultDevList": [fault], "NodeStatus": UNHEALTHY}
+        info = {"FaultDevList": [fault], "NodeStatus": status}
         data = {"NodeInfo": json.dumps({"NodeInfo": info, "CheckCode": _check_code(info)})}
         await put(api, NODE_NAMESPACE, name, {**data, "updateTime": rfc3339(clock.now())}, LABELS)
     await _set_allocatable(api, await api.get(NODES, None, node))
 
 
 async def _write_devices(
-    api: KubeApi, clock: Clock, node: Object, faulty: frozenset[str], *, switch: str = ""
+    api: KubeApi, clock: Clock, node: Object, report: ChipReport, *, switch: str = ""
 ) -> None:
     resource, number = chips_of(node)
-    usable = [name for name in _chip_names(resource, number) if name not in faulty]
-    levels = dict.fromkeys(
-        ("large_model_fault_level", "fault_level", "fault_handling"), "SeparateNPU"
-    )
-    faults = [
-        {"fault_type": "CardUnhealthy", "npu_name": name, **levels, "fault_code": "80E18005"}
-        for name in sorted(faulty)
-    ]
+    usable = [name for name in _chip_names(resource, number) if name not in report.unhealthy]
+    faults = []
+    for name in sorted(report.unhealthy):
+        faults.append(_fault(name, "CardUnhealthy", "SeparateNPU"))
+    for name in sorted(report.unlinked):
+        faults.append(_fault(name, "CardNetworkUnhealthy", "PreSeparateNPU"))
+    for name in sorted(report.sub_healthy):
+        faults.append(_fault(name, "CardUnhealthy", _SUB_HEALTH))
     info = {
         "DeviceList": {
             resource: ",".join(usable),
             f"{resource}-Fault": json.dumps(faults),
-            f"{resource}-NetworkUnhealthy": "",
+            f"{resource}-NetworkUnhealthy": ",".join(sorted(report.unlinked)),
             f"{resource}-Recovering": "",
-            f"{resource}-Unhealthy": ",".join(sorted(faulty)),
+            f"{resource}-Unhealthy": ",".join(sorted(report.unhealthy)),
         },
         "UpdateTime": int(clock.now()),
     }
+    stated = objects.annotations_of(node).get(SUPER_POD_ID, "")
     document = {
         "DeviceInfo": info,
-        "SuperPodID": -2,
+        "SuperPodID": int(stated) if stated else -2,
         "ServerIndex": -2,
         "CheckCode": _check_code(info),
     }
     data = {"DeviceInfoCfg": json.dumps(document)} | ({"SwitchInfoCfg": switch} if switch else {})
     await put(api, DEVICE_NAMESPACE, DEVICE_PREFIX + objects.name(node), data, LABELS)
     await _set_allocatable(api, node)
+
+
+def _fault(name: str, kind: str, level: str) -> dict[str, str]:
+    """One entry of the list of faults."""
+    levels = dict.fromkeys(("large_model_fault_level", "fault_level", "fault_handling"), level)
+    return {"fault_type": kind, "npu_name": name, **levels, "fault_code": "80E18005"}
 
 
 async def _reported(api: KubeApi, node: str) -> Reported:
@@ -233,7 +322,8 @@ async def _set_allocatable(api: KubeApi, node: Object) -> None:
     name = objects.name(node)
     resource, number = chips_of(node)
     faults = await _reported(api, name)
-    left = 0 if faults.whole else number - len(faults.chips)
+    by_chips_alone = BASE_DEVICES in objects.annotations_of(node)
+    left = 0 if faults.whole and not by_chips_alone else number - len(faults.chips)
     patch = {"status": {"allocatable": {resource: str(left)}}}
     await api.patch(NODES, None, name, patch, patch_type=PatchType.MERGE, subresource="status")
 

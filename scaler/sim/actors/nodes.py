@@ -20,7 +20,12 @@ from scaler.clock import Clock
 from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
-from scaler.sim.actors.devices import host_address, pod_address
+from scaler.sim.actors.devices import (
+    base_annotations,
+    host_address,
+    pod_address,
+    report_devices,
+)
 from scaler.sim.actors.faulty_api import LOOK_AGAIN, Curses, Never
 from scaler.sim.actors.stand_in import StandIn, merge
 from scaler.sim.stories.fields import Model, Range, Seconds
@@ -28,7 +33,8 @@ from scaler.timestamps import rfc3339, seconds_of
 
 
 class NodeSpec(msgspec.Struct, frozen=True):
-    """One machine. `memory` is a Kubernetes quantity."""
+    """One machine. `memory` is a Kubernetes quantity; `device_data`: its device plugin reports its
+    chips from the start, as MindCluster's does, and `super_pod` is the number of its super-pod."""
 
     name: str
     npu: int = 8
@@ -37,6 +43,8 @@ class NodeSpec(msgspec.Struct, frozen=True):
     cpu: int = 192
     memory: str = "2Ti"
     pods: int = 110
+    device_data: bool = False
+    super_pod: int | None = None
 
 
 class NodeFate(StrEnum):
@@ -50,6 +58,7 @@ class NodeFate(StrEnum):
     READY = "ready"
 
 
+_A2_CHIPS = 8
 _REFUSES = "simulation/refuses"
 """Annotation of a node: why its kubelet refuses every pod that comes."""
 
@@ -58,13 +67,16 @@ def node_object(spec: NodeSpec) -> Object:
     amounts = {"cpu": str(spec.cpu), "memory": spec.memory, "pods": str(spec.pods)}
     if spec.npu:
         amounts[spec.npu_resource] = str(spec.npu)
+    labels = {"kubernetes.io/hostname": spec.name, **_npu_labels(spec), **spec.labels}
+    metadata: Object = {"name": spec.name, "labels": labels}
+    if spec.device_data and spec.npu:
+        metadata["annotations"] = base_annotations(
+            spec.name, spec.npu_resource, spec.npu, spec.super_pod
+        )
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {
-            "name": spec.name,
-            "labels": {"kubernetes.io/hostname": spec.name, **spec.labels},
-        },
+        "metadata": metadata,
         "spec": {},
         "status": {
             "addresses": [{"type": "InternalIP", "address": host_address(spec.name)}],
@@ -75,19 +87,33 @@ def node_object(spec: NodeSpec) -> Object:
     }
 
 
+def _npu_labels(spec: NodeSpec) -> dict[str, str]:
+    """The labels that MindCluster's device plugin puts on a node with device data."""
+    if not spec.device_data or not spec.npu:
+        return {}
+    kind = "module-910b-8" if spec.npu <= _A2_CHIPS else "module-a3-16"
+    super_pod = "" if spec.super_pod is None else "-super-pod"
+    return {"accelerator": "huawei-Ascend910", "accelerator-type": f"{kind}{super_pod}"}
+
+
 def ready_condition(ready: bool) -> Object:
     reason = "KubeletReady" if ready else "NodeStatusUnknown"
     return {"type": "Ready", "status": "True" if ready else "Unknown", "reason": reason}
 
 
-async def add_node(api: KubeApi, spec: NodeSpec) -> None:
-    """Create the node with its status, whether or not the API keeps a status on create."""
+async def add_node(api: KubeApi, spec: NodeSpec, clock: Clock | None = None) -> None:
+    """Create the node with its status, whether or not the API keeps a status on create, and the
+    report of its device plugin, if it has one."""
     body = node_object(spec)
     await api.create(NODES, None, body)
     await _patch_status(api, spec.name, body["status"])
+    if spec.device_data and spec.npu:
+        await report_devices(api, clock or Clock(), spec.name)
 
 
-async def change_node(api: KubeApi, spec: NodeSpec, fate: NodeFate) -> None:
+async def change_node(
+    api: KubeApi, spec: NodeSpec, fate: NodeFate, clock: Clock | None = None
+) -> None:
     """Change the node in this way. A node that is gone comes back as a new object."""
     if fate is NodeFate.GONE:
         await api.delete(NODES, None, spec.name)
@@ -100,7 +126,7 @@ async def change_node(api: KubeApi, spec: NodeSpec, fate: NodeFate) -> None:
             }
             await api.patch(NODES, None, spec.name, well, patch_type=PatchType.MERGE)
         except NotFoundError:
-            await add_node(api, spec)
+            await add_node(api, spec, clock)
     elif fate is NodeFate.CORDONED:
         await api.patch(
             NODES, None, spec.name, {"spec": {"unschedulable": True}}, patch_type=PatchType.MERGE

@@ -32,7 +32,7 @@ class Nodes:
         """Some pod has anti-affinity to others."""
         for pod in pods:
             if objects.node_of(pod) in self._nodes and not objects.ended(pod):
-                self._take(objects.node_of(pod), pod)
+                self.take(objects.node_of(pod), pod)
 
     def place(self, pods: Sequence[Object], at_least: int) -> dict[str, str]:
         """Pod name -> node, for as many of the pods as fit; {} if fewer than `at_least` do. A pod
@@ -40,12 +40,10 @@ class Nodes:
         placed: list[tuple[str, Object]] = []
         unplaced = 0
         for pod in pods:
-            fitting = [name for name, node in self._nodes.items() if self._fits(name, node, pod)]
+            fitting = self.fitting(pod)
             if fitting:
-                fullest = min(map(self._fullness, fitting))
-                equals = [name for name in fitting if self._fullness(name) == fullest]
-                name = self._tie.choice(equals) if self._tie else equals[0]
-                self._take(name, pod)
+                name = self.fullest(fitting)
+                self.take(name, pod)
                 placed.append((name, pod))
                 continue
             unplaced += 1
@@ -53,10 +51,30 @@ class Nodes:
                 break
         if len(placed) < at_least:
             for node, pod in placed:
-                self._add(node, pod, 1.0)
-                self._pods[node].remove(pod)
+                self.give_back(node, pod)
             return {}
         return {objects.name(pod): node for node, pod in placed}
+
+    def fitting(self, pod: Object) -> list[str]:
+        """The nodes on which the pod fits, in the order of their names."""
+        return [name for name, node in self._nodes.items() if self._fits(name, node, pod)]
+
+    def fullest(self, names: Sequence[str]) -> str:
+        """The fullest of these nodes."""
+        fullest = min(map(self._fullness, names))
+        equals = [name for name in names if self._fullness(name) == fullest]
+        return self._tie.choice(equals) if self._tie else equals[0]
+
+    def take(self, name: str, pod: Object) -> None:
+        """Put the pod on the node."""
+        self._add(name, pod, -1.0)
+        self._pods[name].append(pod)
+        self._anti_affinity = self._anti_affinity or _has_anti_affinity(pod)
+
+    def give_back(self, name: str, pod: Object) -> None:
+        """Take the pod off the node again."""
+        self._add(name, pod, 1.0)
+        self._pods[name].remove(pod)
 
     def idle(self, resource: str) -> float:
         """The free amount of a resource on all nodes that accept new pods."""
@@ -92,11 +110,6 @@ class Nodes:
                 if any(_domain(node, key) == _domain(other_node, key) for key in keys):
                     return True
         return False
-
-    def _take(self, name: str, pod: Object) -> None:
-        self._add(name, pod, -1.0)
-        self._pods[name].append(pod)
-        self._anti_affinity = self._anti_affinity or _has_anti_affinity(pod)
 
     def _add(self, name: str, pod: Object, sign: float) -> None:
         free = self._free[name]

@@ -7,8 +7,9 @@ minResources), allocate (gangs in the order of priority, then age), phases. Gate
 valid, but not ready: with fewer released pods than it needs nothing of it is bound, with enough of
 them they go ahead. MindCluster's plugin is in it: it raises what a PodGroup of a ReplicaSet needs
 to all replicas (see `_grouped`), and decides alone what is enqueued, unless its setting
-`forceEnqueue` is off. Without gangs it stands in for kube-scheduler. Must not: delete anything, or
-know of rules and instances."""
+`forceEnqueue` is off. Where nodes carry device data, the rest of the plugin is in it too
+(scaler.sim.actors.npu_plugin): chips, super-pods, conditions of PodGroups and pods. Without gangs
+it stands in for kube-scheduler. Must not: delete anything, or know of rules and instances."""
 
 from __future__ import annotations
 
@@ -18,10 +19,28 @@ import math
 import random
 from collections import defaultdict
 
-from scaler.kube.api import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, REPLICA_SETS, KubeApi, Object
+from scaler.clock import Clock
+from scaler.kube.api import (
+    CONFIG_MAPS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    REPLICA_SETS,
+    KubeApi,
+    Object,
+)
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
 from scaler.sim.actors.faulty_api import Curses, Never
+from scaler.sim.actors.npu_conditions import (
+    NO_PODS,
+    READY,
+    WAITING,
+    conditions_after,
+    pod_conditions_after,
+)
+from scaler.sim.actors.npu_plugin import JOB_ENQUEUE_FAILED, NpuPlugin, NpuSession, Placed, Wanted
 from scaler.sim.actors.placement import Nodes
 from scaler.sim.actors.stand_in import StandIn, key_of, merge
 from scaler.sim.apiserver.kinds import BINDINGS
@@ -43,6 +62,8 @@ class Gang:
         self._provided: list[Object] = []
         """Those that are held or bound."""
         staying = objects.staying(pods)
+        self.members = staying
+        """Those that are not terminating, the held ones included."""
         self.terminating = len(staying) < len(pods)
         for pod in pods:
             if objects.gated(pod) or objects.node_of(pod):
@@ -90,9 +111,10 @@ class GangScheduler(StandIn):
 
     `gangs=False`: every pod is scheduled alone, and PodGroups have no effect.
     `force_enqueue=False`: as with Volcano's own plugins, PodGroups in the queue keep room free, and
-    none enters the queue without room beside that. The order among gangs of the same priority and
-    second, and among equally full nodes, has no guarantee: by name with seed 0, else different for
-    each seed."""
+    none enters the queue without room beside that. `devices`: nodes carry device data, and
+    MindCluster's plugin decides by it. The order among gangs of the same priority and second, and
+    among equally full nodes, has no guarantee: by name with seed 0, else different for each
+    seed."""
 
     # Wiring: everything that the scheduler works with.
     def __init__(  # noqa: PLR0913
@@ -102,12 +124,19 @@ class GangScheduler(StandIn):
         period: float = 1.0,
         gangs: bool = True,
         force_enqueue: bool = True,
+        devices: bool = False,
+        clock: Clock | None = None,
         seed: int = 0,
         cursed: Curses | None = None,
     ) -> None:
-        super().__init__(
-            api, PODS, NODES, *((POD_GROUPS, PRIORITY_CLASSES, REPLICA_SETS) if gangs else ())
-        )
+        followed = [PODS, NODES]
+        if gangs:
+            followed += [POD_GROUPS, PRIORITY_CLASSES, REPLICA_SETS]
+        if devices:
+            followed.append(CONFIG_MAPS)
+        super().__init__(api, *followed)
+        self.plugin = NpuPlugin() if devices else None
+        self._clock = clock or Clock()
         self._seed = seed
         # For order, not for secrets.
         self._tie = random.Random(f"scheduler-{seed}") if seed else None  # noqa: S311
@@ -121,8 +150,8 @@ class GangScheduler(StandIn):
         self._at_work.set()
         self._queued: defaultdict[str, float] = defaultdict(float)
         """Resources for which PodGroups in the queue keep nodes free in this session."""
-        self._assumed: dict[str, str] = {}
-        """Pod uid -> node of bindings that the mirror has not shown yet."""
+        self._assumed: dict[str, tuple[str, dict[str, str]]] = {}
+        """Pod uid -> node and annotations of bindings that the mirror has not shown yet."""
 
     def stop(self) -> None:
         """No more sessions until `resume`; the present one is completed."""
@@ -145,6 +174,7 @@ class GangScheduler(StandIn):
         """One session; after a failed or withheld write the next one does not wait for a change."""
         pods = self._pods()
         nodes = Nodes(self.mirror.all(NODES), pods, tie=self._tie)
+        session = self._open(pods)
         self.failed = self._withheld = False
         gangs = self._gangs(pods)
         self._queued.clear()
@@ -152,22 +182,57 @@ class GangScheduler(StandIn):
             if gang.group is not None and _phase(gang.group) == "Inqueue":
                 self._keep_free(gang)
         for gang in gangs:
-            phase = self._enqueue(gang, nodes)
-            placement = self._allocate(gang, nodes, phase) if phase != "Pending" else {}
+            phase = self._enqueue(gang, nodes, session)
+            placed = Placed()
+            if phase != "Pending":
+                placed = self._allocate(gang, nodes, phase, session)
+            elif session is not None and gang.group is not None:
+                refused = session.why_not_enqueued(gang.group)
+                placed.conditions = {JOB_ENQUEUE_FAILED: refused} if refused else {}
             bound = 0
             for pod in gang.unbound:
-                node = placement.get(objects.name(pod))
-                if node is not None and await self._bind(pod, node):
+                node = placed.nodes.get(objects.name(pod))
+                notes = placed.annotations.get(objects.name(pod), {})
+                if node is not None and await self._bind(pod, node, notes):
                     bound += 1
-            self.failed |= bound < len(placement)
+            self.failed |= bound < len(placed.nodes)
             closing = gang.phase(bound)
             if (closing, phase) == ("Pending", "Inqueue"):
                 closing = phase
-            if gang.group is not None and objects.status(gang.group).get("phase") != closing:
-                await self.attempt(
-                    merge(self.api, POD_GROUPS, gang.group, {"status": {"phase": closing}})
-                )
+            await self._close(gang, closing, bound, placed, said=session is not None)
         return self._period if self.failed or self._withheld else None
+
+    def _open(self, pods: list[Object]) -> NpuSession | None:
+        """The session of the plugin; None where nodes carry no device data."""
+        if self.plugin is None:
+            return None
+        self.plugin.forget_gone(self.mirror.all(POD_GROUPS))
+        return self.plugin.open(self.mirror.all(NODES), self.mirror.all(CONFIG_MAPS), pods)
+
+    async def _close(
+        self, gang: Gang, phase: str, bound: int, placed: Placed, *, said: bool
+    ) -> None:
+        """Write the phase of the PodGroup, and what the plugin says of it and of its pods."""
+        if gang.group is None:
+            return
+        status: Object = {}
+        if objects.status(gang.group).get("phase") != phase:
+            status["phase"] = phase
+        if said:
+            ready = bound + len(gang.pods) - len(gang.unbound) >= gang.needed
+            words = (READY if ready else WAITING) if gang.members else NO_PODS
+            now = self._clock.timestamp()
+            conditions = conditions_after(gang.group, placed.conditions, words, now)
+            if conditions is not None:
+                status["conditions"] = conditions
+            for pod in gang.unbound:
+                reason = placed.pods.get(objects.name(pod))
+                waiting = pod_conditions_after(pod, reason, now) if reason else None
+                if waiting is not None:
+                    patch = {"status": {"conditions": waiting}}
+                    await self.attempt(merge(self.api, PODS, pod, patch, subresource="status"))
+        if status:
+            await self.attempt(merge(self.api, POD_GROUPS, gang.group, {"status": status}))
 
     def _pods(self) -> list[Object]:
         """All pods, with the bindings of earlier sessions included even if the watch is behind."""
@@ -175,12 +240,15 @@ class GangScheduler(StandIn):
         assumed = {}
         for pod in self.mirror.all(PODS):
             uid = objects.uid(pod)
-            node = self._assumed.get(uid)
-            if node is None or objects.node_of(pod):
+            node, notes = self._assumed.get(uid, ("", {}))
+            if not node or objects.node_of(pod):
                 pods.append(pod)
             else:
-                assumed[uid] = node
-                pods.append({**pod, "spec": {**objects.spec(pod), "nodeName": node}})
+                assumed[uid] = (node, notes)
+                noted = {**objects.annotations_of(pod), **notes}
+                metadata = {**pod["metadata"], "annotations": noted}
+                spec = {**objects.spec(pod), "nodeName": node}
+                pods.append({**pod, "metadata": metadata, "spec": spec})
         self._assumed = assumed
         return pods
 
@@ -230,7 +298,7 @@ class GangScheduler(StandIn):
         found = self.mirror.get(PRIORITY_CLASSES, "", str(name)) if name else None
         return int((found or {}).get("value") or 0)
 
-    def _enqueue(self, gang: Gang, nodes: Nodes) -> str:
+    def _enqueue(self, gang: Gang, nodes: Nodes, session: NpuSession | None) -> str:
         """The phase with which the gang enters the allocate step."""
         if gang.group is None:
             return "Inqueue"
@@ -240,7 +308,9 @@ class GangScheduler(StandIn):
         if self._cursed(Never.ENQUEUED, gang.group):
             self._withheld = True
             return phase
-        if not self._has_idle_devices(gang.group, nodes):
+        if session is not None and session.why_not_enqueued(gang.group):
+            return phase
+        if session is None and not self._has_idle_devices(gang.group, nodes):
             return phase
         self._keep_free(gang)
         return "Inqueue"
@@ -260,12 +330,13 @@ class GangScheduler(StandIn):
             for name, amount in gang.keeps.items():
                 self._queued[name] += amount
 
-    def _allocate(self, gang: Gang, nodes: Nodes, phase: str) -> dict[str, str]:
-        """Pod name -> node for as many as fit, if these and the bound ones are as many as must
-        start together."""
-        complete = not gang.terminating and len(gang.pods) >= gang.needed
+    def _allocate(self, gang: Gang, nodes: Nodes, phase: str, session: NpuSession | None) -> Placed:
+        """Nodes for as many pods as fit, if these and the bound ones are as many as must start
+        together."""
+        there = gang.members if session is not None else gang.pods
+        complete = not gang.terminating and len(there) >= gang.needed
         if phase == "Completed" or not complete or not gang.unbound:
-            return {}
+            return Placed()
         bound = len(gang.pods) - len(gang.unbound)
         in_order = sorted(gang.unbound, key=key_of)
         pods = [pod for pod in in_order if not self._cursed(Never.BOUND, pod)]
@@ -273,22 +344,29 @@ class GangScheduler(StandIn):
         if halves or len(pods) < len(in_order):
             self._withheld = True
         if halves:
-            return {} if bound else nodes.place(halves[:1], 1)
-        return nodes.place(pods, gang.needed - bound) if pods else {}
+            return Placed() if bound else Placed(nodes.place(halves[:1], 1))
+        if not pods:
+            return Placed()
+        if session is None or gang.group is None:
+            return Placed(nodes.place(pods, gang.needed - bound))
+        return session.place(Wanted(gang.group, gang.members, pods, gang.needed - bound), nodes)
 
-    async def _bind(self, pod: Object, node: str) -> bool:
-        about = {
+    async def _bind(self, pod: Object, node: str, notes: dict[str, str]) -> bool:
+        """Bind the pod, with these annotations."""
+        about: Object = {
             "name": objects.name(pod),
             "namespace": objects.namespace(pod),
             "uid": objects.uid(pod),
         }
+        if notes:
+            about["annotations"] = notes
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body: Object = {"apiVersion": "v1", "kind": "Binding", "metadata": about, "target": target}
         try:
             await self.api.create(BINDINGS, objects.namespace(pod), body)
         except KubeError:
             return False  # deleted or gated meanwhile: the next session sees it
-        self._assumed[objects.uid(pod)] = node
+        self._assumed[objects.uid(pod)] = (node, notes)
         return True
 
 

@@ -17,14 +17,39 @@ from scaler.sim.actors.nodes import KubeletTimings, NodeFate
 from scaler.sim.stories.fields import Counts, File, Model, Name, Seconds
 from scaler.sim.stories.loads import Load
 
+_A3_CHIPS = 16
+
+
+class SuperPods(Model):
+    """Super-pods of equal nodes (Atlas A3 SuperPoD)."""
+
+    count: int = Field(ge=1, le=1_000, description="How many super-pods.")
+    nodes: int = Field(ge=1, le=1_000, description="Nodes in each of them.")
+    first: int = Field(0, ge=0, description="Number of the first super-pod.")
+
 
 class NodeGroup(Model):
-    """A number of equal nodes."""
+    """A number of equal nodes, or super-pods of them."""
 
     name: Name = Field(
         "node-{}", description="Name pattern; {} is replaced by the number of the node."
     )
     count: int = Field(1, ge=1, le=10_000)
+    super_pods: SuperPods | None = Field(
+        None,
+        description=(
+            "Instead of count: the nodes are those of super-pods, in order, with 16 NPUs each"
+            " unless npu says otherwise."
+        ),
+    )
+    device_data: bool | None = Field(
+        None,
+        description=(
+            "Whether MindCluster's device plugin reports the chips of the nodes, so that its"
+            " scheduler decides by them. Default: with super_pods only. Where one group has it,"
+            " nodes without take no NPU pods."
+        ),
+    )
     first: int = Field(0, ge=0, description="Number of the first node.")
     npu: int = Field(8, ge=0, le=1024, description="NPUs per node; 0 = a node for CPU pods.")
     npu_resource: str = "huawei.com/Ascend910"
@@ -33,11 +58,37 @@ class NodeGroup(Model):
     memory: str = Field("2Ti", description="A Kubernetes quantity.")
     pods: int = Field(110, ge=1)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_nodes(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("super_pods") is not None:
+            if "count" in data:
+                raise ValueError("give either count or super_pods")
+            return {"npu": _A3_CHIPS, **data}
+        return data
+
     @model_validator(mode="after")
     def _distinct(self) -> NodeGroup:
-        if self.count > 1 and "{}" not in self.name:
+        if self.number > 1 and "{}" not in self.name:
             raise ValueError("several nodes need {} in their name, for example node-{}")
         return self
+
+    @property
+    def number(self) -> int:
+        """How many nodes."""
+        return self.super_pods.count * self.super_pods.nodes if self.super_pods else self.count
+
+    @property
+    def reported(self) -> bool:
+        """Whether its nodes carry device data."""
+        stated = self.device_data
+        return stated if stated is not None else self.super_pods is not None
+
+    def super_pod_of(self, index: int) -> int | None:
+        """The super-pod of the node with this place in the group, if they are in super-pods."""
+        if self.super_pods is None:
+            return None
+        return self.super_pods.first + index // self.super_pods.nodes
 
 
 class Copies(Model):
@@ -137,14 +188,27 @@ class NodeEvent(OnNodes):
 
 
 class FaultEvent(OnNodes):
-    """MindCluster reports a fault of chips, of whole nodes, or of their switches; or that it is
-    over."""
+    """MindCluster reports a fault of chips, of their network, of whole nodes, or of their switches;
+    or that it is over."""
 
-    what: Literal["chip", "node", "switch"]
-    becomes: Literal["faulty", "healthy"] = "faulty"
-    chips: list[Annotated[int, Field(ge=0, lt=1024)]] = Field(
-        [0], description="With chip: their numbers on the node."
+    what: Literal["chip", "network", "node", "switch"]
+    becomes: Literal["faulty", "healthy", "sub-healthy", "pre-separate"] = Field(
+        "faulty",
+        description=(
+            "sub-healthy is for chips and switches; pre-separate is for nodes: what runs there goes"
+            " on, and nothing new comes."
+        ),
     )
+    chips: list[Annotated[int, Field(ge=0, lt=1024)]] = Field(
+        [0], description="With chip and network: their numbers on the node."
+    )
+
+    @model_validator(mode="after")
+    def _possible(self) -> FaultEvent:
+        fitting = {"sub-healthy": ("chip", "switch"), "pre-separate": ("node",)}
+        if self.what not in fitting.get(self.becomes, (self.what,)):
+            raise ValueError(f"{self.what} cannot become {self.becomes}")
+        return self
 
 
 class RuleEvent(Model):

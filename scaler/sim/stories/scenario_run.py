@@ -31,7 +31,17 @@ from scaler.names import RULE_KEY
 from scaler.sim.actors import objects
 from scaler.sim.actors.clusterd import ClusterD
 from scaler.sim.actors.collector import GarbageCollector
-from scaler.sim.actors.devices import DevicePlugin, put, report_chips, report_node, report_switch
+from scaler.sim.actors.devices import (
+    PRE_SEPARATE,
+    UNHEALTHY,
+    DevicePlugin,
+    put,
+    report_chips,
+    report_network,
+    report_node,
+    report_sub_health,
+    report_switch,
+)
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.faulty_api import Curses, FaultyApi
 from scaler.sim.actors.mindie import MindIEController
@@ -62,6 +72,25 @@ _FATES = {
     NodeFate.REFUSING: "its kubelet refuses every pod that comes",
     NodeFate.READY: "ready again",
 }
+_OF_MACHINES = {"npu", "npu_resource", "labels", "cpu", "memory", "pods"}
+"""Fields of a group of nodes that each of its machines has."""
+_PLUGIN_ON = {
+    "volcano-scheduler.conf": """actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: gang
+  - name: volcano-npu_v6.0.0_linux-aarch64
+  - name: priority
+  - name: conformance
+- plugins:
+  - name: drf
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+  - name: binpack
+"""
+}
+"""The scheduler's configuration where MindCluster's plugin is at work."""
 _STEERING = {"stop": "dies", "start": "starts", "restart": "dies and starts again"}
 
 
@@ -73,11 +102,14 @@ def node_specs(groups: Sequence[scenario.NodeGroup]) -> dict[str, NodeSpec]:
     """Every node of a scenario by name. Raises EventError when two have the same name."""
     specs: dict[str, NodeSpec] = {}
     for group in groups:
-        for number in range(group.first, group.first + group.count):
-            name = group.name.replace("{}", str(number))
+        alike = group.model_dump(include=_OF_MACHINES)
+        for index in range(group.number):
+            name = group.name.replace("{}", str(group.first + index))
             if name in specs:
                 raise EventError(f"two nodes are named {name}")
-            specs[name] = NodeSpec(name, **group.model_dump(exclude={"name", "count", "first"}))
+            specs[name] = NodeSpec(
+                name, **alike, device_data=group.reported, super_pod=group.super_pod_of(index)
+            )
     return specs
 
 
@@ -118,7 +150,14 @@ class ScenarioRun:
         self._recorder = Recorder(api, clock, timeline, ungoverned)
         self._curses = Curses(what.curse, lambda: self._recorder.elapsed)
         period = what.timing.schedule_period
-        self._gangs = GangScheduler(api, period=period, seed=seed, cursed=self._curses)
+        self._gangs = GangScheduler(
+            api,
+            period=period,
+            devices=any(group.reported for group in what.nodes),
+            clock=clock,
+            seed=seed,
+            cursed=self._curses,
+        )
         self._controller_api = controller_api or FaultyApi(api, self._curses, seed=seed)
         self._run = controller
         self._running: asyncio.Task[None] | None = None
@@ -152,7 +191,7 @@ class ScenarioRun:
     async def _begin(self) -> None:
         """Start nodes, controller, manifests, in this order. A refusal is recorded as a failure."""
         for spec in self._specs.values():
-            await add_node(self._api, spec)
+            await add_node(self._api, spec, self._clock)
         about = {
             "apiVersion": QUEUES.api_version,
             "kind": QUEUES.kind,
@@ -160,6 +199,8 @@ class ScenarioRun:
         }
         with contextlib.suppress(AlreadyExistsError):
             await self._api.create(QUEUES, None, {**about, "spec": {"weight": 1}})
+        if any(group.reported for group in self._scenario.nodes):
+            await put(self._api, "volcano-system", "volcano-scheduler-configmap", _PLUGIN_ON, {})
         await self._start()
         for path in self._scenario.manifests:
             await self._bring([path])
@@ -294,21 +335,18 @@ class ScenarioRun:
         self._announce(f"{who}: {_FATES[event.becomes]}")
         for name in names:
             try:
-                await change_node(self._api, self._specs[name], event.becomes)
+                await change_node(self._api, self._specs[name], event.becomes, self._clock)
             except NotFoundError:
                 raise EventError(f"node {name} is gone already") from None
 
     async def _fault(self, event: scenario.FaultEvent) -> None:
         names = await self._named(event)
-        what = f"chips {', '.join(map(str, event.chips))}" if event.what == "chip" else event.what
+        chips = f"chips {', '.join(map(str, event.chips))}"
+        what = {"chip": chips, "network": f"network of {chips}"}.get(event.what, event.what)
         self._announce(f"{', '.join(names)}: {what} reported {event.becomes}")
-        report: Callable[..., Awaitable[None]] = (
-            report_switch if event.what == "switch" else report_node
-        )
-        if event.what == "chip":
-            report = partial(report_chips, chips=event.chips)
+        report = _reporter(event)
         for name in names:
-            await report(self._api, self._clock, name, healthy=event.becomes == "healthy")
+            await report(self._api, self._clock, name)
 
     async def _named(self, event: scenario.OnNodes) -> list[str]:
         """Nodes by name, or those of the pods of `namespace/job`, or of the pods of an instance of
@@ -437,6 +475,22 @@ class ScenarioRun:
                 f" {fault.lasting:g} s"
             )
             self._controller_api.fail(share=fault.share, lasting=fault.lasting)
+
+
+def _reporter(event: scenario.FaultEvent) -> Callable[..., Awaitable[None]]:
+    """What reports the fault of a node, or that it is over."""
+    healthy = event.becomes == "healthy"
+    sub_healthy = event.becomes == "sub-healthy"
+    if event.what == "node":
+        status = PRE_SEPARATE if event.becomes == "pre-separate" else UNHEALTHY
+        return partial(report_node, healthy=healthy, status=status)
+    if event.what == "switch":
+        return partial(report_switch, healthy=healthy, sub_healthy=sub_healthy)
+    if healthy or (event.what == "chip" and not sub_healthy):
+        return partial(report_chips, chips=event.chips, healthy=healthy)
+    return partial(
+        report_network if event.what == "network" else report_sub_health, chips=event.chips
+    )
 
 
 def _read_all(paths: Sequence[Path], replace: Mapping[str, str] | None) -> list[Object]:

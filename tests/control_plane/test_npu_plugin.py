@@ -1,0 +1,118 @@
+"""MindCluster's plugin in Volcano's own scheduler, and the stand-in for both: the same answers in
+generated worlds of A2 and A3 nodes.
+
+Refusals are equal, and placements up to nodes that the plugin scores alike. Where
+NPU_ANSWERS names a file, the answers of the real one are written there; tests/sim replays them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from scaler.clock import Clock
+from scaler.kube.api import CONFIG_MAPS, NAMESPACES, NODES, KubeApi
+from scaler.kube.errors import NotFoundError
+from scaler.sim.actors import devices, objects
+from tests import npu_worlds
+from tests.control_plane.plane import ControlPlane
+from tests.control_plane.stage import until
+from tests.jobs import manifest
+from tests.npu_worlds import NpuWorld, Recorded, Step
+
+WORLDS = 60
+PATIENCE = 20.0
+"""Seconds until Volcano has bound a job, or said why not."""
+SETTLED = 1.2
+"""Seconds in which a job that is refused is not bound after all: four sessions."""
+
+pytestmark = [
+    pytest.mark.plane_options(volcano=True, ascend_plugin=True, pod_start=0.1, pod_stop=0.0),
+    pytest.mark.long("Volcano places 200 jobs in real time"),
+]
+
+
+async def test_the_stand_in_answers_as_the_plugin_in_sixty_worlds(plane: ControlPlane) -> None:
+    differences = []
+    recorded: dict[str, list[Recorded]] = {}
+    async with plane.client() as api:
+        for world in npu_worlds.worlds(int(os.environ.get("NPU_WORLDS", WORLDS))):
+            async with _built(api, world):
+                found = await _play(api, world, differences)
+                recorded[world.name] = found
+    _keep(recorded)
+    assert not differences, "\n\n".join(differences)
+
+
+def _keep(recorded: dict[str, list[Recorded]]) -> None:
+    """Write the answers to the file that NPU_ANSWERS names."""
+    if target := os.environ.get("NPU_ANSWERS"):
+        Path(target).write_bytes(msgspec.json.format(msgspec.json.encode(recorded), indent=1))
+
+
+@asynccontextmanager
+async def _built(api: KubeApi, world: NpuWorld) -> AsyncIterator[None]:
+    """The world on the real control plane, and nothing else; nothing of it stays."""
+    await api.create(NAMESPACES, None, manifest(NAMESPACES, world.name))
+    await npu_worlds.build(api, world, Clock())
+    await asyncio.sleep(SETTLED)
+    yield
+    for job in {step.job for step in world.steps}:
+        await npu_worlds.end_job(api, world.name, job)
+    for node in world.nodes:
+        await api.delete(NODES, None, node.name)
+        for place, prefix in (
+            (devices.DEVICE_NAMESPACE, devices.DEVICE_PREFIX),
+            (devices.NODE_NAMESPACE, devices.NODE_PREFIX),
+        ):
+            try:
+                await api.delete(CONFIG_MAPS, place, prefix + node.name)
+            except NotFoundError:
+                continue
+
+
+async def _play(api: KubeApi, world: NpuWorld, differences: list[str]) -> list[Recorded]:
+    """Let every step happen, and compare; what is different is added to `differences`."""
+    known: dict[str, Step] = {}
+    recorded = []
+    for step in world.steps:
+        earlier = await npu_worlds.see(api, world)
+        await npu_worlds.perform(api, world.name, step, known)
+        if step.pods:
+            known[step.job] = step
+        if step.goes:
+            await asyncio.sleep(SETTLED)
+            recorded.append(Recorded())
+            continue
+        before = npu_worlds.with_new(earlier, await npu_worlds.see(api, world))
+        await _settle(api, world, step)
+        after = await npu_worlds.see(api, world)
+        real = npu_worlds.answer(before, after, step)
+        memory = npu_worlds.remembered(earlier)
+        simulated = await asyncio.to_thread(npu_worlds.stand_in_answers, before, step, memory)
+        recorded.append(npu_worlds.record(after, step, real))
+        if real != simulated:
+            said = objects.status(after.group(step.job)).get("conditions") or []
+            words = "\n".join(f"{one['reason']}: {one.get('message')}" for one in said)
+            differences.append(
+                f"{world.name}, {step}\n of {world.reports}\nreal {real}\nours {simulated}\n{words}"
+            )
+    return recorded
+
+
+async def _settle(api: KubeApi, world: NpuWorld, step: Step) -> None:
+    """Until the job is bound, or was refused in several sessions."""
+
+    async def told() -> bool:
+        seen = await npu_worlds.see(api, world)
+        status = objects.status(seen.group(step.job))
+        bound = all(map(objects.node_of, seen.of_job(step.job)))
+        return bound or bool(status.get("conditions"))
+
+    await until(told, f"an answer to {step.job} of {world.name}", seconds=PATIENCE)
+    await asyncio.sleep(SETTLED)
