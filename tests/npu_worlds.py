@@ -41,6 +41,7 @@ from scaler.sim.actors.npu_nodes import NpuNode, Reports, npu_nodes
 from scaler.sim.actors.npu_plugin import NpuPlugin
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.stand_in import key_of
+from scaler.sim.cluster import SimCluster
 from tests.jobs import manifest
 
 NPU = "huawei.com/Ascend910"
@@ -211,19 +212,28 @@ async def _report(api: KubeApi, report: Report, clock: Clock) -> None:
 
 async def bring(api: KubeApi, namespace: str, step: Step) -> None:
     """Create the PodGroup and the pods of a job."""
+    await api.create(POD_GROUPS, namespace, pod_group(namespace, step))
+    for rank in range(len(step.pods)):
+        await api.create(PODS, namespace, pod_body(namespace, step, rank))
+
+
+def pod_group(namespace: str, step: Step) -> Object:
     spec = {
         "minMember": len(step.pods),
         "minResources": {NPU: str(sum(step.pods))},
         "queue": "default",
     }
-    marks = {"labels": step.labels, "annotations": step.annotations}
-    group = manifest(POD_GROUPS, step.job, namespace, **marks, spec=spec)
-    await api.create(POD_GROUPS, namespace, group)
-    for rank in range(len(step.pods)):
-        await make_pod(api, namespace, step, rank)
+    return manifest(
+        POD_GROUPS,
+        step.job,
+        namespace,
+        labels=step.labels,
+        annotations=step.annotations,
+        spec=spec,
+    )
 
 
-async def make_pod(api: KubeApi, namespace: str, step: Step, rank: int) -> None:
+def pod_body(namespace: str, step: Step, rank: int) -> Object:
     amount = {NPU: str(step.pods[rank])}
     resources = {"requests": amount, "limits": amount}
     spec: Object = {
@@ -237,12 +247,14 @@ async def make_pod(api: KubeApi, namespace: str, step: Step, rank: int) -> None:
     labels = {**step.labels, "training.kubeflow.org/operator-name": "ascendjob-controller"}
     notes = {**step.annotations, objects.GROUP_NAME: step.job, "hccl/rankIndex": str(rank)}
     name = f"{step.job}-{rank}"
-    body = manifest(PODS, name, namespace, labels=labels, annotations=notes, spec=spec)
-    await api.create(PODS, namespace, body)
+    return manifest(PODS, name, namespace, labels=labels, annotations=notes, spec=spec)
 
 
-async def perform(api: KubeApi, namespace: str, step: Step, known: Mapping[str, Step]) -> None:
-    """Let the step happen. `known` = the jobs that came, by name."""
+async def perform(
+    api: KubeApi, namespace: str, step: Step, known: Mapping[str, Step], *, pause: float
+) -> None:
+    """Let the step happen. `known` = the jobs that came, by name; `pause` = seconds from the end of
+    a pod until it is made again."""
     if step.pods:
         await bring(api, namespace, step)
     elif step.goes:
@@ -251,7 +263,8 @@ async def perform(api: KubeApi, namespace: str, step: Step, known: Mapping[str, 
         await api.delete(POD_GROUPS, namespace, step.job)
     else:
         await _end(api, namespace, f"{step.job}-{step.again}")
-        await make_pod(api, namespace, known[step.job], step.again)
+        await asyncio.sleep(pause)
+        await api.create(PODS, namespace, pod_body(namespace, known[step.job], step.again))
 
 
 async def _end(api: KubeApi, namespace: str, name: str) -> None:
@@ -475,3 +488,68 @@ def stand_in_answers(before: Seen, step: Step, memory: NpuPlugin) -> Answer:
 
     loop.run(session(), seed=0)
     return answer(before, after, step)
+
+
+class Course:
+    """A world in which every step gets the answer that was recorded."""
+
+    def __init__(self, world: NpuWorld) -> None:
+        self._world = world
+        self._known: dict[str, Step] = {}
+        self._made = 0
+        self.memory = NpuPlugin()
+        self._seen = self._base()
+
+    def _base(self) -> Seen:
+        async def built() -> Seen:
+            cluster = SimCluster(Clock(1_790_000_000.0))
+            await build(cluster, self._world, cluster.server.clock)
+            return await see(cluster, self._world)
+
+        found: list[Seen] = []
+
+        async def keep() -> None:
+            found.append(await built())
+
+        loop.run(keep(), seed=0)
+        return found[0]
+
+    def with_step(self, step: Step) -> Seen:
+        """The world with what the step makes, not yet scheduled."""
+        self.memory = remembered(self._seen)
+        if step.pods:
+            self._known[step.job] = step
+            group = pod_group(self._world.name, step)
+            self._seen.groups.append(self._born(group))
+            for rank in range(len(step.pods)):
+                self._seen.pods.append(self._born(pod_body(self._world.name, step, rank)))
+        elif step.goes:
+            gone = {objects.uid(pod) for pod in self._seen.of_job(step.job)}
+            kept = [pod for pod in self._seen.pods if objects.uid(pod) not in gone]
+            groups = [one for one in self._seen.groups if objects.name(one) != step.job]
+            self._seen = Seen(self._seen.nodes, self._seen.config_maps, kept, groups)
+        else:
+            name = f"{step.job}-{step.again}"
+            self._seen.pods = [pod for pod in self._seen.pods if objects.name(pod) != name]
+            body = pod_body(self._world.name, self._known[step.job], step.again)
+            self._seen.pods.append(self._born(body))
+        return self._seen
+
+    def _born(self, body: Object) -> Object:
+        self._made += 1
+        meta = {**body["metadata"], "uid": f"uid-{self._made}"}
+        status = {"phase": "Pending"} if "minMember" not in body["spec"] else {}
+        return {**body, "metadata": meta, "status": status}
+
+    def adopt(self, step: Step, recorded: Recorded) -> None:
+        """Place the pods of the step as the real plugin did."""
+        for pod in self._seen.of_job(step.job):
+            node = recorded.nodes.get(objects.name(pod))
+            if node and not objects.node_of(pod):
+                pod["spec"] = {**pod["spec"], "nodeName": node}
+                notes = recorded.annotations.get(objects.name(pod), {})
+                pod["metadata"]["annotations"] = {**objects.annotations_of(pod), **notes}
+                pod["status"] = {"phase": "Running"}
+        for group in self._seen.groups:
+            if objects.name(group) == step.job and recorded.phase:
+                group["status"] = {"phase": recorded.phase}

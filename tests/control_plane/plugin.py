@@ -287,8 +287,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(
             f"control plane: failed once and was run again: {report.nodeid}: {why}"
         )
-    for given in (*GIVEN.values(), ASCEND_PLUGIN):
+    for given in GIVEN.values():
         terminalreporter.write_line(f"control plane: {given.name}: {given.source()}")
+    plugin = ASCEND_PLUGIN
+    terminalreporter.write_line(f"control plane: {plugin.name}: {plugin.source()}")
     folder = given_folder()
     source = f"from {folder}" if folder else f"with etcd {ETCD.version}"
     terminalreporter.write_line(f"control plane: {source}")

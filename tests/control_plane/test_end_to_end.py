@@ -117,6 +117,7 @@ def compressed(scenario: Scenario, factor: float) -> Scenario:
     """The same story, faster."""
     document = scenario.model_dump(mode="json", exclude_unset=True)
     timing = scenario.timing.model_dump(mode="json")
+    timing["fault_detection"] = scenario.fault_detection
     faster = {
         "timing": {key: _divided(value, factor) for key, value in timing.items()},
         "until": scenario.until,
@@ -224,7 +225,7 @@ class _RealWorld(ScenarioRun):
             self._recorder,
             _StatusReader(api, self._recorder, self._timeline),
             self._gangs,
-            FaultActor(api, clock, detection=timing.fault_detection),
+            FaultActor(api, clock, detection=self._scenario.fault_detection),
             MindIEController(api, clock, patience=timing.mindie_patience),
         ]
 

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from scaler.clock import Clock
-from scaler.kube.api import CONFIG_MAPS, NAMESPACES, NODES, KubeApi
+from scaler.kube.api import CONFIG_MAPS, NAMESPACES, NODES, KubeApi, Object
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import devices, objects
 from tests import npu_worlds
@@ -28,8 +28,12 @@ from tests.npu_worlds import NpuWorld, Recorded, Step
 WORLDS = 60
 PATIENCE = 20.0
 """Seconds until Volcano has bound a job, or said why not."""
-SETTLED = 1.2
-"""Seconds in which a job that is refused is not bound after all: four sessions."""
+SESSION = 0.25
+"""Seconds from one session of the scheduler to the next."""
+REFRESHED = 1.2
+"""Seconds after which the plugin has read the chips of a node anew: it does so once a second."""
+SESSIONS = 5
+"""In so many a job that is refused is not bound after all."""
 
 pytestmark = [
     pytest.mark.plane_options(volcano=True, ascend_plugin=True, pod_start=0.1, pod_stop=0.0),
@@ -38,7 +42,7 @@ pytestmark = [
 
 
 async def test_the_stand_in_answers_as_the_plugin_in_sixty_worlds(plane: ControlPlane) -> None:
-    differences = []
+    differences: list[str] = []
     recorded: dict[str, list[Recorded]] = {}
     async with plane.client() as api:
         for world in npu_worlds.worlds(int(os.environ.get("NPU_WORLDS", WORLDS))):
@@ -60,7 +64,13 @@ async def _built(api: KubeApi, world: NpuWorld) -> AsyncIterator[None]:
     """The world on the real control plane, and nothing else; nothing of it stays."""
     await api.create(NAMESPACES, None, manifest(NAMESPACES, world.name))
     await npu_worlds.build(api, world, Clock())
-    await asyncio.sleep(SETTLED)
+
+    async def open_for_all() -> bool:
+        nodes = (await npu_worlds.see(api, world)).nodes
+        return not any(node["spec"].get("taints") for node in nodes)
+
+    await until(open_for_all, "nodes without taints")
+    await asyncio.sleep(2 * SESSION)
     yield
     for job in {step.job for step in world.steps}:
         await npu_worlds.end_job(api, world.name, job)
@@ -82,11 +92,11 @@ async def _play(api: KubeApi, world: NpuWorld, differences: list[str]) -> list[R
     recorded = []
     for step in world.steps:
         earlier = await npu_worlds.see(api, world)
-        await npu_worlds.perform(api, world.name, step, known)
+        await npu_worlds.perform(api, world.name, step, known, pause=REFRESHED)
         if step.pods:
             known[step.job] = step
         if step.goes:
-            await asyncio.sleep(SETTLED)
+            await asyncio.sleep(REFRESHED)
             recorded.append(Recorded())
             continue
         before = npu_worlds.with_new(earlier, await npu_worlds.see(api, world))
@@ -106,13 +116,18 @@ async def _play(api: KubeApi, world: NpuWorld, differences: list[str]) -> list[R
 
 
 async def _settle(api: KubeApi, world: NpuWorld, step: Step) -> None:
-    """Until the job is bound, or was refused in several sessions."""
+    """Until the job runs, or was refused in several sessions."""
+
+    async def status() -> Object:
+        return objects.status((await npu_worlds.see(api, world)).group(step.job))
 
     async def told() -> bool:
-        seen = await npu_worlds.see(api, world)
-        status = objects.status(seen.group(step.job))
-        bound = all(map(objects.node_of, seen.of_job(step.job)))
-        return bound or bool(status.get("conditions"))
+        return bool((await status()).get("conditions"))
 
     await until(told, f"an answer to {step.job} of {world.name}", seconds=PATIENCE)
-    await asyncio.sleep(SETTLED)
+    for _ in range(SESSIONS):
+        seen = await npu_worlds.see(api, world)
+        phase = objects.status(seen.group(step.job)).get("phase")
+        if phase == "Running" and all(map(objects.node_of, seen.of_job(step.job))):
+            return
+        await asyncio.sleep(SESSION)

@@ -10,9 +10,9 @@ from scaler.kube.api import Object
 from scaler.sim.actors.npu_jobs import (
     NoBlocksError,
     NpuJob,
+    chips_for,
     choose_blocks,
     npu_job,
-    pick_chips,
     why_invalid,
     why_refused,
 )
@@ -88,10 +88,10 @@ def test_a_request_is_valid_or_the_job_never_starts(one: NpuJob, valid: bool) ->
 
 def test_a_node_gives_whole_cards_on_a3_and_any_chips_on_a2() -> None:
     left = [chip for chip in range(16) if chip not in (2, 5)]
-    assert len(pick_chips(job(14, kind=A3), left, 14)) == 12
-    assert pick_chips(job(2, kind=A3), [0, 3, 4, 5], 2) == {4, 5}
-    assert pick_chips(job(1, kind=A3), [0, 1, 3], 1) == {3}
-    assert pick_chips(job(3, kind=A2), [1, 4, 6, 7], 3) == {1, 4, 6}
+    assert len(chips_for(job(14, kind=A3), left, 14)) == 12
+    assert chips_for(job(2, kind=A3), [0, 3, 4, 5], 2) == {4, 5}
+    assert chips_for(job(1, kind=A3), [0, 1, 3], 1) == {3}
+    assert chips_for(job(3, kind=A2), [1, 4, 6, 7], 3) == {1, 4, 6}
 
 
 def test_14_chips_with_two_bad_ones_of_different_cards_take_12() -> None:
@@ -141,9 +141,11 @@ def super_pods(*free: int) -> list[NpuNode]:
 def chosen(one: NpuJob, *free: int, **more: Any) -> list[int]:
     """The super-pod of each block."""
     blocks = choose_blocks(one, super_pods(*free), **more)
-    homes = [{int(name.split("-")[1]) for name in block} for block in blocks]
-    assert all(len(home) == 1 for home in homes)
-    return [home.pop() for home in homes]
+    homes = []
+    for block in blocks:
+        (home,) = {int(name.split("-")[1]) for name in block}
+        homes.append(home)
+    return homes
 
 
 TWO = (16, 16)

@@ -136,25 +136,25 @@ class Reported(msgspec.Struct, frozen=True):
 
     chips: frozenset[str] = frozenset()
     whole: bool = False
+    sub_healthy: frozenset[str] = frozenset()
+    """Chips with a fault with which they can still be used."""
+    sub_healthy_switch: bool = False
 
 
 def reported(config_maps: Iterable[Object], node: str) -> Reported:
     """The content of the documents about `node`."""
-    chips: frozenset[str] = frozenset()
+    chips = ChipReport()
     whole = False
+    switch = ""
     for cm in config_maps:
         data = cm.get("data") or {}
         if objects.name(cm) == DEVICE_PREFIX + node:
-            devices = json.loads(data["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
-            chips = frozenset()
-            for key, value in devices.items():
-                if key.endswith("-Unhealthy"):
-                    chips |= _names_in(value)
-            switch = json.loads(data.get("SwitchInfoCfg", "{}"))
-            whole = whole or switch.get("NodeStatus") == UNHEALTHY
+            chips = _chips_in(data["DeviceInfoCfg"])
+            switch = json.loads(data.get("SwitchInfoCfg", "{}")).get("NodeStatus", "")
+            whole = whole or switch == UNHEALTHY
         elif objects.name(cm) == NODE_PREFIX + node:
             whole = whole or json.loads(data["NodeInfo"])["NodeInfo"]["NodeStatus"] == UNHEALTHY
-    return Reported(chips, whole)
+    return Reported(chips.unhealthy, whole, chips.sub_healthy, switch == SUB_HEALTHY)
 
 
 class ChipReport(msgspec.Struct, frozen=True):
@@ -215,7 +215,12 @@ async def _chip_report(api: KubeApi, node: str) -> ChipReport:
         found = await api.get(CONFIG_MAPS, DEVICE_NAMESPACE, DEVICE_PREFIX + node)
     except NotFoundError:
         return ChipReport()
-    listed = json.loads(found["data"]["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
+    return _chips_in(found["data"]["DeviceInfoCfg"])
+
+
+def _chips_in(text: str) -> ChipReport:
+    """What a document of a device plugin says of the chips."""
+    listed = json.loads(text)["DeviceInfo"]["DeviceList"]
     kinds: dict[str, frozenset[str]] = {}
     for key, value in listed.items():
         if key.endswith("-Unhealthy"):
@@ -223,8 +228,9 @@ async def _chip_report(api: KubeApi, node: str) -> ChipReport:
         elif key.endswith("-NetworkUnhealthy"):
             kinds["unlinked"] = _names_in(value)
         elif key.endswith("-Fault"):
-            sub = [one for one in json.loads(value) if one["fault_handling"] == _SUB_HEALTH]
-            kinds["sub_healthy"] = frozenset(one["npu_name"] for one in sub)
+            faults = json.loads(value or "[]")
+            sub = [one["npu_name"] for one in faults if one["fault_handling"] == _SUB_HEALTH]
+            kinds["sub_healthy"] = frozenset(sub)
     return ChipReport(**kinds)
 
 

@@ -3,19 +3,40 @@ instances.
 
 Only PodGroups in phase Running or Unknown are handled. A pod is faulty when its node is missing or
 not Ready, when its node, switch or one of its chips is reported as faulty, when it is labelled
-`fault-type=Separate`, or when it failed and the PodGroup's `fault-retry-times` is not used up. Not
-modelled: sub-health faults, and the escalation of pod-level rescheduling. Must not: delete
-PodGroups, Services or jobs, or create anything."""
+`fault-type=Separate`, when it failed and the PodGroup's `fault-retry-times` is not used up, or when
+a chip of it or its switch is sub-healthy and the job's `subHealthyStrategy` is graceExit or
+forceExit. Pods that are to be replaced alone (`pod-rescheduling: on`) take their block with them
+when they have found no node for 6 s, and the whole job after 12 s. Not modelled: that a pod which
+fails in its first second ends its job. Must not: delete PodGroups, Services or jobs, or create
+anything."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+
+import msgspec
 
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, NODES, POD_GROUPS, PODS, KubeApi, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.devices import DEVICE_PREFIX, NODE_PREFIX, given_chips, reported
 from scaler.sim.actors.stand_in import RETRY, Key, StandIn, key_of
+
+_EXITS = {"graceExit": "grace", "forceExit": "force"}
+"""`subHealthyStrategy` -> how pods leave."""
+_BLOCK_AFTER = 6.0
+_JOB_AFTER = 12.0
+"""Seconds, that is sessions, in which a pod that is replaced alone may find no node."""
+
+
+class _Alone(msgspec.Struct):
+    """Pods of a job that were deleted alone. `size` = pods of the job, `blocks` = those they were
+    in."""
+
+    since: float
+    size: int
+    blocks: frozenset[str]
+    widened: bool = False
 
 
 class FaultActor(StandIn):
@@ -35,6 +56,8 @@ class FaultActor(StandIn):
         self._retries_used: dict[str, int] = {}
         self._evicted: dict[str, float] = {}
         """Pod uid -> time at which its graceful deletion is forced."""
+        self._alone: dict[Key, _Alone] = {}
+        """PodGroup -> what was deleted of it alone and has no node again."""
 
     async def _round(self) -> float | None:
         self._reports = []
@@ -58,6 +81,7 @@ class FaultActor(StandIn):
                 due[key_of(group)].append(pod)
         for key, pods in due.items():
             await self._act(key, pods, members[key])
+        waits += await self._widen(members)
         waits += await self._force_overdue()
         return min(waits, default=None)
 
@@ -88,9 +112,16 @@ class FaultActor(StandIn):
             retries = abs(int(_setting(group, pod, "fault-retry-times") or "0"))
         except ValueError:
             retries = 0
-        return self._separated(pod) or (
-            failed and retries > self._retries_used.get(objects.uid(group), 0)
-        )
+        if self._separated(pod) or self._is_sub_healthy(group, pod):
+            return True
+        return failed and retries > self._retries_used.get(objects.uid(group), 0)
+
+    def _is_sub_healthy(self, group: Object, pod: Object) -> bool:
+        """Whether the pod has to leave for a sub-health fault."""
+        if _setting(group, pod, "subHealthyStrategy") not in _EXITS:
+            return False
+        said = reported(self._reports, objects.node_of(pod))
+        return said.sub_healthy_switch or bool(said.sub_healthy & given_chips(pod))
 
     def _separated(self, pod: Object) -> bool:
         node = self.mirror.get(NODES, "", objects.node_of(pod))
@@ -106,18 +137,51 @@ class FaultActor(StandIn):
         group = self.mirror.get(POD_GROUPS, *key)
         if group is None:
             return
-        force = _setting(group, faulty[0], "fault-scheduling") == "force"
-        hit = faulty if _pod_level(group, faulty[0]) else members
+        how = _setting(group, faulty[0], "fault-scheduling")
+        if not any(map(self._separated, faulty)) and self._is_sub_healthy(group, faulty[0]):
+            how = _EXITS[_setting(group, faulty[0], "subHealthyStrategy")]
+        alone = _pod_level(group, faulty[0]) and not any(map(_is_master, faulty))
+        hit = faulty if alone or _never_whole(group, faulty[0]) else members
         # force also ends terminating pods
+        force = how == "force"
         doomed = [pod for pod in hit if force or not objects.terminating(pod)]
         if doomed and not any(map(self._separated, faulty)):
             uid = objects.uid(group)
             self._retries_used[uid] = self._retries_used.get(uid, 0) + 1
+        if alone and not _never_whole(group, faulty[0]):
+            blocks = frozenset(map(_block_of, faulty))
+            self._alone[key] = _Alone(self._clock.now(), len(members), blocks)
+        await self._end_all(doomed, force=force)
+
+    async def _end_all(self, doomed: list[Object], *, force: bool) -> None:
         forced_at = self._clock.now() + self._grace_over_time
         for pod in doomed:
             if not force:
                 self._evicted.setdefault(objects.uid(pod), forced_at)
             await self.end(pod, grace=0 if force else None)
+
+    async def _widen(self, members: dict[Key, list[Object]]) -> list[float]:
+        """Deletes more of the jobs whose replaced pods find no node; returns seconds until the next
+        such step."""
+        now = self._clock.now()
+        waits = []
+        for key, alone in list(self._alone.items()):
+            pods = members[key]
+            bound = [pod for pod in pods if objects.node_of(pod)]
+            if len(bound) >= alone.size or self.mirror.get(POD_GROUPS, *key) is None:
+                del self._alone[key]
+            elif now >= alone.since + _JOB_AFTER:
+                del self._alone[key]
+                await self._end_all(bound, force=True)
+            elif now >= alone.since + _BLOCK_AFTER:
+                if alone.blocks != {""} and not alone.widened:
+                    alone.widened = True
+                    hit = [pod for pod in bound if _block_of(pod) in alone.blocks]
+                    await self._end_all(hit, force=True)
+                waits.append(alone.since + _JOB_AFTER - now)
+            else:
+                waits.append(alone.since + _BLOCK_AFTER - now)
+        return waits
 
     async def _force_overdue(self) -> list[float]:
         """Ends by force what `grace` did not end, in any phase of its PodGroup; returns seconds
@@ -137,15 +201,32 @@ def _setting(group: Object, pod: Object, key: str) -> str:
 
 
 def _pod_level(group: Object, pod: Object) -> bool:
-    """Whether only the faulty pod is deleted, not its whole instance."""
+    """Whether only the faulty pod is deleted, not its whole instance, for as long as it finds
+    another node."""
     return (
-        _setting(group, pod, "app") in {"mindie-ms-controller", "mindie-ms-coordinator"}
+        _never_whole(group, pod)
         or _setting(group, pod, "pod-rescheduling") == "on"
         or _setting(group, pod, "process-recover-enable") == "on"
+    )
+
+
+def _never_whole(group: Object, pod: Object) -> bool:
+    """Whether only the faulty pod is deleted, whatever becomes of it."""
+    return (
+        _setting(group, pod, "app") in {"mindie-ms-controller", "mindie-ms-coordinator"}
         or _recovers_by_pod(group)
         or _recovers_by_pod(pod)
         or bool(_setting(group, pod, "ome.io/inferenceservice"))
     )
+
+
+def _is_master(pod: Object) -> bool:
+    return objects.annotations_of(pod).get("hccl/rankIndex") == "0"
+
+
+def _block_of(pod: Object) -> str:
+    """The block of a super-pod job that the pod is in, "" where it is in none."""
+    return objects.annotations_of(pod).get("super-pod-rank", "")
 
 
 def _recovers_by_pod(obj: Object) -> bool:

@@ -215,7 +215,7 @@ def why_refused(job: NpuJob, node: NpuNode, wanted: int) -> str:
     usable = node.usable(distributed=job.distributed)
     if len(usable) > job.node_chips:
         return "node npu top is invalid"
-    if len(pick_chips(job, usable, wanted)) < wanted:
+    if len(chips_for(job, usable, wanted)) < wanted:
         return f"npu top{sorted(usable)} is not meet task req({wanted})"
     return ""
 
@@ -224,23 +224,18 @@ def _strategy(job: NpuJob) -> str:
     return job.labels.get("subHealthyStrategy", "")
 
 
-def pick_chips(job: NpuJob, usable: Collection[int], wanted: int) -> frozenset[int]:
+def chips_for(job: NpuJob, usable: Collection[int], wanted: int) -> frozenset[int]:
     """The chips of a node that a pod gets; fewer than it wants if the node cannot give them."""
     in_order = sorted(usable)
     if job.policy is Policy.RING and wanted < job.node_chips:
         return _of_one_ring(in_order, wanted, job.node_chips // 2)
     if job.policy in {Policy.CHIPS, Policy.RING} or wanted == len(in_order) == job.node_chips:
         return frozenset(in_order[:wanted])
-    cards: dict[int, list[int]] = {}
-    for chip in in_order:
-        cards.setdefault(chip // _CARD, []).append(chip)
-    if wanted == 1:
-        halves = [chips for chips in cards.values() if len(chips) == 1]
-        first = halves or list(cards.values())
-        return frozenset(first[0][:1] if first else [])
-    whole = [chips for chips in cards.values() if len(chips) == _CARD]
-    picked = [chip for chips in whole for chip in chips]
-    return frozenset(picked[:wanted])
+    whole = [chip for chip in in_order if chip ^ 1 in usable]
+    if wanted > 1:
+        return frozenset(whole[:wanted])
+    halves = [chip for chip in in_order if chip ^ 1 not in usable]
+    return frozenset((halves or whole)[:1])
 
 
 def _of_one_ring(in_order: list[int], wanted: int, ring: int) -> frozenset[int]:

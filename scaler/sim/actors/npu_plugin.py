@@ -19,9 +19,9 @@ from scaler.sim.actors.npu_jobs import (
     NoBlocksError,
     NpuJob,
     Policy,
+    chips_for,
     choose_blocks,
     npu_job,
-    pick_chips,
     requested_in_all,
     score,
     why_invalid,
@@ -250,7 +250,7 @@ class _Attempt:
         node = self._found.get(name)
         if node is not None and self._job is not None and wanted:
             usable = node.usable(distributed=self._job.distributed)
-            chips = pick_chips(self._job, usable, wanted)
+            chips = chips_for(self._job, usable, wanted)
             node.take(chips, wanted)
         self._nodes.take(name, pod)
         self._trials.append(_Trial(pod, name, chips))

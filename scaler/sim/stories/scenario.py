@@ -129,7 +129,13 @@ class Timing(KubeletTimings):
     the seed."""
 
     schedule_period: Seconds = Field(1.0, description="Least time between two scheduler sessions.")
-    fault_detection: Seconds = Field(5.0, description="From a fault to the deletion of the pods.")
+    fault_detection: Seconds | None = Field(
+        None,
+        description=(
+            "From a fault to the deletion of the pods. Default: 1.5 where nodes carry device data,"
+            " as with the real plugin, else 5."
+        ),
+    )
     mindie_patience: Seconds = Field(
         60.0,
         description=(
@@ -467,6 +473,17 @@ class Scenario(Model):
     events: list[Event] = Field([])
     expect: list[Expectation] = Field([])
     until: Seconds = Field(600.0, description="When the run ends.")
+
+    @property
+    def device_data(self) -> bool:
+        """Whether nodes carry device data, so that MindCluster's plugin is at work."""
+        return any(group.reported for group in self.nodes)
+
+    @property
+    def fault_detection(self) -> float:
+        """Seconds from a fault to the deletion of the pods."""
+        stated = self.timing.fault_detection
+        return stated if stated is not None else 1.5 if self.device_data else 5.0
 
     @field_validator("settings")
     @classmethod

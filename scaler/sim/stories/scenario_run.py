@@ -153,7 +153,7 @@ class ScenarioRun:
         self._gangs = GangScheduler(
             api,
             period=period,
-            devices=any(group.reported for group in what.nodes),
+            devices=what.device_data,
             clock=clock,
             seed=seed,
             cursed=self._curses,
@@ -199,7 +199,7 @@ class ScenarioRun:
         }
         with contextlib.suppress(AlreadyExistsError):
             await self._api.create(QUEUES, None, {**about, "spec": {"weight": 1}})
-        if any(group.reported for group in self._scenario.nodes):
+        if self._scenario.device_data:
             await put(self._api, "volcano-system", "volcano-scheduler-configmap", _PLUGIN_ON, {})
         await self._start()
         for path in self._scenario.manifests:
@@ -223,7 +223,7 @@ class ScenarioRun:
             DevicePlugin(api),
             Kubelet(api, clock, timings=timing, seed=self._seed, cursed=curses),
             ClusterD(api),
-            FaultActor(api, clock, detection=timing.fault_detection),
+            FaultActor(api, clock, detection=self._scenario.fault_detection),
             MindIEController(
                 api,
                 clock,
