@@ -2,7 +2,7 @@
 generated worlds of A2 and A3 nodes.
 
 Refusals are equal, and placements up to nodes that the plugin scores alike. Where
-NPU_ANSWERS names a file, the answers of the real one are written there; tests/sim replays them."""
+NPU_ANSWERS names a file, the answers of the real one are written there."""
 
 from __future__ import annotations
 
