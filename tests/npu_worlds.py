@@ -384,7 +384,7 @@ def answer(before: Seen, after: Seen, step: Step) -> Answer:
         tuple(sorted(map(objects.name, placed))),
         str(objects.status(group).get("phase") or "Pending"),
         () if placed else tuple(sorted(reasons)),
-        _places(known, placed, blocks=blocks),
+        _places(known, placed, blocks=blocks, distributed=len(after.of_job(step.job)) > 1),
         tuple(sorted(map(_marks, placed))),
     )
 
@@ -396,14 +396,15 @@ def _latest(group: Object) -> str:
 
 
 def _places(
-    known: Mapping[str, NpuNode], placed: list[Object], *, blocks: bool
+    known: Mapping[str, NpuNode], placed: list[Object], *, blocks: bool, distributed: bool
 ) -> tuple[tuple[Any, ...], ...]:
     counts = Counter(objects.node_of(pod) for pod in placed)
     if not blocks:
         found = []
         for name, count in counts.items():
             node = known[name]
-            found.append((len(node.available), len(node.unlinked), node.unhealthy, count))
+            usable = node.usable(distributed=distributed)
+            found.append((len(usable), node.unhealthy, count))
         return tuple(sorted(found))
     whole = Counter(
         node.super_pod for node in known.values() if len(node.available) == node.capacity
