@@ -22,7 +22,9 @@ The answer is yes where it is not sure. Must not reserve anything."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import compress
+from math import inf
+from operator import gt, ne
 from typing import NamedTuple
 
 import msgspec
@@ -35,21 +37,32 @@ from scaler.decide.room.search import Trial
 LEVELS = tuple(Room)
 
 
-def places_taken(pod: PodClass, other: PodClass, slack: Slack | None = None) -> float:
-    """The most places for such pods that one pod of the other class can take away. A pod of 9 can
-    take away two places for pods of 8. Several pods that are smaller than the slack take away one
-    place together: each counts as a part of it."""
+def places_taken(pod: PodClass, other: PodClass) -> int:
+    """The most places for such pods that one pod of the other class can take away, on nodes that
+    take both. A pod of 9 can take away two places for pods of 8."""
+    most = 0
+    by_resource = pod.by_resource
+    for resource, amount in other.amounts:
+        if resource in by_resource:
+            taken = -(-amount // by_resource[resource])
+            most = max(most, taken)
+    return most
+
+
+def places_taken_of_slack(pod: PodClass, other: PodClass, slack: Slack) -> float:
+    """As `places_taken`. Several pods that are smaller than the slack take away one place together:
+    each counts as a part of it."""
     most = 0.0
     if pod.classes.isdisjoint(other.classes):
         return most
     for resource, amount in other.amounts:
-        if resource not in pod.by_resource:
-            continue
-        taken: float = -(-amount // pod.by_resource[resource])
-        if slack is not None:
+        if resource in pod.by_resource:
             least = slack.least.get(resource, 0.0)
-            taken = amount / least if amount < least else min(slack.most, taken)
-        most = max(most, taken)
+            if amount < least:
+                taken = amount / least
+            else:
+                taken = min(slack.most, -(-amount // pod.by_resource[resource]))
+            most = max(most, taken)
     return most
 
 
@@ -57,7 +70,8 @@ class Taker(NamedTuple):
     """Pods of one class that can take places for pods of another class away."""
 
     pod_class: PodClass
-    number: int
+    taken: int
+    """How many places all of them take away at most."""
     is_later: bool
     """The scheduler may bind them anywhere. The others were asked before, and have reservations."""
 
@@ -69,44 +83,217 @@ class _Count(NamedTuple):
     unbound: int = 0
     """Those that the scheduler may bind."""
 
-
-_NONE = _Count()
+    def takers(self, *, is_later: bool) -> int:
+        """How many of them can take places away. A class that is asked before has reservations,
+        which stand for what the scheduler may bind."""
+        return self.unbound if is_later or not self.reserved else self.reserved
 
 
 class _Change(NamedTuple):
+    """A number of pods that can take places away is another one."""
+
     pod_class: PodClass
-    before: _Count
-    after: _Count
+    later: int
+    """So many more where they are asked later."""
+    earlier: int
+    """So many more where they are asked before."""
 
 
-class _Lost(msgspec.Struct, eq=False):
-    """The most places for pods of one class that all others can take away."""
+class _Row(msgspec.Struct, eq=False):
+    """One class of pods, and what one pod of it takes from each class, by the number of its
+    row."""
 
+    pod_class: PodClass
+    number: int
+    by_room: tuple[int, ...] = ()
+    """Reserved pods, by `Room`."""
+    count: _Count = _Count()
+    from_earlier: list[int] = []
+    """Places that one pod takes from each class that is asked before; 0 for all others."""
+    from_later: list[int] = []
+    """Places that one pod takes from each class that is asked later; 0 for all others."""
+
+    def changed_to(self, after: _Count) -> _Change:
+        """What is other with this count."""
+        before = self.count
+        return _Change(
+            self.pod_class,
+            after.unbound - before.unbound,
+            after.takers(is_later=False) - before.takers(is_later=False),
+        )
+
+
+class _LostOfSlack(msgspec.Struct, eq=False):
+    """The places for pods of one class that all others can take away, where those that are smaller
+    than the slack have to meet."""
+
+    slack: Slack
     taken: dict[PodClass, float]
     """How many each pod of another class can take away."""
-    slack: Slack | None = None
-    """Pods that are smaller have to meet to take a place away; None = each takes one by itself."""
     places: float = 0.0
     changes: int = 0
-    """So many changes of numbers are taken into account."""
+    """So many changes are taken into account."""
+
+    def after(self, change: _Change, pod: PodClass) -> float:
+        """How many more are lost by a change."""
+        other = change.pod_class
+        if other is pod:
+            return 0.0
+        if other not in self.taken:
+            self.taken[other] = places_taken_of_slack(pod, other, self.slack)
+        return self.taken[other] * (change.later if other.rank > pod.rank else change.earlier)
 
 
-class Invalidation:
-    """The question for one trial placement. It keeps what a pod takes from another, which depends
-    on the two classes alone, and the sums of what all take: with each question few numbers
-    change."""
+class Losses:
+    """For each class of pods: the places to spare, and the places that all others can take away,
+    each as many as it can. Kept from question to question: a number that changes costs one pass
+    over the classes, a question that changes nothing costs none."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
-        self._counts: dict[PodClass, _Count] = {}
-        """As of the last question."""
-        self._changes: list[_Change] = []
-        """How they came about."""
-        self._lost: dict[PodClass, _Lost] = {}
-        self._lost_of_slack: dict[tuple[PodClass, Room, int], _Lost] = {}
+        self._rows: dict[PodClass, _Row] = {}
+        self._freed = -1
+        self._with_scheduler: PodRequests = ()
+        self._to_spare: list[float] = []
+        """By row: the least places to spare at any level of room; infinite where nothing is
+        reserved."""
+        self._lost: list[int] = []
+        """By row: the places that are lost."""
+        self.changes: list[_Change] = []
+        """All changes of numbers so far."""
+        self.version = 0
+        """Another one when something changed that an answer depends on."""
+        self.reserved_version = 0
+        """Another one when a class is reserved that was not, or no more."""
+
+    def follow(self, with_the_scheduler: PodRequests) -> None:
+        """Take into account what was reserved and released since the last question, and what is
+        with the scheduler now."""
+        last = self._with_scheduler
+        if with_the_scheduler != last:
+            self._with_scheduler = with_the_scheduler
+            differ = list(map(ne, last, with_the_scheduler))
+            gone = [*compress(last, differ), *last[len(differ) :]]
+            come = [*compress(with_the_scheduler, differ), *with_the_scheduler[len(differ) :]]
+            self._count_unbound(gone, -1)
+            self._count_unbound(come, 1)
+        for pod in self._trial.touched:
+            self._count_reserved(self._row(pod))
+        self._trial.touched.clear()
+        if self._freed != self._trial.freed:
+            self._freed = self._trial.freed
+            self.version += 1
+            for row in self._rows.values():
+                self._to_spare[row.number] = self._least_to_spare(row.pod_class)
+
+    def with_more(self, pods: Mapping[PodClass, int]) -> list[_Change]:
+        """What changes if so many more pods are with the scheduler."""
+        changes = []
+        for pod, more in pods.items():
+            row = self._row(pod)
+            changes.append(row.changed_to(row.count._replace(unbound=row.count.unbound + more)))
+        return changes
+
+    def lost_after(self, changes: Iterable[_Change]) -> list[int]:
+        """The places that are lost, by row, after these changes too."""
+        lost = self._lost
+        for change in changes:
+            row = self._rows[change.pod_class]
+            if change.later:
+                lost = _sums(lost, row.from_earlier, change.later)
+            if change.earlier:
+                lost = _sums(lost, row.from_later, change.earlier)
+        return lost
+
+    def in_doubt(self, lost: Sequence[int]) -> Iterator[PodClass]:
+        """The classes of which more places may be lost than are to spare."""
+        return compress(self._rows, map(gt, lost, self._to_spare))
+
+    def takers(self, pod: PodClass, more: Mapping[PodClass, int]) -> list[Taker]:
+        """The pods that can take places for such pods away, if so `more` are with the scheduler."""
+        at = self._rows[pod].number
+        takers = []
+        for other, row in self._rows.items():
+            count = row.count._replace(unbound=row.count.unbound + more.get(other, 0))
+            is_later = other.rank > pod.rank or not count.reserved
+            each = row.from_earlier[at] + row.from_later[at]
+            taken = each * count.takers(is_later=is_later)
+            if taken:
+                takers.append(Taker(other, taken, is_later))
+        return takers
+
+    def _row(self, pod: PodClass) -> _Row:
+        if pod not in self._rows:
+            self._rows[pod] = self._new_row(pod)
+        return self._rows[pod]
+
+    def _new_row(self, pod: PodClass) -> _Row:
+        new = _Row(pod, len(self._rows))
+        lost = 0
+        for other, row in self._rows.items():
+            taken = takes = 0
+            if not pod.classes.isdisjoint(other.classes):
+                taken = places_taken(pod, other)
+                takes = places_taken(other, pod)
+            is_later = other.rank > pod.rank
+            lost += taken * row.count.takers(is_later=is_later)
+            row.from_earlier.append(taken if is_later else 0)
+            row.from_later.append(0 if is_later else taken)
+            new.from_earlier.append(0 if is_later else takes)
+            new.from_later.append(takes if is_later else 0)
+        new.from_earlier.append(0)
+        new.from_later.append(0)
+        self._lost.append(lost)
+        self._to_spare.append(inf)
+        return new
+
+    def _count_unbound(self, pods: Iterable[tuple[PodRequest, int]], sign: int) -> None:
+        for pod, number in self._trial.counted(pods).items():
+            row = self._row(pod)
+            self._set(row, row.count._replace(unbound=row.count.unbound + sign * number))
+
+    def _count_reserved(self, row: _Row) -> None:
+        by_room = tuple(row.pod_class.reserved)
+        if by_room == row.by_room:
+            return
+        row.by_room = by_room
+        reserved = sum(by_room)
+        if bool(reserved) != bool(row.count.reserved):
+            self.reserved_version += 1
+        self._set(row, row.count._replace(reserved=reserved))
+        self._to_spare[row.number] = self._least_to_spare(row.pod_class)
+
+    def _set(self, row: _Row, after: _Count) -> None:
+        change = row.changed_to(after)
+        row.count = after
+        self._lost = self.lost_after([change])
+        self.changes.append(change)
+        self.version += 1
+
+    def _least_to_spare(self, pod: PodClass) -> float:
+        least = inf
+        for room in LEVELS:
+            if pod.reserved[room]:
+                least = min(least, self._trial.places(pod, room) - sum(pod.reserved[: room + 1]))
+        return least
+
+
+class Invalidation:
+    """The question for one trial placement. It keeps the sums from question to question: few
+    numbers change."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self._losses = Losses(trial)
+        self._lost_of_slack: dict[tuple[PodClass, Room, int], _LostOfSlack] = {}
         """The key holds all that the slack depends on."""
         self._answers: dict[object, bool] = {}
         """A time saver: as long as nothing is reserved or released, many ask the same."""
+        self._answered = 0
+        """`Losses.version` of the answers."""
+        self._reached: dict[tuple[int, frozenset[PodClass]], frozenset[PodClass]] = {}
+        """A time saver: `Losses.reserved_version` and classes -> the reserved classes within their
+        reach."""
 
     def is_possible(
         self,
@@ -121,43 +308,46 @@ class Invalidation:
 
         The classes are asked in the order of restriction. A class that has been asked is safe, so
         its reserved pods stand for what it takes from the next, wherever they are bound."""
-        trial = self._trial
-        before = tuple(with_the_scheduler)
-        reserved = tuple([tuple(each.reserved) for each in trial.pod_classes.values()])
-        key = (pods, before, own, reserved, trial.freed)
+        losses = self._losses
+        losses.follow(tuple(with_the_scheduler))
+        if self._answered != losses.version:
+            self._answered = losses.version
+            self._answers.clear()
+        key = (pods, own)
         if key not in self._answers:
-            self._answers[key] = self._is_possible(pods, before, own=own)
+            self._answers[key] = self._is_possible(pods, own=own)
         return self._answers[key]
 
-    def _is_possible(
-        self, pods: PodRequests, with_the_scheduler: PodRequests, *, own: bool
-    ) -> bool:
-        trial = self._trial
-        mine = trial.counted(pods)
-        involved = trial.reach(mine)
+    def _is_possible(self, pods: PodRequests, *, own: bool) -> bool:
+        mine = self._trial.counted(pods)
+        involved = self._reach(frozenset(mine))
         if len(involved) < 2:  # its own reservations only
             return False
-        self._count(trial.counted(chain(pods, with_the_scheduler)))
-        for pod in involved:
+        more = self._losses.with_more(mine)
+        lost = self._losses.lost_after(more)
+        for pod in self._losses.in_doubt(lost):
             uncounted = 0 if own else mine.get(pod, 0)
-            if not self._is_safe(pod, uncounted):
+            if pod in involved and not self._is_safe(pod, uncounted, mine, more):
                 return True
         return False
 
-    def _count(self, unbound: Mapping[PodClass, int]) -> None:
-        """Note which numbers are other than with the last question."""
-        for pod in self._trial.pod_classes.values():
-            before = self._counts.get(pod, _NONE)
-            reserved = sum(pod.reserved)
-            number = unbound.get(pod, 0)
-            if before.reserved != reserved or before.unbound != number:
-                after = self._counts[pod] = _Count(reserved, number)
-                self._changes.append(_Change(pod, before, after))
+    def _reach(self, mine: frozenset[PodClass]) -> frozenset[PodClass]:
+        key = (self._losses.reserved_version, mine)
+        if key not in self._reached:
+            self._reached[key] = frozenset(self._trial.reach(mine))
+        return self._reached[key]
 
-    def _is_safe(self, pod: PodClass, uncounted: int) -> bool:
+    def _is_safe(
+        self,
+        pod: PodClass,
+        uncounted: int,
+        mine: Mapping[PodClass, int],
+        more: Sequence[_Change],
+    ) -> bool:
         """Whether the reserved pods of this class find places beside the pods that were asked
         before, wherever the scheduler binds the others on free room. True if at most `uncounted`
-        pods are reserved."""
+        pods are reserved. The places that each pod takes away by itself do not suffice to say so:
+        two bounds that take longer are asked."""
         for room in LEVELS:
             if not pod.reserved[room]:
                 continue
@@ -165,74 +355,39 @@ class Invalidation:
             if wanted <= uncounted:
                 continue
             to_spare = self._trial.places(pod, room) - wanted
-            if self._lost_places(pod).places > to_spare and self._may_lack(pod, room, to_spare):
+            if (
+                self._places_lost_of_slack(pod, room, more) > to_spare
+                and self._lost_within_reach(pod, room, mine) > to_spare
+            ):
                 return False
         return True
 
-    def _may_lack(self, pod: PodClass, room: Room, to_spare: int) -> bool:
-        """Whether more places may be lost than are to spare, by the bounds that take longer."""
-        return (
-            self._places_lost_of_slack(pod, room) > to_spare
-            and self._lost_within_reach(pod, room, self._takers(pod)) > to_spare
-        )
-
-    def _takers(self, pod: PodClass) -> list[Taker]:
-        """The pods that can take places for such pods away."""
-        takers = []
-        taken = self._lost_places(pod).taken
-        for other, count in self._counts.items():
-            is_later = other.rank > pod.rank or not count.reserved
-            number = _takers(count, is_later=is_later)
-            if number and taken.get(other):
-                takers.append(Taker(other, number, is_later))
-        return takers
-
-    # three bounds for the places that are lost; each alone is right, the later ones take longer
-
-    def _lost_places(self, pod: PodClass) -> _Lost:
-        """Each pod takes away as many places as it can."""
-        lost = self._lost.get(pod)
-        if lost is None:
-            lost = self._lost[pod] = _Lost({})
-        return self._up_to_date(lost, pod)
-
-    def _up_to_date(self, lost: _Lost, pod: PodClass) -> _Lost:
-        for change in self._changes[lost.changes :]:
-            other = change.pod_class
-            if other is pod:
-                continue
-            if other not in lost.taken:
-                lost.taken[other] = places_taken(pod, other, lost.slack)
-            is_later = other.rank > pod.rank
-            more = _takers(change.after, is_later=is_later) - _takers(
-                change.before, is_later=is_later
-            )
-            lost.places += lost.taken[other] * more
-        lost.changes = len(self._changes)
-        return lost
-
-    def _lost_within_reach(self, pod: PodClass, room: Room, takers: Sequence[Taker]) -> int:
-        """The later pods take away no more places than there are on nodes where one of them finds
-        free room."""
-        taken = self._lost[pod].taken
-        before = 0.0
-        later = 0.0
-        for taker in takers:
-            lost = taken[taker.pod_class] * taker.number
-            if taker.is_later:
-                later += lost
-            else:
-                before += lost
-        within = self._places_within_reach(pod, room, [one for one in takers if one.is_later])
-        return _whole(before + min(within, later))
-
-    def _places_lost_of_slack(self, pod: PodClass, room: Room) -> int:
+    def _places_lost_of_slack(self, pod: PodClass, room: Room, more: Sequence[_Change]) -> int:
         """Pods that are smaller than what is left over beside the places have to meet."""
         key = (pod, room, self._trial.freed)
         lost = self._lost_of_slack.get(key)
         if lost is None:
-            lost = self._lost_of_slack[key] = _Lost({}, self._slack(pod, room))
-        return _whole(self._up_to_date(lost, pod).places)
+            lost = self._lost_of_slack[key] = _LostOfSlack(self._slack(pod, room), {})
+        changes = self._losses.changes
+        for change in changes[lost.changes :]:
+            lost.places += lost.after(change, pod)
+        lost.changes = len(changes)
+        return _whole(lost.places + sum([lost.after(change, pod) for change in more]))
+
+    def _lost_within_reach(self, pod: PodClass, room: Room, mine: Mapping[PodClass, int]) -> int:
+        """The later pods take away no more places than there are on nodes where one of them finds
+        free room."""
+        before = 0
+        later = 0
+        may_be_anywhere = []
+        for taker in self._losses.takers(pod, mine):
+            if taker.is_later:
+                later += taker.taken
+                may_be_anywhere.append(taker)
+            else:
+                before += taker.taken
+        within = self._places_within_reach(pod, room, may_be_anywhere)
+        return before + min(within, later)
 
     def _places_within_reach(self, pod: PodClass, room: Room, later: Sequence[Taker]) -> int:
         """Places for such pods on nodes where a later pod finds free room."""
@@ -264,10 +419,8 @@ class Invalidation:
                 yield state.whole[room]
 
 
-def _takers(count: _Count, *, is_later: bool) -> int:
-    """How many pods of a class can take places away. One that is asked before has reservations,
-    which stand for what the scheduler may bind."""
-    return count.unbound if is_later or not count.reserved else count.reserved
+def _sums(places: list[int], for_each: list[int], number: int) -> list[int]:
+    return [lost + number * more for lost, more in zip(places, for_each, strict=True)]
 
 
 def _whole(places: float) -> int:

@@ -78,6 +78,8 @@ class Trial:
         self._effort = EFFORT
         self.freed = 0
         """How often the room that victims leave has changed."""
+        self.touched: set[PodClass] = set()
+        """Classes of which pods were put or taken away since `Invalidation` looked."""
         # Time savers. Their keys hold all that was read.
         self._places: dict[tuple[PodClass, Room, int], int] = {}
         self._places_of: dict[tuple[PodClass, PodClass], int] = {}
@@ -272,6 +274,7 @@ class Trial:
 
     def put(self, pod: PlacedPod, to: int) -> None:
         """Move the pod from its node, if any, to the node with index `to`; -1 = to no node."""
+        self.touched.add(pod.pod_class)
         if pod.node >= 0:
             state = self._state(pod.node)
             state.change(pod.pod_class.amounts, pod.room, 1)
