@@ -45,7 +45,7 @@ from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.demand import Demand, demand_of, written_of
 from scaler.decide.service.states import Member
 from scaler.decide.sharing import preemption
-from scaler.decide.sharing.budget import Budget
+from scaler.decide.sharing.budget import Budget, number_of_rounded
 from scaler.decide.sharing.limits import are_weighed, decide_alone, is_weighed
 from scaler.decide.sharing.part import Admitted, Held, Part, ReservedMinimum
 from scaler.decide.sharing.questions import Questions
@@ -394,11 +394,12 @@ class DecisionCache:
         demands = self.demands
         self.budget = Budget()
         self.demands = None
-        world = budget.within(world)
+        asked = world
+        world = budget.within(asked)
         if demands is None or not demands.holds_in(world):
             demands = KnownDemands(world)
             self.parts = {}
-        made = _Pass(world, self, demands).decide()
+        made = _Pass(world, self, demands, number_of_rounded(asked, world)).decide()
         self.budget = budget
         self.demands = demands
         return made
@@ -419,8 +420,12 @@ class _Part(msgspec.Struct, eq=False):
 
 
 class _Pass:
-    def __init__(self, world: World, cache: DecisionCache, demands: KnownDemands) -> None:
+    def __init__(
+        self, world: World, cache: DecisionCache, demands: KnownDemands, rounded: int
+    ) -> None:
+        """`rounded`: the number of services of which a request is rounded up."""
         self.world = world
+        self.rounded = rounded
         self.cache = cache
         self.demands = demands
         self.changed, came_or_went = demands.follow(world)
@@ -487,7 +492,7 @@ class _Pass:
             of_part, idle_in_part = part.tally
             numbers.update(of_part)
             idle.update(idle_in_part)
-        return Tally(serving=self.demands.serving, idle=dict(idle), **numbers)
+        return Tally(serving=self.demands.serving, rounded=self.rounded, idle=dict(idle), **numbers)
 
     def _attempt(self, at: int, make: Callable[[Any, float], Made], one: object) -> Made | None:
         """What is made of one service; None when deciding about it fails, or failed before."""

@@ -22,7 +22,7 @@ from scaler.decide.nodes import Nodes
 from scaler.decide.plan import plan_of
 from scaler.decide.room.classes import Neighbours, NodeIndex
 from scaler.decide.service.demand import Demand, demand_of
-from scaler.decide.sharing.budget import within_budget
+from scaler.decide.sharing.budget import number_of_rounded, within_budget
 from scaler.decide.sharing.limits import are_weighed, decide_alone, is_weighed
 from scaler.decide.sharing.questions import Questions
 from scaler.decide.sharing.weigh import Demands, Scope, Weighed, tally_of, weigh
@@ -37,7 +37,8 @@ def decide(world: World, cache: DecisionCache | None = None) -> Decision:
 
 def decide_anew(world: World) -> Decision:
     """The same decision, each service and each part looked at anew."""
-    world = within_budget(world)
+    asked = world
+    world = within_budget(asked)
     demands = {position: _demand(world, position) for position in range(len(world.services))}
     parts = _weigh_all(world, demands)
     drafts: dict[int, Draft] = {}
@@ -53,7 +54,7 @@ def decide_anew(world: World) -> Decision:
         memory=_next_memory(world, [drafts[position] for position in demands]),
         recheck_at=_recheck_at(world, demands, parts),
         heeds_room=any(part.heeds_room() for part in parts),
-        tally=_tally(world, demands, parts),
+        tally=_tally(world, demands, parts, number_of_rounded(asked, world)),
     )
 
 
@@ -115,7 +116,7 @@ def _recheck_at(world: World, demands: Demands, parts: list[Weighed]) -> float:
     return min([moment for moment in moments if moment > world.now], default=0.0)
 
 
-def _tally(world: World, demands: Demands, parts: list[Weighed]) -> Tally | None:
+def _tally(world: World, demands: Demands, parts: list[Weighed], rounded: int) -> Tally | None:
     """The numbers of the decision; None where each service decides alone."""
     if not are_weighed(world):
         return None
@@ -129,4 +130,4 @@ def _tally(world: World, demands: Demands, parts: list[Weighed]) -> Tally | None
         of_part, idle_in_part = tally_of(part.active, world)
         numbers.update(of_part)
         idle.update(idle_in_part)
-    return Tally(serving=serving, idle=dict(idle), **numbers)
+    return Tally(serving=serving, rounded=rounded, idle=dict(idle), **numbers)

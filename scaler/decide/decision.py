@@ -180,6 +180,8 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
     """Instances beyond a minimum that wait for room."""
     in_backoff: int = 0
     probing: int = 0
+    rounded: int = 0
+    """3b.10c: services of which a request is rounded up."""
     idle: dict[str, int] = {}
     """Resource -> amount that bound pods of services hold which do not serve."""
 

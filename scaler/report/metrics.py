@@ -31,6 +31,14 @@ _REACTION: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 _REQUEST: Final = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10)
 _MOST_RESOURCES: Final = 20
 """Tenants may name any resource in their pods; resources of Kubernetes and Huawei come first."""
+_WHAT_IS_WEIGHED: Final = (
+    "serving",
+    "minimums_waiting",
+    "scale_ups_waiting",
+    "in_backoff",
+    "probing",
+    "rounded",
+)
 CONTENT_TYPE: Final = prometheus_client.CONTENT_TYPE_PLAIN_0_0_4
 
 
@@ -245,7 +253,7 @@ class Metrics:
         """Show the result of arbitration; None = each service was decided alone."""
         self._arbitration.set(tally is not None)
         tally = tally or decision.Tally()
-        for name in ("serving", "minimums_waiting", "scale_ups_waiting", "in_backoff", "probing"):
+        for name in _WHAT_IS_WEIGHED:
             self._waiting.labels(name).set(getattr(tally, name))
         known = self._idle_resources | tally.idle.keys()
         shown = set(sorted(known, key=_usual_first)[:_MOST_RESOURCES])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from operator import is_
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,15 @@ from scaler.decide.nodes import (
 )
 from scaler.decide.room.classes import NodeIndex
 from scaler.decide.room.placement import Placement, Reservation
-from scaler.decide.sharing.budget import MOST_UNLIKE, NOT_NOW, Budget, rounded_up, within_budget
+from scaler.decide.sharing.budget import (
+    FEW,
+    MOST_IN_ALL,
+    MOST_UNLIKE,
+    NOT_NOW,
+    Budget,
+    rounded_up,
+    within_budget,
+)
 from scaler.decide.world import Service, ServiceKey, World
 from scaler.reasons.reasons import Reason
 from scaler.reasons.warnings import Warning
@@ -111,8 +120,43 @@ def admitted(made: Decision) -> list[str]:
 
 
 def test_as_many_unlike_requests_as_a_namespace_may_have_are_left_as_they_are() -> None:
-    """10c: a fixed number for each namespace, however many namespaces there are."""
+    """10c: a fixed number for each namespace."""
     services = [service_of(f"tenant-{n}", unlike(MOST_UNLIKE), age=n) for n in range(5)]
+    world = world_of(*services)
+    assert within_budget(world) is world
+
+
+def test_where_the_cluster_has_too_many_those_with_the_most_have_fewer() -> None:
+    """10c: 30 namespaces with 32 unlike requests each are rounded to 16 at most, which are not more
+    than `MOST_IN_ALL`; one with 16 of its own stays as it is."""
+    many = []
+    for n in range(30):
+        requests = [pod(8_000 + 100 * n + milli) for milli in range(MOST_UNLIKE)]
+        many.append(service_of(f"tenant-{n:02}", requests, age=n))
+    honest = service_of("honest", [pod(20_000 + milli) for milli in range(16)], age=99)
+    world = world_of(*many, honest)
+    after = within_budget(world)
+    assert after.services[0] is honest
+    numbers = [len(asked_of(service)) for service in after.services[1:]]
+    assert max(numbers) <= 16
+    assert 16 + sum(numbers) <= MOST_IN_ALL
+
+
+def test_a_namespace_with_few_requests_is_never_rounded() -> None:
+    """10c: however many namespaces have how many."""
+    services = []
+    for n in range(MOST_IN_ALL):
+        requests = [pod(8_000 + 100 * n + milli, apart(milli)) for milli in range(FEW)]
+        services.append(service_of(f"tenant-{n:03}", requests, age=n))
+    many = service_of("z-many", unlike(MOST_UNLIKE), age=999)
+    world = world_of(*services, many)
+    after = within_budget(world)
+    assert all(map(is_, world.services[:-1], after.services))
+    assert len(asked_of(after.services[-1])) <= FEW
+
+
+def test_equal_requests_of_many_namespaces_count_once_in_the_cluster() -> None:
+    services = [service_of(f"tenant-{n:02}", unlike(MOST_UNLIKE), age=n) for n in range(40)]
     world = world_of(*services)
     assert within_budget(world) is world
 
@@ -161,6 +205,8 @@ def test_who_is_rounded_says_so() -> None:
     said = [note.warning for note in tenant.notes]
     assert said.count(Warning.REQUESTS_ROUNDED) == 1
     assert Warning.REQUESTS_ROUNDED not in [note.warning for note in other.notes]
+    assert made.tally is not None
+    assert made.tally.rounded == 1
 
 
 def test_a_minimum_of_unlike_requests_is_reserved_and_released_one_by_one() -> None:
@@ -234,7 +280,7 @@ many_unlike = st.lists(
 
 @given(many_unlike)
 def test_rounding_gives_few_requests_and_takes_no_room_away(requests: list[PodRequest]) -> None:
-    rounded = rounded_up(dict.fromkeys(requests, (True, 0.0, "")))
+    rounded = rounded_up(dict.fromkeys(requests, (True, 0.0, "")), MOST_UNLIKE)
     assert len(set(rounded.values())) <= MOST_UNLIKE
     for one, other in rounded.items():
         assert other.where == one.where
@@ -274,6 +320,19 @@ def test_a_cache_rounds_the_same() -> None:
         made = decide(world, cache)
         assert made == decide_anew(world)
         memory = made.memory
+
+
+def test_a_cache_counts_what_the_cluster_has_as_without() -> None:
+    """S5: the number for a namespace depends on others, who come, change and go."""
+    budget = Budget()
+    for step, others in enumerate((10, 40, 41, 40, 3, 60)):
+        services = []
+        for n in range(others):
+            first = 8_000 + 100 * n + step * (n % 3)
+            requests = [pod(first + milli) for milli in range(20)]
+            services.append(service_of(f"tenant-{n:02}", requests, age=n))
+        world = world_of(*services)
+        assert budget.within(world) == within_budget(world)
 
 
 def test_a_service_is_rounded_anew_when_another_of_its_namespace_changed() -> None:

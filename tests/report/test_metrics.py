@@ -75,11 +75,14 @@ def test_revocations_preemptions_and_drains_are_counted_when_they_are_carried_ou
 def test_the_gauges_of_the_arbitration_are_those_of_the_last_one() -> None:
     metrics = Metrics()
     metrics.arbitrated(
-        Tally(serving=3, minimums_waiting=2, in_backoff=1, idle={"huawei.com/Ascend910": 8})
+        Tally(
+            serving=3, minimums_waiting=2, in_backoff=1, rounded=4, idle={"huawei.com/Ascend910": 8}
+        )
     )
     assert value(metrics, "scaler_arbitration") == 1
     assert value(metrics, "scaler_services_weighed", what="serving") == 3
     assert value(metrics, "scaler_services_weighed", what="in_backoff") == 1
+    assert value(metrics, "scaler_services_weighed", what="rounded") == 4
     assert value(metrics, "scaler_idle", resource="huawei.com/Ascend910") == 8
     metrics.arbitrated(None)
     assert value(metrics, "scaler_arbitration") == 0

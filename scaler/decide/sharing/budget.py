@@ -1,11 +1,15 @@
 """The price of a decision: 3b.10c of the contract.
 
-Each question of 3b costs steps for each pair of unlike requests. So each namespace may have
-`MOST_UNLIKE` different requests of pods that hold no node, whatever others have. Where it has more,
-its requests are rounded up until so few are left, and nobody else's are:
+Each question of 3b costs steps for each unlike request. So each namespace may have `MOST_UNLIKE`
+different requests of pods that hold no node, whatever others have. Where it has more, its requests
+are rounded up until so few are left, and nobody else's are:
 
     requests with the same constraints and nearly the same amounts -> the largest amount of each
-    constraints beyond the first `MOST_UNLIKE` -> the pod fits nowhere for now
+    constraints beyond the first so many -> the pod fits nowhere for now
+
+Where the cluster has more than `MOST_IN_ALL`, fewer count of the namespaces that have the most:
+with the largest number from `FEW` to `MOST_UNLIKE` all namespaces together have no more. Whoever
+has `FEW` unlike requests is never rounded.
 
 The number depends on what is asked alone, not on what was computed before, and a request that is
 rounded up takes no less room: what fits in thought fits. Constraints go first which pods with the
@@ -18,6 +22,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import is_not
 
 from msgspec.structs import replace
 
@@ -28,12 +33,17 @@ from scaler.reasons.warnings import Warning
 
 MOST_UNLIKE = 32
 """The largest number of unlike requests, and of unlike constraints, of one namespace."""
+FEW = 8
+"""So many of each namespace count, however many namespaces there are."""
+MOST_IN_ALL = 512
+"""The number of unlike requests in the whole cluster up to which each namespace has
+`MOST_UNLIKE`."""
 NOT_NOW = "too-many-constraints"
 """A resource that no node offers: a pod with it fits nowhere for now. No name that the API server
 takes for a resource, which has a slash or is a name of Kubernetes."""
 WORDS = (
-    f"more than {MOST_UNLIKE} unlike requests wait for room in its namespace: they are rounded up"
-    " to few, and what has a selector, an affinity or tolerations of its own may have to wait"
+    "too many unlike requests wait for room in its namespace: they are rounded up to few, and what"
+    " has a selector, an affinity or tolerations of its own may have to wait"
 )
 
 Place = tuple[bool, float, str]
@@ -51,6 +61,11 @@ def within_budget(world: World) -> World:
     return Budget().within(world)
 
 
+def number_of_rounded(before: World, after: World) -> int:
+    """How many services have requests that are rounded up."""
+    return sum(map(is_not, before.services, after.services))
+
+
 class Budget:
     """It keeps what it found for the next world; without that it finds the same."""
 
@@ -58,6 +73,8 @@ class Budget:
         self._services = Followed[Service]()
         self._given: tuple[Service, ...] = ()
         self._namespaces: dict[str, _Namespace] = {}
+        self._in_all = Counter[PodRequest]()
+        """Request -> the namespaces with such pods."""
 
     def within(self, world: World) -> World:
         """As `within_budget`. A service that did not change, and whose requests are rounded as
@@ -68,13 +85,14 @@ class Budget:
         now = world.services
         if now is not before:
             self._follow(before, now)
-            self._given = self._rounded(now)
+            self._given = self._with_rounded(now)
         return world if self._given is now else replace(world, services=self._given)
 
     def _follow(self, before: tuple[Service, ...], now: tuple[Service, ...]) -> None:
         changed = self._services.follow(now)
         if len(now) != len(before):
             self._namespaces = {}
+            self._in_all.clear()
             before = now
         for at in changed:
             last = before[at].key.namespace
@@ -85,36 +103,51 @@ class Budget:
     def _put(self, at: int, now: Service) -> None:
         name = now.key.namespace
         if name not in self._namespaces:
-            self._namespaces[name] = _Namespace()
+            self._namespaces[name] = _Namespace(self._in_all)
         self._namespaces[name].put(at, now)
 
-    def _rounded(self, services: tuple[Service, ...]) -> tuple[Service, ...]:
+    def _with_rounded(self, services: tuple[Service, ...]) -> tuple[Service, ...]:
+        most = self._most_of_a_namespace()
         changed: dict[int, Service] = {}
         for namespace in self._namespaces.values():
-            if namespace.has_too_many:
-                changed |= namespace.rounded()
+            if namespace.unlike > most:
+                changed |= namespace.rounded(most)
         if not changed:
             return services
         return tuple([changed.get(at, service) for at, service in enumerate(services)])
+
+    def _most_of_a_namespace(self) -> int:
+        """How many unlike requests of one namespace count."""
+        if len(self._in_all) <= MOST_IN_ALL:
+            return MOST_UNLIKE
+        namespaces = Counter(namespace.unlike for namespace in self._namespaces.values())
+        for most in range(MOST_UNLIKE, FEW, -1):
+            together = sum([min(unlike, most) * n for unlike, n in namespaces.items()])
+            if together <= MOST_IN_ALL:
+                return most
+        return FEW
 
 
 class _Namespace:
     """The services of one namespace, by their position in the world."""
 
-    def __init__(self) -> None:
+    def __init__(self, in_all: Counter[PodRequest]) -> None:
+        """`in_all`: request -> the namespaces with such pods; kept here."""
+        self._in_all = in_all
         self._services: dict[int, Service] = {}
         self._needs: dict[int, Needs] = {}
         self._number = Counter[PodRequest]()
         """Request -> the services with such pods."""
         self._rounded: Rounded = {}
-        self._found_for: Needs = {}
-        """What `_rounded` was found for."""
+        self._found_for: tuple[Needs, int] = ({}, 0)
+        """The requests, and how many of them count, that `_rounded` was found for."""
         self._given: dict[int, tuple[Service, PodRequests, Service]] = {}
         """A service, what its requests were rounded to, and the service with these."""
 
     @property
-    def has_too_many(self) -> bool:
-        return len(self._number) > MOST_UNLIKE
+    def unlike(self) -> int:
+        """The number of its unlike requests."""
+        return len(self._number)
 
     def put(self, at: int, service: Service) -> None:
         self.remove(at)
@@ -122,7 +155,9 @@ class _Namespace:
         self._services[at] = service
         if needs:
             self._needs[at] = needs
-            self._number.update(needs.keys())
+            for request in needs:
+                self._in_all[request] += request not in self._number
+                self._number[request] += 1
 
     def remove(self, at: int) -> None:
         self._services.pop(at, None)
@@ -130,16 +165,19 @@ class _Namespace:
             self._number[request] -= 1
             if not self._number[request]:
                 del self._number[request]
+                self._in_all[request] -= 1
+                if not self._in_all[request]:
+                    del self._in_all[request]
 
-    def rounded(self) -> dict[int, Service]:
-        """The services of which a request is rounded up."""
+    def rounded(self, most: int) -> dict[int, Service]:
+        """Its services, with requests that are rounded up to at most so many."""
         needs: Needs = {}
         for of_service in self._needs.values():
             for request, place in of_service.items():
                 needs[request] = min(place, needs.get(request, place))
-        if needs != self._found_for:
-            self._found_for = needs
-            self._rounded = rounded_up(needs)
+        if (needs, most) != self._found_for:
+            self._found_for = needs, most
+            self._rounded = rounded_up(needs, most)
         return {at: self._with_rounded(at) for at in self._needs}
 
     def _with_rounded(self, at: int) -> Service:
@@ -182,11 +220,11 @@ def with_rounded(service: Service, rounded: Rounded) -> Service:
 # which requests become one
 
 
-def rounded_up(needs: Mapping[PodRequest, Place]) -> dict[PodRequest, PodRequest]:
-    """Request -> the request that it counts as."""
-    now, not_now = _by_turn(needs)
+def rounded_up(needs: Mapping[PodRequest, Place], most: int) -> dict[PodRequest, PodRequest]:
+    """Request -> the request that it counts as, which are at most so many."""
+    now, not_now = _by_turn(needs, most)
     for cell_of in GRIDS:
-        if _are_few(now, cell_of):
+        if _are_few(now, cell_of, most):
             break
     cells: dict[Cell, list[PodRequest]] = {}
     for request in now:
@@ -203,12 +241,14 @@ def rounded_up(needs: Mapping[PodRequest, Place]) -> dict[PodRequest, PodRequest
     return rounded
 
 
-def _by_turn(needs: Mapping[PodRequest, Place]) -> tuple[list[PodRequest], list[PodRequest]]:
-    """The requests with the first `MOST_UNLIKE` constraints, and the others."""
+def _by_turn(
+    needs: Mapping[PodRequest, Place], most: int
+) -> tuple[list[PodRequest], list[PodRequest]]:
+    """The requests with the first so many constraints, and the others."""
     first: dict[Where, Place] = {}
     for request, place in needs.items():
         first[request.where] = min(place, first.get(request.where, place))
-    have_their_turn = set(sorted(first, key=lambda where: (first[where], where))[:MOST_UNLIKE])
+    have_their_turn = set(sorted(first, key=lambda where: (first[where], where))[:most])
     now: list[PodRequest] = []
     not_now: list[PodRequest] = []
     for request in needs:
@@ -216,11 +256,13 @@ def _by_turn(needs: Mapping[PodRequest, Place]) -> tuple[list[PodRequest], list[
     return now, not_now
 
 
-def _are_few(requests: Iterable[PodRequest], cell_of: Callable[[PodRequest], Cell]) -> bool:
+def _are_few(
+    requests: Iterable[PodRequest], cell_of: Callable[[PodRequest], Cell], most: int
+) -> bool:
     cells = set()
     for request in requests:
         cells.add(cell_of(request))
-        if len(cells) > MOST_UNLIKE:
+        if len(cells) > most:
             return False
     return True
 
