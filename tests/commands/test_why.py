@@ -454,6 +454,26 @@ def test_a_container_that_cannot_start_and_a_node_that_is_away_are_named() -> No
     assert "container ascend: ImagePullBackOff: no such image; node node-0: NotReady" in words
 
 
+@pytest.mark.parametrize("handled", [False, True])
+def test_a_pod_that_mindclusters_scheduler_leaves_on_a_lost_node_is_said_so(handled: bool) -> None:
+    async def story() -> Answer:
+        decode = job("d0")
+        if not handled:
+            del decode["metadata"]["labels"]["fault-scheduling"]
+        async with rig(RULE, job("p0"), decode) as on:
+            await on.start("p0", "d0")
+            away = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+            await on.cluster.patch(
+                NODES, None, "node-0", away, patch_type=PatchType.MERGE, subresource="status"
+            )
+            await on.settle(5)
+            return await asked(on, "d0-master-0")
+
+    words = "; ".join(failures(run(story()), "scheduler"))
+    assert "node node-0: NotReady" in words
+    assert ("no label fault-scheduling" in words) is not handled
+
+
 def test_a_gate_of_somebody_else_is_named() -> None:
     async def story() -> Answer:
         async with rig(RULE, job("p0"), job("d0")) as on:

@@ -2,7 +2,7 @@
 generated worlds of A2 and A3 nodes.
 
 Refusals are equal, and placements up to nodes that the plugin scores alike. Where
-NPU_ANSWERS names a file, the answers of the real one are written there."""
+NPU_ANSWERS names a file, the answers of the real one are written there; tests/sim replays them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ async def test_the_stand_in_answers_as_the_plugin_in_sixty_worlds(plane: Control
 def _keep(recorded: dict[str, list[Recorded]]) -> None:
     """Write the answers to the file that NPU_ANSWERS names."""
     if target := os.environ.get("NPU_ANSWERS"):
-        Path(target).write_bytes(msgspec.json.format(msgspec.json.encode(recorded), indent=1))
+        lines = []
+        for name, answers in recorded.items():
+            lines.append(f'"{name}":{msgspec.json.encode(answers).decode()}')
+        Path(target).write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 @asynccontextmanager

@@ -54,8 +54,17 @@ NO_MASTER = [
             {"fault": "    fault-scheduling: Force\n"},
             [("warning", "FaultSchedulingUnknown", FAULT)],
         ),
-        ({"fault": "    fault-retry-times: 'many'\n"}, [("warning", "RetryTimesInvalid", RETRIES)]),
-        ({"fault": "    fault-retry-times: '10'\n"}, []),
+        (
+            {"fault": "    fault-retry-times: 'many'\n"},
+            [
+                ("info", "FaultSchedulingMissing", "/metadata/labels"),
+                ("warning", "RetryTimesInvalid", RETRIES),
+            ],
+        ),
+        (
+            {"fault": "    fault-retry-times: '10'\n"},
+            [("info", "FaultSchedulingMissing", "/metadata/labels")],
+        ),
         (
             {"version": "mindxdl.gitee.com/v1alpha1"},
             [("error", "ApiVersionUnknown", "/apiVersion")],

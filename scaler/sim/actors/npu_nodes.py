@@ -3,7 +3,7 @@ node takes no pod.
 
 Read from the annotation `baseDeviceInfos` of a node, from the reports of its device plugin and of
 NodeD, and from the annotations of the pods on it. Written from what the real plugin does
-(docs/explanation/simulation.md), and independent of scaler.decide: the stand-ins judge the
+(docs/reference/scenario.md), and independent of scaler.decide: the stand-ins judge the
 controller. Must not: do I/O, or know of gangs."""
 
 from __future__ import annotations

@@ -156,6 +156,14 @@ def _shape(job: _Job) -> Iterator[Finding]:
 
 def _fault_scheduling(job: _Job) -> Iterator[Finding]:
     value = job.label("fault-scheduling")
+    if not value and job.label(RULE_LABEL):
+        message = (
+            "without the label fault-scheduling MindCluster's scheduler deletes no pod of the job"
+            " after a fault of its node or chips: the instance stays Broken until somebody deletes"
+            " them"
+        )
+        hint = "write fault-scheduling: force, or grace, if it is to heal by itself"
+        yield job.finding(("metadata", "labels"), "FaultSchedulingMissing", message, hint, "info")
     if value and value not in _FAULT_SCHEDULING:
         path = ("metadata", "labels", "fault-scheduling")
         message = f"fault-scheduling {shown(value)} is not known and counts as off"

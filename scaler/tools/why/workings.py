@@ -33,6 +33,7 @@ from scaler.tools.common.records import EventRecord, condition
 from scaler.tools.common.view import Cluster
 from scaler.tools.why import scale
 from scaler.tools.why.subject import Subject
+from scaler.workloads.npu_rules import RESCHEDULING
 from scaler.workloads.scheduler_words import Condition, is_about_its_group, said_of
 
 MOST_INSTANCES = 4
@@ -43,6 +44,10 @@ _OF_INSTALLS = f"app.kubernetes.io/name={_USUAL_INSTALL}"
 """Label of the Deployment of every install, whatever its name."""
 _SOURCES = {"policy": MUTATING_POLICY_BINDINGS, "webhook": MUTATING_WEBHOOKS}
 """Both have the name of their install."""
+_STAYS = (
+    "its job has no label fault-scheduling, so MindCluster's scheduler leaves it there: delete the"
+    " pods of the instance, and write fault-scheduling: force if it is to heal by itself"
+)
 _WAITS = frozenset({"Pending", "Inqueue", "Unknown", ""})
 
 
@@ -202,7 +207,7 @@ def scheduler_checks(cluster: Cluster, subject: Subject, looked: Looked) -> Iter
             )
     events = cluster.last_warnings(subject.namespace)
     for pod in looked.pods.values():
-        yield from _pod_checks(cluster, pod, events)
+        yield from _pod_checks(cluster, pod, looked.pod_groups, events)
     if not looked.pods:
         number = sum(instance.pods for instance in subject.instances)
         yield CheckResult(Level.OK, f"{number} pods, all of instances that run", about="pods")
@@ -251,7 +256,10 @@ def _installed(sources: Mapping[str, bool | None]) -> list[str]:
 
 
 def _pod_checks(
-    cluster: Cluster, pod: Object, events: dict[str, EventRecord]
+    cluster: Cluster,
+    pod: Object,
+    groups: Mapping[str, Object],
+    events: dict[str, EventRecord],
 ) -> Iterator[CheckResult]:
     meta = at(pod, "metadata")
     spec = at(pod, "spec")
@@ -272,6 +280,8 @@ def _pod_checks(
     of_node = _node_words(cluster, as_text(spec.get("nodeName")))
     if of_node:
         words.append(of_node)
+        if not _leaves_faults(pod, groups):
+            words.append(_STAYS)
     event = events.get(as_text(meta.get("uid")))
     if event is not None and not words and not _is_ready(status):
         words.append(f"{event.reason}: {event.message}")
@@ -280,6 +290,18 @@ def _pod_checks(
     else:
         on = f" on {spec['nodeName']}" if spec.get("nodeName") else ", not bound to a node"
         yield CheckResult(Level.OK, f"{status.get('phase', 'Pending')}{on}", about=about)
+
+
+def _leaves_faults(pod: Object, groups: Mapping[str, Object]) -> bool:
+    """Whether MindCluster's scheduler deletes the pod when its node fails; True where another
+    scheduler binds it."""
+    if as_text(at(pod, "spec").get("schedulerName")) != "volcano":
+        return True
+    group = groups.get(as_text(at(pod, "metadata", "annotations").get(POD_GROUP)), {})
+    for labels in (at(pod, "metadata", "labels"), at(group, "metadata", "labels")):
+        if as_text(labels.get(RESCHEDULING)) not in ("", "off"):
+            return True
+    return False
 
 
 def _is_ready(status: object) -> bool:
