@@ -6,6 +6,9 @@ whole lease duration after the last change that it saw, also if the Lease is mis
 by hand, because the holder may not know yet; only when a holder released it, with its work ended,
 there is no wait. The precondition of each write is the resourceVersion that was seen.
 
+What counts as a change is a renewal: another renewTime or acquireTime. A Lease that people edit in
+other ways, or delete again and again, keeps nobody from leading (`_take_unsteady`).
+
 A leader that is out of touch with the resources of its decisions writes that into the Lease when it
 renews it. A candidate that has been in touch since then answers, once, also in the Lease; then the
 leader releases it. Without an answer the leader stays. A candidate that is out of touch takes no
@@ -16,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
@@ -24,7 +28,7 @@ from typing import Any
 import structlog
 
 from scaler.clock import Clock, loop_time
-from scaler.kube.api import LEASES, EventType, KubeApi, Object
+from scaler.kube.api import LEASES, EventType, KubeApi, Object, WatchEvent
 from scaler.kube.deadline import within
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError, UnknownOutcomeError
 from scaler.kube.metadata import uid_of, version_of, with_notes
@@ -39,6 +43,8 @@ LONGEST_LEASE = 60.0
 """Seconds: a longer leaseDurationSeconds, edited by hand, is not used."""
 RELEASE_TIMEOUT = 2.0
 _RENEW_TRIES = 3
+_REMEMBERED = 64
+"""Own attempts whose events may come late."""
 _NOTES = dict.fromkeys((RELEASED_BY, BLIND_SINCE, SEEN_BY))
 """Our annotations; None = removed."""
 
@@ -92,6 +98,16 @@ class Election:
         looked for."""
         self._state_since = math.inf
         self._changed = asyncio.Event()
+        self._complete_since = math.inf
+        """Loop time since which the watch has shown every version of the Lease."""
+        self._watched = 0
+        """The version up to which it has."""
+        self._renewed_at = -math.inf
+        """Loop time at which a renewal by another process was seen last."""
+        self._renewed_for = self.settings.lease_duration
+        """Seconds for which that renewal holds."""
+        self._renewal: tuple[str, str] = ("", "")
+        self._own_acquired: deque[str] = deque(maxlen=_REMEMBERED)
 
     def deadline(self) -> float:
         """Loop time after which no write may be sent; -inf while not leading."""
@@ -141,7 +157,13 @@ class Election:
                 self._changed.clear()
                 await self._answer()
                 wait = self._free_at() - loop_time()
-                if self._state is None:
+                unsteady = self._free_if_unsteady_at() - loop_time()
+                is_steady = self._state is not None and wait <= 0
+                if unsteady <= 0 and not is_steady and not self._is_stale():
+                    if await self._take_unsteady():
+                        break
+                    await asyncio.sleep(self._retry())
+                elif self._state is None:
                     # A missing Lease does not prove that no replica led a moment ago, and no
                     # precondition can. The Lease is created without a holder: its time runs from
                     # here, and then it is taken like one that was emptied by hand.
@@ -150,15 +172,15 @@ class Election:
                     ):
                         await asyncio.sleep(self._retry())
                 elif wait > 0:
-                    await self._wait_for_change(wait)
+                    await self._wait_for_change(
+                        min(wait, max(unsteady, self.settings.retry_period))
+                    )
                 elif self._is_stale():
                     await self._wait_for_change(self._retry())
                 else:
                     # After an unknown outcome the Lease is read; if this process holds it, it is
                     # written again.
-                    self._acquired = self.clock.micro_timestamp()
-                    counted = self.transitions
-                    self._transitions = counted + 1 if counted < MOST_TRANSITIONS else 0
+                    self._begin_term()
                     if await self._attempt(
                         "lease not taken", self._write(self.settings.renew_deadline / 2)
                     ):
@@ -167,21 +189,65 @@ class Election:
                         await asyncio.sleep(self._retry())
             watcher.cancel()
 
+    def _begin_term(self) -> None:
+        self._acquired = self.clock.micro_timestamp()
+        self._own_acquired.append(self._acquired)
+        counted = self.transitions
+        self._transitions = counted + 1 if counted < MOST_TRANSITIONS else 0
+
+    def _free_if_unsteady_at(self) -> float:
+        """Loop time from which a Lease may be taken that does not stay as it is: for a whole lease
+        the watch has shown each version, and no renewal. A little later than `_free_at`, which
+        needs no watch; inf while the watch is behind an answer."""
+        if self._watched < self._version:
+            return math.inf
+        return self._unrenewed_at() + self.settings.retry_period
+
+    async def _take_unsteady(self) -> bool:
+        """Take a Lease that somebody deletes or edits again and again; returns whether this process
+        leads.
+
+        Where the Lease was missing no precondition proves that nobody renewed it meanwhile. So it
+        is written, and it is ours when the watch has shown this write, and no renewal before it. Of
+        two candidates that do the same, the later one sees the write of the other first."""
+        self._begin_term()
+        started = loop_time()
+        patience = self.settings.renew_deadline / 2
+        if not await self._attempt("unsteady lease not taken", self._send_held(patience)):
+            return False
+        written = self._version
+        while self._watched < written and loop_time() < started + patience:
+            self._changed.clear()
+            await self._wait_for_change(started + patience - loop_time())
+        if self._watched < written or started < self._unrenewed_at():
+            return False
+        _log.info("a lease that somebody deletes or edits is taken", lease=self._name)
+        self._deadline = started + self.settings.renew_deadline
+        return True
+
+    def _unrenewed_at(self) -> float:
+        """Loop time at which every renewal by others has run out that the watch may have shown."""
+        return max(self._renewed_at, self._complete_since) + self._renewed_for
+
     def _free_at(self) -> float:
         """Loop time from which the Lease may be taken, as far as it has been seen; inf before
         that."""
         spec = at(self._lease, "spec")
         if self._is_claimed(spec) or _is_released(self._lease):
             return self._state_since
+        return self._state_since + self._duration_of(spec)
+
+    def _duration_of(self, spec: Mapping[str, Any]) -> float:
+        """Seconds after a renewal for which nobody else may take the Lease."""
         stated = float(spec.get("leaseDurationSeconds") or 0)
-        return self._state_since + max(self.settings.lease_duration, min(stated, LONGEST_LEASE))
+        return max(self.settings.lease_duration, min(stated, LONGEST_LEASE))
 
     def _is_claimed(self, spec: Mapping[str, Any]) -> bool:
         """Whether this is what this process wrote, by a write whose answer was lost."""
         until = self._claims.get((uid_of(self._lease), str(spec.get("renewTime"))), -math.inf)
         return self._is_ours(spec) and loop_time() < until
 
-    async def _attempt(self, failure: str, write: Awaitable[None]) -> bool:
+    async def _attempt(self, failure: str, write: Awaitable[object]) -> bool:
         """Whether the write succeeded. If not, the Lease is read again."""
         try:
             await write
@@ -213,18 +279,45 @@ class Election:
                 page = await within(
                     self.settings.renew_deadline, api.list(*where, field_selector=selector)
                 )
+                self._complete_since = loop_time()
                 named = [item for item in page.items if item["metadata"]["name"] == self._name]
                 self._observe(named[0] if named else None, page.resource_version, sent_at=sent_at)
-                async for event in api.watch(
-                    *where, resource_version=page.resource_version, field_selector=selector
-                ):
-                    if event.object is not None and event.object["metadata"]["name"] == self._name:
-                        lease = None if event.type is EventType.DELETED else event.object
-                        self._observe(lease, event.resource_version)
+                self._watched = version_of(page.resource_version)
+                lived = math.inf
+                while lived >= self.settings.lease_duration:
+                    # One that ended at its time is followed by one that begins where it ended.
+                    began = loop_time()
+                    async for event in api.watch(
+                        *where, resource_version=str(self._watched), field_selector=selector
+                    ):
+                        self._follow(event)
+                    lived = loop_time() - began
             except KubeError as error:
                 _log.info("lease watch interrupted", lease=self._name, error=str(error))
                 await self._look()
             await asyncio.sleep(self._retry())
+
+    def _follow(self, event: WatchEvent[Object]) -> None:
+        """Take in one event of the watch."""
+        if event.object is not None and event.object["metadata"]["name"] == self._name:
+            lease = None if event.type is EventType.DELETED else event.object
+            if lease is not None:
+                self._note_renewal(lease)
+            self._observe(lease, event.resource_version)
+        self._watched = max(self._watched, version_of(event.resource_version))
+        self._changed.set()
+
+    def _note_renewal(self, lease: Object) -> None:
+        """Note whether another process has renewed the Lease. An edit that leaves both times as
+        they are is none."""
+        spec = at(lease, "spec")
+        renewal = (str(spec.get("acquireTime", "")), str(spec.get("renewTime", "")))
+        if renewal == self._renewal or not any(renewal):
+            return
+        self._renewal = renewal
+        if not (self._is_ours(spec) and renewal[0] in self._own_acquired):
+            self._renewed_at = loop_time()
+            self._renewed_for = self._duration_of(spec)
 
     async def _look(self) -> None:
         """Read the Lease; without an answer nothing changes."""
@@ -261,7 +354,12 @@ class Election:
         self._lease = lease
         state = None
         if lease is not None:
-            state = (lease["metadata"].get("uid"), at(lease, "spec"), _is_released(lease))
+            self._note_renewal(lease)
+            spec = at(lease, "spec")
+            times = (spec.get("acquireTime"), spec.get("renewTime"))
+            state = (lease["metadata"].get("uid"), *times, _is_released(lease))
+        if went_back:
+            self._complete_since = loop_time()
         if state != self._state or went_back:
             self._state = state
             self._state_since = loop_time()
@@ -319,11 +417,16 @@ class Election:
             relieved.set_result(f"out of touch since {self._stale_since}; {seer} sees")
 
     def _may_continue(self) -> bool:
-        """Whether this process holds the Lease, or it was deleted or emptied by hand: then only
-        candidates wait."""
+        """Whether this process holds the Lease, or it was deleted or edited by hand: then only
+        candidates wait.
+
+        Who takes a Lease writes another acquireTime. Nobody takes one before its holder's deadline,
+        unless it was declared free."""
         spec = at(self._lease, "spec")
         if not spec.get("holderIdentity"):
             return not _is_released(self._lease)
+        if spec.get("acquireTime") == self._acquired:
+            return True
         return self._is_ours(spec) and self.transitions == self._transitions
 
     def _is_ours(self, spec: Mapping[str, Any]) -> bool:
@@ -385,6 +488,17 @@ class Election:
         request was sent."""
         started = loop_time()
         uid = uid_of(self._lease)
+        lease = await self._send_held(seconds)
+        if uid_of(lease) != uid and not self.leading:
+            # PUT creates a missing Lease in spite of its preconditions, so a success does not prove
+            # who leads.
+            raise ConflictError(409, "Conflict", "the lease was deleted meanwhile and made anew")
+        self._deadline = started + self.settings.renew_deadline
+
+    async def _send_held(self, seconds: float) -> Object:
+        """Send the Lease with this holder, and take in the answer."""
+        started = loop_time()
+        uid = uid_of(self._lease)
         duration = math.ceil(self.settings.lease_duration)
         spec = self._spec(
             {"holderIdentity": self.settings.identity, "leaseDurationSeconds": duration}
@@ -400,11 +514,7 @@ class Election:
             raise
         self._claims.clear()
         self._observe(lease, sent_at=started)
-        if uid_of(lease) != uid and not self.leading:
-            # PUT creates a missing Lease in spite of its preconditions, so a success does not prove
-            # who leads.
-            raise ConflictError(409, "Conflict", "the lease was deleted meanwhile and made anew")
-        self._deadline = started + self.settings.renew_deadline
+        return lease
 
     def _claim(self, uid: str, renew_time: str, *, until: float) -> None:
         """Remember a write whose outcome is unknown, and forget those that prove nothing more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from scaler.clock import Clock
 from scaler.election import MOST_TRANSITIONS, Election, LeadershipLost
 from scaler.kube.api import LEASES, Object, PatchType
+from scaler.kube.errors import NotFoundError
 from scaler.names import RELEASED_BY
 from scaler.settings import Settings
 from scaler.sim.cluster import SimCluster
@@ -70,6 +72,16 @@ class Stage:
 
     async def edit(self, **spec: Any) -> None:
         await self.cluster.patch(LEASES, NS, NAME, {"spec": spec}, patch_type=PatchType.MERGE)
+
+    async def delete(self) -> None:
+        with contextlib.suppress(NotFoundError):
+            await self.cluster.delete(LEASES, NS, NAME)
+
+    async def again_and_again(self, attack: Attack, period: float) -> None:
+        for number in itertools.count(1):
+            await asyncio.sleep(period)
+            with contextlib.suppress(NotFoundError):
+                await attack(self, number)
 
     def lease(self) -> Object:
         return self.cluster.peek(LEASES, NS)[0]
@@ -322,7 +334,47 @@ def test_a_lease_that_somebody_edits_stays_with_its_holder(
     play(scene)
 
 
-def test_a_lease_given_away_by_hand_ends_leadership_and_is_taken_after_its_time() -> None:
+Attack = Callable[[Stage, int], Awaitable[None]]
+ATTACKS: dict[str, Attack] = {
+    "deleted": lambda stage, _: stage.delete(),
+    "the count of transitions": lambda stage, number: stage.edit(leaseTransitions=number),
+    "the holder": lambda stage, number: stage.edit(
+        holderIdentity=("a", "b", "c", None)[number % 4]
+    ),
+    "both": lambda stage, number: stage.edit(holderIdentity="x", leaseTransitions=number),
+    "all but the times": lambda stage, number: stage.edit(
+        holderIdentity="x", leaseTransitions=number, leaseDurationSeconds=number
+    ),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+@pytest.mark.parametrize("period", [1.0, 0.3])
+def test_a_lease_that_somebody_edits_or_deletes_for_ever_has_a_leader(
+    attack: Attack, period: float
+) -> None:
+    """Who leads goes on; when it dies, the standby leads a lease later."""
+
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a")
+        await asyncio.sleep(1)
+        b = stage.start("b")
+        attacking = asyncio.create_task(stage.again_and_again(attack, period))
+        await asyncio.sleep(60)
+        assert a.election.leading
+        assert b.began < 0
+        stage.break_client("a", Rule(fault=Fault.NOT_SENT))
+        died = now()
+        await asyncio.sleep(2 * TIMING.lease_duration)
+        assert died < a.ended < b.began < died + 1.5 * TIMING.lease_duration
+        await asyncio.sleep(60)
+        assert b.election.leading
+        attacking.cancel()
+
+    play(scene)
+
+
+def test_a_lease_given_away_by_hand_stays_with_its_holder() -> None:
     async def scene(stage: Stage) -> None:
         a = stage.start("a")
         await asyncio.sleep(1)
@@ -330,10 +382,47 @@ def test_a_lease_given_away_by_hand_ends_leadership_and_is_taken_after_its_time(
         await asyncio.sleep(5)
         await stage.edit(holderIdentity="b")
         await asyncio.sleep(20)
-        assert a.lost == "the lease is held by b"
-        assert b.began > a.ended + TIMING.lease_duration - 1.5
+        assert a.election.leading
+        assert stage.holder == "a"
+        assert b.began < 0
 
     play(scene)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_two_never_lead_whatever_is_done_to_the_lease_again_and_again(seed: int) -> None:
+    """With watches that lag and break, candidates that die and come back, and every attack at
+    random. When only the attacks go on, one leads soon."""
+
+    async def scene(stage: Stage) -> None:
+        rng = random.Random(seed)
+        attack = rng.choice(list(ATTACKS.values()))
+        attacking = asyncio.create_task(
+            stage.again_and_again(attack, rng.choice([0.2, 0.5, 1.0, 3.0]))
+        )
+        for name in ("a", "b", "c"):
+            stage.start(name)
+        for number in range(40):
+            await asyncio.sleep(rng.uniform(0.5, 8.0))
+            name = rng.choice(list(stage.candidates))
+            fault = rng.choice([Fault.LAG, Fault.DELAY, Fault.NOT_SENT, Fault.LOST_ANSWER])
+            stage.break_client(name, Rule(fault=fault, seconds=rng.uniform(0.1, 12.0)))
+            if rng.random() < 0.5:
+                stage.break_client(rng.choice(list(stage.candidates)))
+            for known, candidate in list(stage.candidates.items()):
+                if candidate.task.done():
+                    del stage.candidates[known]
+                    stage.start(f"{known[0]}{number}")
+        for name in list(stage.candidates):
+            stage.break_client(name)
+            if stage.candidates[name].task.done():
+                del stage.candidates[name]
+        stage.start("last")
+        await asyncio.sleep(40)
+        assert [one for one in stage.candidates.values() if one.election.leading]
+        attacking.cancel()
+
+    play(scene, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(8))
