@@ -101,15 +101,19 @@ class Rig:
     async def gang(
         self, name: str, *, members: int = 1, labels: dict[str, str] | None = None, **spec: Any
     ) -> None:
-        """A PodGroup and its pods `NAME-0`, `NAME-1`, ...; `pod_spec` and `pod_labels` go to the
-        pods."""
+        """A PodGroup and its pods `NAME-0`, `NAME-1`, ...; `pod_spec`, `pod_labels` and `npu` go to
+        the pods, `annotations` to the PodGroup."""
         pod_spec = spec.pop("pod_spec", {})
         pod_labels = spec.pop("pod_labels", {})
+        npu = spec.pop("npu", 8)
+        notes = spec.pop("annotations", {})
         spec = {"minMember": members, "minResources": {NPU: str(8 * members)}, **spec}
-        group = manifest(api.POD_GROUPS, name, "default", labels=labels or {}, spec=spec)
+        group = manifest(
+            api.POD_GROUPS, name, "default", labels=labels or {}, annotations=notes, spec=spec
+        )
         await self.cluster.create(api.POD_GROUPS, "default", group)
         for index in range(members):
-            await self.pod(f"{name}-{index}", group=name, labels=pod_labels, **pod_spec)
+            await self.pod(f"{name}-{index}", group=name, npu=npu, labels=pod_labels, **pod_spec)
 
     async def pod(
         self,

@@ -31,11 +31,12 @@ _JOB_AFTER = 12.0
 
 class _Alone(msgspec.Struct):
     """Pods of a job that were deleted alone. `size` = pods of the job, `blocks` = those they were
-    in."""
+    in, `gone` = their uids."""
 
     since: float
     size: int
     blocks: frozenset[str]
+    gone: frozenset[str]
     widened: bool = False
 
 
@@ -150,7 +151,8 @@ class FaultActor(StandIn):
             self._retries_used[uid] = self._retries_used.get(uid, 0) + 1
         if alone and not _never_whole(group, faulty[0]):
             blocks = frozenset(map(_block_of, faulty))
-            self._alone[key] = _Alone(self._clock.now(), len(members), blocks)
+            gone = frozenset(map(objects.uid, faulty))
+            self._alone[key] = _Alone(self._clock.now(), len(members), blocks, gone)
         await self._end_all(doomed, force=force)
 
     async def _end_all(self, doomed: list[Object], *, force: bool) -> None:
@@ -167,7 +169,10 @@ class FaultActor(StandIn):
         waits = []
         for key, alone in list(self._alone.items()):
             pods = members[key]
-            bound = [pod for pod in pods if objects.node_of(pod)]
+            bound = []
+            for pod in pods:
+                if objects.node_of(pod) and objects.uid(pod) not in alone.gone:
+                    bound.append(pod)
             if len(bound) >= alone.size or self.mirror.get(POD_GROUPS, *key) is None:
                 del self._alone[key]
             elif now >= alone.since + _JOB_AFTER:
