@@ -13,6 +13,8 @@ from scaler.decide.world import ServiceKey
 from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, Object, PatchType
 from scaler.report.service_status import status_of
 from scaler.rules.rule import ALL
+from scaler.sim.actors.devices import report_chips
+from scaler.sim.actors.nodes import NodeSpec, add_node
 from scaler.sim.loop import run
 from scaler.tools.common.view import Cluster, ServiceView
 from scaler.tools.ui import views
@@ -355,6 +357,27 @@ def test_nodes_are_told_with_what_is_free_used_held_to_no_use_and_who_waits() ->
                 )
                 await on.settle(3)
                 assert shown.look()["nodes"]["node-2"]["state"] == "cordoned"
+
+    run(story())
+
+
+def test_super_pods_are_told_with_the_blocks_that_are_free() -> None:
+    async def story() -> None:
+        async with rig(RULE, job("p0"), job("d0")) as on:
+            for number in range(2):
+                for index in range(3):
+                    spec = NodeSpec(f"n{number}{index}", npu=16, device_data=True, super_pod=number)
+                    await add_node(on.cluster, spec, on.clock)
+            await on.start("p0", node_name="n00")
+            await report_chips(on.cluster, on.clock, "n11", [3], healthy=False)
+            cluster = seen(on)
+            async with cluster.watched():
+                await on.settle(3)
+                found = NodeKinds(cluster).look()
+            (kind,) = [one for one in found["kinds"].values() if one["superPods"]]
+            assert kind["superPods"] == [[0, 3, 2], [1, 3, 2]]
+            assert kind["blocks"] == [[1, 4], [2, 2]]
+            assert found["nodes"]["n12"]["superPod"] == 1
 
     run(story())
 

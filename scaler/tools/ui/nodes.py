@@ -44,11 +44,18 @@ class _Kind:
         self.states: Counter[str] = Counter()
         self.classes: Counter[NodeClass] = Counter()
         self.amounts: defaultdict[str, list[int]] = defaultdict(lambda: [0] * 5)
+        self.super_pods: Counter[int] = Counter()
+        """Nodes of each super-pod."""
+        self.whole: Counter[int] = Counter()
+        """Those of them that are wholly free."""
 
     def count(self, row: Row, node_class: NodeClass, sign: int) -> None:
         """Add a node, or with -1 subtract it."""
         self.states[row["state"]] += sign
         self.classes[node_class] += sign
+        if row["superPod"] >= 0:
+            self.super_pods[row["superPod"]] += sign
+            self.whole[row["superPod"]] += sign if _is_whole(row) else 0
         for resource, (most, free, serving, idle) in row["amounts"].items():
             sums = self.amounts[resource]
             sums[0] += sign * most
@@ -58,7 +65,8 @@ class _Kind:
 
     def row(self, asks: Mapping[PodRequest, int]) -> Row:
         """`amounts`: resource -> all, free, used by services that serve, used without serving, free
-        on nodes that take no pods now, and at most requested by those with reserved room."""
+        on nodes that take no pods now, and at most requested by those with reserved room.
+        `superPods`: number, nodes and wholly free nodes of each."""
         amounts = {}
         for resource, sums in sorted(self.amounts.items()):
             if sums[0]:
@@ -70,7 +78,25 @@ class _Kind:
                     if name in amounts:
                         amounts[name][5] += amount * count
         states = {name: self.states[name] for name in ("ready", "cordoned", "notReady")}
-        return {"nodes": self.states.total(), **states, "amounts": amounts}
+        pods = [one for one, count in sorted(self.super_pods.items()) if count]
+        return {
+            "nodes": self.states.total(),
+            **states,
+            "amounts": amounts,
+            "superPods": [[one, self.super_pods[one], self.whole[one]] for one in pods],
+            "blocks": self._blocks(pods),
+        }
+
+    def _blocks(self, pods: Iterable[int]) -> list[list[int]]:
+        """(nodes of a block, how many such blocks are free) for blocks of 1, 2, 4 and so on, up to
+        the largest super-pod."""
+        found = []
+        size = 1
+        largest = max((self.super_pods[one] for one in pods), default=0)
+        while size <= largest:
+            found.append([size, sum(self.whole[one] // size for one in pods)])
+            size *= 2
+        return found
 
 
 class NodeKinds:
@@ -179,7 +205,9 @@ def _seen(cluster: Cluster, world: World) -> Nodes:
 
 
 def _devices(resources: Iterable[str]) -> list[str]:
-    return [name for name in resources if "/" in name] or [PODS]
+    """Resources of Kubernetes that count devices; not those by which MindCluster's scheduler counts
+    (`...#cards`)."""
+    return [name for name in resources if "/" in name and "#" not in name] or [PODS]
 
 
 def _node(cluster: Cluster, node: Node, nodes: Nodes, guests: Mapping[str, Takes]) -> Row:
@@ -204,10 +232,18 @@ def _node(cluster: Cluster, node: Node, nodes: Nodes, guests: Mapping[str, Takes
     return {
         "kind": _kind(node),
         "state": state,
-        "trouble": node_trouble(cluster, node.name),
+        "trouble": node_trouble(cluster, node.name) or node.barred,
+        "superPod": node.super_pod,
         "amounts": amounts,
         "guests": [[key, serves] for key, (serves, _) in sorted(guests.items())][:MOST_GUESTS],
     }
+
+
+def _is_whole(row: Row) -> bool:
+    """Whether nothing of the node is used or out of order."""
+    if row["state"] != "ready" or row["trouble"]:
+        return False
+    return all(most == free for most, free, _, _ in row["amounts"].values())
 
 
 def _kind(node: Node) -> str:

@@ -39,7 +39,14 @@ function Kind({ name, kind }) {
     <h2>${name || say("kind.any")}</h2>
     <p class="sub">${say("kind.nodes", { count: number(kind.nodes) })}${kind.notReady ? html` · <b class="trouble">✕ ${say("kind.notReady", { count: kind.notReady })}</b>` : ""}${kind.cordoned ? html` · <b class="soft">▲ ${say("kind.cordoned", { count: kind.cordoned })}</b>` : ""}</p>
     ${Object.entries(kind.amounts).map(([resource, amounts]) => html`<${Amounts} resource=${resource} amounts=${amounts} />`)}
+    ${kind.superPods.length ? html`<${SuperPods} kind=${kind} />` : ""}
   </div>`;
+}
+
+function SuperPods({ kind }) {
+  const told = ([id, nodes, free]) => say("superPod.one", { id, free: number(free), nodes: number(nodes) });
+  return html`<div class="amounts superpods"><p class="head"><span>${say("superPods")}</span><b>${number(kind.superPods.length)}</b> ${kind.blocks.map(([size, count]) => html`<span> · ${say("superPods.blocks", { count: number(count), size: number(size) })}</span>`)}</p>
+    <p class="sums">${kind.superPods.map((one) => html`<span class=${one[2] ? "" : "muted"} title=${told(one)}>${told(one)}</span>`)}</p></div>`;
 }
 
 function Amounts({ resource, amounts }) {
@@ -81,7 +88,7 @@ function Node({ id, row }) {
   const [resource, amounts] = Object.entries(row.amounts)[0] || ["", [0, 0, 0, 0]];
   const shown = row.state === "ready" ? amounts : [amounts[0], 0, amounts[2], amounts[3], amounts[1]];
   const trouble = row.trouble || (row.state === "ready" ? "" : say(`state.node.${row.state}`));
-  return html`<div class="line nodes"><span class="who"><strong>${id}</strong><small>${row.kind}</small></span>
+  return html`<div class="line nodes"><span class="who"><strong>${id}</strong><small>${row.superPod >= 0 ? `${say("superPod", { id: row.superPod })} · ` : ""}${row.kind}</small></span>
     <${Bar} amounts=${shown} label=${resource} /><span class="cell num">${amounts[1]}/${amounts[0]}</span>
     <span class="cell">${trouble ? html`<b class=${row.state === "cordoned" ? "soft" : "trouble"}>${row.state === "cordoned" ? "▲" : "✕"} ${trouble}</b>` : ""}</span>
     <span class="cell guests">${row.guests.map(([key, serves]) => html`<span class=${serves ? "" : "idle"}>${key}</span>`)}</span></div>`;
