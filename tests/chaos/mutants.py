@@ -162,8 +162,8 @@ MUTANTS = (
     Mutant(
         "takes the Lease without waiting",
         election,
-        "return self._state_since + max",
-        "return self._state_since + 0 * max",
+        "return self._state_since + self._duration_of(spec)",
+        "return self._state_since",
         "lease held",
     ),
     Mutant("a failed report is not tried again", outbox, "if pause:", "if False:", "report failed"),
