@@ -355,19 +355,20 @@ def _occupied(cluster: SimCluster) -> set[str]:
 
 
 def _judged(of: History, timeline: Timeline, free: int) -> Outcome:
-    """Not promised: two half services left by losses in both (3b.10), and a place for pods that
-    their user makes again only after minutes."""
+    """Not promised: two half services left by losses in both (3b.10), a place for pods that their
+    user makes again only after minutes, and one that the minimum of such a service has taken."""
     wrong = failures(timeline)
     gaps: list[str] = []
     half = 0
-    lost = []
+    lost: list[str] = []
     for one in of.services:
         before = timeline.at_time(one.key, FULL - 1.0)
         after = timeline.at_time(one.key, timeline.end)
         if not before.serves:
             wrong.append(f"L1: {one.name} does not serve before anything is lost: {before.reasons}")
         if before.serves and not after.serves and one.kind is not PLAIN_PODS:
-            lost.append(f"L10: {one.name} served and does not any more: {after.reasons}")
+            said = f"L10: {one.name} served and does not any more: {after.reasons}"
+            (gaps if _gives_way_to_one_made_late(of, one) else lost).append(said)
             half += any(after.running.values())
         step = _next_step(one, after.running)
         if after.serves and step and step <= free:
@@ -377,6 +378,19 @@ def _judged(of: History, timeline: Timeline, free: int) -> Outcome:
             wrong.append(f"L4: pods of {one.name} are still evicted")
     (gaps if half > 1 or _is_gone_for_good(of) else wrong).extend(lost)
     return Outcome(wrong, gaps)
+
+
+def _gives_way_to_one_made_late(of: History, one: Service) -> bool:
+    """Whether pods of another service, with no lower priority, were made again only after minutes:
+    its minimum waits, and another instance of it may take what `one` loses meanwhile (L10)."""
+    for other in of.services:
+        is_before = of.priorities[other.name] >= of.priorities[one.name]
+        if other is one or other.kind is not PLAIN_PODS or not is_before:
+            continue
+        for loss in of.losses:
+            if loss.what == "owner away" and loss.service == other.name:
+                return True
+    return False
 
 
 def _is_gone_for_good(of: History) -> bool:
