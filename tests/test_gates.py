@@ -4,15 +4,18 @@ controller."""
 from __future__ import annotations
 
 import asyncio
+import json
+import random
 
 import pytest
 
+from scaler.execute.bursts import MOST_AT_ONCE
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, Object, PatchType
 from scaler.kube.errors import ConflictError, ForbiddenError
 from scaler.names import DELETION_COST, GATE, HELD_COST, INSTANCE, INSTANCE_SIZE, POD_GROUP
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
-from tests.jobs import NAMESPACE, held, job, rule_config_map, rule_document
+from tests.jobs import NAMESPACE, document, held, job, rule_config_map, rule_document
 from tests.rig import Rig, rig
 
 P0 = held("p0", "group0")
@@ -437,3 +440,52 @@ def test_a_conflict_about_a_pod_that_is_the_right_one_does_not_leave_it_held() -
             assert released(on) == {"p0", "d0"}
 
     run(story())
+
+
+class Busy(Interceptor):
+    """An API server that takes the longer for a request the more it has, and answers in no order;
+    the times at which the gates of pods went, by namespace."""
+
+    def __init__(self) -> None:
+        self._random = random.Random(1)
+        self._under_way = 0
+        self.released: dict[str | None, list[float]] = {}
+
+    async def before(self, request: Request) -> None:
+        self._under_way += 1
+        await asyncio.sleep(self._random.uniform(0.0, 0.005 * self._under_way))
+        self._under_way -= 1
+        if request.verb == "patch" and request.resource == PODS:
+            now = asyncio.get_running_loop().time()
+            self.released.setdefault(request.namespace, []).append(now)
+
+
+def test_the_gates_of_an_instance_go_in_one_burst_while_many_others_are_released() -> None:
+    rule = rule_config_map(json.dumps(document({"group0": (1, 4)})), arbitration="off")
+    objects = []
+    for number in range(30):
+        objects.append(placed(rule, f"n{number}"))
+        for pod in range(4):
+            said = {INSTANCE: "p0", INSTANCE_SIZE: "4"}
+            one = held(f"p0-{pod}", "group0", owner="", annotations=said)
+            objects.append(placed(one, f"n{number}"))
+    server = Busy()
+
+    async def story() -> None:
+        async with rig(*objects, interceptor=server) as on:
+            await on.settle(5)
+
+    run(story())
+    spreads = []
+    for times in server.released.values():
+        assert len(times) == 4
+        spreads.append(max(times) - min(times))
+    assert len(spreads) == 30
+    assert max(spreads) <= 0.005 * 2 * MOST_AT_ONCE, "statuses and events are written beside them"
+
+
+def placed(obj: Object, namespace: str) -> Object:
+    """An object like it in this namespace."""
+    meta = obj["metadata"]
+    uid = f"uid-{namespace}-{meta['name']}"
+    return {**obj, "metadata": {**meta, "namespace": namespace, "uid": uid}}

@@ -33,6 +33,7 @@ from scaler.decide.decision import (
 )
 from scaler.decide.world import ServiceKey, World
 from scaler.execute.assumed import AssumedWrites
+from scaler.execute.bursts import Bursts
 from scaler.execute.evictions import CountedOf, EvictionCounts
 from scaler.execute.gates import Gates
 from scaler.execute.recreation import RecreationGuard
@@ -88,7 +89,8 @@ class Executor:
         self._state = state
         self._cache = cache = state.cache
         self._writes = writes = ObjectWriter(writer, cache, assumed)
-        self._gates = Gates(writer, writes, state)
+        self._bursts = Bursts()
+        self._gates = Gates(writer, writes, state, self._bursts)
         self._look_up = partial(look_up, writer.find, cache.jobs)
         self._guard = RecreationGuard()
         self.evictions = evictions or EvictionCounts(writer, state)
@@ -219,9 +221,12 @@ class Executor:
         made: list[tuple[Resource, Object]] = []
         errors: list[KubeError] = []
         for batch in batches:
-            results = await gathered(
-                [self._writes.create(key, resource, body) for resource, body in batch]
-            )
+            if not batch:
+                continue
+            async with self._bursts.begun(key.namespace, len(batch)):
+                results = await gathered(
+                    [self._writes.create(key, resource, body) for resource, body in batch]
+                )
             for (resource, _), result in zip(batch, results, strict=True):
                 if isinstance(result, KubeError):
                     errors.append(result)

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from scaler.clock import loop_time
 from scaler.decide.world import ServiceKey
+from scaler.execute.bursts import PATIENCE, Bursts
 from scaler.execute.writes import ObjectWriter, all_done
 from scaler.informers.pods import Governed, PodRecord
 from scaler.kube.api import POD_GROUPS, PODS, PatchType
-from scaler.kube.errors import ConflictError, NotFoundError, NotSentError
+from scaler.kube.errors import ConflictError, NotFoundError, NotSentError, UnknownOutcomeError
 from scaler.kube.writer import Writer
 from scaler.names import DELETION_COST, GATE, HELD_COST, POD_GROUP
 from scaler.state.cluster import ClusterState
@@ -31,27 +33,40 @@ _KEEP_NO_ROOM = [{"op": "add", "path": "/spec/minResources", "value": {}}]
 class Gates:
     """Raises errors of the seam: the caller separates refusals from errors that are retried."""
 
-    def __init__(self, writer: Writer, writes: ObjectWriter, state: ClusterState) -> None:
+    def __init__(
+        self, writer: Writer, writes: ObjectWriter, state: ClusterState, bursts: Bursts
+    ) -> None:
         self._writer = writer
         self._writes = writes
         self._state = state
+        self._bursts = bursts
         self._cache = state.cache
 
     async def release(self, key: ServiceKey, uid: str) -> None:
-        """Take our gate off all pods of the instance, in parallel; a pod that is gone meanwhile is
+        """Take our gate off all pods of the instance, in one burst; a pod that is gone meanwhile is
         no error."""
         pods = self._cache.present_pods(uid)
         gated = [pod for pod in pods if pod.gated]
         await self._gather_in_own_group(key, uid, pods)
-        await all_done([self._patch(key, pod, _release(pod)) for pod in gated])
+        if gated:
+            async with self._bursts.begun(gated[0].namespace, len(gated)):
+                await all_done([self._patch(key, pod, _release(pod)) for pod in gated])
 
     async def _patch(self, key: ServiceKey, pod: PodRecord, patch: dict[str, Any]) -> None:
         """Patch the pod; a pod that is gone is no error. A conflict alone does not mean that it is
         gone: an API server may compare the uid with that of an earlier pod of the same name, which
-        only its own cache still has."""
+        only its own cache still has. After an error that comes at once it is sent once more: the
+        instance would be half released until the next pass."""
+        once_more = True
         for _ in range(TRIES):
+            sent = loop_time()
             try:
                 await self._writes.patch(key, PODS, pod, patch, PatchType.STRATEGIC)
+            except UnknownOutcomeError as error:
+                if not once_more or error.retry_after or loop_time() - sent > PATIENCE:
+                    raise
+                once_more = False
+                continue
             except NotFoundError:
                 # gone, or too new for this API server: tried again when the watch shows it
                 raise NotSentError(f"pod {pod.name} is not found") from None

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from scaler.kube.api import CONFIG_MAPS, NAMESPACES, PODS, KubeApi, Object
-from scaler.names import GATE, RULE_KEY
+from scaler.names import GATE, INSTANCE, INSTANCE_SIZE, RULE_KEY
 from scaler.sim.actors.nodes import NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
 from tests.control_plane.bench_reaction import PARALLEL, PLACE, Climb, Kubelet, row, rule, timed
@@ -26,16 +26,21 @@ from tests.control_plane.scaler_process import install
 from tests.control_plane.stage import until
 from tests.control_plane.timed_scaler import Note
 
+INSTANCES = 12
+SIZES = (4, 8, 16)
 
-async def make(api: KubeApi, service: str, name: str, group: str) -> None:
-    """A held pod that is an instance by itself."""
+
+async def make(
+    api: KubeApi, service: str, name: str, group: str, said: dict[str, str] | None = None
+) -> None:
+    """A held pod that is an instance by itself, or what the annotations `said` say."""
     labels = {
         "mind-cluster/scaling-rule": service,
         "mind-cluster/group-name": group,
         "jobID": service,
     }
     spec = {"containers": [{"name": "main", "image": "none"}], "schedulingGates": [{"name": GATE}]}
-    metadata = {"name": f"{service}-{name}", "labels": labels}
+    metadata = {"name": f"{service}-{name}", "labels": labels, "annotations": said or {}}
     await api.create(
         PODS, PLACE, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     )
@@ -145,6 +150,57 @@ async def at_once(plane: ControlPlane, api: KubeApi, folder: Path, count: int) -
     )
 
 
+async def bursts(plane: ControlPlane, api: KubeApi, folder: Path, pods: int) -> list[float]:
+    """Instances of so many pods, which are all released when the scaler starts: how far apart the
+    API server accepts the first and the last release of each, in ms."""
+    entry = {"group_name": "group0", "group_num": "1", "server_num_per_group": str(pods)}
+    document = json.dumps({"version": "1.0", "elastic_scaling_list": [{"group_list": [entry]}]})
+    slots = asyncio.Semaphore(PARALLEL)
+
+    async def one(service: str, number: int) -> None:
+        said = {INSTANCE: service, INSTANCE_SIZE: str(pods)}
+        async with slots:
+            await make(api, service, f"p{number}", "group0", said)
+
+    services = [f"burst{pods}-{number}" for number in range(INSTANCES)]
+    for service in services:
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": service},
+            "data": {RULE_KEY: document},
+        }
+        await api.create(CONFIG_MAPS, PLACE, body)
+        await asyncio.gather(*(one(service, number) for number in range(pods)))
+    names = [f"{service}-p{number}" for service in services for number in range(pods)]
+
+    async def all_released() -> bool:
+        found = (await api.list(PODS, PLACE)).items
+        gated = {pod["metadata"]["name"] for pod in found if pod["spec"].get("schedulingGates")}
+        return gated.isdisjoint(names)
+
+    async with timed(plane, folder) as notes:
+        await until(all_released, f"{len(names)} pods are released", seconds=300)
+    spreads = []
+    for service in services:
+        mine = [note.at for note in notes if _is_answer(note) and _instance_of(note) == service]
+        assert len(mine) == pods
+        spreads.append((max(mine) - min(mine)) * 1e3)
+    for service in services:
+        await api.delete(CONFIG_MAPS, PLACE, service)
+    for name in names:
+        await api.delete(PODS, PLACE, name, grace_period_seconds=0)
+    return spreads
+
+
+def _is_answer(note: Note) -> bool:
+    return note.verb == "patch" and note.resource == "pods" and note.what != "send"
+
+
+def _instance_of(note: Note) -> str:
+    return note.name.rpartition("-")[0]
+
+
 async def measure(plane: ControlPlane, folder: Path, arguments: argparse.Namespace) -> None:
     install(plane)
     async with plane.client() as api:
@@ -162,6 +218,12 @@ async def measure(plane: ControlPlane, folder: Path, arguments: argparse.Namespa
         for name, share in shares.items():
             print(row(f"{len(found)} climbs: {name}", [share(climb) for climb in found]))
         await at_once(plane, api, folder, arguments.pods)
+        print(
+            f"\n| {INSTANCES} instances at once, first to last gate of one (ms) | p50 | p99 | max |"
+        )
+        print("|---|---|---|---|")
+        for pods in SIZES:
+            print(row(f"{pods} pods", await bursts(plane, api, folder, pods)))
 
 
 def main() -> None:
