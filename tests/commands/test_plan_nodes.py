@@ -16,6 +16,7 @@ from scaler.decide.nodes import PODS, PodRequest, Where
 from scaler.decide.world import ServiceKey
 from scaler.informers.records import NodeFacts
 from scaler.rules.rule import RuleOptions
+from scaler.sim.actors.nodes import NodeSpec, node_object
 from scaler.tools.common.whatif import Asked, what_if
 from scaler.tools.plan.nodes import BadInputError, need_of, parts, read_nodes
 from tests import builders
@@ -90,6 +91,42 @@ def test_text_tells_of_neighbours_that_end_alike_together(
         in text
     )
     assert "default/rule-11 to default/rule-20 (10 services): does not serve\n" in text
+
+
+BLOCKS = TWO_P_ONE_D.replace('"server_num_per_group": "1"', '"server_num_per_group": "2"')
+"""Every instance has two pods."""
+
+
+@pytest.mark.parametrize(
+    ("nodes", "serving"),
+    [
+        (f"2x2x {NPU}=16", 1),
+        (f"4x {NPU}=16", 1),
+        (f"4x1x {NPU}=16", 0),
+        (f"2x3x {NPU}=16", 1),
+        (f"2x4x {NPU}=16", 2),
+    ],
+)
+def test_blocks_of_two_nodes_are_counted_by_super_pod(
+    tmp_path: Path, nodes: str, serving: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rule = written(tmp_path, "rule.json", BLOCKS)
+    needs = ["--needs", f"{NPU}=16,sp-block=32"]
+    assert asked(capsys, f"2x {rule}", "--nodes", nodes, *needs)["serving"] == serving
+
+
+def test_nodes_of_a_file_are_in_the_super_pods_that_they_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rule = written(tmp_path, "rule.json", BLOCKS)
+    needs = ["--needs", f"{NPU}=16,sp-block=32"]
+    for super_pods, serving in (((0, 0, 1, 1), 1), ((0, 1, 1, 2), 0)):
+        items = []
+        for index, super_pod in enumerate(super_pods):
+            spec = NodeSpec(f"n{index}", npu=16, device_data=True, super_pod=super_pod)
+            items.append(node_object(spec))
+        file = written(tmp_path, "nodes.yaml", yaml.safe_dump({"kind": "List", "items": items}))
+        assert asked(capsys, rule, "--nodes", file, *needs)["serving"] == serving
 
 
 def test_several_rules_and_several_kinds_of_nodes(

@@ -3,7 +3,7 @@ pass, until nothing changes. Every admitted instance is bound if it fits, and ru
 nothing.
 
 Must not add rules of its own; the simulated scheduler puts each pod on the node where least room is
-left over."""
+left over, and blocks where MindCluster's scheduler puts them."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ MOST_PASSES = 10_000
 TICK = 0.001
 """Seconds between two passes, so short that no time limit ends an attempt."""
 POLICY = Policy()
+_KEPT_FREE = 2
+"""Nodes of a super-pod that MindCluster's scheduler gives out last."""
 BoundPods = tuple[tuple[str, PodRequest], ...]
 """The node of each pod of an instance, and the request of the pod."""
 
@@ -256,15 +258,38 @@ class Ground:
         """A node for each of these pods; None, and nothing is taken, if one of them has none."""
         bound_pods: list[tuple[str, PodRequest]] = []
         for need, count in needs:
-            for _ in range(count):
-                name = self._fullest_that_fits(need)
-                if name is None:
+            # of a job that takes blocks, one block at a time; of any other, one pod
+            size = max(1, need.block)
+            for _ in range(count // size):
+                names = self._block_that_fits(need) if size > 1 else self._one_that_fits(need)
+                if not names:
                     for taken, other in bound_pods:
                         self.take(taken, other, -1)
                     return None
-                self.take(name, need, 1)
-                bound_pods.append((name, need))
+                for name in names:
+                    self.take(name, need, 1)
+                    bound_pods.append((name, need))
         return tuple(bound_pods)
+
+    def _one_that_fits(self, need: PodRequest) -> Sequence[str]:
+        name = self._fullest_that_fits(need)
+        return [] if name is None else [name]
+
+    def _block_that_fits(self, need: PodRequest) -> Sequence[str]:
+        """Nodes of one super-pod for a block, as MindCluster's scheduler chooses them: super-pods
+        that keep two free nodes beside it come first, then those with the fewest."""
+        free: dict[int, list[Node]] = {}
+        for node in self._nodes.values():
+            if node.super_pod >= 0 and self._fits(node, need):
+                free.setdefault(node.super_pod, []).append(node)
+        enough = [one for one, nodes in free.items() if len(nodes) >= need.block]
+        if not enough:
+            return []
+        chosen = min(
+            enough,
+            key=lambda one: (len(free[one]) - _KEPT_FREE < need.block, len(free[one]), one),
+        )
+        return [node.name for node in free[chosen][: need.block]]
 
     def _fullest_that_fits(self, need: PodRequest) -> str | None:
         """Of the nodes with room for the pod, the one where least is left."""

@@ -82,7 +82,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         (
             "nodes",
             "NODES",
-            "'40x RESOURCE=N,LABEL=VALUE,...', or a file as 'kubectl get nodes -o yaml' writes it",
+            (
+                "'40x RESOURCE=N,LABEL=VALUE,...', '9x4x RESOURCE=N' for nine super-pods of four,"
+                " or a file as 'kubectl get nodes -o yaml' writes it"
+            ),
         ),
         (
             "needs",
@@ -203,7 +206,12 @@ def _answer_nodes(args: argparse.Namespace) -> int:
 
     try:
         found = nodes.read_nodes(args.nodes)
-        services = nodes.services(args.rules, needs=args.needs, jobs=nodes.read_jobs(args.jobs))
+        services = nodes.services(
+            args.rules,
+            needs=args.needs,
+            jobs=nodes.read_jobs(args.jobs),
+            by_chips=any(node.chips for node in found),
+        )
         services = [msgspec.structs.replace(one, replicas=_wanted(args)) for one in services]
         nodes.check_labels(found, services)
     except RuleFileError as error:

@@ -2,8 +2,12 @@
 
     40x huawei.com/Ascend910=8,accelerator-type=module-910b-8
         nodes: so many, what they have, and their labels
+    9x4x huawei.com/Ascend910=16
+        super-pods: so many, with so many nodes each (Atlas A3 SuperPoD)
     huawei.com/Ascend910=8,cpu=24,accelerator-type=module-910b-8
         a pod: what it asks for, and its node selector
+    huawei.com/Ascend910=16,sp-block=64
+        a pod of a job that takes blocks of 64 NPUs of one super-pod
 
 Must not decide whether anything fits."""
 
@@ -21,6 +25,8 @@ import msgspec
 
 from scaler.decide.nodes import PODS, PodRequest, PodRequests, Where, joined
 from scaler.decide.world import ServiceKey
+from scaler.informers.faults import NodeDevices, NodeFaults
+from scaler.informers.npu_nodes import as_placed as node_as_placed
 from scaler.informers.records import NodeFacts, NodeObject, node_record
 from scaler.kube.quantity import parse_quantity
 from scaler.names import GROUP_LABEL, RULE_LABEL
@@ -32,6 +38,15 @@ from scaler.tools.common.whatif import Asked
 from scaler.tools.lint.source import BOM, decode
 from scaler.tools.plan.rulefile import LoadedRule, load_rule
 from scaler.tools.plan.understood import is_understood
+from scaler.workloads.npu_rules import (
+    ACCELERATOR,
+    LABEL,
+    SP_BLOCK,
+    NpuJob,
+    npu_job_of,
+    npu_of,
+)
+from scaler.workloads.npu_rules import as_placed as requests_as_placed
 from scaler.workloads.pod_requests import MOST, ascend_job_requests, whole_amount
 
 EXAMPLE = "huawei.com/Ascend910=8,pool=a"
@@ -41,9 +56,14 @@ USUAL = PodRequest((("huawei.com/Ascend910", 8), (PODS, 1)))
 """The default request of a pod: all eight NPUs of a server."""
 _PLENTY = {"cpu": MOST, "memory": MOST, "ephemeral-storage": MOST, PODS: 110}
 """Amounts of a node for resources that its short form does not mention."""
+_SUPER_PODS = re.compile(r"([1-9][0-9]{0,3})x([1-9][0-9]{0,3})x\s+(\S.*)")
+_OF_SUPER_PODS = {LABEL: "huawei-Ascend910", ACCELERATOR: "module-a3-16-super-pod"}
+"""Labels of nodes of super-pods whose short form does not mention them."""
 _TIMES = re.compile(r"([1-9][0-9]{0,5})x\s+(\S.*)")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _NAME = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_SUPER_POD_ID = "superPodID"
+"""Annotation of a Node of a super-pod."""
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -65,6 +85,8 @@ class JobNeeds(NamedTuple):
     """The requests of all pods of an instance."""
     guessed: set[tuple[str, str]]
     """Where these pods say what is not understood."""
+    npus: dict[tuple[str, str], NpuJob]
+    """What MindCluster's scheduler reads of the job."""
 
 
 def times(text: str) -> tuple[int, str]:
@@ -116,6 +138,7 @@ def _is_resource(key: str) -> bool:
 def need_of(text: str) -> PodRequest:
     """The request of one pod, from its short form."""
     found = parts(text)
+    found.labels.pop(SP_BLOCK, None)
     asked = tuple(
         sorted((name, amount) for name, amount in ({PODS: 1} | found.amounts).items() if amount)
     )
@@ -141,6 +164,9 @@ def _is_file(source: str) -> bool:
 
 
 def _of_short_form(source: str, first: int) -> Iterator[NodeFacts]:
+    if in_super_pods := _SUPER_PODS.fullmatch(source.strip()):
+        yield from _of_super_pods(int(in_super_pods[1]), int(in_super_pods[2]), in_super_pods[3])
+        return
     number, text = times(source)
     if number > MOST_NODES:
         raise BadInputError(f"more than {MOST_NODES:,} nodes")
@@ -152,12 +178,49 @@ def _of_short_form(source: str, first: int) -> Iterator[NodeFacts]:
         yield NodeFacts(name=name, labels=labels, allocatable=amounts, capacity=amounts)
 
 
+def _of_super_pods(number: int, nodes: int, text: str) -> Iterator[NodeFacts]:
+    """The nodes of so many super-pods, all chips well."""
+    if number * nodes > MOST_NODES:
+        raise BadInputError(f"more than {MOST_NODES:,} nodes")
+    found = parts(text)
+    amounts = _PLENTY | found.amounts
+    npu = npu_of(found.amounts)
+    if not npu:
+        raise BadInputError(f"'{text}' has no NPUs; write for example 9x4x {npu_example(16)}")
+    kind = npu.partition("/")[2]
+    chips = frozenset(f"{kind}-{index}" for index in range(found.amounts[npu]))
+    for super_pod in range(number):
+        for index in range(nodes):
+            name = f"super-pod-{super_pod}-{index}"
+            labels = {"kubernetes.io/hostname": name, **_OF_SUPER_PODS, **found.labels}
+            facts = NodeFacts(
+                name=name, labels=labels, allocatable=amounts, capacity=amounts, chips=chips
+            )
+            yield _with_devices(facts, super_pod)
+
+
+def npu_example(number: int) -> str:
+    return f"huawei.com/Ascend910={number}"
+
+
+def _with_devices(facts: NodeFacts, super_pod: int) -> NodeFacts:
+    """The node as MindCluster's scheduler sees it when all of its chips are well."""
+    return node_as_placed(facts, NodeFaults(), NodeDevices(listed=True, super_pod=super_pod))
+
+
+def _super_pod_of(node: Mapping[str, Any]) -> int:
+    """The super-pod in the annotation of a Node, -1 without one."""
+    stated = str(at(node, "metadata", "annotations").get(_SUPER_POD_ID, ""))
+    return int(stated) if stated.isascii() and stated.isdecimal() else -1
+
+
 def _of_file(file: str) -> list[NodeFacts]:
     found = []
     for made in _manifests(file):
         if made.get("kind") == "Node":
             try:
-                found.append(node_record(msgspec.convert(made, NodeObject, strict=False)).facts)
+                facts = node_record(msgspec.convert(made, NodeObject, strict=False)).facts
+                found.append(_with_devices(facts, _super_pod_of(made)) if facts.chips else facts)
             except msgspec.ValidationError as error:
                 name = at(made, "metadata").get("name", "without a name")
                 raise BadInputError(
@@ -188,7 +251,7 @@ def check_labels(nodes: Iterable[NodeFacts], services: Iterable[Asked]) -> None:
 def read_jobs(sources: Iterable[str]) -> JobNeeds:
     """The requests of the AscendJobs in these files and folders; of several in one group the first
     counts."""
-    found = JobNeeds({}, set())
+    found = JobNeeds({}, set(), {})
     for file in chain.from_iterable(map(_files, sources)):
         for made in _manifests(file):
             labels = at(made, "metadata", "labels")
@@ -197,17 +260,23 @@ def read_jobs(sources: Iterable[str]) -> JobNeeds:
                 found.needs[key] = joined(
                     tuple((need, 1) for need in ascend_job_requests(dict(made)))
                 )
+                found.npus[key] = npu_job_of(at(made, "metadata", "annotations"), labels)
                 if found.needs[key] and not is_understood(dict(made)):
                     found.guessed.add(key)
     return found
 
 
-def services(rules: Iterable[str], *, needs: Iterable[str], jobs: JobNeeds) -> list[Asked]:
-    """One service for each rule, or as many as `20x RULE` says. Raises RuleFileError as well."""
+def services(
+    rules: Iterable[str], *, needs: Iterable[str], jobs: JobNeeds, by_chips: bool = False
+) -> list[Asked]:
+    """One service for each rule, or as many as `20x RULE` says. `by_chips`: MindCluster's scheduler
+    places them, by the chips of the nodes. Raises RuleFileError as well."""
     loaded = [(number, load_rule(file)) for number, file in map(_counted, rules)]
     if sum(number for number, _ in loaded) > MOST_SERVICES:
         raise BadInputError(f"more than {MOST_SERVICES:,} services")
+    needs = list(needs)
     by_group = dict(map(_by_group, needs))
+    blocks = dict(map(_block_of, needs))
     known = {""}
     for _, one in loaded:
         known.update(one.rule.groups)
@@ -226,7 +295,11 @@ def services(rules: Iterable[str], *, needs: Iterable[str], jobs: JobNeeds) -> l
         groups = one.rule.groups
         asked = {}
         for group in groups:
-            asked[group] = jobs.needs.get((one.name, group)) or _usual(one.rule, group, by_group)
+            pods = jobs.needs.get((one.name, group)) or _usual(one.rule, group, by_group)
+            block = NpuJob(block=blocks.get(group, blocks.get("", "")))
+            asked[group] = (
+                _placed(pods, jobs.npus.get((one.name, group), block)) if by_chips else pods
+            )
         guessed = not jobs.guessed.isdisjoint((one.name, group) for group in groups)
         key = ServiceKey(one.namespace, one.name, job_id)
         found.append(Asked(key, one.rule, one.options, asked, guessed=guessed))
@@ -248,6 +321,19 @@ def _by_group(text: str) -> tuple[str, PodRequest]:
     """`group0: cpu=8`, or `cpu=8` for every group."""
     group, colon, rest = text.partition(":")
     return (group.strip(), need_of(rest)) if colon and "=" not in group else ("", need_of(text))
+
+
+def _block_of(text: str) -> tuple[str, str]:
+    """The group of a `--needs`, and its `sp-block`, "" without one."""
+    group, _ = _by_group(text)
+    _, colon, rest = text.partition(":")
+    return group, parts(rest if group and colon else text).labels.get(SP_BLOCK, "")
+
+
+def _placed(pods: PodRequests, job: NpuJob) -> PodRequests:
+    """These pods as MindCluster's scheduler sees them."""
+    seen = requests_as_placed(pods, job)
+    return joined(tuple((seen.get(request, request), number) for request, number in pods))
 
 
 def _usual(rule: Rule, group: str, by_group: Mapping[str, PodRequest]) -> PodRequests:
