@@ -16,6 +16,7 @@ from scaler.rules.labels import nearest
 from scaler.rules.rule import ALL
 
 REPLACED = "its owner has replaced it"
+DOES_NOT_START = "a container does not start:"
 _KUBELET = "the kubelet of "
 _RULES_OF_NPUS = {
     "chips": "by MindCluster's device data",
@@ -151,6 +152,13 @@ def _waiting_for_ratio(verdict: Verdict, plan: Plan) -> str:
     return f"The service is complete at {target}; {more}."
 
 
+def _starting(verdict: Verdict, _: Plan) -> str:
+    about = _about(verdict, "")
+    if about.startswith(DOES_NOT_START):
+        return f"{about[:1].upper()}{about[1:]}."
+    return f"All its pods are bound and starting{_colon(verdict)}."
+
+
 def _scaled_down(verdict: Verdict, plan: Plan) -> str:
     goes = "Its pods are deleted" if verdict.state is State.TERMINATING else "Not needed now"
     return f"{goes}: {_limit(verdict, plan)}; raise that to run more."
@@ -236,6 +244,7 @@ def _colon(verdict: Verdict) -> str:
 _SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
     Reason.WAITING_FOR_RATIO: _waiting_for_ratio,
     Reason.SCALED_DOWN: _scaled_down,
+    Reason.STARTING: _starting,
     Reason.GROUP_UNKNOWN: _group_unknown,
     Reason.RULE_MISSING: _rule_missing,
     Reason.REVOKED: _revoked,

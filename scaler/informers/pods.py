@@ -46,6 +46,8 @@ _REFUSAL = "UnexpectedAdmissionError"
 """A refusal, also where the kubelet still knows of containers from before its own restart."""
 _DEADLINE = "DeadlineExceeded"
 """The value of status.reason of a pod that lived for its `activeDeadlineSeconds`."""
+_WAITS_FOR_ITS_TURN = frozenset({"", "ContainerCreating", "PodInitializing", "CrashLoopBackOff"})
+"""Words for a container that waits although nothing is wrong, or that did start."""
 _NEVER_FOUND = "ContainerStatusUnknown"
 """Why a container is terminated of which the kubelet knows nothing: it may never have started."""
 
@@ -149,6 +151,9 @@ class PodRecord(Stored, frozen=True, gc=False):
     ready: bool
     crashing: bool
     restarts: int
+    cannot_start: str = ""
+    """The word of the kubelet for why a container of it does not start, `ImagePullBackOff` for
+    example; "" while none says so."""
     deletion: float = 0.0
     """When it should be gone, its grace period included; 0.0 = it is not terminating."""
     version: int = 0
@@ -187,6 +192,7 @@ def pod_record(pod: PodObject) -> PodRecord:
     disrupted = disrupted or status.reason in _EVICTIONS
     init_crashing, init_restarts, _ = _containers(status.init_container_statuses)
     crashing, restarts, exit_code = _containers(status.container_statuses)
+    statuses = (*status.init_container_statuses, *status.container_statuses)
     gates = pod.spec.scheduling_gates
     # What the API server writes includes the grace period.
     deletion = 0.0
@@ -208,6 +214,7 @@ def pod_record(pod: PodObject) -> PodRecord:
         ready=ready,
         crashing=crashing or init_crashing,
         restarts=restarts + init_restarts,
+        cannot_start=shared(_why_not_started(statuses)),
         version=int(version) if len(version) < 10 and version.isdecimal() else 0,
         grace=_grace(pod.spec),
         deletion_cost=cost,
@@ -262,6 +269,18 @@ def _containers(statuses: Sequence[_ContainerStatus]) -> tuple[bool, int, int]:
         if terminated is not None and container.name == CONTAINER:
             exit_code = terminated.exit_code
     return crashing, restarts, exit_code
+
+
+def _why_not_started(statuses: Sequence[_ContainerStatus]) -> str:
+    """The word of the first container that waits for something other than its turn."""
+    for container in statuses:
+        waiting = container.state.waiting
+        if waiting is None or waiting.reason in _WAITS_FOR_ITS_TURN:
+            continue
+        # The two follow each other for as long as the image cannot be had.
+        word = waiting.reason[:LONGEST_NAME]
+        return "ImagePullBackOff" if word == "ErrImagePull" else word
+    return ""
 
 
 def _is_refused(status: _PodStatus) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from scaler.clock import Skew
+from scaler.decide.explain import DOES_NOT_START
 from scaler.decide.nodes import PodRequest, PodRequests
 from scaler.decide.world import Instance, ServiceKey
 from scaler.informers.cache import Cache
@@ -279,22 +280,32 @@ def trouble_of(
         name, fault = next(iter(faulty.items()))
         return f"pod {name} {fault}"
     for pod in pods:
-        if pod.crashing:
-            return f"pod {pod.name} is in CrashLoopBackOff"
-        if pod.refused:
-            said = f" ({pod.said})" if pod.said else ""
-            return f"pod {pod.name} was refused by its kubelet{said}"
-        if pod.phase in ENDED:
-            said = f", {pod.said}" if pod.said else ""
-            return f"pod {pod.name} has ended ({pod.phase}{said})"
-        if pod.terminating:
-            return f"pod {pod.name}{_where(pod, lost)} is terminating"
+        gone = _why_it_counts_no_more(pod, lost)
+        if gone:
+            return gone
     missing = _first_missing(names, pods)
     if missing:
         return f"pod {missing} is missing"
     for pod in pods:
+        if pod.cannot_start:
+            return f"{DOES_NOT_START} pod {pod.name} on node {pod.node} says {pod.cannot_start}"
+    for pod in pods:
         if pod.restarts:
             return f"pod {pod.name} has restarted {pod.restarts} times"
+    return ""
+
+
+def _why_it_counts_no_more(pod: PodRecord, lost: Callable[[str], bool]) -> str:
+    if pod.crashing:
+        return f"pod {pod.name} is in CrashLoopBackOff"
+    if pod.refused:
+        said = f" ({pod.said})" if pod.said else ""
+        return f"pod {pod.name} was refused by its kubelet{said}"
+    if pod.phase in ENDED:
+        said = f", {pod.said}" if pod.said else ""
+        return f"pod {pod.name} has ended ({pod.phase}{said})"
+    if pod.terminating:
+        return f"pod {pod.name}{_where(pod, lost)} is terminating"
     return ""
 
 

@@ -127,6 +127,8 @@ def standing(pod: PodRecord) -> str:
         return "Held by our gate"
     if pod.refused:
         return "Refused by its kubelet"
+    if pod.cannot_start:
+        return pod.cannot_start
     if pod.phase == "Running":
         return "Running" if pod.ready else "Running, not ready"
     if pod.phase in ("", "Pending"):
