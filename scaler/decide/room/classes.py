@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from itertools import chain, compress
@@ -54,6 +54,18 @@ class Fitting:
         self._pod = pod
         self.entries = entries
         self.places = places
+        self._by_super_pod: dict[int, frozenset[int]] | None = None
+
+    def by_super_pod(self, super_pods: Sequence[int]) -> Mapping[int, frozenset[int]]:
+        """Super-pod -> indexes of these nodes that are in it. `super_pods`: the super-pod of each
+        node of the index; negative for nodes that are in none."""
+        if self._by_super_pod is None:
+            found: dict[int, list[int]] = {}
+            for _, index in self.entries:
+                if super_pods[index] >= 0:
+                    found.setdefault(super_pods[index], []).append(index)
+            self._by_super_pod = {one: frozenset(nodes) for one, nodes in found.items()}
+        return self._by_super_pod
 
     @cached_property
     def slack(self) -> Slack:
@@ -101,6 +113,8 @@ class NodeIndex:
             self.class_of.append(number)
             self.empty.add((number, node.allocatable))
         self.size = Counter(self.class_of)
+        self.super_pods = [node.super_pod for node in self.nodes]
+        """The super-pod of each node; negative where it is in none."""
         self._taking: dict[Where, Classes] = {}
         self._accepting: dict[Where, frozenset[NodeClass]] = {}
         self._most_remembered = FEW
@@ -163,6 +177,10 @@ class NodeIndex:
                 self._fitting = {(self._every, ()): self._fitting[self._every, ()]}
             known = self._fitting[classes, pod] = self._found_fitting(classes, pod)
         return known
+
+    def by_super_pod(self, classes: Classes, pod: PodAmounts) -> Mapping[int, frozenset[int]]:
+        """Super-pod -> indexes of its nodes of these classes with free room for such a pod."""
+        return self.fitting(classes, pod).by_super_pod(self.super_pods)
 
     def _found_fitting(self, classes: Classes, pod: PodAmounts) -> Fitting:
         if not pod:

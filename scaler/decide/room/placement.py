@@ -102,7 +102,9 @@ class Placement:
 
     def waits_for(self, reservation: Reservation) -> tuple[str, ...]:
         """Names of the nodes on which its pods need room that is not free now."""
-        nodes = {pod.node for pod in reservation.placed if not self._trial.is_free_for(pod)}
+        nodes = set[int]()
+        for pod in reservation.placed:
+            nodes.update(self._trial.not_free_for(pod))
         return tuple(self.nodes.nodes[index].name for index in sorted(nodes))
 
     def count_freed(self, pods: Iterable[tuple[str, PodRequest]], sign: int = 1) -> None:
@@ -116,8 +118,9 @@ class Placement:
         self, freed: Iterable[tuple[str, PodRequest]], pods: PodRequests, room: Room
     ) -> int:
         """How many more of these pods find places on the nodes of `freed` (node name, request) when
-        those bound pods are gone. Reserved pods stay where they are."""
-        return self._trial.places_gained(freed, self._trial.counted(pods), room)
+        those bound pods are gone. Reserved pods stay where they are. Pods of a block count each
+        alone: the victims may free a block together."""
+        return self._trial.places_gained(freed, self._trial.single_pods(pods), room)
 
     def may_invalidate(
         self,
@@ -141,19 +144,22 @@ class Placement:
         return bool(pod.amounts) and times(pod.amounts, amounts) > 0
 
     def breadth(self, pods: PodRequests) -> int:
-        """The number of nodes with free room for the most restricted of these pods. Reservations do
-        not count."""
-        classes = [self._trial.pod_class(request) for request, _ in pods]
-        return min(
-            [len(self.nodes.fitting(each.classes, each.amounts).entries) for each in classes],
-            default=0,
-        )
+        """The number of nodes with free room for the most restricted of these pods, or of blocks of
+        nodes. Reservations do not count."""
+        numbers = []
+        for request, _ in pods:
+            each = self._trial.pod_class(request)
+            if each.block:
+                numbers.append(self._trial.places(each, Room.FREE))
+            else:
+                numbers.append(len(self.nodes.fitting(each.classes, each.amounts).entries))
+        return min(numbers, default=0)
 
     def sums_suffice(self, pods: PodRequests) -> bool:
         """Whether, for every set of candidate nodes, the free room without reservations suffices in
         sum, resources that no node offers left out: 3b.9a of the contract. Of each node only what
         whole pods of these can take counts."""
-        counts = self._trial.counted(self.nodes.understood(pods))
+        counts = self._trial.single_pods(self.nodes.understood(pods))
         for pod, count in list(counts.items())[:MOST_GROUPS]:
             if not self._sum_suffices(pod.classes, {pod: count}):
                 return False

@@ -20,42 +20,63 @@ class PodClass:
     identity."""
 
     def __init__(
-        self, amounts: PodAmounts, classes: Classes, size: int, *, rounded: bool = False
+        self,
+        amounts: PodAmounts,
+        classes: Classes,
+        size: int,
+        *,
+        rounded: bool = False,
+        block: int = 0,
     ) -> None:
-        """`size`: the number of candidate nodes. `rounded`: such a pod may request less (10c)."""
+        """`size`: the number of candidate nodes. `rounded`: such a pod may request less (10c).
+        `block`: so many of these pods, on as many nodes of one super-pod, are placed as one."""
         self.rounded = rounded
+        self.block = block
         self.amounts = amounts
         self.classes = classes
         self.by_resource = dict(amounts)
         self.rank = (
             size,
+            -block,
             tuple((index, -amount) for index, amount in amounts),
             tuple(sorted(classes)),
             rounded,
         )
-        """Sort key, the most restricted first: the fewest candidate nodes, then the largest
-        amounts."""
+        """Sort key, the most restricted first: the fewest candidate nodes, then the largest blocks,
+        then the largest amounts."""
         self.reserved = [0] * len(Room)
-        """Reserved pods of this class, by `Room`."""
+        """Reserved pods of this class, by `Room`; of a class with blocks, blocks."""
 
     def places_of(self, other: PodClass) -> int:
         """The least number of places for such pods that one pod of the other class takes, on any
         node. A pod of 8 takes two places for pods of 4; one that may run on nodes where such pods
-        may not takes none for sure."""
+        may not takes none for sure. A block takes a place on each of its nodes. Of the places for
+        blocks, which are blocks, a block of so many nodes takes one, as long as nodes hold one pod
+        each; a smaller one takes none for sure."""
         if not other.classes <= self.classes:
             return 0
         shares = [other.by_resource.get(index, 0) // amount for index, amount in self.amounts]
-        return min(shares, default=0)
+        on_node = min(shares, default=0)
+        if self.block:
+            return max(1, other.block) // self.block if on_node else 0
+        return on_node * max(1, other.block)
 
 
 class PlacedPod(msgspec.Struct, eq=False):
-    """A pod of a trial placement. `node`: index of its node; -1 = none."""
+    """A pod of a trial placement, or a block of several. `node`: index of its node; -1 = none."""
 
     pod_class: PodClass
     room: Room
     number: int
     """In the order of reservations."""
     node: int = -1
+    others: tuple[int, ...] = ()
+    """Indexes of the other nodes of a block."""
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Indexes of all its nodes; none as long as it has no node."""
+        return (self.node, *self.others) if self.node >= 0 else ()
 
 
 class NodeState:

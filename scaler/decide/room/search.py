@@ -8,7 +8,8 @@ Four steps, from cheap to thorough. The first that knows the answer ends the sea
    the nodes have, no placement exists.
 3. Make way: reserved pods move from a node to others, so that a pod gets their room.
 4. Repack: all reserved pods within reach are placed anew, together with the new ones. Up to
-   `SEARCHED` pods in every way; more of them only once, as in step 1.
+   `SEARCHED` pods in every way; more of them, and blocks, only once, as in step 1: the largest
+   blocks first, each in the super-pod with the fewest free nodes.
 
 An example: node `a` has 4 free, node `b` has 8. A pod of 4 that may run on both is reserved, on the
 fullest: `a`. Now a pod of 4 comes that may run on `a` only. Step 1 finds no place. Step 2: there
@@ -29,6 +30,7 @@ from operator import attrgetter
 
 from scaler.decide.nodes import Amounts, Levels, PodRequest, Room, amount_of
 from scaler.decide.room.amounts import PodAmounts, plus, times
+from scaler.decide.room.blocks import Blocks
 from scaler.decide.room.classes import Classes, Entry, NodeIndex
 from scaler.decide.room.orders import Orders
 from scaler.decide.room.pods import NodeState, PlacedPod, PodClass, by_restriction
@@ -63,13 +65,15 @@ class Trial:
         self._now = now
         self._due_back = due_back
         self._flap_patience = flap_patience
-        self.pod_classes: dict[tuple[Classes, PodAmounts, bool], PodClass] = {}
+        self.pod_classes: dict[tuple[Classes, PodAmounts, bool, int], PodClass] = {}
         self._class_of: dict[PodRequest, PodClass] = {}
         self.states: dict[int, NodeState] = {}
         """By index: nodes with a reservation, now or before, or with expected room."""
         self._orders = Orders(nodes, self.states)
-        self._moves: list[tuple[PlacedPod, int]] = []
-        """Moved pods of this call, each with the index of its node before; -1 = none."""
+        self.blocks = Blocks(nodes, self.states, self._orders.log)
+        self._moves: list[tuple[PlacedPod, int, tuple[int, ...]]] = []
+        """Moved pods of this call, each with the index of its node before, -1 = none, and those of
+        the other nodes of its block."""
         self._opened = False
         """The nodes with expected room are among the `states`."""
         self._numbers = count()
@@ -107,22 +111,31 @@ class Trial:
         if not amounts:
             return self.class_of((), Classes())
         classes = self.nodes.taking(request.where)
-        return self.class_of(tuple(sorted(amounts)), classes, rounded=request.rounded)
+        return self.class_of(
+            tuple(sorted(amounts)), classes, rounded=request.rounded, block=request.block
+        )
 
-    def class_of(self, amounts: PodAmounts, classes: Classes, *, rounded: bool = False) -> PodClass:
-        key = (classes, amounts, rounded)
+    def class_of(
+        self, amounts: PodAmounts, classes: Classes, *, rounded: bool = False, block: int = 0
+    ) -> PodClass:
+        key = (classes, amounts, rounded, block)
         if key not in self.pod_classes:
             size = sum([self.nodes.size[each] for each in classes])
-            self.pod_classes[key] = PodClass(amounts, classes, size, rounded=rounded)
+            self.pod_classes[key] = PodClass(amounts, classes, size, rounded=rounded, block=block)
         return self.pod_classes[key]
 
     def counted(self, pods: Iterable[tuple[PodRequest, int]]) -> dict[PodClass, int]:
-        """Pod class -> number of these pods."""
+        """Pod class -> number of these pods; of a class with blocks, of blocks."""
         counts = Counter[PodClass]()
         for request, number in pods:
             if number > 0:
-                counts[self.pod_class(request)] += number
+                units = -(-number // request.block) if request.block else number
+                counts[self.pod_class(request)] += units
         return counts
+
+    def single_pods(self, pods: Iterable[tuple[PodRequest, int]]) -> dict[PodClass, int]:
+        """Pod class -> number of these pods, each alone."""
+        return {one: number * max(1, one.block) for one, number in self.counted(pods).items()}
 
     def reach(self, pod_classes: Iterable[PodClass]) -> list[PodClass]:
         """Classes of reserved pods that share candidate nodes with these classes, directly or
@@ -245,7 +258,10 @@ class Trial:
         """Places for such pods on all nodes, without reservations."""
         key = (pod_class, room, self.freed)
         if key not in self._places:
-            self._places[key] = self._counted_places(pod_class, room)
+            if pod_class.block:
+                self._places[key] = self.blocks.places(pod_class, room)
+            else:
+                self._places[key] = self._counted_places(pod_class, room)
         return self._places[key]
 
     def _counted_places(self, pod_class: PodClass, room: Room) -> int:
@@ -258,10 +274,13 @@ class Trial:
                 places += times(amounts, whole) - times(amounts, free)
         return places
 
-    def is_free_for(self, pod: PlacedPod) -> bool:
-        """Whether the free room of the node suffices for this pod and for the pods that were
-        reserved before it."""
-        state = self.states[pod.node]
+    def not_free_for(self, pod: PlacedPod) -> list[int]:
+        """Indexes of those of its nodes whose free room does not suffice for this pod and for the
+        pods that were reserved before it."""
+        return [index for index in pod.nodes if not self._is_free_for(pod, index)]
+
+    def _is_free_for(self, pod: PlacedPod, index: int) -> bool:
+        state = self.states[index]
         free = state.left[Room.FREE]
         for other in sorted(state.pods, key=lambda one: one.number):
             if other.room > Room.FREE and times(other.pod_class.amounts, free):
@@ -272,26 +291,30 @@ class Trial:
 
     # moves
 
-    def put(self, pod: PlacedPod, to: int) -> None:
-        """Move the pod from its node, if any, to the node with index `to`; -1 = to no node."""
+    def put(self, pod: PlacedPod, to: int, others: tuple[int, ...] = ()) -> None:
+        """Move the pod from its node, if any, to the node with index `to`; -1 = to no node.
+        `others`: indexes of the other nodes of a block."""
         self.touched.add(pod.pod_class)
         if pod.node >= 0:
-            state = self._state(pod.node)
-            state.change(pod.pod_class.amounts, pod.room, 1)
-            state.pods.discard(pod)
+            for index in pod.nodes:
+                state = self._state(index)
+                state.change(pod.pod_class.amounts, pod.room, 1)
+                state.pods.discard(pod)
+                self._orders.log.append(index)
             pod.pod_class.reserved[pod.room] -= 1
-            self._orders.log.append(pod.node)
-        if to >= 0:
-            state = self._state(to)
-            state.change(pod.pod_class.amounts, pod.room, -1)
-            state.pods.add(pod)
-            pod.pod_class.reserved[pod.room] += 1
-            self._orders.log.append(to)
         pod.node = to
+        pod.others = others
+        if to >= 0:
+            for index in pod.nodes:
+                state = self._state(index)
+                state.change(pod.pod_class.amounts, pod.room, -1)
+                state.pods.add(pod)
+                self._orders.log.append(index)
+            pod.pod_class.reserved[pod.room] += 1
 
-    def _move(self, pod: PlacedPod, to: int) -> None:
-        self._moves.append((pod, pod.node))
-        self.put(pod, to)
+    def _move(self, pod: PlacedPod, to: int, others: tuple[int, ...] = ()) -> None:
+        self._moves.append((pod, pod.node, pod.others))
+        self.put(pod, to, others)
 
     def keep(self) -> None:
         self._moves.clear()
@@ -299,8 +322,8 @@ class Trial:
     def undo(self, start: int = 0) -> None:
         """Undo the moves that are not kept, except the first `start` moves."""
         while len(self._moves) > start:
-            pod, before = self._moves.pop()
-            self.put(pod, before)
+            pod, before, others = self._moves.pop()
+            self.put(pod, before, others)
 
     # the search
 
@@ -332,6 +355,11 @@ class Trial:
         return all(self._place(pod) for pod in pods)
 
     def _place(self, pod: PlacedPod) -> bool:
+        if pod.pod_class.block:
+            block = self.blocks.best(pod.pod_class, pod.room)
+            if block:
+                self._move(pod, block[0], block[1:])
+            return bool(block)
         order = self.order(pod.pod_class, pod.room)
         if not order:
             return False
@@ -394,15 +422,22 @@ class Trial:
         """Whether some reserved pod has another place to go to."""
         for pod_class in reached:
             for room in Room:
-                if pod_class.reserved[room] and self.order(pod_class, room):
+                if pod_class.reserved[room] and self._has_place(pod_class, room):
                     return True
         return False
+
+    def _has_place(self, pod_class: PodClass, room: Room) -> bool:
+        if pod_class.block:
+            return bool(self.blocks.best(pod_class, room))
+        return bool(self.order(pod_class, room))
 
     def _place_or_move(self, pod: PlacedPod, visited: set[int]) -> bool:
         """Place the pod, if necessary on a node from which reserved pods move away. On failure no
         pod has moved. `visited`: nodes from which pods have been moved for it already."""
         if self._place(pod):
             return True
+        if pod.pod_class.block:
+            return False
         self._steps -= len(self.states) // 100
         for index in self._with_reservations(pod.pod_class):
             state = self.states[index]
@@ -446,15 +481,17 @@ class Trial:
         self, pods: list[PlacedPod], reached: set[PodClass]
     ) -> list[PlacedPod] | NoPlacement:
         """Place all reserved pods in reach anew, together with these pods."""
-        moving = []
+        found: dict[PlacedPod, None] = {}
         for state in self.states.values():
-            moving += [pod for pod in state.pods if pod.pod_class in reached]
+            found.update(dict.fromkeys([pod for pod in state.pods if pod.pod_class in reached]))
+        moving = list(found)  # a block is on several nodes
         in_order = sorted([*moving, *pods], key=_restriction)
         if self._steps <= len(in_order):
             return NoPlacement.UNDECIDED
         for pod in moving:
             self._move(pod, -1)
-        if len(in_order) > SEARCHED:
+        has_blocks = any(pod.pod_class.block for pod in in_order)
+        if len(in_order) > SEARCHED or has_blocks:
             self._steps -= len(in_order)
             return pods if self._place_all(in_order) else NoPlacement.UNDECIDED
         if self._search(in_order, 0, set()):

@@ -20,7 +20,8 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
     """The first pod request that finds too little room."""
     wanted: int
     there: int
-    """How many of these pods would find room."""
+    """How many of these pods would find room; both numbers are of blocks where the pods are placed
+    in blocks."""
     resource: str
     shared: bool = False
     """A node may hold several of these pods, so the shortage is not a number of nodes."""
@@ -47,6 +48,9 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
         what = amount_in_words(self.resource, amount)
         if self.resource == PODS:
             return f"room for {self.wanted} more {'pod' if self.wanted == 1 else 'pods'}"
+        if self.request.block:
+            blocks = f"{self.wanted} {'block' if self.wanted == 1 else 'blocks'}"
+            return f"{blocks} of {self.request.block} nodes of one super-pod, each with {what}"
         if self.shared:
             return f"room for {self.wanted} times {what}"
         return f"{self.wanted} {'node' if self.wanted == 1 else 'nodes'} with {what}"
@@ -56,11 +60,12 @@ def shortage_of(trial: Trial, pods: PodRequests, room: Room, *, undecided: bool)
     """The first request that finds too few places alone; if there is none, the requests do not fit
     together. `pods` have found no placement."""
     some = [(request, count) for request, count in pods if count > 0]
-    for request, count in some:
+    for request, number in some:
         pod = trial.pod_class(request)
+        count = -(-number // request.block) if request.block else number
         there = _places_left(trial, pod, room, count)
         if there < count:
-            resource = _scarcest(trial, request, room, count)
+            resource = _scarcest(trial, request, room, number)
             return Shortage(
                 request,
                 count,
@@ -93,6 +98,8 @@ def _share_nodes(trial: Trial, pod: PodClass) -> bool:
 
 def _places_left(trial: Trial, pod: PodClass, room: Room, most: int) -> int:
     """How many such pods find room beside all reservations; counted up to `most`."""
+    if pod.block:
+        return min(trial.blocks.left(pod, room), most)
     there = 0
     for entry in trial.order(pod, room):
         if there >= most:
