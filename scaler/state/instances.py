@@ -195,9 +195,20 @@ def requested_by(
             unbound[request] += 1
         else:
             bound_pods.append((pod.node, request))
+    if bound_pods:
+        unbound = _beside_bound(unbound)
     return Requested(
         tuple(sorted(every.items())), tuple(sorted(unbound.items())), tuple(bound_pods), priority
     )
+
+
+def _beside_bound(unbound: Counter[PodRequest]) -> Counter[PodRequest]:
+    """The requests of the pods of an instance that is bound in part: the scheduler has chosen the
+    nodes of its blocks, so what is left of a block asks for no other one."""
+    counts: Counter[PodRequest] = Counter()
+    for request, number in unbound.items():
+        counts[replace(request, block=0) if request.block else request] += number
+    return counts
 
 
 def labelled(found: Job | Membership, pods: Sequence[PodRecord]) -> LabelFaults:

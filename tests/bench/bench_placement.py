@@ -21,6 +21,7 @@ NODES = 5_000
 CLASSES = 20
 RESERVATIONS = 200
 FAILURES = 1_000
+SUPER_PODS = 100
 NPU = "huawei.com/Ascend910"
 RESOURCES = (NPU, "cpu", "memory", "pods")
 ROUNDS = 10
@@ -127,6 +128,41 @@ def full() -> dict[str, float]:
     }
 
 
+def in_super_pods() -> dict[str, float]:
+    """5,000 nodes in 100 super-pods, of which a tenth is taken. 200 services reserve a block of
+    four nodes and one of two each, and 200 ask for a block that no super-pod has."""
+    chance = random.Random(0)
+    whole = (16, 191_000, 1500 << 30, 110)
+    some = []
+    for number in range(NODES):
+        free = (0, *whole[1:]) if chance.random() < 0.1 else whole
+        made = Node(f"n{number:04}", NodeClass(), whole, free, super_pod=number % SUPER_PODS)
+        some.append(made)
+    nodes = Nodes(RESOURCES, tuple(some))
+    index = NodeIndex(nodes)
+    decode = msgspec.structs.replace(request(16, cpu=1_000), block=4)
+    prefill = msgspec.structs.replace(request(16, cpu=1_000), block=2)
+    minimum = ((decode, 4), (prefill, 2))
+    of = Placement(index)
+
+    def decide(nodes: NodeIndex) -> None:
+        nonlocal of
+        of = Placement(nodes)
+        for _ in range(RESERVATIONS):
+            assert isinstance(of.reserve(minimum), Reservation)
+        for number in range(RESERVATIONS):
+            large = msgspec.structs.replace(decode, block=51)
+            assert of.fits(((large, 51), (request(1 + number % 8), 1 + number))) is not None
+
+    return {
+        "blocks_without_cache_ms": best(lambda: decide(NodeIndex(nodes))),
+        "blocks_nothing_changed_ms": best(lambda: decide(index)),
+        "blocks_may_invalidate_ms": best(
+            lambda: of.may_invalidate(((prefill, 2),), [(decode, 4)] * 20, own=False)
+        ),
+    }
+
+
 def moving() -> dict[str, float]:
     """200 flexible pods sit on all nodes of two classes; 100 restricted ones push half of them
     away. And in vain."""
@@ -163,7 +199,7 @@ def best(call: Callable[[], object], rounds: int = ROUNDS) -> float:
 
 def main() -> None:
     gc.freeze()
-    for name, value in (cold_and_warm() | full() | moving()).items():
+    for name, value in (cold_and_warm() | full() | in_super_pods() | moving()).items():
         print(f"{name} {value:.3f}")
 
 

@@ -15,7 +15,7 @@ may destroy by that is counted in `invalidation.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from scaler.decide.nodes import Room
 from scaler.decide.room.amounts import times
@@ -122,14 +122,21 @@ def blocks_taken(block: int, other: int) -> int:
     return -(-max(1, other) // block)
 
 
-def most_blocks_lost(block: int, super_pods: int, takers: Mapping[int, int]) -> int:
-    """The most blocks that are lost where these are placed anywhere: nodes of one of them -> how
-    many of them. `super_pods`: the number of super-pods that have a block.
+def most_blocks_lost(block: int, spare: Iterable[int], takers: Mapping[int, int]) -> int:
+    """The most blocks that are lost where the takers go wherever they like. `spare`: of each
+    super-pod that has a block, the nodes beside its blocks. `takers`: nodes of one of them -> how
+    many of them.
 
-    The first node that a super-pod loses costs a block, however many it had to spare; every next
-    block costs as many nodes as it has. An example: blocks of 4, one super-pod of 48 nodes. Two
-    blocks of 2 take 4 nodes of it, and one block of 4."""
+    A super-pod loses its first block with the first node beyond the spare ones, and every next one
+    with as many nodes as a block has. An example: blocks of 4, super-pods with 4, 6 and 48 nodes.
+    Two blocks of 2 may take one node too many from the first and from the last: two blocks are
+    lost."""
     units = sum(takers.values())
     nodes = sum([size * number for size, number in takers.items()])
-    touched = min(super_pods, units)
-    return touched + max(0, nodes - touched) // block if touched else 0
+    lost = 0
+    for number in sorted(spare)[:units]:
+        if nodes <= number:
+            return lost
+        nodes -= number + 1
+        lost += 1
+    return lost + nodes // block if lost else 0

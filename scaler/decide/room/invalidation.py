@@ -17,10 +17,14 @@ Small pods have to meet on a node to take a place away. A node with 20 free has 
 places for pods of 8, and 4 left over: pods of 2 take no place away before they fill the 4.
 `smallest_that_costs_a_place` says how much they take for each place.
 
+Places for blocks (`blocks.py`) are blocks. The scheduler may put a pod into any super-pod with a
+free node, where it may cost a block: `most_blocks_lost`.
+
 The answer is yes where it is not sure. Must not reserve anything."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from math import inf
@@ -31,6 +35,7 @@ import msgspec
 
 from scaler.decide.nodes import Amounts, PodRequest, PodRequests, Room
 from scaler.decide.room.amounts import Slack, slack_of, times
+from scaler.decide.room.blocks import blocks_taken, most_blocks_lost
 from scaler.decide.room.pods import PodClass
 from scaler.decide.room.search import Trial
 
@@ -39,14 +44,17 @@ LEVELS = tuple(Room)
 
 def places_taken(pod: PodClass, other: PodClass) -> int:
     """The most places for such pods that one pod of the other class can take away, on nodes that
-    take both. A pod of 9 can take away two places for pods of 8."""
+    take both. A pod of 9 can take away two places for pods of 8. Of places for blocks, which are
+    blocks, a pod takes one, and a block as many as it has nodes for."""
     most = 0
     by_resource = pod.by_resource
     for resource, amount in other.amounts:
         if resource in by_resource:
             taken = -(-amount // by_resource[resource])
             most = max(most, taken)
-    return most
+    if pod.block:
+        return blocks_taken(pod.block, other.block) if most else 0
+    return most * max(1, other.block)
 
 
 def places_taken_of_slack(pod: PodClass, other: PodClass, slack: Slack) -> float:
@@ -63,7 +71,7 @@ def places_taken_of_slack(pod: PodClass, other: PodClass, slack: Slack) -> float
             else:
                 taken = min(slack.most, -(-amount // pod.by_resource[resource]))
             most = max(most, taken)
-    return most
+    return most * max(1, other.block)
 
 
 class Taker(NamedTuple):
@@ -355,10 +363,11 @@ class Invalidation:
             if wanted <= uncounted:
                 continue
             to_spare = self._trial.places(pod, room) - wanted
-            if (
-                self._places_lost_of_slack(pod, room, more) > to_spare
-                and self._lost_within_reach(pod, room, mine) > to_spare
-            ):
+            if pod.block:
+                lost = self._blocks_lost(pod, room, mine)
+            else:
+                lost = self._places_lost_of_slack(pod, room, more)
+            if lost > to_spare and self._lost_within_reach(pod, room, mine) > to_spare:
                 return False
         return True
 
@@ -386,7 +395,10 @@ class Invalidation:
                 may_be_anywhere.append(taker)
             else:
                 before += taker.taken
-        within = self._places_within_reach(pod, room, may_be_anywhere)
+        if pod.block:
+            within = self._blocks_within_reach(pod, room, may_be_anywhere)
+        else:
+            within = self._places_within_reach(pod, room, may_be_anywhere)
         return before + min(within, later)
 
     def _places_within_reach(self, pod: PodClass, room: Room, later: Sequence[Taker]) -> int:
@@ -402,6 +414,33 @@ class Invalidation:
                 )
                 places -= 0 if reached else times(pod.amounts, state.whole[room])
         return places
+
+    def _blocks_lost(self, pod: PodClass, room: Room, mine: Mapping[PodClass, int]) -> int:
+        """Each super-pod loses a block with the first node beyond those that it has to spare, and
+        then one for as many nodes as a block has."""
+        spare = []
+        for nodes in self._trial.blocks.whole(pod, room).values():
+            if len(nodes) >= pod.block:
+                spare.append(len(nodes) % pod.block)
+        sizes = Counter[int]()
+        for taker in self._losses.takers(pod, mine):
+            size = taker.pod_class.block
+            sizes[max(1, size)] += taker.taken // blocks_taken(pod.block, size)
+        return most_blocks_lost(pod.block, spare, sizes)
+
+    def _blocks_within_reach(self, pod: PodClass, room: Room, later: Sequence[Taker]) -> int:
+        """Blocks in super-pods where a later pod finds free room."""
+        reached = set[int]()
+        for taker in later:
+            if taker.pod_class.rounded:  # such pods may be smaller
+                reached.update(self._trial.nodes.super_pods)
+            for super_pod, nodes in self._trial.blocks.whole(taker.pod_class, Room.FREE).items():
+                if len(nodes) >= max(1, taker.pod_class.block):
+                    reached.add(super_pod)
+        within = 0
+        for super_pod, nodes in self._trial.blocks.whole(pod, room).items():
+            within += len(nodes) // pod.block if super_pod in reached else 0
+        return within
 
     def _slack(self, pod: PodClass, room: Room) -> Slack:
         if room is Room.FREE:
