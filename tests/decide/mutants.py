@@ -6,7 +6,7 @@ Each names the few files of this folder that should notice, the quickest first."
 from __future__ import annotations
 
 from scaler.decide import again, attempts, draft, nodes, verdicts
-from scaler.decide.room import invalidation, placement
+from scaler.decide.room import blocks, invalidation, placement
 from scaler.decide.service import demand, groups, lifecycle, limit, readiness, states
 from scaler.decide.sharing import (
     arbitration,
@@ -1090,10 +1090,42 @@ MUTANTS = (
     Mutant(
         "what is refused is not tried alone",
         release,
-        "first = refused[:1] or held",
-        "first = held",
+        "    if refused:\n        first",
+        "    if False:\n        first",
         "test_minimums",
         "3b.6",
+    ),
+    Mutant(
+        "small blocks of a minimum are admitted with the large ones",
+        release,
+        "first = _of_largest_blocks(minimum, held)",
+        "first = held",
+        "test_super_pods",
+        "3b.6b",
+    ),
+    Mutant(
+        "no pod takes a block away",
+        invalidation,
+        "return min(1.0, most) * blocks_taken(",
+        "return 0.0 * blocks_taken(",
+        "test_blocks test_super_pods",
+        "3b.6b",
+    ),
+    Mutant(
+        "the first block of a super-pod costs as many nodes as it has",
+        blocks,
+        "nodes -= number + 1",
+        "nodes -= number + block",
+        "test_blocks",
+        "3b.6b",
+    ),
+    Mutant(
+        "victims on a few nodes of a block are of no use",
+        placement,
+        "self._trial.single_pods(pods), room)",
+        "self._trial.counted(pods), room)",
+        "test_blocks",
+        "3b.4c",
     ),
     Mutant(
         "the least restricted is admitted first",
@@ -1106,9 +1138,8 @@ MUTANTS = (
     Mutant(
         "who is most restricted is told by what is not reserved",
         placement,
-        "len(self.nodes.fitting(each.classes, each.amounts).entries) for each in classes",
-        "sum(self._trial.is_valid(one, Room.FREE) for one in self._trial.order(each, Room.FREE))"
-        " for each in classes",
+        "len(self.nodes.fitting(each.classes, each.amounts).entries)",
+        "sum(self._trial.is_valid(one, Room.FREE) for one in self._trial.order(each, Room.FREE))",
         "test_release",
         "3b.6",
     ),
@@ -1637,8 +1668,8 @@ MUTANTS = (
     Mutant(
         "a resource that no node offers keeps a minimum from its probe",
         placement,
-        "self._trial.counted(self.nodes.understood(pods))",
-        "self._trial.counted(pods)",
+        "self._trial.single_pods(self.nodes.understood(pods))",
+        "self._trial.single_pods(pods)",
         "test_probe",
         "3b.9a",
     ),

@@ -129,13 +129,16 @@ def test_a_block_is_taken_of_the_super_pod_with_the_fewest_free_nodes() -> None:
 
 
 def test_room_that_pods_leave_counts_for_blocks() -> None:
-    taken = Node("s0n3", ANY, (CHIPS, 10), (0, 9), super_pod=0)
-    free = [Node(f"s0n{n}", ANY, (CHIPS, 10), (CHIPS, 10), super_pod=0) for n in range(3)]
-    trial = Placement(NodeIndex(Nodes(("x/npu", "pods"), (*free, taken))))
+    found = []
+    for number in range(4):
+        free = (CHIPS, 10) if number < 2 else (0, 9)
+        found.append(Node(f"s0n{number}", ANY, (CHIPS, 10), free, super_pod=0))
+    trial = Placement(NodeIndex(Nodes(("x/npu", "pods"), tuple(found))))
     assert trial.fits(pods([4])) is not None
-    victims = [("s0n3", request(0))]
+    victims = [("s0n2", request(0)), ("s0n3", request(0))]
     assert trial.fits_without(victims, pods([4]), Room.FREED) is None
-    assert trial.places_gained(victims, pods([4]), Room.FREED) == 1
+    assert trial.fits_without(victims[:1], pods([4]), Room.FREED) is not None
+    assert trial.places_gained(victims, pods([4]), Room.FREED) == 2
     assert trial.fits(pods([4])) is not None, "nothing is reserved"
 
 

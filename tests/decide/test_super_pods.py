@@ -44,16 +44,40 @@ def test_a_decode_goes_before_a_prefill_that_could_take_its_last_block() -> None
 
 def test_nodes_that_a_super_pod_has_to_spare_cost_no_block() -> None:
     on = SuperPods(1, 6, SIZES)
-    on.add("a", "1P1D")
-    on.add("z", "9D")
-    assert doings(on.decide()) == {"a-d0": "Admit", "a-p0": "Admit"}
+    on.add("a", "1P")
+    on.add("b", "1D")
+    assert doings(on.decide()) == {"a-p0": "Admit", "b-d0": "Admit"}
 
 
-def test_a_prefill_is_released_when_a_super_pod_is_to_spare() -> None:
+def test_services_that_come_within_one_session_of_the_scheduler_all_serve() -> None:
+    on = SuperPods(9, 4, SIZES)
+    for name in "abcdef":
+        on.add(name, LADDER)
+        on.decide()
+    on.settle()
+    assert on.serving == 6
+
+
+def test_the_largest_block_of_a_minimum_is_bound_first() -> None:
+    """A service that comes a moment later may need what the small one would take."""
     on = SuperPods(3, 4, SIZES)
     on.add("a", "1P1D")
-    on.add("b", "9P9D")
-    assert doings(on.decide()) == {"a-d0": "Admit", "a-p0": "Admit"}
+    on.add("z", "9D")
+    made = on.decide()
+    assert doings(made) == {"a-d0": "Admit"}
+    assert reasons(made)["a-p0"] is Reason.WAITING_FOR_ROOM
+    on.schedule()
+    assert doings(on.decide()) == {"a-p0": "Admit"}
+
+
+def test_a_prefill_waits_while_it_could_take_the_last_block_of_another_service() -> None:
+    on = SuperPods(2, 4, {"p": 2, "d": 4})
+    on.add("a", "1P")
+    on.add("b", "1D")
+    on.gone = {"s1n3"}
+    assert doings(on.decide()) == {"b-d0": "Admit"}
+    on.schedule()
+    assert doings(on.decide()) == {"a-p0": "Admit"}
 
 
 def test_free_nodes_in_several_super_pods_are_no_block() -> None:

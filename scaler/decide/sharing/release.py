@@ -17,6 +17,7 @@ BEING_REVOKED = "pods of revoked instances are not gone yet"
 UNMADE = "pods of another instance of the minimum do not exist yet"
 AFTER_ANOTHER = "its owner makes its pods when instances of another role are ready"
 REFUSED_FIRST = "another instance, whose creation was refused, is tried first"
+LARGER_FIRST = "instances of larger blocks of a super-pod are bound first"
 NARROWER_FIRST = "instances that may use fewer of the nodes are bound first"
 
 
@@ -30,7 +31,8 @@ class Releasable(msgspec.Struct, frozen=True, eq=False):
 def releasable(part: Part, draft: Draft, minimum: ReservedMinimum) -> Releasable:
     """6a: the minimum is released whole, when its pods fit beside all that is with the scheduler or
     is being revoked and its owners have made them; after a refused creation the refused one alone.
-    Whether a reservation is invalidated is asked later."""
+    6b: of several sizes of blocks the largest first. Whether a reservation is invalidated is asked
+    later."""
     held = [one for one in minimum.members if one.state is State.HELD and not one.follows]
     waits = _waits_for_another_role(minimum)
     if not held:
@@ -48,11 +50,31 @@ def releasable(part: Part, draft: Draft, minimum: ReservedMinimum) -> Releasable
                 waits[member.uid] = not_made(member)
         return Releasable([], waits)
     refused = [member for member in held if draft.memory_of(member.uid).refused]
-    first = refused[:1] or held
+    if refused:
+        first = refused[:1]
+        words = REFUSED_FIRST
+    else:
+        first = _of_largest_blocks(minimum, held)
+        words = LARGER_FIRST
     for member in held:
         if member not in first:
-            waits[member.uid] = Why(Reason.WAITING_FOR_ROOM, (REFUSED_FIRST,))
+            waits[member.uid] = Why(Reason.WAITING_FOR_ROOM, (words,))
     return Releasable(first, waits)
+
+
+def _of_largest_blocks(minimum: ReservedMinimum, held: Sequence[Member]) -> list[Member]:
+    """6b: those that no larger block of the minimum, held or with the scheduler, goes before. The
+    scheduler spreads small blocks over the super-pods: then no large one finds a place, be it of
+    this service or of one that comes a moment later."""
+    largest = 0
+    for member in minimum.members:
+        if member.instance.unbound:
+            largest = max(largest, _nodes_of_block(member))
+    return [member for member in held if _nodes_of_block(member) >= largest]
+
+
+def _nodes_of_block(member: Member) -> int:
+    return max([request.block for request, _ in member.instance.requests], default=0)
 
 
 def _waits_for_another_role(minimum: ReservedMinimum) -> dict[str, Why]:
