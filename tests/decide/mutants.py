@@ -1106,8 +1106,8 @@ MUTANTS = (
     Mutant(
         "no pod takes a block away",
         invalidation,
-        "return min(1.0, most) * blocks_taken(",
-        "return 0.0 * blocks_taken(",
+        "return blocks_taken(pod.block, other.block) if most else 0",
+        "return 0",
         "test_blocks test_super_pods",
         "3b.6b",
     ),
