@@ -32,7 +32,9 @@ class SuperPods:
     has the nodes of those of each group."""
 
     def __init__(self, count: int, nodes: int, sizes: dict[str, int], seed: int = 0) -> None:
-        self.super_pods = [[f"s{one}n{each}" for each in range(nodes)] for one in range(count)]
+        self.super_pods: list[list[str]] = []
+        for number in range(count):
+            self.super_pods.append([f"s{number}n{each}" for each in range(nodes)])
         self.sizes = sizes
         self.pods: dict[str, list[str]] = {}
         """Uid of an instance -> where its pods are, as `located` takes it."""
