@@ -2,7 +2,8 @@
 section 3b of the contract read sentence by sentence, slow and straight, with no code of the
 decision.
 
-What time brings is not here: attempts, backoff, probes, waiting for own running surplus. Pods take
+Of what is remembered it reads which attempts have ended in vain. All else that time brings is not
+here: clocks, backoff, probes, waiting for own running surplus. Pods take
 a whole node each, we make them, and no restarts are counted."""
 
 from __future__ import annotations
@@ -142,6 +143,7 @@ class _Judge(Facts):
     def order(self, team: int) -> tuple[object, ...]:
         return (
             -self.of.teams[team].priority,
+            self.remembered_of(team).ended_at,
             not self.among(self.of.of(team), *UP),
             self.of.of(team).start,
         )
@@ -247,9 +249,16 @@ class _Judge(Facts):
             tries = [each for each in tries if not each[2]]  # 4f
         for name, room, victims in tries:
             for choice in self.choices(team):
+                able = self.may_go(team, choice, victims)
+                if victims and not able:
+                    continue
                 if name in ("free", "own that does not run") and self.among(choice, "ending"):
                     continue
-                left = self.cheapest(team, choice, room, victims)
+                left = self.cheapest(team, choice, room, able)
+                if name == "free" and left is not None:
+                    beside = self.own_room_beside(team, choice, come, (still, own))
+                    if beside is not None:
+                        return beside
                 if left is not None:
                     return (
                         choice,
@@ -258,6 +267,38 @@ class _Judge(Facts):
                         left,
                     )
         return None
+
+    def own_room_beside(
+        self, team: int, choice: Sequence[int], room: frozenset[int], own: Iterable[list[int]]
+    ) -> tuple[tuple[int, ...], Needs, str, list[int]] | None:
+        """3.6: the free room seems to fit, and nothing was bound there: own surplus gives way
+        beside all the room on which it would fit again."""
+        missing = [*self.fixed(team), *choice]
+        if not (self.only_seems_to_fit(team) and any(map(self.had_turn, missing))):
+            return None
+        on_free = self.all_needs(team, choice, self.free)
+        before = list(self.reserved)
+        for victims in own:
+            able = self.may_go(team, choice, victims)
+            for _ in range(16):
+                if self.fit(on_free):
+                    self.reserved += on_free
+            left = self.cheapest(team, choice, room, able)
+            self.reserved = list(before)
+            if left:
+                beside = self.all_needs(team, choice, room | self.nodes_left(left))
+                return tuple(choice), [*on_free, *beside], "beside free", left
+        return None
+
+    def may_go(self, team: int, choice: Sequence[int], victims: list[int]) -> list[int]:
+        """4e: those that may be evicted for this choice: in a pause what does not run of the
+        service itself, once."""
+        if not self.pauses(team, [*self.fixed(team), *choice]):
+            return victims
+        if self.remembered_of(team).gave_way_once:
+            return []
+        mine = [n for n in victims if self.jobs[n].team == team]
+        return [n for n in mine if self.state[n] != "running"]
 
     def would_fit(self, team: int, room: frozenset[int]) -> bool:
         return any(self.placed(team, choice, room, []) for choice in self.choices(team))

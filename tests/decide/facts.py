@@ -158,6 +158,11 @@ class Facts:
     def had_turn(self, number: int) -> bool:
         return self.remembered(number).had_attempt is not HadAttempt.NO
 
+    def only_seems_to_fit(self, team: int) -> bool:
+        """3.6: an attempt of the minimum on free room has ended, and nothing was bound there."""
+        memory = self.remembered_of(team)
+        return memory.failures > 0 and not memory.expected_in_vain
+
     def pauses(self, team: int, choice: Iterable[int]) -> bool:
         """3b.4e: nobody is evicted for this choice: something of it has had its attempt, or others
         were evicted for its service, and the pause after that is not over."""

@@ -80,7 +80,8 @@ def _bindings(of: Shape, s: State, number: int, room: Counter[int]) -> Iterator[
     if not of.one_by_one and inst.count(".", "g"):
         return
     most = 1 if of.one_by_one or job.curse == "half" else inst.count("u")
-    usable = [place for place in sorted(job.nodes) if room[place] >= job.units]
+    able = [place for place in sorted(job.nodes) if job.takes(of.nodes[place][0])]
+    usable = [place for place in able if room[place] >= job.units]
     for chosen in combinations_with_replacement(usable, most):
         if all(room[place] >= job.units * chosen.count(place) for place in chosen):
             pods = list(inst.pods)

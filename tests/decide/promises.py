@@ -121,8 +121,10 @@ class _Judge(Facts):
             ]
             if not fitting:
                 yield f"S11: what is evicted for s{team} does not place its minimum"
-            elif not ordered.issuperset(victims) and all(
-                self.before.pauses(team, choice) for choice in fitting
+            elif (
+                not ordered.issuperset(victims)
+                and not self._is_own_surplus_once(team, victims)
+                and all(self.before.pauses(team, choice) for choice in fitting)
             ):
                 yield f"S11: evicted for s{team}, for which nobody may be evicted now"
             if not self.drained and self._awaits_return(team, len(self.for_whom) == len(victims)):
@@ -131,12 +133,22 @@ class _Judge(Facts):
                 map(self.serves, {*self.teams} - {team})
             ):
                 continue  # room may be reserved for the minimum of another service
-            for victim in (v for v in victims if self.jobs[v].team != team or self.runs(v)):
+            of_others = [v for v in victims if self.jobs[v].team != team]
+            running = [
+                v for v in victims if self.runs(v) and not self.before.only_seems_to_fit(team)
+            ]
+            for victim in {*of_others, *running}:
                 spared = [v for v in (*victims, *self.drained) if v != victim]
                 less = self.room() + self.to_come() + self.freed(spared)
                 fine = [choice for choice in fitting if not self.before.pauses(team, choice)]
                 if any(packs(less, self.pods_of(choice)) for choice in fine):
                     yield f"3b.4: a victim of s{team} could have been spared"
+
+    def _is_own_surplus_once(self, team: int, victims: list[int]) -> bool:
+        """3.6: own surplus that does not run gives way in a pause as well, once."""
+        if self.before.remembered_of(team).gave_way_once:
+            return False
+        return all(self.jobs[v].team == team and not self.runs(v) for v in victims)
 
     def _awaits_return(self, team: int, alone: bool) -> bool:
         """3b.4f: without any eviction the minimum would fit if nodes that are away for less than
@@ -301,6 +313,8 @@ def wrong(of: Shape, states: list[State], decide: Callable[[State], Decision]) -
                 if len(bound) > most
             }
         found |= _scale_ups(at, team) if at.serves(team) else _minimum(at, team, states)
+        if not at.serves(team) and _own_surplus_blocks(at, team):
+            found.add(f"3.6: surplus of s{team} that does not run blocks its own service")
     return found
 
 
@@ -366,3 +380,28 @@ def _minimum(at: Facts, team: int, states: list[State]) -> set[str]:
         if any(packs(at.room() + room, at.pods_of(choice)) for choice in fresh):
             return {f"L1: the minimum of s{team} waits for ever though {what}"}
     return set()
+
+
+def _own_surplus_blocks(at: Facts, team: int) -> bool:
+    """3.6: the scheduler would bind the minimum, if surplus of the service that does not run gave
+    way."""
+    if at.of.teams[team].trade is Trade.OFF or at.remembered_of(team).gave_way_once:
+        return False
+    idle = [n for n in at.of.of(team) if at.insts[n].bound and not at.runs(n)]
+    for lost in at.spared(team):
+        room = at.room() + at.freed(set(lost) & set(idle))
+        for choice in at.minimums(team):
+            is_possible = all(at.jobs[n].curse in ("", "narrow") for n in choice)
+            if choice and is_possible and packs(room, _bindable(at, choice)):
+                return True
+    return False
+
+
+def _bindable(at: Facts, choice: tuple[int, ...]) -> list[Pod]:
+    """What of these has to be bound, on the nodes to which the scheduler would bind it."""
+    pods = []
+    for n in choice:
+        job = at.jobs[n]
+        nodes = frozenset(place for place in job.nodes if job.takes(at.of.nodes[place][0]))
+        pods += [(job.units, nodes)] * (job.pods - at.insts[n].bound)
+    return pods

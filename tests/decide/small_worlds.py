@@ -8,7 +8,8 @@ moves.
 
 Curses, of one instance: `bind` the scheduler never binds it, `half` it binds its first pod only,
 `make` its owner never makes its pods, `slow` its owner takes any time for that, `run` it never
-runs, `refuse` its creation is refused, `stuck` its pods never end.
+runs, `refuse` its creation is refused, `stuck` its pods never end, `narrow` the scheduler binds it
+to nodes of class a only, and the instance says nothing of that.
 
 Events, each at any moment: `lose` a node with its pods, `flap` (its pods stay), `cordon`, `vanish`,
 `back`, `outage` (the scheduler binds nothing) and `resume`, `failover` (the controller forgets
@@ -62,6 +63,10 @@ class Job(NamedTuple):
     @property
     def letter(self) -> str:
         return self.name[0]
+
+    def takes(self, node_class: str) -> bool:
+        """Whether the scheduler would bind its pods to nodes of this class that they may use."""
+        return self.curse != "narrow" or node_class == "a"
 
 
 class Team(NamedTuple):

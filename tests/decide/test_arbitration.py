@@ -10,11 +10,24 @@ from scaler.decide.again import DecisionCache
 from scaler.decide.decide import decide
 from scaler.decide.decision import Admit, Decision, Evict, Revoke
 from scaler.decide.invariants import violations
+from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemory
 from scaler.decide.world import Preempt
+from tests.builders import NOW
 from tests.decide import promises
 from tests.decide.arbitration_oracle import Opinion, judge
 from tests.decide.seen import view
-from tests.decide.small_worlds import LONG_AGO, Inst, Shape, Spot, State, in_short, initial, shape
+from tests.decide.small_worlds import (
+    LONG_AGO,
+    Inst,
+    Shape,
+    Spot,
+    State,
+    in_short,
+    initial,
+    key,
+    shape,
+    uid,
+)
 
 LADDERS = (
     "1P: p",
@@ -131,6 +144,43 @@ def worlds_of_victims(draw: st.DrawFn) -> tuple[Shape, State]:
     return of, initial(of)._replace(insts=tuple(insts))
 
 
+@st.composite
+def worlds_of_seeming_room(draw: st.DrawFn) -> tuple[Shape, State]:
+    """A service has surplus that runs or starts, and misses an instance: nothing was bound for it
+    on free room. Others serve, and may wait with scale-ups, or with a minimum."""
+    size = draw(st.sampled_from(("", "*2")))
+    classes = draw(st.sampled_from(("a", "ab")))
+
+    def where() -> str:
+        return "@" + draw(st.sampled_from((*classes, classes)))
+
+    teams = [f"3P1D > 1P1D: p{where()} p{where()} p{where()} d{size}{where()}"]
+    teams.append(draw(st.sampled_from(("1P: p", "2P > 1P: p p", "1P1D: p d"))))
+    teams[1] += draw(st.sampled_from((" +1", "", "")))
+    nodes = sorted(f"{draw(st.sampled_from(classes))}:1" for _ in range(draw(st.integers(4, 7))))
+    of = shape("seems to fit", " ".join(nodes), *teams)
+    left = list(range(len(nodes)))
+    insts = []
+    for number, job in enumerate(of.jobs):
+        may_be_bound = job.letter == "p" and (job.team == 0 or number == 4)
+        mine = [n for n in left if n in job.nodes]
+        if may_be_bound and mine and draw(st.integers(0, 5)):
+            left.remove(mine[0])
+            insts.append(Inst(True, ((draw(st.sampled_from("rs")), mine[0]),)))
+        else:
+            insts.append(Inst(True, ((".", -1),) * job.pods))
+    tried = InstanceMemory(had_attempt=HadAttempt.FOR_GOOD, most_bound=1)
+    memory = ServiceMemory(
+        {uid(number): tried for number in of.of(0)},
+        failures=1,
+        ended_at=NOW - 60,
+        tried_at=NOW - draw(st.sampled_from((60, 300))),
+        gave_way_once=draw(st.booleans()),
+    )
+    found = initial(of)._replace(insts=tuple(insts), memory=Memory({str(key(0)): memory}))
+    return of, found
+
+
 def opinion(made: Decision) -> Opinion:
     done: dict[type, set[int]] = {Admit: set(), Revoke: set(), Evict: set()}
     for plan in made.plans:
@@ -169,6 +219,23 @@ def test_decision_and_oracle_agree_on_victims_of_two_priorities_in_two_states(
     note(f"{of.nodes} {of.teams} {of.jobs}\n{in_short(of, s)}")
     made = decide(view(of, s))
     assert opinion(made).evict == judge(of, s).evict
+    assert violations(view(of, s), made) == ()
+    assert promises.broken(of, s, made) == []
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(worlds_of_seeming_room())
+def test_decision_and_oracle_agree_on_free_room_that_only_seems_to_fit(
+    drawn: tuple[Shape, State],
+) -> None:
+    """3.6, 4e."""
+    of, s = drawn
+    note(f"{of.nodes} {of.teams} {of.jobs}\n{in_short(of, s)}")
+    made = decide(view(of, s))
+    judged = judge(of, s)
+    assert opinion(made).evict == judged.evict
+    if not judged.unsure:
+        assert (opinion(made).admit, opinion(made).revoke) == (judged.admit, judged.revoke)
     assert violations(view(of, s), made) == ()
     assert promises.broken(of, s, made) == []
 

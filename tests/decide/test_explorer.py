@@ -164,6 +164,8 @@ a node vanishes and comes back | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with 
 * surplus that never ends | a:1x3 | 3P1D > 1P1D: p p!stuck p!stuck d | with lose
 own surplus beside another | a:1x4 | 2P1D > 1P1D: p p d | 1P: p | with lose back
 surplus that never runs goes first | a:1x3 | 2P1D > 1P1D: p p!run d | 1P: p late | with lose
+* own surplus and room that only seems to fit | a:1x2 b:1x2 | 2P1D > 1P1D: p@a p@a!run d!narrow \
+    | 1P: p@b | with lose
 no trade | a:1x3 | 2P1D > 1P1D: p p d trade-off | 1P: p | with lose
 a node flaps | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with flap back
 a minimum gathers | a:1x3 | 2P > 1P: p p | 1P1D: p d late | with lose back

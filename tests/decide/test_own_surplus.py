@@ -150,6 +150,105 @@ def test_own_surplus_that_does_not_run_gives_way_for_who_had_its_attempt(
     assert made.memory.services["default/rule/a"].gave_way_once is evicts
 
 
+# 3.6: free room that only seems to fit
+
+
+def in_vain(**changes: Any) -> Memory:
+    """An attempt of d0 of service a, on free room, has ended a minute ago. Its p0 and p1 are bound
+    for longer."""
+    instances = {
+        "a-d0": InstanceMemory(had_attempt=HadAttempt.FOR_GOOD),
+        "a-p0": InstanceMemory(most_bound=1),
+        "a-p1": InstanceMemory(most_bound=1),
+    }
+    usual = {"failures": 1, "ended_at": NOW - 60, "tried_at": NOW - 60}
+    return Memory({"default/rule/a": ServiceMemory(instances, **{**usual, **changes})})
+
+
+@pytest.mark.parametrize("free", [1, 2, 5])
+@pytest.mark.parametrize("neighbours", [[], [on_nodes("1P", "p0 on a0", name="b")]])
+@pytest.mark.parametrize(("state", "evicts"), [("starts on", True), ("on", False)])
+def test_own_surplus_gives_way_beside_free_room_on_which_nothing_was_bound(
+    state: str, evicts: bool, neighbours: list[Service], free: int
+) -> None:
+    """3.6: "own surplus that does not run gives way also for an instance that has had its attempt":
+    2P0D, whose free node goes on to seem to fit. What runs goes when the pause is over (4e)."""
+    half = on_nodes("2P1D > 1P1D", f"p0 on a1, p1 {state} a2, d0 held", name="a")
+    nodes = f"a:8x{3 + free}" + ("" if neighbours else ", a0 used 8")
+    made = decide(world(half, *neighbours, nodes=nodes, memory=in_vain()))
+    assert (doings(made).get("a-p1") == "Evict") is evicts
+    later = in_vain(trade_since=NOW - 90, tried_at=NOW - 600)
+    made = decide(world(half, *neighbours, nodes=nodes, memory=later))
+    assert doings(made).get("a-p1") == "Evict"
+
+
+def test_the_room_that_it_leaves_is_kept_beside_the_free_room() -> None:
+    """A scale-up of a neighbour takes neither, before the attempt that follows has ended."""
+    story = Story("a:8x5")
+    story.memory = in_vain()
+    other = on_nodes("2P > 1P", "p0 on a0, p1 held", name="b")
+
+    def at(time: float, text: str, *, nodes: str = "", bound: bool = False) -> dict[str, str]:
+        half = on_nodes("2P1D > 1P1D", text, name="a", age=-5)
+        return story.at(time, half, other, nodes=nodes, bound=bound)
+
+    full = "a:8x4"
+    assert at(0, "p0 on a1, p1 starts on a2, d0 held", nodes=full) == {"a-p1": "Evict"}
+    assert at(1, "p0 on a1, p1 ends, d0 held", nodes=f"{full}, a2 ending 8") == {}
+    assert at(9, "p0 on a1, p1 held, d0 held", nodes=full) == {"a-d0": "Admit"}
+    assert at(10, "p0 on a1, p1 held, d0 unbound", nodes=full) == {}
+    assert at(38, "p0 on a1, p1 held, d0 unbound", nodes=full, bound=True) == {}
+    ended = at(40, "p0 on a1, p1 held, d0 unbound", nodes=full)
+    assert ended == {"a-d0": "Revoke", "b-p1": "Admit"}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "nodes"),
+    [
+        ("p0 on a1, p1 starts on a2, d0 held", RuleOptions(trade=Trade.OFF), "a:8x4"),
+        ("p0@a on a1, p1@b starts on b0, d0@a held", RuleOptions(), "a:8x3 b:8"),
+        ("p0 on a1, p1 held, d0 held", RuleOptions(), "a:8x3"),
+    ],
+    ids=["may not", "would not help", "nothing to give"],
+)
+def test_otherwise_it_is_tried_on_the_free_room_again(
+    text: str, options: RuleOptions, nodes: str
+) -> None:
+    half = on_nodes("2P1D > 1P1D", text, name="a", options=options)
+    other = on_nodes("1P", "p0 on a0", name="b")
+    made = decide(world(half, other, nodes=nodes, memory=in_vain()))
+    assert doings(made) == {"a-d0": "Admit"}
+
+
+@pytest.mark.parametrize("changes", [{"failures": 0}, {"expected_in_vain": True}])
+def test_it_stays_where_no_attempt_on_free_room_has_ended(changes: dict[str, Any]) -> None:
+    half = on_nodes("2P1D > 1P1D", "p0 on a1, p1 starts on a2, d0 held", name="a")
+    other = on_nodes("1P", "p0 on a0", name="b")
+    made = decide(world(half, other, nodes="a:8x4", memory=in_vain(**changes)))
+    assert doings(made) == {"a-d0": "Admit"}
+
+
+@pytest.mark.parametrize("served", [False, True])
+@pytest.mark.parametrize("neighbours", [[], [on_nodes("1P", "p0 on a0", name="b")]])
+def test_an_attempt_ends_for_own_surplus_that_could_give_way(
+    neighbours: list[Service], served: bool
+) -> None:
+    """5e: nobody else waits. What a service that served has lost ends after `backoff_max`."""
+    story = Story("a:8x4" if neighbours else "a:8x4, a0 used 8")
+    story.memory = Memory({"default/rule/a": ServiceMemory(served=served)})
+
+    def at(time: float, d0: str, *, bound: bool = False) -> dict[str, str]:
+        half = on_nodes("2P1D > 1P1D", f"p0 on a1, p1 starts on a2, d0 {d0}", name="a")
+        return story.at(time, half, *neighbours, bound=bound)
+
+    assert at(0, "held") == {"a-d0": "Admit"}
+    assert at(1, "unbound", bound=True) == {}
+    ends = 300 if served else 31
+    assert at(ends - 1.1, "unbound", bound=True) == {}
+    assert at(ends + 0.1, "unbound") == {"a-d0": "Revoke"}
+    assert at(ends + 31, "held")["a-p1"] == "Evict"
+
+
 def test_it_does_so_once_until_the_service_serves() -> None:
     half = on_nodes("2P1D > 1P1D", "p0 on a0, p1 starts on a1, d0 held", name="a")
     memory = tried("a-d0", gave_way_once=True)

@@ -32,6 +32,7 @@ from scaler.decide.sharing import (
     observed,
     preemption,
     probe,
+    seeming_room,
 )
 from scaler.decide.sharing.attempt_end import Outcome, not_scheduled
 from scaler.decide.sharing.choice import replaced_by
@@ -213,6 +214,7 @@ def _after_its_attempt(
     again = part.placement.reserve(requests_of(reserved.members))
     if isinstance(again, Shortage):  # the search for a placement was given up
         return Why(Reason.MINIMUM_DOES_NOT_FIT, (str(again),))
+    own_waits |= seeming_room.own_surplus_would_help(part, draft, reserved.members)
     behind = attempt_end.behind_a_spare(draft) if draft.memory.served else ()
     if behind:
         draft.note(events.Swapped(part.now, behind))

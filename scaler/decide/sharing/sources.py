@@ -13,7 +13,7 @@ from scaler.decide.draft import Draft, requests_of
 from scaler.decide.nodes import PODS, PodRequest, Room
 from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
-from scaler.decide.sharing import eviction_pause, preemption
+from scaler.decide.sharing import eviction_pause, preemption, seeming_room
 from scaler.decide.sharing.choice import sets_of_candidates
 from scaler.decide.sharing.part import Part, ReservedMinimum
 from scaler.decide.sharing.victims import Surplus
@@ -27,7 +27,7 @@ def find(part: Part, draft: Draft) -> ReservedMinimum | Shortage:
     (3d)."""
     on_free_room = _on_free_room(part, draft)
     if isinstance(on_free_room, ReservedMinimum):
-        return on_free_room
+        return seeming_room.with_own_surplus(part, draft, on_free_room) or on_free_room
     for room, surplus in _other_sources(part, draft):
         reserved = _on_source(part, draft, room, surplus)
         if reserved is not None:
