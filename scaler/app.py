@@ -183,6 +183,7 @@ class App:
             writer, self.state, clock, metrics, absent, most=settings.kept_per_namespace
         )
         reporter = Reporter(writer, statuses, clock, metrics, self.home, shadow=self._shadow)
+        asked = self.capacity_requests
         controller = Controller(
             state=self.state,
             builder=WorldBuilder(self.state, settings.policy, alone=self.alone.why),
@@ -197,6 +198,7 @@ class App:
                 evictions=EvictionCounts(
                     writer, self.state, most=settings.kept_per_namespace, tell=reporter.not_counted
                 ),
+                named_by=asked.named_by if asked is not None else None,
             ),
             reporter=reporter,
             metrics=metrics,
@@ -205,7 +207,7 @@ class App:
             stale=self.freshness.words,
             observer=observer,
             shadow=self.notes.saw if self.notes is not None else None,
-            capacity_requests=self.capacity_requests,
+            capacity_requests=asked,
         )
         return controller, reporter
 

@@ -10,7 +10,7 @@ import pytest
 
 from scaler.decide.nodes import PodRequest, Requirement, Toleration, Where
 from scaler.decide.world import ServiceKey
-from scaler.execute.capacity_requests import IMAGE, pod_template, request, request_name
+from scaler.execute.capacity_requests import IMAGE, KEPT, pod_template, request, request_name
 from scaler.kube.api import (
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
@@ -28,7 +28,7 @@ from scaler.sim.actors.owners import owners
 from scaler.sim.apiserver.crds import workload_definition
 from scaler.sim.loop import run
 from scaler.sim.stories.play import ADMISSION
-from tests.jobs import NAMESPACE, manifest, rule_config_map
+from tests.jobs import NAMESPACE, job, manifest, rule_config_map
 from tests.rig import Rig, at_work, controller
 from tests.sim.manifests import NPU
 
@@ -139,6 +139,63 @@ def test_the_next_leader_knows_what_was_asked_and_withdraws_what_is_of_no_use() 
             async with controller(on, provisioning_request=CLASS):
                 await on.settle(10)
                 assert requests(on) == []
+
+    run(story())
+
+
+def consumers(on: Rig, *jobs: str) -> set[str]:
+    """What the pods of these AscendJobs name in their annotation; "" for a pod that names none."""
+    pods = [pod for name in jobs for pod in on.pods_of(name)]
+    return {objects.annotations_of(pod).get(CONSUMES, "") for pod in pods}
+
+
+def jobs_of_a_service(on: Rig) -> None:
+    """1P1D of AscendJobs, each of one pod that takes a node, and another service of one job that
+    may use these nodes, and is paused."""
+    on.cluster.apply([workload_definition(PROVISIONING_REQUESTS)])
+    on.apply(rule_config_map(), job("p0"), job("d0"))
+    paused = rule_config_map(name="paused", paused="true")
+    on.apply(paused, job("o0", "group0", rule="paused", job_id="other"))
+
+
+def test_pods_that_the_scaler_makes_name_the_request_too() -> None:
+    """3b.9b: "its pods name it". In create mode they come when the room is there, and the request
+    is withdrawn; what is made long after that names nothing."""
+
+    async def story() -> None:
+        on = Rig()
+        on.nodes("n0")
+        jobs_of_a_service(on)
+        async with controller(on, provisioning_request=CLASS):
+            await on.settle(70)
+            (asked,) = requests(on)
+            assert consumers(on, "p0", "d0") == set()
+            on.nodes("n1")
+            await on.settle(10)
+            assert consumers(on, "p0", "d0") == {asked}
+            assert requests(on) == []
+            await on.settle(KEPT)
+            await on.cluster.delete(PODS, NAMESPACE, "d0-master-0")
+            await on.settle(30)
+            assert consumers(on, "d0") == {""}
+
+    run(story())
+
+
+def test_pods_of_other_services_do_not_name_it() -> None:
+    async def story() -> None:
+        on = Rig()
+        on.nodes("n0")
+        jobs_of_a_service(on)
+        async with controller(on, provisioning_request=CLASS):
+            await on.settle(70)
+            on.apply(rule_config_map(name="small"))
+            small = {"rule": "small", "job_id": "small"}
+            on.nodes("n1", "n2", "n3")
+            on.apply(job("p1", **small), job("d1", **small))
+            await on.settle(10)
+            assert consumers(on, "p1", "d1") == {""}
+            assert len(consumers(on, "p0", "d0")) == 1
 
     run(story())
 

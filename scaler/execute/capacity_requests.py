@@ -6,12 +6,16 @@ that has had no room for `fit_patience` asks for its room by a ProvisioningReque
     no room for `fit_patience` -> a ProvisioningRequest, a PodTemplate for each kind of pod, and its
     name in an annotation of the held pods -> room, or the service is gone -> it is deleted
 
+Pods that the scaler makes itself come when the room is there. They name the request as well: an
+autoscaler keeps the room for them, and adds no node more.
+
 Kubernetes deletes the PodTemplates with their request. No decision reads a request: one that fails,
 takes long or cannot be written changes nothing else."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from hashlib import sha256
@@ -45,6 +49,9 @@ from scaler.state.cluster import ClusterState
 
 AGAIN = 300.0
 """Seconds until the next try where the right or the definition is missing."""
+KEPT = 600.0
+"""Seconds for which an autoscaler keeps the room of a request for the pods that name it. Pods that
+are made later name nothing: while they are Pending it has to see them."""
 IMAGE = "registry.k8s.io/pause:3.10"
 """Of the PodTemplates. No pod is made of them: an autoscaler reads what they request."""
 MOST_POD_SETS = 32
@@ -60,6 +67,15 @@ class Shortfall(msgspec.Struct):
     pods: PodRequests
     waiting: tuple[str, ...]
     since: float
+
+
+class _Consumer(msgspec.Struct, frozen=True):
+    """An instance for which room was asked. `until`: loop time until which its pods name the
+    request; math.inf = it was not withdrawn."""
+
+    key: ServiceKey
+    request: str
+    until: float = math.inf
 
 
 class CapacityRequests:
@@ -90,6 +106,8 @@ class CapacityRequests:
         """Service -> the name of its request."""
         self._placed: set[ServiceKey] = set()
         """Services with a request that have room since, or are gone."""
+        self._made_for: dict[str, _Consumer] = {}
+        """Uid of a held instance for which room was asked -> what its pods are to name."""
         self._named: dict[ServiceKey, set[str]] = {}
         """Service -> uids of pods that name its request."""
         self._not_before = 0.0
@@ -125,6 +143,11 @@ class CapacityRequests:
         """Mark a service that has a request: it may be gone."""
         if change.service in self._asked:
             self._outbox.mark(change.service)
+
+    def named_by(self, uid: str) -> str:
+        """The request that pods made for this instance now are to name; "" = none."""
+        consumer = self._made_for.get(uid)
+        return consumer.request if consumer is not None and loop_time() < consumer.until else ""
 
     async def _find_requests(self) -> None:
         selector = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
@@ -177,6 +200,7 @@ class CapacityRequests:
         if key not in self._asked:
             await self._create(key, name, short.pods)
             self._asked[key] = name
+        self._made_for |= dict.fromkeys(short.waiting, _Consumer(key, name))
         named = self._named.setdefault(key, set())
         for pod in self._pods_of(short.waiting):
             if pod.gated and pod.uid not in named and await self._name_in(pod, name):
@@ -199,10 +223,23 @@ class CapacityRequests:
         name = self._asked.pop(key, None)
         self._placed.discard(key)
         self._named.pop(key, None)
+        self._let_go(key)
         if name is not None:
             with suppress(NotFoundError):
                 await self._writer.delete(PROVISIONING_REQUESTS, key.namespace, name)
             _log.info("request withdrawn", service=str(key), request=name)
+
+    def _let_go(self, key: ServiceKey) -> None:
+        """The request of a service is withdrawn: its room is kept for a while. What was withdrawn
+        long ago is forgotten."""
+        now = loop_time()
+        left = {}
+        for uid, consumer in self._made_for.items():
+            if consumer.key == key:
+                left[uid] = msgspec.structs.replace(consumer, until=min(consumer.until, now + KEPT))
+            elif now < consumer.until:
+                left[uid] = consumer
+        self._made_for = left
 
     def _pods_of(self, uids: Iterable[str]) -> list[PodRecord]:
         found: list[PodRecord] = []

@@ -8,7 +8,7 @@ version that the decision saw."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import assert_never
@@ -50,6 +50,7 @@ from scaler.informers.pods import PodRecord
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, PatchType, Resource
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError, NotSentError
 from scaler.kube.writer import Writer, controller_uid
+from scaler.names import CONSUMES
 from scaler.report.job_status import final_patch, write_status
 from scaler.report.service_reports import replica_statuses
 from scaler.rules.rule import ALL
@@ -85,7 +86,10 @@ class Executor:
         clusterd: str,
         clock: Clock,
         evictions: EvictionCounts | None = None,
+        named_by: Callable[[str], str] | None = None,
     ) -> None:
+        """`named_by`: uid of an instance -> the ProvisioningRequest that its pods are to name; "" =
+        none."""
         self._state = state
         self._cache = cache = state.cache
         self._writes = writes = ObjectWriter(writer, cache, assumed)
@@ -97,6 +101,7 @@ class Executor:
         self._writer = writer
         self._clusterd = clusterd
         self._clock = clock
+        self._named_by = named_by
 
     async def perform(
         self, plan: Plan, counted: CountedOf | None = None
@@ -246,8 +251,11 @@ class Executor:
         if self._cache.kube_services.get(job.namespace, job.leader) is None:
             rest.append((SERVICES, objects.service(job, obj)))
         present = self._cache.pods_of(record.uid)
+        request = self._named_by(record.uid) if self._named_by is not None else ""
         for name, pod in objects.pods(job, obj, self._clusterd).items():
             if name not in present:
+                if request:
+                    pod["metadata"].setdefault("annotations", {})[CONSUMES] = request
                 rest.append((PODS, pod))
         return [first, rest]
 
