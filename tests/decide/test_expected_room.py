@@ -6,9 +6,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from scaler.decide.decide import decide
 from scaler.decide.memory import HadAttempt
 from scaler.decide.world import Service
-from tests.builders import NOW, Story, on_nodes
+from scaler.reasons.reasons import Reason
+from tests.builders import NOW, Story, doings, nodes_for, on_nodes, reasons, world
 
 YEAR = 31_536_000
 WAITS = on_nodes("3P", "p0 held, p1 held, p2 held", name="a", age=9)
@@ -261,3 +263,15 @@ def test_a_service_that_serves_has_forgotten_that_it_waited() -> None:
     serves = on_nodes("3P", "p0 on a0, p1 on a1, p2 on a2", name="a")
     story.at(10, serves, GROWS, nodes=NODES, bound=True)
     assert story.remembered(serves).expects_until == 0.0
+
+
+def test_a_node_that_was_removed_is_not_expected_back() -> None:
+    """3b, words: "away: of nodes that are NotReady or cordoned". While the node is not Ready its
+    room is expected, and the scale-up waits."""
+    lost = nodes_for(f"{NODES}, a2 lost 10", [GROWS])
+    assert doings(decide(world(WAITS, GROWS, nodes=lost))) == {}
+    others = tuple([node for node in lost.nodes if node.name != "a2"])
+    removed = msgspec.structs.replace(lost, nodes=others)
+    made = decide(world(WAITS, GROWS, nodes=removed))
+    assert doings(made) == {"b-p1": "Admit"}
+    assert reasons(made)["a-p0"] is Reason.MINIMUM_DOES_NOT_FIT
