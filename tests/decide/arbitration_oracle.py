@@ -2,9 +2,10 @@
 section 3b of the contract read sentence by sentence, slow and straight, with no code of the
 decision.
 
-Of what is remembered it reads which attempts have ended in vain. All else that time brings is not
-here: clocks, backoff, probes, waiting for own running surplus. Pods take
-a whole node each, we make them, and no restarts are counted."""
+Of what is remembered it reads which attempts have ended in vain, and who has waited for
+`backoff_max`: one service at most. All else that time brings is not here: clocks, backoff, probes,
+waiting for own running surplus. Pods take a whole node each, we make them, and no restarts are
+counted."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from scaler.rules.rule import Trade
+from tests.builders import NOW
 from tests.decide.contract import Counts, attainable
 from tests.decide.facts import Facts, choices
 from tests.decide.packing import Pod, can_invalidate, packs, room_of
@@ -147,6 +149,63 @@ class _Judge(Facts):
             not self.among(self.of.of(team), *UP),
             self.of.of(team).start,
         )
+
+    def in_turn(self, teams: Iterable[int]) -> list[int]:
+        """2a: whoever has waited for `backoff_max` goes before all that had an attempt, whatever
+        the priorities, and before those of its own priority of which nothing is bound."""
+        found = sorted(teams, key=self.order)
+        for one in filter(self.has_waited, list(found)):
+            ahead = found[: found.index(one)]
+            passed = [team for team in ahead if self.is_passed(team, one)]
+            kept = [team for team in ahead if team not in passed]
+            found = [*kept, one, *passed, *found[found.index(one) + 1 :]]
+        return found
+
+    def is_passed(self, team: int, by: int) -> bool:
+        if self.remembered_of(team).has_evicted:
+            return False
+        if self.was_tried(team):
+            return True
+        is_bound = bool(self.among(self.of.of(team), *BOUND))
+        return not is_bound and self.of.teams[team].priority == self.of.teams[by].priority
+
+    def has_waited(self, team: int) -> bool:
+        since = self.remembered_of(team).waiting_since
+        return since > 0 and NOW - since >= POLICY.backoff_max
+
+    def was_tried(self, team: int) -> bool:
+        """It had an attempt since it last made progress."""
+        ended = self.remembered_of(team).ended_at > 0
+        return ended or any(map(self.had_turn, self.of.of(team)))
+
+    def scale_up_before(self, team: int) -> int | None:
+        """7a: the scale-up that has waited for `backoff_max`, could start now, and goes before this
+        minimum: it had an attempt."""
+        for other in self.teams:
+            if self.has_waited(other) and not self.misses(other) and self.share(team, other):
+                for n in self.can_start(other):
+                    return n if self.was_tried(team) else None
+        return None
+
+    def can_start(self, team: int) -> list[int]:
+        """Its scale-ups with the scheduler; its held ones that the target has a place for, and that
+        fit and invalidate nothing."""
+        found = self.among(self.of.of(team), "hands")
+        for g, most in self.target(team).items():
+            mine = self.members(team, g)
+            if len(self.among(mine, *UP)) < most:
+                found += self.among(mine, "held")
+        return [n for n in found if self.could_start(n)]
+
+    def could_start(self, job: int) -> bool:
+        needs = self.needs(job, self.free)
+        hands = [need for n in self.chosen_hands() for need in self.needs(n, self.free)]
+        return self.fit(needs) and not self.can_invalidate([*hands, *needs])
+
+    def chosen_hands(self) -> list[int]:
+        """What is with the scheduler, or bound in part, of the minimums reserved so far."""
+        granted = [n for _, choice in self.granted for n in choice]
+        return self.among(granted, "hands")
 
     # 3b.4: victims, the cheapest first
 
@@ -327,7 +386,7 @@ class _Judge(Facts):
         self.granted: list[tuple[int, Sequence[int]]] = []
         self.chosen: set[int] = set()
         self.sources: dict[int, str] = {}
-        for team in sorted(filter(self.misses, self.teams), key=self.order):
+        for team in self.in_turn(filter(self.misses, self.teams)):
             self.minimum(team)
         self.scale_ups_in_hands()
         hands = [
@@ -344,11 +403,15 @@ class _Judge(Facts):
         lacks = self.lacks(team)
         complete = all(len(self.candidates(team, g)) >= n for g, n in lacks.items())
         found = self.source(team) if complete and not self.too_large(team) else None
-        if found is None and not self.shares(team):
+        first = self.scale_up_before(team) if found is not None else None
+        if found is not None and first is not None and not self.leaves_room(first, found[1]):
+            self.revoke += self.among(self.of.of(team), "hands")
+        elif found is None and not self.shares(team):
             self.minimum_of_one_alone(team)
         elif found is None:
             self.revoke += self.among(self.of.of(team), "hands")
-            if complete and not self.too_large(team):
+            had_turn = any(map(self.had_turn, self.missing(team)))
+            if complete and not self.too_large(team) and not had_turn:
                 self.gatherers.append(team)
         else:
             choice, needs, source, victims = found
@@ -366,6 +429,14 @@ class _Judge(Facts):
                 self.admit += self.among(choice, "held")
             elif source != "free" and self.shares(team):
                 self.revoke += self.among(choice, "hands")
+
+    def leaves_room(self, scale_up: int, needs: Needs) -> bool:
+        """7a: whether that scale-up could still start beside a minimum with these needs."""
+        before = list(self.reserved)
+        self.reserved += needs
+        could = self.could_start(scale_up)
+        self.reserved = before
+        return could
 
     def swapped(self, team: int, choice: Sequence[int]) -> list[int]:
         """With the scheduler, while a held one of the same group is chosen instead."""
@@ -395,8 +466,14 @@ class _Judge(Facts):
     # 3b.7: scale-ups
 
     def in_order(self) -> list[int]:
+        """By priority, age; who has waited for `backoff_max` before all of its own priority."""
         return sorted(
-            self.teams, key=lambda team: (-self.of.teams[team].priority, self.of.of(team).start)
+            self.teams,
+            key=lambda team: (
+                -self.of.teams[team].priority,
+                not self.has_waited(team),
+                self.of.of(team).start,
+            ),
         )
 
     def scale_ups_in_hands(self) -> None:

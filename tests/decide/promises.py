@@ -251,10 +251,11 @@ class _Judge(Facts):
             )
 
     def _passed_over(self) -> Iterator[str]:
-        """L5, 3b.2a: no minimum that had an attempt is admitted in the place of one that has waited
-        for `backoff_max`. Where a third service takes room, who is in whose way is not told."""
+        """L5, 3b.2a, 7a: no minimum that had an attempt is admitted in the place of a minimum or a
+        scale-up that has waited for `backoff_max`. Where a third service takes room, who is in
+        whose way is not told."""
         for team in self._have_waited():
-            fitting = [c for c in self.minimums(team) if packs(self.room(), self.pods_of(c))]
+            fitting = [c for c in self._waits(team) if packs(self.room(), self.pods_of(c))]
             for other in self._begin():
                 rest = {*self.teams} - {team, other}
                 if other == team or not self.share(team, other) or not all(map(self._rests, rest)):
@@ -268,9 +269,27 @@ class _Judge(Facts):
                     )
 
     def _have_waited(self) -> list[int]:
-        """Services without their minimum that had waited for `backoff_max` and still wait."""
-        waited = [team for team in self.teams if self._has_waited(team) and not self.serves(team)]
+        """Services that had waited for `backoff_max` and still wait."""
+        waited = [team for team in self.teams if self._has_waited(team)]
         return [team for team in waited if self.remembered_of(team).waiting_since]
+
+    def _waits(self, team: int) -> list[tuple[int, ...]]:
+        """What could start of a service that waits: its minimum, or one of its scale-ups."""
+        if not self.serves(team):
+            return list(self.minimums(team))
+        found = []
+        for group, number in self.target(team).items():
+            mine = self.members(team, group)
+            if sum(map(self.has_slot, mine)) < number:
+                found += [(one,) for one in mine if self._could_start(one)]
+        return found
+
+    def _could_start(self, number: int) -> bool:
+        """It is held, its owner has made it, and it is not in backoff."""
+        inst = self.insts[number]
+        is_held = not inst.count("u", "s", "r", "t")
+        is_made = not self.of.gates or inst.count("g") > 0
+        return is_held and is_made and self.before.remembered(number).backoff_until <= NOW
 
     def _has_waited(self, team: int) -> bool:
         since = self.before.remembered_of(team).waiting_since
@@ -285,7 +304,7 @@ class _Judge(Facts):
         """It had an attempt, nobody was evicted for it, and it does not go first or wait again as
         the other one does."""
         memory = self.before.remembered_of(team)
-        both_again = self._has_waited(team) and self._was_tried(by)
+        both_again = self._has_waited(team) and (self.serves(by) or self._was_tried(by))
         first = memory.goes_first or memory.has_evicted or both_again
         return self._was_tried(team) and not first
 

@@ -181,6 +181,27 @@ def worlds_of_seeming_room(draw: st.DrawFn) -> tuple[Shape, State]:
     return of, found
 
 
+@st.composite
+def worlds_of_waiting(draw: st.DrawFn) -> tuple[Shape, State]:
+    """As `small_worlds`. Some services had an attempt, and another one has waited for
+    `backoff_max`."""
+    of, s = draw(small_worlds())
+    teams = range(len(of.teams))
+    waits = draw(st.sampled_from(teams))
+    services = {}
+    for team in teams:
+        has_tried = team != waits and draw(st.booleans())
+        had_attempt = HadAttempt.FOR_GOOD if has_tried else HadAttempt.NO
+        one = InstanceMemory(had_attempt=had_attempt, most_bound=9)
+        services[str(key(team))] = ServiceMemory(
+            {uid(number): one for number in of.of(team)},
+            ended_at=NOW - 60 + team if has_tried else 0.0,
+            tried_at=NOW - 60 if has_tried else 0.0,
+            waiting_since=NOW - 200 if team == waits else 0.0,
+        )
+    return of, s._replace(memory=Memory(services))
+
+
 def opinion(made: Decision) -> Opinion:
     done: dict[type, set[int]] = {Admit: set(), Revoke: set(), Evict: set()}
     for plan in made.plans:
@@ -229,6 +250,23 @@ def test_decision_and_oracle_agree_on_free_room_that_only_seems_to_fit(
     drawn: tuple[Shape, State],
 ) -> None:
     """3.6, 4e."""
+    of, s = drawn
+    note(f"{of.nodes} {of.teams} {of.jobs}\n{in_short(of, s)}")
+    made = decide(view(of, s))
+    judged = judge(of, s)
+    assert opinion(made).evict == judged.evict
+    if not judged.unsure:
+        assert (opinion(made).admit, opinion(made).revoke) == (judged.admit, judged.revoke)
+    assert violations(view(of, s), made) == ()
+    assert promises.broken(of, s, made) == []
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(worlds_of_waiting())
+def test_decision_and_oracle_agree_on_who_goes_first_after_waiting_long(
+    drawn: tuple[Shape, State],
+) -> None:
+    """2a, 7a."""
     of, s = drawn
     note(f"{of.nodes} {of.teams} {of.jobs}\n{in_short(of, s)}")
     made = decide(view(of, s))
