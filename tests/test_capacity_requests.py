@@ -190,9 +190,8 @@ def test_pods_of_other_services_do_not_name_it() -> None:
         async with controller(on, provisioning_request=CLASS):
             await on.settle(70)
             on.apply(rule_config_map(name="small"))
-            small = {"rule": "small", "job_id": "small"}
             on.nodes("n1", "n2", "n3")
-            on.apply(job("p1", **small), job("d1", **small))
+            on.apply(*[job(name, rule="small", job_id="small") for name in ("p1", "d1")])
             await on.settle(10)
             assert consumers(on, "p1", "d1") == {""}
             assert len(consumers(on, "p0", "d0")) == 1

@@ -277,7 +277,7 @@ class _Judge(Facts):
         """What could start of a service that waits: its minimum, or one of its scale-ups."""
         if not self.serves(team):
             return list(self.minimums(team))
-        found = []
+        found = list[tuple[int, ...]]()
         for group, number in self.target(team).items():
             mine = self.members(team, group)
             if sum(map(self.has_slot, mine)) < number:

@@ -152,7 +152,7 @@ def worlds_of_seeming_room(draw: st.DrawFn) -> tuple[Shape, State]:
     classes = draw(st.sampled_from(("a", "ab")))
 
     def where() -> str:
-        return "@" + draw(st.sampled_from((*classes, classes)))
+        return f"@{draw(st.sampled_from((*classes, classes)))}"
 
     teams = [f"3P1D > 1P1D: p{where()} p{where()} p{where()} d{size}{where()}"]
     teams.append(draw(st.sampled_from(("1P: p", "2P > 1P: p p", "1P1D: p d"))))
