@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from typing import NamedTuple
 
 from scaler.rules.rule import Trade
@@ -432,11 +433,9 @@ class _Judge(Facts):
 
     def leaves_room(self, scale_up: int, needs: Needs) -> bool:
         """7a: whether that scale-up could still start beside a minimum with these needs."""
-        before = list(self.reserved)
-        self.reserved += needs
-        could = self.could_start(scale_up)
-        self.reserved = before
-        return could
+        beside = copy(self)
+        beside.reserved = [*self.reserved, *needs]
+        return beside.could_start(scale_up)
 
     def swapped(self, team: int, choice: Sequence[int]) -> list[int]:
         """With the scheduler, while a held one of the same group is chosen instead."""
