@@ -12,7 +12,6 @@ from scaler.sim.actors import objects
 
 UNSCHEDULABLE = "Unschedulable"
 READY = "tasks in gang are ready to be scheduled"
-WAITING = "tasks in gang unschedulable: pod group is not ready"
 NO_PODS = ""
 _TOLD_APART = ("lastTransitionTime", "transitionID")
 
@@ -22,13 +21,14 @@ def conditions_after(
 ) -> list[Object] | None:
     """The PodGroup's conditions after a session; None if nothing but times would change.
 
-    `reasons` are those of the plugin, with their messages; `gang` is READY, WAITING or NO_PODS."""
+    `reasons` are those of the plugin, with their messages; `gang` is READY, NO_PODS, or what is
+    said of a gang that waits."""
     before: list[Object] = objects.status(group).get("conditions") or []
     after = list(before)
     if gang == READY:
         _put(after, _condition("Scheduled", READY, "", now), by_reason=False)
     else:
-        if gang == WAITING:
+        if gang != NO_PODS:
             _put(after, _condition(UNSCHEDULABLE, "NotEnoughResources", gang, now), by_reason=False)
         for reason, message in reasons.items():
             _put(after, _condition(UNSCHEDULABLE, reason, message, now), by_reason=True)

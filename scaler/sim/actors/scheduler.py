@@ -36,7 +36,7 @@ from scaler.sim.actors.faulty_api import Curses, Never
 from scaler.sim.actors.npu_conditions import (
     NO_PODS,
     READY,
-    WAITING,
+    UNSCHEDULABLE,
     conditions_after,
     pod_conditions_after,
 )
@@ -220,19 +220,25 @@ class GangScheduler(StandIn):
             status["phase"] = phase
         if said:
             ready = bound + len(gang.pods) - len(gang.unbound) >= gang.needed
-            words = (READY if ready else WAITING) if gang.members else NO_PODS
+            waiting = _waiting_words(gang)
+            words = (READY if ready else waiting) if gang.members else NO_PODS
             now = self._clock.timestamp()
             conditions = conditions_after(gang.group, placed.conditions, words, now)
             if conditions is not None:
                 status["conditions"] = conditions
             for pod in gang.unbound:
-                reason = placed.pods.get(objects.name(pod))
-                waiting = pod_conditions_after(pod, reason, now) if reason else None
-                if waiting is not None:
-                    patch = {"status": {"conditions": waiting}}
-                    await self.attempt(merge(self.api, PODS, pod, patch, subresource="status"))
+                if objects.name(pod) not in placed.nodes:
+                    reason = placed.pods.get(objects.name(pod), (UNSCHEDULABLE, waiting))
+                    await self._tell(pod, reason, now)
         if status:
             await self.attempt(merge(self.api, POD_GROUPS, gang.group, {"status": status}))
+
+    async def _tell(self, pod: Object, reason: tuple[str, str], now: str) -> None:
+        """Write on the pod why it has no node."""
+        conditions = pod_conditions_after(pod, reason, now)
+        if conditions is not None:
+            patch = {"status": {"conditions": conditions}}
+            await self.attempt(merge(self.api, PODS, pod, patch, subresource="status"))
 
     def _pods(self) -> list[Object]:
         """All pods, with the bindings of earlier sessions included even if the watch is behind."""
@@ -368,6 +374,13 @@ class GangScheduler(StandIn):
             return False  # deleted or gated meanwhile: the next session sees it
         self._assumed[objects.uid(pod)] = (node, notes)
         return True
+
+
+def _waiting_words(gang: Gang) -> str:
+    """What Volcano says of a gang that has too few nodes."""
+    counts = f"{len(gang.unbound)} Pending, {gang.needed} minAvailable"
+    total = len(gang.members)
+    return f"{total}/{total} tasks in gang unschedulable: pod group is not ready, {counts}"
 
 
 def _min_member(group: Object | None) -> int:
