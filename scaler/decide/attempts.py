@@ -98,7 +98,7 @@ from scaler.decide.memory import (
     ServiceMemory,
 )
 from scaler.decide.nodes import PodRequests
-from scaler.decide.world import Policy, Service
+from scaler.decide.world import Instance, Policy, Service
 
 AnyAttempt = TypeVar("AnyAttempt", bound=Attempt)
 
@@ -691,6 +691,25 @@ def after_look(memory: InstanceMemory, *, lost: bool, all_bound: bool) -> Instan
     return memory
 
 
+def after_scheduler_spoke(memory: InstanceMemory, instance: Instance) -> InstanceMemory:
+    """2, JobInvalid: the memory after a look at what the scheduler says. That it never binds the
+    instance holds until the job is edited, or a pod of it is bound all the same."""
+    said = "" if instance.bound else instance.never_placed
+    if said and not memory.never_placed:
+        return replace(memory, never_placed=said, never_placed_as=written_as(instance))
+    if said or not memory.never_placed:  # pods made before an edit are refused for what it was
+        return memory
+    if instance.bound or written_as(instance) != memory.never_placed_as:
+        return replace(memory, never_placed="", never_placed_as="")
+    return memory
+
+
+def written_as(instance: Instance) -> str:
+    """How the job of an instance is written: a text that changes with each edit of it, and not with
+    its pods."""
+    return f"{instance.generation} {instance.revision} {instance.asks}"
+
+
 def after_look_at_service(
     memory: ServiceMemory, ran_with: tuple[tuple[str, PodRequests], ...]
 ) -> ServiceMemory:
@@ -718,7 +737,8 @@ def outlives_its_pods(memory: InstanceMemory, now: float) -> bool:
     its place, or for itself when it returns."""
     had_attempt = memory.had_attempt is not HadAttempt.NO
     is_behind = bool(memory.gave_way_for)
-    return had_attempt or is_behind or memory.backoff_until > now or memory.most_bound > 0
+    is_known = bool(memory.never_placed) or memory.most_bound > 0
+    return had_attempt or is_behind or is_known or memory.backoff_until > now
 
 
 def inherited(
@@ -751,5 +771,7 @@ def _inherited(memory: InstanceMemory) -> InstanceMemory:
         failures_before_bind=memory.failures_before_bind,
         backoff_until=memory.backoff_until,
         most_bound=memory.most_bound,
+        never_placed=memory.never_placed,
+        never_placed_as=memory.never_placed_as,
         owner=memory.owner,
     )

@@ -18,6 +18,8 @@ from scaler.rules.rule import ALL
 REPLACED = "its owner has replaced it"
 DOES_NOT_START = "a container does not start:"
 _KUBELET = "the kubelet of "
+NEVER_PLACED = "JobValidateFailed"
+"""How the scheduler's words begin that it never binds a pod of a job."""
 _RULES_OF_NPUS = {
     "chips": "by MindCluster's device data",
     "cards": "in whole cards",
@@ -241,6 +243,13 @@ def _colon(verdict: Verdict) -> str:
     return f": {about}" if about else ""
 
 
+def _job_invalid(verdict: Verdict, _: Plan) -> str:
+    about = _about(verdict, "not known")
+    if about.startswith(NEVER_PLACED):
+        return f"The scheduler never starts the job as it is written: {about}. Fix the job."
+    return f"No pods can be made of the job: {about}. Fix the job."
+
+
 _SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
     Reason.WAITING_FOR_RATIO: _waiting_for_ratio,
     Reason.SCALED_DOWN: _scaled_down,
@@ -248,6 +257,7 @@ _SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
     Reason.GROUP_UNKNOWN: _group_unknown,
     Reason.RULE_MISSING: _rule_missing,
     Reason.REVOKED: _revoked,
+    Reason.JOB_INVALID: _job_invalid,
     Reason.WAITING_FOR_SCHEDULER: _waiting_for_scheduler,
     Reason.SURPLUS_RUNNING: _surplus,
 }

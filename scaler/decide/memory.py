@@ -68,6 +68,10 @@ class InstanceMemory(
     refused_until: float = 0.0
     refused_times: int = 0
     refused_generation: int = 0
+    never_placed: str = ""
+    """The scheduler's words that it never binds a pod of the instance; "" = it has not said so."""
+    never_placed_as: str = ""
+    """How the job was written then."""
     preempted_for: str = ""
     """The beneficiary of its eviction, until its pods are gone; `NOBODY` = fewer instances are
     wanted, "" = none."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from scaler.decide.decision import Action, Admit, Complete, Evict, GroupPlan, Plan, Revoke
 from scaler.decide.draft import Draft
 from scaler.decide.notes import notes_of
+from scaler.decide.service.states import may_be_revoked
 from scaler.decide.verdicts import verdicts_of
 
 
@@ -75,9 +76,12 @@ def _actions(draft: Draft) -> Iterator[Action]:
 
 def _revocations_of_leftovers(draft: Draft) -> Iterator[Revoke]:
     """A held instance must not keep a PodGroup of ours: the scheduler would reserve room for the
-    PodGroup."""
+    PodGroup. Nor pods that the scheduler never places."""
     for group in draft.demand.groups.values():
         for member in group.held:
-            is_left = member.instance.leftovers and member.instance.made_by_us
+            i = member.instance
+            is_left = i.leftovers and i.made_by_us
+            if i.pods > i.gated:
+                is_left = may_be_revoked(i, draft.demand.policy)
             if is_left and member.uid not in draft.admitted:
                 yield Revoke(member.uid)

@@ -253,7 +253,7 @@ def _awaited_of_scheduler(member: Member, _: Draft) -> tuple[str, ...]:
         return (refusal_in_words(member.instance.refusals),)
     if member.pause is Pause.CREATION_REFUSED:
         return (member.memory.refused,)
-    return (member.instance.trouble,)
+    return member.instance.scheduler_says, member.instance.trouble
 
 
 def _broken(member: Member, draft: Draft) -> tuple[str, ...]:
@@ -314,7 +314,7 @@ _REFERS_TO: dict[Reason, Callable[[Member, Draft], tuple[str, ...]]] = {
     Reason.RULE_MISSING: _rule_problem,
     Reason.RULE_INVALID: _rule_problem,
     Reason.NAME_TAKEN: lambda member, _: (member.instance.name_taken,),
-    Reason.JOB_INVALID: lambda member, _: member.instance.faults,
+    Reason.JOB_INVALID: lambda member, _: member.instance.faults or (member.memory.never_placed,),
     Reason.CREATE_REFUSED: lambda member, draft: (draft.memory_of(member.uid).refused,),
     Reason.REVOKED: lambda member, draft: (draft.memory_of(member.uid).revoked,),
     Reason.PREEMPTED: lambda member, draft: (draft.memory_of(member.uid).preempted_for,),

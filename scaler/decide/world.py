@@ -226,6 +226,14 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     or ended."""
     scheduler: str = ""
     """`schedulerName` of its pods; "" = not known, or it has none."""
+    scheduler_says: str = ""
+    """For people: why the scheduler does not bind its pods, as its PodGroup says; "" = nothing."""
+    never_placed: str = ""
+    """The scheduler's words where it binds no pod of it whatever is free, because of what the job
+    asks for; "" = it does not say so. An edit of the job ends it."""
+    asks: str = ""
+    """What the job asks of MindCluster's scheduler in annotations and labels, as one text: an edit
+    of these changes no generation."""
     priority: int = 0
     """Value of the highest PriorityClass that the job's scheduling policy names."""
     bound_pods: tuple[tuple[str, PodRequest], ...] = msgspec.field(name="seats", default=())

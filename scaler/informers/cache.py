@@ -53,6 +53,7 @@ from scaler.informers.records import (
     NodeRecord,
     OwnedRecord,
     PriorityRecord,
+    says_the_same,
 )
 from scaler.informers.refusals import Refusals
 from scaler.informers.refused_pods import RefusedPods
@@ -128,6 +129,8 @@ class Cache:
         uid."""
         self._instances_by_node: Index[str, str, str] = Index()
         """Node -> uid of a pod on that node -> its instance."""
+        self._instances_by_group: Index[Name, str, str] = Index()
+        """Namespace and name of a PodGroup -> uid of a pod that names it -> its instance."""
         self.places_npus = False
         """MindCluster's plugin places the pods with NPUs."""
         self._npu_nodes = set[str]()
@@ -396,6 +399,7 @@ class Cache:
     def _drop_pod(self, record: PodRecord) -> None:
         self._pods_by_owner.drop((record.namespace, record.owner_uid), record.name)
         self._instances_by_node.drop(record.node, record.uid)
+        self._instances_by_group.drop((record.namespace, _group_of(record)), record.uid)
 
     def _put_pod(self, record: PodRecord) -> None:
         if record.owner_uid:
@@ -403,6 +407,9 @@ class Cache:
         instance = record.owner_uid or instance_of(record)
         if instance and record.node:
             self._instances_by_node.put(record.node, record.uid, instance)
+        if instance and _group_of(record):
+            group = (record.namespace, _group_of(record))
+            self._instances_by_group.put(group, record.uid, instance)
 
     def _on_budget(self, old: BudgetRecord | None, new: BudgetRecord | None) -> None:
         if old is None or new is None or (old.uid, old.selector) != (new.uid, new.selector):
@@ -411,11 +418,18 @@ class Cache:
 
     def _on_owned(self, old: OwnedRecord | None, new: OwnedRecord | None) -> None:
         """Publish the job that controls the object, and the job that needs its name: a Service or
-        PodGroup of another owner with that name is in the way of a job."""
+        PodGroup of another owner with that name is in the way of a job. And the instances of the
+        pods that name a PodGroup. What the scheduler writes
+        anew in each session is no change."""
+        if old is not None and new is not None and says_the_same(old, new):
+            return
         for record in (old, new):
             if record is not None:
                 self._place_again(record.owner_uid)
                 self._mark_jobs_of(record)
+        group = _newest(old, new)
+        instances = self._instances_by_group.of((group.namespace, group.name))
+        self.mark(*sorted(set(instances.values())))
 
     def _mark_jobs_of(self, record: PodRecord | OwnedRecord) -> None:
         """Publish the job that controls the object, and the job that needs its name."""
@@ -533,6 +547,11 @@ class Cache:
         """Volcano counted a retry of these jobs, or all of them anew after a restart."""
         known = self.job_instances.by_uid.values()
         self.mark(*[job.uid for job in known if f"{job.namespace}/{job.job.pod_group}" in changed])
+
+
+def _group_of(pod: PodRecord) -> str:
+    """The PodGroup that the pod names; "" for none, and for a pod of an AscendJob that we make."""
+    return pod.governed.pod_group if pod.governed is not None else ""
 
 
 def _is_alone(pod: PodRecord) -> bool:

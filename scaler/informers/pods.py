@@ -355,5 +355,6 @@ def _devices(pod: PodObject) -> PodDevices:
         real=shared(text(devices.REAL, 4096)),
         hardware_type=shared(text(devices.HARDWARE_TYPE)),
         super_pod=shared(text(devices.SUPER_POD)),
+        without_rank=bool(text(devices.SUPER_POD)) and not text(devices.SUPER_POD_RANK).strip(),
         separated=pod.metadata.labels.get("fault-type", "") == "Separate",
     )

@@ -17,6 +17,7 @@ from scaler.decide.nodes import Requirement, Taint, is_met
 from scaler.kube.metadata import Metadata, Stored, shared
 from scaler.names import CLASS_NAMESPACES
 from scaler.rules.values import as_text
+from scaler.workloads import scheduler_words
 from scaler.workloads.kinds import job_uid
 from scaler.workloads.membership import NO_LABELS, Labels, labels_of
 from scaler.workloads.npu_rules import BASE_DEVICES
@@ -31,6 +32,11 @@ _LONGEST_DEVICES = 64 * 1024
 """Characters of the annotation about the chips of a node; 16 chips have 1,000."""
 
 
+_LONGEST_STATUS = 256 * 1024
+"""Bytes of the status of a PodGroup: the scheduler has one condition for each of its reasons, with
+the names of some nodes."""
+
+
 class Condition(msgspec.Struct, gc=False):
     type: str = ""
     status: str = ""
@@ -40,9 +46,15 @@ class _OwnedSpec(msgspec.Struct, frozen=True, rename="camel"):
     min_member: int = 0
 
 
+class _PodGroupStatus(msgspec.Struct, frozen=True):
+    phase: str = ""
+    conditions: list[scheduler_words.Condition] = []
+
+
 class OwnedObject(msgspec.Struct, gc=False):
     metadata: Metadata
     spec: _OwnedSpec = _OwnedSpec()
+    status: msgspec.Raw = msgspec.Raw()
 
 
 class OwnedRecord(Stored, frozen=True, gc=False):
@@ -54,17 +66,47 @@ class OwnedRecord(Stored, frozen=True, gc=False):
     """PodGroup only: the pods that it asks for."""
     labels: Labels = NO_LABELS
     """PodGroup only: the labels that its job had when it was admitted."""
+    said: str = ""
+    """PodGroup only: why the scheduler does not start it, in words; "" where it says nothing."""
+    refused_at: float = 0.0
+    """When the scheduler last said that it never starts; 0.0 = it does not say so."""
 
 
 def owned_record(obj: OwnedObject) -> OwnedRecord:
     meta = obj.metadata
+    said, refused_at = _said_in(obj.status)
     return OwnedRecord(
         *meta.identity,
         owner_uid=shared(job_uid(meta.owner)),
         terminating=meta.deletion_timestamp is not None,
         members=obj.spec.min_member,
         labels=labels_of(meta.labels),
+        said=said,
+        refused_at=refused_at,
     )
+
+
+def says_the_same(one: OwnedRecord, other: OwnedRecord) -> bool:
+    """Whether two versions of an object differ in nothing that is kept."""
+    return msgspec.structs.replace(one, resource_version=other.resource_version) == other
+
+
+def _said_in(raw: msgspec.Raw) -> tuple[str, float]:
+    """`said` and `refused_at` of a PodGroup with this status. A status that cannot be read says
+    nothing: the PodGroup is there all the same."""
+    if not 0 < memoryview(raw).nbytes <= _LONGEST_STATUS:
+        return "", 0.0
+    try:
+        status = msgspec.json.decode(raw, type=_PodGroupStatus)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return "", 0.0
+    if status.phase not in scheduler_words.WAITS:
+        return "", 0.0
+    found = scheduler_words.said_of(status.conditions)
+    if not found:
+        return "", 0.0
+    refused_at = scheduler_words.last_said(status.conditions) if found[0].is_final else 0.0
+    return shared(found[0].for_status), refused_at
 
 
 class _NodeSpec(msgspec.Struct, frozen=True, gc=False):

@@ -539,10 +539,11 @@ class Reason(StrEnum):
         tone=Tone.PERSON,
         en=Words(
             short="no pods can be made of its job",
-            sentence="No pods can be made of the job: {about}. Fix the job.",
             meaning=(
                 "no pods can be made of the job; the words name every fault, by Ascend "
-                "Operator's names"
+                "Operator's names. Or MindCluster's scheduler says that it never starts the job, "
+                "whatever is free (`JobValidateFailed`): its `sp-block`, NPUs or policy do not fit "
+                "together"
             ),
             to_do=(
                 "edit the job; nothing has to be deleted, and pods that run are left alone. "
@@ -553,8 +554,15 @@ class Reason(StrEnum):
         ),
         zh=Words(
             short="任务无法生成 Pod",
-            sentence=("无法根据该任务创建 Pod。请修改任务；运行中的 Pod 不受影响。"),
-            meaning=("无法根据该任务创建 Pod；说明中列出全部错误，名称与 Ascend Operator 相同"),
+            sentence=(
+                "无法根据该任务创建 Pod，或调度器称永远不会启动它。请修改任务；运行中的 Pod 不受影"
+                "响。"
+            ),
+            meaning=(
+                "无法根据该任务创建 Pod；说明中列出全部错误，名称与 Ascend Operator 相同。或者 "
+                "MindCluster 的调度器称无论有多少空闲资源都不会启动该任务（`JobValidateFailed`）："
+                "它的 `sp-block`、NPU 数量或调度策略互相不符"
+            ),
             to_do=(
                 "修改任务；不需要删除任何对象，运行中的 Pod 不受影响。`scaler lint` 能发现同样"
                 "的问题。与 Ascend Operator 并存时：被 Operator 拒绝的任务必须删除后重新创建；"

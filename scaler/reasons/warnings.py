@@ -71,6 +71,36 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
             ),
         ),
     )
+    SUPER_POD_RANK_MISSING = WarningRow(
+        name="SuperPodRankMissing",
+        en=Words(
+            short="no rank in its super-pod",
+            meaning=(
+                "the scheduler bound pods of a super-pod job with an empty annotation "
+                "`super-pod-rank`: one session of it saw a part of the pods only. The containers "
+                "read the rank as they start, so only new pods have one"
+            ),
+            to_do=(
+                "delete all pods of the instance with one command: the scheduler then chooses for "
+                "all of them again, and what made them makes them anew"
+            ),
+        ),
+        zh=Words(
+            short="在超节点中没有编号",
+            sentence=(
+                "调度器绑定了超节点任务的 Pod，但注解 super-pod-rank 为空。请用一条命令删除该实例"
+                "的全部 Pod，由调度器重新选择。"
+            ),
+            meaning=(
+                "调度器绑定了超节点任务的 Pod，但注解 `super-pod-rank` 为空：它的某次调度只看到了"
+                "一部分 Pod。容器在启动时读取该编号，因此只有新建的 Pod 才会有编号"
+            ),
+            to_do=(
+                "用一条命令删除该实例的全部 Pod：调度器会为它们重新选择节点，Pod 由原来的创建者重新"
+                "创建"
+            ),
+        ),
+    )
     UNKNOWN_OWNER = WarningRow(
         name="UnknownOwner",
         en=Words(

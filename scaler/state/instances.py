@@ -19,8 +19,10 @@ from scaler.decide.world import Instance, ServiceKey
 from scaler.informers.cache import Cache
 from scaler.informers.faults import fault_of
 from scaler.informers.pods import ENDED, PodRecord
+from scaler.informers.records import OwnedRecord
 from scaler.reasons.reasons import Reason
 from scaler.reasons.warnings import Warning
+from scaler.state.scheduler import as_scheduled, without_rank
 from scaler.state.situation import Situation
 from scaler.workloads.kinds import PLAIN, holding_impossible
 from scaler.workloads.membership import (
@@ -32,7 +34,7 @@ from scaler.workloads.membership import (
     RoleTemplate,
     identity,
 )
-from scaler.workloads.npu_rules import NpuJob, as_placed
+from scaler.workloads.npu_rules import NO_JOB, NpuJob, as_placed
 
 COUNTS_ON = "It counts as it did when it was admitted"
 VOLCANOS_OWN = "podgroup-"
@@ -399,6 +401,7 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
             *_unknown_owners(pods),
             *not_held(cache, situation, pods),
             *_shared_gangs(cache, membership, pods, size),
+            *without_rank(pods),
         ),
         made_by_us=False,
         owner=membership.owner,
@@ -414,7 +417,24 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         refusals=cache.refused_pods.of(membership.key.namespace, membership.instance),
         replaced=has_ended and membership.kind != PLAIN,
     )
-    return with_pods(instance, parts)
+    group = _own_group(cache, membership, present)
+    return as_scheduled(with_pods(instance, parts), group, _npus_of(present or last))
+
+
+def _own_group(
+    cache: Cache, membership: Membership, present: Sequence[PodRecord]
+) -> OwnedRecord | None:
+    """The PodGroup of this instance alone; None where it has none."""
+    names = {pod.governed.pod_group for pod in present if pod.governed is not None}
+    if len(names) != 1 or any(is_misplaced(membership, pod) for pod in present):
+        return None
+    return cache.pod_groups.get(membership.key.namespace, names.pop())
+
+
+def _npus_of(pods: Sequence[PodRecord]) -> NpuJob:
+    """What the instance asks of MindCluster's scheduler."""
+    first = pods[0].governed if pods else None
+    return first.npus if first is not None else NO_JOB
 
 
 def _bound_of(pods: Sequence[PodRecord]) -> PodRecord:

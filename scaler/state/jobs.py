@@ -34,6 +34,7 @@ from scaler.state.instances import (
     ungated,
     with_pods,
 )
+from scaler.state.scheduler import as_scheduled, without_rank
 from scaler.state.situation import Situation
 from scaler.workloads.membership import Job, LaterPods
 
@@ -100,7 +101,7 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
         made_by_us=ours,
         name_taken=_taken_name(cache, record, in_the_way) if ours else "",
         faults=rest.faults,
-        warnings=rest.warnings,
+        warnings=(*rest.warnings, *without_rank(pods)),
         leftovers=rest.leftovers,
         stripped=rest.stripped,
         life=rest.life,
@@ -111,7 +112,7 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
         refused=() if job.finished or situation.shadow else refused_of(present_of(pods)),
         refusals=cache.refused_pods.of(record.namespace, record.uid),
     )
-    return with_pods(instance, parts)
+    return as_scheduled(with_pods(instance, parts), cache.pod_group_of(record), job.npus)
 
 
 def _requested(

@@ -13,6 +13,8 @@ REAL = "huawei.com/AscendReal"
 RANK_INDEX = "hccl/rankIndex"
 HARDWARE_TYPE = "mind-cluster/hardware-type"
 SUPER_POD = "super-pod-id"
+SUPER_POD_RANK = "super-pod-rank"
+"""Which block of its job the pod is in: its containers read it as they start."""
 
 
 class PodDevices(msgspec.Struct, frozen=True, gc=False):
@@ -25,6 +27,8 @@ class PodDevices(msgspec.Struct, frozen=True, gc=False):
     real: str = ""
     hardware_type: str = ""
     super_pod: str = ""
+    without_rank: bool = False
+    """The scheduler put it into a super-pod, and gave it no rank there."""
     separated: bool = False
     """Labelled `fault-type=Separate`: MindCluster's fault handling has given this pod up."""
 

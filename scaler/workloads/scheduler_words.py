@@ -22,13 +22,16 @@ from collections.abc import Sequence
 
 import msgspec
 
+from scaler.timestamps import seconds_of
+
 JOB_NOT_VALID = "JobValidateFailed"
+NOT_ENQUEUED = "JobEnqueueFailed"
 _CURES = {
     JOB_NOT_VALID: (
         "the job never starts as it is written: `scaler lint` names what is wrong with its NPUs,"
         " sp-block or labels; mend it and create the job again"
     ),
-    "JobEnqueueFailed": (
+    NOT_ENQUEUED: (
         "the scheduler counts idle NPUs of nodes with device data only, and of those that are"
         " stable: free some, or repair nodes"
     ),
@@ -40,11 +43,25 @@ _CURES = {
 }
 """The reasons of MindCluster's plugin, the one that says most first, and what helps."""
 _BY_WEIGHT = (*_CURES, "NotEnoughResources")
+_FOR_STATUS = {
+    NOT_ENQUEUED: (
+        "its PodGroup is not in the queue, because fewer idle NPUs count than it asks for"
+    ),
+    "BatchOrderFailed": "its PodGroup is in the queue, and no set of nodes fits it",
+    "NodePredicateFailed": ("no node takes its pods; `scaler why` says what the nodes lack"),
+}
+"""What a reason means, without numbers of NPUs and nodes: those change with each pod of the
+cluster, and a status is not written for that."""
+_TOO_FEW_PODS = "NotEnoughPod"
+"""How the words of `JobValidateFailed` begin while pods of the job do not exist yet."""
 _SCHEDULABLE = "Schedulable"
 """A pod whose PodGroup waits for room in another place says so: that it could be assigned."""
 _OF_A_NODE = re.compile(r"Reason: (.{1,200}?), such as: \[")
 LONGEST_WORDS = 400
 """Characters of one condition that are kept."""
+LONGEST_REASON = 63
+WAITS = frozenset({"Pending", "Inqueue", "Unknown", ""})
+"""The phases of a PodGroup that waits for the scheduler."""
 
 
 class Condition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -65,9 +82,28 @@ class Said(msgspec.Struct, frozen=True, gc=False):
     words: str
 
     @property
+    def is_final(self) -> bool:
+        """Whether the job never starts as it is written, whatever is free."""
+        return self.reason == JOB_NOT_VALID and not self.words.startswith(_TOO_FEW_PODS)
+
+    @property
     def cure(self) -> str:
         """What helps; "" if that depends."""
+        if self.reason == JOB_NOT_VALID and not self.is_final:
+            return ""
         return _CURES.get(self.reason, "")
+
+    @property
+    def for_status(self) -> str:
+        """The same for the status of a service, in words that stay as long as the reason does."""
+        reason = self.reason[:LONGEST_REASON]
+        if self.is_final:
+            return str(self)
+        if self.reason == JOB_NOT_VALID:
+            return f"{reason}: not all pods of its PodGroup exist"
+        meaning = _FOR_STATUS.get(self.reason, "")
+        said = f"{reason}: {meaning}" if meaning else reason
+        return f"{said}. {sentence_of(self.cure)}" if self.cure else said
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.words}" if self.words else self.reason
@@ -80,6 +116,18 @@ def said_of(conditions: Sequence[Condition]) -> tuple[Said, ...]:
     found = [Said(one.reason, _words(one)) for one in holding]
     with_words = [one for one in found if one.words]
     return tuple(sorted(with_words or found, key=_weight))
+
+
+def last_said(conditions: Sequence[Condition]) -> float:
+    """When the scheduler last said why it does not start a PodGroup, in seconds since the epoch;
+    0.0 where it says nothing."""
+    times = [seconds_of(one.last_transition_time) for one in _of_last_session(conditions)]
+    return max(times, default=0.0)
+
+
+def sentence_of(words: str) -> str:
+    """The words with a capital letter in front."""
+    return f"{words[:1].upper()}{words[1:]}"
 
 
 def is_about_its_group(reason: str) -> bool:
@@ -107,5 +155,5 @@ def _words(condition: Condition) -> str:
 
 
 def _weight(said: Said) -> tuple[int, str]:
-    known = said.reason in _BY_WEIGHT
+    known = said.reason in _BY_WEIGHT and not said.words.startswith(_TOO_FEW_PODS)
     return (_BY_WEIGHT.index(said.reason) if known else len(_BY_WEIGHT), said.reason)

@@ -163,7 +163,7 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
         for one in held
         if one.uid not in admit
     }
-    left_over = [one for one in held if one.leftovers and one.made_by_us and not one.label_problem]
+    left_over = [one for one in held if is_left_over(one, seen)]
     taken_back = [one for one in going if affordable(one, seen)] + [
         one for one in left_over if one.uid not in admit
     ]
@@ -387,6 +387,22 @@ def state(one: Instance, seen: Seen) -> State:
     return next(state for state, holds in STATES.items() if holds(one, seen))
 
 
+def is_left_over(one: Instance, seen: Seen) -> bool:
+    """A held one has pods that the scheduler never places, or objects of ours without pods."""
+    if one.label_problem:
+        return False
+    if one.pods > one.gated:
+        return seen.policy.revoke and not one.unheld and affordable(one, seen)
+    return one.leftovers and one.made_by_us
+
+
+def is_never_placed(one: Instance, seen: Seen) -> bool:
+    """The scheduler says so now, or said so of the job as it is still written."""
+    memory = remembered(one, seen)
+    as_written = memory.never_placed_as == f"{one.generation} {one.revision} {one.asks}"
+    return not one.bound and bool(one.never_placed or (memory.never_placed and as_written))
+
+
 def troubled(one: Instance, seen: Seen) -> bool:
     memory = remembered(one, seen)
     restarted = memory.restarts >= 0 and one.restarts > memory.restarts
@@ -397,7 +413,7 @@ def troubled(one: Instance, seen: Seen) -> bool:
 STATES: dict[State, Callable[[Instance, Seen], bool]] = {
     State.FINISHED: lambda one, _: one.owner_finished,
     State.TERMINATING: lambda one, _: one.owner_deleting or (one.pods == 0 and one.terminating > 0),
-    State.HELD: lambda one, _: one.pods == one.gated,
+    State.HELD: lambda one, s: one.pods == one.gated or is_never_placed(one, s),
     State.RUNNING: lambda one, s: is_running(one, s) and not has_given_its_place(one, s),
     State.BROKEN: lambda one, s: (
         one.bound > 0
@@ -521,7 +537,8 @@ def is_in_flight(one: Instance, seen: Seen) -> bool:
 
 def is_live(one: Instance, seen: Seen) -> bool:
     """What no pods can be made of is not live, nor what cannot be made for want of a name."""
-    spoilt = bool(one.faults or one.name_taken) and state(one, seen) is State.HELD
+    hindered = one.faults or one.name_taken or is_never_placed(one, seen)
+    spoilt = bool(hindered) and state(one, seen) is State.HELD
     return not (one.owner_deleting or one.owner_finished or spoilt)
 
 
@@ -603,7 +620,7 @@ def barred(one: Instance, seen: Seen) -> Reason | None:
         Reason(problem.value): not seen.full and seen.service.key.rule != "",
         Reason.GROUP_UNKNOWN: bool(seen.full) and one.group not in seen.full[0],
         Reason.PAUSED: seen.service.options.paused and bool(seen.full),
-        Reason.JOB_INVALID: bool(one.faults),
+        Reason.JOB_INVALID: bool(one.faults or is_never_placed(one, seen)),
         Reason.NAME_TAKEN: bool(one.name_taken),
         Reason.CREATE_REFUSED: bool(refused),
     }

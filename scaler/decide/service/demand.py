@@ -630,7 +630,7 @@ def written_of(service: Service) -> dict[str, str]:
         if one.owner_deleting or _is_told_by_missing_pods(one):
             continue
         if one.made_by_us or not one.owner:
-            written[one.uid] = _fingerprint(_template_of(one))
+            written[one.uid] = _fingerprint((*_template_of(one), one.asks))
         elif not one.outdated:
             written[one.owner] = _fingerprint(_template_of(one))
     return written

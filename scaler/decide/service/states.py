@@ -31,7 +31,7 @@ def state_of(instance: Instance, memory: InstanceMemory, now: float, policy: Pol
         return State.FINISHED
     if i.owner_deleting or (i.pods == 0 and i.terminating):
         return State.TERMINATING
-    if i.pods == i.gated:
+    if i.pods == i.gated or (memory.never_placed and not i.bound):
         return State.HELD
     restarted = memory.restarted_at > 0 and now - memory.restarted_at < policy.stable_after
     healthy = not (i.terminating or i.crashing or i.faulty or restarted)
@@ -206,7 +206,8 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
     def is_live(self) -> bool:
         """The owner exists, is not being deleted, has not finished, and its pods can be made."""
         i = self.instance
-        cannot_be_made = self.state is State.HELD and bool(i.faults or i.name_taken)
+        hindrance = i.faults or i.name_taken or self.memory.never_placed
+        cannot_be_made = self.state is State.HELD and bool(hindrance)
         return not (i.owner_deleting or i.owner_finished or cannot_be_made)
 
     @property
@@ -284,6 +285,7 @@ def look_at(instance: Instance, remembered: InstanceMemory, look: Look) -> Membe
             is_replaced=_is_of_old_revision(instance),
         )
     memory = with_counts(instance, remembered, look)
+    memory = attempts.after_scheduler_spoke(memory, instance)
     state = state_of(instance, memory, look.now, look.policy)
     memory = with_state(instance, state, memory, look)
     running = counts_as_running(instance, state, look.service.options.counts_from)
@@ -434,7 +436,7 @@ def why_not_admissible(member: Member, now: float) -> Reason | None:
     memory = member.memory
     if instance.label_problem:
         return instance.label_problem
-    if instance.faults:
+    if instance.faults or memory.never_placed:
         return Reason.JOB_INVALID
     if instance.name_taken:
         return Reason.NAME_TAKEN

@@ -34,7 +34,13 @@ from scaler.tools.common.view import Cluster
 from scaler.tools.why import scale
 from scaler.tools.why.subject import Subject
 from scaler.workloads.npu_rules import RESCHEDULING
-from scaler.workloads.scheduler_words import Condition, is_about_its_group, said_of
+from scaler.workloads.scheduler_words import (
+    WAITS,
+    Condition,
+    is_about_its_group,
+    said_of,
+    sentence_of,
+)
 
 MOST_INSTANCES = 4
 MOST_PODS = 4
@@ -48,7 +54,6 @@ _STAYS = (
     "its job has no label fault-scheduling, so MindCluster's scheduler leaves it there: delete the"
     " pods of the instance, and write fault-scheduling: force if it is to heal by itself"
 )
-_WAITS = frozenset({"Pending", "Inqueue", "Unknown", ""})
 
 
 class Looked(msgspec.Struct, frozen=True):
@@ -221,14 +226,14 @@ def _group_checks(name: str, group: Object) -> Iterator[CheckResult]:
         )
         return
     phase = as_text(at(group, "status").get("phase"))
-    if phase not in _WAITS:
+    if phase not in WAITS:
         yield CheckResult(Level.OK, f"phase {phase}", about=about)
         return
     said = said_of(_conditions(group))
     words = "; ".join(map(str, said)) or "the scheduler has said nothing yet; does Volcano run?"
     cure = said[0].cure if said else ""
     if cure:
-        words = f"{words}. {cure[0].upper()}{cure[1:]}"
+        words = f"{words}. {sentence_of(cure)}"
     yield CheckResult(Level.ERROR, f"phase {phase or 'not set'}: {words}", about=about)
 
 

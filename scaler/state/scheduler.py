@@ -1,0 +1,64 @@
+"""What the scheduler says of an instance, and what it left out. Decides nothing.
+
+It writes on the PodGroup why an instance waits, and on each pod that it binds in a super-pod which
+block of the job the pod is in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from scaler.decide.world import Instance
+from scaler.informers.pods import PodRecord
+from scaler.informers.records import OwnedRecord
+from scaler.reasons.warnings import Warning
+from scaler.workloads.npu_rules import NO_JOB, NpuJob
+
+SESSIONS = 3.0
+"""Seconds after the creation of its last pod from which on the scheduler has seen all of them: it
+looks once a second, and writes times in whole seconds."""
+MOST_NAMED = 4
+
+
+def as_scheduled(instance: Instance, group: OwnedRecord | None, npus: NpuJob) -> Instance:
+    """The instance with what the scheduler says of its PodGroup. `npus`: what it asks of
+    MindCluster's scheduler. Times are those of the API server."""
+    asks = "" if npus == NO_JOB else "/".join(_parts(npus))
+    if asks:
+        instance = replace(instance, asks=asks)
+    waits = instance.pods > 0 and instance.on_nodes < instance.pods and not instance.gated
+    if group is None or not waits or not group.said:
+        return instance
+    refused = group.said if _is_refused_whole(instance, group) else ""
+    return replace(instance, scheduler_says=group.said, never_placed=refused)
+
+
+def _parts(npus: NpuJob) -> tuple[str, ...]:
+    affinity = "soft" if npus.is_soft else ""
+    return npus.block, npus.policy, affinity, npus.sub_health, npus.rescheduling
+
+
+def _is_refused_whole(instance: Instance, group: OwnedRecord) -> bool:
+    """Whether the scheduler has seen all pods, and starts none of them whatever is free. What it
+    says of a part of them may not hold of all."""
+    is_whole = instance.pods == instance.expected and not (instance.bound or instance.terminating)
+    return is_whole and group.refused_at >= instance.newest + SESSIONS
+
+
+def without_rank(pods: Sequence[PodRecord]) -> tuple[tuple[Warning, str], ...]:
+    """The warning about bound pods that have no rank in their super-pod; none where all have."""
+    names = []
+    for pod in pods:
+        is_bound = bool(pod.node) and not pod.terminating
+        if is_bound and pod.devices is not None and pod.devices.without_rank:
+            names.append(pod.name)
+    if not names:
+        return ()
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    words = (
+        f"{', '.join(names[:MOST_NAMED])}{more}: bound without super-pod-rank, so the program does"
+        " not know its block. Delete all pods of the instance with one command, so that the"
+        " scheduler chooses for all of them again"
+    )
+    return ((Warning.SUPER_POD_RANK_MISSING, words),)
