@@ -67,11 +67,13 @@ def check(value: object) -> tuple[Rule | None, list[Finding]]:
     ratios: list[Ratio] = []
     # nearly always all ratios have the same groups, and share one object
     sizes: dict[str, int] = {}
+    names: dict[str, str] = {}
     for entry in entries:
         own = {name: group.size or 0 for name, group in entry.groups.items()}
         sizes = sizes if sizes == own else own
         if not entry.zero:
-            ratios.append(Ratio(counts=entry.counts, sizes=sizes))
+            counts = {names.setdefault(name, name): n for name, n in entry.counts.items()}
+            ratios.append(Ratio(counts=counts, sizes=sizes))
     return Rule(tuple(ratios)), found
 
 

@@ -21,7 +21,7 @@ from scaler.remembered import Remembered
 from scaler.rules.document import RuleReading, read_options, read_rule, unread
 from scaler.rules.finding import Finding
 from scaler.rules.rule import Rule, RuleOptions
-from scaler.state.kept_rules import KeptRules
+from scaler.state.kept_rules import MOST_IN_FORCE, KeptRules, RulesInMemory, size_in_memory
 from scaler.state.last_valid import KNOWN_FORMAT, ConfigMapName, LastValid, last_valid_of
 
 MOST_GROUPS = 2**20
@@ -44,6 +44,8 @@ class RuleInForce(msgspec.Struct, frozen=True, gc=False):
     """Why the text is not kept, in words; "" when it is."""
     size_not_kept: int = 0
     """Bytes of the present text if it is not kept, compressed."""
+    size_refused: int = 0
+    """Bytes of memory that the present rule would take, if its namespace has no place for it."""
 
 
 class RulesInForce:
@@ -60,6 +62,7 @@ class RulesInForce:
         self._config_map = config_map
         self._stored = stored
         self._places = places
+        self._in_memory = RulesInMemory()
         self._ask: Callable[[str, str], None] = lambda _namespace, _name: None
         self._known: dict[tuple[str, str], tuple[str, RuleInForce]] = {}
 
@@ -95,7 +98,14 @@ class RulesInForce:
     def read(self, record: ConfigMapRecord) -> RuleInForce:
         """Take in a ConfigMap with its document: the rule in force from now on."""
         rule = ConfigMapName(record.namespace, record.name)
-        current = _read(record, self._before(*rule))
+        before = self._before(*rule)
+        current = _read(record, before)
+        if current.problem is None and current.rule is not None:
+            size = size_in_memory(current.rule)
+            if self._in_memory.has_place(rule, size):
+                self._in_memory.put(rule, size)
+            else:
+                current = _refused(current, before, rule, size)
         if current.problem is None and current.last_valid is not None:
             current = self._kept(rule, current, current.last_valid)
         self._known[rule] = (record.version, current)
@@ -124,11 +134,16 @@ class RulesInForce:
         )
 
     def _has_place_by_now(self, namespace: str, name: str) -> bool:
-        """Whether the text of this rule was not kept for lack of a place, and has one by now."""
+        """Whether this rule was not put in force, or its text not kept, for lack of a place, and
+        has one by now."""
         known = self._known.get((namespace, name))
-        if known is None or not known[1].size_not_kept:
+        if known is None:
             return False
-        return not self._places.why_not(ConfigMapName(namespace, name), known[1].size_not_kept)
+        rule = ConfigMapName(namespace, name)
+        if known[1].size_refused:
+            return self._in_memory.has_place(rule, known[1].size_refused)
+        size = known[1].size_not_kept
+        return bool(size) and not self._places.why_not(rule, size)
 
     def _before(self, namespace: str, name: str) -> RuleInForce:
         """What was in force until now: as this process knows it, or as an earlier one left it."""
@@ -138,8 +153,11 @@ class RulesInForce:
         stored = self._left(namespace, name)
         if stored is None:
             return RuleInForce()
+        rule = _reread(stored).rule
         self._places.measured(ConfigMapName(namespace, name), len(stored.packed))
-        return RuleInForce(_reread(stored).rule, last_valid=stored)
+        if rule is not None:
+            self._in_memory.put(ConfigMapName(namespace, name), size_in_memory(rule))
+        return RuleInForce(rule, last_valid=stored)
 
     def _left(self, namespace: str, name: str) -> LastValid | None:
         """What an earlier process left, unless it is beyond what is valid now, or a later
@@ -167,6 +185,7 @@ class RulesInForce:
         """No job names the rule any more."""
         self._known.pop((namespace, name), None)
         self._places.forget(ConfigMapName(namespace, name))
+        self._in_memory.drop(ConfigMapName(namespace, name))
 
 
 def _without(words: str, before: RuleInForce) -> RuleInForce:
@@ -215,6 +234,29 @@ def _invalid(record: ConfigMapRecord, reading: RuleReading, before: RuleInForce)
         record.uid,
         before.last_valid,
         before.not_kept,
+    )
+
+
+def _refused(
+    current: RuleInForce, before: RuleInForce, rule: ConfigMapName, size: int
+) -> RuleInForce:
+    """What is in force instead of a valid rule for which its namespace has no place."""
+    words = (
+        f"the rules of namespace {rule.namespace} would take more than"
+        f" {MOST_IN_FORCE // 2**20} MiB of memory with ConfigMap {rule.name}, which has"
+        f" {size:,} bytes: write fewer ratios, or delete jobs that name rules which nobody needs"
+    )
+    if before.rule is not None:
+        words = f"{words}; the last valid rule stays in force"
+    return RuleInForce(
+        before.rule,
+        current.options,
+        RuleProblem(Warning.RULE_INVALID, words),
+        current.findings,
+        current.uid,
+        before.last_valid,
+        before.not_kept,
+        size_refused=size,
     )
 
 

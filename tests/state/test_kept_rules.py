@@ -65,4 +65,4 @@ def test_nothing_is_left_of_what_is_gone() -> None:
     kept.keep(A, 100)
     kept.forget(A)
     kept.forget(B)
-    assert kept._sizes == {}
+    assert (kept._sizes._sizes, kept._sizes._sums) == ({}, {})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from scaler.informers.config_maps import ConfigMapRecord, pack
 from scaler.reasons.warnings import Warning
 from scaler.remembered import Remembered
-from scaler.state import rules_in_force
+from scaler.state import kept_rules, rules_in_force
 from scaler.state.kept_rules import KeptRules
 from scaler.state.last_valid import LastValid, last_valid_of
 from scaler.state.rules_in_force import RuleInForce, RulesInForce, groups_of
@@ -138,3 +139,34 @@ def test_however_many_rules_there_are_the_memory_is_bounded(
     for number in range(200):
         assert groups_of(record(rule_document({f"group-{number}": 1}))) == (f"group-{number}",)
     assert 10 < len(rules_in_force._groups) < 100
+
+
+def test_the_rules_in_force_of_one_namespace_take_a_limited_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A job that names one more is told how much it is and what to do. What is in force stays, also
+    when it is edited, and the room of what no job names is there again."""
+    monkeypatch.setattr(kept_rules, "MOST_IN_FORCE", 2_000)
+    many = rule_document(*({"group0": number} for number in range(4, 0, -1)))
+
+    def named(name: str, text: str, version: int = 1) -> ConfigMapRecord:
+        made = record(text, uid=name, version=version)
+        return msgspec.structs.replace(made, name=name)
+
+    records = {name: named(name, many) for name in "ab"}
+    book = RulesInForce(
+        lambda _namespace, name: records.get(name), lambda _namespace, _name: None, KeptRules(9)
+    )
+    first = book.follow("n", "a")
+    assert first.problem is None
+    second = book.follow("n", "b")
+    assert second.rule is None
+    assert second.problem is not None
+    assert second.problem.message.startswith("the rules of namespace n would take more than")
+    assert book.follow("n", "b") is second
+    records["a"] = named("a", TWO_P_ONE_D, 2)
+    assert book.follow("n", "a").problem is None, "what is smaller has a place"
+    records["a"] = named("a", many, 3)
+    assert book.follow("n", "a").rule is not None
+    book.forget("n", "a")
+    assert book.follow("n", "b").problem is None
