@@ -3,7 +3,10 @@ is. Then something is lost for a while: a container exits, chips or nodes fail, 
 out, who makes the pods is away, a quota refuses them.
 
 Once all is mended, every service serves again that could, and nothing waits that fits. All that
-happens follows from the seed. `python -m tests.contention.full_clusters 0-99` plays a hundred."""
+happens follows from the seed. `python -m tests.contention.full_clusters 0-99` plays a hundred.
+
+From seed WIDER on people do things as well: they order scales, edit rules, taint nodes, delete and
+create, and the scaler is restarted or away."""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,8 @@ import msgspec
 
 from scaler.decide.world import Preempt
 from scaler.kube.api import NAMESPACES, PODS, PRIORITY_CLASSES, Object
-from scaler.names import NAMESPACE_LABEL
+from scaler.names import NAMESPACE_LABEL, RULE_KEY
+from scaler.rules.rule import ALL
 from scaler.sim import loop
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import exit_pod
@@ -74,6 +78,14 @@ LOSSES = (
     "quota",
     "scheduler",
 )
+WIDER = 100_000
+"""The first seed of histories in which people act as well."""
+CURSES = {"owner away": "made", "quota": "created", "not ready": "ready"}
+ACTS = ("order", "rule", "taint", "restart", "scaler away", "not ready")
+"""After these every service has what it had."""
+REQUESTS = ("minimum", "deletion", "newcomer")
+"""By these somebody waits for its minimum, who may take what another one has lost (L10)."""
+TAINT = {"key": "maintenance", "value": "yes", "effect": "NoSchedule"}
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -95,6 +107,10 @@ class History(msgspec.Struct, frozen=True):
     priorities: dict[str, int]
     """Of services by name; 0 = none is named."""
     trade: dict[str, str]
+    counts_from: dict[str, str]
+    """Of services by name; others have the default."""
+    newcomers: tuple[Service, ...]
+    """Each comes with the loss that names it, and goes at its end."""
     nodes: int
     losses: tuple[Loss, ...]
     settings: dict[str, Any]
@@ -125,16 +141,41 @@ def history(seed: int) -> History:
         most += one.nodes_for(one.ladder[0])
     count = min(most, minimum + rng.choice((0, 1, 1, 2, 3)))
     several = rng.random() < 0.5
+    priorities = {one.name: rng.choice((0, 5, 9)) if several else 0 for one in services}
+    trade = {one.name: rng.choice(("always", "off")) for one in services if rng.random() < 0.2}
+    wide = dice("wider", seed) if seed >= WIDER else None
+    what = _wider(wide) if wide else LOSSES
+    losses = _losses(rng, services, count, what)
+    settings = {"preempt": rng.choice(list(Preempt)).value}
+    counts_from = {}
+    newcomers = []
+    if wide:
+        for one in services:
+            counts_from[one.name] = wide.choice(("running", "running", "ready", "bound"))
+        for number, loss in enumerate(losses):
+            if loss.what == "newcomer":
+                new = _service(wide, f"new{number}", beside)
+                newcomers.append(new)
+                losses[number] = msgspec.structs.replace(loss, service=new.name)
+                priorities[new.name] = wide.choice((0, 5, 9)) if several else 0
     return History(
         seed,
         tuple(services),
-        {one.name: rng.choice((0, 5, 9)) if several else 0 for one in services},
-        {one.name: rng.choice(("always", "off")) for one in services if rng.random() < 0.2},
+        priorities,
+        trade,
+        counts_from,
+        tuple(newcomers),
         count,
-        tuple(_losses(rng, services, count)),
-        {"preempt": rng.choice(list(Preempt)).value},
+        tuple(losses),
+        settings,
         beside,
     )
+
+
+def _wider(rng: random.Random) -> tuple[str, ...]:
+    """In half of the histories nobody comes to wait for a minimum, so that L10 is judged."""
+    acts = ACTS if rng.random() < 0.5 else ACTS + REQUESTS
+    return (*rng.sample(LOSSES, 6), *acts)
 
 
 def _service(rng: random.Random, name: str, beside: bool) -> Service:
@@ -147,7 +188,9 @@ def _service(rng: random.Random, name: str, beside: bool) -> Service:
     return Service(name, name, "npu", ladder, ladder[0], pods, kind=kind)
 
 
-def _losses(rng: random.Random, services: Sequence[Service], nodes: int) -> list[Loss]:
+def _losses(
+    rng: random.Random, services: Sequence[Service], nodes: int, what: Sequence[str]
+) -> list[Loss]:
     found = []
     for _ in range(rng.randint(1, 6)):
         at = round(FULL + rng.uniform(0.0, TROUBLE), 1)
@@ -155,7 +198,7 @@ def _losses(rng: random.Random, services: Sequence[Service], nodes: int) -> list
         on = rng.sample(range(nodes), min(nodes, rng.choice((1, 1, 1, 2, 3))))
         found.append(
             Loss(
-                rng.choice(LOSSES),
+                rng.choice(what),
                 at,
                 until,
                 rng.choice(services).name,
@@ -208,19 +251,26 @@ def _first(of: History) -> list[Object]:
     for value in (5, 9):
         made.append(manifest(PRIORITY_CLASSES, f"value-{value}", value=value))
     for one in of.services:
-        labels = {NAMESPACE_LABEL: "enabled"}
-        if one.kind is None:
-            labels = {}
-        elif one.kind is ASCEND_JOBS:
-            labels = OPTED_IN
-        made.append(manifest(NAMESPACES, one.namespace, labels=labels))
-        rule = inventory.rule(one)
-        if one.name in of.trade:
-            rule["metadata"]["annotations"]["mind-cluster/trade"] = of.trade[one.name]
-        made.append(rule)
+        made += _surroundings(of, one)
     for one in of.services:
         made += _manifests(of, one)
     return made
+
+
+def _surroundings(of: History, one: Service) -> list[Object]:
+    """The namespace and the rule of a service."""
+    labels = {NAMESPACE_LABEL: "enabled"}
+    if one.kind is None:
+        labels = {}
+    elif one.kind is ASCEND_JOBS:
+        labels = OPTED_IN
+    rule = inventory.rule(one)
+    annotations = rule["metadata"]["annotations"]
+    if one.name in of.trade:
+        annotations["mind-cluster/trade"] = of.trade[one.name]
+    if one.name in of.counts_from:
+        annotations["mind-cluster/counts-from"] = of.counts_from[one.name]
+    return [manifest(NAMESPACES, one.namespace, labels=labels), rule]
 
 
 # What happens
@@ -230,32 +280,24 @@ def _scenario(of: History, folder: Path) -> Scenario:
     events = [event(0.0, apply=str(written(folder, "all", _first(of))))]
     curses = []
     for number, loss in enumerate(of.losses):
-        name = f"{number}-{loss.what}"
-        (one,) = [one for one in of.services if one.name == loss.service]
-        if loss.what in ("node", "node gone", "cordon"):
-            fate = {"node": "not-ready", "node gone": "gone", "cordon": "cordoned"}[loss.what]
-            there = [node for node in loss.nodes if not _is_gone_at(of, node, loss.at)]
-            if there:
-                events.append(node_event(loss.at, fate, *there))
-            events.append(node_event(loss.until, "ready", *loss.nodes))
-        elif loss.what == "chip":
-            on = {"what": "chip", "chips": [number % 8], "names": list(loss.nodes)}
-            events.append(event(loss.at, fault=on))
-            events.append(event(loss.until, fault={**on, "becomes": "healthy"}))
+        one = _service_of(of, loss)
+        write = partial(written, folder, f"{number}-{loss.what}")
+        if loss.what in ACTS + REQUESTS:
+            events += _acts(of, loss, one, write)
         elif loss.what == "rollout" and one.kind is not None and one.kind.rolls:
-            made = written(folder, name, _manifests(of, one, f"server:{number + 2}"))
+            made = write(_manifests(of, one, f"server:{number + 2}"))
             events.append(event(loss.at, apply=str(made)))
-        elif loss.what in ("owner away", "quota"):
-            never = {"owner away": "made", "quota": "created"}[loss.what]
+        else:
+            events += _faults(of, number, loss)
+        if loss.what in CURSES:
+            never = CURSES[loss.what]
             curses.append(
                 {"of": f"{one.namespace}/*", "never": never, "from": loss.at, "until": loss.until}
             )
-        elif loss.what == "scheduler":
-            events.append(event(loss.at, scheduler="stopped"))
-            events.append(event(loss.until, scheduler="running"))
     mended = max(loss.until for loss in of.losses)
     events.append(node_event(mended, "ready"))
     events.append(event(mended, scheduler="running"))
+    events.append(event(mended, controller="start"))
     for one in of.services:
         if one.kind is PLAIN_PODS:
             again = written(folder, f"{one.name}-again", _manifests(of, one))
@@ -275,6 +317,81 @@ def _scenario(of: History, folder: Path) -> Scenario:
             "ascend_operator": of.beside,
         }
     )
+
+
+def _faults(of: History, number: int, loss: Loss) -> list[dict[str, Any]]:
+    """Of nodes, chips and the scheduler; none where something else is lost."""
+    events = []
+    if loss.what in ("node", "node gone", "cordon"):
+        fate = {"node": "not-ready", "node gone": "gone", "cordon": "cordoned"}[loss.what]
+        there = [node for node in loss.nodes if not _is_gone_at(of, node, loss.at)]
+        if there:
+            events.append(node_event(loss.at, fate, *there))
+        events.append(node_event(loss.until, "ready", *loss.nodes))
+    elif loss.what == "chip":
+        on = {"what": "chip", "chips": [number % 8], "names": list(loss.nodes)}
+        events.append(event(loss.at, fault=on))
+        events.append(event(loss.until, fault={**on, "becomes": "healthy"}))
+    elif loss.what == "scheduler":
+        events.append(event(loss.at, scheduler="stopped"))
+        events.append(event(loss.until, scheduler="running"))
+    return events
+
+
+def _service_of(of: History, loss: Loss) -> Service:
+    (one,) = [one for one in of.services + of.newcomers if one.name == loss.service]
+    return one
+
+
+def _acts(
+    of: History, loss: Loss, one: Service, write: Callable[[list[Object]], Path]
+) -> list[dict[str, Any]]:
+    """What a person does, and takes back."""
+    rng = dice(f"act-{loss.at}", of.seed)
+    smaller = one.ladder[1:]
+    if loss.what == "order":
+        wanted = rng.randint(sum(one.ladder[-1]), sum(one.ladder[0]))
+        first = {"scale": {"service": one.key, "replicas": wanted}}
+        then = {"scale": {"service": one.key, "replicas": ALL}}
+    elif loss.what in ("rule", "minimum"):
+        ladder = smaller if loss.what == "rule" else one.ladder[:-1]
+        first = {"rule": _text(one, ladder)}
+        then = {"rule": _text(one, one.ladder)}
+    elif loss.what == "deletion":
+        some = str(write([rng.choice(_manifests(of, one))]))
+        first = {"delete_file": some}
+        then = {"apply": some}
+    elif loss.what == "newcomer":
+        made = _manifests(of, one)
+        first = {"apply": str(write([*_surroundings(of, one), *made]))}
+        then = {"delete_file": first["apply"]}
+    elif loss.what == "restart":
+        first = {"controller": "restart"}
+        then = {"controller": "start"}
+    elif loss.what == "scaler away":
+        first = {"controller": "stop"}
+        then = {"controller": "start"}
+    else:
+        return _taints(of, loss) if loss.what == "taint" else []
+    return [event(loss.at, **first), event(loss.until, **then)]
+
+
+def _text(one: Service, ladder: tuple[Ratio, ...]) -> dict[str, str]:
+    """The rule with this ladder."""
+    text = inventory.rule(one, ladder)["data"][RULE_KEY]
+    return {"namespace": one.namespace, "name": one.name, "text": text}
+
+
+def _taints(of: History, loss: Loss) -> list[dict[str, Any]]:
+    """Of nodes that are there then."""
+    events = []
+    for at, taints in ((loss.at, [TAINT]), (loss.until, [])):
+        for node in loss.nodes:
+            if not _is_gone_at(of, node, at):
+                merge = {"spec": {"taints": taints}}
+                patch = {"object": {"kind": "Node", "name": node}, "merge": merge}
+                events.append(event(at, patch=patch))
+    return events
 
 
 def _is_gone_at(of: History, node: str, time: float) -> bool:
@@ -297,7 +414,7 @@ async def _strike(on: Rig, of: History, loss: Loss) -> None:
     await asyncio.sleep(loss.at)
     found = _running(on.cluster, loss.service)
     rng.shuffle(found)
-    (one,) = [one for one in of.services if one.name == loss.service]
+    one = _service_of(of, loss)
     for pod in found[: rng.randint(1, 3) if loss.what == "exits" else 1]:
         if loss.what == "deleted" or one.kind is PLAIN_PODS:
             await on.cluster.delete(PODS, *key_of(pod))
@@ -371,12 +488,12 @@ def _judged(of: History, timeline: Timeline, free: int) -> Outcome:
             (gaps if _gives_way_to_one_made_late(of, one) else lost).append(said)
             half += any(after.running.values())
         step = _next_step(one, after.running)
-        if after.serves and step and step <= free:
+        if (after.serves or one.kind is not PLAIN_PODS) and step and step <= free:
             wrong.append(f"L1: {one.name} needs {step} of {free} free nodes: {after.reasons}")
         recent = timeline.at_time(one.key, timeline.end - QUIET)
         if after.evictions > recent.evictions:
             wrong.append(f"L4: pods of {one.name} are still evicted")
-    (gaps if half > 1 or _is_gone_for_good(of) else wrong).extend(lost)
+    (gaps if half > 1 or _is_excused(of) else wrong).extend(lost)
     return Outcome(wrong, gaps)
 
 
@@ -393,9 +510,10 @@ def _gives_way_to_one_made_late(of: History, one: Service) -> bool:
     return False
 
 
-def _is_gone_for_good(of: History) -> bool:
-    """Whether a node was taken out of the cluster: its room is not expected back (3b, words)."""
-    return any(loss.what == "node gone" for loss in of.losses)
+def _is_excused(of: History) -> bool:
+    """Whether a node was taken out of the cluster: its room is not expected back (3b, words). Or
+    somebody came to wait for a minimum."""
+    return any(loss.what in ("node gone", *REQUESTS) for loss in of.losses)
 
 
 def _next_step(one: Service, running: dict[str, int]) -> int:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contention.full_clusters import Loss, history, play
+from tests.contention.full_clusters import (
+    ACTS,
+    LOSSES,
+    REQUESTS,
+    WIDER,
+    History,
+    Loss,
+    history,
+    play,
+)
 from tests.repeat import played
 
-SHORT = range(4)
-LONG = range(4, 60)
+SHORT = (*range(4), WIDER)
+LONG = (*range(4, 60), *range(WIDER + 1, WIDER + 40))
 
 
 @pytest.mark.parametrize(
@@ -33,8 +42,28 @@ def test_histories_differ_and_a_seed_gives_the_same_one_again() -> None:
     for one in made:
         losses |= {loss.what for loss in one.losses}
         kinds |= {repr(service.kind) for service in one.services}
-    assert len(losses) == 11
+    assert losses == set(LOSSES)
     assert len(kinds) == 12
+
+
+def test_in_wider_histories_people_act_as_well() -> None:
+    made = [history(seed) for seed in range(WIDER, WIDER + 100)]
+    assert made == [history(seed) for seed in range(WIDER, WIDER + 100)]
+    what = {loss.what for one in made for loss in one.losses}
+    assert what == {*LOSSES, *ACTS, *REQUESTS}
+    assert {word for one in made for word in one.counts_from.values()} == {
+        "running",
+        "ready",
+        "bound",
+    }
+    judged = [one for one in made if not any(loss.what in REQUESTS for loss in one.losses)]
+    assert len(judged) > 50
+    assert all(_has_its_newcomers(one) for one in made)
+
+
+def _has_its_newcomers(one: History) -> bool:
+    comes = [loss.service for loss in one.losses if loss.what == "newcomer"]
+    return comes == [new.name for new in one.newcomers]
 
 
 def test_what_is_lost_is_lost_for_less_than_a_service_keeps_its_place() -> None:
