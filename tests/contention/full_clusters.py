@@ -348,13 +348,14 @@ def _acts(
 ) -> list[dict[str, Any]]:
     """What a person does, and takes back."""
     rng = dice(f"act-{loss.at}", of.seed)
-    smaller = one.ladder[1:]
+    first: dict[str, Any]
+    then: dict[str, Any]
     if loss.what == "order":
         wanted = rng.randint(sum(one.ladder[-1]), sum(one.ladder[0]))
         first = {"scale": {"service": one.key, "replicas": wanted}}
         then = {"scale": {"service": one.key, "replicas": ALL}}
     elif loss.what in ("rule", "minimum"):
-        ladder = smaller if loss.what == "rule" else one.ladder[:-1]
+        ladder = one.ladder[1:] if loss.what == "rule" else one.ladder[:-1]
         first = {"rule": _text(one, ladder)}
         then = {"rule": _text(one, one.ladder)}
     elif loss.what == "deletion":

@@ -147,6 +147,8 @@ class Explorer:
                     hand = tuple(action for plan in made.plans for action in plan.actions)
                     held = s._replace(events=tuple(rest), memory=made.memory, hand=hand)
                     self._add(held, number, ("decide, and act later",))
+                if any(kind == "Admit" for kind, _ in done) and "deny" in s.events:
+                    self._add(self._denied(s, made), number, ("decide, and all is refused",))
                 if self.prompt:
                     return
         for label, after in moves(self.of, s):
@@ -156,6 +158,14 @@ class Explorer:
             yield from self._tick(number, s)
         for label, after in events(self.of, s):
             self._add(after, number, label)
+
+    def _denied(self, s: State, made: Decision) -> State:
+        """The decision took effect, but nothing could be created."""
+        rest = list(s.events)
+        rest.remove("deny")
+        actions = tuple(action for plan in made.plans for action in plan.actions)
+        before = s._replace(events=tuple(rest), memory=made.memory)
+        return carried_out(self.of, before, actions, denied=True)
 
     def _tick(self, number: int, s: State) -> Iterator[Edge]:
         made = self.decision(s)

@@ -141,7 +141,7 @@ class Facts:
         return bool(self._usable(one) & self._usable(other))
 
     def _usable(self, team: int) -> frozenset[int]:
-        gone = {n for n, (state, _) in enumerate(self.nodes) if state == "G"}
+        gone = {n for n, (state, _) in enumerate(self.nodes) if state in "GT"}
         return frozenset().union(
             *(self.jobs[n].nodes - gone for n in self.of.of(team) if self.insts[n].there)
         )
@@ -217,7 +217,7 @@ class Facts:
         inst = self.insts[number]
         if inst.bound:
             return self.has_slot(number) and not self._whole(number)
-        return all(phase != "t" or self.nodes[place][0] in "RC" for phase, place in inst.pods)
+        return all(phase != "t" or self.nodes[place][0] in "RCT" for phase, place in inst.pods)
 
     def pods_of(self, numbers: Iterable[int]) -> list[Pod]:
         """What these still have to be bound for."""

@@ -114,8 +114,10 @@ def events(of: Shape, s: State) -> Iterator[Step]:
             )
         if event == "failover":
             yield (event,), left._replace(memory=_kept(left.memory))
+        if event == "delete":
+            yield from _deletions(of, left)
         for number, (state, _) in enumerate(left.nodes):
-            if event in ("lose", "flap", "cordon", "vanish") and state == "R":
+            if event in ("lose", "flap", "cordon", "taint", "vanish") and state == "R":
                 yield (event, f"n{number}"), _without_node(left, number, event)
             if event == "back" and state != "R":
                 yield (event, f"n{number}"), _with_node(aged(left, 1), number, "R")
@@ -148,6 +150,14 @@ def _pods_that_come(of: Shape, s: State) -> Iterator[Step]:
             )
 
 
+def _deletions(of: Shape, s: State) -> Iterator[Step]:
+    """Somebody deletes a job, whose pods are gone at once."""
+    for number, (job, inst) in enumerate(zip(of.jobs, s.insts, strict=True)):
+        if inst.there and not of.owner(number):
+            gone = Inst(False, (NOT_THERE,) * job.pods)
+            yield ("delete", of.job_name(number)), with_instance(s, number, gone)
+
+
 def _without_node(s: State, number: int, event: str) -> State:
     """A node that is lost has pods that end; one that vanishes takes them along."""
     insts = list(s.insts)
@@ -157,7 +167,9 @@ def _without_node(s: State, number: int, event: str) -> State:
             pods = (after if place == number else (phase, place) for phase, place in inst.pods)
             insts[n] = inst.having(pods, ending=inst.ending if ending is None else ending)
     return _with_node(
-        s._replace(insts=tuple(insts)), number, {"cordon": "C", "vanish": "G"}.get(event, "X")
+        s._replace(insts=tuple(insts)),
+        number,
+        {"cordon": "C", "taint": "T", "vanish": "G"}.get(event, "X"),
     )
 
 

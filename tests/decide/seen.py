@@ -10,7 +10,7 @@ import msgspec
 from scaler.decide.attempts import Refusal, refuse
 from scaler.decide.decision import Admit, Complete, Decision, Evict, Revoke
 from scaler.decide.memory import Memory
-from scaler.decide.nodes import Node, NodeClass, Nodes, Return
+from scaler.decide.nodes import Node, NodeClass, Nodes, Return, Taint
 from scaler.decide.world import Instance, RestartBudget, Service, World
 from scaler.rules.rule import RuleOptions
 from tests.builders import NOW, RESOURCES, located, request, rule
@@ -78,6 +78,9 @@ def service(
     return Service(key(team), found, rule(words.ladder), options, replicas=replicas)
 
 
+TAINT = Taint("maintenance")
+
+
 class Load(NamedTuple):
     """What is on a node: units taken, pods, and of those that end since when and how many units."""
 
@@ -98,13 +101,13 @@ def node(
     kind, units = of.nodes[number]
     return Node(
         name=f"n{number}",
-        node_class=NodeClass((("class", kind),)),
+        node_class=NodeClass((("class", kind),), (TAINT,) if state == "T" else ()),
         allocatable=(units, 110),
         free=(units - load.units, 110 - load.pods),
         ending=tuple((NOW - since, (amount, 1)) for since, amount in load.ending),
         ready=state != "X",
         cordoned=state == "C",
-        since=0.0 if age >= LONG_AGO else NOW - age,
+        since=0.0 if age >= LONG_AGO or state == "T" else NOW - age,
         returns=(Return(NOW - age),) if state == "R" and age < LONG_AGO else (),
     )
 
@@ -150,14 +153,16 @@ def act(of: Shape, s: State, decision: Decision) -> State:
     return carried_out(of, s._replace(memory=decision.memory), actions)
 
 
-def carried_out(of: Shape, s: State, actions: tuple[object, ...]) -> State:
+def carried_out(of: Shape, s: State, actions: tuple[object, ...], *, denied: bool = False) -> State:
+    """`denied`: everything that is created is refused."""
     insts = list(s.insts)
     memory = s.memory
     for action in actions:
         number = int(action.uid.removeprefix("job-"))  # type: ignore[attr-defined]
         job = of.jobs[number]
         inst = insts[number]
-        if isinstance(action, Admit) and job.curse == "refuse" and not of.gates:
+        refused = (denied or job.curse == "refuse") and not of.gates
+        if isinstance(action, Admit) and refused:
             memory = _refused(memory, job.team, number)
         else:
             insts[number] = _acted(of, inst, action)

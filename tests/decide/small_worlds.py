@@ -11,10 +11,12 @@ Curses, of one instance: `bind` the scheduler never binds it, `half` it binds it
 runs, `refuse` its creation is refused, `stuck` its pods never end, `narrow` the scheduler binds it
 to nodes of class a only, and the instance says nothing of that.
 
-Events, each at any moment: `lose` a node with its pods, `flap` (its pods stay), `cordon`, `vanish`,
-`back`, `outage` (the scheduler binds nothing) and `resume`, `failover` (the controller forgets
-all but counted evictions), `stale` (the controller acts once on what it decided before something
-else moved), `scale0=2` (two instances in all are wanted of the first service)."""
+Events, each at any moment: `lose` a node with its pods, `flap` (its pods stay), `cordon`, `taint`
+(nobody tolerates it), `vanish`, `back`, `outage` (the scheduler binds nothing) and `resume`,
+`failover` (the controller forgets all but counted evictions), `stale` (the controller acts once on
+what it decided before something else moved), `deny` (all that one decision creates is refused),
+`delete` (a job goes with its pods, and may come again), `scale0=2` (two instances in all are wanted
+of the first service)."""
 
 from __future__ import annotations
 
@@ -211,7 +213,7 @@ class Inst(NamedTuple):
 
 class State(NamedTuple):
     nodes: tuple[tuple[str, int], ...]
-    """`R` ready, `X` not ready, `C` cordoned, `G` gone; and for how long."""
+    """`R` ready, `X` not ready, `C` cordoned, `T` tainted, `G` gone; and for how long."""
     insts: tuple[Inst, ...]
     memory: Memory
     events: tuple[str, ...]

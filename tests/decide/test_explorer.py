@@ -179,6 +179,22 @@ gates, a node lost and back | a:1x3 | 2P1D > 1P1D: p p d | 1P: p | with lose bac
 gates, a gang loses a node | a:1x4 | 1P: p*2 | 2P > 1P: p p | with lose back gates
 a gang loses a node | a:1x4 | 1P: p*2 | 2P > 1P: p p | with lose back
 a node of one kind is lost | a:1x2 b:1x2 | 1P1D: p@a d@b | 2P > 1P: p@ab p@ab | with lose back
+a node is tainted | a:1x3 | 1P1D: p d late | 2P > 1P: p p | with taint back
+a node is tainted while one is lost | a:1x3 | 2P1D > 1P1D: p p d | 1P: p | with taint lose back
+gates, a node is tainted | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with taint back gates
+# jobs that somebody deletes and applies again, and creations that are refused for once
+a job is deleted | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with delete
+a job is deleted, a gang | a:1x4 | 1P: p*2 | 2P > 1P: p p | with delete
+* a job is deleted, a spare | a:1x2 | 1P: p p | 1P: p | with delete
+a job is deleted, preempts | a:1x3 | 2P > 1P: p p | 1P1D: p d +1 | with delete
+a job is deleted, a node lost | a:1x3 | 1P1D: p d | 2P > 1P: p p | with delete lose back
+two jobs are deleted | a:1x3 | 1P1D: p d | 2P > 1P: p p | with delete delete
+gates, a job is deleted | a:1x3 | 1P1D: p d | 2P > 1P: p p | with delete gates
+* a creation is refused | a:1x3 | 1P1D: p d | 2P > 1P: p p | with deny
+* a creation is refused, a spare | a:1x3 | 1P1D: p p d | 2P > 1P: p p | with deny
+* a creation is refused twice | a:1x3 | 1P1D: p d | 2P > 1P: p p | with deny deny
+a creation is refused, a node lost | a:1x3 | 1P1D: p d | 2P > 1P: p p | with deny lose back
+a creation is refused, preempts | a:1x3 | 2P1D > 1P1D: p p d | 1P: p +1 late | with deny
 # outages of the scheduler
 outage, high and low | a:1x2 | 1P1D: p d +1 | 1P1D: p d late | with outage resume
 outage, scale-ups | a:1x3 | 2P > 1P: p p | 2P > 1P: p p late | with outage resume
@@ -258,7 +274,7 @@ def chosen(mark: str = "") -> Iterator[Shape]:
             words = special.split()
             events = [word for word in words if word not in SPECIAL]
             assert {event for event in events if not event.startswith("scale")} <= set(
-                " ".join(EVENTS).split()
+                " ".join(EVENTS + MORE_EVENTS).split()
             ), events
             changes = {key: value for word in words for key, value in SPECIAL.get(word, {}).items()}
             yield shape(*re.split(r" +\| +", row.strip()), events=" ".join(events), **changes)
@@ -285,16 +301,23 @@ EVENTS = ("",) * 3 + (
     "failover",
     "stale",
 )
+MORE_EVENTS = ("taint back", "delete", "delete delete", "deny", "deny lose back")
+WIDER = 1_000
+"""From this seed on random worlds have these as well."""
 
 
 def endless(seed: int) -> Iterator[Shape]:
     return (
-        drawn(random.Random(seed * 1_000_003 + number), f"{seed}-{number}")
+        drawn(
+            random.Random(seed * 1_000_003 + number),
+            f"{seed}-{number}",
+            EVENTS if seed < WIDER else EVENTS + MORE_EVENTS,
+        )
         for number in itertools.count(1)
     )
 
 
-def drawn(dice: random.Random, name: str) -> Shape:
+def drawn(dice: random.Random, name: str, every: tuple[str, ...] = EVENTS) -> Shape:
     shared = dice.random() < 0.35
     kinds = dice.choice((1, 1, 2))
     size = dice.choice((2, 3)) if shared else 1
@@ -313,7 +336,7 @@ def drawn(dice: random.Random, name: str) -> Shape:
             continue
         jobs += len(letters.split())
         teams.append(_team(dice, ladder, letters.split(), Ground(classes, size, gates)))
-    events = dice.choice(EVENTS)
+    events = dice.choice(every)
     preempt = dice.choice(
         (Preempt.HIGHER_PRIORITY, Preempt.HIGHER_PRIORITY, Preempt.EQUAL_OR_HIGHER, Preempt.NEVER)
     )
