@@ -115,6 +115,9 @@ MOST_REPEATED = 6
 served for `stable_after`. Later ones count: where somebody always takes the room, evictions become
 ever rarer after these. In a simulated month, with three one service in 40 still had to pause for 30
 minutes, because more training jobs than that waited for whole nodes. With six none had to."""
+SESSIONS = 3.0
+"""Seconds after the creation of its last pod from which on the scheduler has looked at all pods of
+an instance: it looks once a second. What it says before may be about a part of them."""
 MOST_DOUBLINGS = 64
 """How often `eviction_pause` is doubled at most: a float has no room for any number of times."""
 
@@ -691,10 +694,11 @@ def after_look(memory: InstanceMemory, *, lost: bool, all_bound: bool) -> Instan
     return memory
 
 
-def after_scheduler_spoke(memory: InstanceMemory, instance: Instance) -> InstanceMemory:
+def after_scheduler_spoke(memory: InstanceMemory, instance: Instance, now: float) -> InstanceMemory:
     """2, JobInvalid: the memory after a look at what the scheduler says. That it never binds the
     instance holds until the job is edited, or a pod of it is bound all the same."""
-    said = "" if instance.bound else instance.never_placed
+    has_seen_all = now >= instance.newest + SESSIONS
+    said = instance.never_placed if has_seen_all and not instance.bound else ""
     if said and not memory.never_placed:
         return replace(memory, never_placed=said, never_placed_as=written_as(instance))
     if said or not memory.never_placed:  # pods made before an edit are refused for what it was

@@ -68,13 +68,13 @@ class OwnedRecord(Stored, frozen=True, gc=False):
     """PodGroup only: the labels that its job had when it was admitted."""
     said: str = ""
     """PodGroup only: why the scheduler does not start it, in words; "" where it says nothing."""
-    refused_at: float = 0.0
-    """When the scheduler last said that it never starts; 0.0 = it does not say so."""
+    is_refused: bool = False
+    """PodGroup only: the scheduler says that it never starts, whatever is free."""
 
 
 def owned_record(obj: OwnedObject) -> OwnedRecord:
     meta = obj.metadata
-    said, refused_at = _said_in(obj.status)
+    said, is_refused = _said_in(obj.status)
     return OwnedRecord(
         *meta.identity,
         owner_uid=shared(job_uid(meta.owner)),
@@ -82,7 +82,7 @@ def owned_record(obj: OwnedObject) -> OwnedRecord:
         members=obj.spec.min_member,
         labels=labels_of(meta.labels),
         said=said,
-        refused_at=refused_at,
+        is_refused=is_refused,
     )
 
 
@@ -91,22 +91,21 @@ def says_the_same(one: OwnedRecord, other: OwnedRecord) -> bool:
     return msgspec.structs.replace(one, resource_version=other.resource_version) == other
 
 
-def _said_in(raw: msgspec.Raw) -> tuple[str, float]:
-    """`said` and `refused_at` of a PodGroup with this status. A status that cannot be read says
+def _said_in(raw: msgspec.Raw) -> tuple[str, bool]:
+    """`said` and `is_refused` of a PodGroup with this status. A status that cannot be read says
     nothing: the PodGroup is there all the same."""
     if not 0 < memoryview(raw).nbytes <= _LONGEST_STATUS:
-        return "", 0.0
+        return "", False
     try:
         status = msgspec.json.decode(raw, type=_PodGroupStatus)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return "", 0.0
+        return "", False
     if status.phase not in scheduler_words.WAITS:
-        return "", 0.0
+        return "", False
     found = scheduler_words.said_of(status.conditions)
     if not found:
-        return "", 0.0
-    refused_at = scheduler_words.last_said(status.conditions) if found[0].is_final else 0.0
-    return shared(found[0].for_status), refused_at
+        return "", False
+    return shared(found[0].for_status), found[0].is_final
 
 
 class _NodeSpec(msgspec.Struct, frozen=True, gc=False):

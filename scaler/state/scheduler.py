@@ -15,35 +15,26 @@ from scaler.informers.records import OwnedRecord
 from scaler.reasons.warnings import Warning
 from scaler.workloads.npu_rules import NO_JOB, NpuJob
 
-SESSIONS = 3.0
-"""Seconds after the creation of its last pod from which on the scheduler has seen all of them: it
-looks once a second, and writes times in whole seconds."""
 MOST_NAMED = 4
 
 
 def as_scheduled(instance: Instance, group: OwnedRecord | None, npus: NpuJob) -> Instance:
     """The instance with what the scheduler says of its PodGroup. `npus`: what it asks of
-    MindCluster's scheduler. Times are those of the API server."""
+    MindCluster's scheduler."""
     asks = "" if npus == NO_JOB else "/".join(_parts(npus))
     if asks:
         instance = replace(instance, asks=asks)
     waits = instance.pods > 0 and instance.on_nodes < instance.pods and not instance.gated
     if group is None or not waits or not group.said:
         return instance
-    refused = group.said if _is_refused_whole(instance, group) else ""
-    return replace(instance, scheduler_says=group.said, never_placed=refused)
+    is_whole = instance.pods == instance.expected and not (instance.bound or instance.terminating)
+    never_placed = group.said if group.is_refused and is_whole else ""
+    return replace(instance, scheduler_says=group.said, never_placed=never_placed)
 
 
 def _parts(npus: NpuJob) -> tuple[str, ...]:
     affinity = "soft" if npus.is_soft else ""
     return npus.block, npus.policy, affinity, npus.sub_health, npus.rescheduling
-
-
-def _is_refused_whole(instance: Instance, group: OwnedRecord) -> bool:
-    """Whether the scheduler has seen all pods, and starts none of them whatever is free. What it
-    says of a part of them may not hold of all."""
-    is_whole = instance.pods == instance.expected and not (instance.bound or instance.terminating)
-    return is_whole and group.refused_at >= instance.newest + SESSIONS
 
 
 def without_rank(pods: Sequence[PodRecord]) -> tuple[tuple[Warning, str], ...]:

@@ -22,8 +22,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from scaler.timestamps import seconds_of
-
 JOB_NOT_VALID = "JobValidateFailed"
 NOT_ENQUEUED = "JobEnqueueFailed"
 _CURES = {
@@ -116,13 +114,6 @@ def said_of(conditions: Sequence[Condition]) -> tuple[Said, ...]:
     found = [Said(one.reason, _words(one)) for one in holding]
     with_words = [one for one in found if one.words]
     return tuple(sorted(with_words or found, key=_weight))
-
-
-def last_said(conditions: Sequence[Condition]) -> float:
-    """When the scheduler last said why it does not start a PodGroup, in seconds since the epoch;
-    0.0 where it says nothing."""
-    times = [seconds_of(one.last_transition_time) for one in _of_last_session(conditions)]
-    return max(times, default=0.0)
 
 
 def sentence_of(words: str) -> str:

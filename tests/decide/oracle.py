@@ -400,7 +400,10 @@ def is_never_placed(one: Instance, seen: Seen) -> bool:
     """The scheduler says so now, or said so of the job as it is still written."""
     memory = remembered(one, seen)
     as_written = memory.never_placed_as == f"{one.generation} {one.revision} {one.asks}"
-    return not one.bound and bool(one.never_placed or (memory.never_placed and as_written))
+    says_so = one.never_placed and seen.now >= one.newest + 3
+    return not one.bound and bool(
+        says_so or (memory.never_placed and (as_written or one.never_placed))
+    )
 
 
 def troubled(one: Instance, seen: Seen) -> bool:

@@ -10,7 +10,7 @@ from scaler.decide import attempts
 from scaler.decide.memory import HadAttempt, InstanceMemory
 from scaler.decide.world import Instance
 from scaler.reasons.reasons import Reason
-from tests.builders import decision, instance, instances, plan, remembering, rolling, service
+from tests.builders import NOW, decision, instance, instances, plan, remembering, rolling, service
 
 
 def test_of_a_newest_one_that_is_spoilt_the_outdated_one_is_not_taken_as_passing() -> None:
@@ -35,7 +35,8 @@ WORDS = "JobValidateFailed: InvalidArgument: sp-block(8) is not mutiple of node 
 
 def refused_by_scheduler(name: str, **changes: object) -> Instance:
     """With the scheduler, which says that it never places it."""
-    return instance(name, "Admitted", scheduler_says=WORDS, never_placed=WORDS, **changes)
+    said = {"scheduler_says": WORDS, "never_placed": WORDS, "newest": NOW - 3, **changes}
+    return instance(name, "Admitted", **said)
 
 
 def test_what_the_scheduler_never_places_gives_its_place_to_another_at_once() -> None:
@@ -51,6 +52,13 @@ def test_what_the_scheduler_never_places_gives_its_place_to_another_at_once() ->
     reasons = {one.name: (one.reason, one.about) for one in second.plans[0].verdicts}
     assert reasons["p0"] == (Reason.JOB_INVALID, (WORDS,))
     assert second.plans[0].actions == ()
+
+
+def test_what_the_scheduler_said_before_it_saw_all_pods_is_not_final() -> None:
+    seen = service("1P", [refused_by_scheduler("p0", newest=NOW - 2), instance("p1", "Held")])
+    made = decision(seen)
+    assert made.plans[0].actions == ()
+    assert made.recheck_at == NOW + 1
 
 
 def test_what_the_scheduler_never_places_is_not_aimed_at() -> None:

@@ -285,7 +285,7 @@ def look_at(instance: Instance, remembered: InstanceMemory, look: Look) -> Membe
             is_replaced=_is_of_old_revision(instance),
         )
     memory = with_counts(instance, remembered, look)
-    memory = attempts.after_scheduler_spoke(memory, instance)
+    memory = attempts.after_scheduler_spoke(memory, instance, look.now)
     state = state_of(instance, memory, look.now, look.policy)
     memory = with_state(instance, state, memory, look)
     running = counts_as_running(instance, state, look.service.options.counts_from)
@@ -370,6 +370,7 @@ def moments_of(member: Member, policy: Policy) -> Iterator[float]:
         (memory.refused_until, 0.0),
         (memory.unmade_until, 0.0),
         (instance.ends_by, policy.due_back),
+        (instance.newest if instance.never_placed else 0.0, attempts.SESSIONS),
     )
     for since, seconds in begun:
         if since > 0:
