@@ -95,6 +95,13 @@ class Answer(msgspec.Struct, frozen=True):
     there. Nodes that the plugin scores alike are equal here."""
     marks: tuple[tuple[str, ...], ...] = ()
     """What the plugin wrote on each pod: how many chips, distributed-job, super-pod-rank."""
+    waiting: tuple[str, ...] | None = None
+    """Why the pods without a node say that they were not scheduled; None where that was not
+    recorded."""
+
+    def as_far_as(self, recorded: Answer) -> Answer:
+        """The answer without what was not recorded."""
+        return msgspec.structs.replace(self, waiting=None) if recorded.waiting is None else self
 
 
 def worlds(number: int) -> Iterable[NpuWorld]:
@@ -386,6 +393,7 @@ def answer(before: Seen, after: Seen, step: Step) -> Answer:
         () if placed else tuple(sorted(reasons)),
         _places(known, placed, blocks=blocks, distributed=len(after.of_job(step.job)) > 1),
         tuple(sorted(map(_marks, placed))),
+        tuple(sorted({_waits_for(pod) for pod in new if not objects.node_of(pod)})),
     )
 
 
@@ -411,6 +419,10 @@ def _places(
     )
     taken = Counter(known[objects.node_of(pod)].super_pod for pod in placed)
     return tuple(sorted((whole[one], count) for one, count in taken.items()))
+
+
+def _waits_for(pod: Object) -> str:
+    return str(objects.condition(pod, "PodScheduled").get("reason", ""))
 
 
 def _marks(pod: Object) -> tuple[str, ...]:

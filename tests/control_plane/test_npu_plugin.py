@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from scaler.clock import Clock
-from scaler.kube.api import CONFIG_MAPS, NAMESPACES, NODES, KubeApi, Object
+from scaler.kube.api import CONFIG_MAPS, NAMESPACES, NODES, KubeApi, Object, Resource
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import devices, objects
 from tests import npu_worlds
@@ -66,27 +66,33 @@ def _keep(recorded: dict[str, list[Recorded]]) -> None:
 async def _built(api: KubeApi, world: NpuWorld) -> AsyncIterator[None]:
     """The world on the real control plane, and nothing else; nothing of it stays."""
     await api.create(NAMESPACES, None, manifest(NAMESPACES, world.name))
-    await npu_worlds.build(api, world, Clock())
+    try:
+        await npu_worlds.build(api, world, Clock())
 
-    async def open_for_all() -> bool:
-        nodes = (await npu_worlds.see(api, world)).nodes
-        return not any(node["spec"].get("taints") for node in nodes)
+        async def open_for_all() -> bool:
+            nodes = (await npu_worlds.see(api, world)).nodes
+            return not any(node["spec"].get("taints") for node in nodes)
 
-    await until(open_for_all, "nodes without taints")
-    await asyncio.sleep(2 * SESSION)
-    yield
+        await until(open_for_all, "nodes without taints")
+        await asyncio.sleep(2 * SESSION)
+        yield
+    finally:
+        await _take_away(api, world)
+
+
+async def _take_away(api: KubeApi, world: NpuWorld) -> None:
+    """The chips of a world that stayed would count in the next one."""
     for job in {step.job for step in world.steps}:
         await npu_worlds.end_job(api, world.name, job)
     for node in world.nodes:
-        await api.delete(NODES, None, node.name)
-        for place, prefix in (
-            (devices.DEVICE_NAMESPACE, devices.DEVICE_PREFIX),
-            (devices.NODE_NAMESPACE, devices.NODE_PREFIX),
-        ):
-            try:
-                await api.delete(CONFIG_MAPS, place, prefix + node.name)
-            except NotFoundError:
-                continue
+        await _remove(api, NODES, None, node.name)
+        await _remove(api, CONFIG_MAPS, devices.DEVICE_NAMESPACE, devices.DEVICE_PREFIX + node.name)
+        await _remove(api, CONFIG_MAPS, devices.NODE_NAMESPACE, devices.NODE_PREFIX + node.name)
+
+
+async def _remove(api: KubeApi, resource: Resource, namespace: str | None, name: str) -> None:
+    with suppress(NotFoundError):
+        await api.delete(resource, namespace, name)
 
 
 async def _play(api: KubeApi, world: NpuWorld, differences: list[str]) -> list[Recorded]:

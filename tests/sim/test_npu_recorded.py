@@ -23,7 +23,8 @@ def test_the_stand_in_answers_as_the_real_plugin_did(world: NpuWorld) -> None:
     for step, recorded in zip(world.steps, RECORDED[world.name], strict=True):
         before = course.with_step(step)
         if recorded.answer is not None:
-            assert npu_worlds.stand_in_answers(before, step, course.memory) == recorded.answer
+            answer = npu_worlds.stand_in_answers(before, step, course.memory)
+            assert answer.as_far_as(recorded.answer) == recorded.answer
         course.adopt(step, recorded)
 
 

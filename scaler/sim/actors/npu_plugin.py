@@ -89,9 +89,15 @@ class NpuPlugin:
         return NpuSession(self, npu_nodes(nodes, Reports(config_maps), pods))
 
     def forget_gone(self, groups: Iterable[Object]) -> None:
-        """Drop what is known of PodGroups that are gone."""
-        there = set(map(key_of, groups))
+        """Drop what is known of PodGroups that are gone, and of owners without any."""
+        there = set()
+        owners = set()
+        for group in groups:
+            there.add(key_of(group))
+            owners.add(objects.owner_uid(group))
         self.blocks = {key: blocks for key, blocks in self.blocks.items() if key in there}
+        self.services = {key: name for key, name in self.services.items() if key in there}
+        self.previous = {at: node for at, node in self.previous.items() if at[0] in owners}
 
 
 class NpuSession:
