@@ -22,6 +22,12 @@ MOST = 200
 LONGEST_INTEGER = 4300
 """Digits that Python converts in linear time; a longer whole number is read as a float."""
 
+GUESSED = frozenset({"NotJson", "MissingComma", "TrailingText", "UnquotedKey"})
+"""What is said of a line when its quotes are taken as they stand."""
+LONGEST_EXCERPT = 40
+"""Characters of an excerpt."""
+_MARK = re.compile(r"[,:\[\]{}\s]|\Z")
+_QUOTE_OR_ESCAPE = re.compile(r'\\.|"')
 _BREAK = re.compile(r"\r\n|\r|\n")
 _SPACE = re.compile(r"[ \t\n\r]*")
 _CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)', re.DOTALL)
@@ -225,6 +231,33 @@ def _findings(value: Any) -> Iterator[Finding]:
                 holders.append(((*path, step), inner))
 
 
+def excerpt(text: str, pos: int) -> str:
+    """What stands at this place, cut at a mark and with closed quotes, as a message shows it."""
+    line = text[pos : line_at(text, pos)[1]]
+    end = 0
+    for found in _MARK.finditer(line):
+        if found.start() > LONGEST_EXCERPT:
+            break
+        if found.start() and not quotes_in(line[: found.start()]) % 2:
+            end = found.start()
+    return shown(line[:end] if end else line, LONGEST_EXCERPT)[1:-1]
+
+
+def line_at(text: str, pos: int) -> tuple[int, int]:
+    """Start and end of the line of this place, without its line break."""
+    start = max(text.rfind("\n", 0, pos), text.rfind("\r", 0, pos)) + 1
+    end = _BREAK.search(text, pos)
+    return start, end.start() if end else len(text)
+
+
+def quotes_in(line: str) -> int:
+    """How many double quotes begin or end a text."""
+    number = 0
+    for found in _QUOTE_OR_ESCAPE.finditer(line):
+        number += found[0] == '"'
+    return number
+
+
 def _too_deep(path: Path, start: int = -1) -> Finding:
     return Finding(
         "NestedTooDeep",
@@ -249,9 +282,15 @@ def _not_json(text: str, problem: str, pos: int) -> Finding:
         # the message of newer versions of the module
         problem = "Illegal trailing comma"
         pos = comma
-    found = shown(text[pos : pos + 21].split("\n", maxsplit=1)[0], 22)[1:-1]
+    found = excerpt(text, pos)
     code = ord(text[pos])
+    finding = Finding("NotJson", (), f"expected {expected}, found {found}", start=pos)
     for name, here, kind, message, hint in _MISTAKES:
         if problem.startswith(name) and re.match(here, text[pos : pos + 2]):
-            return Finding(kind, (), message.format(found=found, code=code), hint, start=pos)
-    return Finding("NotJson", (), f"expected {expected}, found {found}", start=pos)
+            words = message.format(found=found, code=code)
+            finding = Finding(kind, (), words, hint, start=pos)
+            break
+    if finding.code in GUESSED and quotes_in(text[slice(*line_at(text, pos))]) % 2:
+        words = "the quotes on this line do not pair up"
+        return Finding("MissingQuote", (), words, 'add the `"` that is missing', start=pos)
+    return finding

@@ -32,7 +32,10 @@ MISTAKES = [
     ('"group_num": "2"', '"group_num": 0x2', "MissingComma", 8, 25),
     ('"group_num": "2"', '"group_num": two', "NotJson", 8, 24),
     ('"group_num": "2"', '"group_num": NaN', "NotJson", 8, 24),
-    ('"group_num": "2"', '"group_num": "2', "NotJson", 8, 27),
+    ('"group_num": "2"', '"group_num": "2', "MissingQuote", 8, 27),
+    ('"group_num": "2"', '"group_num: "2"', "MissingQuote", 8, 24),
+    ('"group_num": "2"', 'group_num": "2"', "MissingQuote", 8, 11),
+    ('"group_num": "2"', '"group_num": 2"', "MissingQuote", 8, 25),
     ('"group_num": "2"', '"group_num": "\\x"', "NotJson", 8, 25),
     ('"group_num": "2"', '&quot;group_num&quot;: "2"', "NotJson", 8, 11),
 ]

@@ -14,11 +14,18 @@ from scaler.rules.document import judge, placed, shortened
 from scaler.rules.finding import Finding, Path
 from scaler.rules.rule import Rule
 from scaler.rules.shape import RuleDocument
-from scaler.tools.lint.brackets import read
 from scaler.tools.lint.jsontext import Edit, Node, TextFinding
+from scaler.tools.lint.quotes import read
 from scaler.tools.lint.steps import step_faults
 
-_DOUBTS = ("NotJson", "TrailingText", "BraceInComment", "NestedTooDeep", "CommentInJson")
+_DOUBTS = (
+    "NotJson",
+    "MissingQuote",
+    "TrailingText",
+    "BraceInComment",
+    "NestedTooDeep",
+    "CommentInJson",
+)
 
 
 class Examination(msgspec.Struct, frozen=True):
@@ -30,7 +37,8 @@ class Examination(msgspec.Struct, frozen=True):
 
     @property
     def edits(self) -> list[Edit]:
-        """All cures; none after a place where the meaning of the text is uncertain."""
+        """All cures; none after a place where the meaning of the text is uncertain, and none on a
+        line with a quote that is missing somewhere."""
         doubts = []
         for fault in self.faults:
             if fault.code in _DOUBTS and getattr(fault, "edit", None) is None:

@@ -16,7 +16,7 @@ import msgspec
 
 from scaler.rules.document import MAX_FINDINGS
 from scaler.rules.finding import Finding, Path, printable, shown
-from scaler.rules.text import LONGEST_INTEGER, MAX_DEPTH
+from scaler.rules.text import LONGEST_INTEGER, MAX_DEPTH, excerpt
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _PLAIN_STRING = re.compile(r'"([^"\\\x00-\x1f]*)"')
@@ -465,7 +465,7 @@ class Reader:
         self._stop(f"expected {wanted}, found {self._excerpt()}", "")
 
     def _excerpt(self) -> str:
-        return shown(self.text[self.pos : self.pos + 21].split("\n")[0], 22)[1:-1]
+        return excerpt(self.text, self.pos)
 
 
 def _is_odd_space(char: str) -> bool:
