@@ -39,9 +39,10 @@ class Owner(msgspec.Struct, rename="camel", gc=False):
     uid: str = ""
     controller: bool = False
 
-    def is_a(self, kind: str, group: str) -> bool:
-        """Whether the owner is of this kind of this API group, in any version."""
-        return self.kind == kind and self.api_version.partition("/")[0] == group
+    @property
+    def type(self) -> tuple[str, str]:
+        """Its API group, in any version, and kind."""
+        return self.api_version.partition("/")[0], self.kind
 
 
 NO_OWNER = Owner()

@@ -23,14 +23,11 @@ REVISION = "deployment.kubernetes.io/revision"
 
 
 def name_of_deployment(pod: Metadata) -> str:
-    """The Deployment, by the name that Deployments give to their ReplicaSets; "" without one."""
+    """The Deployment of a pod of a ReplicaSet, by the name that Deployments give to these; ""
+    without one."""
     ending = "-" + pod.labels.get(TEMPLATE_HASH, "")
-    named = (
-        pod.owner.is_a("ReplicaSet", REPLICA_SETS.group)
-        and len(ending) > 1
-        and pod.owner.name.endswith(ending)
-    )
-    return pod.owner.name.removesuffix(ending) if named else ""
+    is_named_so = len(ending) > 1 and pod.owner.name.endswith(ending)
+    return pod.owner.name.removesuffix(ending) if is_named_so else ""
 
 
 def membership(pod: Metadata) -> Membership | None:
@@ -95,6 +92,7 @@ KIND = Kind(
     name="Deployment",
     written=(Written(DEPLOYMENTS, each_pod, by_users=True),),
     membership=membership,
+    pods_of=((REPLICA_SETS.group, REPLICA_SETS.kind),),
     owners=(
         OwnerSource(DEPLOYMENTS, deployment_facts, counts_instances=True),
         OwnerSource(REPLICA_SETS, replica_set_facts, label_selector=RULE_LABEL),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scaler.kube.api import STATEFUL_SETS, Resource
+from scaler.kube.api import REPLICA_SETS, STATEFUL_SETS, Resource
 from scaler.kube.metadata import Metadata, shared
 from scaler.rules.finding import Path
 from scaler.workloads.deployment import name_of_deployment
@@ -34,8 +34,8 @@ def membership(pod: Metadata) -> Membership | None:
     share a PodGroup."""
     if pod.labels.get(INFER_OPERATOR) != "true":
         return None
-    of_set = pod.owner.is_a("StatefulSet", STATEFUL_SETS.group)
-    workload = pod.owner.name if of_set else name_of_deployment(pod)
+    is_of_set = pod.owner.kind == STATEFUL_SETS.kind
+    workload = pod.owner.name if is_of_set else name_of_deployment(pod)
     if not workload:
         return None
     return Membership(
@@ -80,6 +80,10 @@ KIND = Kind(
         Written(INSTANCE_SETS, instance_set_roles),
     ),
     membership=membership,
+    pods_of=(
+        (STATEFUL_SETS.group, STATEFUL_SETS.kind),
+        (REPLICA_SETS.group, REPLICA_SETS.kind),
+    ),
     project="Infer Operator",
     definitions=(INFER_SERVICE_SETS,),
 )

@@ -104,6 +104,10 @@ class OwnerObject(msgspec.Struct, gc=False):
         return self.spec.template if self.spec is not None else None
 
 
+OwnerType = tuple[str, str]
+"""API group and kind of the owner of a pod."""
+
+
 class OwnerSource(msgspec.Struct, frozen=True):
     """A type of object that says what no pod says: sizes, newest revisions, numbers of
     instances."""
@@ -128,6 +132,9 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """From a pod to its instance, None for a pod of another kind. Reads only the pod, and never
     raises. The kind itself is no instance of pods when it has none: it is a job, or makes workloads
     of other kinds."""
+    pods_of: tuple[OwnerType, ...] = ()
+    """The types of objects that own its pods: `membership` is asked about these pods only; () for
+    all pods."""
     owners: tuple[OwnerSource, ...] = ()
     """The owners that say sizes or revisions, where pods do not."""
     job: Resource | None = None

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import Resource
-from scaler.kube.metadata import LONGEST_NAME, Metadata, Owner
+from scaler.kube.metadata import LONGEST_NAME, NO_OWNER, Metadata, Owner
 from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, RULE_LABEL
 from scaler.timestamps import seconds_of
 from scaler.workloads import (
@@ -28,7 +28,7 @@ from scaler.workloads import (
     stormservice,
     volcanojob,
 )
-from scaler.workloads.kind import Kind, OwnerSource, Written
+from scaler.workloads.kind import Kind, OwnerSource, OwnerType, Written
 from scaler.workloads.membership import Labels, Membership, OwnerFacts, identity, number_in
 
 KINDS: tuple[Kind, ...] = (
@@ -47,7 +47,6 @@ KINDS: tuple[Kind, ...] = (
 """The special before the general: an InstanceSet makes StatefulSets. The first kind counts that
 knows a pod; the last knows all."""
 PLAIN = pod.KIND.name
-_OF_PODS = tuple((kind.name, kind.membership) for kind in KINDS if kind.membership is not None)
 JOBS = {kind.job.kind: kind.job for kind in KINDS if kind.job is not None}
 """Jobs that are instances by themselves, by their Kubernetes kind."""
 
@@ -72,8 +71,28 @@ def membership_of(pod: Metadata) -> Membership | None:
     )
 
 
+class _OfPods(NamedTuple):
+    """A kind whose instances are known from pods."""
+
+    kind: str
+    membership: Callable[[Metadata], Membership | None]
+
+
+def _kinds_that_may_own(owner: OwnerType) -> list[_OfPods]:
+    """The kinds that are asked about a pod of such an owner, the special before the general."""
+    found = []
+    for kind in KINDS:
+        if kind.membership is not None and (not kind.pods_of or owner in kind.pods_of):
+            found.append(_OfPods(kind.name, kind.membership))
+    return found
+
+
+_OF_OTHER_OWNERS = _kinds_that_may_own(NO_OWNER.type)
+_BY_OWNER = {owner: _kinds_that_may_own(owner) for kind in KINDS for owner in kind.pods_of}
+
+
 def _by_kind(pod: Metadata) -> tuple[str, Membership]:
-    for kind, membership in _OF_PODS:
+    for kind, membership in _BY_OWNER.get(pod.owner.type, _OF_OTHER_OWNERS):
         found = membership(pod)
         if found is not None:
             return kind, found
@@ -128,7 +147,7 @@ def holding_impossible(found: Membership, pod_group: str, min_member: int, size:
 def job_uid(owner: Owner) -> str:
     """The uid of a controller that is a job of a known kind, else ""."""
     job = JOBS.get(owner.kind)
-    return owner.uid if job is not None and owner.is_a(job.kind, job.group) else ""
+    return owner.uid if job is not None and owner.type == (job.group, job.kind) else ""
 
 
 def _owner_sources() -> dict[Resource, tuple[OwnerSource, ...]]:

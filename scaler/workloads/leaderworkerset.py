@@ -50,10 +50,8 @@ def membership(pod: Metadata) -> Membership | None:
     lws = pod.labels.get(NAME, "")
     named = pod.name if pod.owner.name == lws else pod.owner.name
     index = named.removeprefix(lws + "-")
-    ours = (
-        lws and pod.owner.is_a("StatefulSet", STATEFUL_SETS.group) and named.startswith(lws + "-")
-    )
-    if not ours or not (index.isascii() and index.isdecimal()):
+    is_named_so = lws and named.startswith(lws + "-")
+    if not is_named_so or not (index.isascii() and index.isdecimal()):
         return None
     revision = pod.labels.get(REVISION, "")
     return Membership(
@@ -145,6 +143,7 @@ KIND = Kind(
     name="LeaderWorkerSet",
     written=(Written(LEADER_WORKER_SETS, roles, by_users=True, made_names=made_names),),
     membership=membership,
+    pods_of=((STATEFUL_SETS.group, STATEFUL_SETS.kind),),
     owners=(
         OwnerSource(LEADER_WORKER_SETS, facts, decode=LeaderWorkerSetObject, counts_instances=True),
         OwnerSource(STATEFUL_SETS, stateful_set_facts),

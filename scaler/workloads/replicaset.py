@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from scaler.kube.api import REPLICA_SETS
-from scaler.kube.metadata import Metadata
 from scaler.workloads.kind import Kind, Written, each_pod
-from scaler.workloads.membership import Membership, pod_alone
-
-
-def membership(pod: Metadata) -> Membership | None:
-    """The pod as an instance of its own."""
-    return pod_alone(pod) if pod.owner.is_a("ReplicaSet", REPLICA_SETS.group) else None
+from scaler.workloads.membership import pod_alone
 
 
 KIND = Kind(
     name="ReplicaSet",
     written=(Written(REPLICA_SETS, each_pod),),
-    membership=membership,
+    membership=pod_alone,
+    pods_of=((REPLICA_SETS.group, REPLICA_SETS.kind),),
     tried="kube-controller-manager 1.35.3",
 )

@@ -40,10 +40,8 @@ ROLE_BASED_GROUPS = Resource(RBG, "v1alpha2", "rolebasedgroups", "RoleBasedGroup
 _LABEL = f"rbg.{RBG}/"
 
 
-def membership(pod: Metadata) -> Membership | None:
+def membership(pod: Metadata) -> Membership:
     """The RoleInstance of the pod."""
-    if not pod.owner.is_a("RoleInstance", RBG):
-        return None
     group = pod.labels.get(_LABEL + "group-name", "")
     role = pod.labels.get(_LABEL + "role-name", "")
     component = pod.labels.get(_LABEL + "component-name", "")
@@ -115,6 +113,7 @@ KIND = Kind(
     name="RoleBasedGroup",
     written=(Written(ROLE_BASED_GROUPS, roles, by_users=True),),
     membership=membership,
+    pods_of=((RBG, "RoleInstance"),),
     owners=(OwnerSource(ROLE_BASED_GROUPS, facts, decode=RoleBasedGroupObject),),
     several=True,
     project="RoleBasedGroup",

@@ -30,10 +30,8 @@ from scaler.workloads.membership import Membership, OwnerFacts, identity, role_t
 REVISION = "controller-revision-hash"
 
 
-def membership(pod: Metadata) -> Membership | None:
+def membership(pod: Metadata) -> Membership:
     """The pod as an instance. Volcano puts all pods of the set into one PodGroup."""
-    if not pod.owner.is_a("StatefulSet", STATEFUL_SETS.group):
-        return None
     return Membership(
         instance=identity("StatefulSet", pod.namespace, pod.owner.name, pod.name),
         name=pod.name,
@@ -78,6 +76,7 @@ KIND = Kind(
     name="StatefulSet",
     written=(Written(STATEFUL_SETS, roles, by_users=True, made_names=made_names),),
     membership=membership,
+    pods_of=((STATEFUL_SETS.group, STATEFUL_SETS.kind),),
     owners=(OwnerSource(STATEFUL_SETS, facts),),
     several=True,
     looked_up=True,

@@ -49,11 +49,9 @@ ROLE_HASH = "role-template-hash"
 ROLE_INDEX = "stormservice.orchestration.aibrix.ai/role-replica-index"
 
 
-def membership(pod: Metadata) -> Membership | None:
+def membership(pod: Metadata) -> Membership:
     """The PodSet of the pod, or the pod."""
-    if pod.owner.is_a("PodSet", AIBRIX):
-        return _in_pod_set(pod)
-    return _of_role_set(pod) if pod.owner.is_a("RoleSet", AIBRIX) else None
+    return _in_pod_set(pod) if pod.owner.kind == "PodSet" else _of_role_set(pod)
 
 
 def _in_pod_set(pod: Metadata) -> Membership:
@@ -210,6 +208,7 @@ KIND = Kind(
         Written(POD_SETS, pod_set_roles),
     ),
     membership=membership,
+    pods_of=((AIBRIX, "PodSet"), (AIBRIX, "RoleSet")),
     owners=(
         OwnerSource(POD_SETS, facts, decode=PodSetObject),
         OwnerSource(STORM_SERVICES, storm_service_facts, decode=StormServiceObject),

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import combinations
 
 import msgspec
@@ -59,7 +60,6 @@ class Placement:
     ) -> None:
         self.nodes = nodes
         self._trial = Trial(nodes, now=now, due_back=due_back, flap_patience=flap_patience)
-        self._invalidation = Invalidation(self._trial)
         self.given_back = 0
         """The same as long as there is no more room than before: it changes when a reservation is
         cancelled, and with pods whose room counts as freed."""
@@ -132,6 +132,11 @@ class Placement:
         """Whether the scheduler may invalidate a reservation by binding these pods and those that
         it has; see `Invalidation.is_possible`."""
         return self._invalidation.is_possible(pods, with_the_scheduler, own=own)
+
+    @cached_property
+    def _invalidation(self) -> Invalidation:
+        """Most decisions never ask what the scheduler may do to reservations."""
+        return Invalidation(self._trial)
 
     def accepts(self, request: PodRequest, node: Node) -> bool:
         """Whether this node of the index takes such pods now, whatever is free on it."""
