@@ -15,6 +15,7 @@ from scaler.informers.changes import (
     BudgetsChanged,
     Changes,
     ElasticServiceChanged,
+    JobChanged,
     ModeChanged,
     NodeChanged,
     NodesSeen,
@@ -61,9 +62,10 @@ def subscribe(
     changes.subscribe(PodChanged, state.on_pod)
     changes.subscribe(NodeChanged, state.on_node)
     changes.subscribe(RoomChanged, decider.on_room)
-    changes.subscribe(ServiceChanged, state.on_instance)
+    changes.subscribe(JobChanged, state.on_job)
     if writers is not None:
-        changes.subscribe(ServiceChanged, writers.rank_tables.on_instance)
+        changes.subscribe(JobChanged, writers.rank_tables.on_job)
+    changes.subscribe(ServiceChanged, state.on_instance)
     changes.subscribe(ServiceChanged, decider.on_service)
     changes.subscribe(ElasticServiceChanged, decider.on_elastic_service)
     if writers is not None:

@@ -24,7 +24,7 @@ from scaler.decide.decide import decide
 from scaler.decide.memory import Memory
 from scaler.decide.service.states import natural
 from scaler.decide.world import Policy
-from scaler.informers.changes import Changes, NodeChanged, PodChanged, ServiceChanged
+from scaler.informers.changes import Changes, JobChanged, NodeChanged, PodChanged, ServiceChanged
 from scaler.informers.config_maps import ConfigMapObject, config_map_record
 from scaler.informers.jobs import read_job_record
 from scaler.informers.pods import PodObject, pod_record
@@ -58,6 +58,7 @@ class Cluster:
         self.dirty: set[Any] = set()
         changes.subscribe(PodChanged, self.state.on_pod)
         changes.subscribe(NodeChanged, self.state.on_node)
+        changes.subscribe(JobChanged, self.state.on_job)
         changes.subscribe(ServiceChanged, self.state.on_instance)
         changes.subscribe(ServiceChanged, lambda change: self.dirty.add(change.service))
         self.builder = WorldBuilder(self.state, Policy(), alone=lambda: "")

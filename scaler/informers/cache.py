@@ -18,6 +18,7 @@ from scaler.decide.world import ServiceKey
 from scaler.informers.changes import (
     BudgetsChanged,
     Changes,
+    JobChanged,
     NodeChanged,
     NpuPluginSeen,
     ObjectRefused,
@@ -295,6 +296,8 @@ class Cache:
         for uid in uids:
             key = self.service_of(uid)
             if key is not None:
+                if self.job(uid) is not None:
+                    self._publish(JobChanged(uid))
                 self._publish(ServiceChanged(key, uid))
 
     def _on_job(self, old: JobRecord | None, new: JobRecord | None) -> None:
@@ -307,6 +310,7 @@ class Cache:
             self.job_instances.add(after)
         for record in (before, after):
             if record is not None:
+                self._publish(JobChanged(record.uid))
                 self._publish(ServiceChanged(record.job.key, record.uid))
 
     def _as_admitted(self, record: JobRecord) -> JobRecord:

@@ -29,6 +29,13 @@ class ServiceChanged(Change, frozen=True):
     """Uid of the instance; "" for a change of the rule."""
 
 
+class JobChanged(Change, frozen=True):
+    """A job that is an instance by itself came, changed or went, or a part of it: what its rank
+    table is made of. Published before the change of its service."""
+
+    uid: str
+
+
 class PodChanged(Change, frozen=True):
     """A pod, ours or not, came (`old` is None), changed, or went (`new` is None)."""
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import structlog
 
 from scaler.clock import Clock
-from scaler.informers.changes import ServiceChanged
+from scaler.informers.changes import JobChanged
 from scaler.informers.config_maps import ConfigMapRecord, RankTableMap
 from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.informers.store import Name
@@ -100,9 +100,9 @@ class RankTableReconciler:
         if served and self._cache.jobs.covers(name[0]) and self._cache.jobs.get(*name) is None:
             self._outbox.mark(name)
 
-    def on_instance(self, change: ServiceChanged) -> None:
-        """Mark the instance. Without leadership nothing is marked: `run` begins with all jobs."""
-        if self._running and change.uid:
+    def on_job(self, change: JobChanged) -> None:
+        """Mark the job. Without leadership nothing is marked: `run` begins with all jobs."""
+        if self._running:
             self._looks.mark(change.uid)
 
     def _writes_tables(self) -> bool:

@@ -61,8 +61,7 @@ class Tables:
         return JobTable(table, table_map, found)
 
     def forget(self, uid: str) -> None:
-        """Forget the table of a job that has gone; called when the instance with this owner uid
-        changes."""
+        """Forget the table of a job that has gone; called when the job of this uid changes."""
         if self.cache.job(uid) is None:
             self._made.pop(uid, None)
 

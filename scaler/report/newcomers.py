@@ -14,19 +14,23 @@ LASTING = 10.0
 
 
 class Newcomers:
-    """The newest services of each namespace, as far as they count."""
+    """When the newest services of each namespace came, as far as it counts."""
 
     def __init__(self) -> None:
         self._came: dict[str, deque[float]] = {}
         """Namespace -> when services came, the oldest first."""
 
-    def seconds_to_wait(self, namespace: str, now: float) -> float:
-        """For the service that comes now, which counts from now on."""
-        came = self._came.pop(namespace, None) or deque(maxlen=MOST_AT_ONCE)
-        self._came[namespace] = came  # now the newest
-        is_one_of_many = len(came) == MOST_AT_ONCE and came[0] > now - WINDOW
+    def note(self, namespace: str, now: float) -> None:
+        """A service comes now."""
+        came = self._came.pop(namespace, None) or deque(maxlen=MOST_AT_ONCE + 1)
         came.append(now)
+        self._came[namespace] = came  # now the newest
         self._forget_before(now - WINDOW)
+
+    def seconds_to_wait(self, namespace: str) -> float:
+        """For the service that came last there."""
+        came = self._came[namespace]
+        is_one_of_many = len(came) > MOST_AT_ONCE and came[0] > came[-1] - WINDOW
         return LASTING if is_one_of_many else 0.0
 
     def _forget_before(self, moment: float) -> None:

@@ -159,7 +159,8 @@ class Reporter:
                 self._tell_jobs(report, report.not_kept)
             delay = 0.0
             if before is None and not self._statuses.has_object(key):
-                delay = self._newcomers.seconds_to_wait(key.namespace, self._clock.now())
+                self._newcomers.note(key.namespace, self._clock.now())
+                delay = self._newcomers.seconds_to_wait(key.namespace)
             self._mark_status(key, delay=delay)
         # only now: after a failure the next try is about everything again
         self._reports[key] = report

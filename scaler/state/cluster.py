@@ -2,7 +2,8 @@
 force, free room.
 
     PodChanged, NodeChanged -> capacity -> RoomChanged
-    ServiceChanged          -> the instance and its rank table are built anew when they are read
+    ServiceChanged          -> the instance is built anew when it is read
+    JobChanged              -> the rank table of a job that has gone is forgotten
     ModeChanged, NodesSeen, NpuPluginSeen
                             -> all instances that they concern are built anew
 
@@ -20,6 +21,7 @@ from scaler.decide.world import Instance, Service, ServiceKey
 from scaler.informers.cache import Cache
 from scaler.informers.changes import (
     Changes,
+    JobChanged,
     ModeChanged,
     NodeChanged,
     NodesSeen,
@@ -253,6 +255,9 @@ class ClusterState:
     def on_instance(self, change: ServiceChanged) -> None:
         """Build the instance again when it is read next."""
         self._instances.pop(change.uid, None)
+
+    def on_job(self, change: JobChanged) -> None:
+        """Forget the rank table of a job that has gone."""
         self.tables.forget(change.uid)
 
     def on_mode(self, change: ModeChanged) -> None:

@@ -6,7 +6,6 @@ from scaler.kube.api import REPLICA_SETS
 from scaler.workloads.kind import Kind, Written, each_pod
 from scaler.workloads.membership import pod_alone
 
-
 KIND = Kind(
     name="ReplicaSet",
     written=(Written(REPLICA_SETS, each_pod),),

@@ -25,7 +25,7 @@ from scaler.decide.again import DecisionCache
 from scaler.decide.decide import decide
 from scaler.decide.memory import Memory
 from scaler.decide.world import Policy
-from scaler.informers.changes import Changes, NodeChanged, PodChanged, ServiceChanged
+from scaler.informers.changes import Changes, JobChanged, NodeChanged, PodChanged, ServiceChanged
 from scaler.informers.config_maps import ConfigMapObject, config_map_record
 from scaler.informers.jobs import read_job_record
 from scaler.informers.pods import PodObject, pod_record
@@ -57,6 +57,7 @@ class Cluster:
         self.cache = self.state.cache
         self.changes.subscribe(PodChanged, self.state.on_pod)
         self.changes.subscribe(NodeChanged, self.state.on_node)
+        self.changes.subscribe(JobChanged, self.state.on_job)
         self.changes.subscribe(ServiceChanged, self.state.on_instance)
         self.changes.subscribe(ServiceChanged, self.note)
         self.builder = WorldBuilder(self.state, Policy(), alone=lambda: "")

@@ -6,7 +6,7 @@ from typing import Any
 
 from scaler.informers import pods
 from scaler.informers.cache import Cache
-from scaler.informers.changes import Changes, ServiceChanged
+from scaler.informers.changes import Changes, JobChanged
 from scaler.informers.jobs import JobRecord, read_job_record
 from scaler.ranktables.table import Status
 from scaler.ranktables.tables import Tables
@@ -23,12 +23,12 @@ class Seen:
         changes = Changes()
         self.cache = Cache(changes, lambda: 0.0)
         self.tables = Tables(self.cache)
-        changes.subscribe(ServiceChanged, self.on_instance)
+        changes.subscribe(JobChanged, self.on_job)
         self.job()
         for number, name in enumerate(("p0-master-0", "p0-worker-0")):
             self.pod(name, number)
 
-    def on_instance(self, change: ServiceChanged) -> None:
+    def on_job(self, change: JobChanged) -> None:
         self.tables.forget(change.uid)
         self.followed.append(change.uid)
 

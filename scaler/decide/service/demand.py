@@ -28,7 +28,7 @@ from scaler.decide.service.remembered import remembered_of
 from scaler.decide.service.states import Member
 from scaler.decide.world import Instance, Policy, Service
 from scaler.remembered import Remembered
-from scaler.rules.rule import ALL, Rule
+from scaler.rules.rule import ALL, CountsFrom, Rule
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -241,7 +241,9 @@ def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy)
     memory, limited = wanted_in_all(service, memory, now)
     groups, target = groups_of(limited.rule, members, keeps_losses=seen.served)
     moves = target is not None and not service.options.paused
-    gave_place = give_their_place(service, groups, now, policy) if moves else ()
+    gave_place = frozenset[str]()
+    if moves and service.options.counts_from is CountsFrom.READY:
+        gave_place = give_their_place(groups, now, policy)
     if gave_place:
         members = without_place(members, gave_place, states.Look(service, now, policy))
         memory = remembered_of(memory, {m.instance.uid: m.memory for m in members}, now)

@@ -13,17 +13,12 @@ from scaler.decide.nodes import PodRequest, PodRequests
 from scaler.decide.service import states
 from scaler.decide.service.groups import Group
 from scaler.decide.service.states import Member
-from scaler.decide.world import Instance, Policy, Service
-from scaler.rules.rule import CountsFrom
+from scaler.decide.world import Instance, Policy
 
 
-def give_their_place(
-    service: Service, groups: Mapping[str, Group], now: float, policy: Policy
-) -> frozenset[str]:
+def give_their_place(groups: Mapping[str, Group], now: float, policy: Policy) -> frozenset[str]:
     """Uids of the instances that are Broken from now on, each for a spare of its own."""
     found: set[str] = set()
-    if service.options.counts_from is not CountsFrom.READY:
-        return frozenset()
     is_another_ready = any(group.running for group in groups.values())
     for group in groups.values():
         late = [member for member in group.members if _is_late(member, now, policy)]

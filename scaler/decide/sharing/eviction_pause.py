@@ -12,7 +12,6 @@ For example `eviction_pause` is 10 min, and what evicts is never bound:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
@@ -78,7 +77,7 @@ def lost_its_room(part: Part, draft: Draft, found: ReservedMinimum | Shortage) -
 def _has_victim_that_stays(part: Part, draft: Draft) -> bool:
     """Whether the pods of a victim are still there, in vain: on a node that is not Ready, for
     example."""
-    for other in part.drafts_of_part(math.inf):
+    for other in part.drafts_of_all():
         for member in other.demand.members:
             ends = member.state is State.TERMINATING
             if ends and member.memory.preempted_for == draft.demand.name:

@@ -7,6 +7,7 @@ fields of `Part`."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
@@ -176,6 +177,10 @@ class Part:
         pods = self.understood(member.instance.unbound)
         others = self.reserved_with_scheduler.pods.items()
         return self.placement.may_invalidate(pods, others, own=own)
+
+    def drafts_of_all(self) -> Sequence[Draft]:
+        """The drafts of all services of the part, also of those with nothing to weigh."""
+        return self.drafts_of_part(math.inf)
 
     def is_crowded(self, draft: Draft) -> bool:
         """6a: whether pods that this decision revokes, and that exist for a moment, do not fit

@@ -3,7 +3,6 @@ the room that the victims leave (`victims.py` names them); must not evict."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from scaler.decide.decision import State
@@ -42,7 +41,7 @@ def victims_of(part: Part, draft: Draft) -> list[Victim]:
     if not uids:
         return []
     by_uid = {}
-    for other in part.drafts_of_part(math.inf):
+    for other in part.drafts_of_all():
         for member in other.demand.members:
             if member.uid in uids:
                 by_uid[member.uid] = Victim(other, member)
