@@ -8,7 +8,6 @@ of a large list."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ import msgspec
 from scaler.decide.nodes import Requirement, Taint, is_met
 from scaler.kube.metadata import Metadata, Stored, shared
 from scaler.names import CLASS_NAMESPACES
+from scaler.remembered import Remembered
 from scaler.rules.values import as_text
 from scaler.workloads import scheduler_words
 from scaler.workloads.kinds import job_uid
@@ -170,11 +170,19 @@ def node_record(node: NodeObject) -> NodeRecord:
     return NodeRecord(*meta.identity, facts)
 
 
-@lru_cache(maxsize=1024)
+_chips: Remembered[str, frozenset[str]] = Remembered(2**22)
+
+
 def _chips_of(text: str) -> frozenset[str]:
-    """The chips that an annotation names; none where it cannot be read."""
+    """The chips that an annotation names; none where it cannot be read. The nodes of one type have
+    the same text."""
     if not text or len(text) > _LONGEST_DEVICES:
         return frozenset()
+    known = _chips.get(text)
+    return known if known is not None else _chips.keep(text, _read_chips(text))
+
+
+def _read_chips(text: str) -> frozenset[str]:
     try:
         found = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except (msgspec.MsgspecError, RecursionError, UnicodeError):

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from functools import lru_cache
 from itertools import product
 
 import msgspec
 
 from scaler.decide.nodes import COUNTED_IN, NODE_NAME, PodRequest, PodRequests, Where
+from scaler.remembered import Remembered
 from scaler.workloads.super_pods import NODE_NPUS, why_not_placed
 
 SCHEDULER = "volcano"
@@ -147,11 +147,18 @@ def _name(resource: str, kind: str, *, linked: bool, well: bool) -> str:
     return f"{resource}{COUNTED_IN}{'+'.join(flags)}"
 
 
-@lru_cache(maxsize=4096)
+_placed: Remembered[tuple[PodRequests, NpuJob], dict[PodRequest, PodRequest]] = Remembered(2**23)
+
+
 def as_placed(pods: PodRequests, job: NpuJob) -> Mapping[PodRequest, PodRequest]:
     """Request of a pod -> that request as the plugin sees it. `pods`: all pods of the instance. Of
     a super-pod job all pods with NPUs count as the largest: the plugin chooses all nodes for the
     first of them."""
+    known = _placed.get((pods, job))
+    return known if known is not None else _placed.keep((pods, job), _as_placed(pods, job))
+
+
+def _as_placed(pods: PodRequests, job: NpuJob) -> dict[PodRequest, PodRequest]:
     with_npus = [(request, number) for request, number in pods if npus_in(request)]
     if not with_npus:
         return {}
