@@ -1,7 +1,10 @@
 """What was computed before, remembered in a limited number of bytes.
 
 An `lru_cache` counts entries. What other people write may make each entry as large as they like,
-and an entry stays when no object has its value any more."""
+and an entry stays when no object has its value any more. Here an entry is in one of two halves:
+
+    kept, or asked for again -> new half
+    the new half is full     -> it becomes the old half; what was in the old half is forgotten"""
 
 from __future__ import annotations
 
@@ -33,6 +36,7 @@ class Remembered(Generic[K, V]):
         return len(self._new.keys() | self._old.keys())
 
     def get(self, key: K) -> V | None:
+        """The value; None if it was never kept, or is forgotten."""
         known = self._new.get(key)
         if known is None and self._old:
             known = self._old.pop(key, None)

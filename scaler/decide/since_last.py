@@ -1,5 +1,8 @@
 """What differs from the last decision, without a step of Python for each of ten thousand services.
-It saves time only: a comparison of all values gives the same."""
+It saves time only: a comparison of all values gives the same.
+
+    Followed   which services are other objects than in the last decision
+    Moments    of which services time alone may change the decision, and when"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ FEW = 64
 
 
 class Followed(Generic[Value]):
-    """A tuple that is another one in the next decision, mostly with the same objects."""
+    """A tuple of which the next decision has another one, mostly with the same objects in the same
+    places. Two tuples are equal at once where they have the same objects, so the blocks without a
+    change cost one comparison each."""
 
     def __init__(self) -> None:
         self.last: tuple[Value, ...] = ()
@@ -45,15 +50,18 @@ class Followed(Generic[Value]):
 
 
 class Moments:
-    """Position of a service -> from when on it is looked at again; the first one is at hand."""
+    """Position of a service -> from when on it is looked at again. The first of all moments is
+    known without a look at the others."""
 
     def __init__(self) -> None:
         self._until: dict[int, float] = {}
         self._heap: list[tuple[float, int]] = []
-        """All moments, and some that no longer hold; the first one holds."""
+        """All moments, and some that no longer hold, which are taken out when they are the first,
+        or too many. So the first one holds."""
 
     def put(self, position: int, moment: float) -> None:
-        """From now on this one holds; 0.0 = none."""
+        """The service at this position is looked at again at this moment, and at none that was put
+        before; 0.0 = never."""
         if moment == self._until.get(position, 0.0):
             return
         if moment:
@@ -68,7 +76,7 @@ class Moments:
             heappop(self._heap)
 
     def clear(self) -> None:
-        """None holds any more."""
+        """Forget all moments."""
         self._until.clear()
         self._heap.clear()
 
@@ -79,7 +87,7 @@ class Moments:
         return sorted([at for at, until in self._until.items() if until <= now])
 
     def to_come(self, now: float) -> Iterator[float]:
-        """The first moment after `now`, if there is one."""
+        """Moments after `now`, the earliest of all among them; nothing if there is none."""
         if self._heap and self._heap[0][0] > now:
             yield self._heap[0][0]
         elif self._heap:

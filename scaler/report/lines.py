@@ -44,6 +44,7 @@ class LineWriter:
         self._is_cut = False
         """The last line that was begun has no end: the next one begins with a line break."""
         self._is_over = False
+        """`close` was called: the thread ends when nothing waits."""
         self._thread = threading.Thread(target=self._write_all, name=f"writes {name}", daemon=True)
         if descriptor is not None:
             self._thread.start()
@@ -57,15 +58,16 @@ class LineWriter:
     def problem(self) -> str:
         """Why lines are not written now; "" when they are."""
         began = self._waits_since
-        stuck = self._now() - began if began else 0.0
-        words = self._refused
-        if stuck > PATIENCE:
-            words = f"nobody has read it for {stuck:.0f} s"
-        return (
-            f"{self.name} cannot be written, {words}; {self._dropped} lines lost" if words else ""
-        )
+        waits = self._now() - began if began else 0.0
+        why = self._refused
+        if waits > PATIENCE:
+            why = f"nobody has read it for {waits:.0f} s"
+        if not why:
+            return ""
+        return f"{self.name} cannot be written, {why}; {self._dropped} lines lost"
 
     def write(self, text: str) -> int:
+        """Have this written soon, or drop it. Returns its length, as streams do."""
         line = text.encode("utf-8", "backslashreplace")
         with self._changed:
             if self._descriptor is None or self._bytes + len(line) > MOST_BYTES:
@@ -91,6 +93,7 @@ class LineWriter:
             self._descriptor = None
 
     def _write_all(self) -> None:
+        """What the thread does until `close`."""
         while True:
             batch = self._next()
             if not batch:

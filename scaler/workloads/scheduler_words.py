@@ -41,6 +41,7 @@ _CURES = {
 }
 """The reasons of MindCluster's plugin, the one that says most first, and what helps."""
 _BY_WEIGHT = (*_CURES, "NotEnoughResources")
+"""With Volcano's own, the one that says least; of all others no weight is known."""
 _FOR_STATUS = {
     NOT_ENQUEUED: (
         "its PodGroup is not in the queue, because fewer idle NPUs count than it asks for"
@@ -55,6 +56,7 @@ _TOO_FEW_PODS = "NotEnoughPod"
 _SCHEDULABLE = "Schedulable"
 """A pod whose PodGroup waits for room in another place says so: that it could be assigned."""
 _OF_A_NODE = re.compile(r"Reason: (.{1,200}?), such as: \[")
+"""In a message that lists nodes: one reason, before the nodes that it is about."""
 LONGEST_WORDS = 400
 """Characters of one condition that are kept."""
 LONGEST_REASON = 63
@@ -128,12 +130,14 @@ def is_about_its_group(reason: str) -> bool:
 
 
 def _of_last_session(conditions: Sequence[Condition]) -> Sequence[Condition]:
+    """Those that the last session of the scheduler wrote."""
     found = []
     for one in conditions:
         if one.type == "Unschedulable" and one.status == "True":
             found.append(one)
     if not found:
         return ()
+    # Times of Kubernetes have one length and one zone, so their texts have the order of the times.
     last = max(found, key=lambda one: one.last_transition_time)
     return [one for one in found if one.transition_id == last.transition_id]
 
@@ -146,5 +150,6 @@ def _words(condition: Condition) -> str:
 
 
 def _weight(said: Said) -> tuple[int, str]:
+    """Sort key: what says most is first."""
     known = said.reason in _BY_WEIGHT and not said.words.startswith(_TOO_FEW_PODS)
     return (_BY_WEIGHT.index(said.reason) if known else len(_BY_WEIGHT), said.reason)

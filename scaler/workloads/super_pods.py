@@ -28,10 +28,12 @@ def why_not_placed(block: int, pods: Sequence[int]) -> list[str]:
         return []
     if block <= 0:
         return [f"sp-block {block} is no number of NPUs"]
-    return _why_one_is_not(block, total) if len(npus) == 1 else _why_many_are_not(block, npus)
+    if len(npus) == 1:
+        return _why_one_is_not_placed(block, total)
+    return _why_several_are_not_placed(block, npus)
 
 
-def _why_one_is_not(block: int, total: int) -> list[str]:
+def _why_one_is_not_placed(block: int, total: int) -> list[str]:
     found = []
     if total != 1 and (total % 2 or total > NODE_NPUS):
         found.append(f"its only pod asks for {total} NPUs: 1 or an even number up to {NODE_NPUS}")
@@ -40,13 +42,15 @@ def _why_one_is_not(block: int, total: int) -> list[str]:
     return found
 
 
-def _why_many_are_not(block: int, npus: Sequence[int]) -> list[str]:
+def _why_several_are_not_placed(block: int, npus: Sequence[int]) -> list[str]:
     total = sum(npus)
     found = []
     other = sorted({number for number in npus if number != NODE_NPUS})
     if other:
         numbers = " and ".join(map(str, other))
-        found.append(f"a pod of it asks for {numbers} NPUs: of several pods each asks for 16")
+        found.append(
+            f"a pod of it asks for {numbers} NPUs: of several pods each asks for {NODE_NPUS}"
+        )
     if block % NODE_NPUS:
         found.append(f"sp-block {block} is no multiple of the {NODE_NPUS} NPUs of a node")
     elif total % block:
@@ -57,7 +61,8 @@ def _why_many_are_not(block: int, npus: Sequence[int]) -> list[str]:
 
 
 def valid_blocks(pods: Sequence[int]) -> list[int]:
-    """Every sp-block with which the plugin places a job of such pods; empty where none does."""
+    """Every sp-block with which the plugin places a job of such pods, the smallest first; empty
+    where none does."""
     total = sum(pods)
     numbers = {total, *range(NODE_NPUS, min(total, NODE_NPUS * LARGEST_SUPER_POD) + 1, NODE_NPUS)}
     return [number for number in sorted(numbers) if not why_not_placed(number, pods)]

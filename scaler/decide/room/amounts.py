@@ -1,5 +1,9 @@
 """Amounts of nodes and pods: how many pods of one class have places on a node, and what it has left
-over beside them. Values in, one value out."""
+over beside them. Values in, one value out.
+
+An amount of a node stands at the index of its resource, a pod names only what it requests. With
+resources (CPUs, NPUs), a node with (20, 8) free has two places for pods of ((0, 8), (1, 4)): 2 by
+its CPUs, 2 by its NPUs. It has (4, 0) left over beside them."""
 
 from __future__ import annotations
 
@@ -13,8 +17,9 @@ PodAmounts = tuple[tuple[int, int], ...]
 
 
 def times(pod: PodAmounts, free: Amounts) -> int:
-    """How many such pods fit into the free amounts."""
-    least = -1
+    """How many such pods fit into the free amounts, which may be negative; 0 for a pod that
+    requests nothing. The scarcest resource decides."""
+    least = -1  # no resource was looked at
     for index, amount in pod:
         number = free[index] // amount
         if number <= 0:
@@ -25,6 +30,7 @@ def times(pod: PodAmounts, free: Amounts) -> int:
 
 
 def plus(amounts: Amounts, pod: PodAmounts, sign: int) -> Amounts:
+    """The amounts with those of a pod added (sign 1) or taken away (sign -1)."""
     changed = list(amounts)
     for index, amount in pod:
         changed[index] += sign * amount

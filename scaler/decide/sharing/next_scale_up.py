@@ -49,11 +49,19 @@ def those_that_waited(part: Part) -> list[Draft]:
 
 
 def before(part: Part, draft: Draft) -> GoesBefore | None:
-    """The scale-up that goes before the minimum of this service, if it could start now. It passes
-    minimums that had an attempt since they last made progress, whatever the priorities. Of its own
-    priority or a lower one it passes those of which nothing is bound and that came, or began to
-    wait for expected room, after it began to wait; and those in whose namespace attempts have
-    ended, so that a crowd of one tenant does not go before it one by one."""
+    """The scale-up that goes before the minimum of this service, if it could start now. What a
+    scale-up passes depends on the rank of the minimum (`order.py`):
+
+        TRIED         always, whatever the priorities
+        WAITED_AGAIN  if the last attempt of the scale-up ended before that of the minimum
+        UNTRIED       of its own priority or a lower one, if the minimum came, or began to wait for
+                      expected room, after the scale-up began to wait; or if it is of a crowd
+        WAITED        of its own priority or a lower one, if it is of a crowd and has no reservation
+                      since it waited (`goes_first`)
+        FIRM          never
+
+    A minimum is of a crowd if more attempts have ended in its namespace than in that of the
+    scale-up: the minimums of one tenant do not go before it one by one."""
     for other in part.scale_ups_that_waited:
         if draft.shares_nodes_with(other):
             member = _next_of(part, other)
