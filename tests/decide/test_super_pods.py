@@ -124,3 +124,29 @@ def test_with_a_spare_super_pod_the_lost_decode_takes_it() -> None:
     on.settle()
     assert on.running("a") == "2P1D"
     assert not on.evicted
+
+
+def test_a_service_that_is_alone_admits_no_block_before_its_minimum_is_complete() -> None:
+    """8: its jobs are seen one after another, and the small block is bound where the large one has
+    its only place."""
+    on = SuperPods(2, 4, SIZES)
+    on.gone = {"s1n2", "s1n3"}
+    on.add("a", LADDER)
+    decode = on.pods.pop("a-d0")
+    made = on.decide()
+    assert doings(made) == {}
+    assert reasons(made)["a-p0"] is Reason.MINIMUM_INCOMPLETE
+    on.pods["a-d0"] = decode
+    on.settle(6)
+    assert on.running("a") == "1P1D"
+
+
+def test_a_service_that_is_alone_and_has_no_block_yet_keeps_its_nodes_for_it() -> None:
+    on = SuperPods(2, 4, SIZES)
+    on.gone = {"s0n3", "s1n3"}
+    on.add("a", LADDER)
+    on.settle(4)
+    assert on.running("a") == "0P0D"
+    on.gone = {"s1n3"}
+    on.settle(6)
+    assert on.running("a") == "1P1D"

@@ -21,6 +21,7 @@ Chosen = TypeVar("Chosen")
 
 MOST_SETS = 16
 """1d: the largest number of sets of candidates that are tried on one source of room."""
+LARGER_FIRST = "instances of larger blocks of a super-pod are bound first"
 
 
 def sets_of_candidates(
@@ -163,3 +164,28 @@ def startable(draft: Draft, group: str, world: World) -> Sequence[Member]:
         if is_made(member) and not waits and member.uid not in draft.admitted:
             can_start.append(member)
     return sorted(can_start, key=lambda member: draft.memory_of(member.uid).failures)
+
+
+def after_larger_blocks(members: Sequence[Member]) -> list[Member]:
+    """6b: those of the instances of one minimum, held ones, that an unbound one of a larger block
+    goes before. The scheduler spreads small blocks over the super-pods: then no large one finds a
+    place, be it of this service or of one that comes a moment later."""
+    largest = 0
+    for member in members:
+        if member.instance.unbound:
+            largest = max(largest, nodes_of_block(member))
+    smaller = []
+    for member in members:
+        if member.state is State.HELD and nodes_of_block(member) < largest:
+            smaller.append(member)
+    return smaller
+
+
+def takes_blocks(draft: Draft) -> bool:
+    """Whether an instance of the service takes blocks of a super-pod."""
+    return any(nodes_of_block(member) for member in draft.demand.members)
+
+
+def nodes_of_block(member: Member) -> int:
+    """The nodes of each block that the instance takes; 0 where it takes no blocks."""
+    return max([request.block for request, _ in member.instance.requests], default=0)

@@ -35,7 +35,12 @@ from scaler.decide.sharing import (
     seeming_room,
 )
 from scaler.decide.sharing.attempt_end import Outcome, not_scheduled
-from scaler.decide.sharing.choice import replaced_by
+from scaler.decide.sharing.choice import (
+    LARGER_FIRST,
+    after_larger_blocks,
+    replaced_by,
+    takes_blocks,
+)
 from scaler.decide.sharing.part import Part, ReservedMinimum
 from scaler.reasons.reasons import Reason
 
@@ -128,12 +133,16 @@ def _take(part: Part, draft: Draft, reserved: ReservedMinimum) -> None:
     draft.note(waits if draft.shares else events.Stopped())
     why = Why(Reason.WAITING_FOR_ROOM, _awaited(part, draft, reserved))
     is_replacing = bool(replaced_by(draft, reserved.members))
+    smaller = after_larger_blocks(reserved.members)
     for member in reserved.members:
         is_held = member.state is State.HELD
         if member.is_with_the_scheduler and draft.shares:
             draft.revoke_if_possible(member, why)  # the scheduler would bind it on reserved room
         elif is_held and not draft.shares and is_made(member) and not is_replacing:
-            draft.admit(member, why.about)  # 8: its pods wait for the room
+            if member in smaller:
+                draft.wait(member, Why(Reason.WAITING_FOR_ROOM, (LARGER_FIRST,)))
+            else:
+                draft.admit(member, why.about)  # 8: its pods wait for the room
         elif is_held:
             draft.wait(member, why)
 
@@ -292,8 +301,11 @@ def _probe(draft: Draft) -> None:
 
 
 def _without_room(part: Part, draft: Draft, why: Why) -> None:
-    """8: a service that shares no nodes is admitted whether it fits or not."""
-    if draft.shares:
+    """8: a service that shares no nodes is admitted whether it fits or not; where it takes blocks,
+    not as long as jobs of its minimum are missing: the scheduler may put a small block where a
+    large one has its only place."""
+    is_incomplete = why.reason is Reason.MINIMUM_INCOMPLETE
+    if draft.shares or (is_incomplete and takes_blocks(draft)):
         _give_up(part, draft, why)
         return
     draft.note(events.Stopped())
@@ -301,11 +313,13 @@ def _without_room(part: Part, draft: Draft, why: Why) -> None:
     chosen = alone.chosen_for_minimum(part, draft)
     replaced = {member.instance.group for member in replaced_by(draft, chosen)}
     _choose(draft, chosen)
+    smaller = after_larger_blocks(chosen)
     for member in chosen:
         if member.state is not State.HELD:
             continue
-        if is_made(member) and member.instance.group not in replaced:
-            is_incomplete = why.reason is Reason.MINIMUM_INCOMPLETE
+        if member in smaller:
+            draft.wait(member, Why(Reason.WAITING_FOR_ROOM, (LARGER_FIRST,)))
+        elif is_made(member) and member.instance.group not in replaced:
             draft.admit(member, () if is_incomplete else why.about)
         else:
             draft.wait(member, Why(Reason.WAITING_FOR_SCHEDULER, why.about))

@@ -9,7 +9,7 @@ import msgspec
 from scaler.decide.decision import State
 from scaler.decide.draft import Draft, Why, not_made
 from scaler.decide.service.states import Member, age, is_made
-from scaler.decide.sharing.choice import replaced_by
+from scaler.decide.sharing.choice import LARGER_FIRST, after_larger_blocks, replaced_by
 from scaler.decide.sharing.part import Part, ReservedMinimum
 from scaler.reasons.reasons import Reason
 
@@ -17,7 +17,6 @@ BEING_REVOKED = "pods of revoked instances are not gone yet"
 UNMADE = "pods of another instance of the minimum do not exist yet"
 AFTER_ANOTHER = "its owner makes its pods when instances of another role are ready"
 REFUSED_FIRST = "another instance, whose creation was refused, is tried first"
-LARGER_FIRST = "instances of larger blocks of a super-pod are bound first"
 NARROWER_FIRST = "instances that may use fewer of the nodes are bound first"
 
 
@@ -54,27 +53,13 @@ def releasable(part: Part, draft: Draft, minimum: ReservedMinimum) -> Releasable
         first = refused[:1]
         words = REFUSED_FIRST
     else:
-        first = _of_largest_blocks(minimum, held)
+        smaller = after_larger_blocks(minimum.members)
+        first = [member for member in held if member not in smaller]
         words = LARGER_FIRST
     for member in held:
         if member not in first:
             waits[member.uid] = Why(Reason.WAITING_FOR_ROOM, (words,))
     return Releasable(first, waits)
-
-
-def _of_largest_blocks(minimum: ReservedMinimum, held: Sequence[Member]) -> list[Member]:
-    """6b: those that no larger block of the minimum, held or with the scheduler, goes before. The
-    scheduler spreads small blocks over the super-pods: then no large one finds a place, be it of
-    this service or of one that comes a moment later."""
-    largest = 0
-    for member in minimum.members:
-        if member.instance.unbound:
-            largest = max(largest, _nodes_of_block(member))
-    return [member for member in held if _nodes_of_block(member) >= largest]
-
-
-def _nodes_of_block(member: Member) -> int:
-    return max([request.block for request, _ in member.instance.requests], default=0)
 
 
 def _waits_for_another_role(minimum: ReservedMinimum) -> dict[str, Why]:
