@@ -251,6 +251,10 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     """What kubelets refused of it lately, one for each node; the refused pods may be gone."""
     replaced: bool = False
     """It has ended with its pods, and its owner makes others in its place."""
+    displaced: bool = False
+    """Some of its pods are bound, in blocks of a super-pod, and others cannot return to their
+    nodes: the scheduler would choose the nodes of the whole instance anew for them, perhaps in
+    another super-pod."""
 
     @property
     def on_nodes(self) -> int:

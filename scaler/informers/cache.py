@@ -47,6 +47,7 @@ from scaler.informers.indexes import (
     membership_in,
 )
 from scaler.informers.jobs import JobRecord
+from scaler.informers.last_nodes import LastNodes
 from scaler.informers.npu_nodes import as_placed
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import (
@@ -125,6 +126,7 @@ class Cache:
         self.pod_instances = PodInstances(self._services, self.is_made_again, now)
         self.refusals = Refusals(self._on_refused, now)
         self.refused_pods = RefusedPods(now)
+        self.last_nodes = LastNodes()
         self._pods_by_owner: Index[Name, str, PodRecord] = Index()
         """By the namespace and uid of their job: an owner reference is only words, and may name any
         uid."""
@@ -304,6 +306,8 @@ class Cache:
         before = self.job(old.uid) if old is not None else None
         if before is not None:
             self.job_instances.remove(before)
+        if old is not None and (new is None or new.uid != old.uid):
+            self.last_nodes.forget(old.namespace, old.uid)
         after = None
         if new is not None and not new.is_foreign:
             after = self._as_admitted(new)
@@ -336,6 +340,7 @@ class Cache:
         if new is not None and new.node and self._is_bind(old, new):
             self._on_bind(new.scheduler)
         self.refused_pods.change(old, new)
+        self.last_nodes.change(old, new)
         # Whoever hears that a service changed may count the room at once: the room is first.
         self._publish(PodChanged(old, new))
         # The old one first: both may have the same name.
@@ -347,6 +352,9 @@ class Cache:
             self._mark_jobs_of(new)
         if any(record is not None and record.governed is not None for record in (old, new)):
             self._on_governed(old, new)
+        for record in (old, new):
+            if record is not None and record.node:
+                self.mark(*sorted(self.last_nodes.uids_on(record.node)))
 
     def _on_bind(self, scheduler: str) -> None:
         self.last_bind = self._now()
@@ -467,6 +475,24 @@ class Cache:
         is_first = not self.nodes.version or (self.places_npus and not self.config_maps.version)
         self._publish(NodeChanged(name, facts, listed=is_first))
 
+    def why_not_back(self, node: str, uid: str) -> str:
+        """Why MindCluster's scheduler puts no pod of this job back onto this node; "" when it
+        does."""
+        record = self.nodes.get("", node)
+        if record is None:
+            return f"node {node} is gone" if node else "its node is not known"
+        faults = self.faults.of(node)
+        if not record.facts.ready:
+            return f"node {node} is not Ready"
+        if record.facts.unschedulable:
+            return f"node {node} is cordoned"
+        if faults.node or faults.switch or faults.chips:
+            return f"node {node} is reported as faulty"
+        if not {uid}.issuperset(self._instances_by_node.of(node).values()):
+            return f"node {node} has pods of others"
+        barred = as_placed(record.facts, faults, self.faults.devices_of(node)).barred
+        return f"of node {node} the scheduler takes nothing: {barred}" if barred else ""
+
     def _note_npus(self, name: str, *, has_data: bool) -> None:
         if has_data:
             self._npu_nodes.add(name)
@@ -501,7 +527,8 @@ class Cache:
         self._mark_on(node)
 
     def _mark_on(self, node: str) -> None:
-        self.mark(*sorted(set(self._instances_by_node.of(node).values())))
+        on_node = self._instances_by_node.of(node).values()
+        self.mark(*sorted({*on_node, *self.last_nodes.uids_on(node)}))
 
     def _on_report(self, old: ConfigMapRecord | None, new: ConfigMapRecord | None) -> None:
         record = new or old

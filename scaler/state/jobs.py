@@ -36,6 +36,7 @@ from scaler.state.instances import (
 )
 from scaler.state.scheduler import as_scheduled, without_rank
 from scaler.state.situation import Situation
+from scaler.workloads.ascendjob import JOB_LABEL
 from scaler.workloads.membership import Job, LaterPods
 
 
@@ -80,10 +81,13 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
     else:
         rest = _ours(cache, tables.of(record), record, pods, faulty)
     is_on_lost_node = partial(is_lost, cache, situation)
+    requested = _requested(cache, situation, record, names, owned)
+    displaced = _why_displaced(cache, record, names, owned, requested)
+    trouble = trouble_of(names, pods_and_ending, faulty, is_on_lost_node)
     parts = PodParts(
         counts=counts_of(pods_and_ending),
         times=times_of(cache, situation, pods_and_ending),
-        requested=_requested(cache, situation, record, names, owned),
+        requested=requested,
         labels=labelled(job, pods),
         faulty=len(faulty),
     )
@@ -97,7 +101,8 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
         generation=job.generation,
         owner_deleting=job.deleting,
         owner_finished=job.finished,
-        trouble=job.ending or trouble_of(names, pods_and_ending, faulty, is_on_lost_node),
+        trouble=job.ending or (f"{trouble}; {displaced}" if displaced else trouble),
+        displaced=bool(displaced),
         made_by_us=ours,
         name_taken=_taken_name(cache, record, in_the_way) if ours else "",
         faults=rest.faults,
@@ -132,6 +137,38 @@ def _requested(
     if situation.places_npus:
         expected = placed_by(record.job.npus, expected)
     return requested_by(expected, priority)
+
+
+def _why_displaced(
+    cache: Cache,
+    record: JobRecord,
+    names: Sequence[str],
+    owned: Mapping[str, PodRecord],
+    requested: Requested,
+) -> str:
+    """Why lost pods of its blocks cannot return to their nodes, and what helps; "" when they can,
+    or none is lost."""
+    takes_blocks = any(request.block > 1 for request, _ in requested.requests)
+    if not takes_blocks or not requested.bound_pods:
+        return ""
+    last = cache.last_nodes.of(record.namespace, record.uid)
+    for name in names:
+        pod = owned.get(name)
+        if pod is None or pod.gated:
+            why = cache.why_not_back(last.get(name, ""), record.uid)
+            if why:
+                return f"{name} cannot return to its block ({why}), {_how_to_heal(record)}"
+    return ""
+
+
+def _how_to_heal(record: JobRecord) -> str:
+    delete = f"kubectl -n {record.namespace} delete pod -l {JOB_LABEL}={record.name}"
+    if record.job.npus.rescheduling in ("force", "grace"):
+        return (
+            "so it is made anew whole: MindCluster's scheduler deletes its other pods where it"
+            f" knows of a fault, else delete them: {delete}"
+        )
+    return f"so it is made anew whole, once its other pods are deleted: {delete}"
 
 
 def _ours(

@@ -1145,6 +1145,22 @@ MUTANTS = (
         "3b.6b",
     ),
     Mutant(
+        "what cannot return to its block is asked for beside its bound pods",
+        states,
+        "lacks_pods and not i.displaced",
+        "lacks_pods",
+        "test_super_pods",
+        "2",
+    ),
+    Mutant(
+        "a lost pod of a block is made again anywhere",
+        states,
+        "(i.faults or member.pauses or i.displaced)",
+        "(i.faults or member.pauses)",
+        "test_super_pods",
+        "2",
+    ),
+    Mutant(
         "no pod takes a block away",
         invalidation,
         "return blocks_taken(pod.block, other.block) if most else 0",
@@ -1677,7 +1693,7 @@ MUTANTS = (
     Mutant(
         "alone it is held when it does not fit",
         minimum,
-        "if draft.shares:\n        _give_up",
+        "if draft.shares or (is_incomplete and takes_blocks(draft)):\n        _give_up",
         "if True:\n        _give_up",
         "test_alone",
         "3b.8",

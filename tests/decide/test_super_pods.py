@@ -4,9 +4,13 @@ where the scheduler may destroy the last block of a reserved instance."""
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from scaler.decide.decide import decide_anew
+from scaler.decide.memory import InstanceMemory
+from scaler.decide.world import World
 from scaler.reasons.reasons import Reason
-from tests.builders import doings, reasons
+from tests.builders import NOW, doings, reasons, remembering
 from tests.decide.super_pods import SuperPods
 
 SIZES = {"p": 2, "d": 4}
@@ -150,3 +154,28 @@ def test_a_service_that_is_alone_and_has_no_block_yet_keeps_its_nodes_for_it() -
     on.gone = {"s1n3"}
     on.settle(6)
     assert on.running("a") == "1P1D"
+
+
+def displaced(*, since: float) -> World:
+    """A decode of four nodes that has lost a pod for so long. The pod cannot return to its node."""
+    on = SuperPods(3, 4, SIZES)
+    on.add("a", "1P1D")
+    on.add("z", "9D")
+    on.pods["a-p0"] = ["s1n0", "s1n1"]
+    on.pods["a-d0"] = ["s0n0", "s0n1", "s0n2", "."]
+    seen = on.world()
+    (service, other) = seen.services
+    lost = [replace(one, displaced=one.uid == "a-d0") for one in service.instances]
+    broken = ("a-d0", InstanceMemory(broken_since=NOW - since, ran=True))
+    service = replace(service, instances=tuple(lost))
+    return replace(seen, services=(service, other), memory=remembering(service, broken))
+
+
+@pytest.mark.parametrize("since", [5.0, 100.0])
+def test_what_cannot_return_to_its_block_is_not_made_whole_beside_its_bound_pods(
+    since: float,
+) -> None:
+    """2: not within its grace period, nor for the minimum afterwards."""
+    made = decide_anew(displaced(since=since))
+    assert doings(made) == {}
+    assert reasons(made)["a-d0"] is Reason.BROKEN

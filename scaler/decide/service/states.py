@@ -225,11 +225,13 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def is_lost(self) -> bool:
         """3b.1b: Broken, without a slot, and without a pod that it had: one that failed, ended, is
-        gone, terminates, or is not made again or released yet."""
+        gone, terminates, or is not made again or released yet. One whose blocks would be broken by
+        that is not asked for before all its pods are gone."""
         i = self.instance
         released = i.pods - i.gated - i.ended
         lacks_pods = released < i.expected and not awaits_owner(i, self.memory)
-        return self.state is State.BROKEN and not self.has_slot and lacks_pods
+        is_out = self.state is State.BROKEN and not self.has_slot
+        return is_out and lacks_pods and not i.displaced
 
     @property
     def is_half_made(self) -> bool:
@@ -499,8 +501,8 @@ def is_made(member: Member) -> bool:
 
 def is_incomplete(member: Member) -> bool:
     """Whether the instance has live pods, and other pods to create or release. Waits for:
-    terminating pods to go, an invalid job to be fixed. Pods of other owners can be released, not
-    created."""
+    terminating pods to go, an invalid job to be fixed, and where pods of a block cannot return to
+    their nodes, all others to go. Pods of other owners can be released, not created."""
     i = member.instance
     has_pods = member.state in (State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN)
     lacks = (
@@ -508,7 +510,7 @@ def is_incomplete(member: Member) -> bool:
         or i.misplaced
         or (i.made_by_us and (i.stripped or i.pods + i.terminating < i.expected))
     )
-    return has_pods and lacks and not (i.faults or member.pauses)
+    return has_pods and lacks and not (i.faults or member.pauses or i.displaced)
 
 
 def may_be_revoked(instance: Instance, policy: Policy) -> bool:
