@@ -160,7 +160,7 @@ def displaced(*, since: float) -> World:
     """A decode of four nodes that has lost a pod for so long. The pod cannot return to its node."""
     on = SuperPods(3, 4, SIZES)
     on.add("a", "1P1D")
-    on.add("z", "9D")
+    on.add("b", "1D")
     on.pods["a-p0"] = ["s1n0", "s1n1"]
     on.pods["a-d0"] = ["s0n0", "s0n1", "s0n2", "."]
     seen = on.world()
@@ -177,5 +177,9 @@ def test_what_cannot_return_to_its_block_is_not_made_whole_beside_its_bound_pods
 ) -> None:
     """2: not within its grace period, nor for the minimum afterwards."""
     made = decide_anew(displaced(since=since))
-    assert doings(made) == {}
+    assert "a-d0" not in doings(made)
     assert reasons(made)["a-d0"] is Reason.BROKEN
+
+
+def test_what_cannot_return_to_its_block_keeps_no_other_block() -> None:
+    assert doings(decide_anew(displaced(since=100.0))) == {"b-d0": "Admit"}
