@@ -127,10 +127,10 @@ def test_as_many_unlike_requests_as_a_namespace_may_have_are_left_as_they_are() 
 
 
 def test_where_the_cluster_has_too_many_those_with_the_most_have_fewer() -> None:
-    """10c: 30 namespaces with 32 unlike requests each are rounded to 16 at most, which are not more
+    """10c: 15 namespaces with 32 unlike requests each are rounded to 16 at most, which are not more
     than `MOST_IN_ALL`; one with 16 of its own stays as it is."""
     many = []
-    for n in range(30):
+    for n in range(15):
         requests = [pod(8_000 + 100 * n + milli) for milli in range(MOST_UNLIKE)]
         many.append(service_of(f"tenant-{n:02}", requests, age=n))
     honest = service_of("honest", [pod(20_000 + milli) for milli in range(16)], age=99)

@@ -20,7 +20,8 @@ places for pods of 8, and 4 left over: pods of 2 take no place away before they 
 Places for blocks (`blocks.py`) are blocks. The scheduler may put a pod into any super-pod with a
 free node, where it may cost a block: `most_blocks_lost`.
 
-The answer is yes where it is not sure. Must not reserve anything."""
+The answer is yes where it is not sure, and where more than `MOST_CLASSES` unlike pods are reserved.
+Must not reserve anything."""
 
 from __future__ import annotations
 
@@ -36,30 +37,20 @@ import msgspec
 from scaler.decide.nodes import Amounts, PodRequest, PodRequests, Room
 from scaler.decide.room.amounts import Slack, slack_of, times
 from scaler.decide.room.blocks import blocks_taken, most_blocks_lost
+from scaler.decide.room.classes import Classes
 from scaler.decide.room.pods import PodClass
 from scaler.decide.room.search import Trial
 
 LEVELS = tuple(Room)
-
-
-def places_taken(pod: PodClass, other: PodClass) -> int:
-    """The most places for such pods that one pod of the other class can take away, on nodes that
-    take both. A pod of 9 can take away two places for pods of 8. Of places for blocks, which are
-    blocks, a pod takes one, and a block as many as it has nodes for."""
-    most = 0
-    by_resource = pod.by_resource
-    for resource, amount in other.amounts:
-        if resource in by_resource:
-            taken = -(-amount // by_resource[resource])
-            most = max(most, taken)
-    if pod.block:
-        return blocks_taken(pod.block, other.block) if most else 0
-    return most * max(1, other.block)
+MOST_CLASSES = 256
+"""The largest number of classes of reserved pods about which the answer may be no (3b.10c): each
+is weighed against each other."""
 
 
 def places_taken_of_slack(pod: PodClass, other: PodClass, slack: Slack) -> float:
-    """As `places_taken`. Several pods that are smaller than the slack take away one place together:
-    each counts as a part of it."""
+    """The most places for such pods that one pod of the other class can take away. A pod of 9 can
+    take away two places for pods of 8. Several pods that are smaller than the slack take away one
+    place together: each counts as a part of it."""
     most = 0.0
     if pod.classes.isdisjoint(other.classes):
         return most
@@ -152,6 +143,52 @@ class _LostOfSlack(msgspec.Struct, eq=False):
         return self.taken[other] * (change.later if other.rank > pod.rank else change.earlier)
 
 
+class _Takes:
+    """How many places pods of each class take away from each other: a table that grows."""
+
+    def __init__(self) -> None:
+        self._pod_classes: list[PodClass] = []
+        self._requests: dict[int, list[int]] = {}
+        """Resource -> what one pod of each class requests of it; 0 = nothing."""
+
+    def __len__(self) -> int:
+        return len(self._pod_classes)
+
+    def add(self, pod: PodClass) -> None:
+        for resource in pod.by_resource:
+            self._requests.setdefault(resource, [0] * len(self))
+        for resource, requests in self._requests.items():
+            requests.append(pod.by_resource.get(resource, 0))
+        self._pod_classes.append(pod)
+
+    def taken_by(self, pod: PodClass, first: int) -> tuple[list[int], list[int]]:
+        """The places that one such pod takes away from each class, from the one with number `first`
+        on: from those that are asked earlier, and from those that are asked later. A pod of 9 can
+        take away two places for pods of 8. It does not take from its own class."""
+        others = self._pod_classes[first:]
+        taken = [0] * len(others)
+        for resource, amount in pod.amounts:
+            requests = self._requests[resource][first:]
+            if any(requests):
+                taken = _most(taken, amount, requests)
+        apart = {
+            other for other in {each.classes for each in others} if other.isdisjoint(pod.classes)
+        }
+        if apart:
+            taken = [
+                0 if other.classes in apart else n for other, n in zip(others, taken, strict=True)
+            ]
+        if pod.block or any(other.block for other in others):
+            taken = [_of_blocks(n, other, pod) for n, other in zip(taken, others, strict=True)]
+        is_earlier = [other.rank < pod.rank for other in others]
+        from_earlier = [n if earlier else 0 for n, earlier in zip(taken, is_earlier, strict=True)]
+        from_later = [0 if earlier else n for n, earlier in zip(taken, is_earlier, strict=True)]
+        for number, other in enumerate(others):
+            if other is pod:
+                from_later[number] = 0
+        return from_earlier, from_later
+
+
 class Losses:
     """For each class of pods: the places to spare, and the places that all others can take away,
     each as many as it can. Kept from question to question: a number that changes costs one pass
@@ -160,6 +197,7 @@ class Losses:
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
         self._rows: dict[PodClass, _Row] = {}
+        self._takes = _Takes()
         self._freed = -1
         self._with_scheduler: PodRequests = ()
         self._to_spare: list[float] = []
@@ -171,8 +209,6 @@ class Losses:
         """All changes of numbers so far."""
         self.version = 0
         """Another one when something changed that an answer depends on."""
-        self.reserved_version = 0
-        """Another one when a class is reserved that was not, or no more."""
 
     def follow(self, with_the_scheduler: PodRequests) -> None:
         """Take into account what was reserved and released since the last question, and what is
@@ -185,8 +221,9 @@ class Losses:
             come = [*compress(with_the_scheduler, differ), *with_the_scheduler[len(differ) :]]
             self._count_unbound(gone, -1)
             self._count_unbound(come, 1)
+        self._add_rows(self._trial.touched)
         for pod in self._trial.touched:
-            self._count_reserved(self._row(pod))
+            self._count_reserved(self._rows[pod])
         self._trial.touched.clear()
         if self._freed != self._trial.freed:
             self._freed = self._trial.freed
@@ -197,8 +234,9 @@ class Losses:
     def with_more(self, pods: Mapping[PodClass, int]) -> list[_Change]:
         """What changes if so many more pods are with the scheduler."""
         changes = []
+        self._add_rows(pods)
         for pod, more in pods.items():
-            row = self._row(pod)
+            row = self._rows[pod]
             changes.append(row.changed_to(row.count._replace(unbound=row.count.unbound + more)))
         return changes
 
@@ -230,34 +268,31 @@ class Losses:
                 takers.append(Taker(other, taken, is_later))
         return takers
 
-    def _row(self, pod: PodClass) -> _Row:
-        if pod not in self._rows:
-            self._rows[pod] = self._new_row(pod)
-        return self._rows[pod]
-
-    def _new_row(self, pod: PodClass) -> _Row:
-        new = _Row(pod, len(self._rows))
-        lost = 0
-        for other, row in self._rows.items():
-            taken = takes = 0
-            if not pod.classes.isdisjoint(other.classes):
-                taken = places_taken(pod, other)
-                takes = places_taken(other, pod)
-            is_later = other.rank > pod.rank
-            lost += taken * row.count.takers(is_later=is_later)
-            row.from_earlier.append(taken if is_later else 0)
-            row.from_later.append(0 if is_later else taken)
-            new.from_earlier.append(0 if is_later else takes)
-            new.from_later.append(takes if is_later else 0)
-        new.from_earlier.append(0)
-        new.from_later.append(0)
-        self._lost.append(lost)
-        self._to_spare.append(inf)
-        return new
+    def _add_rows(self, pods: Iterable[PodClass]) -> None:
+        """A row for each of these classes that has none."""
+        first = len(self._rows)
+        for pod in pods:
+            if pod not in self._rows:
+                self._rows[pod] = _Row(pod, len(self._rows))
+                self._takes.add(pod)
+        if len(self._rows) == first:
+            return
+        lost = [0] * (len(self._rows) - first)
+        for pod, row in self._rows.items():
+            from_earlier, from_later = self._takes.taken_by(pod, len(row.from_earlier))
+            row.from_earlier += from_earlier
+            row.from_later += from_later
+            if row.count != _Count():
+                lost = _sums(lost, from_earlier, row.count.takers(is_later=True))
+                lost = _sums(lost, from_later, row.count.takers(is_later=False))
+        self._lost = self._lost + lost
+        self._to_spare += [inf] * len(lost)
 
     def _count_unbound(self, pods: Iterable[tuple[PodRequest, int]], sign: int) -> None:
-        for pod, number in self._trial.counted(pods).items():
-            row = self._row(pod)
+        counted = self._trial.counted(pods)
+        self._add_rows(counted)
+        for pod, number in counted.items():
+            row = self._rows[pod]
             self._set(row, row.count._replace(unbound=row.count.unbound + sign * number))
 
     def _count_reserved(self, row: _Row) -> None:
@@ -266,8 +301,6 @@ class Losses:
             return
         row.by_room = by_room
         reserved = sum(by_room)
-        if bool(reserved) != bool(row.count.reserved):
-            self.reserved_version += 1
         self._set(row, row.count._replace(reserved=reserved))
         self._to_spare[row.number] = self._least_to_spare(row.pod_class)
 
@@ -299,9 +332,9 @@ class Invalidation:
         """A time saver: as long as nothing is reserved or released, many ask the same."""
         self._answered = 0
         """`Losses.version` of the answers."""
-        self._reached: dict[tuple[int, frozenset[PodClass]], frozenset[PodClass]] = {}
-        """A time saver: `Losses.reserved_version` and classes -> the reserved classes within their
-        reach."""
+        self._reached: dict[tuple[int, Classes], frozenset[PodClass]] = {}
+        """A time saver: `Trial.reserved_version` and classes of nodes -> the reserved classes
+        within their reach."""
 
     def is_possible(
         self,
@@ -316,6 +349,12 @@ class Invalidation:
 
         The classes are asked in the order of restriction. A class that has been asked is safe, so
         its reserved pods stand for what it takes from the next, wherever they are bound."""
+        mine = self._trial.counted(pods)
+        involved = self._reach(Classes().union(*[pod.classes for pod in mine]))
+        if len(involved) < 2:  # its own reservations only
+            return False
+        if len(involved) > MOST_CLASSES:
+            return True
         losses = self._losses
         losses.follow(tuple(with_the_scheduler))
         if self._answered != losses.version:
@@ -323,14 +362,12 @@ class Invalidation:
             self._answers.clear()
         key = (pods, own)
         if key not in self._answers:
-            self._answers[key] = self._is_possible(pods, own=own)
+            self._answers[key] = self._is_possible(mine, involved, own=own)
         return self._answers[key]
 
-    def _is_possible(self, pods: PodRequests, *, own: bool) -> bool:
-        mine = self._trial.counted(pods)
-        involved = self._reach(frozenset(mine))
-        if len(involved) < 2:  # its own reservations only
-            return False
+    def _is_possible(
+        self, mine: Mapping[PodClass, int], involved: frozenset[PodClass], *, own: bool
+    ) -> bool:
         more = self._losses.with_more(mine)
         lost = self._losses.lost_after(more)
         for pod in self._losses.in_doubt(lost):
@@ -339,10 +376,11 @@ class Invalidation:
                 return True
         return False
 
-    def _reach(self, mine: frozenset[PodClass]) -> frozenset[PodClass]:
-        key = (self._losses.reserved_version, mine)
+    def _reach(self, classes: Classes) -> frozenset[PodClass]:
+        """The classes of reserved pods within reach of these classes of nodes."""
+        key = (self._trial.reserved_version, classes)
         if key not in self._reached:
-            self._reached[key] = frozenset(self._trial.reach(mine))
+            self._reached[key] = frozenset(self._trial.reach(classes))
         return self._reached[key]
 
     def _is_safe(
@@ -456,6 +494,23 @@ class Invalidation:
         for index, state in states.items():
             if self._trial.nodes.class_of[index] in pod.classes:
                 yield state.whole[room]
+
+
+def _most(taken: list[int], amount: int, requests: list[int]) -> list[int]:
+    """`taken`, or how many pods with these requests have room in the amount where that is more."""
+    found = []
+    for most, request in zip(taken, requests, strict=True):
+        places = -(-amount // request) if request else 0
+        found.append(max(most, places))
+    return found
+
+
+def _of_blocks(taken: int, pod: PodClass, other: PodClass) -> int:
+    """The same where one of the two is a block. Of places for blocks, which are blocks, a pod takes
+    one, and a block as many as it has nodes for."""
+    if pod.block:
+        return blocks_taken(pod.block, other.block) if taken else 0
+    return taken * max(1, other.block)
 
 
 def _sums(places: list[int], for_each: list[int], number: int) -> list[int]:

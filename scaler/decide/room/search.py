@@ -82,6 +82,10 @@ class Trial:
         self._effort = EFFORT
         self.freed = 0
         """How often the room that victims leave has changed."""
+        self.reserved: dict[PodClass, None] = {}
+        """Classes with reserved pods."""
+        self.reserved_version = 0
+        """Another one when a class was reserved that had not been, or is no more."""
         self.touched: set[PodClass] = set()
         """Classes of which pods were put or taken away since `Invalidation` looked."""
         # Time savers. Their keys hold all that was read.
@@ -137,14 +141,11 @@ class Trial:
         """Pod class -> number of these pods, each alone."""
         return {one: number * max(1, one.block) for one, number in self.counted(pods).items()}
 
-    def reach(self, pod_classes: Iterable[PodClass]) -> list[PodClass]:
-        """Classes of reserved pods that share candidate nodes with these classes, directly or
-        through others."""
-        classes = Classes()
-        for each in pod_classes:
-            classes |= each.classes
+    def reach(self, classes: Classes) -> list[PodClass]:
+        """Classes of reserved pods with candidate nodes of these classes, or that share candidate
+        nodes with such pods, directly or through others."""
         found: list[PodClass] = []
-        rest = self._reserved()
+        rest = list(self.reserved)
         while True:
             near = []
             far = []
@@ -159,9 +160,6 @@ class Trial:
             rest = far
             for each in near:
                 classes |= each.classes
-
-    def _reserved(self) -> list[PodClass]:
-        return [each for each in self.pod_classes.values() if any(each.reserved)]
 
     # room
 
@@ -294,14 +292,13 @@ class Trial:
     def put(self, pod: PlacedPod, to: int, others: tuple[int, ...] = ()) -> None:
         """Move the pod from its node, if any, to the node with index `to`; -1 = to no node.
         `others`: indexes of the other nodes of a block."""
-        self.touched.add(pod.pod_class)
         if pod.node >= 0:
             for index in pod.nodes:
                 state = self._state(index)
                 state.change(pod.pod_class.amounts, pod.room, 1)
                 state.pods.discard(pod)
                 self._orders.log.append(index)
-            pod.pod_class.reserved[pod.room] -= 1
+            self._count(pod, -1)
         pod.node = to
         pod.others = others
         if to >= 0:
@@ -310,7 +307,20 @@ class Trial:
                 state.change(pod.pod_class.amounts, pod.room, -1)
                 state.pods.add(pod)
                 self._orders.log.append(index)
-            pod.pod_class.reserved[pod.room] += 1
+            self._count(pod, 1)
+
+    def _count(self, pod: PlacedPod, sign: int) -> None:
+        """Count a pod among the reserved ones; with sign -1, no more."""
+        pod_class = pod.pod_class
+        pod_class.reserved[pod.room] += sign
+        self.touched.add(pod_class)
+        if any(pod_class.reserved) == (pod_class in self.reserved):
+            return
+        self.reserved_version += 1
+        if sign > 0:
+            self.reserved[pod_class] = None
+        else:
+            del self.reserved[pod_class]
 
     def _move(self, pod: PlacedPod, to: int, others: tuple[int, ...] = ()) -> None:
         self._moves.append((pod, pod.node, pod.others))
@@ -371,7 +381,7 @@ class Trial:
         as it can. A pod takes room at its level and at all levels above."""
         if not all(each.classes for each in wanted):
             return True
-        reserved = self._reserved()
+        reserved = self.reserved
         for level in Room:
             above = level > room and any(each.reserved[level] for each in reserved)
             if level == room or above:
@@ -408,7 +418,7 @@ class Trial:
         if given <= 0:
             return NoPlacement.UNDECIDED
         self._steps = given
-        reached = self.reach({pod.pod_class for pod in pods})
+        reached = self.reach(Classes().union(*[pod.pod_class.classes for pod in pods]))
         if self._is_movable(reached) and all(self._place_or_move(pod, set()) for pod in pods):
             return pods
         self.undo()

@@ -35,7 +35,7 @@ MOST_UNLIKE = 32
 """The largest number of unlike requests, and of unlike constraints, of one namespace."""
 FEW = 8
 """So many of each namespace count, however many namespaces there are."""
-MOST_IN_ALL = 512
+MOST_IN_ALL = 256
 """The number of unlike requests in the whole cluster up to which each namespace has
 `MOST_UNLIKE`."""
 NOT_NOW = "too-many-constraints"
