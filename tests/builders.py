@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -27,6 +27,7 @@ from scaler.decide.nodes import (
     Requirement,
     Return,
     Where,
+    terms_of,
 )
 from scaler.decide.world import Instance, Policy, Service, ServiceKey, World
 from scaler.reasons.reasons import Reason
@@ -262,6 +263,31 @@ def nodes_for(text: str, services: Iterable[Service] = ()) -> Nodes:
     for place, what, *numbers in marks:
         found[place] = _marked(found[place], what, [float(number) for number in numbers])
     return Nodes(RESOURCES, tuple(found[name] for name in sorted(found)))
+
+
+class Machine(NamedTuple):
+    """A node as the API server describes it."""
+
+    name: str
+    labels: dict[str, str]
+    whole: dict[str, int]
+    free: dict[str, int]
+
+
+def on_machines(services: Iterable[Service], machines: Iterable[Machine]) -> World:
+    """The services on these nodes. Their resources, amounts and classes are made of what the pods
+    ask for, as the product does."""
+    ordered = tuple(sorted(services, key=lambda one: one.key))
+    wanted: set[PodRequest] = set()
+    for one in ordered:
+        for each in one.instances:
+            wanted.update([need for need, _ in each.requests])
+    terms = terms_of(wanted)
+    nodes = []
+    for name, labels, whole, free in machines:
+        node_class = terms.node_class(labels, ())
+        nodes.append(Node(name, node_class, terms.whole(whole), terms.whole(free)))
+    return World(NOW, ordered, Nodes(terms.resources, tuple(nodes)))
 
 
 def _used(node: Node, npus: int) -> Node:

@@ -24,18 +24,9 @@ from msgspec.structs import replace
 from scaler.decide.again import DecisionCache
 from scaler.decide.decide import decide
 from scaler.decide.decision import State
-from scaler.decide.nodes import (
-    Node,
-    Nodes,
-    PodRequest,
-    PodRequests,
-    Requirement,
-    Toleration,
-    Where,
-    terms_of,
-)
-from scaler.decide.world import Instance, Policy, Service, ServiceKey, World
-from tests.builders import NOW, instance, others, rule
+from scaler.decide.nodes import PodRequest, PodRequests, Requirement, Toleration, Where
+from scaler.decide.world import Instance, Service, ServiceKey, World
+from tests.builders import NOW, Machine, instance, on_machines, others, rule
 from tests.steps import calls_of
 
 CPU = 192_000
@@ -122,6 +113,15 @@ SEEDS: dict[str, Genes] = {
     "1,000 tenants, a selector each": Genes(
         services=1000, instances=10, tenants=1000, nodes=1000, wheres=1000, loose=True
     ),
+    "500 tenants, two requests each, room for all": Genes(
+        services=500, instances=2, tenants=500, nodes=1000, shapes=1000, minimum=2, full=20
+    ),
+    "500 tenants, two requests each, few nodes free": Genes(
+        services=500, instances=2, tenants=500, nodes=500, shapes=1000, minimum=2, full=90
+    ),
+    "1,000 tenants, ten requests each, all needed": Genes(
+        services=1000, instances=10, tenants=1000, nodes=1000, shapes=10_000, minimum=10
+    ),
     "10,000 unlike instances of one tenant": Genes(
         services=1000, instances=10, tenants=1, nodes=1000, shapes=10_000
     ),
@@ -198,30 +198,25 @@ def service(genes: Genes, number: int, dice: random.Random) -> Service:
 def world(genes: Genes) -> World:
     dice = random.Random(genes.seed)
     services = [service(genes, number, dice) for number in range(genes.services)]
-    wanted: list[PodRequest] = []
-    for one in services:
-        for each in one.instances:
-            wanted += [request for request, _ in each.requests]
-    terms = terms_of(wanted)
-    nodes = []
-    for number in range(genes.nodes):
-        labels = {"metadata.name": f"node-{number:05}"}
-        for label in range(LABELS):
-            labels[f"l{label}"] = f"v{number % (1 + genes.wheres // LABELS)}"
-        left = dice.randrange(201 - 2 * genes.full) if genes.full < 100 else 0
-        share = min(100, left) / 100
-        odd = 13 * number if genes.unlike_nodes else 0
-        free = {
-            "huawei.com/Ascend910": int(8 * share),
-            "cpu": int(CPU * share) + odd,
-            "memory": int(1024 * GIB * share) + odd,
-            "pods": 110,
-        }
-        whole = {"huawei.com/Ascend910": 8, "cpu": CPU, "memory": 1024 * GIB, "pods": 110}
-        node_class = terms.node_class(labels, ())
-        nodes.append(Node(f"node-{number:05}", node_class, terms.whole(whole), terms.whole(free)))
-    ordered = tuple(sorted(services, key=lambda one: one.key))
-    return World(NOW, ordered, Nodes(terms.resources, tuple(nodes)), policy=Policy())
+    return on_machines(services, [machine(genes, number, dice) for number in range(genes.nodes)])
+
+
+def machine(genes: Genes, number: int, dice: random.Random) -> Machine:
+    name = f"node-{number:05}"
+    labels = {"metadata.name": name}
+    for label in range(LABELS):
+        labels[f"l{label}"] = f"v{number % (1 + genes.wheres // LABELS)}"
+    left = dice.randrange(201 - 2 * genes.full) if genes.full < 100 else 0
+    share = min(100, left) / 100
+    odd = 13 * number if genes.unlike_nodes else 0
+    free = {
+        "huawei.com/Ascend910": int(8 * share),
+        "cpu": int(CPU * share) + odd,
+        "memory": int(1024 * GIB * share) + odd,
+        "pods": 110,
+    }
+    whole = {"huawei.com/Ascend910": 8, "cpu": CPU, "memory": 1024 * GIB, "pods": 110}
+    return Machine(name, labels, whole, free)
 
 
 class Price(msgspec.Struct, frozen=True):

@@ -22,7 +22,6 @@ from scaler.decide.nodes import (
     Requirement,
     Room,
     Where,
-    terms_of,
 )
 from scaler.decide.room.classes import NodeIndex
 from scaler.decide.room.placement import Placement, Reservation
@@ -38,7 +37,7 @@ from scaler.decide.sharing.budget import (
 from scaler.decide.world import Service, ServiceKey, World
 from scaler.reasons.reasons import Reason
 from scaler.reasons.warnings import Warning
-from tests.builders import NOW, instance, rule
+from tests.builders import NOW, Machine, instance, on_machines, rule
 from tests.steps import calls_of
 
 CPU = 64_000
@@ -87,18 +86,10 @@ def service_of(
 
 
 def world_of(*services: Service, nodes: int = 10, label: str = "") -> World:
-    wanted: list[PodRequest] = []
-    for one in services:
-        for each in one.instances:
-            wanted += [request for request, _ in each.requests]
-    terms = terms_of(wanted)
-    found = []
-    for number in range(nodes):
-        node_class = NodeClass((("kind", label),)) if label else NodeClass()
-        amounts = terms.whole({"cpu": CPU, "pods": 110})
-        found.append(Node(f"node-{number:03}", node_class, amounts, amounts))
-    ordered = tuple(sorted(services, key=lambda one: one.key))
-    return World(NOW, ordered, Nodes(terms.resources, tuple(found)))
+    labels = {"kind": label} if label else {}
+    empty = {"cpu": CPU, "pods": 110}
+    names = [f"node-{number:03}" for number in range(nodes)]
+    return on_machines(services, [Machine(name, labels, empty, empty) for name in names])
 
 
 def unlike(number: int) -> list[PodRequest]:
