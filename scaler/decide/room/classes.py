@@ -34,7 +34,7 @@ from scaler.decide.room.amounts import PodAmounts, Slack, slack_of, times
 
 FEW = 64
 """Node constraints that an index may remember although no pod has them."""
-MOST_KEPT = 1_000
+MOST_KEPT = 1_200
 """The largest number of sorted lists that an index keeps; beyond it all but one are dropped."""
 
 Classes = frozenset[int]
