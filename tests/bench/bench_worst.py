@@ -307,7 +307,9 @@ def search(rounds: int, seed: int) -> None:
     for number in range(rounds):
         genes = start[number] if number < len(start) else mutated(dice.choice(kept)[1], dice)
         found = price(genes, counts=False)
-        cost = max(found.first / 5, *found.events, 0.0)
+        cost = found.first  # given up: dearer than all that end
+        if found.events:
+            cost = max(found.first / 5, *found.events)
         kept = sorted([*kept, (cost, genes)], key=lambda one: -one[0])[:KEPT]
         if kept[0][1] is genes:
             print(f"{found}   {in_words(genes)}", flush=True)

@@ -1163,7 +1163,7 @@ MUTANTS = (
     Mutant(
         "no pod takes a block away",
         invalidation,
-        "return blocks_taken(pod.block, other.block) if most else 0",
+        "return blocks_taken(pod.block, other.block) if taken else 0",
         "return 0",
         "test_blocks test_super_pods",
         "3b.6b",
@@ -1820,6 +1820,14 @@ MUTANTS = (
         "3b.10c",
     ),
     Mutant(
+        "any number of unlike reservations is weighed against each other",
+        invalidation,
+        "if len(involved) > MOST_CLASSES:",
+        "if False:",
+        "test_budget",
+        "3b.10c",
+    ),
+    Mutant(
         "where the cluster has too many, nobody may have several",
         budget,
         "        return FEW",
@@ -1870,7 +1878,7 @@ MUTANTS = (
     Mutant(
         "a service is rounded as before although others came",
         budget,
-        "known[1] != rounded",
+        "known.rounded != rounded",
         "False",
         "test_budget",
         "3b.10c, S5",

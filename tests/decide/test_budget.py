@@ -24,6 +24,7 @@ from scaler.decide.nodes import (
     Where,
 )
 from scaler.decide.room.classes import NodeIndex
+from scaler.decide.room.invalidation import MOST_CLASSES
 from scaler.decide.room.placement import Placement, Reservation
 from scaler.decide.sharing.budget import (
     FEW,
@@ -295,6 +296,18 @@ def test_a_pod_that_is_rounded_up_may_be_bound_where_it_seems_not_to_fit(rounded
     assert placement.may_invalidate(six, (), own=False) is rounded
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_beyond_so_many_unlike_reservations_the_answer_is_careful(more: int) -> None:
+    """10c: where too many have reservations, it is not weighed what the scheduler may do to them: a
+    scale-up waits."""
+    room = (1_000_000, 100_000)
+    nodes = (Node("a", NodeClass(), room, room),)
+    placement = Placement(NodeIndex(Nodes(("cpu", "pods"), nodes)))
+    for cpu in range(1, MOST_CLASSES + more + 1):
+        assert isinstance(placement.reserve(((pod(cpu), 1),)), Reservation)
+    assert placement.may_invalidate(((pod(1), 1),), ()) is bool(more)
+
+
 def test_a_cache_rounds_the_same() -> None:
     """S5: what is kept changes nothing, while requests come, go and change."""
     cache = DecisionCache()
@@ -346,3 +359,14 @@ def test_the_price_of_unlike_requests_grows_no_faster_than_their_number(minimum:
         world = world_of(service_of("tenant", unlike(number), minimum=minimum), nodes=number)
         prices.append(calls_of(lambda world=world: decide(world)))  # type: ignore[misc]
     assert prices[1] < 8 * prices[0]
+
+
+def test_the_price_of_many_tenants_grows_little_faster_than_their_number() -> None:
+    """10c: four times as many tenants with a request each cost less than ten times the steps;
+    each asked about each other, it would be 16 times."""
+    prices = []
+    for number in (50, 200):
+        services = [service_of(f"tenant-{n}", [pod(8_000 + n)], age=n) for n in range(number)]
+        world = world_of(*services, nodes=number)
+        prices.append(calls_of(lambda world=world: decide(world)))  # type: ignore[misc]
+    assert prices[1] < 10 * prices[0]

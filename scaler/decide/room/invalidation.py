@@ -171,9 +171,8 @@ class _Takes:
             requests = self._requests[resource][first:]
             if any(requests):
                 taken = _most(taken, amount, requests)
-        apart = {
-            other for other in {each.classes for each in others} if other.isdisjoint(pod.classes)
-        }
+        sets = {other.classes for other in others}
+        apart = {classes for classes in sets if classes.isdisjoint(pod.classes)}
         if apart:
             taken = [
                 0 if other.classes in apart else n for other, n in zip(others, taken, strict=True)

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import is_not
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -53,6 +54,8 @@ Needs = dict[PodRequest, Place]
 Rounded = Mapping[PodRequest, PodRequest]
 Cell = tuple[object, ...]
 """Requests of one cell are rounded up to the same."""
+Grid = Callable[[PodRequest], Cell]
+"""Which cell a request is in."""
 
 
 def within_budget(world: World) -> World:
@@ -128,6 +131,17 @@ class Budget:
         return FEW
 
 
+class _Given(NamedTuple):
+    """A service with rounded requests, kept to save time."""
+
+    service: Service
+    """As the world has it."""
+    rounded: PodRequests
+    """What its requests were rounded to."""
+    given: Service
+    """The service with these."""
+
+
 class _Namespace:
     """The services of one namespace, by their position in the world."""
 
@@ -141,8 +155,7 @@ class _Namespace:
         self._rounded: Rounded = {}
         self._found_for: tuple[Needs, int] = ({}, 0)
         """The requests, and how many of them count, that `_rounded` was found for."""
-        self._given: dict[int, tuple[Service, PodRequests, Service]] = {}
-        """A service, what its requests were rounded to, and the service with these."""
+        self._given: dict[int, _Given] = {}
 
     @property
     def unlike(self) -> int:
@@ -184,10 +197,10 @@ class _Namespace:
         service = self._services[at]
         rounded = tuple([(self._rounded[request], 1) for request in self._needs[at]])
         known = self._given.get(at)
-        if known is None or known[0] is not service or known[1] != rounded:
-            known = service, rounded, with_rounded(service, self._rounded)
+        if known is None or known.service is not service or known.rounded != rounded:
+            known = _Given(service, rounded, with_rounded(service, self._rounded))
             self._given[at] = known
-        return known[2]
+        return known.given
 
 
 def needs_of(service: Service) -> Needs:
@@ -223,9 +236,7 @@ def with_rounded(service: Service, rounded: Rounded) -> Service:
 def rounded_up(needs: Mapping[PodRequest, Place], most: int) -> dict[PodRequest, PodRequest]:
     """Request -> the request that it counts as, which are at most so many."""
     now, not_now = _by_turn(needs, most)
-    for cell_of in GRIDS:
-        if _are_few(now, cell_of, most):
-            break
+    cell_of = _finest_grid(now, most)
     cells: dict[Cell, list[PodRequest]] = {}
     for request in now:
         cells.setdefault(cell_of(request), []).append(request)
@@ -252,13 +263,22 @@ def _by_turn(
     now: list[PodRequest] = []
     not_now: list[PodRequest] = []
     for request in needs:
-        (now if request.where in have_their_turn else not_now).append(request)
+        if request.where in have_their_turn:
+            now.append(request)
+        else:
+            not_now.append(request)
     return now, not_now
 
 
-def _are_few(
-    requests: Iterable[PodRequest], cell_of: Callable[[PodRequest], Cell], most: int
-) -> bool:
+def _finest_grid(requests: Sequence[PodRequest], most: int) -> Grid:
+    """The first grid by which few enough cells are left; the coarsest where none does."""
+    for grid in GRIDS:
+        if _are_few(requests, grid, most):
+            return grid
+    return GRIDS[-1]
+
+
+def _are_few(requests: Iterable[PodRequest], cell_of: Grid, most: int) -> bool:
     cells = set()
     for request in requests:
         cells.add(cell_of(request))
@@ -276,7 +296,7 @@ def _largest(requests: Sequence[PodRequest]) -> tuple[tuple[str, int], ...]:
     return tuple(amounts.items())
 
 
-def _grid(bits: int) -> Callable[[PodRequest], Cell]:
+def _grid(bits: int) -> Grid:
     """Amounts of which the first `bits` binary digits are equal, and the number of digits."""
 
     def cell_of(request: PodRequest) -> Cell:
