@@ -18,6 +18,7 @@ from scaler.kube.api import DeleteOptions, KubeApi, Object, Page, PatchOptions, 
 from scaler.kube.errors import (
     AlreadyExistsError,
     ConflictError,
+    ForbiddenError,
     KubeError,
     NotFoundError,
     NotSentError,
@@ -38,6 +39,11 @@ JITTER = 1.1
 PATIENCE = 1.0
 """Seconds after which a request gives its slot to the next one: an admission webhook may be
 blocking it."""
+NAMESPACE_ENDS = "because it is being terminated"
+"""In the answer to a creation in a namespace that is being deleted."""
+ENDS_FOR = 10.0
+"""Seconds for which nothing more is created in such a namespace: each try would be refused. Short,
+because a new namespace may have the same name."""
 MAX_IN_FLIGHT = 64
 MAX_IN_FLIGHT_OF_ONE = 16
 """Requests at the same time: in all, and in one namespace. If all of one namespace hang, the others
@@ -116,22 +122,42 @@ class Writer:
         self._paused: dict[_Where, tuple[float, str]] = {}
         """Loop time until which no such request is sent, and the text of the answer with
         Retry-After."""
+        self._ending: dict[str | None, tuple[float, str]] = {}
+        """Namespace that is being deleted -> loop time until which nothing is created in it, and
+        the message of the answer that said so."""
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
         """POST. May be repeated for an object with a controller: an existing one of that name and
         controller counts as created, even if it is terminating (`metadata.deletionTimestamp`).
-        AlreadyExistsError for another controller."""
+        AlreadyExistsError for another controller. ForbiddenError at once, and nothing sent, in a
+        namespace that is being deleted."""
         tries = 2
         while True:
             tries -= 1
+            self._refuse_if_ending(namespace)
             try:
                 return await self._send("create", self._api.create, resource, namespace, body)
+            except ForbiddenError as error:
+                self._note_if_ending(namespace, error)
+                raise
             except (AlreadyExistsError, UnknownOutcomeError) as error:
                 try:
                     return await self._existing(resource, namespace, body, error)
                 except NotFoundError:
                     if not tries:
                         raise error from None
+
+    def _refuse_if_ending(self, namespace: str | None) -> None:
+        until, message = self._ending.get(namespace, (0.0, ""))
+        if loop_time() < until:
+            raise ForbiddenError(403, "Forbidden", message)
+
+    def _note_if_ending(self, namespace: str | None, error: ForbiddenError) -> None:
+        if NAMESPACE_ENDS not in error.message:
+            return
+        now = loop_time()
+        still = {name: found for name, found in self._ending.items() if found[0] > now}
+        self._ending = {**still, namespace: (now + ENDS_FOR, error.message)}
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
         """GET, for a write that depends on the present object."""

@@ -21,7 +21,15 @@ from scaler.kube.errors import (
     TooManyRequestsError,
     UnknownOutcomeError,
 )
-from scaler.kube.writer import JITTER, TRIES, NotLeaderError, Writer
+from scaler.kube.writer import (
+    ENDS_FOR,
+    JITTER,
+    NAMESPACE_ENDS,
+    TRIES,
+    NotLeaderError,
+    Writer,
+)
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.faults import Fault, Faults, Rule
@@ -143,6 +151,46 @@ def test_a_name_that_is_taken_by_another_is_said(owner: str, faults: list[Rule])
         stage.cluster.apply([pod(owner)])
         with pytest.raises(AlreadyExistsError):
             await stage.create()
+
+    play(scene)
+
+
+class Ending(Interceptor):
+    """An API server on which namespace `default` is being deleted."""
+
+    def __init__(self) -> None:
+        self.refused = 0
+        self.is_over = False
+
+    async def before(self, request: Request) -> None:
+        if request.verb == "create" and request.namespace == NS and not self.is_over:
+            self.refused += 1
+            words = f"unable to create new content in namespace {NS} {NAMESPACE_ENDS}"
+            raise ForbiddenError(403, "Forbidden", words)
+
+
+def test_of_what_is_to_be_made_in_a_namespace_that_ends_only_the_first_is_sent() -> None:
+    """40 refused writes were seen while one namespace was deleted."""
+
+    async def scene() -> None:
+        stage = Stage()
+        server = Ending()
+        stage.writer = Writer(
+            stage.cluster.client("writer", server),
+            deadline=lambda: math.inf,
+            rng=random.Random(1),
+        )
+        for number in range(40):
+            with pytest.raises(ForbiddenError, match="being terminated"):
+                await stage.create(pod(name=f"p{number}"))
+        assert server.refused == 1
+        elsewhere = pod()
+        elsewhere["metadata"]["namespace"] = "other"
+        await stage.writer.create(PODS, "other", elsewhere)
+        server.is_over = True  # a new namespace has the name
+        await asyncio.sleep(ENDS_FOR)
+        await stage.create()
+        assert stage.pods == ["p"]
 
     play(scene)
 
