@@ -40,7 +40,9 @@ _CURES = {
     "NodePredicateFailed": "",
 }
 """The reasons of MindCluster's plugin, the one that says most first, and what helps."""
-_BY_WEIGHT = (*_CURES, "NotEnoughResources")
+REASONS = tuple(_CURES)
+"""Those of MindCluster's plugin. The page has a Chinese sentence for each."""
+_BY_WEIGHT = (*REASONS, "NotEnoughResources")
 """With Volcano's own, the one that says least; of all others no weight is known."""
 _FOR_STATUS = {
     NOT_ENQUEUED: (

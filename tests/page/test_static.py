@@ -18,6 +18,7 @@ from scaler.reasons.words import LANGUAGES, words_for_page
 from scaler.report import service_status
 from scaler.report.service_events import ServiceEventReason
 from scaler.tools.ui.server import STATIC
+from scaler.workloads.scheduler_words import REASONS
 
 VENDOR = STATIC / "vendor"
 OURS = sorted(STATIC.glob("*.js"))
@@ -67,12 +68,17 @@ def test_every_reason_warning_and_state_has_words() -> None:
 
 
 def test_every_reason_warning_event_and_standing_has_a_chinese_sentence() -> None:
-    assert SENTENCES.keys() == {
-        one.value for one in (*Reason, *Warning, *ServiceEventReason)
-    } | STANDINGS | {service_status.RESTING}
+    ours = {one.value for one in (*Reason, *Warning, *ServiceEventReason)}
+    assert SENTENCES.keys() == ours | STANDINGS | {service_status.RESTING, *REASONS}
     assert [
         name for name, text in SENTENCES.items() if not re.search(r"[\u4e00-\u9fff].*。$", text)
     ] == []
+
+
+def test_the_page_knows_what_the_scheduler_says_in_the_words_of_a_status() -> None:
+    code = (STATIC / "words.js").read_text("utf-8")
+    (found,) = re.findall(r"/\(([\w|]+)\)Failed/", code)
+    assert {f"{name}Failed" for name in found.split("|")} == set(REASONS)
 
 
 def test_every_step_of_what_to_do_next_is_translated() -> None:

@@ -35,7 +35,7 @@ function Shown({ live, row, name, past, ask }) {
         </div>
         <div class="verdict">
           <p class="big">${row.rank < 4 ? say(`rank.${RANKS[row.rank]}`) : calm(row)} <span class="age">${since(row.since, now)}</span></p>
-          ${row.rank < 4 ? html`<p><${Reason} name=${row.reason} /></p><${Meaning} name=${row.reason} /><p class="words" lang="en">${row.message}</p>` : html`<${Meaning} name=${row.reason} /><p class="words" lang="en">${row.message}</p>`}
+          ${row.rank < 4 ? html`<p><${Reason} name=${row.reason} /></p><${Meaning} name=${row.reason} message=${row.message} /><p class="words" lang="en">${row.message}</p>` : html`<${Meaning} name=${row.reason} message=${row.message} /><p class="words" lang="en">${row.message}</p>`}
         </div>
       </div>
       <${Conditions} said=${row.said} now=${now} />
@@ -55,7 +55,7 @@ function Shown({ live, row, name, past, ask }) {
     </section>`;
 }
 
-const Meaning = ({ name }) => (sentence(name) ? html`<p class="words">${sentence(name)}</p>` : "");
+const Meaning = ({ name, message }) => (sentence(name, message) ? html`<p class="words">${sentence(name, message)}</p>` : "");
 
 // The newest first. An event that says what the status says as well is quiet.
 function once(found) {
@@ -132,7 +132,7 @@ function Instance({ id, one, now }) {
 }
 
 function Pods({ id, one }) {
-  return html`<div class="pods" role="region" aria-live="polite"><h3>${id}</h3><${Meaning} name=${one.reason} /><p lang="en">${one.message}</p>
+  return html`<div class="pods" role="region" aria-live="polite"><h3>${id}</h3><${Meaning} name=${one.reason} message=${one.message} /><p lang="en">${one.message}</p>
     ${one.pods.length ? html`<table><thead><tr><th>${say("col.pod")}</th><th>${say("col.state")}</th><th>${say("col.node")}</th><th>${say("col.restarts")}</th><th>${say("col.said")}</th></tr></thead>
       <tbody>${one.pods.map(([pod, standing, node, trouble, restarts, words]) => html`<tr><td>${pod}</td><td>${standing}</td><td>${node}${trouble ? html` <b class="trouble">✕ ${trouble}</b>` : ""}</td><td>${restarts || ""}</td><td>${words}</td></tr>`)}</tbody></table>`
     : html`<p class="muted">${say("pods.none")}</p>`}</div>`;

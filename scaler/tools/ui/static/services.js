@@ -18,7 +18,7 @@ export function Reason({ name }) {
 
 // What the scaler says, as it says it: in another language than its own below a sentence that says what it means.
 export function Words({ name, text, lines = 0 }) {
-  const meaning = sentence(name);
+  const meaning = sentence(name, text);
   const own = lines === 2 ? "clamp" : "";
   return html`${meaning ? html`<small class="meaning" lang="zh-CN" title=${meaning}>${meaning}</small>` : ""}<small class=${meaning ? "" : own} lang="en" title=${text}>${text}</small>`;
 }

@@ -27,8 +27,11 @@ export function say(key, values = {}) {
 // A name of the scaler's in words: reasons, states, conditions. "" for one that is not known.
 export const gloss = (kind, name) => dictionary[`${kind}.${name}`] ?? "";
 
-// A reason, warning, event or condition in a sentence of the page's language; "" in English, which the scaler itself writes.
-export const sentence = (name) => sentences[name] ?? "";
+// A reason, warning, event or condition in a sentence of the page's language; "" in English, which the scaler itself writes. `message`: its words, which may repeat what the scheduler says.
+export function sentence(name, message = "") {
+  const [said = ""] = /(BatchOrder|JobEnqueue|JobValidate|NodePredicate)Failed/.exec(message) ?? [];
+  return [sentences[name], sentences[said]].filter(Boolean).join(" ");
+}
 
 // What to do next, as `scaler why` says it; a command stands for itself.
 export function step(line) {
