@@ -472,8 +472,12 @@ def is_overdue(one: Instance, seen: Seen) -> bool:
     return waits(one, seen) and since > 0 and seen.now - since >= seen.policy.start_timeout
 
 
+def gave_place_before(one: Instance, seen: Seen) -> bool:
+    return remembered(one, seen).gave_place and waits(one, seen)
+
+
 def has_given_its_place(one: Instance, seen: Seen) -> bool:
-    return remembered(one, seen).gave_place and waits(one, seen) and is_running(one, seen)
+    return gave_place_before(one, seen) and is_running(one, seen)
 
 
 def gave_place(seen: Seen) -> set[str]:
@@ -490,8 +494,9 @@ def gave_place(seen: Seen) -> set[str]:
     for group, (running, in_flight) in found.counts.items():
         late = members(seen, group, lambda one, s: is_running(one, s) and is_overdue(one, s))
         late = [one for one in late if states[one.uid] is State.RUNNING]
+        # There is a spare for its place, also when it does not run any more.
         in_grace = members(
-            seen, group, lambda one, s: has_given_its_place(one, s) and is_in_flight(one, s)
+            seen, group, lambda one, s: gave_place_before(one, s) and is_in_flight(one, s)
         )
         places = max(0, ratio.get(group, 0) - running - in_flight) + len(in_grace)
         spares = members(
