@@ -114,6 +114,24 @@ def test_each_needs_a_spare_of_its_own_and_what_has_a_place_is_none() -> None:
     assert states(lost_its_slot)["p0"] is State.RUNNING
 
 
+def test_what_gave_its_place_keeps_its_spare_when_it_runs_no_more() -> None:
+    """Contract section 2: the one spare takes the place of p1 when its grace is over, so p0 keeps
+    its own."""
+    gave = InstanceMemory(
+        restarts=0, bound_since=NOW - 2000, gave_place=True, broken_since=NOW - 59, ran=True
+    )
+    found = (unready("p0"), instance("p1", State.STARTING), instance("p2"))
+    d0 = instance("d0", State.RUNNING)
+    at = seen(*found, d0, ratios="2P1D", p0=LATE, p1=gave)
+    assert states(decide(at)) == {
+        "p0": State.RUNNING,
+        "p1": State.BROKEN,
+        "p2": State.HELD,
+        "d0": State.RUNNING,
+    }
+    assert judge(at).states["uid-p0"] is State.RUNNING
+
+
 def test_it_is_broken_until_it_is_ready() -> None:
     gave = InstanceMemory(restarts=0, bound_since=NOW - 2000, gave_place=True, ran=True)
     d0 = instance("d0", State.RUNNING)
