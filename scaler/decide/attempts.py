@@ -170,8 +170,9 @@ def _clock(memory: ServiceMemory, event: OfClock) -> ServiceMemory:
 
 def _over(memory: ServiceMemory, event: OfEnd, policy: Policy) -> ServiceMemory:
     match event:
-        case Swapped(at, tried):  # 5c: these had their attempt; 5d: a new clock
+        case Swapped(at, tried, chosen):  # 5c: these had their attempt; 5d: a new clock
             memory = _not_expecting(_each(memory, tried, gives_way=True))
+            memory = _each(memory, chosen, gives_way=False)
             return replace(_none_behind(_having_tried(memory, tried)), began=at)
         case Ended():  # 5c, 5e, 5f
             return _ended(memory, event, policy)

@@ -90,10 +90,13 @@ class AllMade(OfClock, frozen=True):
 
 
 class Swapped(OfEnd, frozen=True):
-    """5d: other candidates are tried in place of these: now, or as soon as these have no slot."""
+    """5d: other candidates are tried in place of these: now, or as soon as these have no slot.
+    `chosen`: what is tried now and is not bound in part, some of it perhaps not for the first
+    time."""
 
     at: float
     tried: Uids
+    chosen: Uids = ()
 
 
 class Ended(OfEnd, frozen=True):

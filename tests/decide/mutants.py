@@ -1056,6 +1056,14 @@ MUTANTS = (
         "3b.7a, S9",
     ),
     Mutant(
+        "what is tried again beside others is broken as soon as its first pod is bound",
+        attempts,
+        "memory = _each(memory, chosen, gives_way=False)",
+        "memory = _each(memory, (), gives_way=False)",
+        "test_attempts_in_worlds",
+        "3b.5d",
+    ),
+    Mutant(
         "others are swapped in for ever",
         attempt_end,
         "if waiting.who_waited_long(part, draft):",

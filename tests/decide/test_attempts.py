@@ -475,6 +475,12 @@ OF_AN_INSTANCE = [
         InstanceMemory(gives_way=True, had_attempt=HadAttempt.SINCE_LAST_BIND),
     ),
     (
+        "5d: it is tried again beside another",
+        InstanceMemory(),
+        Swapped(40.0, (P0, D0), (P0,)),
+        InstanceMemory(had_attempt=HadAttempt.SINCE_LAST_BIND),
+    ),
+    (
         "5c: it had its attempt for good",
         InstanceMemory(had_attempt=FOR_GOOD),
         Ended(40.0, (P0,), (), (P0,)),

@@ -370,6 +370,23 @@ def test_if_other_candidates_fit_in_its_place_they_are_swapped_in() -> None:
     assert story.at(59, swapped, elsewhere) == {}
 
 
+def test_what_is_tried_again_beside_others_is_no_half_when_the_scheduler_begins_with_it() -> None:
+    """3b.5d: a new clock. 3b.5e: what is bound in part becomes Broken at its end, not before; no
+    scale-up takes the room of its other pod."""
+    spare = on_nodes("2P > 1P", "p0 on a3, p1 held", name="b")
+    held = on_nodes("1P1D", "p0 held, p1 held, d0 held 2", name="a")
+    story = begun(held, spare, nodes="a:8x4")
+    tried = on_nodes("1P1D", "p0 unbound, p1 held, d0 unbound + unbound", name="a")
+    story.at(1, tried, spare)
+    assert story.at(30, tried, spare) == {"a-p0": "Revoke"}
+    swapped = on_nodes("1P1D", "p0 held, p1 unbound, d0 unbound + unbound", name="a")
+    assert story.at(31, swapped, spare) == {}
+    part = on_nodes("1P1D", "p0 held, p1 unbound, d0 on a0 + unbound", name="a")
+    assert story.at(32, part, spare, bound=True) == {}
+    assert story.reasons["a-d0"] == "WaitingForScheduler"
+    assert story.at(59, part, spare) == {}
+
+
 def test_bound_in_part_it_becomes_broken_when_its_attempt_ends_and_its_pod_keeps_its_node() -> None:
     """3b.5e: what is bound in part becomes Broken."""
     story = begun(on_nodes("1P", "p0 held 2", name="a", age=9), OTHER, nodes="a:8x3")

@@ -217,7 +217,8 @@ def _after_its_attempt(
     part.placement.cancel(reserved.reservation)
     other = attempt_end.other_candidates(part, draft, reserved.members)
     if other is not None:
-        draft.note(events.Swapped(part.now, tried))
+        chosen = tuple([member.uid for member in other.members if not member.instance.bound])
+        draft.note(events.Swapped(part.now, tried, chosen))
         return other
     own_waits = attempt_end.has_waiting_spare(part, draft, reserved)
     again = part.placement.reserve(requests_of(reserved.members))
