@@ -163,13 +163,16 @@ class RulesInForce:
         """What an earlier process left, unless it is beyond what is valid now, or a later
         release's."""
         stored = self._stored(namespace, name)
-        if stored is not None and stored.format != KNOWN_FORMAT:
+        if stored is None:
+            return None
+        if stored.format != KNOWN_FORMAT:
             so = "it is left as it is until a valid rule is seen, and none is in force before"
             words = {"namespace": namespace, "rule": name, "format": stored.format}
             _log.warning(
                 "the last valid rule is of a later release", **words, known=KNOWN_FORMAT, so=so
             )
-        return stored if stored is not None and _reread(stored).rule is not None else None
+            return None
+        return stored if _reread(stored).rule is not None else None
 
     def knows(self, namespace: str, name: str) -> bool:
         """Whether there is such a ConfigMap, or a valid one was ever seen."""
