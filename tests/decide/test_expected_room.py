@@ -153,6 +153,18 @@ def test_what_it_loses_while_it_waits_is_kept_as_long_as_what_it_lost_first() ->
     assert story.at(480, LOST_TWO, GROWS, nodes=NODES) == {"a-p0": "Admit", "a-p1": "Admit"}
 
 
+def test_of_two_lost_nodes_one_is_kept_until_the_other_has_been_away_for_due_back() -> None:
+    """L10, as long as L5 allows; 3b.3d: then its loss blocks nobody."""
+    story = Story(NODES)
+    assert story.at(0, SERVES, GROWS, bound=True) == {}
+    both = f"{NODES}, a0 lost -10, a1 lost -10"
+    assert story.at(10, LOST_TWO, GROWS, nodes=both) == {}
+    one = f"{NODES}, a1 lost -10"
+    assert story.at(60, LOST_TWO, GROWS, nodes=one) == {}
+    assert story.at(309, LOST_TWO, GROWS, nodes=one) == {}
+    assert story.at(310, LOST_TWO, GROWS, nodes=one) == {"b-p1": "Admit"}
+
+
 def test_each_number_of_instances_that_it_misses_sets_the_clock_back_once() -> None:
     """3b.5a: what comes and goes does not: it holds up others for a bounded time."""
     story = Story(NODES)
