@@ -60,6 +60,18 @@ _KNOWN = frozenset(
     }
 )
 """Values of `schedule_policy` that the plugin knows; others count as absent."""
+
+
+def is_known_policy(policy: str) -> bool:
+    """Whether the plugin knows this value of `huawei.com/schedule_policy`."""
+    return policy in _KNOWN
+
+
+def asks_for_whole_cards(policy: str, accelerator: str) -> bool:
+    """Whether a job without `sp-block` asks for nodes of Atlas A3, in whole cards."""
+    return policy in _WHOLE_CARDS if policy in _KNOWN else accelerator in _WHOLE_CARDS
+
+
 CHIPS = "chips"
 CARDS = "cards"
 SUPER_POD = "super-pod"

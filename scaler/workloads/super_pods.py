@@ -60,6 +60,21 @@ def _why_several_are_not_placed(block: int, npus: Sequence[int]) -> list[str]:
     return found
 
 
+def why_no_whole_cards(pods: Sequence[int]) -> str:
+    """Why the plugin places no job of Atlas A3 with such pods, which has no blocks; "" when it
+    does. `pods`: the NPUs of each of its pods; pods without NPUs are left out."""
+    npus = [number for number in pods if number]
+    if npus == [1]:
+        return ""
+    for number in npus:
+        if number % 2 or number > NODE_NPUS:
+            return (
+                f"a pod of it asks for {number} NPUs: an even number up to {NODE_NPUS}, or 1 where"
+                " it is the only pod"
+            )
+    return ""
+
+
 def valid_blocks(pods: Sequence[int]) -> list[int]:
     """Every sp-block with which the plugin places a job of such pods, the smallest first; empty
     where none does."""

@@ -78,6 +78,14 @@ MUTANTS = (
         "3.3",
     ),
     Mutant(
+        "what the scheduler said before it saw all pods is final",
+        attempts,
+        "has_seen_all = now >= instance.newest + SESSIONS",
+        "has_seen_all = now >= instance.newest",
+        "test_invalid_jobs",
+        "2",
+    ),
+    Mutant(
         "an edit does not end what the scheduler said of a job",
         attempts,
         "if instance.bound or written_as(instance) != memory.never_placed_as:",

@@ -125,6 +125,25 @@ def test_an_sp_block_is_judged_as_the_scheduler_judges_it(
     assert [words in message for message in said] == ([True] if words else [])
 
 
+@pytest.mark.parametrize(
+    ("annotation", "npus", "codes"),
+    [
+        ("huawei.com/schedule_policy: chip2-node16", "8", []),
+        ("huawei.com/schedule_policy: chip2-node16", "7", ["NpusNotWholeCards"]),
+        ("huawei.com/schedule_policy: chip2-node16", "1", ["NpusNotWholeCards"]),
+        ("huawei.com/schedule_policy: chip2-node17", "7", ["SchedulePolicyUnknown"]),
+        ("huawei.com/schedule_policy: chip8-node8", "7", []),
+        ("other: x", "7", []),
+    ],
+)
+def test_npus_are_judged_by_the_policy_of_the_job(
+    annotation: str, npus: str, codes: list[str]
+) -> None:
+    manifest = job(annotations=f"  annotations: {{{annotation}}}\n")
+    manifest = manifest.replace("Ascend910: 8", f"Ascend910: {npus}")
+    assert [code for _, code, _ in findings_of(manifest)] == codes
+
+
 def test_a_job_is_not_checked_against_a_broken_rule_but_the_rule_is_reported() -> None:
     broken = config_map(text({"group7": 1}, {"group7": 2}))
     assert [code for _, code, _ in findings_of(job(), broken)] == ["GroupNumRising"]

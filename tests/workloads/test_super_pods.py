@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.workloads.super_pods import valid_blocks, why_not_placed
+from scaler.workloads.super_pods import valid_blocks, why_no_whole_cards, why_not_placed
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,13 @@ def test_the_valid_blocks_are_those_that_are_placed(pods: list[int]) -> None:
     if any(pods):
         placed = [block for block in range(1, 17 * 16) if not why_not_placed(block, pods)]
         assert valid == placed
+
+
+@pytest.mark.parametrize("pods", [[1], [1, 0], [2], [16, 16], [14, 2], [0], []])
+def test_whole_cards_and_a_single_chip_alone_are_placed(pods: list[int]) -> None:
+    assert why_no_whole_cards(pods) == ""
+
+
+@pytest.mark.parametrize("pods", [[3], [1, 1], [16, 1], [18]])
+def test_half_a_card_is_never_placed(pods: list[int]) -> None:
+    assert why_no_whole_cards(pods) != ""

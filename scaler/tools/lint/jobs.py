@@ -18,7 +18,14 @@ from scaler.tools.common.slips import app_faults
 from scaler.tools.lint.metadata import metadata_findings
 from scaler.tools.lint.roles import Pods, Rules, labels_at, names_ours, place_faults, size_faults
 from scaler.tools.lint.workloads import labels_are_its_own
-from scaler.workloads.super_pods import valid_blocks, why_not_placed
+from scaler.workloads.npu_rules import (
+    ACCELERATOR,
+    POLICY,
+    SP_BLOCK,
+    asks_for_whole_cards,
+    is_known_policy,
+)
+from scaler.workloads.super_pods import valid_blocks, why_no_whole_cards, why_not_placed
 
 API_VERSION = "mindxdl.gitee.com/v1"
 NPU_PREFIX = "huawei.com/"
@@ -75,6 +82,7 @@ def check_job(found: Object) -> list[Finding]:
         *_retries(job),
         *_containers(job),
         *_super_pod(job),
+        *_whole_cards(job),
         *_gates(job),
     ]
 
@@ -257,6 +265,33 @@ def _super_pod(job: _Job) -> Iterator[Finding]:
     if why:
         message = f"{why}: MindCluster's scheduler never starts the job"
         yield job.finding(path, "SpBlockMismatch", message, hint, "warning")
+
+
+def _whole_cards(job: _Job) -> Iterator[Finding]:
+    path = ("metadata", "annotations", POLICY)
+    policy = job.root.string_at(*path)
+    if policy and not is_known_policy(policy):
+        message = f"MindCluster's scheduler knows no {POLICY} {shown(policy)}: it counts as absent"
+        yield job.finding(path, "SchedulePolicyUnknown", message, "correct or remove it", "warning")
+    pods = _npus_of_pods(job)
+    is_of_blocks = bool(job.root.string_at("metadata", "annotations", SP_BLOCK))
+    if pods is None or is_of_blocks or not asks_for_whole_cards(policy, _accelerator(job)):
+        return
+    why = why_no_whole_cards(pods)
+    if why:
+        message = f"{why}: MindCluster's scheduler never starts the job"
+        yield job.finding(
+            SPECS_PATH, "NpusNotWholeCards", message, "ask for whole cards", "warning"
+        )
+
+
+def _accelerator(job: _Job) -> str:
+    """The `accelerator-type` of the nodes that its pods ask for; "" for none."""
+    for _, spec in job.specs:
+        found = spec.string_at("template", "spec", "nodeSelector", ACCELERATOR)
+        if found:
+            return found
+    return ""
 
 
 def _npus_of_pods(job: _Job) -> list[int] | None:
