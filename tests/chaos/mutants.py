@@ -131,7 +131,7 @@ MUTANTS = (
     Mutant(
         "nodes that change are not looked at",
         cache,
-        "sorted(set(self._instances_by_node.of(node).values()))",
+        "sorted({*on_node, *self.last_nodes.uids_on(node)})",
         "()",
         "node lost",
     ),
