@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from scaler.clock import Clock
 from scaler.controller import Observer
 from scaler.kube.api import ELASTIC_SERVICES, KubeApi
+from scaler.report.service_status import runs_all
 from scaler.settings import Settings
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.faulty_api import FaultyApi
@@ -272,7 +273,7 @@ class _StatusReader(StandIn):
                 sample = replace(
                     last,
                     target=said.get("targetRatio", {"counts": {}})["counts"],
-                    complete=said["reason"] == "Complete",
+                    complete=runs_all(said),
                     reasons={
                         instance["name"]: instance["reason"] for instance in said["instances"]
                     },

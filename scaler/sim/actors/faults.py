@@ -149,7 +149,8 @@ class FaultActor(StandIn):
         if doomed and not any(map(self._separated, faulty)):
             uid = objects.uid(group)
             self._retries_used[uid] = self._retries_used.get(uid, 0) + 1
-        if alone and not _never_whole(group, faulty[0]):
+        # Seen of the plugin, which works by reports of devices; without any it is not played.
+        if self._reports and alone and not _never_whole(group, faulty[0]):
             blocks = frozenset(map(_block_of, faulty))
             gone = frozenset(map(objects.uid, faulty))
             self._alone[key] = _Alone(self._clock.now(), len(members), blocks, gone)
