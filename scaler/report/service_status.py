@@ -165,7 +165,7 @@ def _reason(report: ServiceReport) -> Statement:
 
 def _what_is_wrong(report: ServiceReport) -> Statement | None:
     """What somebody has to mend though the largest ratio runs: a rule that is not in force, one
-    that is paused, or a warning; None for nothing."""
+    that is paused, an instance that waits for a person, or a warning; None for nothing."""
     service = report.service
     if report.out_of_touch or not service.instances:
         return None
@@ -177,8 +177,9 @@ def _what_is_wrong(report: ServiceReport) -> Statement | None:
     for verdict in report.plan.verdicts:
         if verdict.reason.row.tone is Tone.PERSON:
             return Statement(verdict.reason.value, f"{verdict.name}: {words(verdict, report.plan)}")
-    for note in report.plan.notes:
-        return Statement(note.warning.value, note.message)
+    if report.plan.notes:
+        first = report.plan.notes[0]
+        return Statement(first.warning.value, first.message)
     return None
 
 
@@ -197,8 +198,9 @@ def _groups_in_order(service: Service, plan: Plan) -> list[str]:
     of_rule = list(service.rule.largest.counts) if service.rule else []
     named = [name for name in of_rule if name in plan.groups]
     ordered = named + sorted(set(plan.groups) - set(named))
-    kept = sorted(ordered, key=lambda name: not plan.groups[name].live)[:MAX_GROUPS]
-    return [name for name in ordered if name in set(kept)]
+    live_first = sorted(ordered, key=lambda name: not plan.groups[name].live)
+    kept = set(live_first[:MAX_GROUPS])
+    return [name for name in ordered if name in kept]
 
 
 def _rank(verdict: Verdict, plan: Plan) -> tuple[bool, bool, bool]:
