@@ -132,7 +132,8 @@ def in_chinese(link: str) -> str:
 
 def untidy(words: str) -> list[str]:
     """Latin beside Chinese without a space, half-width punctuation after Chinese, lines that end
-    inside of words."""
+    inside of words. A term of MindCluster is written as MindCluster writes it."""
+    words = words.replace("缩P保D", "术语")
     bare = re.sub(r"!?\[|\]\([^)]*\)|\*+", "", re.sub(r"`[^`\n]*`", "x", words))
     wrong = (
         r"[\u4e00-\u9fff][A-Za-z0-9,;:?!(]|[A-Za-z0-9,;?!)][\u4e00-\u9fff]|[\u4e00-\u9fff]\n"

@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from scaler.cli import COMMANDS
+from scaler.rules.document import judge
 from scaler.settings import Settings
 from scaler.tools.common.counts import Case, decide
 from scaler.tools.common.ladder import in_words, table
@@ -108,6 +110,17 @@ def test_the_line_about_mixtures_that_write_a_rule_prints_is_what_lint_says() ->
     found = mixtures(rule("4P2D > 2P2D > 1P1D"))
     assert found is not None
     assert mixtures_in_words(found) + "\n" in fences("docs/howto/write-a-rule.md")
+
+
+def test_the_rule_that_the_readme_shows_is_valid_and_is_the_ladder_that_it_names() -> None:
+    (shown,) = [block for block in fences("README.md") if block.startswith("apiVersion")]
+    written = yaml.safe_load(shown)["data"]["elastic_scaling.json"]
+    found, findings = judge(written)
+    assert found is not None
+    assert not findings
+    assert [ratio.counts for ratio in found.ratios] == [
+        ratio.counts for ratio in rule("2P1D > 1P1D").ratios
+    ]
 
 
 ALL_PAGES = "\n".join(page.read_text("utf-8") for page in PAGES)

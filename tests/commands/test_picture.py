@@ -55,6 +55,28 @@ def test_it_shows_steps_target_lanes_and_events() -> None:
     ]
 
 
+def test_a_band_shows_when_the_service_serves_and_groups_have_the_names_of_their_roles() -> None:
+    made = Timeline()
+    made.end = 100.0
+    for at, condition in (
+        (0.0, Condition.EMPTY),
+        (20.0, Condition.RUNNING),
+        (40.0, Condition.BROKEN),
+        (90.0, Condition.RUNNING),
+    ):
+        view = InstanceView("p0", "group0", condition, role="prefill")
+        made.add("a/r/j", Sample(at, (view,), smallest={"group0": 1}))
+    root = parsed(made, "title")
+    titles = [str(element.text) for element in root.iter(f"{SVG}title")]
+    assert [words for words in titles if "serving" in words] == [
+        "not serving 0 s to 20 s",
+        "serving 20 s to 40 s",
+        "not serving 40 s to 90 s",
+        "serving 90 s to 100 s",
+    ]
+    assert {"serving", "50 s", "prefill (group0)"} <= {e.text for e in root.iter(f"{SVG}text")}
+
+
 def test_an_empty_timeline_is_a_picture_too() -> None:
     assert parsed(Timeline(), "nothing").tag == f"{SVG}svg"
 

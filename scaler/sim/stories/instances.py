@@ -47,6 +47,8 @@ class InstanceView(msgspec.Struct, frozen=True):
     """The instance runs, and every pod is Ready."""
     npus: int = 0
     """NPUs of its pods."""
+    role: str = ""
+    """`prefill` or `decode` where the deployer's label says it."""
 
 
 class Members(msgspec.Struct):
@@ -60,6 +62,10 @@ class Members(msgspec.Struct):
     pods: list[Object] = []
     job: Object = {}
 
+
+_ROLE_LABEL = "grt-group/deploy-server"
+_ROLES = {"0": "prefill", "1": "decode"}
+"""The values of that label, which MindIE Motor's deployer puts on every job."""
 
 SHOWING = (PODS, ASCEND_JOBS, VOLCANO_JOBS, STATEFUL_SETS, NODES)
 """Kinds of objects that show instances and their condition."""
@@ -137,6 +143,7 @@ def _view(instance: Members, ready: set[str]) -> InstanceView:
             npus += 0 if objects.ended(pod) else _npus_of(pod)
     live = [pod for pod in objects.staying(instance.pods) if not objects.gated(pod)]
     condition = _condition(live, instance.size, ready, len(instance.pods))
+    labels = objects.labels_of(instance.job) if instance.job else {}
     return InstanceView(
         instance.name,
         instance.group,
@@ -144,6 +151,7 @@ def _view(instance: Members, ready: set[str]) -> InstanceView:
         nodes=tuple(sorted(nodes, key=natural)),
         ready=condition is Condition.RUNNING and all(map(objects.ready, live)),
         npus=npus,
+        role=_ROLES.get(labels.get(_ROLE_LABEL, ""), ""),
     )
 
 

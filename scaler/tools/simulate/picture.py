@@ -1,5 +1,5 @@
-"""A simulation as one SVG: per service what runs in each group, the target, every instance's life,
-and the faults.
+"""A simulation as one SVG: per service when it serves, what runs in each group, the target, every
+instance's life, and the faults.
 
 Self-contained, readable on light and dark background. Must not: need a library, a font or a
 script."""
@@ -21,6 +21,8 @@ LEFT = 190
 RIGHT = 28
 _UNIT = 16  # height of one instance in a step chart
 _LANE = 13  # height of one instance's lane
+_BAND = 14  # height of the band that shows when a service serves
+_PAUSE_WORDS = 30  # width that the length of a pause needs
 _BADGE = 18  # least distance of two events' badges
 _CURVE = 48.0  # height of a chart of requests
 _LANES = 16  # instances of a group, from which on only those that ever had nodes are shown, or none
@@ -150,12 +152,31 @@ class Picture:
         samples = self._timeline.samples[service]
         self._write(20, self._y + 4, service, "service")
         self._y += 18
+        self._serving(service)
         for group in _groups(samples):
             self._steps(service, group)
             self._lanes(service, group)
             self._y += 12
         self._load(service)
         self._y += 10
+
+    def _serving(self, service: str) -> None:
+        """A band: when the service serves. The seconds stand in each pause in which they fit."""
+        spans = list(self._timeline.spans(service))
+        if not any(sample.serves for _, _, sample in spans):
+            return
+        self._write(20, self._y + 9, "serving")
+        served = False
+        for start, end, serves in _merged_serving(spans):
+            served = served or serves
+            colour = Condition.RUNNING if serves else Condition.BROKEN
+            box = Box(self._x(start), self._y - 2, self._x(end) - self._x(start), _BAND)
+            about = f"{'serving' if serves else 'not serving'} {start:.0f} s to {end:.0f} s"
+            self._rect(colour if served else Condition.EMPTY, box, about)
+            if served and not serves and box.width > _PAUSE_WORDS:
+                words = f"{end - start:.0f} s"
+                self._write(box.x + box.width / 2, self._y + 9, words, "number")
+        self._y += _BAND + 10
 
     def _steps(self, service: str, group: str) -> None:
         spans = list(self._timeline.spans(service))
@@ -167,7 +188,7 @@ class Picture:
         for count in range(most + 1):
             self._line("grid", LEFT, base - count * _UNIT, WIDTH - RIGHT, base - count * _UNIT)
             self._write(LEFT - 8, base - count * _UNIT + 4, str(count), "soft end")
-        self._write(20, base - (base - self._y) / 2 + 4, group)
+        self._write(20, base - (base - self._y) / 2 + 4, _name_of(group, spans))
         self._stairs([(start, end, count * _UNIT) for start, end, count in running], base)
         if any(sample.target for _, _, sample in spans):
             points = self._points(
@@ -409,6 +430,28 @@ def _condition(sample: Sample, name: str) -> Condition | None:
         if view.name == name:
             return view.condition
     return None
+
+
+def _name_of(group: str, spans: Iterable[tuple[float, float, Sample]]) -> str:
+    """`prefill (group0)` where the instances say their role, otherwise the name alone."""
+    for _, _, sample in spans:
+        for view in sample.instances:
+            if view.group == group and view.role:
+                return f"{view.role} ({group})"
+    return group
+
+
+def _merged_serving(
+    spans: Iterable[tuple[float, float, Sample]],
+) -> list[tuple[float, float, bool]]:
+    """From, to, and whether the service serves; equal neighbours as one."""
+    merged: list[tuple[float, float, bool]] = []
+    for start, end, sample in spans:
+        if merged and merged[-1][2] == sample.serves:
+            merged[-1] = (merged[-1][0], end, sample.serves)
+        else:
+            merged.append((start, end, sample.serves))
+    return merged
 
 
 def _merged(
