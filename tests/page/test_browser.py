@@ -3,6 +3,7 @@ starts it."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import yaml
 
 from tests.page.browser import ROOT, command
 
@@ -177,11 +179,73 @@ def test_a_rule_is_tried_and_nothing_is_written(page: Any, cluster: Cluster) -> 
     page.wait_for_selector("text=Not a valid rule")
     page.fill("textarea", rule.replace('"6"', '"8"'))
     page.wait_for_selector("text=To apply it")
-    assert "With this rule\nratio 1 (4 group0" in page.locator(".compare").inner_text()
+    assert "With this rule\n4 group0 + 4 group1" in page.locator(".compare").inner_text()
     assert "kubectl -n team-0005 patch configmap rule" in page.locator("pre.command").inner_text()
     page.click("text=As in the cluster")
     page.wait_for_selector("text=This is the rule in the cluster")
     assert page.input_value("textarea") == rule
+
+
+def test_a_changed_rule_is_given_as_a_manifest(page: Any) -> None:
+    go(page, service(5))
+    page.wait_for_selector("text=This is the rule in the cluster")
+    changed = page.input_value("textarea").replace('"6"', '"8"')
+    for text in (changed, json.dumps(json.loads(changed), indent=2), changed + "\n"):
+        page.fill("textarea", text)
+        page.wait_for_selector("text=To apply it")
+        with page.expect_download() as waited:
+            page.click("text=Save as a file")
+        made = yaml.safe_load(Path(waited.value.path()).read_text("utf-8"))
+        assert waited.value.suggested_filename == "rule.yaml"
+        assert made["kind"] == "ConfigMap"
+        assert made["metadata"] == {"name": "rule", "namespace": "team-0005"}
+        assert made["data"] == {"elastic_scaling.json": text}
+
+
+def test_a_link_to_the_list_keeps_what_it_shows(page: Any) -> None:
+    page.click(".count.incomplete")
+    page.fill("input[type=search]", "team-0023 / mindie")
+    page.select_option("#sort", "name")
+    link = page.url
+    page.locator(".rows .row").first.click()
+    page.wait_for_selector(".hero")
+    page.click(".crumbs a")
+    page.wait_for_selector(".rows .row")
+    assert page.url == link
+    other = page.context.new_page()
+    other.goto(link)
+    token = page.evaluate("() => sessionStorage.getItem('scaler.token')")
+    other.evaluate("token => sessionStorage.setItem('scaler.token', token)", token)
+    other.reload()
+    other.wait_for_selector(".rows .row")
+    assert other.locator(".rows .row").count() == 1
+    assert other.input_value("input[type=search]") == "team-0023 / mindie"
+
+
+def test_the_search_finds_what_is_shown_in_the_language_of_the_page(page: Any) -> None:
+    page.select_option("#language", "zh")
+    page.wait_for_selector("text=不可用")
+    page.fill("input[type=search]", "在各项预留之外没有资源")
+    page.wait_for_function(
+        "() => document.querySelector('.rows .row')?.innerText.includes('WaitingForCapacity')"
+    )
+    assert int(page.locator(".rows .row").first.get_attribute("aria-setsize")) < SERVICES
+    page.fill("input[type=search]", "没有这样的服务")
+    page.wait_for_selector("text=显示全部服务")
+
+
+@pytest.mark.parametrize("width", [390, 620, 1240])
+def test_nothing_stands_beyond_the_edge_of_the_window(page: Any, width: int) -> None:
+    """620 is what remains of 1,240 at 200 %."""
+    page.set_viewport_size({"width": width, "height": 900})
+    for part, ready in (("#/", ".row"), (service(3), ".line.instances"), ("#/cluster", ".kind")):
+        go(page, part)
+        page.wait_for_selector(ready)
+        sizes = "one => [one.scrollWidth, one.clientWidth]"
+        for place in ("html", "main"):
+            wanted, there = page.locator(place).evaluate(sizes)
+            assert wanted <= there, (part, place)
+        assert page.locator("h1").count() == 1
 
 
 def test_it_speaks_chinese_and_remembers_it(page: Any) -> None:

@@ -22,8 +22,9 @@ from scaler.tools.ui.board import Board, row_of
 from scaler.tools.ui.feed import Feed
 from scaler.tools.ui.history import MOST_MOMENTS, MOST_SAMPLES, History
 from scaler.tools.ui.nodes import NodeKinds
-from scaler.tools.ui.tryout import try_rule
+from scaler.tools.ui.tryout import Aim, try_rule
 from tests.builders import service
+from tests.faults import Fault, Faults, Rule
 from tests.jobs import NAMESPACE, job, manifest, node, rule_config_map, rule_document
 from tests.report.fakes import report_of
 from tests.rig import Rig, rig
@@ -448,10 +449,11 @@ def test_a_rule_that_is_tried_says_what_would_be_done_at_once_and_does_nothing()
                 world, _ = cluster.decision()
                 before = [pod["metadata"]["name"] for pod in on.cluster.peek(PODS)]
                 smaller = try_rule(world, rule_document({"group0": 1, "group1": 1}), KEY)
-                assert (smaller.valid, smaller.then) == (
-                    True,
-                    "ratio 0 (1 group0 + 1 group1), complete",
-                )
+                assert smaller.valid
+                assert smaller.then == Aim("complete", (("group0", 1), ("group1", 1)))
+                larger = try_rule(world, rule_document({"group0": 3, "group1": 1}), KEY)
+                assert larger.then.standing == "waits"
+                assert larger.then.awaited == ("group0",)
                 assert [(one.name, one.deed) for one in smaller.changes if one.deed] == [
                     ("p1", "revoke")
                 ]
@@ -493,5 +495,29 @@ def test_a_group_with_a_hostile_name_stays_one_word_of_the_command() -> None:
                 world, _ = cluster.decision()
                 answer = try_rule(world, rule_document({hostile: 1}), KEY)
                 assert "$(reboot)" not in answer.command.replace(f"'{hostile}", "")
+
+    run(story())
+
+
+# What may be old
+
+
+def test_while_the_api_server_is_gone_what_is_shown_is_old() -> None:
+    async def story() -> None:
+        async with rig(RULE, job("p0")) as on:
+            faults = Faults(on.clock)
+            client = on.cluster.client("page", faults)
+            cluster = Cluster(client, on.clock)
+            async with cluster.watched():
+                await on.settle(3)
+                assert cluster.stale_for() == 0
+                gone = Rule(fault=Fault.NOT_SENT, verbs=("list", "watch"))
+                faults.rules.append(gone)
+                client.cut_watches()
+                await on.settle(20)
+                assert 15 <= cluster.stale_for() <= 25
+                faults.rules.remove(gone)
+                await on.settle(60)
+                assert cluster.stale_for() == 0
 
     run(story())

@@ -20,6 +20,7 @@ from scaler.report.service_events import ServiceEventReason
 from scaler.tools.ui.server import STATIC
 from scaler.workloads.scheduler_words import REASONS
 
+ROOT = Path(__file__).parent.parent.parent
 VENDOR = STATIC / "vendor"
 OURS = sorted(STATIC.glob("*.js"))
 WORDS = {
@@ -81,6 +82,20 @@ def test_the_page_knows_what_the_scheduler_says_in_the_words_of_a_status() -> No
     assert {f"{name}Failed" for name in found.split("|")} == set(REASONS)
 
 
+def test_every_finding_about_a_rule_has_a_chinese_sentence() -> None:
+    """Those of docs/reference/rule.md that a rule by itself can have."""
+    page = (ROOT / "docs" / "reference" / "rule.md").read_text("utf-8")
+    tables = page.partition("| `NotJson` |")[2].partition("| `TooManyFindings` |")[0]
+    codes = set()
+    for row in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", tables, re.MULTILINE):
+        codes |= set(re.findall(r"`(\w+)`", row))
+    found = json.loads((STATIC / "findings-zh.json").read_text("utf-8"))
+    assert found.keys() == codes - {"HighStep"} | {"NotJson", "TooManyFindings"}
+    assert [
+        code for code, text in found.items() if not re.search(r"[\u4e00-\u9fff].*。$", text)
+    ] == []
+
+
 def test_every_step_of_what_to_do_next_is_translated() -> None:
     steps = {f"next.{advice.en}" for advice in EVERY_ADVICE}
     assert {key for key in WORDS["zh"] if key.startswith("next.")} == steps
@@ -112,6 +127,8 @@ def test_nothing_in_the_dictionary_is_unused() -> None:
         "moment.",
         "section.",
         "next.",
+        "sort.",
+        "try.aim.",
     )
     assert [key for key in WORDS["en"] if f'"{key}"' not in code and not key.startswith(made)] == []
 
@@ -151,6 +168,8 @@ def test_the_library_is_as_it_was_published() -> None:
 
 
 PAIRS = (
+    ("faint", "surface"),
+    ("faint", "ground"),
     ("ink", "surface"),
     ("soft", "surface"),
     ("soft", "ground"),

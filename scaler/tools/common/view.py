@@ -74,6 +74,9 @@ from scaler.tools.common.records import (
 PATIENCE = 30.0
 """Seconds for the lists of all resources; a resource without a list by then is a gap."""
 OUT_OF_TOUCH = 120.0
+"""Seconds without a sign of a resource after which it may be old."""
+SHORT_SILENCE = 5.0
+"""The same of a resource whose requests fail: a watch that is only opened again is no news."""
 WATCHED = OPTIONAL - {DISRUPTION_BUDGETS} | {
     ASCEND_JOBS,
     PODS,
@@ -236,6 +239,19 @@ class Cluster:
                 installed = not informer.problem.endswith("are not installed in the cluster")
                 found.append(Gap(resource.full_name, informer.problem, installed))
         return found
+
+    def stale_for(self) -> float:
+        """Seconds for which something here may be old, because the API server does not answer or
+        says nothing; 0 when all is current."""
+        longest = 0.0
+        for resource in self._watched:
+            informer = self.informers[resource]
+            if informer.absent or not informer.synced.is_set():
+                continue
+            failing = bool(informer.problem) and informer.unheard >= SHORT_SILENCE
+            if failing or informer.unheard >= OUT_OF_TOUCH:
+                longest = max(longest, informer.unheard)
+        return longest
 
     def why_alone(self) -> str:
         """Why services cannot be weighed against each other here, "" when they are."""

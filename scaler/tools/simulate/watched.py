@@ -84,12 +84,13 @@ async def _show(scenario: Scenario, speed: float, seed: int, port: int) -> None:
     clock = Clock()
     simulated = SimCluster(clock, seed=seed, admission=ADMISSION)
     endless = scenario.model_copy(update={"until": FOR_EVER})
-    controller = real_controller(seed, settings=settings_of(scenario))
+    settings = settings_of(scenario)
+    controller = real_controller(seed, settings=settings)
     world = ScenarioRun(
         simulated, clock, endless, controller=controller, timeline=Timeline(), seed=seed
     )
     api = simulated.client("page")
-    cluster = Cluster(api, clock)
+    cluster = Cluster(api, clock, home=settings.lease_namespace)
     about = {"cluster": scenario.title, "namespaces": [], "speed": speed}
     page = server.Page(cluster, api, about, pause=server.PAUSE * speed)
     async with server.served(page, new_token(), port) as address, asyncio.TaskGroup() as group:

@@ -141,13 +141,16 @@ def row_of(view: ServiceView) -> Row:
     """The row of one service. `rank`: 0 not available, 1 rule invalid, 2 degraded, 3 not complete,
     4 fine; reason, words and time are those of the condition that decides the rank.
 
-    `groups` are those of the largest ratio and of what runs; `counts` of each running, target, in
-    flight and held, and each of `steps` what one ratio names of them, the largest first. Steps
-    before `limit` are more than is `wanted`."""
+    `groups` are those of the largest ratio and of what runs, at most MOST_GROUPS (`groupsLeft`
+    counts the others); `counts` of each running, target, in flight and held, and each of `steps`
+    what one ratio names of them, the largest first. Steps before `limit` are more than is
+    `wanted`."""
     status = view.status
     groups = {as_text(at(group).get("name")): at(group) for group in as_list(status.get("groups"))}
     ratios = [at(ratio) for ratio in as_list(status.get("ratios"))]
-    names = list(dict.fromkeys([*groups, *(ratios[0] if ratios else ())]))[:MOST_GROUPS]
+    # `groups` has the rule's order; an API server sorts the names of an object by themselves
+    every = list(dict.fromkeys([*groups, *(ratios[0] if ratios else ())]))
+    names = every[:MOST_GROUPS]
     counts = []
     for name in names:
         counts.append(
@@ -171,6 +174,7 @@ def row_of(view: ServiceView) -> Row:
         "message": (as_text(said.get("message")) or as_text(status.get("message")))[:MOST_WORDS],
         "since": as_text(said.get("lastTransitionTime")) or as_text(status.get("since")),
         "groups": names,
+        "groupsLeft": len(every) - len(names),
         "counts": counts,
         "steps": [_counts(ratio, names) for ratio in ratios[:MOST_STEPS]],
         "current": _index(status, "currentRatio"),

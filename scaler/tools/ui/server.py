@@ -83,6 +83,8 @@ class Page:
         self._pause = pause
         self._node_kinds = NodeKinds(cluster)
         self._told: tuple[int, dict[str, Any]] = (-1, {})
+        self._stale_since = 0.0
+        """Seconds since the epoch; 0 while all is current."""
         self.complete = False
         """Whether all watched resources have been listed."""
 
@@ -121,15 +123,26 @@ class Page:
     def look(self) -> None:
         """Take over the changes, and wake the tasks that send them to pages."""
         self.board.look(decide=self.complete)
+        self._note_staleness()
         turn = self._turn
         self._turn = asyncio.Event()
         turn.set()
+
+    def _note_staleness(self) -> None:
+        """Note since when something is stale: a time that stays, so that the head is not sent for
+        its age alone."""
+        stale = self._cluster.stale_for()
+        if not stale:
+            self._stale_since = 0.0
+        elif not self._stale_since:
+            self._stale_since = round(self._cluster.clock.server() - stale)
 
     def _tables(self, view: str, service: str) -> Tables:
         head = {
             **self._about,
             **self._extra(),
             "reading": not self.complete,
+            "staleSince": self._stale_since,
             "gaps": views.gaps(self._cluster),
             "alone": self._cluster.why_alone() if self.complete else "",
         }

@@ -13,7 +13,7 @@ import msgspec
 
 from scaler.decide.decide import decide
 from scaler.decide.decision import Action, Admit, Complete, Decision, Evict, Plan, Revoke
-from scaler.decide.explain import target_in_words, words
+from scaler.decide.explain import words
 from scaler.decide.world import World
 from scaler.rules.document import judge
 from scaler.rules.finding import Finding
@@ -24,7 +24,7 @@ from scaler.tools.common.ladder import in_words, table
 from scaler.tools.common.render import as_values
 
 MOST_CHANGES = 200
-_MEMBERS = ("level", "line", "column", "message", "hint")
+_MEMBERS = ("code", "level", "line", "column", "message", "hint")
 """Of a finding about the rule, for the page."""
 _DEEDS: dict[type, str] = {Admit: "admit", Complete: "complete", Revoke: "revoke", Evict: "evict"}
 
@@ -42,6 +42,17 @@ class Change(msgspec.Struct, frozen=True):
     words: str
 
 
+class Aim(msgspec.Struct, frozen=True):
+    """What a service works towards, for the page to say in its language. `standing`: `complete`,
+    `waits` (for the groups `awaited`), `rests` (no instances are wanted) or `none` (no rule is in
+    force)."""
+
+    standing: str
+    counts: tuple[tuple[str, int], ...] = ()
+    """Instances of each group in the ratio, in the rule's order."""
+    awaited: tuple[str, ...] = ()
+
+
 class Answer(msgspec.Struct, frozen=True):
     """`changes` are the decisions that would follow at once, for this service and all others;
     `plan` and `table` are the answers of `scaler plan` for the rule and these counts. Empty when
@@ -49,8 +60,8 @@ class Answer(msgspec.Struct, frozen=True):
 
     findings: tuple[Finding, ...]
     valid: bool
-    now: str = ""
-    then: str = ""
+    now: Aim = Aim("none")
+    then: Aim = Aim("none")
     changes: tuple[Change, ...] = ()
     left_out: int = 0
     plan: str = ""
@@ -84,14 +95,28 @@ def try_rule(world: World, text: str, service: str) -> Answer:
     return Answer(
         found,
         valid=True,
-        now=target_in_words(now),
-        then=target_in_words(then),
+        now=_aim(now, mine.rule),
+        then=_aim(then, rule),
         changes=tuple(changes[:MOST_CHANGES]),
         left_out=max(0, len(changes) - MOST_CHANGES),
         plan=in_words(rule, counts.decide(rule, case, paused=mine.options.paused)),
         table=table(rule),
         command=_command(case),
     )
+
+
+def _aim(plan: Plan, rule: Rule | None) -> Aim:
+    if not plan.replicas:
+        return Aim("rests")
+    if plan.target_index < 0:
+        return Aim("none")
+    names = rule.groups if rule is not None else tuple(plan.target)
+    counts = tuple((name, plan.target[name]) for name in names if plan.target.get(name))
+    awaited = []
+    for name, group in plan.groups.items():
+        if group.running < group.target:
+            awaited.append(name)
+    return Aim("complete" if plan.complete else "waits", counts, tuple(awaited))
 
 
 def _plan_of(decision: Decision, service: str) -> Plan:

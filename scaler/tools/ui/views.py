@@ -138,5 +138,6 @@ def rule_text(board: Board, key: str) -> Rows | None:
         "namespace": record.namespace,
         "name": record.name,
         "key": RULE_KEY,
+        "annotations": dict(sorted(record.annotations.items())),
         "text": record.document or "",
     }

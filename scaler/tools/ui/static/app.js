@@ -1,7 +1,8 @@
 // The page: head, what must be known first, and one of three views by the address after the #.
 import { html, recall, remember, render, useEffect, useState, useStore } from "./lib.js";
+import { backToList, open, read } from "./address.js";
 import { ask, Live, takeToken } from "./live.js";
-import { LANGUAGES, language, say, speak, usual } from "./words.js";
+import { age, clock, LANGUAGES, language, say, speak, usual } from "./words.js";
 import { Services } from "./services.js";
 import { Service } from "./service.js";
 import { Cluster } from "./cluster.js";
@@ -9,25 +10,15 @@ import { Cluster } from "./cluster.js";
 const live = new Live();
 window.scalerPage = live; // for tests and for whoever debugs the page
 
-function route() {
-  const [view, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
-  if (view === "service") return { view, key: decodeURIComponent(rest.join("/")) };
-  return { view: view === "cluster" ? "cluster" : "services", key: "" };
-}
-
 const address = ({ view, key }) =>
   view === "service" ? `view=service&service=${encodeURIComponent(key)}` : `view=${view}`;
 
-export function open(view, key = "") {
-  location.hash = view === "services" ? "#/" : key ? `#/${view}/${encodeURIComponent(key)}` : `#/${view}`;
-}
-
 function App() {
   useStore(live);
-  const [where, go] = useState(route());
+  const [where, go] = useState(read());
   const [, redraw] = useState(0);
   useEffect(() => {
-    const moved = () => { go(route()); document.querySelector("main")?.focus(); };
+    const moved = () => { go(read()); document.querySelector("main")?.focus(); };
     addEventListener("hashchange", moved);
     const tick = setInterval(() => redraw((n) => n + 1), 1000); // ages
     return () => { removeEventListener("hashchange", moved); clearInterval(tick); };
@@ -40,7 +31,7 @@ function App() {
     <${Notices} />
     <main tabindex="-1">
       ${live.link === "refused" ? html`<${Refused} />`
-        : html`<${View} live=${live} key=${where.view + where.key} name=${where.key} open=${open} ask=${ask} />`}
+        : html`<${View} live=${live} key=${where.view + where.key} name=${where.key} filter=${where.filter} open=${open} ask=${ask} />`}
     </main>`;
 }
 
@@ -49,14 +40,15 @@ function Head({ where, changeLanguage }) {
   const tab = (view, href) => html`
     <a href=${href} class=${where.view === view || (view === "services" && where.view === "service") ? "tab here" : "tab"}
        aria-current=${where.view === view ? "page" : undefined}>${say(`tab.${view}`)}</a>`;
+  const namespaces = (head.namespaces || []).length ? ` · ${head.namespaces.join(", ")}` : "";
   return html`
     <header>
       <img src="/static/icon.svg" alt="" width="22" height="22" />
       <span class="product">scaler</span>
-      <nav aria-label=${say("nav")}>${tab("services", "#/")}${tab("cluster", "#/cluster")}</nav>
+      <nav aria-label=${say("nav")}>${tab("services", backToList())}${tab("cluster", "#/cluster")}</nav>
       <span class="space"></span>
-      <span class="where" title=${say("where.title")}>${head.cluster || ""}${(head.namespaces || []).length ? ` · ${head.namespaces.join(", ")}` : ""}</span>
-      <span class=${`link ${live.link}`} role="status">${say(`link.${head.reading && live.link === "live" ? "reading" : live.link}`)}</span>
+      <span class="where" title=${say("where.title")}>${head.cluster || ""}${namespaces}</span>
+      <${Link} head=${head} />
       <button class="plain" onClick=${theme} title=${say("theme")} aria-label=${say("theme")}>◐</button>
       <label class="hidden" for="language">${say("language")}</label>
       <select id="language" value=${language} onChange=${(e) => changeLanguage(e.target.value)}>
@@ -65,11 +57,31 @@ function Head({ where, changeLanguage }) {
     </header>`;
 }
 
+// How current all that is shown is. "live" only while the API server answers; when the page changed last is beside it.
+function Link({ head }) {
+  const at = standing(head);
+  const changed = live.changedAt ? say("link.changed", { age: age(live.now() - live.changedAt) }) : "";
+  return html`
+    <span class=${`link ${at}`} role="status" title=${say("link.title")}>${say(`link.${at}`, { age: staleAge(head) })}</span>
+    ${at === "live" || at === "stale" ? html`<span class="changed" title=${say("link.changedTitle")}>${changed}</span>` : ""}`;
+}
+
+function standing(head) {
+  if (live.link !== "live") return live.link;
+  if (head.staleSince) return "stale";
+  return head.reading ? "reading" : "live";
+}
+
+const staleAge = (head) => age(live.now() - head.staleSince);
+
 // What is not seen changes what everything else here means, so it comes first.
 function Notices() {
   const { gaps = [], alone = "", scaler = null } = live.head;
   const shown = [];
-  if (live.link === "lost") shown.push(["bad", say("notice.lost")]);
+  if (live.link === "lost") shown.push(["bad", say("notice.lost", { age: age(live.now() - live.serverNow) })]);
+  else if (live.head.staleSince) {
+    shown.push(["warn", say("notice.stale", { age: staleAge(live.head), since: clock(live.head.staleSince) })]);
+  }
   if (scaler && scaler.found > 0 && scaler.atWork === 0) shown.push(["bad", say("notice.noScaler")]);
   if (scaler && scaler.blind) shown.push(["bad", say("notice.blind", { since: scaler.blind })]);
   if (scaler && scaler.found === 0) shown.push(["warn", scaler.unread ? say("notice.unknownScaler", { why: scaler.unread }) : say("notice.noLease")]);
@@ -115,4 +127,4 @@ function shortcuts(where) {
 takeToken();
 if (recall("theme")) wear(recall("theme"));
 speak(usual()).then(() => render(html`<${App} />`, document.getElementById("app")));
-live.watch(address(route()));
+live.watch(address(read()));

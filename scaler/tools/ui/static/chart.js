@@ -4,11 +4,23 @@ import { clock, say } from "./words.js";
 
 const SPANS = [[600, "10m"], [3600, "1h"], [21600, "6h"]];
 const LEFT = 92, RIGHT = 12, BAND = 62, GAP = 14;
+const LONGEST_NAME = 12; // letters of a group's name that stand beside its band
+
+// The shortest span in which something changed, so that the last change is in sight; the longest where nothing did.
+function spanOfLastChange(samples, moments, now) {
+  const changes = samples.slice(1).map(([at]) => at).concat(moments.filter((one) => one.level !== "plain").map((one) => one.at));
+  const last = Math.max(...changes, -Infinity);
+  const fits = SPANS.find(([length]) => last > now - length * 0.9);
+  return (fits || SPANS[SPANS.length - 1])[0];
+}
 
 const step = (points, x, y) => points.map(([at, value], i) => `${i ? `H${x(at).toFixed(1)}V` : `M${x(at).toFixed(1)} `}${y(value).toFixed(1)}`).join("");
 
 export function Chart({ groups, samples, moments, totals, now }) {
-  const [span, choose] = useState(600);
+  const [chosen, choose] = useState(0);
+  const opened = useRef(0);
+  if (!opened.current && samples.length) opened.current = spanOfLastChange(samples, moments, now);
+  const span = chosen || opened.current || SPANS[0][0];
   const [wide, setWide] = useState(800);
   const box = useRef(null);
   useLayoutEffect(() => {
@@ -64,13 +76,15 @@ function band(name, samples, from, now) {
   };
 }
 
+const cut = (name) => (name.length > LONGEST_NAME ? `${name.slice(0, LONGEST_NAME - 1)}…` : name);
+
 function Band({ one, top, x, wide }) {
   const most = Math.max(1, one.most, ...one.points.map(([, value]) => value));
   const y = (value) => top + BAND - (value / most) * (BAND - 6);
   const begin = one.points.length ? x(one.points[0][0]) : wide - RIGHT;
   const line = one.points.length ? step(one.points, x, y) : "";
   return html`
-    <text class="name" x="0" y=${top + 18}>${one.name}</text>
+    <text class="name" x="0" y=${top + 18}><title>${one.name}</title>${cut(one.name)}</text>
     <text class="sum" x="0" y=${top + 38}>${one.points.length ? one.points[one.points.length - 1][1] : "–"}${one.aims && one.aims.length ? `/${one.aims[one.aims.length - 1][1]}` : ""}</text>
     <text class="tick" x=${LEFT - 8} y=${y(most) + 4} text-anchor="end">${most}</text>
     <text class="tick" x=${LEFT - 8} y=${y(0) + 1} text-anchor="end">0</text>

@@ -31,6 +31,7 @@ export class Live {
     this.speed = 1;
     this.heard = performance.now();
     this.serverNow = Date.now() / 1000;
+    this.changedAt = 0; // when something that is shown changed last
     this.listeners = new Set();
     this.frame = 0;
     this.query = null;
@@ -102,12 +103,15 @@ export class Live {
   take(message, fresh) {
     if (typeof message.now === "number") {
       this.serverNow = message.now;
+      if (this.news) this.changedAt = message.now;
+      this.news = false;
       this.heard = performance.now();
       this.set("live");
       return;
     }
     for (const [name, { set, gone }] of Object.entries(message)) {
       const rows = fresh.has(name) ? this.table(name) : new Map();
+      if (name !== "head" && fresh.has(name)) this.news = true; // what a view begins with is no change
       fresh.add(name);
       for (const key of gone) rows.delete(key);
       for (const [key, row] of Object.entries(set)) rows.set(key, row);

@@ -2,6 +2,19 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 
 const SPARE = 6; // rows beyond the edge
+const NARROW = "(max-width: 700px)"; // also in style.css
+
+// Whether the window is a phone's, or enlarged: rows of a list then stand below each other, and are higher.
+export function useNarrow() {
+  const [narrow, set] = useState(matchMedia(NARROW).matches);
+  useEffect(() => {
+    const query = matchMedia(NARROW);
+    const changed = () => set(query.matches);
+    query.addEventListener("change", changed);
+    return () => query.removeEventListener("change", changed);
+  }, []);
+  return narrow;
+}
 
 export function Rows({ ids, height, row, label, onOpen, fill = false, most = 0 }) {
   const box = useRef(null);

@@ -1,11 +1,11 @@
 // Edit a rule and see what it would do. Nothing is written to the cluster: the command that would is shown.
 import { html, useEffect, useRef, useState } from "./lib.js";
-import { gloss, say } from "./words.js";
+import { gloss, say, sentence } from "./words.js";
 
 export function Rule({ name, ask, rule, ns }) {
   const [text, edit] = useState(null);
   const [before, setBefore] = useState("");
-  const [field, setField] = useState("");
+  const [map, setMap] = useState({}); // of the ConfigMap: what a file of it needs beside the text
   const [answer, setAnswer] = useState(null);
   const [problem, setProblem] = useState("");
   const latest = useRef(0);
@@ -13,7 +13,7 @@ export function Rule({ name, ask, rule, ns }) {
     const found = await ask(`/api/rule?service=${encodeURIComponent(name)}`);
     setProblem(found.problem || "");
     setBefore(found.text ?? "");
-    setField(found.key ?? "");
+    setMap({ name: rule, namespace: ns, field: found.key ?? "", annotations: found.annotations ?? {} });
     edit(found.text ?? "");
   };
   useEffect(() => { load(); }, [name]);
@@ -40,34 +40,88 @@ export function Rule({ name, ask, rule, ns }) {
       <div class="answer" aria-live="polite">
         ${problem ? html`<p class="finding error"><span aria-hidden="true">✕</span> ${problem}</p>` : ""}
         ${answer ? html`<${Answer} answer=${answer} service=${name} changed=${changed} />` : ""}
-        ${answer && answer.valid && changed ? html`<${Apply} text=${text} rule=${rule} ns=${ns} field=${field} />` : ""}
+        ${answer && answer.valid && changed ? html`<${Apply} text=${text} map=${map} />` : ""}
       </div>
     </div>`;
 }
 
-function Answer({ answer, service, changed }) {
-  const findings = answer.findings.map((one) => html`
-    <p class=${`finding ${one.level}`}><span aria-hidden="true">${one.level === "error" ? "✕" : "▲"}</span> <b>${say("try.place", { line: one.line, column: one.column })}</b> ${one.message}${one.hint ? html`<br /><small>${one.hint}</small>` : ""}</p>`);
-  if (!answer.valid) return html`<h3>${say("try.invalid")}</h3>${findings}<p class="muted">${say("try.keeps")}</p>`;
-  return html`${findings}
-    <dl class="compare"><dt>${say("try.now")}</dt><dd>${answer.now}</dd><dt>${say("try.then")}</dt><dd class=${answer.now === answer.then ? "" : "new"}>${answer.then}</dd></dl>
-    <h3>${say(answer.changes.length ? "try.changes" : changed ? "try.nothing" : "try.same")}</h3>
-    <ul class="changes">${answer.changes.map((one) => html`
-      <li class=${one.deed || "words"}><b class="deed">${say(`deed.${one.deed || "none"}`)}</b> <strong>${one.name}</strong>${one.service === service ? "" : html` <small>${one.service}</small>`}
-        <span class="text">${gloss("reason", one.before) || one.before} → ${gloss("reason", one.after) || one.after}. ${one.words}</span></li>`)}</ul>
-    ${answer.left_out ? html`<p class="muted">${say("more", { count: answer.left_out })}</p>` : ""}
-    <details><summary>${say("try.plan")}</summary><pre>$ ${answer.command}${"\n"}${answer.plan}</pre></details>
-    <details><summary>${say("try.table")}</summary><pre>${answer.table}</pre></details>`;
+// In the page's language where there is a sentence for it; the finding's own words, which name the values, below.
+function Finding({ one }) {
+  const meaning = gloss("finding", one.code);
+  const own = html`${one.message}${one.hint ? html`<br /><small>${one.hint}</small>` : ""}`;
+  return html`<p class=${`finding ${one.level}`}>
+    <span aria-hidden="true">${one.level === "error" ? "✕" : "▲"}</span> <b>${say("try.place", { line: one.line, column: one.column })}</b>
+    ${meaning ? html` ${meaning}<br /><span lang="en">${own}</span>` : html` ${own}`}</p>`;
 }
 
-function Apply({ text, rule, ns, field }) {
+// A ratio in words: what it asks for and whether that is there.
+const aimed = (one) => say(`try.aim.${one.standing}`, { ratio: one.counts.map(([name, count]) => `${count} ${name}`).join(" + "), awaited: one.awaited.join(", ") });
+
+function Answer({ answer, service, changed }) {
+  const findings = answer.findings.map((one) => html`<${Finding} one=${one} />`);
+  if (!answer.valid) return html`<h3>${say("try.invalid")}</h3>${findings}<p class="muted">${say("try.keeps")}</p>`;
+  const now = aimed(answer.now);
+  const then = aimed(answer.then);
+  return html`${findings}
+    <dl class="compare"><dt>${say("try.now")}</dt><dd>${now}</dd><dt>${say("try.then")}</dt><dd class=${now === then ? "" : "new"}>${then}</dd></dl>
+    <h3>${say(answer.changes.length ? "try.changes" : changed ? "try.nothing" : "try.same")}</h3>
+    <ul class="changes">${answer.changes.map((one) => html`<${Change} one=${one} service=${service} />`)}</ul>
+    ${answer.left_out ? html`<p class="muted">${say("more", { count: answer.left_out })}</p>` : ""}
+    <details><summary>${say("try.plan")}</summary><pre tabindex="0">$ ${answer.command}${"\n"}${answer.plan}</pre></details>
+    <details><summary>${say("try.table")}</summary><pre tabindex="0">${answer.table}</pre></details>`;
+}
+
+function Change({ one, service }) {
+  const from = gloss("reason", one.before) || one.before;
+  const to = gloss("reason", one.after) || one.after;
+  const meaning = sentence(one.after, one.words);
+  return html`<li class=${one.deed || "words"}>
+    <b class="deed">${say(`deed.${one.deed || "none"}`)}</b> <strong>${one.name}</strong>${one.service === service ? "" : html` <small>${one.service}</small>`}
+    <span class="text">${from} → ${to}. ${meaning ? html`${meaning} <span lang="en">${one.words}</span>` : one.words}</span></li>`;
+}
+
+// Two ways: a file for whoever keeps the rule in a repository, and a command.
+function Apply({ text, map }) {
   const [copied, mark] = useState(false);
-  const patch = JSON.stringify({ data: { [field]: text } });
-  const command = `kubectl -n ${quoted(ns)} patch configmap ${quoted(rule)} --type=merge -p ${quoted(patch)}`;
+  const patch = JSON.stringify({ data: { [map.field]: text } });
+  const command = `kubectl -n ${quoted(map.namespace)} patch configmap ${quoted(map.name)} --type=merge -p ${quoted(patch)}`;
   const copy = async () => {
-    try { await navigator.clipboard.writeText(command); mark(true); setTimeout(() => mark(false), 2000); } catch { /* it can be marked by hand */ }
+    try {
+      await navigator.clipboard.writeText(command);
+      mark(true);
+      setTimeout(() => mark(false), 2000);
+    } catch { /* it can be marked by hand */ }
   };
-  return html`<h3>${say("try.apply")}</h3><p class="muted">${say("try.applyText")}</p><pre class="command">${command}</pre><p class="bar"><button onClick=${copy}>${say(copied ? "copied" : "copy")}</button></p>`;
+  return html`
+    <h3>${say("try.apply")}</h3>
+    <p class="muted">${say("try.fileText")}</p>
+    <p class="bar"><button onClick=${() => save(`${map.name}.yaml`, manifest(map, text))}>${say("try.file")}</button></p>
+    <p class="muted">${say("try.applyText")}</p><pre class="command" tabindex="0">${command}</pre>
+    <p class="bar"><button onClick=${copy}>${say(copied ? "copied" : "copy")}</button></p>`;
+}
+
+// The ConfigMap as a manifest. A text of several lines is a block, as people write it; JSON strings are YAML, too.
+export function manifest({ name, namespace, field, annotations }, text) {
+  const options = Object.entries(annotations).map(([key, value]) => `\n    ${JSON.stringify(key)}: ${JSON.stringify(value)}`);
+  const told = options.length ? `\n  annotations:${options.join("")}` : "";
+  return `apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ${JSON.stringify(name)}\n  namespace: ${JSON.stringify(namespace)}${told}\n`
+    + `data:\n  ${JSON.stringify(field)}: ${asYaml(text)}\n`;
+}
+
+function asYaml(text) {
+  const isBlock = text.includes("\n") && !/[\t\r]|^\s|\n\n$/.test(text) && !/ $/m.test(text);
+  if (!isBlock) return JSON.stringify(text);
+  const ends = text.endsWith("\n");
+  const lines = (ends ? text.slice(0, -1) : text).split("\n").map((line) => (line ? `    ${line}` : ""));
+  return `|${ends ? "" : "-"}\n${lines.join("\n")}`;
+}
+
+function save(name, content) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([content], { type: "application/yaml" }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
 // For a shell: harmless words as they are.

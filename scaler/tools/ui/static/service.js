@@ -1,9 +1,10 @@
 // One service: what is wrong and since when, its ladder, its instances over time and now, what happened, its rule.
 import { html, natural, useEffect, useMemo, useState, useStore } from "./lib.js";
-import { age, clock, gloss, language, moment, say, seconds, sentence, since, step } from "./words.js";
+import { backToList } from "./address.js";
+import { age, clock, gloss, moment, say, seconds, sentence, since, step } from "./words.js";
 import { Group, Rank, RANKS, StateMark } from "./marks.js";
 import { calm, Reason, title, wanted, Words } from "./services.js";
-import { Rows } from "./rows.js";
+import { Rows, useNarrow } from "./rows.js";
 import { Chart } from "./chart.js";
 import { Rule } from "./rule.js";
 
@@ -15,8 +16,13 @@ export function Service({ live, name, open, ask }) {
   useEffect(() => { ask(`/api/past?service=${encodeURIComponent(name)}`).then((found) => setPast({ totals: {}, moments: {}, ...found })); }, [name]);
   const row = live.table("service").get("");
   if (!live.version("service")) return html`<div class="empty"><p class="busy">${say("reading")}</p></div>`;
-  if (!row) return html`<div class="empty"><h1>${say("gone.title")}</h1><p>${say("gone.text", { name })}</p><p><a href="#/">${say("back")}</a></p></div>`;
+  if (!row) return html`<div class="empty"><h1>${say("gone.title")}</h1><p>${say("gone.text", { name })}</p><p><${Back} /></p></div>`;
   return html`<${Shown} live=${live} row=${row} name=${name} past=${past} ask=${ask} />`;
+}
+
+function Back() {
+  const href = backToList();
+  return html`<a href=${href}>${say("back")}</a>`;
 }
 
 function Shown({ live, row, name, past, ask }) {
@@ -26,7 +32,7 @@ function Shown({ live, row, name, past, ask }) {
   const totals = useMemo(() => Object.entries(past.totals).map(([at, by]) => [Number(at), by.Running || 0]), [past]);
   return html`
     <section class="page">
-      <p class="crumbs"><a href="#/">${say("back")}</a></p>
+      <p class="crumbs"><${Back} /></p>
       <div class=${`hero ${RANKS[row.rank]}`}>
         <${Rank} rank=${row.rank} size=${34} />
         <div>
@@ -57,11 +63,33 @@ function Shown({ live, row, name, past, ask }) {
 
 const Meaning = ({ name, message }) => (sentence(name, message) ? html`<p class="words">${sentence(name, message)}</p>` : "");
 
-// The newest first. An event that says what the status says as well is quiet.
+const TOGETHER = 2; // seconds: the status, its conditions and an event tell of one thing within them
+
+// The newest first. What several tell of one moment in the same words stands once, with all who told it.
 function once(found) {
   const told = new Map(found.filter((one) => one.kind !== "event").map((one) => [`${one.subject} ${one.reason}`, one.at]));
   const twice = (one) => Math.abs((told.get(`${one.subject} ${one.reason}`) ?? -99) - one.at) < 30;
-  return found.map((one) => (one.kind === "event" && twice(one) ? { ...one, level: "plain" } : one)).sort((a, b) => b.at - a.at);
+  const ordered = found
+    .map((one) => (one.kind === "event" && twice(one) ? { ...one, level: "plain" } : one))
+    .sort((a, b) => b.at - a.at || LEVELS.indexOf(a.level) - LEVELS.indexOf(b.level));
+  const shown = [];
+  for (const one of ordered) {
+    const same = one.text && shown.find((other) => other.text === one.text && other.at - one.at <= TOGETHER);
+    if (same) join(same, one);
+    else shown.push({ ...one, others: [] });
+  }
+  return shown;
+}
+
+const LEVELS = ["bad", "warning", "good", "plain"];
+
+// The one entry that stands for both is as bad as the worse of them, and names each teller once.
+function join(shown, one) {
+  const known = [shown, ...shown.others].some((other) => other.subject === one.subject && other.reason === one.reason);
+  if (known) return;
+  const worse = LEVELS.indexOf(one.level) < LEVELS.indexOf(shown.level);
+  shown.others.push(worse ? { ...shown, others: [] } : one);
+  if (worse) Object.assign(shown, one);
 }
 
 // What `scaler why` says: asked again when the service says something else.
@@ -99,7 +127,7 @@ function Steps({ row }) {
   return html`<ol class="steps">${row.steps.map((counts, index) => {
     const kind = row.current >= 0 && index === row.current ? "reached" : index === row.aim ? "aim" : row.current >= 0 && index > row.current ? "below" : index < row.limit ? "unwanted" : "";
     const marks = [index === row.current ? say("ladder.runs") : "", index === row.aim && index !== row.current ? say("ladder.aim") : "", index === row.limit && index && index !== row.current ? say("ladder.wanted") : "", index < row.limit ? say("ladder.unwanted") : ""].filter(Boolean);
-    return html`<li class=${kind}><span class="index">${index}</span>
+    return html`<li class=${kind}>
       <span class="what">${row.groups.map((name, i) => (counts[i] ? html`<span><b>${counts[i]}</b> ${name}</span>` : ""))}</span>
       ${marks.map((words) => html`<span class="flag">${words}</span>`)}</li>`;
   })}</ol>${row.left ? html`<p class="muted">${say("more", { count: row.left })}</p>` : ""}
@@ -109,6 +137,7 @@ function Steps({ row }) {
 function Instances({ live, now, left }) {
   const rows = live.table("instances");
   const [opened, unfold] = useState(null);
+  const narrow = useNarrow();
   const ids = useMemo(() => [...rows.keys()].sort((a, b) => {
     const [one, other] = [rows.get(a), rows.get(b)];
     return (BADNESS[one.state] ?? 9) - (BADNESS[other.state] ?? 9) || natural(one.group, other.group) || natural(a, b);
@@ -116,18 +145,26 @@ function Instances({ live, now, left }) {
   if (!ids.length) return html`<p class="muted">${say("instances.none")}</p>`;
   const one = opened && rows.get(opened);
   return html`
-    <div class="columns instances" aria-hidden="true"><span /><span>${say("col.instance")}</span><span>${say("col.group")}</span><span>${say("col.why")}</span><span>${say("col.nodes")}</span><span>${say("col.since")}</span></div>
-    <${Rows} ids=${ids} height=${language === "en" ? 56 : 74} most=${10} label=${say("instances")} onOpen=${(id) => unfold(id === opened ? null : id)} row=${(id) => html`<${Instance} id=${id} one=${rows.get(id)} now=${now} />`} />
+    ${narrow ? "" : html`<div class="columns instances" aria-hidden="true">
+      <span /><span>${say("col.instance")}</span><span>${say("col.group")}</span><span>${say("col.why")}</span>
+      <span>${say("col.nodes")}</span><span>${say("col.since")}</span></div>`}
+    <${Rows} ids=${ids} height=${narrow ? 132 : 74} most=${10} label=${say("instances")} onOpen=${(id) => unfold(id === opened ? null : id)}
+      row=${(id) => html`<${Instance} id=${id} one=${rows.get(id)} now=${now} narrow=${narrow} />`} />
     ${left ? html`<p class="muted">${say("more", { count: left })}</p>` : ""}
     ${one ? html`<${Pods} id=${opened} one=${one} />` : html`<p class="muted">${say("instances.hint")}</p>`}`;
 }
 
-function Instance({ id, one, now }) {
+function Instance({ id, one, now, narrow }) {
   const shown = one.nodes.slice(0, 2).join(", ") + (one.nodes.length > 2 ? ` +${one.nodes.length - 2}` : "");
-  const calm = one.state === "Running" && one.reason === "Running";
-  return html`<div class=${`line instances ${one.state}`}>
-    <${StateMark} state=${one.state} /><span class="who"><strong>${id}</strong><small>${one.kind}</small></span><span class="cell">${one.group}</span>
-    <span class="why"><span class="reason"><b>${gloss("state", one.state) || one.state}</b>${calm ? "" : html` · ${gloss("reason", one.reason)} <code>${one.reason}</code>`}</span>${calm ? "" : html`<${Words} name=${one.reason} text=${one.message} />`}</span>
+  const runs = one.state === "Running" && one.reason === "Running";
+  const state = gloss("state", one.state) || one.state;
+  return html`<div class=${`line instances ${one.state}${narrow ? " narrow" : ""}`}>
+    <${StateMark} state=${one.state} />
+    <span class="who" title=${id}><strong>${id}</strong><small>${one.kind}${narrow ? ` · ${one.group}` : ""}</small></span>
+    ${narrow ? "" : html`<span class="cell" title=${one.group}>${one.group}</span>`}
+    <span class="why">
+      <span class="reason"><b>${state}</b>${runs ? "" : html` · ${gloss("reason", one.reason)} <code>${one.reason}</code>`}</span>
+      ${runs ? "" : html`<${Words} name=${one.reason} text=${one.message} lines=${2} />`}</span>
     <span class="cell" title=${one.nodes.join(", ")}>${shown}</span><span class="age">${since(one.since, now)}</span></div>`;
 }
 
@@ -148,8 +185,15 @@ function Moments({ moments, now }) {
     <ol class="moments">${shown.slice(0, 150).map((one) => html`
       <li class=${one.level}><time title=${moment(one.at)}>${clock(one.at)}<small>${say("ago", { age: age(now - one.at) })}</small></time>
         <span class="sign" aria-hidden="true">${sign[one.level] || "·"}</span>
-        <span class="what"><b>${one.kind === "condition" ? say(`condition.${one.subject}.${one.reason}`) : one.kind === "ratio" ? say(`moment.${one.subject}`) : one.subject}</b>
-          ${one.kind === "condition" || one.kind === "ratio" ? "" : html` ${gloss("reason", one.reason)} <code>${one.reason}</code>`}
-          ${one.count > 1 ? html` <span class="times">×${one.count}</span>` : ""}
+        <span class="what"><${Teller} one=${one} />
+          ${one.others.map((other) => html` · <${Teller} one=${other} />`)}
           <span class="text">${one.text}</span>${one.source ? html`<small>${one.source}</small>` : ""}</span></li>`)}</ol>`;
+}
+
+// Who says it: a condition, the ratio, or an object with the reason.
+function Teller({ one }) {
+  if (one.kind === "condition") return html`<b>${say(`condition.${one.subject}.${one.reason}`)}</b>`;
+  if (one.kind === "ratio") return html`<b>${say(`moment.${one.subject}`)}</b>`;
+  return html`<b>${one.subject}</b> ${gloss("reason", one.reason)} <code>${one.reason}</code>
+    ${one.count > 1 ? html` <span class="times">×${one.count}</span>` : ""}`;
 }

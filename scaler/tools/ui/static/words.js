@@ -9,9 +9,11 @@ export let language = "en";
 export async function speak(wanted) {
   language = LANGUAGES[wanted] ? wanted : "en";
   const read = async (name) => (await fetch(`/static/${name}-${language}.json`)).json();
-  const parts = [read("words"), read("reasons"), language === "en" ? {} : read("sentences")];
-  const [words, reasons, others] = await Promise.all(parts);
+  const translated = (name) => (language === "en" ? {} : read(name));
+  const parts = [read("words"), read("reasons"), translated("sentences"), translated("findings")];
+  const [words, reasons, others, findings] = await Promise.all(parts);
   dictionary = { ...words, ...reasons.words };
+  for (const [code, said] of Object.entries(findings)) dictionary[`finding.${code}`] = said;
   sentences = { ...others, ...reasons.sentences };
   document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
   remember("language", language);
