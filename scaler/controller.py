@@ -238,6 +238,9 @@ class Controller:
                     self._memory = self.executor.evictions.remembered(self._memory, key, now)
                 self.builder.read(key)
                 self._unreported.add(key)
+                others_for = self.state.until_ours_again(key)
+                if others_for:
+                    self.queue.add_at(key, loop_time() + others_for)
 
     @contextmanager
     def _retried(self, failure: str, key: ServiceKey) -> Iterator[None]:

@@ -127,11 +127,7 @@ class Executor:
         """The words of a refusal, or "". Other errors of the seam are raised: then the service is
         decided again."""
         record = self._cache.job(action.uid)
-        made_here = (
-            self._state.situation.makes_pods
-            and record is not None
-            and record.kind == ASCEND_JOBS.kind
-        )
+        made_here = record is not None and self._state.maker_of(record).ours
         if record is None or not made_here or isinstance(action, Evict):
             return await self._on_pods_there(key, action)
         match action:

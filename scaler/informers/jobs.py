@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from scaler.decide.nodes import PodRequest
+from scaler.informers.managers import ManagedMetadata, Writing, status_written_by_others
 from scaler.informers.store import Store
 from scaler.kube.api import ASCEND_JOBS, Object, Page, Resource
-from scaler.kube.metadata import LONGEST_NAME, Metadata, Stored, version_of
+from scaler.kube.metadata import LONGEST_NAME, Stored, version_of
 from scaler.kube.wire import DEEPEST, TOO_DEEP
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, LAST_APPLIED, MOVED_RULE, RULE_LABEL
 from scaler.reasons.reasons import Reason
@@ -28,7 +29,7 @@ class JobObject(msgspec.Struct, gc=False):
     """An AscendJob or Volcano Job. Most are none of ours, so what may be large is decoded only
     where it matters."""
 
-    metadata: Metadata
+    metadata: ManagedMetadata
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -55,6 +56,8 @@ class JobRecord(Stored, frozen=True, gc=False):
     requests: tuple[PodRequest, ...] = ()
     """The request of each expected pod, in the order of `job.pods`."""
     priority_class: str = ""
+    others_wrote: Writing | None = None
+    """The last write of the status of an AscendJob by anybody but the scaler."""
 
     @property
     def object(self) -> Object:
@@ -100,6 +103,7 @@ def job_record(obj: JobObject) -> JobRecord | None:
         zlib.compress(text, 1),
         requests=requests,
         priority_class=priority_class,
+        others_wrote=status_written_by_others(meta),
     )
 
 
@@ -121,7 +125,7 @@ def _kept(obj: JobObject) -> bytes:
 
 
 def _metadata(obj: JobObject) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(obj.metadata)
+    found: dict[str, Any] = msgspec.to_builtins(obj.metadata.without_managers)
     found["annotations"].pop(LAST_APPLIED, None)
     return {key: value for key, value in found.items() if value and key != "ownerReferences"}
 

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 import msgspec
 
 from scaler.decide.nodes import PodRequest
+from scaler.informers.managers import ManagedMetadata, pod_made_by_others
 from scaler.informers.records import Condition
 from scaler.kube.api import Object
-from scaler.kube.metadata import LONGEST_NAME, Metadata, Owner, Stored, shared
+from scaler.kube.metadata import LONGEST_NAME, Owner, Stored, shared
 from scaler.names import DELETION_COST, GATE, KEEP_LABEL, POD_GROUP, RULE_LABEL
 from scaler.remembered import Remembered, Sharing
 from scaler.rules.jobspec import CONTAINER
@@ -113,7 +114,7 @@ class _PodStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class PodObject(msgspec.Struct, gc=False):
-    metadata: Metadata
+    metadata: ManagedMetadata
     spec: _PodSpec = _PodSpec()
     status: _PodStatus = _PodStatus()
 
@@ -179,6 +180,9 @@ class PodRecord(Stored, frozen=True, gc=False):
     """None for pods that name no rule."""
     scheduler: str = ""
     """Its `schedulerName`."""
+    made_by: str = ""
+    """Who else made this pod of an AscendJob or Volcano Job, as its managedFields say; "" for the
+    scaler."""
 
 
 def pod_record(pod: PodObject) -> PodRecord:
@@ -227,6 +231,7 @@ def pod_record(pod: PodObject) -> PodRecord:
         devices=_devices(pod) if owner_uid or governed is not None else None,
         governed=governed,
         scheduler=shared(pod.spec.scheduler_name[:LONGEST_NAME]),
+        made_by=pod_made_by_others(meta) if owner_uid else "",
     )
 
 

@@ -148,6 +148,10 @@ class Apply(NamedTuple):
 
 
 OWN = Apply()
+CLIENT = "scaler"
+"""The product in the User-Agent of every request: the API server notes it as the manager of the
+fields that an update changes."""
+OUR_MANAGERS = frozenset({CLIENT, OWN.manager})
 
 
 class EventType(StrEnum):

@@ -21,6 +21,7 @@ import yarl
 from scaler import __version__
 from scaler.kube import wire
 from scaler.kube.api import (
+    CLIENT,
     OWN,
     DeleteOptions,
     ListOptions,
@@ -363,7 +364,7 @@ async def connect(
     --insecure-skip-tls-verify."""
     configuration, credentials, tls = await load(kubeconfig, context, insecure=insecure)
     headers = {
-        "User-Agent": f"scaler/{__version__}",
+        "User-Agent": f"{CLIENT}/{__version__}",
         "Accept": "application/json",
         "Accept-Encoding": "identity",
     }

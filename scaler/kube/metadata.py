@@ -59,7 +59,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 
 class Metadata(msgspec.Struct, rename="camel", gc=False):
-    """All metadata that is ever read. `managedFields` is not decoded."""
+    """All metadata that is read of any object. `managedFields` is not decoded."""
 
     name: str = ""
     namespace: str = ""

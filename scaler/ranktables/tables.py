@@ -6,6 +6,7 @@ its keys `hccl.json` and `version`. Must not write anything."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -36,10 +37,14 @@ class JobTable(msgspec.Struct, frozen=True):
 
 
 class Tables:
-    """The tables of all jobs; each is made again only when its input has changed."""
+    """The tables of all jobs; each is made again only when its input has changed.
+    `has_other_maker`: whether somebody else makes the pods of a job against the mode in force."""
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(
+        self, cache: Cache, has_other_maker: Callable[[JobRecord], bool] = lambda _: False
+    ) -> None:
         self.cache = cache
+        self._has_other_maker = has_other_maker
         self._made: dict[str, tuple[tuple[Any, ...], RankTable, bool]] = {}
         """Owner uid -> the input of a table, the table, and whether the pods mount it."""
         self.refused: dict[str, str] = {}
@@ -50,6 +55,8 @@ class Tables:
         its pods are whole."""
         table_map = table_map_of(self.cache, record.namespace, record.name)
         if record.job.label_problem is Reason.NOT_SERVED or self._must_stay(record, table_map):
+            return None
+        if self._has_other_maker(record):
             return None
         table, mounted = self._table(record)
         found = obstacle(table_map, record.job, mounted, table)

@@ -71,6 +71,39 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
             ),
         ),
     )
+    MADE_BY_OTHERS = WarningRow(
+        name="MadeByOthers",
+        en=Words(
+            short="another operator makes its pods",
+            meaning=(
+                "the scaler makes the pods here, but somebody else made a pod of this AscendJob or "
+                "wrote its status, in the last five minutes; the words name the client, by the "
+                "product in its User-Agent. The scaler leaves the job to it until nobody else has "
+                "done either for five minutes: it makes no pods of the job, and writes neither its "
+                "status nor its rank table"
+            ),
+            to_do=(
+                "stop the other operator; or let it make the pods, and set "
+                "`ascend_operator_namespace` to where it is"
+            ),
+        ),
+        zh=Words(
+            short="另有组件创建它的 Pod",
+            sentence=(
+                "另有组件在最近五分钟内创建了该任务的 Pod 或写入了它的状态；其间 scaler 不为它创建"
+                " Pod。请停止另一个 Operator，或把 ascend_operator_namespace 设为它所在的命名空间。"
+            ),
+            meaning=(
+                "本应由 scaler 创建 Pod，但最近五分钟内另有组件创建了该 AscendJob 的 Pod 或写入了它"
+                "的状态：说明中给出该客户端的名称（其 User-Agent 中的产品名）。在没有其他组件这样做"
+                "满五分钟之前，scaler 把该任务留给它：不创建 Pod，也不写状态和 rank table"
+            ),
+            to_do=(
+                "停止另一个 Operator；或由它创建 Pod，并把 `ascend_operator_namespace` 设为它所在的"
+                "命名空间"
+            ),
+        ),
+    )
     SUPER_POD_RANK_MISSING = WarningRow(
         name="SuperPodRankMissing",
         en=Words(

@@ -56,10 +56,15 @@ class SimCluster(SimClient):
             server.create(CUSTOM_RESOURCE_DEFINITIONS, None, definition)
 
     def client(
-        self, name: str, interceptor: Interceptor | None = None, *, latency: float | None = None
+        self,
+        name: str,
+        interceptor: Interceptor | None = None,
+        *,
+        latency: float | None = None,
+        manager: str = "",
     ) -> SimClient:
-        """A client of its own, with its own faults, `name` in the audit. The same name replaces the
-        client."""
+        """A client of its own, with its own faults, `name` in the audit, `manager` in the
+        `managedFields` of what it writes. The same name replaces the client."""
         client = SimClient(
             self.server,
             name,
@@ -67,6 +72,7 @@ class SimCluster(SimClient):
             seed=self._seed,
             audit=self.audit,
             interceptor=interceptor,
+            manager=manager,
         )
         self._clients[name] = client
         return client

@@ -11,6 +11,7 @@ Decides nothing and writes nothing into the cluster."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
@@ -50,6 +51,7 @@ from scaler.state.last_valid import (
     place_of,
     rule_of,
 )
+from scaler.state.makers import Maker, Makers
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
 from scaler.state.situation import Situation
 from scaler.workloads.membership import NO_LABELS
@@ -75,11 +77,15 @@ class ClusterState:
         self.situation = Situation()
         self._home = home
         self.capacity = CapacityIndex(now, lambda: changes.publish(RoomChanged()))
-        self.tables = Tables(self.cache)
+        self._makers = Makers(self.cache, now)
+        self.tables = Tables(self.cache, lambda record: bool(self.maker_of(record).other))
         self.kept_rules = KeptRules(most_kept)
         self.rules = RulesInForce(self.cache.config_maps.get, self._stored_rule, self.kept_rules)
         self._instances: dict[str, Instance] = {}
         """Uid -> instance, built once per change of anything it depends on."""
+        self._now = now
+        self._others_until: dict[str, float] = {}
+        """Uid of each such instance whose job is another's against the mode -> when that ends."""
         self._skew = Skew()
         self._publish = changes.publish
 
@@ -129,13 +135,30 @@ class ClusterState:
         rule = self.rule(key).rule
         return self._as_labelled(key, self._built(uid), rule.groups if rule is not None else ())
 
+    def maker_of(self, record: JobRecord) -> Maker:
+        """Who makes the pods of this job and writes its status."""
+        return self._makers.of(record, self.situation, self._skew)
+
+    def until_ours_again(self, key: ServiceKey) -> float:
+        """Seconds until a job of the service is ours again that is another's now; 0.0 = none is."""
+        ends = []
+        for uid in self.cache.uids_of(key):
+            if uid in self._others_until:
+                ends.append(self._others_until[uid])
+        return max(0.0, min(ends) - self._now()) if ends else 0.0
+
     def _built(self, uid: str) -> Instance:
+        if self._others_until.get(uid, math.inf) <= self._now():
+            self._forget_instance(uid)
         known = self._instances.get(uid)
         if known is None:
             record = self.cache.job(uid)
             membership = self.cache.pod_instances.membership.get(uid)
             if record is not None:
-                known = of_job(self.cache, self.situation, self.tables, record)
+                maker = self.maker_of(record)
+                if maker.other:
+                    self._others_until[uid] = maker.until
+                known = of_job(self.cache, self.situation, self.tables, record, maker)
             else:
                 # The cache gives uids of what it has.
                 assert membership is not None, uid  # noqa: S101
@@ -243,6 +266,11 @@ class ClusterState:
 
     def forget_instances(self) -> None:
         self._instances.clear()
+        self._others_until.clear()
+
+    def _forget_instance(self, uid: str) -> None:
+        self._instances.pop(uid, None)
+        self._others_until.pop(uid, None)
 
     # following changes
 
@@ -254,7 +282,7 @@ class ClusterState:
 
     def on_instance(self, change: ServiceChanged) -> None:
         """Build the instance again when it is read next."""
-        self._instances.pop(change.uid, None)
+        self._forget_instance(change.uid)
 
     def on_job(self, change: JobChanged) -> None:
         """Forget the rank table of a job that has gone."""
@@ -264,6 +292,8 @@ class ClusterState:
         """Another component makes the pods of AscendJobs: every job means something else now."""
         before = self.situation
         self.situation = replace(before, makes_pods=change.makes_pods, shadow=change.shadow)
+        if change.makes_pods:
+            self._makers.begin()
         if change.makes_pods != before.makes_pods:
             self.cache.mark(*sorted(self.cache.job_instances.by_uid))
 

@@ -34,6 +34,7 @@ from scaler.state.instances import (
     ungated,
     with_pods,
 )
+from scaler.state.makers import REMEDY, Maker
 from scaler.state.scheduler import as_scheduled, without_rank
 from scaler.state.situation import Situation
 from scaler.workloads.ascendjob import JOB_LABEL
@@ -62,7 +63,9 @@ class _Remains(msgspec.Struct, frozen=True, gc=False):
     over: tuple[str, ...] = ()
 
 
-def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord) -> Instance:
+def of_job(
+    cache: Cache, situation: Situation, tables: Tables, record: JobRecord, maker: Maker
+) -> Instance:
     """The instance that this job is, whether it has pods or not."""
     job = record.job
     owned = cache.pods_of(record.uid)
@@ -70,12 +73,12 @@ def of_job(cache: Cache, situation: Situation, tables: Tables, record: JobRecord
     names = job.pods or sorted(owned)
     pods = [owned[name] for name in names if name in owned]
     faulty = faulty_of(cache, situation, pods)
-    ours = situation.makes_pods and record.kind == "AscendJob"
+    ours = maker.ours
     in_the_way = _pods_of_others(cache, record, names) if ours else []
     # until they have ended nothing can be made in their place, as with pods of its own
     pods_and_ending = [*pods, *[pod for pod in in_the_way if pod.terminating]]
     if not ours:
-        rest = _others(cache, situation, record, pods)
+        rest = _others(cache, situation, record, pods, maker.other)
     elif situation.shadow:
         rest = _ByOwner(faults=job.faults)  # others look after its life and its objects
     else:
@@ -198,9 +201,14 @@ def _ours(
 
 
 def _others(
-    cache: Cache, situation: Situation, record: JobRecord, pods: Sequence[PodRecord]
+    cache: Cache,
+    situation: Situation,
+    record: JobRecord,
+    pods: Sequence[PodRecord],
+    other: str,
 ) -> _ByOwner:
-    """The parts of an instance whose pods another operator makes."""
+    """The parts of an instance whose pods another operator makes; `other`: against the mode in
+    force, as `Maker.other`."""
     job = record.job
     faults = record.job.faults
     used = job.restarts
@@ -217,6 +225,8 @@ def _others(
         " admission move it (namespace labels, see docs/howto/beside-ascend-operator.md)"
     )
     named = ((Warning.HOLD_NOT_POSSIBLE, words),) if job.names_rule else ()
+    if other:
+        named = ((Warning.MADE_BY_OTHERS, f"{other}. {REMEDY}"),)
     present = present_of(pods)
     awaited = awaited_of(job, present) if job.later else ()
     return _ByOwner(

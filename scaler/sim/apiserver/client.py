@@ -40,7 +40,7 @@ class SimClient:
     and half after it.
 
     With a seed other than 0 each half varies by up to one half, so that requests overtake each
-    other."""
+    other. `manager`: its name in the `managedFields` of what it writes; "" leaves none there."""
 
     # Wiring: everything that a client works with.
     def __init__(  # noqa: PLR0913
@@ -52,9 +52,11 @@ class SimClient:
         seed: int,
         audit: deque[Write],
         interceptor: Interceptor | None = None,
+        manager: str = "",
     ) -> None:
         self.server = server
         self.name = name
+        self.manager = manager
         self.interceptor = interceptor or Interceptor()
         self.audit = audit
         self._latency = latency
@@ -198,7 +200,8 @@ class SimClient:
     async def _write(self, request: Request, effect: Callable[[], Record]) -> Record:
         def audited() -> Record:
             try:
-                record = effect()
+                with self.server.written_by(self.manager):
+                    record = effect()
             except KubeError as error:
                 self._note(request, request.name, error=str(error))
                 raise

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from scaler.kube.api import Object
+from scaler.rules.values import as_list
 from scaler.sim.apiserver.refusals import bad_request, unprocessable
 
 
@@ -247,7 +248,9 @@ class FieldManagers:
         known = self.of(obj)
         known[subresource, manager] = body
         if not subresource:
-            obj["metadata"]["managedFields"] = [
+            others = as_list(obj["metadata"].get("managedFields"))
+            updates = [one for one in others if one["operation"] == "Update"]
+            obj["metadata"]["managedFields"] = updates + [
                 {
                     "manager": who,
                     "operation": "Apply",
@@ -269,6 +272,29 @@ class FieldManagers:
     def _of_part(self, obj: Object, subresource: str) -> dict[str, Object]:
         """Manager -> what it has applied to this part of the object."""
         return {who: said for (part, who), said in self.of(obj).items() if part == subresource}
+
+
+def note_update(obj: Object, manager: str, subresource: str, now: str, fields: Object) -> None:
+    """Note in the object's `managedFields` that this manager updates these fields now. Unlike in a
+    real API server they stay those of their former managers, too."""
+    entry: Object = {
+        "manager": manager,
+        "operation": "Update",
+        "apiVersion": obj["apiVersion"],
+        "time": now,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": _fields(fields),
+    }
+    if subresource:
+        entry["subresource"] = subresource
+    kept = []
+    for one in as_list(obj["metadata"].get("managedFields")):
+        who = (one["manager"], one["operation"], one.get("subresource", ""))
+        if who == (manager, "Update", subresource):
+            entry["fieldsV1"] = {**one["fieldsV1"], **entry["fieldsV1"]}
+        else:
+            kept.append(one)
+    obj["metadata"]["managedFields"] = [*kept, entry]
 
 
 def _fields(body: Object) -> Object:

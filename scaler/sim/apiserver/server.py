@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ipaddress
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 from uuid import UUID
 
@@ -36,6 +37,7 @@ from scaler.sim.apiserver.patches import (
     applied,
     json_patch,
     merge_patch,
+    note_update,
     strategic_merge,
 )
 from scaler.sim.apiserver.store import Key, Record, Store
@@ -103,8 +105,19 @@ class ApiServer:
         self._random = random.Random(f"objects-{seed}")  # noqa: S311 - for uids, not for secrets
         self._cluster_ips = 0
         self._managers = FieldManagers()
+        self._writer = ""
         self._strict_namespaces = strict_namespaces
         self._admission = tuple(admission)
+
+    @contextmanager
+    def written_by(self, manager: str) -> Iterator[None]:
+        """What is created and updated within the block is noted as written by this manager; "" =
+        by nobody."""
+        self._writer = manager
+        try:
+            yield
+        finally:
+            self._writer = ""
 
     def get(
         self, resource: Resource, namespace: str | None, name: str, subresource: str = ""
@@ -136,7 +149,10 @@ class ApiServer:
         key = (obj["metadata"].get("namespace", ""), name)
         if key in self.store.table(kind.resource).records:
             raise refusals.already_exists(kind.resource, name)
-        return Record(obj, self.store.version) if dry_run else self._put(kind, key, obj)
+        if dry_run:
+            return Record(obj, self.store.version)
+        self._note_writer(obj, "", set(obj))
+        return self._put(kind, key, obj)
 
     def replace(
         self,
@@ -426,8 +442,16 @@ class ApiServer:
             result["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         if dry_run:
             return Record(result, self.store.version)
+        changed = {name for name in result if result[name] != old.get(name)}
+        self._note_writer(result, subresource, changed)
         record = self._put(kind, key, result)
         return self._remove(kind, key) if strategies.is_over(result) else record
+
+    def _note_writer(self, obj: Object, subresource: str, changed: set[str]) -> None:
+        """Note in `managedFields` who has written these fields of the object."""
+        if self._writer:
+            fields = {name: obj[name] for name in changed}
+            note_update(obj, self._writer, subresource, self.clock.timestamp(), fields)
 
     def _bind(self, namespace: str | None, body: Object) -> Record:
         binding = self._accept(Kind(resource=BINDINGS), _private(body))
