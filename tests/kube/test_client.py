@@ -3,7 +3,6 @@ milliseconds."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -522,11 +521,12 @@ async def test_an_unusable_kubeconfig_is_one_clear_error(
 async def test_a_plugin_that_never_returns_a_token_is_an_error_and_no_wait_without_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never(**_: Any) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(configuration, "PLUGIN_TIMEOUT", 0.01)
-    monkeypatch.setattr("kubernetes_asyncio.config.load_kube_config", never)
-    with pytest.raises(NotSentError, match=r"no token in 0\.01 s"):
-        async with connect(kubeconfig=kubeconfig(tmp_path, "http://127.0.0.1:1")):
+    monkeypatch.setattr(configuration, "PLUGIN_TIMEOUT", 0.5)
+    how = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "/bin/sleep",
+        "args": ["60"],
+    }
+    with pytest.raises(NotSentError, match=r"no token in 0\.5 s"):
+        async with connect(kubeconfig=kubeconfig(tmp_path, "http://127.0.0.1:1", exec=how)):
             pass
