@@ -18,6 +18,7 @@ from scaler.controller import Controller, Observer, Pairs
 from scaler.decide.decision import Decision
 from scaler.decide.memory import Memory
 from scaler.decide.world import World
+from scaler.defaults import Mode
 from scaler.election import Election
 from scaler.execute.assumed import AssumedWrites
 from scaler.execute.budgets import Budgets
@@ -40,7 +41,7 @@ from scaler.report.elastic_services import StatusWriter
 from scaler.report.gate_setup import GateSetup
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
-from scaler.settings import Mode, Settings
+from scaler.settings import Settings
 from scaler.state.assemble import WorldBuilder
 from scaler.state.cluster import ClusterState
 from scaler.state.rules_in_force import groups_of

@@ -13,7 +13,6 @@ import re
 import secrets
 import socket
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,9 +22,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from scaler.decide.world import Policy, Preempt
+from scaler.defaults import MOST_KEPT, Mode
 from scaler.rules.finding import shown
 
-MOST_KEPT = 2_000
 PREFIX = "SCALER_"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
 _MAX_FILE = 1 << 20
@@ -38,16 +37,6 @@ REMOVED = {
 }
 """Settings of earlier releases -> what to do instead. If one is still set, the start fails with
 this text."""
-
-
-class Mode(StrEnum):
-    """Which controller creates the pods: the scaler (create), another (gates), or the one that the
-    cluster has (auto). A shadow decides as if it did, and does nothing."""
-
-    CREATE = "create"
-    GATES = "gates"
-    AUTO = "auto"
-    SHADOW = "shadow"
 
 
 LogLevel = Literal["debug", "info", "warning", "error"]

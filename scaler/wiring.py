@@ -6,10 +6,8 @@ forgotten first, so that everybody after it reads the record anew."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from scaler.execute.budgets import Budgets
-from scaler.execute.capacity_requests import CapacityRequests
 from scaler.informers.changes import (
     AloneChanged,
     BudgetsChanged,
@@ -26,9 +24,13 @@ from scaler.informers.changes import (
     RoomChanged,
     ServiceChanged,
 )
-from scaler.ranktables.reconciler import RankTableReconciler
-from scaler.report.reporter import Reporter
 from scaler.state.cluster import ClusterState
+
+if TYPE_CHECKING:  # a command that reads a cluster has none of them
+    from scaler.execute.budgets import Budgets
+    from scaler.execute.capacity_requests import CapacityRequests
+    from scaler.ranktables.reconciler import RankTableReconciler
+    from scaler.report.reporter import Reporter
 
 
 class Decider(Protocol):

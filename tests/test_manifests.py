@@ -22,6 +22,7 @@ from kubernetes_asyncio.config.incluster_config import SERVICE_TOKEN_FILENAME
 import scaler
 from scaler import cli, settings
 from scaler.app import SHUTDOWN_TIMEOUT
+from scaler.defaults import Mode
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 from scaler.kube.api import DEPLOYMENTS
 from scaler.workloads.kinds import KINDS, WATCHED
@@ -202,13 +203,13 @@ def test_an_install_that_only_releases_makes_no_pods_and_writes_config_maps_only
         ("Role", NAMESPACE)
     ]
     given = settings.load(argparse.Namespace(), environment("gates-only"))
-    assert given.mode is settings.Mode.GATES
+    assert given.mode is Mode.GATES
 
 
 @pytest.mark.parametrize("variant", ["cluster-wide", "single-namespace"])
 def test_the_others_make_pods_where_no_operator_does(variant: str) -> None:
     given = settings.load(argparse.Namespace(), environment(variant))
-    assert given.mode is settings.Mode.AUTO
+    assert given.mode is Mode.AUTO
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

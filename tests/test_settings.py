@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from settings_page import reference
 
 from scaler.decide.world import Policy, Preempt
-from scaler.settings import REMOVED, Mode, Settings, SettingsError, add_arguments, load
+from scaler.defaults import Mode
+from scaler.settings import REMOVED, Settings, SettingsError, add_arguments, load
 
 ROOT = Path(__file__).parent.parent
 

@@ -8,7 +8,7 @@ import argparse
 import pytest
 
 from scaler import settings
-from scaler.settings import Mode
+from scaler.defaults import Mode
 from scaler.tools.shadow.command import USUAL
 from tests.test_manifests import MANIFESTS, VARIANTS, environment, of_kind, rendered
 

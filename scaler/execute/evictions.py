@@ -13,6 +13,7 @@ from scaler.decide.attempts import remember_evictions
 from scaler.decide.decision import NOBODY, Evict, Plan
 from scaler.decide.memory import Evictions, Memory, ServiceMemory
 from scaler.decide.world import ServiceKey
+from scaler.defaults import MOST_KEPT
 from scaler.kube.api import CONFIG_MAPS, Object, PatchType
 from scaler.kube.errors import (
     AlreadyExistsError,
@@ -23,7 +24,6 @@ from scaler.kube.errors import (
     UnknownOutcomeError,
 )
 from scaler.kube.writer import Writer
-from scaler.settings import MOST_KEPT
 from scaler.state.cluster import ClusterState
 from scaler.state.kept_evictions import decode, encode
 

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import structlog
 
+from scaler.defaults import Mode
 from scaler.informers.cache import Cache
 from scaler.informers.changes import AloneChanged, Change, ModeChanged, NodesSeen
 from scaler.informers.informer import Freshness
-from scaler.settings import Mode, Settings
+
+if TYPE_CHECKING:
+    from scaler.settings import Settings
 
 _log = structlog.get_logger("mode")
 

@@ -149,6 +149,8 @@ def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> s
 
 
 def _tls(configuration: Configuration, *, insecure: bool) -> ssl.SSLContext:
+    if not configuration.host.startswith("https"):
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # not used; others load what is trusted
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)

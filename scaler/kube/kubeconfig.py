@@ -11,9 +11,7 @@ import asyncio
 import base64
 import json
 import os
-import shutil
 import sys
-import tempfile
 import time
 import weakref
 from collections.abc import Mapping
@@ -184,6 +182,9 @@ class Loader:
     def _written(self, name: str, data: bytes) -> str:
         """A file with this, for Python's ssl, which takes certificates from files only; it is
         deleted when the process ends."""
+        import shutil  # noqa: PLC0415 - with what it imports, as much as half of a command's own code
+        import tempfile  # noqa: PLC0415
+
         if not self._made:
             self._made = tempfile.mkdtemp(prefix="scaler-")
             weakref.finalize(self, shutil.rmtree, self._made, ignore_errors=True)

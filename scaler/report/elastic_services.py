@@ -17,6 +17,7 @@ import structlog
 
 from scaler.clock import Clock
 from scaler.decide.world import ServiceKey
+from scaler.defaults import MOST_KEPT
 from scaler.informers.changes import ElasticServiceChanged
 from scaler.informers.elastic_services import ElasticServiceRecord
 from scaler.kube.api import ELASTIC_SERVICES, Object, PatchType
@@ -30,7 +31,6 @@ from scaler.report.service_events import WARNINGS, service_events
 from scaler.report.service_reports import ServiceReport, Subject
 from scaler.report.service_status import status_of, without_jobs
 from scaler.rules.values import at
-from scaler.settings import MOST_KEPT
 from scaler.state.cluster import ClusterState
 
 _log = structlog.get_logger("report")

@@ -1,5 +1,4 @@
-"""The shape of the rule document: a pydantic model, of which `scaler schema` makes a JSON schema,
-and its findings."""
+"""The shape of the rule document, and the findings about it (of `scaler.rules.model`)."""
 
 from __future__ import annotations
 
@@ -7,10 +6,9 @@ import difflib
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
+import msgspec
 
 from scaler.rules.finding import Finding, Path, shown
 from scaler.rules.limits import MAX_GROUPS, MAX_INSTANCES, MAX_NAME, MAX_PODS, MAX_RATIOS
@@ -46,64 +44,39 @@ LABEL_VALUE = rf"^[A-Za-z0-9](?:[A-Za-z0-9_.-]{{0,{MAX_NAME - 2}}}[A-Za-z0-9])?$
 UNKNOWN = "extra_forbidden"
 
 
-class _Part(BaseModel):
-    """A part of the document: nothing is converted, and no other member means anything."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", regex_engine="python-re", frozen=True)
-
-
-class Group(_Part):
-    """The number of instances of one group in a ratio, and the number of pods of each."""
-
-    group_name: str = Field(
-        pattern=LABEL_VALUE, description="Value of the jobs' label mind-cluster/group-name"
-    )
-    group_num: str = Field(
-        pattern=NUMBER, description="Instances of this group, decimal digits in quotes"
-    )
-    server_num_per_group: str = Field(
-        pattern=POSITIVE_NUMBER,
-        description="Pods per instance (Master + Worker); the same in every ratio",
-    )
+class _Group(msgspec.Struct, forbid_unknown_fields=True):
+    group_name: Annotated[str, msgspec.Meta(pattern=LABEL_VALUE)]
+    group_num: Annotated[str, msgspec.Meta(pattern=NUMBER)]
+    server_num_per_group: Annotated[str, msgspec.Meta(pattern=POSITIVE_NUMBER)]
 
 
-class RatioEntry(_Part):
-    """One ratio at which the service may run."""
-
-    group_list: list[Group] = Field(
-        min_length=1, max_length=MAX_GROUPS, description="Prefill first, then decode"
-    )
-    server_count: Any = Field(
-        default=None, description="Written by the MindIE deployer; not needed"
-    )
+class _Ratio(msgspec.Struct, forbid_unknown_fields=True):
+    group_list: Annotated[list[_Group], msgspec.Meta(min_length=1, max_length=MAX_GROUPS)]
+    server_count: Any = None
 
 
-class RuleDocument(_Part):
-    """Which ratios of prefill and decode instances a service may run at, largest first."""
-
-    model_config = ConfigDict(title="Elastic scaling rule (elastic_scaling.json)")
-
-    version: str = Field(default="1.0", description='"1.0"')
-    status: Any = Field(default=None, description="Written by the MindIE deployer; not needed")
-    elastic_scaling_list: list[RatioEntry] = Field(
-        min_length=1,
-        max_length=MAX_RATIOS,
-        description="Largest ratio first; the last is the smallest to serve at",
-    )
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    elastic_scaling_list: Annotated[list[_Ratio], msgspec.Meta(min_length=1, max_length=MAX_RATIOS)]
+    version: Literal["1.0"] = "1.0"
+    status: Any = None
 
 
-def shape_errors(value: object) -> list[ErrorDetails]:
-    """Pydantic's findings on a decoded document: `type`, `loc`, `input`; of unknown members the
-    type is `UNKNOWN`."""
+def has_the_shape(value: object) -> bool:
+    """Whether the decoded document is one in which `scaler.rules.model` finds nothing. False may
+    also be said of one that it finds nothing in."""
     try:
-        RuleDocument.model_validate(value)
-    except ValidationError as refused:
-        return refused.errors(include_url=False, include_context=False)
-    return []
+        msgspec.convert(value, _Document)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def shape_findings(value: object) -> Iterator[Finding]:
     """The findings about the shape of the decoded document; errors first."""
+    if has_the_shape(value):
+        return
+    from scaler.rules.model import shape_errors  # noqa: PLC0415 - costs 0.1 s
+
     errors = sorted(shape_errors(value), key=lambda error: error["type"] == UNKNOWN)
     for error in errors[:MOST]:
         path = tuple(error["loc"])

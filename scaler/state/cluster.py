@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from scaler.clock import Skew
 from scaler.decide.memory import Evictions
 from scaler.decide.world import Instance, Service, ServiceKey
+from scaler.defaults import MOST_KEPT
 from scaler.informers.cache import Cache
 from scaler.informers.changes import (
     Changes,
@@ -37,7 +38,6 @@ from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.ranktables.tables import Tables
 from scaler.reasons.reasons import Reason
 from scaler.rules.finding import shown
-from scaler.settings import MOST_KEPT
 from scaler.state import kept_evictions
 from scaler.state.capacity import CapacityIndex
 from scaler.state.instances import COUNTS_ON, in_our_time, later_instances, of_pods

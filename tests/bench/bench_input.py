@@ -26,6 +26,7 @@ from scaler.decide.again import DecisionCache
 from scaler.decide.decide import decide
 from scaler.decide.decision import Decision, State
 from scaler.decide.world import Service, ServiceKey, World
+from scaler.defaults import Mode
 from scaler.garbage import no_collection, what_stays_spared
 from scaler.kube.api import ASCEND_JOBS
 from scaler.kube.client import MOST_PAGE, connect
@@ -33,7 +34,7 @@ from scaler.kube.wire import decode_page
 from scaler.report.log import configure
 from scaler.rules.document import RuleReading, read_rule
 from scaler.rules.limits import MAX_RATIOS
-from scaler.settings import Mode, Settings
+from scaler.settings import Settings
 from scaler.sim.apiserver import facade
 from scaler.sim.cluster import SimCluster
 from tests.bench.bench_decide import CLASSES, request, resting, unlike

@@ -30,12 +30,13 @@ from aiohttp import web
 
 from scaler.app import App
 from scaler.clock import Clock
+from scaler.defaults import Mode
 from scaler.kube import configuration
 from scaler.kube.api import Resource
 from scaler.kube.client import connect
 from scaler.report.log import configure
 from scaler.report.metrics import Metrics
-from scaler.settings import Mode, Settings
+from scaler.settings import Settings
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.ascendjob_objects import pod_group, pods, service
 from tests.jobs import job, rule_config_map, rule_document, template

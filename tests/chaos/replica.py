@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any
 
 from scaler.clock import Clock
+from scaler.defaults import Mode
 from scaler.election import LeadershipLost
 from scaler.kube import api
 from scaler.kube.api import Object, Page, Resource
 from scaler.kube.errors import KubeError
-from scaler.settings import Mode
 from scaler.sim.apiserver.client import Interceptor, Request, SimClient
 from scaler.sim.apiserver.list_watch import Seen
 from scaler.sim.apiserver.store import Record

@@ -15,9 +15,9 @@ import structlog
 
 from scaler.decide.decision import Decision, Plan
 from scaler.decide.world import World
+from scaler.defaults import Mode
 from scaler.kube.api import NAMESPACES
 from scaler.kube.writer import JITTER
-from scaler.settings import Mode
 from scaler.sim import loop
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import node_object

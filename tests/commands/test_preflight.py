@@ -15,6 +15,7 @@ import yaml
 
 from scaler import __version__, settings
 from scaler.cli import main
+from scaler.defaults import Mode
 from scaler.kube.api import (
     ASCEND_JOBS,
     CONFIG_MAPS,
@@ -38,7 +39,7 @@ from scaler.kube.api import (
 from scaler.kube.errors import ForbiddenError
 from scaler.rules.finding import Finding
 from scaler.serve import certificates
-from scaler.settings import Mode, Settings
+from scaler.settings import Settings
 from scaler.sim.actors.faulty_api import FaultyApi
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.loop import run

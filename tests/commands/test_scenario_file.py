@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from scaler.settings import Mode
+from scaler.defaults import Mode
 from scaler.sim.stories.play import settings_of
 from scaler.sim.stories.scenario import Copies, Scenario, json_schema
 from scaler.tools.simulate.scenario_file import ScenarioError, check_inputs, load_scenario

@@ -8,7 +8,8 @@ import jsonschema
 import pytest
 from hypothesis import example, given
 
-from scaler.rules.shape import UNKNOWN, shape_errors
+from scaler.rules.model import shape_errors
+from scaler.rules.shape import UNKNOWN, has_the_shape
 from scaler.tools.lint.document import json_schema
 from tests.jobs import document, group
 from tests.rules.documents import TWO_TO_ONE, good_documents, odd_documents
@@ -45,3 +46,14 @@ def test_both_refuse_what_is_no_plain_number(num: object) -> None:
     said = {"version": "1.0", "elastic_scaling_list": [{"group_list": [group("a", num)]}]}
     assert not VALIDATOR.is_valid(said)
     assert shape_errors(said)
+
+
+@given(odd_documents)
+def test_the_quick_look_passes_nothing_that_the_model_refuses(said: Any) -> None:
+    assert not (has_the_shape(said) and shape_errors(said))
+
+
+@given(good_documents())
+def test_the_quick_look_passes_good_documents(said: dict[str, Any]) -> None:
+    """The model takes 0.1 s to load: that is for those who have written something else."""
+    assert has_the_shape(said) == (said.get("version", "1.0") == "1.0")

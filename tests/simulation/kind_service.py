@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
+from scaler.defaults import Mode
 from scaler.kube.api import NAMESPACES, Object
 from scaler.names import NAMESPACE_LABEL
-from scaler.settings import Mode
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.client import Interceptor

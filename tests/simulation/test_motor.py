@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scaler.settings import Mode
+from scaler.defaults import Mode
 from scaler.sim.stories.instances import Condition
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline

@@ -14,8 +14,9 @@ from scaler.clock import Clock
 from scaler.controller import Observer
 from scaler.decide.decision import Decision
 from scaler.decide.world import World
+from scaler.defaults import Mode
 from scaler.kube.api import KubeApi
-from scaler.settings import Mode, Settings
+from scaler.settings import Settings
 from scaler.sim import loop
 from scaler.sim.actors.leader_worker_sets import label_member
 from scaler.sim.cluster import SimCluster

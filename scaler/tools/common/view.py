@@ -24,6 +24,7 @@ from scaler.decide.decide import decide
 from scaler.decide.decision import Decision, Plan
 from scaler.decide.memory import Memory
 from scaler.decide.world import Policy, Service, ServiceKey, World
+from scaler.defaults import Mode
 from scaler.informers.changes import (
     AloneChanged,
     Changes,
@@ -55,7 +56,6 @@ from scaler.report.service_reports import ServiceReport, report_of
 from scaler.report.service_status import status_of
 from scaler.rules.rule import ALL
 from scaler.rules.values import as_text, at
-from scaler.settings import Mode
 from scaler.state.assemble import WorldBuilder
 from scaler.state.cluster import ClusterState
 from scaler.timestamps import seconds_of

@@ -12,8 +12,8 @@ import msgspec
 from scaler.rules.check import check
 from scaler.rules.document import judge, placed, shortened
 from scaler.rules.finding import Finding, Path
+from scaler.rules.model import RuleDocument
 from scaler.rules.rule import Rule
-from scaler.rules.shape import RuleDocument
 from scaler.tools.lint.jsontext import Edit, Node, TextFinding
 from scaler.tools.lint.quotes import read
 from scaler.tools.lint.steps import step_faults

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from scaler import __version__
+from scaler.defaults import Mode
 from scaler.informers.cache import OPERATOR_DEPLOYMENT
 from scaler.informers.mode import ModeInForce, in_force
 from scaler.kube.api import (
@@ -27,7 +28,7 @@ from scaler.kube.api import (
 from scaler.names import RULE_LABEL
 from scaler.report.definition import definition as elastic_service
 from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.settings import Mode, Settings
+from scaler.settings import Settings
 from scaler.timestamps import seconds_of
 from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.common.console import age

@@ -7,11 +7,12 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
+from scaler.defaults import Mode
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 from scaler.informers.resources import OPTIONAL
 from scaler.kube.api import DEPLOYMENTS, ELASTIC_SERVICES, POD_GROUPS
 from scaler.names import WEBHOOK_SECRET
-from scaler.settings import Mode, Settings
+from scaler.settings import Settings
 from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.preflight.checks import Check, check, listed, ok
 from scaler.tools.preflight.picture import Install, Picture, Right

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import zlib
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 
-from scaler.app import App
-from scaler.controller import Pairs
 from scaler.decide.decision import Decision
 from scaler.decide.memory import Memory
 from scaler.decide.world import World
@@ -22,6 +21,10 @@ from scaler.kube.api import CONFIG_MAPS, Object, PatchType
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.timestamps import rfc3339
 from scaler.tools.shadow.notes import Shadow, Tally
+
+if TYPE_CHECKING:  # the report needs no controller
+    from scaler.app import App
+    from scaler.controller import Pairs
 
 NAME = "mind-cluster-scaler-shadow"
 KEY = "noted.json.z"

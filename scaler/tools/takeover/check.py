@@ -19,11 +19,12 @@ from scaler.clock import Clock
 from scaler.decide.decide import decide
 from scaler.decide.decision import Action, Plan, State, Verdict
 from scaler.decide.memory import Memory
+from scaler.defaults import Mode
 from scaler.informers.jobs import JobRecord
 from scaler.informers.resources import OURS
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
 from scaler.reasons.reasons import Reason
-from scaler.settings import Mode, Settings
+from scaler.settings import Settings
 from scaler.state.assemble import WorldBuilder
 from scaler.state.cluster import ClusterState
 from scaler.tools.common.lists import every
