@@ -41,10 +41,50 @@ def test_a_container_that_does_not_start_is_the_headline_of_its_instance(
             await waits(on, where, reason)
             name = pod["metadata"]["name"]
             assert on.reason("p0") == "Starting"
-            expected = f"A container does not start: pod {name} on node {NODE} says {reason}."
+            word = f"Init:{reason}" if where == "initContainerStatuses" else reason
+            expected = f"A container does not start: pod {name} on node {NODE} says {word}."
             assert said(on) == expected
 
     run(story())
+
+
+def test_an_init_container_that_fails_is_the_headline_with_pod_node_and_word() -> None:
+    async def story() -> list[str]:
+        async with rig(rule_config_map(), job("p0"), job("d0")) as on:
+            (pod,) = on.pods_of("p0")
+            await on.bind(pod)
+            found = []
+            ended: dict[str, Any] = {"terminated": {"exitCode": 1, "reason": "Error"}}
+            loops: dict[str, Any] = {"waiting": {"reason": "CrashLoopBackOff"}}
+            for state in (ended, loops):
+                init = [{"name": "fetch", "restartCount": 2, "state": state}]
+                await on.status(pod, phase="Pending", initContainerStatuses=init)
+                await on.settle(2)
+                found.append(said(on))
+            return found
+
+    failed, loops = run(story())
+    assert "pod p0-master-0 on node node-0 says Init:Error" in failed
+    assert "pod p0-master-0 on node node-0 is in Init:CrashLoopBackOff" in loops
+
+
+@pytest.mark.parametrize("reason", ["ContainerCreating", "ImagePullBackOff"])
+def test_what_never_ran_in_time_names_pod_and_node_and_does_not_say_that_it_ran(
+    reason: str,
+) -> None:
+    async def story() -> str:
+        async with rig(rule_config_map(), job("p0"), job("d0"), start_timeout=60) as on:
+            (pod,) = on.pods_of("p0")
+            await on.bind(pod)
+            await waits(on, "containerStatuses", reason)
+            await on.settle(60)
+            assert on.reason("p0") == "Broken"
+            return said(on)
+
+    words = run(story())
+    assert "pod p0-master-0 on node node-0" in words
+    assert "lost" not in words
+    assert ("says ImagePullBackOff" in words) == (reason == "ImagePullBackOff")
 
 
 def test_the_two_words_of_an_image_that_cannot_be_had_are_one_so_that_nothing_is_written() -> None:

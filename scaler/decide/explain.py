@@ -17,6 +17,8 @@ from scaler.rules.rule import ALL
 
 REPLACED = "its owner has replaced it"
 DOES_NOT_START = "a container does not start:"
+NOT_RUNNING_YET = "not running yet:"
+"""How the words begin about a bound pod with which nothing is wrong."""
 _KUBELET = "the kubelet of "
 NEVER_PLACED = "JobValidateFailed"
 """How the scheduler's words begin that it never binds a pod of a job."""
@@ -161,6 +163,16 @@ def _starting(verdict: Verdict, _: Plan) -> str:
     return f"All its pods are bound and starting{_colon(verdict)}."
 
 
+def _broken(verdict: Verdict, _: Plan) -> str:
+    about = _about(verdict, "")
+    if about.startswith(DOES_NOT_START):
+        return f"{about[:1].upper()}{about[1:]}."
+    if about.startswith(NOT_RUNNING_YET):
+        pod = about.removeprefix(NOT_RUNNING_YET).strip()
+        return f"Its pods are bound and do not all run in time: {pod}."
+    return f"A pod of it is lost or does not run{_colon(verdict)}."
+
+
 def _scaled_down(verdict: Verdict, plan: Plan) -> str:
     goes = "Its pods are deleted" if verdict.state is State.TERMINATING else "Not needed now"
     return f"{goes}: {_limit(verdict, plan)}; raise that to run more."
@@ -254,6 +266,7 @@ _SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
     Reason.WAITING_FOR_RATIO: _waiting_for_ratio,
     Reason.SCALED_DOWN: _scaled_down,
     Reason.STARTING: _starting,
+    Reason.BROKEN: _broken,
     Reason.GROUP_UNKNOWN: _group_unknown,
     Reason.RULE_MISSING: _rule_missing,
     Reason.REVOKED: _revoked,

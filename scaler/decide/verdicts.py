@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from scaler.decide.decision import NOBODY, State, Verdict
 from scaler.decide.draft import Draft, Why
-from scaler.decide.explain import REPLACED, refusal_in_words
+from scaler.decide.explain import NOT_RUNNING_YET, REPLACED, refusal_in_words
 from scaler.decide.service.groups import Group
 from scaler.decide.service.limit import why_not_deleted
 from scaler.decide.service.states import (
@@ -245,7 +245,13 @@ def _about(reason: Reason, member: Member, draft: Draft) -> tuple[str, ...]:
 
 
 def _trouble(member: Member, _: Draft) -> tuple[str, ...]:
-    return (member.instance.trouble,)
+    return (_trouble_of(member),)
+
+
+def _trouble_of(member: Member) -> str:
+    """What is wrong with its pods; a pod that is only not running yet is no trouble."""
+    trouble = member.instance.trouble
+    return "" if trouble.startswith(NOT_RUNNING_YET) else trouble
 
 
 def _awaited_of_scheduler(member: Member, _: Draft) -> tuple[str, ...]:
@@ -253,7 +259,7 @@ def _awaited_of_scheduler(member: Member, _: Draft) -> tuple[str, ...]:
         return (refusal_in_words(member.instance.refusals),)
     if member.pause is Pause.CREATION_REFUSED:
         return (member.memory.refused,)
-    return member.instance.scheduler_says, member.instance.trouble
+    return member.instance.scheduler_says, _trouble_of(member)
 
 
 def _broken(member: Member, draft: Draft) -> tuple[str, ...]:
@@ -271,7 +277,7 @@ def _rule_problem(_: Member, draft: Draft) -> tuple[str, ...]:
 
 
 def _finished(member: Member, _: Draft) -> tuple[str, ...]:
-    return member.instance.trouble, REPLACED if member.instance.replaced else ""
+    return _trouble_of(member), REPLACED if member.instance.replaced else ""
 
 
 def _groups_of_rule(_: Member, draft: Draft) -> tuple[str, ...]:
@@ -301,7 +307,7 @@ def _places(rule: Rule | None, member: Member) -> tuple[str, ...]:
     """How many instances of its group the largest ratio names."""
     group = member.instance.group
     if rule is None or group is None:
-        return (member.instance.trouble,)
+        return (_trouble_of(member),)
     return (str(rule.largest.of(group)),)
 
 

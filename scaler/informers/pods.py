@@ -47,8 +47,8 @@ _REFUSAL = "UnexpectedAdmissionError"
 """A refusal, also where the kubelet still knows of containers from before its own restart."""
 _DEADLINE = "DeadlineExceeded"
 """The value of status.reason of a pod that lived for its `activeDeadlineSeconds`."""
-_WAITS_FOR_ITS_TURN = frozenset({"", "ContainerCreating", "PodInitializing", "CrashLoopBackOff"})
-"""Words for a container that waits although nothing is wrong, or that did start."""
+_WAITS_FOR_ITS_TURN = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""Words for a container that waits although nothing is wrong."""
 _NEVER_FOUND = "ContainerStatusUnknown"
 """Why a container is terminated of which the kubelet knows nothing: it may never have started."""
 
@@ -218,7 +218,7 @@ def pod_record(pod: PodObject) -> PodRecord:
         ready=ready,
         crashing=crashing or init_crashing,
         restarts=restarts + init_restarts,
-        cannot_start=shared(_why_not_started(statuses)),
+        cannot_start=shared(_why_not_started(status)),
         version=int(version) if len(version) < 10 and version.isdecimal() else 0,
         grace=_grace(pod.spec),
         deletion_cost=cost,
@@ -276,16 +276,29 @@ def _containers(statuses: Sequence[_ContainerStatus]) -> tuple[bool, int, int]:
     return crashing, restarts, exit_code
 
 
-def _why_not_started(statuses: Sequence[_ContainerStatus]) -> str:
-    """The word of the first container that waits for something other than its turn."""
-    for container in statuses:
-        waiting = container.state.waiting
-        if waiting is None or waiting.reason in _WAITS_FOR_ITS_TURN:
-            continue
-        # The two follow each other for as long as the image cannot be had.
-        word = waiting.reason[:LONGEST_NAME]
-        return "ImagePullBackOff" if word == "ErrImagePull" else word
+def _why_not_started(status: _PodStatus) -> str:
+    """The word of the first container that waits for something other than its turn, as kubectl
+    shows it: `Init:` before that of an init container."""
+    for container in status.init_container_statuses:
+        terminated = container.state.terminated
+        failed = terminated is not None and terminated.exit_code != 0
+        word = "Error" if failed else _awaited_word(container)
+        if word:
+            return f"Init:{word}"
+    for container in status.container_statuses:
+        word = _awaited_word(container)
+        if word:
+            return word
     return ""
+
+
+def _awaited_word(container: _ContainerStatus) -> str:
+    waiting = container.state.waiting
+    if waiting is None or waiting.reason in _WAITS_FOR_ITS_TURN:
+        return ""
+    # The two follow each other for as long as the image cannot be had.
+    word = waiting.reason[:LONGEST_NAME]
+    return "ImagePullBackOff" if word == "ErrImagePull" else word
 
 
 def _is_refused(status: _PodStatus) -> bool:

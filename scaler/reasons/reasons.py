@@ -731,7 +731,6 @@ class Reason(StrEnum):
         other_alert=True,
         en=Words(
             short="a pod is lost or does not run",
-            sentence="A pod of it is lost or does not run{colon}.",
             meaning=(
                 "a pod failed, is missing, crash-loops, or is on a faulty node; or all pods "
                 "have been bound for 30 minutes (`start_timeout`) and it never ran, or, with "

@@ -34,7 +34,8 @@ from scaler.rules.values import at
 from scaler.state.cluster import ClusterState
 
 _log = structlog.get_logger("report")
-_NEW = ("selector", "wanted")
+_NEW = ("selector", "wanted", "lost")
+_NEW_OF_RULE = "state"
 _UNDECLARED = "field not declared in schema"
 
 
@@ -224,6 +225,8 @@ class StatusWriter:
                 )
             self._definition_is_old = True
             older = {field: value for field, value in status.items() if field not in _NEW}
+            rule = older.get("rule", {}).items()
+            older["rule"] = {field: value for field, value in rule if field != _NEW_OF_RULE}
             await apply(ELASTIC_SERVICES.object(metadata, status=older))
 
     async def _found(self, key: ServiceKey, record: ElasticServiceRecord | None) -> Object:
@@ -297,6 +300,13 @@ class _Instance(msgspec.Struct):
     nodes: list[str] = []
 
 
+class _Loss(msgspec.Struct):
+    name: str
+    at: _Time
+    cause: str
+    nodes: list[str] = []
+
+
 class _Condition(msgspec.Struct, rename="camel"):
     type: str
     status: str
@@ -313,6 +323,7 @@ class _Status(msgspec.Struct, rename="camel"):
     rule: _Rule
     instances: list[_Instance]
     conditions: list[_Condition]
+    lost: list[_Loss] = []
     ratios: list[dict[str, int]] = []
     current_ratio: _Ratio | None = None
     target_ratio: _Ratio | None = None

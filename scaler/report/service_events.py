@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 
-from scaler.decide.decision import State
 from scaler.decide.explain import counts_in_words
 from scaler.kube.api import Object
-from scaler.reasons.reasons import Reason
+from scaler.report.losses import NAMED, as_cause, lost_between
 from scaler.report.service_status import (
     RESTING,
     RULE_VALID,
@@ -18,11 +17,8 @@ from scaler.report.service_status import (
     number_in_words,
     runs_all,
     runs_in_words,
+    runs_more,
 )
-
-GONE = "it is deleted, or its labels name another service now"
-_NAMED = 3
-"""Lost instances that one message names."""
 
 
 class ServiceEventReason(StrEnum):
@@ -100,8 +96,8 @@ def _losses(before: Object, after: Object) -> Iterator[Statement]:
         )
         if ran and not runs:
             reason = ServiceEventReason.UNAVAILABLE
-        more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
-        yield Statement(reason, f"lost {', '.join(lost[:_NAMED])}{more}; {_runs(after)}")
+        more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
+        yield Statement(reason, f"lost {', '.join(lost[:NAMED])}{more}; {_runs(after)}")
 
 
 def _gains(before: Object, after: Object) -> Iterator[Statement]:
@@ -125,23 +121,17 @@ def _gains(before: Object, after: Object) -> Iterator[Statement]:
 
 def _lost(before: Object, after: Object) -> list[str]:
     """Instances that ran before and do not run now, each with the reason."""
-    now = {found["uid"]: found for found in after["instances"]}
     enough = after["wanted"] != "all" and runs_all(after)
     # a missing instance may be one that spec.replicas leaves out, or that did not fit into the
     # status
     expected = enough or bool(after.get("leftOut", {}).get("instances"))
+    causes = {loss["name"]: loss["cause"] for loss in after.get("lost") or ()}
     lost = []
-    for was in before.get("instances") or ():
-        found = now.get(was["uid"])
-        if was["state"] != State.RUNNING or (found is not None and found["state"] == State.RUNNING):
-            continue
+    for was, found in lost_between(before, after["instances"]):
         if found is None and expected:
             continue
-        if found is not None and found["reason"] == Reason.SCALED_DOWN:
-            continue
         on = f" on {', '.join(was['nodes'])}" if was.get("nodes") else ""
-        why = f"{found['reason']}, {found['message']}".rstrip(".") if found is not None else GONE
-        lost.append(f"{was['name']}{on} ({why})")
+        lost.append(f"{was['name']}{on} ({causes.get(was['name']) or as_cause(found)})")
     return lost
 
 
@@ -149,11 +139,14 @@ def _runs(status: Object) -> str:
     """`runs 1 group0 + 1 group1, works towards 2 group0 + 1 group1`."""
     current = status.get("currentRatio")
     target = status.get("targetRatio")
-    runs = runs_in_words(current)
+    runs = runs_in_words(status)
     if status["reason"] == RESTING:
         return "the service rests"
     if runs_all(status) and status.get("wanted", "all") != "all":
         return runs
+    if runs_all(status) and current and target and runs_more(status):
+        allowed = counts_in_words(target["counts"])
+        return f"{runs}, more than the largest ratio that its jobs allow, {allowed}"
     if runs_all(status) or not target:
         return f"{runs}, the largest ratio that its jobs allow" if current else runs
     return f"{runs}, works towards {counts_in_words(target['counts'])}"

@@ -20,6 +20,8 @@ from scaler.names import JOB_ID_LABEL, RULE_LABEL
 from scaler.reasons.reasons import Reason
 from scaler.reasons.row import Tone
 from scaler.reasons.warnings import Warning
+from scaler.report.losses import in_words as losses_in_words
+from scaler.report.losses import losses
 from scaler.report.service_reports import ServiceReport, rule_is_valid, running_index
 from scaler.rules.rule import ALL
 from scaler.workloads.ascendjob import JOB_LABEL
@@ -43,6 +45,7 @@ DEGRADED = "Degraded"
 RULE_VALID = "RuleValid"
 SCALING_LIMITED = "ScalingLimited"
 RESTING = "Resting"
+INSTANCE_LOST = "InstanceLost"
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
@@ -72,6 +75,8 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
     if because.reason == COMPLETE:
         shown = _what_is_wrong(report) or because
     groups = _groups_in_order(service, plan)
+    instances = _instances(report, before, now)
+    lost = losses(before, instances, _troubles(service), now) if _may_be_degraded(report) else []
     rule: Object = {
         "state": _state_of_rule(service),
         "paused": service.options.paused,
@@ -95,8 +100,9 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
         "groups": [_group(name, plan) for name in groups],
         "alone": report.alone[:MAX_WORDS],
         "outOfTouch": report.out_of_touch[:MAX_WORDS],
+        "lost": lost,
         "warnings": _warnings(report),
-        "conditions": _conditions(report, current, because, before, now),
+        "conditions": _conditions(report, current, because, lost, (before, now)),
     }
     status = {name: value for name, value in status.items() if value not in (None, "", [])}
     same = all(
@@ -108,7 +114,7 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
         "groups": len(plan.groups) - len(groups),
         "ratios": max(0, len(ratios) - MAX_RATIOS),
     }
-    return _fitting(status, _instances(report, before, now), left_out)
+    return _fitting(status, instances, left_out)
 
 
 def without_jobs(key: ServiceKey, replicas: int) -> ServiceReport:
@@ -153,11 +159,16 @@ def _reason(report: ServiceReport) -> Statement:
     if plan.complete:
         limited = service.replicas < ALL and sum(plan.target.values()) == plan.replicas
         runs = f"{scaling_limited(service, plan)[1].message}, which runs" if limited else ""
-        return Statement("Complete", runs or "the largest ratio that its jobs allow runs")
+        runs = runs or "the largest ratio that its jobs allow runs"
+        return Statement("Complete", runs + _surplus_in_words(plan))
     waiting = [verdict for verdict in plan.verdicts if verdict.state not in _QUIET]
+    wrong = [verdict for verdict in plan.verdicts if verdict.reason.row.counts_for_nothing]
+    if wrong and _lacks_jobs(waiting):
+        waiting = wrong
     if waiting:
         first = min(waiting, key=lambda verdict: _rank(verdict, plan))
-        return Statement(first.reason.value, f"{first.name}: {words(first, plan)}")
+        also = "".join(f" Also {one.reason}: {one.name}." for one in wrong if one is not first)
+        return Statement(first.reason.value, f"{first.name}: {words(first, plan)}{also}")
     for note in plan.notes:
         return Statement(note.warning.value, note.message)
     return Statement("Incomplete", "it works towards a larger ratio")
@@ -181,6 +192,33 @@ def _what_is_wrong(report: ServiceReport) -> Statement | None:
         first = report.plan.notes[0]
         return Statement(first.warning.value, first.message)
     return None
+
+
+def _lacks_jobs(waiting: Sequence[Verdict]) -> bool:
+    """Whether what waits lacks nothing but other instances: then a wrong label is the cause."""
+    for verdict in waiting:
+        row = verdict.reason.row
+        is_incomplete = verdict.reason is Reason.MINIMUM_INCOMPLETE
+        if not (is_incomplete or row.follows or row.counts_for_nothing):
+            return False
+    return True
+
+
+def _surplus_in_words(plan: Plan) -> str:
+    """`; beyond it 1 group0 runs`, where more runs than the ratio names; else ""."""
+    more = {name: max(0, group.running - group.target) for name, group in plan.groups.items()}
+    return f"; beyond it {counts_in_words(more)} runs" if any(more.values()) else ""
+
+
+def _troubles(service: Service) -> dict[str, str]:
+    """Uid of an instance -> what is wrong with its pods."""
+    return {one.uid: one.trouble for one in service.instances if one.trouble}
+
+
+def _may_be_degraded(report: ServiceReport) -> bool:
+    """Whether what it lost counts: it is not complete, and something is wanted of it."""
+    plan = report.plan
+    return bool(not plan.complete and plan.replicas and report.service.instances)
 
 
 def _state_of_rule(service: Service) -> str:
@@ -281,20 +319,27 @@ def _without_empty(**fields: object) -> Object:
 
 
 def _conditions(
-    report: ServiceReport, current: Object | None, because: Statement, before: Object, now: str
+    report: ServiceReport,
+    current: Object | None,
+    because: Statement,
+    lost: Sequence[Object],
+    times: tuple[Object, str],
 ) -> list[Object]:
+    """`times`: the status before, and now."""
     service = report.service
     plan = report.plan
+    before, now = times
     problem = report.service.problem
     runs = plan.serves and plan.replicas > 0
     valid = Statement(problem.kind.value, problem.message) if problem else Statement("Valid", "")
+    running = {name: plan.groups[name].running for name in _groups_in_order(service, plan)}
     found = {
         AVAILABLE: (
             plan.serves,
-            Statement("MinimumRuns", runs_in_words(current)) if runs else because,
+            Statement("MinimumRuns", f"runs {counts_in_words(running)}") if runs else because,
         ),
         COMPLETE: _complete(report, because),
-        DEGRADED: _degraded(report, current, because, before),
+        DEGRADED: _degraded(report, current, because, lost, before),
         SCALING_LIMITED: scaling_limited(service, plan),
         RULE_VALID: (rule_is_valid(service), valid),
     }
@@ -332,24 +377,42 @@ def runs_all(status: Object) -> bool:
     return is_rule and current is not None and current == status.get("targetRatio")
 
 
-def runs_in_words(current: Object | None) -> str:
-    """`runs 2 group0 + 1 group1`, of a `currentRatio`."""
-    return (
-        f"runs {counts_in_words(current['counts'])}"
-        if current
-        else "the smallest ratio does not run"
-    )
+def running_of(status: Object) -> dict[str, int]:
+    """Running instances of each group, in the order of the rule."""
+    return {group["name"]: group["running"] for group in status.get("groups") or ()}
+
+
+def runs_in_words(status: Object) -> str:
+    """`runs 2 group0 + 1 group1`: what runs, also where no ratio names just that."""
+    if not status.get("currentRatio"):
+        return "the smallest ratio does not run"
+    return f"runs {counts_in_words(running_of(status))}"
+
+
+def runs_more(status: Object) -> bool:
+    """Whether some group runs more instances than the ratio worked towards names."""
+    for group in status.get("groups") or ():
+        if group["running"] > group["target"]:
+            return True
+    return False
 
 
 def _degraded(
-    report: ServiceReport, current: Object | None, because: Statement, before: Object
+    report: ServiceReport,
+    current: Object | None,
+    because: Statement,
+    lost: Sequence[Object],
+    before: Object,
 ) -> tuple[bool, Statement]:
-    """True from when a ratio that ran is not reached until the service is complete; what is not
-    wanted is not lost."""
-    if report.plan.complete or not report.plan.replicas or not report.service.instances:
+    """True from when something that ran is lost until all of it runs again or the service is
+    complete. What is not wanted is not lost."""
+    if not _may_be_degraded(report):
         return False, because
+    if lost:
+        return True, Statement(INSTANCE_LOST, losses_in_words(lost))
     ran = _size(before.get("currentRatio"))
-    if _was_degraded(before) or _size(current) < ran:
+    was_degraded = _was_degraded(before) and not before.get("lost")
+    if was_degraded or _size(current) < ran:
         return True, because
     return False, Statement("NothingLost", "")
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from scaler.clock import Skew
-from scaler.decide.explain import DOES_NOT_START
+from scaler.decide.explain import DOES_NOT_START, NOT_RUNNING_YET
 from scaler.decide.nodes import PodRequest, PodRequests
 from scaler.decide.world import Instance, ServiceKey
 from scaler.informers.cache import Cache
@@ -281,6 +281,9 @@ def _where(pod: PodRecord, lost: Callable[[str], bool]) -> str:
     return f" on node {pod.node}{missing}"
 
 
+CRASH_LOOP = "CrashLoopBackOff"
+
+
 def trouble_of(
     names: Sequence[str],
     pods: Sequence[PodRecord],
@@ -305,15 +308,18 @@ def trouble_of(
     for pod in pods:
         if pod.restarts:
             return f"pod {pod.name} has restarted {pod.restarts} times"
+    for pod in pods:
+        if pod.node and pod.phase != "Running":
+            return f"{NOT_RUNNING_YET} pod {pod.name} on node {pod.node}"
     return ""
 
 
 def _why_it_counts_no_more(pod: PodRecord, lost: Callable[[str], bool]) -> str:
     if pod.crashing:
-        return f"pod {pod.name} is in CrashLoopBackOff"
+        return f"pod {pod.name} on node {pod.node} is in {pod.cannot_start or CRASH_LOOP}"
     if pod.refused:
         said = f" ({pod.said})" if pod.said else ""
-        return f"pod {pod.name} was refused by its kubelet{said}"
+        return f"pod {pod.name} on node {pod.node} was refused by its kubelet{said}"
     if pod.phase in ENDED:
         said = f", {pod.said}" if pod.said else ""
         return f"pod {pod.name} has ended ({pod.phase}{said})"

@@ -80,7 +80,10 @@ def test_a_rule_that_changed_is_told_with_its_ratios_and_what_follows() -> None:
     assert message.startswith(
         "another rule is in force: 1 group0 + 1 group1; before: 3 group0 + 1 group1 > "
     )
-    assert message.endswith("; now runs 1 group0 + 1 group1, the largest ratio that its jobs allow")
+    assert message.endswith(
+        "; now runs 3 group0 + 1 group1, more than the largest ratio that its jobs allow, 1 group0"
+        " + 1 group1"
+    )
     again = [words for _, words in service_events(was, was | {"rule": now["rule"]})]
     assert again[0].startswith("another rule is in force: the ratios are the same, ")
 

@@ -10,6 +10,7 @@ import jsonschema
 import msgspec
 import yaml
 
+from scaler.decide.nodes import PodRequest
 from scaler.decide.world import RuleProblem, ServiceKey
 from scaler.kube.api import Object
 from scaler.reasons.warnings import Warning
@@ -24,6 +25,10 @@ LATER = "2026-01-01T00:10:00Z"
 COMPLETE = report("2P1D > 1P1D", "p0 Running, p1 Running, d0 Running")
 SMALLER = report("2P1D > 1P1D", "p0 Running, p1 Held, d0 Running")
 NOTHING = report("2P1D > 1P1D", "p0 Running, p1 Held, d0 Held")
+ON_NODES = tuple(
+    msgspec.structs.replace(one, bound_pods=((f"npu-{number}", PodRequest()),))
+    for number, one in enumerate(instances("p0 Running, p1 Running, d0 Running"))
+)
 GOOD = {
     "Available": "True",
     "Complete": "True",
@@ -115,6 +120,54 @@ def test_it_is_degraded_from_the_loss_until_it_is_complete_again() -> None:
         "False",
     ]
     assert condition(worse, "Degraded")["lastTransitionTime"] == LATER
+
+
+def test_degraded_says_what_was_lost_when_and_on_which_node_until_it_is_over() -> None:
+    was = first(report_of(service("2P1D > 1P1D", ON_NODES)))
+    broken = msgspec.structs.replace(ON_NODES[1], faulty=1, trouble="pod p1-0 is on npu-1, not Ready")
+    seen = service("2P1D > 1P1D", (ON_NODES[0], broken, ON_NODES[2]))
+    lost = status_of(report_of(seen), was, LATER)
+    words = "lost p1 on npu-1 at 2026-01-01 00:10 UTC: pod p1-0 is on npu-1, not Ready"
+    assert condition(lost, "Degraded")["reason"] == "InstanceLost"
+    assert condition(lost, "Degraded")["message"] == words
+    held = status_of(SMALLER, lost, "2026-01-01T00:20:00Z")
+    assert condition(held, "Degraded")["message"] == words
+    worse = status_of(NOTHING, held, "2026-01-01T00:30:00Z")
+    assert condition(worse, "Degraded")["message"].startswith("lost d0 at 2026-01-01 00:30 UTC")
+    assert condition(worse, "Degraded")["message"].endswith(words.removeprefix("lost "))
+    back = status_of(COMPLETE, worse, "2026-01-01T00:40:00Z")
+    assert "lost" not in back
+    assert conditions(back)["Degraded"] == "False"
+
+
+def test_what_is_lost_on_the_way_up_is_lost_although_no_ratio_is() -> None:
+    climbing = first(report("4P1D > 1P1D", "p0 Running, p1 Running, p2 Held, p3 Held, d0 Running"))
+    seen = report("4P1D > 1P1D", "p0 Running, p1 Held, p2 Held, p3 Held, d0 Running")
+    lost = status_of(seen, climbing, LATER)
+    assert conditions(lost)["Degraded"] == "True"
+    again = report("4P1D > 1P1D", "p0 Running, p1 Running, p2 Held, p3 Held, d0 Running")
+    assert conditions(status_of(again, lost, LATER))["Degraded"] == "False"
+
+
+def test_what_runs_is_said_also_where_no_ratio_names_it() -> None:
+    status = first(report("1P1D", "p0 Running, p1 Running, d0 Running"))
+    assert (status["running"], status["target"]) == ("2+1", "1+1")
+    assert condition(status, "Available")["message"] == "runs 2 group0 + 1 group1"
+    said = "the largest ratio that its jobs allow runs; beyond it 1 group0 runs"
+    assert status["message"] == said
+
+
+def test_a_mistyped_group_is_the_reason_where_others_only_wait_for_that_instance() -> None:
+    jobs = (*instances("p0 Running, p1 Held"), instance("d0", group="gruop1"))
+    status = first(report_of(service("2P1D > 1P1D", jobs)))
+    assert (status["reason"], status["message"].split(":")[0]) == ("GroupUnknown", "d0")
+
+
+def test_a_mistyped_group_is_named_beside_another_reason() -> None:
+    jobs = (*instances("p0 Running, p1 Starting, d0 Running"), instance("p7", group="gruop0"))
+    status = first(report_of(service("2P1D > 1P1D", jobs)))
+    assert status["reason"] == "Starting"
+    assert status["message"].endswith(" Also GroupUnknown: p7.")
 
 
 def test_times_move_only_with_what_they_are_about() -> None:

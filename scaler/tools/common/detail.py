@@ -122,7 +122,7 @@ def standing(pod: PodRecord) -> str:
     if pod.terminating:
         return "Terminating"
     if pod.crashing:
-        return "CrashLoopBackOff"
+        return pod.cannot_start or "CrashLoopBackOff"
     if pod.gated:
         return "Held by our gate"
     if pod.refused:
