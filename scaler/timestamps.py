@@ -20,6 +20,11 @@ def in_minutes(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
+def clock_of(seconds: float) -> str:
+    """Seconds since the epoch for people, of today: `20:13:05 UTC`."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S UTC")
+
+
 def minute_of(timestamp: str) -> str:
     """A Kubernetes Time for people: `2026-01-01 20:13 UTC`; as it is where it is none."""
     seconds = seconds_of(timestamp)

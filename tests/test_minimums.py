@@ -96,7 +96,7 @@ def test_a_minimum_that_does_not_fit_is_held_whole_and_says_what_is_missing() ->
                 "MinimumDoesNotFit",
                 "MinimumDoesNotFit",
             )
-            assert "needs 2 nodes with 8 free huawei.com/Ascend910, 1 there" in on.words("b-p0")
+            assert "needs 2 nodes, 1 free; each with 8 free huawei.com/Ascend910" in on.words("b-p0")
             await on.settle(2)
             assert ("b-p0", "MinimumDoesNotFit") in on.events()
             assert ("alone" in on.said("a"), "currentRatio" in on.said("b")) == (False, False)
@@ -168,7 +168,7 @@ def test_words_that_change_with_every_event_do_not_keep_the_scaler_busy() -> Non
             assert len(on.writes()) - writes <= 20
             await remove(on, "train-5")
             await on.settle(12)
-            assert "1 there" in on.words("b-p0")
+            assert "1 free" in on.words("b-p0")
 
     run(story())
 

@@ -59,6 +59,9 @@ class Draft:
         self.cannot_go = {member.uid for member in demand.kept_for_restarts}
         """Uids of instances that should be revoked or deleted, and cannot be."""
         self.waits: dict[str, Why] = {}
+        self.without_room: dict[str, tuple[str, ...]] = {}
+        """Uid of an instance that is with the scheduler although it has no room -> what is missing,
+        in words."""
         self.evicted = {member.uid: NOBODY for member in demand.scaled_down}
         """Uid -> the beneficiary; `NOBODY` when `spec.replicas` asks for fewer instances."""
         self.nominated = set(self.evicted)
@@ -115,6 +118,7 @@ class Draft:
             or demand.with_the_scheduler
             or demand.irrevocable
             or self.waits
+            or self.without_room
             or self.admitted
         )
 
@@ -127,6 +131,7 @@ class Draft:
             self.revoked,
             self.cannot_go,
             self.waits,
+            self.without_room,
             self.evicted,
             self.unplaced,
         )

@@ -9,17 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from scaler.decide.decision import NOBODY, Plan, State, Verdict
-from scaler.decide.nodes import COUNTED_IN, Requirement, Where
+from scaler.decide.nodes import COUNTED_IN, Node, Requirement, Where
 from scaler.decide.world import KubeletRefusal
 from scaler.reasons.reasons import Reason
 from scaler.rules.labels import nearest
 from scaler.rules.rule import ALL
+from scaler.timestamps import in_minutes
 
 REPLACED = "its owner has replaced it"
 DOES_NOT_START = "a container does not start:"
 NOT_RUNNING_YET = "not running yet:"
 """How the words begin about a bound pod with which nothing is wrong."""
 _KUBELET = "the kubelet of "
+_EXPECTED_ROOM = "room on"
+_LACKS_ROOM = ("needs ", _EXPECTED_ROOM)
+"""How the words begin about what the nodes lack for its pods."""
+_NODES_NAMED = 3
+"""Nodes that are away, which one sentence names."""
 NEVER_PLACED = "JobValidateFailed"
 """How the scheduler's words begin that it never binds a pod of a job."""
 _RULES_OF_NPUS = {
@@ -72,21 +78,38 @@ def target_in_words(plan: Plan) -> str:
         )
     missing = tuple(name for name, group in plan.groups.items() if group.running < group.target)
     standing = "complete" if plan.complete else f"waits for {_awaited(plan, missing)}"
-    return f"ratio {plan.target_index} ({counts_in_words(plan.target)}), {standing}"
+    return f"{counts_in_words(plan.target)}, {standing}"
 
 
 def room_in_words(
-    nodes: Sequence[str], victims: Sequence[str], *, evicted: bool
+    nodes: Sequence[Node], victims: Sequence[str], *, evicted: bool
 ) -> tuple[str, ...]:
-    """The nodes on which room is expected, and what has to go from them."""
-    of = _few(nodes)
+    """The nodes on which room is expected, and what has to go from them or which are away."""
+    of = _few([node.name for node in nodes])
+    away = away_in_words([node for node in nodes if not node.schedulable])
     if victims:
         return (
             f"{_few(victims)} {'was' if evicted else 'is to be'} evicted"
             + (f" from {of}" if of else ""),
         )
-    why = "pods end there, or the node or chips of it are away"
-    return (f"room on {of} is expected: {why}",) if of else ()
+    why = away or "pods end there, or chips are away"
+    return (f"{_EXPECTED_ROOM} {of} is expected: {why}",) if of else ()
+
+
+def away_in_words(nodes: Sequence[Node]) -> str:
+    """`npu-0 NotReady since 2026-01-01 20:13 UTC, npu-1 cordoned`, the first three of these nodes;
+    "" for none."""
+    words = []
+    for node in nodes[:_NODES_NAMED]:
+        since = f" since {in_minutes(node.not_ready_since)}" if node.not_ready_since else ""
+        if node.not_ready_since or not (node.ready or node.cordoned):
+            words.append(f"{node.name} NotReady{since}")
+        elif not node.ready:
+            words.append(f"{node.name} reported as faulty")
+        else:
+            words.append(f"{node.name} cordoned")
+    more = f" and {len(nodes) - _NODES_NAMED} more" if len(nodes) > _NODES_NAMED else ""
+    return ", ".join(words) + more
 
 
 def refusal_in_words(refusals: Sequence[KubeletRefusal]) -> str:
@@ -143,17 +166,17 @@ def _awaited(plan: Plan, names: Sequence[str]) -> str:
 
 
 def _waiting_for_ratio(verdict: Verdict, plan: Plan) -> str:
-    target = f"ratio {plan.target_index} ({counts_in_words(plan.target)})"
+    target = counts_in_words(plan.target)
     group = plan.groups.get(verdict.group or "")
     if group is not None and group.running + group.in_flight + group.admit < group.target:
         return f"Another instance of {verdict.group} is admitted before this one."
-    if verdict.about:
+    if not plan.complete and verdict.about:
         return (
-            f"{verdict.group} has all instances of {target}; waits for"
+            f"{verdict.group} has all that {target} names of it; waits for"
             f" {_awaited(plan, verdict.about)}."
         )
-    more = "a larger ratio needs more jobs of another group, apply them to use it"
-    return f"The service is complete at {target}; {more}."
+    more = _about(verdict, "a larger ratio needs more jobs")
+    return f"The service is complete at {target}; {more}. Apply them to use it."
 
 
 def _starting(verdict: Verdict, _: Plan) -> str:
@@ -243,6 +266,9 @@ def _waiting_for_scheduler(verdict: Verdict, _: Plan) -> str:
         return f"Chosen to start{_colon(verdict)} before it is made again."
     if verdict.state is State.HELD:
         return f"Chosen to start{_colon(verdict)}; it is released as soon as they exist."
+    about = _about(verdict, "")
+    if about.startswith(_LACKS_ROOM):  # lists cut the end
+        return f"{about[:1].upper()}{about[1:]}; its pods wait with the scheduler."
     return f"Admitted; waits for the scheduler to bind its pods{_colon(verdict)}."
 
 

@@ -170,6 +170,9 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     node leaves after it had stayed for an hour. What the first list showed is no return."""
     super_pod: int = -1
     """The super-pod that the node is in, as MindCluster's scheduler sees it; negative = in none."""
+    not_ready_since: float = 0.0
+    """For people: when the node ceased to be Ready, as it says itself; 0.0 = it is, or does not
+    say."""
     barred: str = ""
     """Why MindCluster's scheduler gives none of its NPUs to a new pod, in words; "" when it
     does."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scaler.decide.decision import Note
+from scaler.decide.explain import counts_in_words
 from scaler.decide.service.demand import Demand
 from scaler.decide.world import Instance
 from scaler.reasons.warnings import Warning
@@ -43,9 +44,15 @@ def _edited_job(instance: Instance) -> str:
 
 
 def _unreachable_ratio(demand: Demand, rule: Rule) -> Iterator[Note]:
-    """About the smallest ratio that names more jobs than exist."""
+    words = lacking_in_words(demand, rule)
+    if words:
+        yield Note(Warning.TARGET_UNREACHABLE, words)
+
+
+def lacking_in_words(demand: Demand, rule: Rule) -> str:
+    """What the smallest ratio lacks that names more jobs than exist; "" when no ratio does."""
     if demand.target is None or not demand.target.unreachable:
-        return
+        return ""
     index = demand.target.unreachable - 1
     lacking = []
     for name, number in rule.ratios[index].counts.items():
@@ -57,8 +64,8 @@ def _unreachable_ratio(demand: Demand, rule: Rule) -> Iterator[Note]:
             lacking.append(
                 f"{number} of {name}, of {group.live} the creation of {refused} is refused"
             )
-    words = f"ratio {index + demand.left_out} needs {'; '.join(lacking)}"
-    yield Note(Warning.TARGET_UNREACHABLE, words)
+    ratio = counts_in_words(rule.ratios[index].counts)
+    return f"the ratio {ratio} needs {'; '.join(lacking)}"
 
 
 def _other_sizes(demand: Demand, rule: Rule) -> Iterator[Note]:

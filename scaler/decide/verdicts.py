@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from scaler.decide.decision import NOBODY, State, Verdict
 from scaler.decide.draft import Draft, Why
 from scaler.decide.explain import NOT_RUNNING_YET, REPLACED, refusal_in_words
+from scaler.decide.notes import lacking_in_words
 from scaler.decide.service.groups import Group
 from scaler.decide.service.limit import why_not_deleted
 from scaler.decide.service.states import (
@@ -254,12 +255,13 @@ def _trouble_of(member: Member) -> str:
     return "" if trouble.startswith(NOT_RUNNING_YET) else trouble
 
 
-def _awaited_of_scheduler(member: Member, _: Draft) -> tuple[str, ...]:
+def _awaited_of_scheduler(member: Member, draft: Draft) -> tuple[str, ...]:
     if member.pause is Pause.REFUSED_BY_KUBELET:
         return (refusal_in_words(member.instance.refusals),)
     if member.pause is Pause.CREATION_REFUSED:
         return (member.memory.refused,)
-    return member.instance.scheduler_says, _trouble_of(member)
+    lacks = draft.without_room.get(member.uid, ())
+    return member.instance.scheduler_says, _trouble_of(member), *lacks
 
 
 def _broken(member: Member, draft: Draft) -> tuple[str, ...]:
@@ -269,6 +271,14 @@ def _broken(member: Member, draft: Draft) -> tuple[str, ...]:
     if member.has_slot:
         return trouble, "its place is kept for a grace period"
     return trouble, "its place is free for another instance"
+
+
+def _awaited_of_ratio(_: Member, draft: Draft) -> tuple[str, ...]:
+    """The groups that lack an instance; where none does, what the next larger ratio lacks."""
+    rule = draft.demand.rule
+    if draft.lacking or rule is None:
+        return tuple(draft.lacking)
+    return (lacking_in_words(draft.demand, rule),)
 
 
 def _rule_problem(_: Member, draft: Draft) -> tuple[str, ...]:
@@ -312,7 +322,7 @@ def _places(rule: Rule | None, member: Member) -> tuple[str, ...]:
 
 
 _REFERS_TO: dict[Reason, Callable[[Member, Draft], tuple[str, ...]]] = {
-    Reason.WAITING_FOR_RATIO: lambda _, draft: tuple(draft.lacking),
+    Reason.WAITING_FOR_RATIO: _awaited_of_ratio,
     Reason.NOT_IN_RATIO: _places_in_rule,
     Reason.SCALED_DOWN: _places_wanted,
     Reason.SURPLUS_RUNNING: _places_and_why_not_drained,

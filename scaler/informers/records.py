@@ -7,7 +7,7 @@ of a large list."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from scaler.kube.metadata import Metadata, Stored, shared
 from scaler.names import CLASS_NAMESPACES
 from scaler.remembered import Remembered
 from scaler.rules.values import as_text
+from scaler.timestamps import seconds_of
 from scaler.workloads import scheduler_words
 from scaler.workloads.kinds import job_uid
 from scaler.workloads.membership import NO_LABELS, Labels, labels_of
@@ -113,8 +114,14 @@ class _NodeSpec(msgspec.Struct, frozen=True, gc=False):
     unschedulable: bool = False
 
 
+class _NodeCondition(msgspec.Struct, gc=False, rename="camel"):
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+
+
 class _NodeStatus(msgspec.Struct, frozen=True, gc=False):
-    conditions: list[Condition] = []
+    conditions: list[_NodeCondition] = []
     allocatable: dict[str, Any] = {}
     capacity: dict[str, Any] = {}
 
@@ -137,6 +144,9 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
     """Amounts that include faulty devices, which the kubelet does not count as allocatable."""
     ready: bool = True
     """Its condition Ready is True; unknown and missing count as not ready."""
+    not_ready_since: float = 0.0
+    """When its condition Ready ceased to be True, as it says; 0.0 = it is ready, or does not
+    say."""
     unschedulable: bool = False
     unhealthy: bool = False
     """Reported as faulty as a whole."""
@@ -157,17 +167,27 @@ class NodeRecord(Stored, frozen=True, gc=False):
 def node_record(node: NodeObject) -> NodeRecord:
     meta = node.metadata
     status = node.status
+    ready = any(c.type == "Ready" and c.status == "True" for c in status.conditions)
     facts = NodeFacts(
         name=meta.name,
         labels=meta.labels,
         taints=tuple(map(_taint, node.spec.taints)),
         allocatable=whole_amounts(status.allocatable),
         capacity=whole_amounts(status.capacity),
-        ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions),
+        ready=ready,
+        not_ready_since=0.0 if ready else _when_it_ceased(status.conditions),
         unschedulable=node.spec.unschedulable,
         chips=_chips_of(meta.annotations.get(BASE_DEVICES, "")),
     )
     return NodeRecord(*meta.identity, facts)
+
+
+def _when_it_ceased(conditions: Sequence[_NodeCondition]) -> float:
+    """When the condition Ready took its present value; 0.0 where it does not say."""
+    for condition in conditions:
+        if condition.type == "Ready":
+            return seconds_of(condition.last_transition_time)
+    return 0.0
 
 
 _chips: Remembered[str, frozenset[str]] = Remembered(2**22)

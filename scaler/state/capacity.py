@@ -236,6 +236,7 @@ class CapacityIndex:
             ending=tuple(ending),
             ready=facts.ready and not facts.unhealthy,
             cordoned=facts.unschedulable,
+            not_ready_since=facts.not_ready_since,
             since=entry.since,
             passing=_passing(facts),
             away=tuple(away),

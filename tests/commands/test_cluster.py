@@ -25,6 +25,7 @@ from scaler.rules.rule import ALL
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.tools.common.leader import Leaders, leaders
+from scaler.tools.common.notes import gap_words
 from scaler.tools.common.records import WrittenObject, as_cached, replicas_of, written
 from scaler.tools.common.view import Cluster, ask
 from tests.jobs import NAMESPACE, job, manifest, rule_config_map, rule_document
@@ -196,6 +197,42 @@ def test_what_may_not_be_read_is_said_and_the_rest_goes_on(plural: str) -> None:
                 assert len(cluster.views()) == 1
                 said = [gap.resource.split(".")[0] for gap in cluster.gaps() if gap.installed]
                 assert said == ([plural] if plural != "customresourcedefinitions" else [])
+
+    run(story())
+
+
+class Gone(Interceptor):
+    """Answers until it is gone."""
+
+    gone = False
+
+    async def before(self, request: Request) -> None:
+        if self.gone:
+            raise NotSentError("Connection refused")
+
+
+def test_what_is_old_says_since_when_and_how_old_it_is_until_the_api_server_is_back() -> None:
+    async def story() -> None:
+        async with rig(RULE, job("p0"), job("d0")) as on:
+            away = Gone()
+            client = on.cluster.client("caller", away)
+            cluster = Cluster(client, on.clock)
+            async with cluster.watched():
+                await on.settle(1)
+                assert (cluster.stale_for(), list(gap_words(cluster.gaps()))) == (0.0, [])
+                away.gone = True
+                client.cut_watches()
+                gone_at = on.clock.now()
+                await on.settle(35)
+                heard = [gap.since for gap in cluster.gaps() if gap.since]
+                assert all(gone_at - 35 <= since <= gone_at for since in heard)
+                (words,) = gap_words(cluster.gaps(), min(heard) + 35)
+                assert words.startswith("NOT UP TO DATE: what follows of elasticservices, ")
+                assert " is from " in words
+                assert " UTC, 35s ago: " in words
+                away.gone = False
+                await on.settle(60)
+                assert (cluster.stale_for(), list(gap_words(cluster.gaps()))) == (0.0, [])
 
     run(story())
 

@@ -249,9 +249,9 @@ def test_a_lost_minimum_stands_in_capitals() -> None:
 
     shown = run(story())
     assert "  ends: a-d0" in shown
-    assert "  then: does not serve (2+0 of group0, group1), THE MINIMUM IS LOST" in shown
+    assert "  then: does not serve (runs 2 group0), THE MINIMUM IS LOST" in shown
     assert "  starts: a-d0 on n4" in shown
-    assert "  later: runs ratio 0 (2+1 of group0, group1)" in shown
+    assert "  later: runs 2 group0 + 1 group1" in shown
 
 
 def test_a_node_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:

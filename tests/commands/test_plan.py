@@ -71,7 +71,7 @@ def test_text_answer_names_target_verdict_and_reason(
 ) -> None:
     assert main(["plan", rule, "--running", "group0=1", "--held", "group0=3,group1=1"]) == 0
     text = capsys.readouterr().out
-    assert "target: ratio 1 (1 group0 + 1 group1)" in text
+    assert "target: 1 group0 + 1 group1; line 2 of" in text
     assert "group0: hold 1 (WaitingForRatio): wait for group1 (0 of 1 running)" in text
     assert "hold 2 (NotInRatio)" in text
     assert "group1: admit 1" in text
@@ -82,7 +82,7 @@ def test_a_number_of_wanted_instances_limits_what_is_aimed_at(
 ) -> None:
     assert main(["plan", rule, "--replicas", "2", "--running", "group0=2,group1=1"]) == 0
     text = capsys.readouterr().out
-    assert "target: ratio 1 (1 group0 + 1 group1)" in text
+    assert "target: 1 group0 + 1 group1; line 2 of" in text
     assert "group0: drain 1 of those that run, they are more than is wanted" in text
     assert main(["plan", rule, "--replicas", "0", "--held", "group0=2,group1=1"]) == 0
     text = capsys.readouterr().out
@@ -98,9 +98,9 @@ def test_the_table_says_which_ratio_each_number_of_wanted_instances_means(
     shown = capsys.readouterr().out.split("and the ratio aimed at:\n")[1].split("\n\n")[0]
     assert [" ".join(line.split()) for line in shown.splitlines()] == [
         "0 none: the service rests",
-        "1 to 2 ratio 3: 1 a + 1 b (the minimum)",
-        "3 ratio 2: 2 a + 1 b",
-        "4 and more ratio 0: 2 a + 2 b",
+        "1 to 2 1 a + 1 b (the minimum)",
+        "3 2 a + 1 b",
+        "4 and more 2 a + 2 b",
     ]
 
 
@@ -232,7 +232,7 @@ def test_the_table_shows_every_state_of_the_ladder(
         ["2", "0"],
         ["2", "1"],
     ]
-    assert rows[3][2:6] == ["ratio", "0", "1", "."]
+    assert rows[3][2:5] == ["2+1", "1", "."]
 
 
 def test_a_table_too_long_to_read_says_that_it_is_cut(

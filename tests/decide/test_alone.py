@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from scaler.decide.decide import decide
 from scaler.decide.world import Service
+from scaler.reasons.reasons import Reason
 from tests.builders import Story, doings, on_nodes, world
 
 
@@ -54,6 +55,26 @@ def test_one_that_does_not_fit_gives_way_to_one_that_does() -> None:
         done(on_nodes("2P > 1P", "p0 on a0, p1@b unbound, p2@b held"), nodes="a:8x2 b:8, b0 used 8")
         == {}
     )
+
+
+def test_what_is_with_the_scheduler_without_room_says_what_is_missing_and_what_is_away() -> None:
+    """3b.8, 3b.3d: the same words at the admission and as long as its pods wait."""
+    for since, words in (
+        (9999, ("needs 2 nodes, 1 free; a1 NotReady; each with 8 free x/npu",)),
+        (9, ("room on a1 is expected: a1 NotReady",)),
+    ):
+        for states in ("p0 held, d0 held", "p0 unbound, d0 unbound"):
+            found = decide(world(on_nodes("1P1D", states), nodes=f"a:8x2, a1 lost {since}"))
+            assert [verdict.about for verdict in found.plans[0].verdicts] == [words] * 2
+
+
+def test_a_scale_up_that_is_with_the_scheduler_without_room_says_so() -> None:
+    for state in ("held", "unbound"):
+        grows = on_nodes("2P1D > 1P1D", f"p0 on a0, d0 on a1, p1 {state}")
+        (plan,) = decide(world(grows, nodes="a:8x2")).plans
+        (waits,) = [verdict for verdict in plan.verdicts if verdict.name == "p1"]
+        assert waits.reason is Reason.WAITING_FOR_SCHEDULER
+        assert waits.about == ("needs 1 node, 0 free; with 8 free x/npu",)
 
 
 def test_it_waits_for_ever() -> None:

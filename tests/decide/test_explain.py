@@ -23,13 +23,16 @@ def said(service: Service, name: str) -> str:
 def test_a_held_instance_names_the_group_it_waits_for_and_how_far_that_is() -> None:
     sentence = said(service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Held"), "p1")
     assert "waits for group1 (0 of 1 running)" in sentence
-    assert "ratio 1 (1 group0 + 1 group1)" in sentence
+    assert "has all that 1 group0 + 1 group1 names of it" in sentence
 
 
 def test_an_instance_held_for_want_of_other_jobs_says_so() -> None:
-    assert "needs more jobs of another group" in said(
-        service("2P2D > 1P1D", "p0 Running, p1 Held, d0 Running"), "p1"
-    )
+    lacks_one = service("2P2D > 1P1D", "p0 Running, p1 Held, d0 Running")
+    words_of_one = "the ratio 2 group0 + 2 group1 needs 2 of group1, 1 exist. Apply them"
+    assert words_of_one in said(lacks_one, "p1")
+    lacks_both = service("3P2D > 1P1D", "p0 Running, p1 Held, d0 Running")
+    words_of_both = "the ratio 3 group0 + 2 group1 needs 3 of group0, 2 exist; 2 of group1, 1 exist"
+    assert words_of_both in said(lacks_both, "p1")
 
 
 def test_an_instance_that_is_revoked_for_a_smaller_ratio_says_that_fewer_are_to_run() -> None:
@@ -93,6 +96,6 @@ def test_every_plan_can_be_put_into_words(world: World) -> None:
 def test_the_target_in_words_says_what_is_missing() -> None:
     made = plan(service("2P1D > 1P1D", "p0 Running, d0 Held, p1 Held"))
     assert (
-        target_in_words(made) == "ratio 1 (1 group0 + 1 group1), waits for group1 (0 of 1 running)"
+        target_in_words(made) == "1 group0 + 1 group1, waits for group1 (0 of 1 running)"
     )
     assert "no valid rule" in target_in_words(plan(service(None, "p0 Held")))

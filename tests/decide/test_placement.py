@@ -543,7 +543,7 @@ def test_a_placement_that_has_spent_its_effort_says_so_and_keeps_what_is_reserve
 ) -> None:
     monkeypatch.setattr("scaler.decide.room.search.EFFORT", 0)
     of = crowded()
-    assert str(of.fits(((ask(2), 1),))).endswith(", 0 there; not every placement was tried")
+    assert str(of.fits(((ask(2), 1),))).endswith("; not every placement was tried")
     assert fits(of, ask(1), ask(1))
 
 
@@ -656,17 +656,17 @@ def test_a_shortage_names_the_resource_the_nodes_and_how_many_there_are() -> Non
     found = placement(node(kind, 8), node(kind, 4)).fits(((ask(8, where), 2),))
     assert (
         str(found)
-        == "needs 2 nodes with 8 free huawei.com/Ascend910 (accelerator-type=module-910b-8), 1"
-        " there"
+        == "needs 2 nodes, 1 free; each with 8 free huawei.com/Ascend910"
+        " (accelerator-type=module-910b-8)"
     )
 
 
 @pytest.mark.parametrize(
     ("pods", "words"),
     [
-        (((ask(8, cpu=64_500), 1),), "needs 1 node with 64.5 free cpu, 0 there"),
-        (((ask(4), 3),), "needs room for 3 times 4 free huawei.com/Ascend910, 2 there"),
-        (((PodRequest((("pods", 1),)), 12),), "needs room for 12 more pods, 10 there"),
+        (((ask(8, cpu=64_500), 1),), "needs 1 node, 0 free; with 64.5 free cpu"),
+        (((ask(4), 3),), "needs room for 3 pods, 2 free; each with 4 free huawei.com/Ascend910"),
+        (((PodRequest((("pods", 1),)), 12),), "needs room for 12 pods, 10 free; each with room for a pod"),
         (
             ((PodRequest((("example.com/gpu", 1), ("pods", 1))), 1),),
             "needs 1 node with 1 free example.com/gpu, and no node offers it",
@@ -682,6 +682,19 @@ def test_a_shortage_names_the_resource_the_nodes_and_how_many_there_are() -> Non
 )
 def test_the_words_of_other_shortages(pods: PodRequests, words: str) -> None:
     assert str(placement(node(A, 8, cpu=50)).fits(pods)) == words
+
+
+def test_a_shortage_names_the_nodes_that_are_away_before_the_details() -> None:
+    away = [
+        node(A, 8, ready=False, not_ready_since=1_767_298_380.0),
+        node(A, 8, cordoned=True),
+        node(B, 8, ready=False),
+        node(A, 4, ready=False),
+    ]
+    assert str(placement(node(A, 8), *away).fits(((ask(8, ON_A), 2),))) == (
+        "needs 2 nodes, 1 free; n001 NotReady since 2026-01-01 20:13 UTC, n002 cordoned; each with"
+        " 8 free huawei.com/Ascend910 (kind=a)"
+    )
 
 
 def test_affinity_is_named_in_a_shortage() -> None:

@@ -182,7 +182,7 @@ def test_a_scale_up_that_needs_what_no_node_offers_goes_where_the_rest_fits() ->
     }
     made = decide(world(held, SERVING, nodes=_offering_none("a:2, a0 used 2")))
     assert doings(made) == {}
-    assert "1 free x/npu, 0 there" in str(made.plans[0].verdicts)
+    assert "0 free; with 1 free x/npu" in str(made.plans[0].verdicts)
     assert KEPT_BY_A_PLUGIN not in str(made.plans[0].verdicts)
 
 

@@ -112,7 +112,7 @@ def test_a_ratio_beyond_the_jobs_is_said_only_where_it_is_wanted() -> None:
     limited, free, more = (plan(service(LADDER, found, replicas=number)) for number in (2, 9, 3))
     assert limited.notes == ()
     assert [note.warning for note in (*free.notes, *more.notes)] == [Warning.TARGET_UNREACHABLE] * 2
-    assert more.notes[0].message == "ratio 1 needs 2 of group0, 1 exist"
+    assert more.notes[0].message == "the ratio 2 group0 + 1 group1 needs 2 of group0, 1 exist"
 
 
 def test_a_group_of_the_rule_is_known_whatever_is_wanted() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
-from scaler.decide.explain import amount_in_words, where_in_words
+from scaler.decide.explain import amount_in_words, away_in_words, where_in_words
 from scaler.decide.nodes import PODS, PodRequest, PodRequests, Room
 from scaler.decide.room.amounts import times
 from scaler.decide.room.pods import PodClass
@@ -13,8 +13,8 @@ from scaler.decide.room.search import Trial
 
 
 class Shortage(msgspec.Struct, frozen=True, gc=False):
-    """Pods that find no room. `str()` gives `needs 2 nodes with 8 free huawei.com/Ascend910
-    (pool=a), 1 there`."""
+    """Pods that find no room. `str()` gives `needs 2 nodes, 1 free; npu-0 NotReady since 2026-01-01
+    20:13 UTC; each with 8 free huawei.com/Ascend910 (pool=a)`."""
 
     request: PodRequest
     """The first pod request that finds too little room."""
@@ -31,29 +31,33 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
     """The search for a placement was given up: the pods may fit after all."""
     unoffered: bool = False
     """No node offers the resource, not even an empty one."""
+    away: str = ""
+    """Nodes that would take such a pod and are not schedulable now, in words; "" for none."""
 
     def __str__(self) -> str:
-        beside = " and more beside it" if self.together else ""
-        there = f"{self.there} there"
-        if self.together:
-            there = "no placement holds all of it"
-        elif self.unoffered:
-            there = "and no node offers it"
+        """The point first: lists cut the end."""
         doubt = "; not every placement was tried" if self.undecided else ""
+        away = f"; {self.away}" if self.away else ""
         where = where_in_words(self.request.where)
-        return f"needs {self._room_in_words()}{where}{beside}, {there}{doubt}"
-
-    def _room_in_words(self) -> str:
-        amount = dict(self.request.requests).get(self.resource, 0)
-        what = amount_in_words(self.resource, amount)
+        amount = amount_in_words(self.resource, dict(self.request.requests).get(self.resource, 0))
         if self.resource == PODS:
-            return f"room for {self.wanted} more {'pod' if self.wanted == 1 else 'pods'}"
+            amount = "room for a pod"
+        if self.together:
+            beside = f"with {amount}{where} and more beside it"
+            return f"needs {self._places()} {beside}, no placement holds all of it{doubt}{away}"
+        if self.unoffered:
+            return f"needs {self._places()} with {amount}{where}, and no node offers it{doubt}{away}"
+        each = "each node with" if self.request.block else "with" if self.wanted == 1 else "each with"
+        return f"needs {self._places()}, {self.there} free{away}; {each} {amount}{where}{doubt}"
+
+    def _places(self) -> str:
+        """`2 nodes`, `room for 3 pods`, `1 block of 4 nodes of one super-pod`."""
         if self.request.block:
             blocks = f"{self.wanted} {'block' if self.wanted == 1 else 'blocks'}"
-            return f"{blocks} of {self.request.block} nodes of one super-pod, each with {what}"
-        if self.shared:
-            return f"room for {self.wanted} times {what}"
-        return f"{self.wanted} {'node' if self.wanted == 1 else 'nodes'} with {what}"
+            return f"{blocks} of {self.request.block} nodes of one super-pod"
+        if self.shared or self.resource == PODS:
+            return f"room for {self.wanted} {'pod' if self.wanted == 1 else 'pods'}"
+        return f"{self.wanted} {'node' if self.wanted == 1 else 'nodes'}"
 
 
 def shortage_of(trial: Trial, pods: PodRequests, room: Room, *, undecided: bool) -> Shortage:
@@ -74,11 +78,29 @@ def shortage_of(trial: Trial, pods: PodRequests, room: Room, *, undecided: bool)
                 shared=_share_nodes(trial, pod),
                 undecided=undecided,
                 unoffered=resource not in trial.nodes.offered,
+                away=_away(trial, pod),
             )
     request, count = some[0]
     return Shortage(
-        request, count, count, _first_resource(request), together=True, undecided=undecided
+        request,
+        count,
+        count,
+        _first_resource(request),
+        together=True,
+        undecided=undecided,
+        away=_away(trial, trial.pod_class(request)),
     )
+
+
+def _away(trial: Trial, pod: PodClass) -> str:
+    """The nodes that would take such a pod if they were schedulable, in words."""
+    away = []
+    for index in trial.nodes.unusual:
+        node = trial.nodes.nodes[index]
+        takes = trial.nodes.class_of[index] in pod.classes
+        if takes and not node.schedulable and times(pod.amounts, node.at_best) > 0:
+            away.append(node)
+    return away_in_words(away)
 
 
 def _first_resource(request: PodRequest) -> str:

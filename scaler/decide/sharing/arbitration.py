@@ -202,6 +202,8 @@ class Arbitration:
                 part.count_with_scheduler(draft, [member])
             elif not draft.shares:
                 self._trade(draft, member)
+            if isinstance(reserved, Shortage):
+                draft.without_room[member.uid] = (str(reserved),)
             if limits.is_in_the_way(part, draft, member):
                 draft.revoke_if_possible(member, Why(Reason.WAITING_FOR_CAPACITY, ()))
             return
@@ -285,7 +287,7 @@ class Arbitration:
         part = self.part
         answer = part.questions.scale_up(part, draft, member, others)
         if isinstance(answer, Admitted):
-            draft.admit(member)
+            draft.admit(member, answer.lacks)
             if answer.reserved:
                 part.count_with_scheduler(draft, [member])
             else:

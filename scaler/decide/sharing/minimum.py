@@ -138,6 +138,8 @@ def _take(part: Part, draft: Draft, reserved: ReservedMinimum) -> None:
         is_held = member.state is State.HELD
         if member.is_with_the_scheduler and draft.shares:
             draft.revoke_if_possible(member, why)  # the scheduler would bind it on reserved room
+        elif member.is_with_the_scheduler:
+            draft.without_room[member.uid] = why.about
         elif is_held and not draft.shares and is_made(member) and not is_replacing:
             if member in smaller:
                 draft.wait(member, Why(Reason.WAITING_FOR_ROOM, (LARGER_FIRST,)))
@@ -151,7 +153,8 @@ def _awaited(part: Part, draft: Draft, reserved: ReservedMinimum) -> tuple[str, 
     """3c: for what the reservation waits, in words: nodes and victims."""
     victims = reserved.victims or preemption.victims_of(part, draft)
     names = [f"{victim.draft.demand.name}/{victim.member.instance.name}" for victim in victims]
-    nodes = part.placement.waits_for(reserved.reservation)
+    by_name = part.placement.nodes.by_name
+    nodes = [by_name[name] for name in part.placement.waits_for(reserved.reservation)]
     return room_in_words(nodes, names, evicted=not reserved.victims)
 
 
@@ -316,6 +319,8 @@ def _without_room(part: Part, draft: Draft, why: Why) -> None:
     _choose(draft, chosen)
     smaller = after_larger_blocks(chosen)
     for member in chosen:
+        if member.is_with_the_scheduler and not is_incomplete:
+            draft.without_room[member.uid] = why.about
         if member.state is not State.HELD:
             continue
         if member in smaller:

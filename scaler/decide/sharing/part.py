@@ -62,9 +62,11 @@ class ReservedMinimum(msgspec.Struct, frozen=True, eq=False):
 
 
 class Admitted(msgspec.Struct, frozen=True, eq=False):
-    """A scale-up is admitted. `reserved`: it has room; a service that is alone needs none."""
+    """A scale-up is admitted. `reserved`: it has room; a service that is alone needs none, and
+    `lacks` says what is missing then."""
 
     reserved: bool
+    lacks: tuple[str, ...] = ()
 
 
 class Held(msgspec.Struct, frozen=True, eq=False):

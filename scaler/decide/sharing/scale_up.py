@@ -136,7 +136,7 @@ def admission_of(
     if isinstance(reserved, Shortage):
         left = [other for other in others if other.uid not in draft.admitted]
         if not draft.shares and not alone.any_fits(part, left):
-            return Admitted(reserved=False)
+            return Admitted(reserved=False, lacks=(str(reserved),))
         return Held(Why(Reason.WAITING_FOR_CAPACITY, (str(reserved),)), lacks_room=True)
     kept = gathering.kept_from(part, draft, member)
     if kept is not None:

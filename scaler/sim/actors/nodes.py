@@ -101,6 +101,10 @@ def ready_condition(ready: bool) -> Object:
     return {"type": "Ready", "status": "True" if ready else "Unknown", "reason": reason}
 
 
+def _not_ready(now: float) -> Object:
+    return ready_condition(False) | {"lastTransitionTime": rfc3339(now)}
+
+
 async def add_node(api: KubeApi, spec: NodeSpec, clock: Clock | None = None) -> None:
     """Create the node with its status, whether or not the API keeps a status on create, and the
     report of its device plugin, if it has one."""
@@ -135,7 +139,7 @@ async def change_node(
         refuses = {"metadata": {"annotations": {_REFUSES: "UnexpectedAdmissionError"}}}
         await api.patch(NODES, None, spec.name, refuses, patch_type=PatchType.MERGE)
     else:
-        await _patch_status(api, spec.name, {"conditions": [ready_condition(False)]})
+        await _patch_status(api, spec.name, {"conditions": [_not_ready((clock or Clock()).now())]})
 
 
 async def _patch_status(api: KubeApi, name: str, status: Object) -> None:

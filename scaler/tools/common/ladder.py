@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from scaler.decide.explain import counts_in_words
 from scaler.rules.rule import Rule
@@ -25,8 +25,9 @@ def in_words(rule: Rule, decision: CountsDecision) -> str:
     for name, group in decision.groups.items():
         rows.append((name, *map(str, _numbers(group))))
     lines = [_target_line(rule, decision), "", *_aligned(rows), ""]
+    awaited = _awaited(decision) or _next_in_words(rule, decision)
     for name, group in decision.groups.items():
-        lines.append(f"{name}: {_sentence(group, decision)}")
+        lines.append(f"{name}: {_sentence(group, awaited)}")
     return "\n".join(lines) + "\n"
 
 
@@ -37,8 +38,9 @@ def _numbers(group: GroupDecision) -> tuple[int, ...]:
 def _target_line(rule: Rule, decision: CountsDecision) -> str:
     if decision.target.index < 0:
         return "target: none: the service rests"
-    ratio = f"ratio {decision.target.index} ({counts_in_words(decision.target.counts)})"
-    steps = f"0 is the largest of {len(rule.ratios)}, {len(rule.ratios) - 1} the smallest"
+    ratio = counts_in_words(decision.target.counts)
+    line = decision.target.index + 1
+    steps = f"line {line} of {len(rule.ratios)} of the rule, the largest first"
     standing = (
         "complete: every group runs what it asks for"
         if decision.complete
@@ -52,18 +54,31 @@ def _awaited(decision: CountsDecision) -> str:
     for name, group in decision.groups.items():
         if group.running < group.target:
             names.append(f"{name} ({group.running} of {group.target} running)")
-    return " and ".join(names) or "more jobs of another group"
+    return " and ".join(names)
 
 
-def _sentence(group: GroupDecision, decision: CountsDecision) -> str:
+def _next_in_words(rule: Rule, decision: CountsDecision) -> str:
+    """The jobs that the next larger ratio lacks, where the target is complete."""
+    if decision.target.index < 1:
+        return "more jobs"
+    larger = rule.ratios[decision.target.index - 1]
+    lacking = []
+    for name, group in decision.groups.items():
+        missing = larger.of(name) - group.running - group.in_flight - group.held
+        if missing > 0:
+            lacking.append(f"{missing} more {'job' if missing == 1 else 'jobs'} of {name}")
+    return " and ".join(lacking) or "more jobs"
+
+
+def _sentence(group: GroupDecision, awaited: str) -> str:
     parts = [f"admit {group.admit}"] if group.admit else []
     if group.revoke:
-        parts.append(f"take {group.revoke} unbound back, {_awaited(decision)} comes first")
+        parts.append(f"take {group.revoke} unbound back, {awaited} comes first")
     if group.drain:
         parts.append(f"drain {group.drain} of those that run, they are more than is wanted")
     for reason, number in group.reasons.items():
         parts.append(
-            f"hold {number} ({reason}): {reason.row.of_counts.format(awaited=_awaited(decision))}"
+            f"hold {number} ({reason}): {reason.row.of_counts.format(awaited=awaited)}"
         )
     if group.in_flight > group.revoke:
         parts.append(f"wait for {group.in_flight - group.revoke} in flight")
@@ -85,8 +100,8 @@ def table(rule: Rule) -> str:
     admits = [f"admit {name}" for name in names]
     head = [*runs, "target", *admits, "held back until"]
     lines = ["ratios, the largest first:"]
-    for index, ratio in enumerate(rule.ratios):
-        lines.append(f"  {index}  {counts_in_words(ratio.counts)}")
+    for ratio in rule.ratios:
+        lines.append(f"  {_short(rule, ratio.counts)}  {counts_in_words(ratio.counts)}")
     lines += ["", "spec.replicas of its ElasticService, and the ratio aimed at:"]
     for line in _numbers_mean(rule):
         lines.append(f"  {line}")
@@ -117,7 +132,7 @@ def _numbers_mean(rule: Rule) -> list[str]:
             numbers = f"{before + 1} to {total}"
         least = " (the minimum)" if total == totals[0] else ""
         rows.append(
-            (numbers, f"ratio {index}: {counts_in_words(rule.ratios[index].counts)}{least}")
+            (numbers, f"{counts_in_words(rule.ratios[index].counts)}{least}")
         )
     return _aligned(rows)
 
@@ -130,7 +145,7 @@ def _row(rule: Rule, running: Sequence[int]) -> list[str]:
     counts = dict(zip(rule.groups, running, strict=True))
     held = {name: rule.largest.of(name) - number for name, number in counts.items()}
     decision = decide(rule, Case(counts, {}, held))
-    target = "complete" if decision.complete else f"ratio {decision.target.index}"
+    target = "complete" if decision.complete else _short(rule, decision.target.counts)
     admits = []
     waits = []
     for name, group in decision.groups.items():
@@ -138,6 +153,11 @@ def _row(rule: Rule, running: Sequence[int]) -> list[str]:
         if group.held > group.admit:
             waits.append(name)
     return [*map(str, running), target, *admits, _waits(waits, decision)]
+
+
+def _short(rule: Rule, counts: Mapping[str, int]) -> str:
+    """`2+1`, in the order of the rule."""
+    return "+".join(str(counts.get(name, 0)) for name in rule.groups)
 
 
 def _waits(waiting: list[str], decision: CountsDecision) -> str:

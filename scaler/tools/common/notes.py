@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from scaler.kube.api import ASCEND_JOBS
+from scaler.timestamps import clock_of
 from scaler.tools.common.console import age
 from scaler.tools.common.leader import Leaders
 from scaler.tools.common.view import Gap
@@ -42,8 +43,12 @@ def absent_scaler(found: Leaders, namespaces: Iterable[str], now: float) -> Iter
     return sorted(said)
 
 
-def gap_words(gaps: Sequence[Gap]) -> Iterable[str]:
-    """What is not seen, in as few lines as possible."""
+def gap_words(gaps: Sequence[Gap], now: float = 0.0) -> Iterable[str]:
+    """What is not seen, in as few lines as possible. `now`: to say how old it is, in seconds since
+    the epoch."""
+    old = [gap for gap in gaps if gap.since]
+    if old:
+        yield _old_in_words(old, now)
     forbidden = set()
     for one in gaps:
         if one.forbidden:
@@ -61,5 +66,16 @@ def gap_words(gaps: Sequence[Gap]) -> Iterable[str]:
     for gap in gaps:
         if not gap.installed and gap.resource == ASCEND_JOBS.full_name:
             yield "the kind AscendJob is not installed in this cluster"
-        elif gap.installed and not gap.forbidden:
+        elif gap.installed and not (gap.forbidden or old):
             yield f"not up to date: {gap.why}"
+
+
+def _old_in_words(old: Sequence[Gap], now: float) -> str:
+    first = min(old, key=lambda gap: gap.since)
+    age_in_words = f", {age(now - first.since)} ago" if now else ""
+    told = [name for name in _TOLD if name in {gap.plural for gap in old}]
+    others = len(old) - len(told)
+    names = ", ".join(told) if told else "some kinds"
+    more = f" and {others} other kinds" if told and others else ""
+    since = f"{clock_of(first.since)}{age_in_words}"
+    return f"NOT UP TO DATE: what follows of {names}{more} is from {since}: {first.why}"

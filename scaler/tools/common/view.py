@@ -95,6 +95,9 @@ class Gap(msgspec.Struct, frozen=True):
     why: str
     installed: bool = True
     """False if the cluster has no such kind."""
+    since: float = 0.0
+    """Of what was seen: when it was last heard of, in seconds since the epoch; 0.0 = it never
+    was, or may not be read."""
 
     @property
     def forbidden(self) -> bool:
@@ -147,6 +150,8 @@ class Cluster:
         self._decided = DecisionCache()
         self._memory = Memory()
         self._last: tuple[int, World, Decision] | None = None
+        self._old_since: dict[Resource, float] = {}
+        """Resource that is not up to date -> when it was last heard of."""
         wiring.subscribe(changes, self.state, self)
         self.services.listen(self._on_written)
         for store in _stores(self):
@@ -233,11 +238,17 @@ class Cluster:
         """Watched resources that are not seen now."""
         found = []
         for resource in self._watched:
-            # of several namespaces one may be forbidden: the scaler's own
             informer = self.informers[resource]
-            if informer.problem and (informer.absent or ": 403 " not in informer.problem):
-                installed = not informer.problem.endswith("are not installed in the cluster")
-                found.append(Gap(resource.full_name, informer.problem, installed))
+            why = _why_not_seen(informer)
+            if not why:
+                self._old_since.pop(resource, None)
+                continue
+            installed = not why.endswith("are not installed in the cluster")
+            since = 0.0
+            if informer.synced.is_set() and not informer.absent:
+                heard = self.clock.server() - informer.unheard
+                since = self._old_since.setdefault(resource, heard)
+            found.append(Gap(resource.full_name, why, installed, since))
         return found
 
     def stale_for(self) -> float:
@@ -320,6 +331,17 @@ class Cluster:
         self._memory = decision.memory
         self._last = version, world, decision
         return world, decision
+
+
+def _why_not_seen(informer: Informer[Any, Any]) -> str:
+    """Why a resource is not seen as it is now, in words; "" while it is."""
+    problem = informer.problem
+    # of several namespaces one may be forbidden: the scaler's own
+    if problem and (informer.absent or ": 403 " not in problem):
+        return problem
+    if not problem and informer.synced.is_set() and informer.unheard >= OUT_OF_TOUCH:
+        return f"nothing heard for {OUT_OF_TOUCH:g} s"
+    return ""
 
 
 def _view(found: Written) -> ServiceView:

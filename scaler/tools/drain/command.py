@@ -144,10 +144,12 @@ def _service(fate: Fate) -> Iterator[str]:
 
 
 def _standing(standing: Standing) -> str:
-    counts = "+".join(str(count) for count in standing.counts.values()) or "no instances"
-    groups = ", ".join(standing.counts)
-    serves = f"runs ratio {standing.ratio}" if standing.serves else "does not serve"
-    return f"{serves} ({counts} of {groups})" if groups else f"{counts}, no rule"
+    from scaler.decide.explain import counts_in_words  # noqa: PLC0415 - --help stays fast
+
+    counts = counts_in_words(standing.counts)
+    if not standing.counts:
+        return "no instances, no rule"
+    return f"runs {counts}" if standing.serves else f"does not serve (runs {counts})"
 
 
 def _answer(found: Forecast) -> str:

@@ -35,11 +35,7 @@ def in_words(answer: Answer) -> str:
 
 
 def _block(one: ServiceOutcome) -> tuple[str, ...]:
-    standing = (
-        f"runs ratio {one.ratio} ({counts_in_words(one.counts)})"
-        if one.serves
-        else "does not serve"
-    )
+    standing = f"runs {counts_in_words(one.counts)}" if one.serves else "does not serve"
     lines = [standing]
     for group, share in one.groups.items():
         lines.extend(_group(group, share))

@@ -75,15 +75,16 @@ class Board:
     def details(self, views: Iterable[ServiceView]) -> list[ServiceDetail]:
         return [detail_of(self.cluster, view) for view in views]
 
-    def notes(self, views: Sequence[ServiceView]) -> list[str]:
-        """The notes before the tables."""
+    def notes(self, views: Sequence[ServiceView], *, aged: bool = True) -> list[str]:
+        """The notes before the tables. `aged`: they say how old things are, which changes each
+        second."""
         found = list(absent_scaler(self.leaders, {view.key.namespace for view in views}, self.now))
         if self._answer.why:
             install = f"; to install it: {_INSTALL}" if self._answer.missing else ""
             found.append(
                 f"{self._answer.why}: what follows is decided here, from what can be read{install}"
             )
-        return [*found, *gap_words(self.cluster.gaps())]
+        return [*found, *gap_words(self.cluster.gaps(), self.now if aged else 0.0)]
 
     def style(self, screen: Console) -> Style:
         several = len(self.namespaces) != 1
@@ -256,7 +257,7 @@ async def _follow(board: Board, screen: Console) -> int:
     before: Any = None
     async for _ in _changes(board):
         views = board.views()
-        now = (views, board.notes(views))
+        now = (views, board.notes(views, aged=False))
         if before != now:
             before = now
             show(screen, Group(board.render(screen), Text()), board.width)

@@ -37,7 +37,7 @@ async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | 
         notes = list(absent_scaler(known, [namespace], access.clock.server()))
         if said.why:
             notes.append(f"{said.why}: this is decided here, from what can be read")
-        notes += gap_words(cluster.gaps())
+        notes += gap_words(cluster.gaps(), access.clock.server())
         seen = {gap.resource for gap in cluster.gaps()}
         unread = [name for name in looked.unread if name not in seen]
         if unread:
