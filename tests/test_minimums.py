@@ -96,7 +96,9 @@ def test_a_minimum_that_does_not_fit_is_held_whole_and_says_what_is_missing() ->
                 "MinimumDoesNotFit",
                 "MinimumDoesNotFit",
             )
-            assert "needs 2 nodes, 1 free; each with 8 free huawei.com/Ascend910" in on.words("b-p0")
+            assert "needs 2 nodes, 1 free; each with 8 free huawei.com/Ascend910" in on.words(
+                "b-p0"
+            )
             await on.settle(2)
             assert ("b-p0", "MinimumDoesNotFit") in on.events()
             assert ("alone" in on.said("a"), "currentRatio" in on.said("b")) == (False, False)

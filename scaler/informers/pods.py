@@ -196,7 +196,6 @@ def pod_record(pod: PodObject) -> PodRecord:
     disrupted = disrupted or status.reason in _EVICTIONS
     init_crashing, init_restarts, _ = _containers(status.init_container_statuses)
     crashing, restarts, exit_code = _containers(status.container_statuses)
-    statuses = (*status.init_container_statuses, *status.container_statuses)
     gates = pod.spec.scheduling_gates
     # What the API server writes includes the grace period.
     deletion = 0.0

@@ -308,6 +308,10 @@ def trouble_of(
     for pod in pods:
         if pod.restarts:
             return f"pod {pod.name} has restarted {pod.restarts} times"
+    return _first_not_running(pods)
+
+
+def _first_not_running(pods: Sequence[PodRecord]) -> str:
     for pod in pods:
         if pod.node and pod.phase != "Running":
             return f"{NOT_RUNNING_YET} pod {pod.name} on node {pod.node}"

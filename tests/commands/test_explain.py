@@ -28,10 +28,7 @@ def test_every_instance_of_the_world_gets_its_reason(
 ) -> None:
     assert main(["explain", "--world", written(tmp_path, RECORDED)]) == 0
     text = capsys.readouterr().out
-    assert (
-        "default/rule/mindie: 1 group0 + 1 group1, waits for group1 (0 of 1 running)"
-        in text
-    )
+    assert "default/rule/mindie: 1 group0 + 1 group1, waits for group1 (0 of 1 running)" in text
     assert "p1  Held (WaitingForRatio)" in text
     assert "d0  Admitted (WaitingForScheduler)" in text
 

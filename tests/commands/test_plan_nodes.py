@@ -86,10 +86,7 @@ def test_text_tells_of_neighbours_that_end_alike_together(
     assert text.startswith(
         "20 nodes, 20 services: 10 of 20 serve, 0 of them at the largest ratio\n"
     )
-    assert (
-        "default/rule-1 to default/rule-10 (10 services): runs 1 group0 + 1 group1\n"
-        in text
-    )
+    assert "default/rule-1 to default/rule-10 (10 services): runs 1 group0 + 1 group1\n" in text
     assert "default/rule-11 to default/rule-20 (10 services): does not serve\n" in text
 
 

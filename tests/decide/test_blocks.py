@@ -144,4 +144,6 @@ def test_room_that_pods_leave_counts_for_blocks() -> None:
 
 def test_a_shortage_of_blocks_says_how_many_there_are() -> None:
     found = placement((4, 3)).fits(pods([4, 4]))
-    assert str(found).startswith("needs 2 blocks of 4 nodes of one super-pod, 1 free; each node with 16 free")
+    assert str(found).startswith(
+        "needs 2 blocks of 4 nodes of one super-pod, 1 free; each node with 16 free"
+    )

@@ -95,7 +95,5 @@ def test_every_plan_can_be_put_into_words(world: World) -> None:
 
 def test_the_target_in_words_says_what_is_missing() -> None:
     made = plan(service("2P1D > 1P1D", "p0 Running, d0 Held, p1 Held"))
-    assert (
-        target_in_words(made) == "1 group0 + 1 group1, waits for group1 (0 of 1 running)"
-    )
+    assert target_in_words(made) == "1 group0 + 1 group1, waits for group1 (0 of 1 running)"
     assert "no valid rule" in target_in_words(plan(service(None, "p0 Held")))

@@ -655,8 +655,7 @@ def test_a_shortage_names_the_resource_the_nodes_and_how_many_there_are() -> Non
     kind = NodeClass(where.selector)
     found = placement(node(kind, 8), node(kind, 4)).fits(((ask(8, where), 2),))
     assert (
-        str(found)
-        == "needs 2 nodes, 1 free; each with 8 free huawei.com/Ascend910"
+        str(found) == "needs 2 nodes, 1 free; each with 8 free huawei.com/Ascend910"
         " (accelerator-type=module-910b-8)"
     )
 
@@ -666,7 +665,10 @@ def test_a_shortage_names_the_resource_the_nodes_and_how_many_there_are() -> Non
     [
         (((ask(8, cpu=64_500), 1),), "needs 1 node, 0 free; with 64.5 free cpu"),
         (((ask(4), 3),), "needs room for 3 pods, 2 free; each with 4 free huawei.com/Ascend910"),
-        (((PodRequest((("pods", 1),)), 12),), "needs room for 12 pods, 10 free; each with room for a pod"),
+        (
+            ((PodRequest((("pods", 1),)), 12),),
+            "needs room for 12 pods, 10 free; each with room for a pod",
+        ),
         (
             ((PodRequest((("example.com/gpu", 1), ("pods", 1))), 1),),
             "needs 1 node with 1 free example.com/gpu, and no node offers it",

@@ -124,7 +124,9 @@ def test_it_is_degraded_from_the_loss_until_it_is_complete_again() -> None:
 
 def test_degraded_says_what_was_lost_when_and_on_which_node_until_it_is_over() -> None:
     was = first(report_of(service("2P1D > 1P1D", ON_NODES)))
-    broken = msgspec.structs.replace(ON_NODES[1], faulty=1, trouble="pod p1-0 is on npu-1, not Ready")
+    broken = msgspec.structs.replace(
+        ON_NODES[1], faulty=1, trouble="pod p1-0 is on npu-1, not Ready"
+    )
     seen = service("2P1D > 1P1D", (ON_NODES[0], broken, ON_NODES[2]))
     lost = status_of(report_of(seen), was, LATER)
     words = "lost p1 on npu-1 at 2026-01-01 00:10 UTC: pod p1-0 is on npu-1, not Ready"

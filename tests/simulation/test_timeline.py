@@ -32,7 +32,9 @@ def test_what_is_missing_for_longer_is_said_and_so_is_that_it_is_resolved() -> N
     }
     back = {"at": 120, "apply": EXAMPLE}
     first, second = texts(gone, back, kind=MomentKind.WARNING)
-    assert first.startswith("TargetUnreachable: the ratio 2 group0 + 1 group1 needs 2 of group0, 1 exist")
+    assert first.startswith(
+        "TargetUnreachable: the ratio 2 group0 + 1 group1 needs 2 of group0, 1 exist"
+    )
     assert second == "resolved: TargetUnreachable"
 
 

@@ -46,8 +46,12 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
             beside = f"with {amount}{where} and more beside it"
             return f"needs {self._places()} {beside}, no placement holds all of it{doubt}{away}"
         if self.unoffered:
-            return f"needs {self._places()} with {amount}{where}, and no node offers it{doubt}{away}"
-        each = "each node with" if self.request.block else "with" if self.wanted == 1 else "each with"
+            return (
+                f"needs {self._places()} with {amount}{where}, and no node offers it{doubt}{away}"
+            )
+        each = (
+            "each node with" if self.request.block else "with" if self.wanted == 1 else "each with"
+        )
         return f"needs {self._places()}, {self.there} free{away}; {each} {amount}{where}{doubt}"
 
     def _places(self) -> str:

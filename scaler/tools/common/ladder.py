@@ -77,9 +77,7 @@ def _sentence(group: GroupDecision, awaited: str) -> str:
     if group.drain:
         parts.append(f"drain {group.drain} of those that run, they are more than is wanted")
     for reason, number in group.reasons.items():
-        parts.append(
-            f"hold {number} ({reason}): {reason.row.of_counts.format(awaited=awaited)}"
-        )
+        parts.append(f"hold {number} ({reason}): {reason.row.of_counts.format(awaited=awaited)}")
     if group.in_flight > group.revoke:
         parts.append(f"wait for {group.in_flight - group.revoke} in flight")
     return "; ".join(parts) or "nothing to do"
@@ -131,9 +129,7 @@ def _numbers_mean(rule: Rule) -> list[str]:
         elif total > before + 1:
             numbers = f"{before + 1} to {total}"
         least = " (the minimum)" if total == totals[0] else ""
-        rows.append(
-            (numbers, f"{counts_in_words(rule.ratios[index].counts)}{least}")
-        )
+        rows.append((numbers, f"{counts_in_words(rule.ratios[index].counts)}{least}"))
     return _aligned(rows)
 
 

@@ -73,7 +73,8 @@ def gap_words(gaps: Sequence[Gap], now: float = 0.0) -> Iterable[str]:
 def _old_in_words(old: Sequence[Gap], now: float) -> str:
     first = min(old, key=lambda gap: gap.since)
     age_in_words = f", {age(now - first.since)} ago" if now else ""
-    told = [name for name in _TOLD if name in {gap.plural for gap in old}]
+    plurals = {gap.plural for gap in old}
+    told = [name for name in _TOLD if name in plurals]
     others = len(old) - len(told)
     names = ", ".join(told) if told else "some kinds"
     more = f" and {others} other kinds" if told and others else ""

@@ -177,7 +177,7 @@ def tree(detail: ServiceDetail, style: Style) -> RenderableType:
     )
     parts: list[RenderableType] = [head, _conditions(view, style)]
     if _why(view):
-        parts += [Text(), _titled("waits for" if view.replicas else "rests", text(_why(view)))]
+        parts += [Text(), _titled("why" if view.replicas else "rests", text(_why(view)))]
     title = Text.assemble(
         text("ratios, largest first", "bold"), text(f"   instances wanted: {wanted(view)}", "dim")
     )
