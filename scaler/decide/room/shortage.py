@@ -40,8 +40,6 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
         away = f"; {self.away}" if self.away else ""
         where = where_in_words(self.request.where)
         amount = amount_in_words(self.resource, dict(self.request.requests).get(self.resource, 0))
-        if self.resource == PODS:
-            amount = "room for a pod"
         if self.together:
             beside = f"with {amount}{where} and more beside it"
             return f"needs {self._places()} {beside}, no placement holds all of it{doubt}{away}"
@@ -49,10 +47,15 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
             return (
                 f"needs {self._places()} with {amount}{where}, and no node offers it{doubt}{away}"
             )
-        each = (
-            "each node with" if self.request.block else "with" if self.wanted == 1 else "each with"
-        )
-        return f"needs {self._places()}, {self.there} free{away}; {each} {amount}{where}{doubt}"
+        found = f"needs {self._places()}, {self.there} free{away}"
+        if self.resource == PODS:
+            return f"{found}{doubt}"
+        each = "with"
+        if self.request.block:
+            each = "each node with"
+        elif self.wanted > 1:
+            each = "each with"
+        return f"{found}; {each} {amount}{where}{doubt}"
 
     def _places(self) -> str:
         """`2 nodes`, `room for 3 pods`, `1 block of 4 nodes of one super-pod`."""
