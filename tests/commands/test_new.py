@@ -42,6 +42,32 @@ def test_every_ratio_makes_a_right_file_of_about_twenty_lines(
     assert load_scenario(tmp_path / "scenario.yaml").manifests == [tmp_path / "service.yaml"]
 
 
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_with_replicas_a_new_service_starts_with_so_many_instances(
+    platform: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["new", "3P1D", "--platform", platform, "-o", str(tmp_path), "--replicas", "2"]
+    assert main(words) == 0
+    assert f"kubectl apply -f {tmp_path / 'elastic-service.yaml'}" in capsys.readouterr().out
+    first, second = ("group0", "group1") if platform == "mindie-motor" else ("prefill", "decode")
+    (tmp_path / "small.yaml").write_text(
+        "nodes: [{name: 'npu-{}', count: 4, labels: {accelerator: huawei-Ascend910,"
+        " accelerator-type: module-910b-8}}, {name: 'cpu-{}', count: 2, npu: 0}]\n"
+        "manifests: [elastic-service.yaml, service.yaml]\n"
+        "events: [{at: 1s, name: start, mark: it starts}]\n"
+        "expect:\n"
+        f"- {{never_for: 1s, after: start, running: {{{first}: 2}}}}\n"
+        f"- {{at: 4m, running: {{{first}: 1, {second}: 1}}, complete: true}}\n"
+        "until: 5m\n"
+    )
+    assert main(["simulate", str(tmp_path / "small.yaml")]) == 0, capsys.readouterr()
+
+
+def test_a_wrong_number_of_replicas_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "3P1D", "--platform", "ome", "--replicas", "-1"]) == 2
+    assert "is no number from 0 to 128" in capsys.readouterr().err
+
+
 def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "scenario.yaml").write_text("mine")
     assert main(["new", "1P1D", "--platform", "ome", "-o", str(tmp_path)]) == 1

@@ -25,6 +25,7 @@ KINDS: dict[str, Resource] = {
         kube.ASCEND_JOBS,
         kube.CONFIG_MAPS,
         kube.DEPLOYMENTS,
+        kube.ELASTIC_SERVICES,
         kube.NAMESPACES,
         kube.NODES,
         kube.POD_GROUPS,

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 HELP = """Write a short file that describes a service, and a scenario in which to try it without a
-cluster.
+cluster. With --replicas also the ElasticService by which a new service starts with so many
+instances, and not with all.
 
   scaler new 4P2D --platform ome -o my-service
   scaler demo --interactive -f my-service --nodes 12
@@ -20,6 +21,7 @@ cluster.
 Exit code: 0 written, 1 something of that name is there, 2 usage."""
 
 EXIT_FAILED = 1
+ELASTIC_SERVICE = "elastic-service.yaml"
 MOST = 64
 """Instances of a group, the limit of OME."""
 STEPS = 5
@@ -98,6 +100,15 @@ expect:
 until: 18m
 """
 
+_ELASTIC_SERVICE = """\
+# Apply it before the service, which then starts with so many instances. An autoscaler goes on from
+# this number. Where you change app_name or app_namespace in service.yaml, change them here, too.
+apiVersion: scaler.mind-cluster.io/v1alpha1
+kind: ElasticService
+metadata: {{name: {rule}-my-service, namespace: default}}
+spec: {{rule: {rule}, jobID: my-service, replicas: {replicas}}}
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ratio", metavar="4P2D", type=_ratio, help="prefill and decode instances")
@@ -107,6 +118,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="DIR", type=Path, help="the folder (default: as 4p2d)"
     )
+    parser.add_argument(
+        "--replicas",
+        metavar="N",
+        type=_replicas,
+        help="instances to start with, prefill and decode together (default: all)",
+    )
+
+
+def _replicas(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) > 2 * MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to {2 * MOST}")
+    return int(text)
 
 
 def _ratio(text: str) -> tuple[int, int]:
@@ -122,7 +145,8 @@ def run(args: argparse.Namespace) -> int:
     """Write both files."""
     prefill, decode = args.ratio
     short = f"{prefill}P{decode}D"
-    groups = ("group0", "group1") if args.platform == "mindie-motor" else ("prefill", "decode")
+    motor = args.platform == "mindie-motor"
+    groups = ("group0", "group1") if motor else ("prefill", "decode")
     words = {
         "platform": args.platform,
         "prefill": prefill,
@@ -133,9 +157,13 @@ def run(args: argparse.Namespace) -> int:
         "ratio": short,
         "nodes": prefill + decode,
         "more": 2 * (prefill + decode),
+        "rule": "scaling-rule" if motor else "my-service-rule",
+        "replicas": args.replicas,
     }
     folder = args.output or Path(short.lower())
     files = {"service.yaml": _HEAD + _SECTIONS[args.platform], "scenario.yaml": _SCENARIO}
+    if args.replicas is not None:
+        files[ELASTIC_SERVICE] = _ELASTIC_SERVICE
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in files:
@@ -150,7 +178,7 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         sys.stderr.write(f"scaler new: {error.filename or folder}: {error.strerror or error}\n")
         return EXIT_FAILED
-    sys.stdout.write(_next(folder, words["more"]))
+    sys.stdout.write(_next(folder, words["more"], ELASTIC_SERVICE in files))
     return 0
 
 
@@ -161,11 +189,14 @@ def ladder(prefill: int, decode: int) -> list[str]:
     return list(dict.fromkeys([*found, "1P1D"]))
 
 
-def _next(folder: Path, nodes: object) -> str:
+def _next(folder: Path, nodes: object, starts_small: bool) -> str:
     service = folder / "service.yaml"
     scenario = folder / "scenario.yaml"
+    before = ""
+    if starts_small:
+        before = f"  kubectl apply -f {shlex.quote(str(folder / ELASTIC_SERVICE))}\n"
     return f"""{service} describes the service, {scenario} a cluster in which to try it:
 
   scaler demo --interactive -f {shlex.quote(str(folder))} --nodes {nodes}
-  scaler deploy apply -c {shlex.quote(str(service))} --dry-run
+{before}  scaler deploy apply -c {shlex.quote(str(service))} --dry-run
 """
