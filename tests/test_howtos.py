@@ -216,7 +216,7 @@ def test_a_kind_is_named_in_these_places_and_no_others() -> None:
         *rooms(),
         "manifests/base",
         "manifests/admission-webhook",
-        "docs/howto/deploy.md",
+        "docs/howto/rights.md",
         "docs/reference/kinds.md",
         "tests/workloads/pods.py",
     )

@@ -30,7 +30,7 @@ from scaler.workloads.kinds import KINDS, WATCHED
 ROOT = Path(__file__).parent.parent
 MANIFESTS = ROOT / "manifests"
 KUBECTL = Path(sys.executable).parent / "kubectl"
-DEPLOY = ROOT / "docs" / "howto" / "deploy.md"
+RIGHTS = ROOT / "docs" / "howto" / "rights.md"
 VARIANTS = ("cluster-wide", "single-namespace", "gates-only")
 PREFIX = "mind-cluster-scaler-"
 NAMESPACE = "mind-cluster-scaler-system"
@@ -75,7 +75,7 @@ for _kind in KINDS:
     for _role, _rights in _kind.rights.items():
         ROLES[_role].update({what: set(verbs.split()) for what, verbs in _rights.items()})
 """Every right the scaler may ever hold: what the kinds of workload need, and the rest. Whoever adds
-one says why beside its rule and in docs/howto/deploy.md."""
+one says why beside its rule and in docs/howto/rights.md."""
 
 LEAST = {"election", "records", "cluster", "watch", "release"}
 HELD = {"cluster-wide": {*ROLES}, "single-namespace": {*ROLES}, "gates-only": LEAST}
@@ -513,7 +513,7 @@ def with_admission(tmp_path: Path) -> tuple[Object, ...]:
 
 def test_the_documentation_lists_exactly_these_rights_line_by_line(tmp_path: Path) -> None:
     row = r"^\| `([a-z-]+)` \| `(\S+)` \| `([a-z/]+)` \| (.*?)\| ([a-z, ]+) \| [^|]+ \| [^|]+ \|$"
-    rows = re.findall(row, DEPLOY.read_text(), flags=re.MULTILINE)
+    rows = re.findall(row, RIGHTS.read_text(), flags=re.MULTILINE)
     listed = [
         (role, group.replace("core", ""), resource, name, verbs)
         for role, group, resource, names, verbs in rows
@@ -531,7 +531,7 @@ def test_the_documentation_lists_exactly_these_rights_line_by_line(tmp_path: Pat
 
 
 def test_the_documentation_says_where_each_role_is_bound() -> None:
-    section = DEPLOY.read_text().split("## What each right is for")[1]
+    section = RIGHTS.read_text().split("## What each right is for")[1]
     header, *rows = re.findall(
         r"^\| `?([a-z-]+)`? \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", section, flags=re.MULTILINE
     )
