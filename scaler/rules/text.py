@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NoReturn
 
-from scaler.rules.finding import Finding, Path, shown
+from scaler.rules.finding import Finding, Path, printable, shown
+from scaler.rules.quotes import DOUBLE_QUOTES, SINGLE_QUOTES, quote_cure
 
 MAX_DEPTH = 32
 MOST = 200
@@ -24,9 +25,19 @@ LONGEST_INTEGER = 4300
 
 GUESSED = frozenset({"NotJson", "MissingComma", "TrailingText", "UnquotedKey"})
 """What is said of a line when its quotes are taken as they stand."""
+UNPAIRED = "the quotes on this line do not pair up"
+TWO_MISSING = "two quotes are missing on this line"
 LONGEST_EXCERPT = 40
 """Characters of an excerpt."""
-_MARK = re.compile(r"[,:\[\]{}\s]|\Z")
+_TOKEN = re.compile(
+    r"(?:\#|//|/\*).*"  # a comment
+    rf"|[{DOUBLE_QUOTES}][^{DOUBLE_QUOTES}]*[{DOUBLE_QUOTES}]"  # a text with its quotes
+    rf"|[{SINGLE_QUOTES}][^{SINGLE_QUOTES}]*[{SINGLE_QUOTES}]"
+    rf"|[^\s,:\[\]{{}}{DOUBLE_QUOTES}]+|.",  # a word, or a mark
+    re.DOTALL,
+)
+LONGEST_SHOWN = 160
+"""Characters of a mended line in a hint."""
 _QUOTE_OR_ESCAPE = re.compile(r'\\.|"')
 _BREAK = re.compile(r"\r\n|\r|\n")
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -85,8 +96,14 @@ _MISTAKES = (
         "delete the comma",
     ),
     ("", r"#|/[/*]", "CommentInJson", "JSON has no comments, found {found}", "delete the comment"),
-    ("", "['‘’＇]", "SingleQuotes", "JSON has no single quotes, found {found}", _QUOTE),
-    ("", "[“”„‟＂]", "FullWidthPunctuation", "full-width or typographic quotes {found}", _QUOTE),
+    ("", f"[{SINGLE_QUOTES}]", "SingleQuotes", "JSON has no single quotes, found {found}", _QUOTE),
+    (
+        "",
+        f"[{DOUBLE_QUOTES[1:]}]",
+        "FullWidthPunctuation",
+        "full-width or typographic quotes {found}",
+        _QUOTE,
+    ),
     (
         "",
         "[：，、｛｝［］【】]",
@@ -94,7 +111,15 @@ _MISTAKES = (
         "full-width punctuation {found}",
         "write it in ASCII",
     ),
-    ("", _INVISIBLE, "OddSpace", "an invisible character U+{code:04X}", "delete it"),
+    ("", _INVISIBLE, "OddSpace", "{space} that JSON does not allow here", "write ordinary spaces"),
+    (
+        "",
+        "\\\\[\"']",
+        "NotJson",
+        "a quote with a backslash before it",
+        'write `"` without the backslash',
+    ),
+    ("", "=", "NotJson", "`=` stands where {expected} must", "write `:`"),
     ("", "&", "NotJson", "HTML entities instead of characters: {found}", 'write `"` for &quot;'),
     (
         "Extra data",
@@ -111,6 +136,8 @@ _MISTAKES = (
         _QUOTE + " before and behind it",
     ),
     (_COMMA, r'[{["\w]', "MissingComma", "a comma is missing before {found}", "write `,`"),
+    (_COMMA, "[;.]", "MissingComma", "`{found}` stands where `,` must", "write `,`"),
+    ("Expecting ':'", '"', "NotJson", "a colon is missing before {found}", "write `:`"),
     ("Expecting value", r"\w", "NotJson", "{found} is not a JSON value", "put it in quotes"),
 )
 """Frequent mistakes in JSON: the json module's message, the text at the place, code, message,
@@ -232,15 +259,17 @@ def _findings(value: Any) -> Iterator[Finding]:
 
 
 def excerpt(text: str, pos: int) -> str:
-    """What stands at this place, cut at a mark and with closed quotes, as a message shows it."""
+    """What stands at this place, as a message shows it: a text with both of its quotes, a word, a
+    mark, or a comment."""
     line = text[pos : line_at(text, pos)[1]]
-    end = 0
-    for found in _MARK.finditer(line):
-        if found.start() > LONGEST_EXCERPT:
-            break
-        if found.start() and not quotes_in(line[: found.start()]) % 2:
-            end = found.start()
-    return shown(line[:end] if end else line, LONGEST_EXCERPT)[1:-1]
+    found = _TOKEN.match(line)
+    return shown(found[0] if found else line, LONGEST_EXCERPT)[1:-1]
+
+
+def odd_space(char: str) -> str:
+    """What a space that JSON does not allow is called."""
+    code = f"U+{ord(char):04X}"
+    return f"a no-break space ({code})" if char == "\xa0" else f"an invisible character {code}"
 
 
 def line_at(text: str, pos: int) -> tuple[int, int]:
@@ -284,13 +313,47 @@ def _not_json(text: str, problem: str, pos: int) -> Finding:
         pos = comma
     found = excerpt(text, pos)
     code = ord(text[pos])
+    space = odd_space(text[pos])
     finding = Finding("NotJson", (), f"expected {expected}, found {found}", start=pos)
     for name, here, kind, message, hint in _MISTAKES:
         if problem.startswith(name) and re.match(here, text[pos : pos + 2]):
-            words = message.format(found=found, code=code)
+            words = message.format(found=found, code=code, space=space, expected=expected)
             finding = Finding(kind, (), words, hint, start=pos)
             break
-    if finding.code in GUESSED and quotes_in(text[slice(*line_at(text, pos))]) % 2:
-        words = "the quotes on this line do not pair up"
-        return Finding("MissingQuote", (), words, 'add the `"` that is missing', start=pos)
+    start, end = line_at(text, pos)
+    if finding.code in GUESSED and quotes_in(text[start:end]) % 2:
+        cure = _mended(text, pos, UNPAIRED, missing=1)
+        hint = 'add the `"` that is missing'
+        return cure or Finding("MissingQuote", (), UNPAIRED, hint, start=pos)
+    if not finding.hint:
+        return _mended(text, pos, TWO_MISSING, missing=2) or finding
     return finding
+
+
+def _mended(text: str, pos: int, words: str, *, missing: int) -> Finding | None:
+    """The finding with the line mended; None unless exactly one change of its quotes makes
+    sense."""
+    start, end = line_at(text, pos)
+    cure = quote_cure(text, start, end, _reads, missing=missing)
+    if cure is None:
+        return None
+    mended = f"{text[start : cure.start]}{cure.text}{text[cure.end : end]}".strip()
+    return Finding("MissingQuote", (), words, mended_hint(mended), start=cure.start)
+
+
+def mended_hint(mended: str) -> str:
+    """What to write for a line whose quotes do not pair up."""
+    return f"write {printable(mended)}" if len(mended) <= LONGEST_SHOWN else 'write `"` here'
+
+
+def _reads(text: str, end: int) -> bool:
+    """Whether the text can be read as JSON up to this place."""
+    head = text[:end].rstrip()
+    try:
+        json.loads(head)
+    except json.JSONDecodeError as broken:
+        in_text = broken.msg.startswith(("Unterminated", "Invalid"))
+        return broken.pos >= len(head) and not in_text
+    except (ValueError, RecursionError):
+        return False
+    return True

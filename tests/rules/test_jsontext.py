@@ -9,9 +9,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from scaler.rules.document import MAX_FINDINGS
+from scaler.rules.quotes import Edit
 from scaler.rules.text import MAX_DEPTH
 from scaler.tools.lint.brackets import read
-from scaler.tools.lint.jsontext import Edit, Node
+from scaler.tools.lint.jsontext import Node
 
 json_values = st.recursive(
     st.none()
@@ -147,7 +148,7 @@ def test_a_fault_whose_meaning_is_beyond_doubt_is_read_over_and_has_a_cure(
     [
         ("", 0, "the document is empty"),
         ("[1", 2, "`,` or `]` must follow"),
-        ('{"a" 1}', 5, "expected `:`, found 1}"),
+        ('{"a" 1}', 5, "expected `:`, found 1"),
         ('["a]\n1]', 1, "no end on this line"),
         ("{&quot;a&quot;: 1}", 1, "HTML entities"),
         ("[1}", 2, "expected `,` or `]`, found }"),

@@ -87,7 +87,7 @@ def test_tabs_and_full_width_colons_are_named_as_the_cause() -> None:
     _, tabs = objects("data:\n  a: |\n\tx\n", "f", alone=True)
     _, colon = objects("a:\n  b：1\n  c: 2\n", "f", alone=True)
     assert "tabs" in tabs[0].hint
-    assert "U+FF1A" in colon[0].hint
+    assert "U+FF1A" in colon[0].message
 
 
 def test_anchors_stand_for_what_they_name_and_recursion_does_not_hang() -> None:

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scaler.rules.document import judge, placed
+from scaler.rules.finding import Finding
 from scaler.tools.lint.document import examine, read_document
 from scaler.tools.lint.repair import repair
 from scaler.tools.lint.source import Source
@@ -51,3 +53,94 @@ def test_what_follows_a_forgotten_quote_is_still_checked() -> None:
     codes = {fault.code for fault in read_document(text)[1]}
     assert "MissingQuote" in codes
     assert len(codes) > 1
+
+
+GROUP = '{"group_name": "group0", "group_num": "1", "server_num_per_group": "1"}'
+ONE_LINE = '{"version": "1.0", "elastic_scaling_list": [{"group_list": [\n  GROUP\n]}]}'
+SLIPS = [
+    ('"group0"', '"group0”'),
+    ('"group0"', "\"group0'"),
+    ('"group0"', "'group0\""),
+    ('"group0"', '""group0"'),
+    ('"group0"', '"group0""'),
+    ('"group_name": "group0"', '"group_name: "group0'),
+    ('"group_name": "group0"', '"group_name": group0"'),
+    ('"group_name": "group0", "group_num"', '"group_name": "group0, group_num"'),
+    ('"group_name": "group0", "group_num"', '"group_name: "group0", "group_num'),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong"), SLIPS)
+def test_quotes_of_another_kind_too_many_or_two_missing_are_told_with_the_line_mended(
+    right: str, wrong: str
+) -> None:
+    text = ONE_LINE.replace("GROUP", GROUP.replace(right, wrong))
+    mended = ONE_LINE.replace("GROUP", GROUP)
+    for faults in (read_document(text)[1], judged(text)):
+        (fault,) = faults
+        told = fault.hint if fault.code == "MissingQuote" else f"write {GROUP}"
+        assert (fault.line, told) == (2, f"write {GROUP}")
+    assert repair(Source("rule.json", text.encode())).text == mended
+
+
+def judged(text: str) -> tuple[Finding, ...]:
+    """The findings of the controller."""
+    return placed(judge(text)[1], text)
+
+
+@pytest.mark.parametrize("place", QUOTES)
+def test_the_controller_shows_the_line_mended_as_well(place: int) -> None:
+    (fault,) = judged(without(place))
+    (told,) = read_document(without(place))[1]
+    assert (fault.code, fault.hint, fault.start) == ("MissingQuote", told.hint, place)
+
+
+MARKS = [
+    ('"version": "1.0"', '"version"= "1.0"', "`=` stands where `:` must"),
+    ('"version": "1.0"', '"version" "1.0"', "a colon is missing"),
+    ('"1.0",', '"1.0";', "`;` stands where `,` must"),
+    ('"1.0",', '"1.0".', "`.` stands where `,` must"),
+    ('"version": "1.0"', '"version":\u00a0"1.0"', "a no-break space (U+00A0)"),
+    ('"version": "1.0"', '"version": \\"1.0\\"', "a quote with a backslash before it"),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "words"), MARKS)
+def test_a_wrong_mark_is_told_as_such(right: str, wrong: str, words: str) -> None:
+    text = TWO_TO_ONE.replace(right, wrong, 1)
+    for faults in (read_document(text)[1], judged(text)):
+        assert [words in fault.message for fault in faults] == [True], faults
+    result = repair(Source("rule.json", text.encode())).text
+    assert result in (text, TWO_TO_ONE)
+    assert (result == text) == ("backslash" in words)
+
+
+def test_words_in_no_quotes_are_put_in_quotes_unless_they_mean_something_elsewhere() -> None:
+    text = TWO_TO_ONE.replace('"group0"', "group0")
+    assert repair(Source("rule.json", text.encode())).text == TWO_TO_ONE
+    text = TWO_TO_ONE.replace('"group0"', "None")
+    assert repair(Source("rule.json", text.encode())).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shows"),
+    [
+        ('["a" "group_num": "2", "x"]', '"group_num"'),
+        ("[group0, 1]", "group0"),
+        ('["a" {"b": "c"}]', "{"),
+        ("['a b', 1]", "'a b'"),
+        ("[1 # such\n]", "# such"),
+        ('[“a", "b"]', '“a"'),
+    ],
+)
+def test_an_excerpt_is_one_text_with_both_quotes_a_word_or_a_mark(text: str, shows: str) -> None:
+    (fault,) = judged(text)
+    assert f"{fault.message};".split(shows)[1][:1] in "; "
+    assert shows in fault.message
+
+
+def test_what_is_still_broken_behind_a_cure_is_not_written() -> None:
+    text = TWO_TO_ONE.replace('"group_num": "2",', '"group_num": "2"; x "y"', 1)
+    mended = repair(Source("rule.json", text.encode()))
+    assert mended.text == text
+    assert mended.remaining

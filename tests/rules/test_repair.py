@@ -101,7 +101,7 @@ def test_only_the_rules_of_a_file_are_touched() -> None:
     ("right", "wrong", "code"),
     [
         ('"group_num": "2"', '"group_num": "x"', "NotADecimalString"),
-        ('"version": "1.0"', '"version" "1.0"', "NotJson"),
+        ('"version": "1.0"', '"version" {"1.0"', "NotJson"),
         ('"group_list": [\n', '"note": [ # []\n], "group_list": [\n', "CommentInJson"),
     ],
 )
@@ -179,5 +179,5 @@ def test_what_is_sure_is_corrected_although_something_else_is_not() -> None:
 
 
 def test_nothing_behind_a_place_that_nobody_can_read_is_touched() -> None:
-    text = TWO_TO_ONE.replace('"version": "1.0"', '"version" "1.0"', 1) + "# words"
+    text = TWO_TO_ONE.replace('"version": "1.0"', '"version" {"1.0"', 1) + "# words"
     assert fixed(text).text == text

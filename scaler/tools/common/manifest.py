@@ -15,6 +15,7 @@ import yaml
 
 from scaler.rules.finding import Finding, Level, Path
 from scaler.tools.common.position import Lines
+from scaler.tools.common.yaml_slips import slip_near
 
 MAX_DEPTH = 100
 MAX_OBJECTS = 10_000
@@ -25,7 +26,6 @@ _NULL = "tag:yaml.org,2002:null"
 _INTEGER = "tag:yaml.org,2002:int"
 _BOOLEAN = "tag:yaml.org,2002:bool"
 _KINDS: dict[Any, str] = {yaml.MappingStartEvent: "mapping", yaml.SequenceStartEvent: "list"}
-_FULL_WIDTH = re.compile("[：，“”‘’｛｝［］【】]")
 
 
 class Value(msgspec.Struct):
@@ -176,6 +176,7 @@ def values(text: str, file: str) -> tuple[list[Value], list[Finding]]:
     findings: list[Finding] = []
     try:
         roots.extend(_documents(text))
+        findings.extend(_texts_meant_as_mappings(file, lines, roots))
     except _TooDeepError as deep:
         findings.append(
             _finding(file, lines, deep.offset, f"nested more than {MAX_DEPTH} deep", "")
@@ -185,6 +186,16 @@ def values(text: str, file: str) -> tuple[list[Value], list[Finding]]:
     except ValueError as broken:  # lone surrogates, which no file can contain
         findings.append(_finding(file, lines, 0, f"not a text: {broken}", "save it as UTF-8"))
     return roots, findings
+
+
+def _texts_meant_as_mappings(file: str, lines: Lines, roots: list[Value]) -> Iterator[Finding]:
+    """`name:value` without a space is a text for YAML."""
+    for root in roots:
+        if root.kind == "scalar" and not root.style and ":" in root.text:
+            slip = slip_near(lines, [lines.place(root.start)[0]])
+            if slip is not None:
+                place = lines.offset(slip.line, slip.column)
+                yield _finding(file, lines, place, f"not YAML: {slip.message}", slip.hint)
 
 
 def _unpacked(root: Value) -> list[Value]:
@@ -280,21 +291,15 @@ def _syntax_finding(file: str, lines: Lines, broken: yaml.YAMLError) -> Finding:
     mark = getattr(broken, "problem_mark", None)
     offset = mark.index if mark is not None else getattr(broken, "position", 0)
     problem = getattr(broken, "problem", None) or getattr(broken, "reason", None) or "unreadable"
-    line, _ = lines.place(min(offset, len(lines.text)))
-    hint = ""
-    if "\t" in lines.line(line)[: len(lines.line(line)) - len(lines.line(line).lstrip())]:
-        hint = "YAML is indented with spaces, not with tabs"
-    odd = None
-    for number in (line, line - 1):
-        if found := _FULL_WIDTH.search(lines.line(number)):
-            odd = found
-            break
-    if odd:
-        hint = (
-            f"full-width punctuation {odd[0]} (U+{ord(odd[0]):04X}) on this line or the one before:"
-            " write it in ASCII"
-        )
-    return _finding(file, lines, offset, f"not YAML: {problem}", hint)
+    begun = getattr(broken, "context_mark", None)
+    numbers = [lines.place(min(offset, len(lines.text)))[0]]
+    if begun is not None:
+        numbers.insert(0, lines.place(min(begun.index, len(lines.text)))[0])
+    slip = slip_near(lines, numbers)
+    if slip is None:
+        return _finding(file, lines, offset, f"not YAML: {problem}", "")
+    place = lines.offset(slip.line, slip.column)
+    return _finding(file, lines, place, f"not YAML: {slip.message}", slip.hint)
 
 
 def _finding(file: str, lines: Lines, offset: int, message: str, hint: str) -> Finding:

@@ -5,6 +5,7 @@ The result is that of rules.document: lint accepts what the controller accepts, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,8 +14,9 @@ from scaler.rules.check import check
 from scaler.rules.document import judge, placed, shortened
 from scaler.rules.finding import Finding, Path
 from scaler.rules.model import RuleDocument
+from scaler.rules.quotes import Edit
 from scaler.rules.rule import Rule
-from scaler.tools.lint.jsontext import Edit, Node, TextFinding
+from scaler.tools.lint.jsontext import Node, TextFinding
 from scaler.tools.lint.quotes import read
 from scaler.tools.lint.steps import step_faults
 
@@ -36,13 +38,18 @@ class Examination(msgspec.Struct, frozen=True):
     faults: tuple[Finding, ...]
 
     @property
-    def edits(self) -> list[Edit]:
-        """All cures; none after a place where the meaning of the text is uncertain, and none on a
-        line with a quote that is missing somewhere."""
-        doubts = []
+    def doubts(self) -> list[int]:
+        """The places from which on the meaning of the text is uncertain."""
+        found = []
         for fault in self.faults:
             if fault.code in _DOUBTS and getattr(fault, "edit", None) is None:
-                doubts.append(fault.start)
+                found.append(fault.start)
+        return found
+
+    @property
+    def edits(self) -> list[Edit]:
+        """All cures; none after a place where the meaning of the text is uncertain."""
+        doubts = self.doubts
         edits = []
         for fault in self.faults:
             if isinstance(fault, TextFinding) and fault.edit is not None:
@@ -69,6 +76,34 @@ def examine(text: str) -> Examination:
         meaning = check(reading.root.value)[1]
         found += [_located(fault, reading.root, text) for fault in (*meaning, *steps)]
     return Examination(rule, shortened(found))
+
+
+def certain_edits(text: str) -> list[Edit]:
+    """The cures of a document after which no line that they change is still in doubt."""
+    edits = examine(text).edits
+    while edits:
+        better, _ = applied(text, edits)
+        doubts = examine(better).doubts
+        broken = {better.count("\n", 0, doubt) for doubt in doubts}
+        kept = [edit for edit in edits if text.count("\n", 0, edit.start) not in broken]
+        if len(kept) == len(edits):
+            break
+        edits = kept
+    return edits
+
+
+def applied(text: str, edits: Sequence[Edit]) -> tuple[str, int]:
+    """The text with the edits applied, and how many there are; of several for one span the last
+    counts, of overlapping ones the first."""
+    spans = {(edit.start, edit.end): edit for edit in edits}
+    parts: list[str] = []
+    done = count = 0
+    for (start, end), edit in sorted(spans.items()):
+        if start >= done:
+            parts += [text[done:start], edit.text]
+            done = end
+            count += 1
+    return "".join(parts) + text[done:], count
 
 
 def _located(fault: Finding, root: Node, text: str) -> TextFinding:

@@ -48,6 +48,7 @@ _BLOCK = re.compile(
     rf"^[\"']?{re.escape(RULE_KEY)}[\"']?[ \t]*:[ \t]*[|>][-+0-9]*[ \t]*\r?\n(?=\s*[{{\[])",
     re.MULTILINE,
 )
+_LIKE_YAML = re.compile(r"[\w./-]+[ \t]*:")
 _KIND = re.compile(r"^kind[ \t]*:[ \t]*[\"']?(\w+)", re.MULTILINE)
 _NAME = re.compile(r"^name[ \t]*:[ \t]*[\"']?([\w.-]+)", re.MULTILINE)
 
@@ -123,9 +124,11 @@ def yaml_document(text: str, file: str) -> Object | Finding | None:
     """A YAML text without `kind`: the data of a ConfigMap as an object, or a finding about what the
     text probably is; None for a text that is no YAML mapping, or that may be meant as JSON."""
     bare = re.sub(r"^[ \t]*(?:#|//).*$", "", text, flags=re.MULTILINE).lstrip("\ufeff \t\r\n")
-    if not bare or bare[0] in "{[｛［【\"'“”‘’" or not re.match(r"[\w./-]+[ \t]*:(?:\s|$)", bare):
+    if not bare or bare[0] in "{[｛［【\"'“”‘’" or not _LIKE_YAML.match(bare):
         return None
     found, broken = objects(text, file, alone=True)
+    if broken and broken[0].hint and _RULE_WORD not in text:
+        return broken[0]
     if broken or len(found) != 1:
         return None
     root = found[0].root

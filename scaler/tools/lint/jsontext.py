@@ -16,7 +16,8 @@ import msgspec
 
 from scaler.rules.document import MAX_FINDINGS
 from scaler.rules.finding import Finding, Path, printable, shown
-from scaler.rules.text import LONGEST_INTEGER, MAX_DEPTH, excerpt
+from scaler.rules.quotes import DOUBLE_QUOTES, SINGLE_QUOTES, Edit
+from scaler.rules.text import LONGEST_INTEGER, MAX_DEPTH, excerpt, odd_space
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _PLAIN_STRING = re.compile(r'"([^"\\\x00-\x1f]*)"')
@@ -32,25 +33,21 @@ _LOOKALIKES = {
     "【": "[",
     "】": "]",
 }
-_DOUBLE_QUOTES = '"“”„‟＂'
-_SINGLE_QUOTES = "'‘’＇"
-_WORD = re.compile(rf"[^\s{{}}\[\],:#/{_DOUBLE_QUOTES}{_SINGLE_QUOTES}{''.join(_LOOKALIKES)}]+")
+_WORD = re.compile(rf"[^\s{{}}\[\],:#/{DOUBLE_QUOTES}{SINGLE_QUOTES}{''.join(_LOOKALIKES)}]+")
 _INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
 _LINE_END = re.compile(r"[\r\n]|\Z")
 _BRACKETS_AT_END = re.compile(r"[{}\[\]][{}\[\],\s]*\Z")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_IN_DOUBLE_QUOTES = re.compile(r"(\\.)|\"")
+_INDOUBLE_QUOTES = re.compile(r"(\\.)|\"")
+_WRONG_COMMA = re.compile(r'[;.](?=[ \t]*["\r\n])')
+_LONE_STRING = re.compile(r'"[^"\\\n]*"[ \t]*[,}\r\n]')
+"""A text that is the value of a name: nothing but a comma, a bracket or the end of the line is
+behind it."""
+_PLAIN_WORD = re.compile(r"[A-Za-z][\w.-]*")
+_NO_TEXTS = frozenset({"true", "false", "none", "null", "nil", "nan", "infinity", "undefined"})
+"""Words that mean something in other languages, in lower case."""
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
 _LITERALS = {"true": True, "false": False, "null": None}
-
-
-class Edit(msgspec.Struct, frozen=True):
-    """Replace `text[start:end]` by `text`: the cure of one fault, given only if there is exactly
-    one cure."""
-
-    start: int
-    end: int
-    text: str
 
 
 class TextFinding(Finding, frozen=True):
@@ -135,7 +132,7 @@ class Reader:
             return self._object()
         if char == "[":
             return self._array()
-        if char and char in _DOUBLE_QUOTES + _SINGLE_QUOTES:
+        if char and char in DOUBLE_QUOTES + SINGLE_QUOTES:
             start = self.pos
             return Node(self._string(), start, self.pos)
         return self._word()
@@ -149,9 +146,7 @@ class Reader:
         while not done:
             start = self.pos
             key = self._key()
-            if self._peek() != ":":
-                self._stop_expecting("`:`")
-            self._take()
+            self._take_colon()
             if key in node.value:
                 self._fault(
                     "DuplicateKey",
@@ -193,6 +188,12 @@ class Reader:
             self._take()
             return close
         if char != ",":
+            if _WRONG_COMMA.match(self.text, self.pos):
+                start = self.pos
+                self.pos += 1
+                words = f"`{char}` stands where `,` must"
+                self._fault("MissingComma", start, words, "write `,`", Edit(start, self.pos, ","))
+                return ","
             if char and (char in '{["' or _WORD.match(char)) and char != "&":
                 self._fault(
                     "MissingComma",
@@ -205,6 +206,7 @@ class Reader:
             self._stop_expecting(f"`,` or `{close}`")
         comma = self.pos
         self._take()
+        self._leave_out(",")
         if self._peek() != close:
             return ","
         self._fault(
@@ -217,9 +219,34 @@ class Reader:
         self._take()
         return close
 
+    def _take_colon(self) -> None:
+        """Read the colon behind a name, or what is meant as one."""
+        end = self.pos
+        char = self._peek()
+        start = self.pos
+        if char == "=":
+            self.pos += 1
+            edit = Edit(start, self.pos, ":")
+            self._fault("NotJson", start, "`=` stands where `:` must", "write `:`", edit)
+        elif _LONE_STRING.match(self.text, start):
+            edit = Edit(end, end, ":")
+            self._fault("NotJson", end, "a colon is missing behind this", "write `:` here", edit)
+        elif char == ":":
+            self._take()
+            self._leave_out(":")
+        else:
+            self._stop_expecting("`:`")
+
+    def _leave_out(self, mark: str) -> None:
+        """Read the mark that was written a second time."""
+        while self._peek() == mark:
+            edit = Edit(self.pos, self.pos + 1, "")
+            self._fault("NotJson", self.pos, f"a second `{mark}`", "delete it", edit)
+            self.pos += 1
+
     def _key(self) -> str:
         char = self._peek()
-        if char and char in _DOUBLE_QUOTES + _SINGLE_QUOTES:
+        if char and char in DOUBLE_QUOTES + SINGLE_QUOTES:
             return self._string()
         word = _WORD.match(self.text, self.pos)
         if word is None or "&" in word[0]:
@@ -235,7 +262,7 @@ class Reader:
     def _word(self) -> Node:
         """A number, true, false, null, or another word, which is read as if in quotes."""
         word = _WORD.match(self.text, self.pos)
-        if word is None or "&" in word[0]:
+        if word is None or word[0][0] in "&\\":
             self._stop_expecting("a value")
         start = self.pos
         self.pos = word.end()
@@ -243,9 +270,13 @@ class Reader:
             return Node(_LITERALS[word[0]], start, self.pos)
         if _NUMBER.fullmatch(word[0]):
             return Node(_number(word[0]), start, self.pos)
-        self._fault(
-            "NotJson", start, f"{shown(word[0])[1:-1]} is not a JSON value", "put it in quotes"
-        )
+        message = f"{shown(word[0])[1:-1]} is not a JSON value"
+        if _PLAIN_WORD.fullmatch(word[0]) and word[0].lower() not in _NO_TEXTS:
+            right = f'"{word[0]}"'
+            edit = Edit(start, self.pos, right)
+            self._fault("NotJson", start, message, f"write {printable(right)}", edit)
+        else:
+            self._fault("NotJson", start, message, "put it in quotes")
         return Node(word[0], start, self.pos)
 
     # Strings
@@ -268,13 +299,9 @@ class Reader:
         similar."""
         line_end = self._line_end(start)
         closing = (
-            '"'
-            if opening == '"'
-            else _SINGLE_QUOTES
-            if opening in _SINGLE_QUOTES
-            else _DOUBLE_QUOTES
+            '"' if opening == '"' else SINGLE_QUOTES if opening in SINGLE_QUOTES else DOUBLE_QUOTES
         )
-        ends = (self._quote(start + 1, line_end, quotes) for quotes in (closing, _DOUBLE_QUOTES))
+        ends = (self._quote(start + 1, line_end, quotes) for quotes in (closing, DOUBLE_QUOTES))
         end = next((end for end in ends if end >= 0), -1)
         if end < 0:
             self._stop(
@@ -334,7 +361,7 @@ class Reader:
         quotes = self.text[start] + self.text[end]
         if quotes == '""':
             return
-        right = _IN_DOUBLE_QUOTES.sub(lambda found: found[1] or '\\"', self.text[start + 1 : end])
+        right = _INDOUBLE_QUOTES.sub(lambda found: found[1] or '\\"', self.text[start + 1 : end])
         right = f'"{right}"'
         edit = Edit(start, end + 1, right)
         if set(quotes) <= {"'", '"'}:
@@ -394,7 +421,7 @@ class Reader:
         while self.pos < len(self.text) and _is_odd_space(self.text[self.pos]):
             self.pos += 1
         right = "".join("" if odd in _INVISIBLE else " " for odd in self.text[start : self.pos])
-        message = f"an invisible character U+{ord(char):04X} that JSON does not allow here"
+        message = f"{odd_space(char)} that JSON does not allow here"
         self._fault(
             "OddSpace", start, message, "write ordinary spaces", Edit(start, self.pos, right)
         )
@@ -458,6 +485,8 @@ class Reader:
             self._stop(
                 what, "is a bracket not closed?" if self.text.strip() else "write the rule document"
             )
+        if self.text.startswith(('\\"', "\\'"), self.pos):
+            self._stop("a quote with a backslash before it", 'write `"` without the backslash')
         if self.text[self.pos] == "&":
             self._stop(
                 f"HTML entities instead of characters: {self._excerpt()}", 'write `"` for &quot;'

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import msgspec
 
 from scaler.rules.finding import Finding, Path
+from scaler.rules.quotes import Edit
 from scaler.tools.common.manifest import Object, Value, objects
 from scaler.tools.common.position import Span
 from scaler.tools.lint.configmap import is_rule_map, rule_value, spans_of
-from scaler.tools.lint.document import examine
+from scaler.tools.lint.document import applied, certain_edits
 from scaler.tools.lint.files import lint
 from scaler.tools.lint.guess import foreign_json, lost_indentation, yaml_document
-from scaler.tools.lint.jsontext import Edit
 from scaler.tools.lint.pairing import faults_of, is_made, rules_among
 from scaler.tools.lint.source import BOM, Source, decode, is_manifest
 from scaler.tools.lint.workloads import roles_of
@@ -67,7 +67,7 @@ def _one_round(text: str, name: str, beside: Sequence[Object]) -> tuple[str, int
     if not is_manifest(text):
         # A text that is probably no rule stays unchanged.
         other = yaml_document(text, name) or foreign_json(text, name)
-        return (text, 0) if other is not None else _applied(text, examine(text).edits)
+        return (text, 0) if other is not None else applied(text, certain_edits(text))
     mark = BOM if text.startswith(BOM) else ""
     bare = text.removeprefix(mark)
     if lost_indentation(bare, name):
@@ -83,7 +83,7 @@ def _one_round(text: str, name: str, beside: Sequence[Object]) -> tuple[str, int
         faults = faults_of(one, rules) if not is_made(one, names) else None
         if faults is not None:
             edits += [*_cures(one, faults), *_quoted(one)]
-    better, count = _applied(bare, edits)
+    better, count = applied(bare, edits)
     return mark + better, count
 
 
@@ -123,7 +123,7 @@ def _edits_in_file(found: Object) -> list[Edit]:
     value = rule_value(found)
     if value is None or value.string is None:
         return []
-    edits = examine(value.text).edits
+    edits = certain_edits(value.text)
     spans = spans_of(found, value) if edits else None
     return [_moved(edit, value, spans) for edit in edits] if spans else []
 
@@ -141,17 +141,3 @@ def _in_style(text: str, style: str) -> str:
     if style == '"':
         return json.dumps(text, ensure_ascii=False)[1:-1]
     return text.replace("'", "''") if style == "'" else text
-
-
-def _applied(text: str, edits: Sequence[Edit]) -> tuple[str, int]:
-    """The text with the edits applied; of several for one span the last counts, of overlapping ones
-    the first."""
-    spans = {(edit.start, edit.end): edit for edit in edits}
-    parts: list[str] = []
-    done = count = 0
-    for (start, end), edit in sorted(spans.items()):
-        if start >= done:
-            parts += [text[done:start], edit.text]
-            done = end
-            count += 1
-    return "".join(parts) + text[done:], count
