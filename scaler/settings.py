@@ -87,9 +87,9 @@ class Settings(BaseModel):
     )
     mode: Mode = _setting(
         Mode.CREATE,
-        "Who creates the pods of AscendJobs: `create` = the scaler; `gates` = Ascend Operator, the"
-        " scaler releases them; `auto` = gates beside an Ascend Operator, else create; `shadow` ="
-        " whoever does so now: the scaler only notes what it would do.",
+        "Who creates the pods of AscendJobs: `create` = the scaler; `gates` = others, the scaler"
+        " releases them; `auto` = gates beside an Ascend Operator, else create; `shadow` = others,"
+        " and nothing is done.",
     )
     ascend_operator_namespace: _Namespace = _setting(
         "mindx-dl",
@@ -137,8 +137,7 @@ class Settings(BaseModel):
     out_of_touch: float = _seconds(
         120,
         "A replica that has heard nothing of something it decides on for this long is not ready; a"
-        " leader stops admitting. A watch that brings nothing and does not end for three eighths of"
-        " it is given up, and everything is listed anew.",
+        " leader stops admitting. A watch that is silent for three eighths of it is given up.",
         1,
     )
 

@@ -79,6 +79,27 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_heading(page: Path) -> No
     ] == []
 
 
+LONGEST_CELL = 200
+REGISTERS = {"docs/reference/contract.md", "docs/explanation/promises.md"}
+"""Pages whose tables are read by tests: a sentence, and what holds it."""
+
+
+def as_read(cell: str) -> str:
+    """A cell without the marks of links, code and emphasis."""
+    return re.sub(r"\]\([^)]*\)|[`*\[]", "", cell.strip())
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.relative_to(ROOT).as_posix() not in REGISTERS],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_a_cell_of_a_table_can_be_read_at_a_glance(page: Path) -> None:
+    rows = [line for line in page.read_text("utf-8").splitlines() if line.startswith("|")]
+    every = [as_read(cell) for row in rows for cell in re.split(r"(?<!\\)\|", row)]
+    assert [cell for cell in every if len(cell) > LONGEST_CELL] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_test_file_of_a_command_is_there(page: Path) -> None:
     words = [

@@ -333,9 +333,9 @@ class Reason(StrEnum):
             short="the scheduler bound nothing in time",
             sentence=("The smallest ratio is not scheduled{colon}."),
             meaning=(
-                "room was reserved for the smallest ratio, and the scheduler bound nothing of "
-                "it in its attempt (`minimum_timeout`). The service is in backoff and reserves "
-                "nothing; the words say how often, and when it is tried again"
+                "room was reserved for the smallest ratio, and the scheduler bound none of its "
+                "pods within `minimum_timeout`. The service is in backoff; the words say how "
+                "often, and when it is tried again"
             ),
             to_do="ask the scheduler: `kubectl describe podgroup`",
             if_unavailable="see [ScalerReservationIgnored](#scalerreservationignored)",
@@ -365,10 +365,9 @@ class Reason(StrEnum):
             short="reserved room is not free yet",
             sentence=("Room for the smallest ratio is reserved and not free yet{colon}."),
             meaning=(
-                "room for the smallest ratio is reserved, and the instance is not admitted yet:"
-                " pods on the room have to end, or are evicted for it, a node has to return, "
-                "pods of another instance do not exist yet, or something else must be bound "
-                "first. The words name it"
+                "room for the smallest ratio is reserved and not free yet: pods have to end, a "
+                "node has to return, pods of another instance are missing, or something else is "
+                "bound first. The words name it"
             ),
             to_do="nothing",
             if_unavailable=(
@@ -540,15 +539,14 @@ class Reason(StrEnum):
         en=Words(
             short="no pods can be made of its job",
             meaning=(
-                "no pods can be made of the job; the words name every fault, by Ascend "
-                "Operator's names. Or MindCluster's scheduler says that it never starts the job, "
-                "whatever is free (`JobValidateFailed`): its `sp-block`, NPUs or policy do not fit "
-                "together"
+                "no pods can be made of the job; the words name every fault. Or MindCluster's "
+                "scheduler never starts it (`JobValidateFailed`): its `sp-block`, NPUs or policy "
+                "do not fit together"
             ),
             to_do=(
-                "edit the job; nothing has to be deleted, and pods that run are left alone. "
-                "`scaler lint` finds the same. Beside Ascend Operator: a job that the operator "
-                "has refused has to be deleted and created again; the words are the operator's"
+                "edit the job; nothing has to be deleted, and pods that run stay. `scaler lint` "
+                "finds the same. Beside Ascend Operator: delete a job that the operator has "
+                "refused, and create it again"
             ),
             if_it_lasts="edit the job; the words name every fault",
         ),
@@ -658,10 +656,9 @@ class Reason(StrEnum):
             ),
             to_do="if it lasts: `kubectl describe podgroup`",
             if_unavailable=(
-                "the scheduler has its pods. First compare with the nodes: a service that "
-                "shares its nodes with no other is given to the scheduler even where nothing is"
-                " free, and then it is nodes that are missing, as with `MinimumDoesNotFit`. If "
-                "there are enough, see [ScalerReservationIgnored](#scalerreservationignored)"
+                "the scheduler has its pods. Are enough nodes free? A service that shares its "
+                "nodes with no other may lack nodes, as with `MinimumDoesNotFit`. If there are "
+                "enough: [ScalerReservationIgnored](#scalerreservationignored)"
             ),
         ),
         zh=Words(
@@ -690,10 +687,9 @@ class Reason(StrEnum):
             meaning="all pods are bound and not all are running",
             to_do="if it lasts: `kubectl describe pod`",
             if_unavailable=(
-                "the pods are on their nodes and do not run: "
-                "`kubectl describe pod -n NAMESPACE POD`, at its end. Often an image, a volume "
-                "or a device plugin. Loading a large model may just take longer than 10 "
-                "minutes: then raise `for` of the alert"
+                "the pods are on their nodes and do not run: `kubectl describe pod -n NAMESPACE "
+                "POD`, at its end. Often an image, a volume or a device plugin. If your model "
+                "loads for more than 10 minutes, raise `for`"
             ),
         ),
         zh=Words(
@@ -732,11 +728,9 @@ class Reason(StrEnum):
         en=Words(
             short="a pod is lost or does not run",
             meaning=(
-                "a pod failed, is missing, crash-loops, or is on a faulty node; or all pods "
-                "have been bound for 30 minutes (`start_timeout`) and it never ran, or, with "
-                "`counts-from: ready`, was not Ready for so long and gives its place to a spare; "
-                "or only some of its pods are bound and its attempt has ended. The words name the "
-                "pod"
+                "a pod failed, is missing, crash-loops or is on a faulty node; or it did not run "
+                "(with `counts-from: ready`: was not Ready) for 30 minutes (`start_timeout`); or "
+                "only some pods are bound. The words name it"
             ),
             to_do="look at that pod or node",
             if_unavailable=(
@@ -769,9 +763,9 @@ class Reason(StrEnum):
                 "Its job has finished for good{colon}; delete and apply the job to start it again."
             ),
             meaning=(
-                "its job succeeded or failed for good; the words say why, and the event is a "
-                "Warning when it failed. Or it was one pod, which has ended and which its owner "
-                "has replaced; then the words say that, and nothing has to be done"
+                "its job succeeded or failed for good; the words say why, and the event of a "
+                "failure is a Warning. Or it was one pod, which ended and which its owner has "
+                "replaced: then nothing has to be done"
             ),
             to_do="delete and apply the job to start it again",
         ),
@@ -791,12 +785,10 @@ class Reason(StrEnum):
         en=Words(
             short="runs beyond the largest ratio",
             meaning=(
-                "it runs, but the rule has no place for it now. A smaller rule deletes nothing;"
-                " only [preemption](../explanation/minimums-first.md#preemption) may evict it, "
-                'when a minimum needs its room or, with `mind-cluster/trade: "always"`, a '
-                "larger ratio of its own service. Or `spec.replicas` has no place for it, and "
-                "it is [not drained](../explanation/how-it-decides.md#as-many-as-are-wanted): "
-                "the words say why"
+                "it runs, but the rule or `spec.replicas` has no place for it. "
+                "[Preemption](../explanation/minimums-first.md#preemption) may evict it, with "
+                '`mind-cluster/trade: "always"` also for its own service; or it is [not '
+                "drained](../explanation/how-it-decides.md#as-many-as-are-wanted)"
             ),
             to_do="delete the job if you do not want it",
         ),
@@ -824,11 +816,10 @@ class Reason(StrEnum):
                 "restart{colon}; it keeps its place. Raise the limit of the job or delete it."
             ),
             meaning=(
-                "beside Ascend Operator: it should be revoked, but that costs its job a "
-                "restart, and the restarts that are left are kept for faults. Also where "
-                "revocations are off (`revoke`), or where nothing would hold its pods again; "
-                "the words have the numbers "
-                "([why](../explanation/holding-by-gates.md#revoking-can-cost-a-restart))"
+                "it should be revoked, but beside Ascend Operator [that costs its job a "
+                "restart](../explanation/holding-by-gates.md#revoking-can-cost-a-restart), and "
+                "what is left is kept for faults; or revocations are off (`revoke`), or nothing "
+                "would hold its pods again"
             ),
             to_do=(
                 "delete the job, raise its `backoffLimit`, or lower the setting `restart_reserve`"

@@ -55,10 +55,10 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
         en=Words(
             short="cannot be held",
             meaning=(
-                "it cannot be held: a pod arrived without our gate (see "
-                "[admission](../howto/hold-with-admission.md)), its job still has the label "
-                "that switches Ascend Operator's own gate on, or its PodGroup contains pods of "
-                "other instances too. It counts as it is"
+                "it cannot be held: a pod arrived without our gate "
+                "([admission](../howto/hold-with-admission.md)), its job has the label of Ascend "
+                "Operator's own gate, or its PodGroup contains pods of other instances too. It "
+                "counts as it is"
             ),
         ),
         zh=Words(
@@ -76,11 +76,9 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
         en=Words(
             short="another operator makes its pods",
             meaning=(
-                "the scaler makes the pods here, but somebody else made a pod of this AscendJob or "
-                "wrote its status, in the last five minutes; the words name the client, by the "
-                "product in its User-Agent. The scaler leaves the job to it until nobody else has "
-                "done either for five minutes: it makes no pods of the job, and writes neither its "
-                "status nor its rank table"
+                "somebody else made a pod of this AscendJob, or wrote its status, in the last "
+                "five minutes; the words name it. Until it stops for five minutes the "
+                "scaler leaves pods, status and rank table to it"
             ),
             to_do=(
                 "stop the other operator; or let it make the pods, and set "
@@ -110,7 +108,7 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
             short="no rank in its super-pod",
             meaning=(
                 "the scheduler bound pods of a super-pod job with an empty annotation "
-                "`super-pod-rank`: one session of it saw a part of the pods only. The containers "
+                "`super-pod-rank`: one session of it saw only a part of the pods. Containers "
                 "read the rank as they start, so only new pods have one"
             ),
             to_do=(
@@ -225,10 +223,9 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
         en=Words(
             short="its requests are rounded up",
             meaning=(
-                "pods that wait for room in this namespace have more unlike requests than one "
-                "namespace may cost time for: they are rounded up to few, and what has a selector, "
-                "an affinity or tolerations of its own may have to wait for its turn. Give jobs of "
-                "one kind equal requests and constraints"
+                "waiting pods of this namespace have too many unlike requests: they are rounded "
+                "up to few, and pods with a selector, affinity or tolerations may wait. Give "
+                "jobs of one kind equal requests"
             ),
         ),
         zh=Words(
@@ -247,11 +244,8 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
             short="is not kept",
             meaning=(
                 "as much is kept for this namespace as one namespace may have "
-                "(`kept_per_namespace`); the words say what is not kept: the last "
-                "valid rule (it is in force, and is lost when the scaler starts anew while the "
-                "ConfigMap is not there), the ElasticService (conditions and events of the jobs "
-                "say everything), or the count of an eviction (nobody is evicted for the service). "
-                "Delete jobs and rules that nobody needs, or raise the setting"
+                "(`kept_per_namespace`); the words say what is not kept. Delete jobs and rules "
+                "that nobody needs, or raise the setting"
             ),
         ),
         zh=Words(
