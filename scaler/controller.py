@@ -60,6 +60,8 @@ PAUSE_FACTOR = 3.0
 LONGEST_PAUSE = 0.03
 """The pause after a pass, as a multiple of its duration, and the longest pause in seconds: under
 many events, passes take a quarter of a core, as long as they are short."""
+SAID_EVERY = 60.0
+"""Seconds between two lines which say that a decision takes several slices."""
 SOONEST = 0.001
 """Least seconds until the next decision, however soon time alone may change the decision."""
 
@@ -104,6 +106,10 @@ class Controller:
         self._failures_in_a_row = 0
         self._unreported: set[ServiceKey] = set()
         """Services that were read again and not reported since."""
+        self._refused_meanwhile: list[tuple[ServiceKey, Refusal]] = []
+        """Creations that were refused while a decision was under way."""
+        self._said_at = -SAID_EVERY
+        """Loop time at which a line last said that services wait until they are weighed."""
         self._decided = _Decided(Followed(), Followed())
         self._heeds_room = False
         self._timer: asyncio.TimerHandle | None = None
@@ -185,8 +191,9 @@ class Controller:
         run other tasks."""
         started = loop_time()
         await self._read_services(keys)
+        self._refused_meanwhile.clear()
         world = self.world = self.builder.world(self.clock.now(), self._memory)
-        decision = self._decide(world)
+        decision = await self._decide(world)
         decided = loop_time()
         acted_on = set[ServiceKey]()
         if decision is not None:
@@ -199,6 +206,8 @@ class Controller:
                 self._memory = self.shadow(world, decision, pairs)
             else:
                 self._memory = decision.memory
+            for key, refusal in self._refused_meanwhile:
+                self._memory = refuse(self._memory, str(key), refusal)
             for over in self.executor.evictions.take_those_that_ended(self._memory):
                 self.reporter.evictions_ended(over.key, over.evictions.at)
             # Actions begin before reports are written.
@@ -296,12 +305,17 @@ class Controller:
 
     # 2. the decision
 
-    def _decide(self, world: World) -> Decision | None:
-        """The decision; a bug in it is logged and retried with growing pauses; /snapshots/world has
-        its input."""
+    async def _decide(self, world: World) -> Decision | None:
+        """The decision, in as many slices as it takes; other tasks run in between. A bug in it is
+        logged and retried with growing pauses; /snapshots/world has its input."""
         try:
-            with no_collection():
-                decision = decide(world, self._decision_cache)
+            decision = self._slice_of_decision(world)
+            while decision.not_weighed_yet:
+                self._heeds_room = True  # a change meanwhile is for the next decision
+                self.metrics.not_weighed_yet(decision.not_weighed_yet)
+                self._say_who_waits(decision.not_weighed_yet)
+                await asyncio.sleep(0)
+                decision = self._slice_of_decision(world)
         except Exception:
             delay = backoff_after(self._failures_in_a_row)
             self._failures_in_a_row += 1
@@ -320,6 +334,17 @@ class Controller:
             return None
         self._failures_in_a_row = 0
         return decision
+
+    def _slice_of_decision(self, world: World) -> Decision:
+        with no_collection():
+            return decide(world, self._decision_cache)
+
+    def _say_who_waits(self, services: int) -> None:
+        """Say in the log that a decision is long, at most once a minute."""
+        now = loop_time()
+        if now >= self._said_at + SAID_EVERY:
+            self._said_at = now
+            _log.info("services not weighed yet", services=services)
 
     def _recheck(self, moment: float) -> None:
         """Decide again at this time; 0.0 = only after an event."""
@@ -402,6 +427,7 @@ class Controller:
                 generation = record.job.generation if record is not None else 0
                 refusal = Refusal(outcome.uid, outcome.refused, now, generation)
                 self._memory = refuse(self._memory, str(key), refusal)
+                self._refused_meanwhile.append((key, refusal))
             settled = self.assumed.all_seen(key)
             had_no_effect = settled and not refused and not self.queue.is_dirty(key)
             if failed or had_no_effect:

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from scaler import app, controller
 from scaler.clock import Slices
+from scaler.decide.again import DecisionCache
 from scaler.decide.decide import decide
 from scaler.decide.decision import Admit, Complete, Decision
 from scaler.decide.world import World
@@ -22,6 +23,7 @@ from scaler.kube.api import NODES, PODS, PatchType
 from scaler.kube.errors import NotSentError
 from scaler.report import reporter
 from scaler.report.job_status import already_says
+from scaler.report.metrics import Metrics
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, held, job, node, rule_config_map
@@ -315,3 +317,33 @@ def test_nothing_is_admitted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
     run(story())
     assert len(admitted) == len(set(admitted)) == 3
+
+
+def test_while_a_decision_is_made_in_slices_everything_else_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """3b.10c: other tasks run between two slices; nothing is done before the last one, and then all
+    is. It is counted, and said once a minute."""
+    others: list[None] = []
+    waiting: list[tuple[int, int]] = []
+
+    def noted(_self: Metrics, services: int) -> None:
+        waiting.append((services, len(others)))
+        asyncio.get_running_loop().call_soon(others.append, None)
+
+    monkeypatch.setattr(controller, "DecisionCache", lambda: DecisionCache(1))
+    monkeypatch.setattr(Metrics, "not_weighed_yet", noted)
+
+    async def story() -> None:
+        with capture_logs() as logs:
+            async with rig(*SERVICE) as on:
+                await on.settle(20)
+                assert on.with_pods() == {"p0", "d0"}
+        said = [line for line in logs if line["event"] == "services not weighed yet"]
+        assert len(said) == 1
+
+    run(story())
+    assert waiting[-1][0] == 0
+    slices = [pair for pair in pairwise(waiting) if pair[0][0]]
+    assert len(slices) > 10
+    assert all(before[1] < after[1] for before, after in slices)

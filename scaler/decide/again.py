@@ -28,8 +28,9 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from math import inf
 from traceback import walk_tb
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -51,6 +52,8 @@ from scaler.decide.sharing.part import Admitted, Held, Part, ReservedMinimum
 from scaler.decide.sharing.questions import Questions
 from scaler.decide.sharing.weigh import Scope, tally_of, weigh
 from scaler.decide.since_last import Followed, Moments
+from scaler.decide.slices import SLICE, as_before, in_force, without_actions
+from scaler.decide.work import Steps, Work, all_of
 from scaler.decide.world import Policy, Service, ServiceKey, World
 from scaler.reasons.warnings import Warning
 
@@ -60,6 +63,11 @@ Made = TypeVar("Made")
 
 PAUSE = 300.0
 """Seconds until a failed service is decided about again although it did not change."""
+UNITS_OF_SERVICE = 20
+UNITS_OF_LOOKING = 22
+"""The work of making the demand of a service, for each of its instances."""
+UNITS_OF_PLANNING = 7
+"""The work of making the plan of a service, for each of its instances."""
 MOST_FAILING = 4
 """The largest number of failing services that are searched for in one part; after that the whole
 part waits."""
@@ -144,8 +152,9 @@ class _Known(msgspec.Struct, eq=False):
 class KnownDemands:
     """`all` is in the order of `World.services`; the sets hold positions in it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, work: Work) -> None:
         self.weighs = are_weighed(world)
+        self._work = work
         self._policy = world.policy
         self.all: list[_Known] = []
         self._sorted_plans: list[Plan] = []
@@ -176,7 +185,7 @@ class KnownDemands:
         """Whether the demands of unchanged services hold in this world too."""
         return world.policy is self._policy and are_weighed(world) == self.weighs
 
-    def follow(self, world: World) -> tuple[set[int], bool]:
+    def follow(self, world: World) -> Steps[tuple[set[int], bool]]:
         """Make the demands of changed services anew. Returns their positions, and whether services
         came or went."""
         old = self._services.last
@@ -186,7 +195,7 @@ class KnownDemands:
         is_other_memory = world.memory.services is not self._memory.services
         self._may_remember_gone = came_or_went or is_other_memory
         if came_or_went:
-            return self._align(world), True
+            return (yield from self._align(world)), True
         changed = set[int]()
         for at in sorted({*other, *self._due(world)}):
             before = self.all[at]
@@ -197,6 +206,7 @@ class KnownDemands:
                 self._set_plan(at, looked.plan)
                 self._count(at, 1)
                 changed.add(at)
+                yield
         return changed, False
 
     def remember(self, world: World, after: dict[int, ServiceMemory]) -> Memory:
@@ -265,7 +275,7 @@ class KnownDemands:
         """How many of these services failed."""
         return len([at for at in positions if self.all[at].failed is not None])
 
-    def _align(self, world: World) -> set[int]:
+    def _align(self, world: World) -> Steps[set[int]]:
         """Services came or went: find the known services by their keys. Returns the changed
         positions."""
         known = {each.demand.service.key: each for each in self.all}
@@ -288,6 +298,7 @@ class KnownDemands:
                 self.drafted.add(at)
             if each is not before:
                 changed.add(at)
+                yield
         return changed
 
     def _due(self, world: World) -> Iterator[int]:
@@ -325,6 +336,7 @@ class KnownDemands:
 
     def _anew(self, service: Service, seen: ServiceMemory, plan: Plan, world: World) -> _Known:
         """A new entry. `plan`: the last one, until the next one is made."""
+        self._work.units += UNITS_OF_SERVICE + UNITS_OF_LOOKING * len(service.instances)
         failed = None
         try:
             demand = demand_of(service, seen, world.now, world.policy)
@@ -380,29 +392,83 @@ class DecisionCache:
     """What one decision keeps to save time in the next. Without a cache the decision is the
     same."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = SLICE) -> None:
+        """`most`: units of work of one call of `decide`."""
+        self._most = most
         self.demands: KnownDemands | None = None
-        self.node_index = NodeIndex(Nodes())
+        self.work = Work()
+        self.node_index = NodeIndex(Nodes(), self.work)
         self.neighbours: Neighbours | None = None
         self.parts: dict[int, _Part] = {}
         self.budget = Budget()
+        self.waiting = 0
+        """The number of services that the decision under way has not weighed yet."""
+        self._under_way: _UnderWay | None = None
+        self._last: Decision | None = None
+        self._last_plans: dict[ServiceKey, Plan] = {}
 
     def decide(self, world: World) -> Decision:
-        """As `decide_anew`, without what did not change since the last decision."""
+        """As `decide_anew`, without what did not change since the last decision; at most a slice
+        of work. Where the decision is not made then, each service keeps what it has, and the next
+        call goes on with it, whatever world it is given."""
+        return self._decide(world, self.work.units + self._most)
+
+    def decide_whole(self, world: World) -> Decision:
+        """The whole decision, however long it takes. One that is under way is ended before."""
+        made = self._decide(world, inf)
+        return self._decide(world, inf) if made.not_weighed_yet else made
+
+    def _decide(self, world: World, most: float) -> Decision:
+        under_way = self._under_way
+        if under_way is None:
+            self.waiting = len(world.services)
+            under_way = _UnderWay(world, self._steps(world))
+        self._under_way = None  # a decision that fails leaves nothing behind
+        made = self._go_on(under_way.steps, most)
+        if made is None:
+            self._under_way = under_way
+            if not self._last_plans and self._last is not None:
+                for plan in self._last.plans:
+                    self._last_plans[plan.key] = without_actions(plan)
+            return as_before(world, self._last_plans, self._last, waiting=self.waiting)
+        self._last = made
+        self._last_plans = {}
+        if under_way.world is not world:
+            made = in_force(made, under_way.world, world, waiting=self.waiting)
+        return made
+
+    def _go_on(self, steps: Steps[Decision], most: float) -> Decision | None:
+        """The decision; None = so much work was done, and it is not made yet."""
+        try:
+            while True:
+                next(steps)
+                if self.work.units >= most:
+                    return None
+        except StopIteration as end:
+            made: Decision = end.value
+            return made
+
+    def _steps(self, asked: World) -> Steps[Decision]:
         # a decision that fails leaves nothing behind
         budget = self.budget
         demands = self.demands
         self.budget = Budget()
         self.demands = None
-        asked = world
-        world = budget.within(asked)
+        world = yield from budget.steps(asked, self.work)
         if demands is None or not demands.holds_in(world):
-            demands = KnownDemands(world)
+            demands = KnownDemands(world, self.work)
             self.parts = {}
-        made = _Pass(world, self, demands, number_of_rounded(asked, world)).decide()
+        made = yield from _Pass(world, self, demands, number_of_rounded(asked, world)).steps()
         self.budget = budget
         self.demands = demands
         return made
+
+
+class _UnderWay(NamedTuple):
+    """A decision that is not made yet, and the world that it is about."""
+
+    world: World
+    steps: Steps[Decision]
 
 
 class _Part(msgspec.Struct, eq=False):
@@ -428,9 +494,15 @@ class _Pass:
         self.rounded = rounded
         self.cache = cache
         self.demands = demands
-        self.changed, came_or_went = demands.follow(world)
         self.drafts: dict[int, Draft] = {}
         """Drafts of this decision; services without changes have none."""
+
+    def _look(self) -> Steps[None]:
+        """Make the demands of changed services anew, and see which services share nodes."""
+        world = self.world
+        cache = self.cache
+        demands = self.demands
+        self.changed, came_or_went = yield from demands.follow(world)
         nodes = (world.nodes if demands.weighs else None) or Nodes()
         self.node_index = cache.node_index = cache.node_index.after(nodes)
         known = cache.neighbours
@@ -453,10 +525,12 @@ class _Pass:
                 return True
         return False
 
-    def decide(self) -> Decision:
-        parts = self.cache.parts = self._arbitrated()
+    def steps(self) -> Steps[Decision]:
+        yield from self._look()
+        yield
+        parts = self.cache.parts = yield from self._arbitrated()
         self._decide_alone()
-        plans = self._plans()
+        plans = yield from self._plans()
         memory = self._memory()
         moments = [part.recheck_at for part in parts.values()]
         moments += self.demands.until.to_come(self.world.now)
@@ -503,7 +577,7 @@ class _Pass:
                 self.demands.leave_out([at], error, self.world.now)
         return None
 
-    def _plans(self) -> tuple[Plan, ...]:
+    def _plans(self) -> Steps[tuple[Plan, ...]]:
         """All plans. Made anew are those of services that changed or have a draft now, and those
         that had a draft and have none any more."""
         have_drafts = set[int]()
@@ -511,6 +585,7 @@ class _Pass:
             have_drafts.update(part.drafts)
         for at in {*self.changed, *self.drafts, *(self.demands.drafted - have_drafts)}:
             self._plan(at, self.drafts.get(at))
+            yield
         return self.demands.plans()
 
     def _plan(self, at: int, draft: Draft | None) -> None:
@@ -522,6 +597,7 @@ class _Pass:
             inputs = draft.plan_inputs
         if known.plan_inputs == inputs:
             return
+        self.cache.work.units += UNITS_OF_PLANNING * len(known.demand.members)
         plan = self._attempt(at, plan_of, draft or Draft(known.demand))
         if plan is not None:
             self.demands.keep_plan(at, plan, inputs)
@@ -530,14 +606,16 @@ class _Pass:
         """The first of these times that is to come; 0.0 = none."""
         return min([moment for moment in moments if moment > self.world.now], default=0.0)
 
-    def _arbitrated(self) -> dict[int, _Part]:
+    def _arbitrated(self) -> Steps[dict[int, _Part]]:
         """All parts with something to weigh. A part without changes is not arbitrated again."""
         touched = self._touched()
+        by_part = self._by_part(sorted(self.demands.active))
+        self.cache.waiting = len(self.demands.active)
         parts = {}
-        for number, active in self._by_part(sorted(self.demands.active)).items():
+        for number, active in by_part.items():
             part = self.cache.parts.get(number)
             if part is None or number in touched or not self._holds(part):
-                part = self._arbitrate_most(number, active)
+                part = yield from self._arbitrate_most(number, active)
                 self.drafts |= part.drafts
             parts[number] = part
         return parts
@@ -578,7 +656,7 @@ class _Pass:
         last = self.world.last_bind, self.world.last_binds
         return probing, (*last, seen.last_bind, seen.last_binds)
 
-    def _arbitrate_most(self, number: int, active: list[int]) -> _Part:
+    def _arbitrate_most(self, number: int, active: list[int]) -> Steps[_Part]:
         """Arbitrate a part, and leave out each service whose arbitration or plan raises an error:
         nobody is evicted for it. When many services raise errors, leave out all of the part."""
         demands = self.demands
@@ -586,15 +664,16 @@ class _Pass:
         while active:
             self.probing = probing
             try:
-                part = self._arbitrate(number, active)
+                part = yield from self._arbitrate(number, active)
             except Exception as error:
                 failing = active
                 if demands.number_of_failed(self._positions[number]) < MOST_FAILING:
-                    failing = [first_failing(active, partial(self._arbitrate, number))]
+                    failing = [first_failing(active, partial(self._arbitrate_all, number))]
                 demands.leave_out(failing, error, self.world.now)
             else:
                 for at, draft in part.drafts.items():
                     self._plan(at, draft)
+                    yield
                 if not demands.number_of_failed(part.drafts):
                     return part
             active = [at for at in active if demands.all[at].failed is None]
@@ -603,7 +682,10 @@ class _Pass:
         inputs = self._inputs(probing, heeds_binds=False)
         return _Part({}, nothing, heeds_room=False, recheck_at=0.0, inputs=inputs, settled=True)
 
-    def _arbitrate(self, number: int, active: Sequence[int]) -> _Part:
+    def _arbitrate_all(self, number: int, active: Sequence[int]) -> _Part:
+        return all_of(self._arbitrate(number, active))
+
+    def _arbitrate(self, number: int, active: Sequence[int]) -> Steps[_Part]:
         known = self.demands.all
         demands = {at: known[at].demand for at in active}
 
@@ -616,16 +698,20 @@ class _Pass:
 
         scope = Scope(number, self.node_index, self.neighbours, demands, everybody)
         probing = self.probing
-        weighed = weigh(self.world, scope, Shortcuts, is_probed=probing)
+        weighed = yield from weigh(self.world, scope, Shortcuts, is_probed=probing)
         self.probing = weighed.is_probed
-        drafts = weighed.drafts.values()
+        settled = True
+        for draft in weighed.drafts.values():
+            settled &= draft.next_memory() is draft.demand.seen
+            self.cache.work.units += UNITS_OF_SERVICE
+            yield
         return _Part(
             drafts=weighed.drafts,
-            tally=tally_of(weighed.active, self.world),
+            tally=tally_of(weighed, self.world),
             heeds_room=weighed.heeds_room(),
             recheck_at=self._first(weighed.moments(self.world)),
             inputs=self._inputs(probing, heeds_binds=weighed.heeds_binds),
-            settled=all(draft.next_memory() is draft.demand.seen for draft in drafts),
+            settled=settled,
         )
 
 

@@ -26,13 +26,20 @@ from scaler.decide.sharing.budget import number_of_rounded, within_budget
 from scaler.decide.sharing.limits import are_weighed, decide_alone, is_weighed
 from scaler.decide.sharing.questions import Questions
 from scaler.decide.sharing.weigh import Demands, Scope, Weighed, tally_of, weigh
+from scaler.decide.work import all_of
 from scaler.decide.world import World
 
 
 def decide(world: World, cache: DecisionCache | None = None) -> Decision:
     """What to do about every service of the world, and what to remember for the next decision.
-    `cache`: of the decisions before; it saves time only."""
-    return (cache or DecisionCache()).decide(world)
+    `cache`: of the decisions before. With one, a call does a bounded amount of work: where
+    `not_weighed_yet` is not 0, the next call goes on (`slices.py`)."""
+    return decide_whole(world) if cache is None else cache.decide(world)
+
+
+def decide_whole(world: World, cache: DecisionCache | None = None) -> Decision:
+    """The same, however much work it is."""
+    return (cache or DecisionCache()).decide_whole(world)
 
 
 def decide_anew(world: World) -> Decision:
@@ -84,7 +91,7 @@ def _weigh_all(world: World, demands: Demands) -> list[Weighed]:
     for number, demands_of_part in active.items():
         everybody = partial(by_part.__getitem__, number)
         scope = Scope(number, nodes, neighbours, demands_of_part, everybody)
-        weighed = weigh(world, scope, Questions, is_probed=is_probed)
+        weighed = all_of(weigh(world, scope, Questions, is_probed=is_probed))
         is_probed = weighed.is_probed
         parts.append(weighed)
     return parts
@@ -127,7 +134,7 @@ def _tally(world: World, demands: Demands, parts: list[Weighed], rounded: int) -
     numbers = Counter[str]()
     idle = Counter[str]()
     for part in parts:
-        of_part, idle_in_part = tally_of(part.active, world)
+        of_part, idle_in_part = tally_of(part, world)
         numbers.update(of_part)
         idle.update(idle_in_part)
     return Tally(serving=serving, rounded=rounded, idle=dict(idle), **numbers)

@@ -182,6 +182,9 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
     probing: int = 0
     rounded: int = 0
     """3b.10c: services of which a request is rounded up."""
+    careful: int = 0
+    """3b.10c: services of which something waits because too many unlike requests have reservations
+    to weigh what the scheduler may do to them."""
     idle: dict[str, int] = {}
     """Resource -> amount that bound pods of services hold which do not serve."""
 
@@ -198,3 +201,5 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """Whether a change of what is free alone may change the decision."""
     tally: Tally | None = None
     """None where each service decides alone."""
+    not_weighed_yet: int = 0
+    """3b.10c: services that wait until the decision goes on; 0 = the decision is whole."""

@@ -38,6 +38,7 @@ _WHAT_IS_WEIGHED: Final = (
     "in_backoff",
     "probing",
     "rounded",
+    "careful",
 )
 CONTENT_TYPE: Final = prometheus_client.CONTENT_TYPE_PLAIN_0_0_4
 
@@ -255,6 +256,7 @@ class Metrics:
         tally = tally or decision.Tally()
         for name in _WHAT_IS_WEIGHED:
             self._waiting.labels(name).set(getattr(tally, name))
+        self.not_weighed_yet(0)
         known = self._idle_resources | tally.idle.keys()
         shown = set(sorted(known, key=_usual_first)[:_MOST_RESOURCES])
         for resource in self._idle_resources - shown:
@@ -262,6 +264,10 @@ class Metrics:
         for resource in shown:
             self._idle.labels(resource).set(tally.idle.get(resource, 0))
         self._idle_resources = shown
+
+    def not_weighed_yet(self, services: int) -> None:
+        """Show that so many services wait until the decision under way has weighed them."""
+        self._waiting.labels("not_yet").set(services)
 
     def passed(self, *, plan_seconds: float, pass_seconds: float) -> None:
         self.passes.inc()

@@ -5,7 +5,7 @@ Each names the few files of this folder that should notice, the quickest first."
 
 from __future__ import annotations
 
-from scaler.decide import again, attempts, draft, nodes, verdicts
+from scaler.decide import again, attempts, draft, nodes, slices, verdicts
 from scaler.decide.room import blocks, invalidation, placement
 from scaler.decide.service import demand, groups, lifecycle, limit, readiness, states
 from scaler.decide.sharing import (
@@ -320,8 +320,8 @@ MUTANTS = (
     Mutant(
         "what is bound in part is not reserved first",
         arbitration,
-        "self._keep_what_stays()",
-        "pass",
+        "yield from self._keep_what_stays()",
+        "yield",
         "test_minimums test_scale_ups",
         "3b, words",
     ),
@@ -392,8 +392,8 @@ MUTANTS = (
     Mutant(
         "scale-ups with the scheduler go before minimums",
         arbitration,
-        "self._reserve_minimums()\n        self._revoke_scale_ups()",
-        "self._revoke_scale_ups()\n        self._reserve_minimums()",
+        "yield from self._reserve_minimums()\n        yield from self._revoke_scale_ups()",
+        "yield from self._revoke_scale_ups()\n        yield from self._reserve_minimums()",
         "test_scale_ups",
         "3b.2",
     ),
@@ -1898,5 +1898,45 @@ MUTANTS = (
         "False",
         "test_budget",
         "3b.10c, S5",
+    ),
+    Mutant(
+        "a change begins the decision under way anew",
+        again,
+        "if under_way is None:",
+        "if under_way is None or under_way.world is not world:",
+        "test_slices",
+        "3b.10c, L5",
+    ),
+    Mutant(
+        "a decision under way is made about the world of the last slice",
+        again,
+        "if under_way.world is not world:",
+        "if False:",
+        "test_slices",
+        "3b.10c, S3",
+    ),
+    Mutant(
+        "an action stands whatever became of its instance",
+        slices,
+        "one is None or _pods(one) != _pods(was[action.uid])",
+        "False",
+        "test_slices",
+        "3b.10c, S3",
+    ),
+    Mutant(
+        "what is noted while a decision is under way is taken back",
+        slices,
+        "if after is was or now.services.get(name) is not was:",
+        "if after is was:",
+        "test_slices",
+        "3b.10c",
+    ),
+    Mutant(
+        "who is not weighed yet does again what it did",
+        again,
+        "self._last_plans[plan.key] = without_actions(plan)",
+        "self._last_plans[plan.key] = plan",
+        "test_slices",
+        "3b.10c, S10",
     ),
 )

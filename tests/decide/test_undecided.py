@@ -15,6 +15,7 @@ from scaler.decide.plan import plan_of
 from scaler.decide.service.demand import demand_of
 from scaler.decide.sharing.arbitration import Arbitration
 from scaler.decide.sharing.limits import decide_alone
+from scaler.decide.work import Steps
 from scaler.decide.world import Service, ServiceKey, World
 from tests.builders import doings, on_nodes, service, world
 
@@ -52,8 +53,8 @@ def in_the_plan(patch: pytest.MonkeyPatch) -> None:
 def in_the_weighing(patch: pytest.MonkeyPatch) -> None:
     run = Arbitration.run
 
-    def wrapped(self: Arbitration) -> None:
-        run(self)
+    def wrapped(self: Arbitration) -> Steps[None]:
+        yield from run(self)
         if any(bad(draft.demand.service.key) for draft in self.part.drafts):
             raise RecursionError("too deep")
 

@@ -31,6 +31,7 @@ from scaler.decide.nodes import (
     tolerates,
 )
 from scaler.decide.room.amounts import PodAmounts, Slack, slack_of, times
+from scaler.decide.work import Work
 
 FEW = 64
 """Node constraints that an index may remember although no pod has them."""
@@ -94,7 +95,9 @@ class Fitting:
 
 
 class NodeIndex:
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: Nodes, work: Work | None = None) -> None:
+        """`work`: where the work of reading the nodes is counted."""
+        self.work = work or Work()
         self._all = nodes
         self.nodes = nodes.nodes
         self.resources = {name: index for index, name in enumerate(nodes.resources)}
@@ -131,14 +134,14 @@ class NodeIndex:
         now = nodes.nodes
         changed = [] if now is old else list(compress(range(len(now)), map(is_not, old, now)))
         if nodes.resources != self._all.resources or len(now) != len(old):
-            return NodeIndex(nodes)
+            return NodeIndex(nodes, self.work)
         if any(_lasting(old[index]) != _lasting(now[index]) for index in changed):
-            return NodeIndex(nodes)
+            return NodeIndex(nodes, self.work)
         few = len(changed) <= len(old) // 8
         if few and all(_alike(old[index]) == _alike(now[index]) for index in changed):
             new = self._with_free(nodes, changed) if changed else copy(self)
         else:
-            new = NodeIndex(nodes)
+            new = NodeIndex(nodes, self.work)
         new.changed = frozenset([now[index].node_class for index in changed])
         return new
 
@@ -190,6 +193,8 @@ class NodeIndex:
             entries = entries[bisect_left(entries, ((pod[0][1],), -1)) :]
         for position, amount in pod:
             entries = [entry for entry in entries if entry[0][position] >= amount]
+            self.work.units += 1 + len(entries) // 8
+        self.work.units += len(entries)
         return Fitting(pod, entries, sum([times(pod, free) for free, _ in entries]))
 
     @cached_property
@@ -233,7 +238,7 @@ class NodeIndex:
                     super_pod=node.super_pod,
                 )
             )
-        return NodeIndex(Nodes(self._all.resources, tuple(empty)))
+        return NodeIndex(Nodes(self._all.resources, tuple(empty)), self.work)
 
     def taking(self, where: Where) -> Classes:
         """Numbers of the classes whose nodes accept such pods now, passing taints included."""

@@ -40,8 +40,13 @@ from scaler.decide.room.blocks import blocks_taken, most_blocks_lost
 from scaler.decide.room.classes import Classes
 from scaler.decide.room.pods import PodClass
 from scaler.decide.room.search import Trial
+from scaler.decide.work import Steps, all_of
 
 LEVELS = tuple(Room)
+ROWS_OF_STEP = 16
+"""So many classes of pods are taken into account in one step."""
+UNITS_OF_ROW = 15
+"""The work of making a row longer, beside that for each class."""
 MOST_CLASSES = 256
 """The largest number of classes of reserved pods about which the answer may be no (3b.10c): each
 is weighed against each other."""
@@ -209,7 +214,7 @@ class Losses:
         self.version = 0
         """Another one when something changed that an answer depends on."""
 
-    def follow(self, with_the_scheduler: PodRequests) -> None:
+    def follow(self, with_the_scheduler: PodRequests) -> Steps[None]:
         """Take into account what was reserved and released since the last question, and what is
         with the scheduler now."""
         last = self._with_scheduler
@@ -220,10 +225,14 @@ class Losses:
             come = [*compress(with_the_scheduler, differ), *with_the_scheduler[len(differ) :]]
             self._count_unbound(gone, -1)
             self._count_unbound(come, 1)
-        self._add_rows(self._trial.touched)
-        for pod in self._trial.touched:
-            self._count_reserved(self._rows[pod])
-        self._trial.touched.clear()
+        touched = list(self._trial.touched)
+        for first in range(0, len(touched), ROWS_OF_STEP):
+            some = touched[first : first + ROWS_OF_STEP]
+            self._add_rows(some)
+            for pod in some:
+                self._count_reserved(self._rows[pod])
+            self._trial.touched.difference_update(some)
+            yield
         if self._freed != self._trial.freed:
             self._freed = self._trial.freed
             self.version += 1
@@ -243,6 +252,7 @@ class Losses:
         """The places that are lost, by row, after these changes too."""
         lost = self._lost
         for change in changes:
+            self._trial.nodes.work.units += 5 + len(lost) // 16
             row = self._rows[change.pod_class]
             if change.later:
                 lost = _sums(lost, row.from_earlier, change.later)
@@ -277,6 +287,7 @@ class Losses:
         if len(self._rows) == first:
             return
         lost = [0] * (len(self._rows) - first)
+        self._trial.nodes.work.units += (len(lost) + UNITS_OF_ROW) * len(self._rows)
         for pod, row in self._rows.items():
             from_earlier, from_later = self._takes.taken_by(pod, len(row.from_earlier))
             row.from_earlier += from_earlier
@@ -348,6 +359,17 @@ class Invalidation:
 
         The classes are asked in the order of restriction. A class that has been asked is safe, so
         its reserved pods stand for what it takes from the next, wherever they are bound."""
+        return all_of(self.asking(pods, with_the_scheduler, own=own))
+
+    def asking(
+        self,
+        pods: PodRequests,
+        with_the_scheduler: Iterable[tuple[PodRequest, int]],
+        *,
+        own: bool = True,
+    ) -> Steps[bool]:
+        """As `is_possible`, step by step: where much was reserved since the last question, the
+        answer takes long. Nothing may be reserved meanwhile."""
         mine = self._trial.counted(pods)
         involved = self._reach(Classes().union(*[pod.classes for pod in mine]))
         if len(involved) < 2:  # its own reservations only
@@ -355,21 +377,22 @@ class Invalidation:
         if len(involved) > MOST_CLASSES:
             return True
         losses = self._losses
-        losses.follow(tuple(with_the_scheduler))
+        yield from losses.follow(tuple(with_the_scheduler))
         if self._answered != losses.version:
             self._answered = losses.version
             self._answers.clear()
         key = (pods, own)
         if key not in self._answers:
-            self._answers[key] = self._is_possible(mine, involved, own=own)
+            self._answers[key] = yield from self._answer(mine, involved, own=own)
         return self._answers[key]
 
-    def _is_possible(
+    def _answer(
         self, mine: Mapping[PodClass, int], involved: frozenset[PodClass], *, own: bool
-    ) -> bool:
+    ) -> Steps[bool]:
         more = self._losses.with_more(mine)
         lost = self._losses.lost_after(more)
         for pod in self._losses.in_doubt(lost):
+            yield
             uncounted = 0 if own else mine.get(pod, 0)
             if pod in involved and not self._is_safe(pod, uncounted, mine, more):
                 return True
@@ -414,7 +437,9 @@ class Invalidation:
         lost = self._lost_of_slack.get(key)
         if lost is None:
             lost = self._lost_of_slack[key] = _LostOfSlack(self._slack(pod, room), {})
+            self._trial.nodes.work.units += self._trial.nodes.size.total()
         changes = self._losses.changes
+        self._trial.nodes.work.units += len(changes) - lost.changes
         for change in changes[lost.changes :]:
             lost.places += lost.after(change, pod)
         lost.changes = len(changes)

@@ -41,6 +41,7 @@ class Orders:
         if order is None:
             fitting = self._nodes.fitting(pod_class.classes, pod_class.amounts)
             order = self._orders[pod_class, room] = _Order(fitting.entries.copy())
+            self._nodes.work.units += 20 + len(fitting.entries) // 64
         if order.read < len(self.log):
             self._catch_up(order, pod_class, room)
         return order.entries
@@ -53,7 +54,9 @@ class Orders:
         """Add the nodes that changed since, and drop entries that are out of date from the
         front."""
         entries = order.entries
-        for index in set(self.log[order.read :]):
+        changed = set(self.log[order.read :])
+        self._nodes.work.units += len(changed)
+        for index in changed:
             free = self._states[index].room[room]
             takes = self._nodes.class_of[index] in pod_class.classes
             if takes and times(pod_class.amounts, free):
@@ -65,4 +68,5 @@ class Orders:
         gone = 0
         while gone < len(entries) and not self.is_valid(entries[gone], room):
             gone += 1
+        self._nodes.work.units += gone // 2
         del entries[:gone]

@@ -30,10 +30,11 @@ from scaler.decide.nodes import (
 )
 from scaler.decide.room.amounts import times
 from scaler.decide.room.classes import Classes, NodeIndex
-from scaler.decide.room.invalidation import Invalidation
+from scaler.decide.room.invalidation import MOST_CLASSES, Invalidation
 from scaler.decide.room.pods import PlacedPod, PodClass
 from scaler.decide.room.search import NoPlacement, Trial
 from scaler.decide.room.shortage import Shortage, shortage_of
+from scaler.decide.work import Steps
 
 MOST_GROUPS = 8
 """The largest number of sets of candidate nodes that are summed up in every combination, and of
@@ -132,6 +133,22 @@ class Placement:
         """Whether the scheduler may invalidate a reservation by binding these pods and those that
         it has; see `Invalidation.is_possible`."""
         return self._invalidation.is_possible(pods, with_the_scheduler, own=own)
+
+    def asking(
+        self,
+        pods: PodRequests,
+        with_the_scheduler: Iterable[tuple[PodRequest, int]],
+        *,
+        own: bool = True,
+    ) -> Steps[bool]:
+        """As `may_invalidate`, step by step. The same question after it costs little."""
+        return self._invalidation.asking(pods, with_the_scheduler, own=own)
+
+    @property
+    def has_many_classes(self) -> bool:
+        """10c: whether so many unlike pods are reserved that it is not weighed what the scheduler
+        may do to them."""
+        return len(self._trial.reserved) > MOST_CLASSES
 
     @cached_property
     def _invalidation(self) -> Invalidation:

@@ -292,6 +292,7 @@ class Trial:
     def put(self, pod: PlacedPod, to: int, others: tuple[int, ...] = ()) -> None:
         """Move the pod from its node, if any, to the node with index `to`; -1 = to no node.
         `others`: indexes of the other nodes of a block."""
+        self.nodes.work.units += 5
         if pod.node >= 0:
             for index in pod.nodes:
                 state = self._state(index)
@@ -396,10 +397,12 @@ class Trial:
     ) -> bool:
         """Whether all pods together take more places of some class than there are. Classes of which
         no wanted pod takes a place tell nothing new."""
+        self.nodes.work.units += len(counts)
         for unit in counts:
             if not any(self._places_taken(unit, each) for each in wanted):
                 continue
             taken = 0
+            self.nodes.work.units += len(counts) // 2
             for each, number in counts.items():
                 taken += self._places_taken(unit, each) * number
             if taken > self.places(unit, level):

@@ -231,6 +231,11 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
             return {}
         return written_of(self.service)
 
+    @property
+    def is_read(self) -> bool:
+        """Whether `written` was asked for before: the first answer takes long."""
+        return "written" in vars(self)
+
 
 def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy) -> Demand:
     """The demand of a service. `seen`: the memory of the service before this decision."""

@@ -39,26 +39,44 @@ from scaler.decide.sharing.order import (
     in_scale_up_order,
 )
 from scaler.decide.sharing.part import Admitted, Part, ReservedMinimum
+from scaler.decide.work import Steps
 from scaler.reasons.reasons import Reason
+
+UNITS_OF_SERVICE = 10
+UNITS_OF_INSTANCE = 3
+"""The work of one of the steps about one service, without its questions about room."""
+UNITS_OF_READING = 30
+"""The work of reading what people wrote of an instance."""
 
 
 class Arbitration:
-    """One decision about the services of one part."""
+    """One decision about the services of one part, step by step."""
 
     def __init__(self, part: Part) -> None:
         self.part = part
 
-    def run(self) -> None:
-        self._look()
-        self._keep_what_stays()
-        self._reserve_minimums()
-        self._revoke_scale_ups()
-        self._release_minimums()
-        self._scale_up()
-        self._note_the_end()
+    def run(self) -> Steps[None]:
+        yield from self._look()
+        yield from self._keep_what_stays()
+        yield from self._reserve_minimums()
+        yield from self._revoke_scale_ups()
+        yield from self._release_minimums()
+        yield from self._scale_up()
+        yield from self._note_the_end()
 
-    def _look(self) -> None:
+    def _step(self, draft: Draft) -> Steps[None]:
+        """Before a step about one service: the decision may be interrupted here."""
+        self._count(UNITS_OF_SERVICE + UNITS_OF_INSTANCE * len(draft.demand.members))
+        yield
+
+    def _count(self, units: int) -> None:
+        self.part.placement.nodes.work.units += units
+
+    def _look(self) -> Steps[None]:
         for draft in self.part.drafts:
+            if not draft.demand.is_read:
+                self._count(UNITS_OF_READING * len(draft.demand.members))
+            yield from self._step(draft)
             node_back_at = self._node_back_at(draft)
             draft.note(*observed.events_since_last_decision(draft, self.part.world, node_back_at))
             draft.note(*eviction_pause.events_of_victims(self.part, draft))
@@ -68,43 +86,59 @@ class Arbitration:
         if self.part.scale_ups_that_waited:
             self.part.attempts_ended_in = attempts_ended_in(self.part.drafts)
 
-    def _keep_what_stays(self) -> None:
+    def _keep_what_stays(self) -> Steps[None]:
         """The remainder: room for what stays whatever is decided."""
         for draft in self.part.drafts:
-            for member in (*draft.demand.irrevocable, *draft.demand.with_the_scheduler):
+            staying = (*draft.demand.irrevocable, *draft.demand.with_the_scheduler)
+            if staying:
+                yield from self._step(draft)
+            for member in staying:
                 self._keep(draft, member)
 
-    def _reserve_minimums(self) -> None:
+    def _reserve_minimums(self) -> Steps[None]:
         """2: in their order, the services with missing instances of their minimum."""
         missing = [draft for draft in self.part.drafts if draft.demand.lacks_minimum]
+        self._count(UNITS_OF_SERVICE * len(missing))
         for draft in in_minimum_order(missing, self.part.now, self.part.policy):
+            yield from self._step(draft)
             self._reserve_minimum(draft)
+        self.part.is_careful = self.part.placement.has_many_classes
 
-    def _revoke_scale_ups(self) -> None:
+    def _revoke_scale_ups(self) -> Steps[None]:
         """7a: scale-ups that are with the scheduler, in their order."""
         drafts = []
         for draft in self.part.drafts:
             if draft.demand.with_the_scheduler or draft.demand.irrevocable:
+                yield from self._step(draft)
                 self._revoke_above_largest(draft)
                 drafts.append(draft)
         for place in in_scale_up_order(drafts, self.part.now, self.part.policy):
+            yield from self._step(place.draft)
+            if place.draft.demand.with_the_scheduler:
+                yield from self.part.asking(place.draft.demand.with_the_scheduler[0])
             self._keep_or_revoke_all(place)
 
-    def _scale_up(self) -> None:
+    def _scale_up(self) -> Steps[None]:
         """7a: held scale-ups in their order. A service with a missing minimum admits none."""
         drafts = []
         for draft in self.part.drafts:
             demand = draft.demand
             if demand.serves and not demand.lacks_minimum and not demand.paused:
                 drafts.append(draft)
-        for place in in_scale_up_order(drafts, self.part.now, self.part.policy):
+        places = in_scale_up_order(drafts, self.part.now, self.part.policy)
+        for draft in drafts[:1]:
+            yield from self.part.asking(draft.demand.members[0])
+        for place in places:
+            yield from self._step(place.draft)
             self._scale_up_one(place)
 
-    def _note_the_end(self) -> None:
+    def _note_the_end(self) -> Steps[None]:
         """2a, 5a, 5c, 5f: each note may change what the next one looks at."""
         for draft in self.part.drafts:
+            yield from self._step(draft)
             draft.note(*waiting.events_of_waiting(self.part, draft))
         for draft in self.part.all.values():
+            yield from self._step(draft)
             trades = draft in self.part.trading
             draft.note(*observed.events_of_what_runs(draft, self.part.now, trades=trades))
             draft.note(*observed.events_of_clocks(draft, self.part.now))
@@ -226,23 +260,29 @@ class Arbitration:
             return kept
         return part.placement.reserve(part.understood(member.instance.unbound))
 
-    def _release_minimums(self) -> None:
+    def _release_minimums(self) -> Steps[None]:
         """6: release whole minimums, beside all that is with the scheduler or being revoked; the
         most restricted instance first."""
         part = self.part
         self._gather_what_is_revoked()
         chosen = []
         for draft, reserved in part.on_free_room:
+            yield from self._step(draft)
             answer = release.releasable(part, draft, reserved)
             draft.waits |= answer.waits
             chosen.append((draft, answer.members))
         blocked = []
         for draft, member in release.most_restricted_first(part, chosen):
+            self._count(UNITS_OF_SERVICE)
+            yield from part.asking(member, own=True)
+            yield
             if part.may_invalidate(member, own=True):
                 blocked.append((draft, member))
             else:
                 self._admit(draft, member)
         for draft, member in blocked:
+            self._count(UNITS_OF_SERVICE)
+            yield
             if release.waits_for_narrower(part, draft):
                 draft.waits[member.uid] = Why(Reason.WAITING_FOR_ROOM, (release.NARROWER_FIRST,))
             else:

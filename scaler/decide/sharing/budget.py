@@ -29,6 +29,7 @@ from msgspec.structs import replace
 
 from scaler.decide.nodes import PodRequest, PodRequests, Where, joined
 from scaler.decide.since_last import Followed
+from scaler.decide.work import Steps, Work, all_of
 from scaler.decide.world import Instance, Service, World
 from scaler.reasons.warnings import Warning
 
@@ -39,6 +40,10 @@ FEW = 8
 MOST_IN_ALL = 256
 """The number of unlike requests in the whole cluster up to which each namespace has
 `MOST_UNLIKE`."""
+UNITS_OF_INSTANCE = 2
+"""The work of reading the requests of an instance."""
+UNITS_OF_ROUNDING = 10
+"""The work of finding what a request is rounded up to."""
 NOT_NOW = "too-many-constraints"
 """A resource that no node offers: a pod with it fits nowhere for now. No name that the API server
 takes for a resource, which has a slash or is a name of Kubernetes."""
@@ -80,18 +85,24 @@ class Budget:
         """Request -> the namespaces with such pods."""
 
     def within(self, world: World) -> World:
-        """As `within_budget`. A service that did not change, and whose requests are rounded as
+        """As `within_budget`."""
+        return all_of(self.steps(world, Work()))
+
+    def steps(self, world: World, work: Work) -> Steps[World]:
+        """As `within`. A service that did not change, and whose requests are rounded as
         before, is the same object as before."""
         if world.nodes is None or world.alone:
             return world  # each service decides alone, without a question about room
         before = self._services.last
         now = world.services
         if now is not before:
-            self._follow(before, now)
-            self._given = self._with_rounded(now)
+            yield from self._follow(before, now, work)
+            self._given = yield from self._with_rounded(now, work)
         return world if self._given is now else replace(world, services=self._given)
 
-    def _follow(self, before: tuple[Service, ...], now: tuple[Service, ...]) -> None:
+    def _follow(
+        self, before: tuple[Service, ...], now: tuple[Service, ...], work: Work
+    ) -> Steps[None]:
         changed = self._services.follow(now)
         if len(now) != len(before):
             self._namespaces = {}
@@ -102,6 +113,8 @@ class Budget:
             if last != now[at].key.namespace:
                 self._namespaces[last].remove(at)
             self._put(at, now[at])
+            work.units += UNITS_OF_INSTANCE * len(now[at].instances)
+            yield
 
     def _put(self, at: int, now: Service) -> None:
         name = now.key.namespace
@@ -109,12 +122,14 @@ class Budget:
             self._namespaces[name] = _Namespace(self._in_all)
         self._namespaces[name].put(at, now)
 
-    def _with_rounded(self, services: tuple[Service, ...]) -> tuple[Service, ...]:
+    def _with_rounded(
+        self, services: tuple[Service, ...], work: Work
+    ) -> Steps[tuple[Service, ...]]:
         most = self._most_of_a_namespace()
         changed: dict[int, Service] = {}
         for namespace in self._namespaces.values():
             if namespace.unlike > most:
-                changed |= namespace.rounded(most)
+                changed |= yield from namespace.rounded(most, work)
         if not changed:
             return services
         return tuple([changed.get(at, service) for at, service in enumerate(services)])
@@ -182,16 +197,23 @@ class _Namespace:
                 if not self._in_all[request]:
                     del self._in_all[request]
 
-    def rounded(self, most: int) -> dict[int, Service]:
+    def rounded(self, most: int, work: Work) -> Steps[dict[int, Service]]:
         """Its services, with requests that are rounded up to at most so many."""
         needs: Needs = {}
         for of_service in self._needs.values():
             for request, place in of_service.items():
                 needs[request] = min(place, needs.get(request, place))
         if (needs, most) != self._found_for:
+            work.units += UNITS_OF_ROUNDING * len(needs)
             self._found_for = needs, most
             self._rounded = rounded_up(needs, most)
-        return {at: self._with_rounded(at) for at in self._needs}
+        yield
+        services = {}
+        for at in self._needs:
+            services[at] = self._with_rounded(at)
+            work.units += UNITS_OF_INSTANCE * len(services[at].instances)
+            yield
+        return services
 
     def _with_rounded(self, at: int) -> Service:
         service = self._services[at]

@@ -23,6 +23,7 @@ from scaler.decide.room.placement import Placement, Reservation
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import Member, is_made
 from scaler.decide.sharing.order import scale_up_order
+from scaler.decide.work import Steps
 from scaler.decide.world import World
 
 DraftsOfPart = Callable[[float], Sequence[Draft]]
@@ -156,6 +157,8 @@ class Part:
         self.not_understood: list[Draft] = []
         """7b: services whose minimum needs a resource that no node offers, and waits for its first
         probe."""
+        self.is_careful = False
+        """10c: more unlike minimums have reservations than are weighed against each other."""
         self.trading: list[Draft] = []
         """Services that serve, with surplus that is to give way to a missing instance."""
         self.being_revoked: list[tuple[Draft, Member]] = []
@@ -179,6 +182,11 @@ class Part:
         pods = self.understood(member.instance.unbound)
         others = self.reserved_with_scheduler.pods.items()
         return self.placement.may_invalidate(pods, others, own=own)
+
+    def asking(self, member: Member, *, own: bool = False) -> Steps[bool]:
+        """As `may_invalidate`, step by step. The same question after it costs little."""
+        pods = self.understood(member.instance.unbound)
+        return self.placement.asking(pods, self.reserved_with_scheduler.pods.items(), own=own)
 
     def drafts_of_all(self) -> Sequence[Draft]:
         """The drafts of all services of the part, also of those with nothing to weigh."""

@@ -18,8 +18,12 @@ from scaler.decide.service.demand import Demand
 from scaler.decide.sharing import gathering, observed
 from scaler.decide.sharing.arbitration import Arbitration
 from scaler.decide.sharing.part import Part, Questions
+from scaler.decide.sharing.release import NARROWER_FIRST
+from scaler.decide.sharing.scale_up import RESERVED_FOR_OTHERS
+from scaler.decide.work import Steps
 from scaler.decide.world import World
 
+UNITS_OF_DRAFT = 10
 Demands = Mapping[int, Demand]
 """Position of a service in `World.services` -> what it asks for."""
 
@@ -59,6 +63,8 @@ class Weighed(msgspec.Struct, frozen=True, eq=False):
     unusual: list[Node]
     kept_until: list[float]
     """7d: when nodes cease to be kept for minimums; times in the past included."""
+    is_careful: bool
+    """10c: it was not weighed what the scheduler may do to reservations: they are too many."""
 
     def heeds_room(self) -> bool:
         """Whether a change of what is free alone may change it."""
@@ -76,10 +82,14 @@ class Weighed(msgspec.Struct, frozen=True, eq=False):
 
 def weigh(
     world: World, scope: Scope, ask: Callable[[Placement], Questions], *, is_probed: bool
-) -> Weighed:
+) -> Steps[Weighed]:
     """Weigh the services of one part. `is_probed`: the minimum of some service of the world is
     probed now."""
-    drafts = {position: scope.draft(demand) for position, demand in scope.active.items()}
+    drafts = {}
+    for position, demand in scope.active.items():
+        drafts[position] = scope.draft(demand)
+        scope.nodes.work.units += UNITS_OF_DRAFT
+        yield
     active = list(drafts.values())
 
     @cache  # most decisions look for no victims and never call it
@@ -109,9 +119,11 @@ def weigh(
         is_probed=is_probed,
         expects_room=bool(scaled_down or unusual),
     )
-    Arbitration(part).run()
+    yield from Arbitration(part).run()
     kept_until = list(gathering.moments(part))
-    return Weighed(drafts, active, part.is_probed, heeds_binds, unusual, kept_until)
+    return Weighed(
+        drafts, active, part.is_probed, heeds_binds, unusual, kept_until, part.is_careful
+    )
 
 
 def _scaled_down(active: list[Draft]) -> list[tuple[str, PodRequest]]:
@@ -123,14 +135,16 @@ def _scaled_down(active: list[Draft]) -> list[tuple[str, PodRequest]]:
     return bound_pods
 
 
-def tally_of(active: list[Draft], world: World) -> tuple[Counter[str], Counter[str]]:
+def tally_of(weighed: Weighed, world: World) -> tuple[Counter[str], Counter[str]]:
     """The numbers of `Tally` about services with something to weigh, and idle resources."""
     minimums = 0
     scale_ups = 0
     in_backoff = 0
     probing = 0
     idle = Counter[str]()
-    for draft in active:
+    careful = 0
+    for draft in weighed.active:
+        careful += weighed.is_careful and _may_wait_for_a_careful_answer(draft)
         minimums += draft.demand.lacks_minimum
         in_backoff += attempts.in_backoff(draft.memory, world.now)
         probing += attempts.is_probing(draft.memory, world.now, world.policy)
@@ -145,5 +159,15 @@ def tally_of(active: list[Draft], world: World) -> tuple[Counter[str], Counter[s
         scale_ups_waiting=scale_ups,
         in_backoff=in_backoff,
         probing=probing,
+        careful=careful,
     )
     return numbers, idle
+
+
+def _may_wait_for_a_careful_answer(draft: Draft) -> bool:
+    """10c: whether something of the service waits because the scheduler may invalidate a
+    reservation, which a careful answer says without weighing it."""
+    for why in (*draft.waits.values(), *draft.revoked.values()):
+        if NARROWER_FIRST in why.about or RESERVED_FOR_OTHERS in why.about:
+            return True
+    return False
