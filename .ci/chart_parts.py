@@ -182,6 +182,17 @@ metadata:
     helm.sh/resource-policy: keep  # with it would go every ElasticService, of other installs too
 """
 ITS_NAME = ("resourceNames: [mind-cluster-scaler]", f"resourceNames: [mind-cluster-scaler{SUFFIX}]")
+
+
+def of_account(condition: str) -> Edit:
+    """The name of the account in a condition of the account guard."""
+    text = (
+        f"    - name: {condition}\n      expression: >-\n        request.userInfo.username =="
+        f" 'system:serviceaccount:{NAMESPACE}:mind-cluster-scaler"
+    )
+    return f"{text}'", f"{text}{SUFFIX}'"
+
+
 PARTS = (
     Part("base/namespace.yaml", "ne $.Values.namespace $.Release.Namespace"),
     Part(
@@ -243,7 +254,7 @@ PARTS = (
     Part(
         "account-guard/account-guard.yaml",
         "$.Values.accountGuard",
-        ((f":{NAMESPACE}:mind-cluster-scaler'", f":{NAMESPACE}:mind-cluster-scaler{SUFFIX}'"),),
+        (of_account("the-account"), of_account("the-account-of-the-webhook")),
     ),
     Part("gate-guard/gate-guard.yaml", "$.Values.gateGuard"),
     Part(

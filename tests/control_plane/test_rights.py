@@ -7,8 +7,10 @@ audit log says what was asked."""
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
+import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -33,7 +35,7 @@ from scaler.sim.apiserver.crds import definitions, workload_definitions
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.proxy import LOST, Fault, proxied, status
-from tests.control_plane.scaler_process import LEASE, NAMESPACE, USER, install, scaler
+from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, USER, install, scaler
 from tests.control_plane.stage import Stage, staged, until
 from tests.jobs import manifest
 
@@ -50,6 +52,26 @@ _MANIFESTS = Path(__file__).parents[2] / "manifests"
 _GUARD = _MANIFESTS / "account-guard" / "account-guard.yaml"
 _GUARDED_FROM = 30
 """The minor version of Kubernetes that serves it."""
+_WEBHOOKS = ("mutating", "validating", "webhook-role")
+_EVERYTHING = {
+    "apiGroups": ["*"],
+    "apiVersions": ["*"],
+    "operations": ["*"],
+    "resources": ["*/*"],
+    "scope": "*",
+}
+_PATCHES_OF_WEBHOOKS: tuple[tuple[str, Object], ...] = tuple(
+    (kind, {"op": op, "path": f"/webhooks/0/{path}", "value": value})
+    for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration")
+    for op, path, value in (
+        ("add", "rules/-", _EVERYTHING),
+        ("replace", "clientConfig/service/namespace", "evil"),
+        ("replace", "clientConfig", {"url": "https://evil.example", "caBundle": ""}),
+        ("replace", "namespaceSelector", {}),
+        ("replace", "failurePolicy", "Fail"),
+        ("add", "matchConditions", [{"name": "never", "expression": "false"}]),
+    )
+)
 _OPTED_IN = "mind-cluster/scaling=enabled"
 _CONTAINER = {"name": "ascend", "image": "none", "imagePullPolicy": "Sometimes"}  # no such policy
 _ODD_LABELS = {"app": "mindie-ms-server", "jobID": "odd", "framework": "pytorch"}
@@ -222,6 +244,45 @@ def test_with_its_token_and_the_account_guard_nobody_writes_what_is_not_its_busi
         kubeconfig=token,
     )
     plane.kubectl("delete", "pod", "ours", "-n", "enabled", kubeconfig=token)
+
+
+def test_with_its_token_and_the_account_guard_only_the_ca_of_a_webhook_can_be_changed(
+    plane: ControlPlane,
+) -> None:
+    """Who adds a rule to a webhook has objects of others sent to itself, Secrets too."""
+    if plane.minor < _GUARDED_FROM:
+        pytest.skip("ValidatingAdmissionPolicy is served from Kubernetes 1.30 on")
+    token = install(plane)
+    webhooks = [str(_MANIFESTS / "admission-webhook" / f"{name}.yaml") for name in _WEBHOOKS]
+    files = [argument for name in (*webhooks, str(_GUARD)) for argument in ("-f", name)]
+    plane.kubectl("apply", *files)
+    try:
+        for kind, patch in _PATCHES_OF_WEBHOOKS:
+            request = ("patch", kind, ACCOUNT, "--type=json", "-p", json.dumps([patch]))
+            _wait_for_refusal(plane, token, *request)
+            with pytest.raises(
+                ControlPlaneError, match="changes nothing of a webhook but caBundle"
+            ):
+                plane.kubectl(*request, kubeconfig=token)
+        ca = base64.b64encode(plane.authority.read_bytes()).decode()
+        trusted = {"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": ca}
+        for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
+            plane.kubectl(
+                "patch", kind, ACCOUNT, "--type=json", "-p", json.dumps([trusted]), kubeconfig=token
+            )
+    finally:
+        plane.kubectl("delete", *files, "--ignore-not-found")
+
+
+def _wait_for_refusal(plane: ControlPlane, token: Path, *request: str) -> None:
+    """Until the API server has taken in the policy, some seconds at most."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            plane.kubectl(*request, "--dry-run=server", kubeconfig=token)
+        except ControlPlaneError:
+            return
+        time.sleep(0.2)
 
 
 async def _fail(plane: ControlPlane, kubeconfig: Path, namespace: str, job: str) -> None:
