@@ -60,6 +60,14 @@ _NAMES = re.compile(
 )
 
 
+_ACCOUNT = re.compile(
+    r"(kind: ServiceAccount\n(?:metadata:\n)? +name:|serviceAccountName:) mind-cluster-scaler"
+    + rf"(?:{re.escape(SUFFIX)})?$",
+    re.MULTILINE,
+)
+"""The name of the account, where it is made and wherever it is bound."""
+
+
 class ChartError(Exception):
     """A source no longer has what is to be replaced; `str()` says which."""
 
@@ -78,9 +86,14 @@ def template(part: Part, text: str) -> str:
                 f" {old!r}"
             )
         text = text.replace(old, new)
+    for old, new in part.every:
+        if old not in text:
+            raise ChartError(f"manifests/{part.source} has nowhere what stands there: {old!r}")
+        text = text.replace(old, new)
     text = text.replace(NAMESPACE, "{{ $.Values.namespace }}")
     if part.names is not None:
         text = _NAMES.sub(rf"\1{SUFFIX}", text, count=part.names)
+    text = _ACCOUNT.sub(r'\1 {{ include "scaler.account" $ }}', text)
     texts = [labelled(document, part) for document in re.split(r"^---\n", text, flags=re.MULTILINE)]
     if part.source.endswith("bindings.yaml"):
         texts = [

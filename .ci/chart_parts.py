@@ -23,6 +23,8 @@ class Part:
     """Text of the source, which stands there once, and what takes its place."""
     per_namespace: bool = False
     """Once for each namespace that is governed."""
+    every: tuple[Edit, ...] = ()
+    """The same of text that stands there more than once: each place is replaced."""
     names: int | None = 0
     """How many names get the suffix of the install, from the first on; 0: all, None: none."""
 
@@ -35,6 +37,7 @@ HAS_CONDITIONS = 'semverCompare ">=1.28.0-0" $.Capabilities.KubeVersion.Version'
 WEBHOOK = 'include "scaler.webhook" $'
 OWN = 'include "scaler.ownCertificates" $'
 CERT_MANAGER = 'include "scaler.certManager" $'
+MOUNTED = 'include "scaler.mountedCertificate" $'
 POLICIES = 'include "scaler.policies" $'
 MONITORING = "$.Values.monitoring.enabled"
 MAKES = 'ne $.Values.mode "gates"'
@@ -48,7 +51,7 @@ ENVIRONMENT = """\
             - name: SCALER_WEBHOOK_PORT
               value: "9443"
             {{- end }}
-            {{- if include "scaler.certManager" $ }}
+            {{- if include "scaler.mountedCertificate" $ }}
             - name: SCALER_WEBHOOK_CERT_FILE
               value: /webhook/tls.crt
             - name: SCALER_WEBHOOK_KEY_FILE
@@ -57,6 +60,9 @@ ENVIRONMENT = """\
             {{- range $name, $value := $.Values.settings }}
             - name: SCALER_{{ upper $name }}
               value: {{ ternary $value (toJson $value) (kindIs "string" $value) | quote }}
+            {{- end }}
+            {{- with $.Values.extraEnv }}
+            {{- toYaml . | nindent 12 }}
             {{- end }}
 """
 PLACEMENT = """\
@@ -74,12 +80,82 @@ PLACEMENT = """\
       tolerations:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-      {{- with $.Values.affinity }}
+      {{- if $.Values.hostNetwork }}
+      hostNetwork: true
+      {{- end }}
+      {{- with default (ternary "ClusterFirstWithHostNet" "" $.Values.hostNetwork) $.Values.dnsPolicy }}
+      dnsPolicy: {{ . }}
+      {{- end }}
+"""
+AFFINITY = """\
       affinity:
+        nodeAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+            # Nodes with NPUs are what breaks, is drained and is full: better beside them than on them.
+            - weight: 100
+              preference:
+                matchExpressions:
+                  - {key: accelerator, operator: DoesNotExist}
+                  - {key: accelerator-type, operator: DoesNotExist}
+"""
+SPREAD = """\
+      topologySpreadConstraints:
+        - maxSkew: 1
+          topologyKey: kubernetes.io/hostname
+          whenUnsatisfiable: ScheduleAnyway  # better both on one node than only one
+          labelSelector:
+            matchLabels:
+              app.kubernetes.io/name: mind-cluster-scaler
+"""
+POD_SECURITY = """\
+        runAsNonRoot: true
+        runAsUser: 65532
+        runAsGroup: 65532
+        seccompProfile:
+          type: RuntimeDefault
+"""
+CONTAINER_SECURITY = """\
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+            capabilities:
+              drop: [ALL]
+"""
+POD_LABELS = """\
+  template:
+    metadata:
+      {{- with $.Values.podAnnotations }}
+      annotations:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-      containers:
+      labels:
+        {{- with $.Values.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
 """
+REVISIONS = """\
+  {{- with $.Values.revisionHistoryLimit }}
+  revisionHistoryLimit: {{ . }}
+  {{- end }}
+  selector:
+"""
+INSTALL = """\
+            - name: SCALER_INSTALL  # whatever name somebody gives this install
+              valueFrom:
+                fieldRef:
+                  fieldPath: spec.serviceAccountName
+"""
+ITS_INSTALL = f"""\
+            - name: SCALER_INSTALL
+              value: mind-cluster-scaler{SUFFIX}  # the account may have any name
+"""
+
+
+def instead(value: str, here: str, indent: int, *, head: str = "") -> str:
+    """What a value of the chart says, where it says something, else what stands here."""
+    given = f"{head}{' ' * indent}{{{{- toYaml $.Values.{value} | nindent {indent} }}}}"
+    return f"{{{{- if $.Values.{value} }}}}\n{given}\n{{{{- else }}}}\n{here}{{{{- end }}}}\n"
+
+
 RESOURCES = """\
             requests:
               cpu: 100m
@@ -93,20 +169,35 @@ IMAGE = (
 )
 DEPLOYMENT: tuple[Edit, ...] = (
     ("  replicas: 2 ", "  replicas: {{ $.Values.replicas }} "),
+    ("  selector:\n    matchLabels", f"{REVISIONS}    matchLabels"),
+    ("  template:\n    metadata:\n      labels:\n", POD_LABELS),
     (
         "      priorityClassName: system-cluster-critical  #",
         "      {{- with $.Values.priorityClassName }}\n      priorityClassName: {{ . | quote }}  #",
     ),
     ("preempted by one of them\n", "preempted by one of them\n      {{- end }}\n"),
     (
-        "        runAsGroup: 65532\n",
-        "        runAsGroup: 65532\n"
-        + wrapped(
-            CERT_MANAGER, "        fsGroup: 65532  # the key is for the scaler's own group to read"
+        POD_SECURITY,
+        wrapped(
+            f'and ({MOUNTED}) (not (hasKey $.Values.podSecurityContext "fsGroup"))',
+            "        fsGroup: 65532  # the key is for the scaler's own group to read",
         )
-        + "\n",
+        + "\n"
+        + instead("podSecurityContext", POD_SECURITY, 8),
     ),
-    ("      containers:\n", PLACEMENT),
+    (CONTAINER_SECURITY, instead("securityContext", CONTAINER_SECURITY, 12)),
+    (
+        SPREAD,
+        instead("topologySpreadConstraints", SPREAD, 8, head="      topologySpreadConstraints:\n"),
+    ),
+    (
+        AFFINITY,
+        PLACEMENT + instead("affinity", AFFINITY, 8, head="      affinity:\n"),
+    ),
+    (
+        INSTALL,
+        f"{{{{- if $.Values.serviceAccount.name }}}}\n{ITS_INSTALL}{{{{- else }}}}\n{INSTALL}{{{{- end }}}}\n",
+    ),
     (
         IMAGE,
         'image: {{ include "scaler.image" $ }}',
@@ -128,7 +219,7 @@ DEPLOYMENT: tuple[Edit, ...] = (
         "              readOnly: true\n",
         "              readOnly: true\n"
         + wrapped(
-            CERT_MANAGER,
+            MOUNTED,
             "            - name: webhook\n              mountPath: /webhook\n             "
             " readOnly: true",
         )
@@ -138,9 +229,9 @@ DEPLOYMENT: tuple[Edit, ...] = (
         "                        fieldPath: metadata.namespace\n",
         "                        fieldPath: metadata.namespace\n"
         + wrapped(
-            CERT_MANAGER,
+            MOUNTED,
             "        - name: webhook\n          secret:\n            secretName:"
-            " mind-cluster-scaler-webhook-cert-manager\n            defaultMode: 0440",
+            ' {{ include "scaler.webhookSecret" $ }}\n            defaultMode: 0440',
         )
         + "\n",
     ),
@@ -156,6 +247,27 @@ FROM_CERT_MANAGER = (
     )
     + "\n",
 )
+OF_WEBHOOKS: tuple[Edit, ...] = (
+    (
+        "        mind-cluster/scaling: enabled\n",
+        "        mind-cluster/scaling: enabled\n"
+        "        {{- with $.Values.admission.namespaceSelector.matchLabels }}\n"
+        "        {{- toYaml . | nindent 8 }}\n        {{- end }}\n",
+    ),
+    (
+        f"values: [kube-system, {NAMESPACE}]}}\n",
+        f"values: [kube-system, {NAMESPACE}]}}\n"
+        "        {{- with $.Values.admission.namespaceSelector.matchExpressions }}\n"
+        "        {{- toYaml . | nindent 8 }}\n        {{- end }}\n",
+    ),
+    ("    timeoutSeconds: 2\n", "    timeoutSeconds: {{ $.Values.admission.timeoutSeconds }}\n"),
+    (
+        "    clientConfig:\n",
+        "    clientConfig:\n      {{- with $.Values.admission.caBundle }}\n"
+        "      caBundle: {{ . }}\n      {{- end }}\n",
+    ),
+)
+"""Of each webhook."""
 CONDITIONS = """\
     matchConditions:  # Kubernetes >= 1.28; ../admission-webhook-1.27 takes them out
       - name: holds-a-rule
@@ -176,6 +288,11 @@ PORTS = """\
         - port: {{ . }}
         {{- end }}
 """
+ANNOTATED_ACCOUNT = (
+    f"  namespace: {NAMESPACE}\n",
+    f"  namespace: {NAMESPACE}\n  {{{{- with $.Values.serviceAccount.annotations }}}}\n"
+    "  annotations:\n    {{- toYaml . | nindent 4 }}\n  {{- end }}\n",
+)
 KEPT = """\
 metadata:
   annotations:
@@ -190,17 +307,27 @@ def of_account(condition: str) -> Edit:
         f"    - name: {condition}\n      expression: >-\n        request.userInfo.username =="
         f" 'system:serviceaccount:{NAMESPACE}:mind-cluster-scaler"
     )
-    return f"{text}'", f"{text}{SUFFIX}'"
+    given = text.removesuffix("mind-cluster-scaler") + '{{ include "scaler.account" $ }}'
+    return f"{text}'", f"{given}'"
 
 
 PARTS = (
-    Part("base/namespace.yaml", "ne $.Values.namespace $.Release.Namespace"),
+    Part(
+        "base/namespace.yaml",
+        "ne $.Values.namespace $.Release.Namespace",
+        (
+            (
+                "enforce: restricted",
+                'enforce: {{ ternary "privileged" "restricted" $.Values.hostNetwork }}',
+            ),
+        ),
+    ),
     Part(
         "base/elasticservices.yaml",
         "$.Values.crd",
         (("metadata:\n", KEPT),),
     ),
-    Part("base/service-account.yaml"),
+    Part("base/service-account.yaml", "$.Values.serviceAccount.create", (ANNOTATED_ACCOUNT,)),
     Part("base/election-role.yaml"),
     Part("base/records-role.yaml"),
     Part("base/cluster-role.yaml"),
@@ -209,7 +336,16 @@ PARTS = (
     Part("base/view-role.yaml"),
     Part("base/edit-role.yaml"),
     Part("base/deployment.yaml", edits=DEPLOYMENT),
-    Part("base/disruption-budget.yaml"),
+    Part(
+        "base/disruption-budget.yaml",
+        "$.Values.podDisruptionBudget.enabled",
+        (
+            (
+                "maxUnavailable: 1 ",
+                "maxUnavailable: {{ $.Values.podDisruptionBudget.maxUnavailable }} ",
+            ),
+        ),
+    ),
     Part(
         "provisioning-request/provisioning-request-role.yaml",
         "$.Values.settings.provisioning_request",
@@ -229,11 +365,13 @@ PARTS = (
                 "failurePolicy: {{ $.Values.admission.failurePolicy }}  # Fail: ",
             ),
         ),
+        every=OF_WEBHOOKS,
     ),
     Part(
         "admission-webhook/validating.yaml",
         WEBHOOK,
         (FROM_CERT_MANAGER, (CONDITIONS, wrapped(HAS_CONDITIONS, CONDITIONS))),
+        every=OF_WEBHOOKS,
     ),
     Part("admission-webhook/service.yaml", WEBHOOK),
     Part("admission-webhook/webhook-role.yaml", OWN, (ITS_NAME,)),
@@ -244,6 +382,11 @@ PARTS = (
             (
                 f"dnsNames: [mind-cluster-scaler.{NAMESPACE}.svc]",
                 f"dnsNames: [mind-cluster-scaler{SUFFIX}.{NAMESPACE}.svc]",
+            ),
+            (
+                "issuerRef: {name: mind-cluster-scaler-authority, kind: Issuer}",
+                'issuerRef: {{ default (dict "name" "mind-cluster-scaler-authority" "kind" "Issuer")'
+                " $.Values.admission.issuerRef | toJson }}",
             ),
         ),
         names=None,  # all in the install's own namespace, and nothing outside asks for them

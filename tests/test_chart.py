@@ -96,11 +96,15 @@ def test_chart_image_and_program_have_one_version() -> None:
     )
 
 
+WHOLE = ("resources", "settings", "affinity", "issuerRef", "namespaceSelector")
+"""Values that are given whole, as in an object of Kubernetes."""
+
+
 def leaves(schema: dict[str, Any], path: str = "") -> Iterator[str]:
     """The values that a schema knows, as in `image.tag`."""
     for name, inner in schema["properties"].items():
         place = f"{path}{name}"
-        if inner.get("properties") and name not in ("resources", "settings", "affinity"):
+        if inner.get("properties") and name not in WHOLE:
             yield from leaves(inner, f"{place}.")
         elif name != "global":
             yield place

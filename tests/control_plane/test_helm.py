@@ -242,6 +242,88 @@ def test_the_image_can_be_named_by_tag_and_by_digest(helm: Helm, tmp_path: Path)
         )
 
 
+def test_what_a_cluster_asks_for_can_be_said_by_values(helm: Helm) -> None:
+    rather = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    spread = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
+    of_team = {"matchLabels": {"team": "a"}}
+    made = helm.template(
+        {
+            "serviceAccount": {"name": "of-ours", "annotations": {"iam": "role"}},
+            "podAnnotations": {"scrape": "no"},
+            "podLabels": {"cost": "ml"},
+            "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy"}],
+            "podSecurityContext": {"runAsUser": 1000, "fsGroup": 1000},
+            "securityContext": {"readOnlyRootFilesystem": True},
+            "hostNetwork": True,
+            "revisionHistoryLimit": 3,
+            "topologySpreadConstraints": spread,
+            "affinity": rather,
+            "podDisruptionBudget": {"enabled": False},
+            "accountGuard": True,
+            "admission": {
+                "by": "webhook",
+                "certificates": "secret",
+                "secretName": "our-certificate",
+                "caBundle": "Q0E=",
+                "timeoutSeconds": 7,
+                "namespaceSelector": of_team,
+            },
+        }
+    )
+    objects = {key(obj): obj for obj in made}
+    (deployment,) = (obj for obj in made if obj["kind"] == "Deployment")
+    template = deployment["spec"]["template"]
+    pod = template["spec"]
+    (container,) = pod["containers"]
+    env = {one["name"]: one.get("value") for one in container["env"]}
+    assert deployment["spec"]["revisionHistoryLimit"] == 3
+    assert template["metadata"]["annotations"]["scrape"] == "no"
+    assert template["metadata"]["labels"]["cost"] == "ml"
+    assert pod["serviceAccountName"] == "of-ours"
+    assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert pod["securityContext"] == {"runAsUser": 1000, "fsGroup": 1000}
+    assert container["securityContext"] == {"readOnlyRootFilesystem": True}
+    assert (pod["affinity"], pod["topologySpreadConstraints"]) == (rather, spread)
+    assert env["HTTPS_PROXY"] == "http://proxy"
+    assert env["SCALER_INSTALL"] == "mind-cluster-scaler"
+    assert env["SCALER_WEBHOOK_CERT_FILE"] == "/webhook/tls.crt"
+    assert "our-certificate" in [
+        volume.get("secret", {}).get("secretName") for volume in pod["volumes"]
+    ]
+    hooks = [hook for obj in made for hook in obj.get("webhooks", ())]
+    assert len(hooks) == 5
+    assert {hook["clientConfig"]["caBundle"] for hook in hooks} == {"Q0E="}
+    assert {hook["timeoutSeconds"] for hook in hooks} == {7, 5}
+    assert {hook["namespaceSelector"]["matchLabels"]["team"] for hook in hooks} == {"a"}
+    assert [name for kind, _, name in objects if kind == "ServiceAccount"] == ["of-ours"]
+    assert not [name for kind, _, name in objects if kind == "PodDisruptionBudget"]
+    bound = {
+        subject["name"]
+        for obj in made
+        if obj["kind"].endswith("RoleBinding") and obj["kind"] != "PolicyBinding"
+        for subject in obj["subjects"]
+    }
+    assert bound == {"of-ours"}
+    assert "mind-cluster-scaler-system:of-ours" in json.dumps(made)
+    assert "mind-cluster-scaler-system:mind-cluster-scaler'" not in json.dumps(made)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"admission": {"by": "webhook", "certificates": "secret"}}, "name the Secret in"),
+        ({"serviceAccount": {"create": False}}, "name the account that is there"),
+        ({"extraEnv": [{"name": "SCALER_MODE", "value": "create"}]}, "extraEnv"),
+        ({"podLabels": {"app.kubernetes.io/name": "other"}}, "app.kubernetes.io/name"),
+    ],
+)
+def test_values_that_would_break_the_install_are_refused(
+    helm: Helm, values: Object, words: str
+) -> None:
+    with pytest.raises(ControlPlaneError, match=words):
+        helm.template(values)
+
+
 VERSIONS = [f"1.{minor}.0" for minor in range(27, 37)]
 
 

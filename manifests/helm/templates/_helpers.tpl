@@ -36,3 +36,19 @@ helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version | replace "+" "_" 
 {{- define "scaler.certManager" -}}
 {{- if and (include "scaler.webhook" $) (eq $.Values.admission.certificates "cert-manager") }}yes{{ end -}}
 {{- end }}
+
+{{- define "scaler.certificateSecret" -}}
+{{- if and (include "scaler.webhook" $) (eq $.Values.admission.certificates "secret") }}yes{{ end -}}
+{{- end }}
+
+{{- define "scaler.mountedCertificate" -}}
+{{- if or (include "scaler.certManager" $) (include "scaler.certificateSecret" $) }}yes{{ end -}}
+{{- end }}
+
+{{- define "scaler.webhookSecret" -}}
+{{ if include "scaler.certManager" $ }}mind-cluster-scaler-webhook-cert-manager{{ else }}{{ $.Values.admission.secretName }}{{ end -}}
+{{- end }}
+
+{{- define "scaler.account" -}}
+{{ default (printf "mind-cluster-scaler%s" $.Values.nameSuffix) $.Values.serviceAccount.name -}}
+{{- end }}
