@@ -62,7 +62,7 @@ _NAMES = re.compile(
 
 _ACCOUNT = re.compile(
     r"(kind: ServiceAccount\n(?:metadata:\n)? +name:|serviceAccountName:) mind-cluster-scaler"
-    + rf"(?:{re.escape(SUFFIX)})?$",
+    rf"(?:{re.escape(SUFFIX)})?$",
     re.MULTILINE,
 )
 """The name of the account, where it is made and wherever it is bound."""

@@ -83,7 +83,7 @@ PLACEMENT = """\
       {{- if $.Values.hostNetwork }}
       hostNetwork: true
       {{- end }}
-      {{- with default (ternary "ClusterFirstWithHostNet" "" $.Values.hostNetwork) $.Values.dnsPolicy }}
+      {{- with include "scaler.dnsPolicy" $ }}
       dnsPolicy: {{ . }}
       {{- end }}
 """
@@ -91,7 +91,7 @@ AFFINITY = """\
       affinity:
         nodeAffinity:
           preferredDuringSchedulingIgnoredDuringExecution:
-            # Nodes with NPUs are what breaks, is drained and is full: better beside them than on them.
+            # Nodes with NPUs are what breaks and is drained: better beside them than on them.
             - weight: 100
               preference:
                 matchExpressions:
@@ -196,7 +196,10 @@ DEPLOYMENT: tuple[Edit, ...] = (
     ),
     (
         INSTALL,
-        f"{{{{- if $.Values.serviceAccount.name }}}}\n{ITS_INSTALL}{{{{- else }}}}\n{INSTALL}{{{{- end }}}}\n",
+        wrapped(
+            "$.Values.serviceAccount.name", f"{ITS_INSTALL}{{{{- else }}}}\n{INSTALL}".rstrip("\n")
+        )
+        + "\n",
     ),
     (
         IMAGE,
@@ -247,24 +250,26 @@ FROM_CERT_MANAGER = (
     )
     + "\n",
 )
+
+
+def followed(line: str, value: str, indent: int) -> Edit:
+    """A line with what a value of the chart, where it has something, adds below it."""
+    more = f"{{{{- toYaml . | nindent {indent} }}}}"
+    given = f"{{{{- with $.Values.{value} }}}}\n{' ' * indent}{more}\n{' ' * indent}{{{{- end }}}}"
+    return line, f"{line}{' ' * indent}{given}\n"
+
+
+_LABELS = "        mind-cluster/scaling: enabled\n"
+_NOT_HERE = f"values: [kube-system, {NAMESPACE}]}}\n"
+_CLIENT = "    clientConfig:\n"
+_CA = "      caBundle: {{ . }}\n"
 OF_WEBHOOKS: tuple[Edit, ...] = (
-    (
-        "        mind-cluster/scaling: enabled\n",
-        "        mind-cluster/scaling: enabled\n"
-        "        {{- with $.Values.admission.namespaceSelector.matchLabels }}\n"
-        "        {{- toYaml . | nindent 8 }}\n        {{- end }}\n",
-    ),
-    (
-        f"values: [kube-system, {NAMESPACE}]}}\n",
-        f"values: [kube-system, {NAMESPACE}]}}\n"
-        "        {{- with $.Values.admission.namespaceSelector.matchExpressions }}\n"
-        "        {{- toYaml . | nindent 8 }}\n        {{- end }}\n",
-    ),
+    followed(_LABELS, "admission.namespaceSelector.matchLabels", 8),
+    followed(_NOT_HERE, "admission.namespaceSelector.matchExpressions", 8),
     ("    timeoutSeconds: 2\n", "    timeoutSeconds: {{ $.Values.admission.timeoutSeconds }}\n"),
     (
-        "    clientConfig:\n",
-        "    clientConfig:\n      {{- with $.Values.admission.caBundle }}\n"
-        "      caBundle: {{ . }}\n      {{- end }}\n",
+        _CLIENT,
+        f"{_CLIENT}      {{{{- with $.Values.admission.caBundle }}}}\n{_CA}      {{{{- end }}}}\n",
     ),
 )
 """Of each webhook."""
@@ -288,10 +293,15 @@ PORTS = """\
         - port: {{ . }}
         {{- end }}
 """
+_IN_PLACE = f"  namespace: {NAMESPACE}\n"
 ANNOTATED_ACCOUNT = (
-    f"  namespace: {NAMESPACE}\n",
-    f"  namespace: {NAMESPACE}\n  {{{{- with $.Values.serviceAccount.annotations }}}}\n"
-    "  annotations:\n    {{- toYaml . | nindent 4 }}\n  {{- end }}\n",
+    _IN_PLACE,
+    _IN_PLACE
+    + wrapped(
+        "$.Values.serviceAccount.annotations",
+        "  annotations:\n    {{- toYaml $.Values.serviceAccount.annotations | nindent 4 }}",
+    )
+    + "\n",
 )
 KEPT = """\
 metadata:
@@ -385,8 +395,7 @@ PARTS = (
             ),
             (
                 "issuerRef: {name: mind-cluster-scaler-authority, kind: Issuer}",
-                'issuerRef: {{ default (dict "name" "mind-cluster-scaler-authority" "kind" "Issuer")'
-                " $.Values.admission.issuerRef | toJson }}",
+                'issuerRef: {{ include "scaler.issuer" $ }}',
             ),
         ),
         names=None,  # all in the install's own namespace, and nothing outside asks for them

@@ -52,3 +52,11 @@ helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version | replace "+" "_" 
 {{- define "scaler.account" -}}
 {{ default (printf "mind-cluster-scaler%s" $.Values.nameSuffix) $.Values.serviceAccount.name -}}
 {{- end }}
+
+{{- define "scaler.issuer" -}}
+{{ default (dict "name" "mind-cluster-scaler-authority" "kind" "Issuer") $.Values.admission.issuerRef | toJson -}}
+{{- end }}
+
+{{- define "scaler.dnsPolicy" -}}
+{{ default (ternary "ClusterFirstWithHostNet" "" $.Values.hostNetwork) $.Values.dnsPolicy -}}
+{{- end }}
