@@ -243,7 +243,7 @@ def test_the_image_can_be_named_by_tag_and_by_digest(helm: Helm, tmp_path: Path)
 
 
 def test_what_a_cluster_asks_for_can_be_said_by_values(helm: Helm) -> None:
-    rather = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    rather: Object = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
     spread = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
     of_team = {"matchLabels": {"team": "a"}}
     made = helm.template(
