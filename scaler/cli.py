@@ -19,29 +19,23 @@ from typing import Any, NoReturn
 
 from scaler import __doc__ as purpose
 from scaler import __version__
+from scaler.tools.common.usage import EXIT_USAGE, UnreadableError
 
-COMMANDS = (
-    "new",
-    "lint",
-    "schema",
-    "plan",
-    "explain",
-    "simulate",
-    "demo",
-    "preflight",
-    "deploy",
-    "status",
-    "why",
-    "ui",
-    "takeover",
-    "shadow",
-    "doctor",
-    "drain",
-    "uninstall",
-    "completion",
-    "run",
-)
-"""Subcommands in the order in which a new user needs them."""
+GROUPS = {
+    "See what runs": ("status", "why", "ui"),
+    "Decide offline": ("new", "lint", "plan", "simulate", "demo", "explain", "schema"),
+    "Operate": ("deploy", "drain", "takeover", "shadow"),
+    "Install": ("preflight", "run", "uninstall", "completion"),
+}
+"""Subcommands by what a person wants to do."""
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
+OWN = {
+    "help": "Show this overview, or the help of COMMAND.",
+    "version": "Print the version.",
+}
+"""What is answered here."""
+GONE = {"doctor": "why --rank-table"}
+"""Subcommands of earlier releases -> what to call instead."""
 
 INCOMPLETE = (
     "This installation is incomplete; in a clone of the repository, 'make demo' installs what is"
@@ -58,13 +52,12 @@ DEBUG = "SCALER_DEBUG"
 """Environment variable: if set, an unexpected error is printed with its traceback."""
 
 EXIT_FAILED = 1
-EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
 class Parser(argparse.ArgumentParser):
-    """Answers a usage error with exit code 2 and a reference to the right usage."""
+    """Answers a usage error with exit code 2 and one line, which says where the right usage is."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(
@@ -72,8 +65,8 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(EXIT_USAGE, f"{self.prog}: error: {message}\nTry '{self.prog} --help'.\n")
+        words = " ".join(message.split())
+        self.exit(EXIT_USAGE, f"{self.prog}: {words}; try '{self.prog} --help'\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -95,22 +88,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except Exception as error:
-        leaf: BaseException = error
-        while isinstance(leaf, BaseExceptionGroup):  # the error of a TaskGroup
-            leaf = leaf.exceptions[0]
-        if isinstance(leaf, BrokenPipeError):
-            # Stdout becomes /dev/null, or the interpreter reports the broken pipe once more when it
-            # flushes at exit.
-            with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device, not a path
-                os.dup2(nowhere.fileno(), sys.stdout.fileno())
-            return EXIT_BROKEN_PIPE
-        if os.environ.get(DEBUG):
-            raise
-        words = " ".join(f"{type(leaf).__name__}: {leaf}".split())[:1000]
-        advice = f"{DEBUG}=1 shows where; please report it if it is a fault of ours."
-        sys.stderr.write(f"{_program()} {arguments[0]}: {words}\n{advice}\n")
-        return EXIT_FAILED
+        return _after(error, arguments)
     return code
+
+
+def _after(error: BaseException, arguments: list[str]) -> int:
+    """The exit code after an error that the command did not handle. Raises it with DEBUG."""
+    leaf = error
+    while isinstance(leaf, BaseExceptionGroup):  # the error of a TaskGroup
+        leaf = leaf.exceptions[0]
+    if isinstance(leaf, UnreadableError):
+        sys.stderr.write(f"{_program()} {arguments[0]}: {leaf}\n")
+        return EXIT_USAGE
+    if isinstance(leaf, BrokenPipeError):
+        # Stdout becomes /dev/null, or the interpreter reports the broken pipe once more when it
+        # flushes at exit.
+        with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device, not a path
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    if os.environ.get(DEBUG):
+        raise error
+    words = " ".join(f"{type(leaf).__name__}: {leaf}".split())[:1000]
+    advice = f"{DEBUG}=1 shows where; please report it if it is a fault of ours."
+    sys.stderr.write(f"{_program()} {arguments[0]}: {words}\n{advice}\n")
+    return EXIT_FAILED
 
 
 def _flush_stdout() -> None:
@@ -129,6 +130,7 @@ def _dispatch(arguments: list[str]) -> int:
         words = arguments[1:]
         several = len(arguments) > 2
         commands = [(name, "" if several else _summary(name)) for name in COMMANDS]
+        commands += OWN.items()
         answer = _load("completion").complete(
             words, commands, lambda name: _parser_of(name, _load(name))
         )
@@ -161,26 +163,45 @@ def _load(name: str) -> Any:
 
 def _top_level(arguments: list[str]) -> int:
     """Handle arguments that name no command: help, version, nothing, a misspelling."""
-    overview = ""
-    if {"-h", "--help"} & set(arguments):
-        lines = [f"  {name:<10} {_summary(name)}" for name in COMMANDS]
-        overview = "\n".join(
-            ["commands:", *lines, "", "'scaler COMMAND --help' says more about each."]
-        )
-    parser = Parser(
-        prog=_program(), usage=f"{_program()} COMMAND ...", description=purpose, epilog=overview
-    )
-    parser.add_argument("--version", action="version", version=f"scaler {__version__}")
-    if arguments and not arguments[0].startswith("-"):
-        near = difflib.get_close_matches(arguments[0], COMMANDS, n=1)
-        guess = f", did you mean '{near[0]}'?" if near else f"; commands are: {', '.join(COMMANDS)}"
-        parser.error(f"there is no command '{arguments[0]}'{guess}")
-    parser.parse_known_args(arguments[:1])
-    parser.error(
-        f"unknown option {arguments[0]}"
-        if arguments
-        else f"a command is needed: {', '.join(COMMANDS)}"
-    )
+    first = arguments[0] if arguments else ""
+    if first == "version" or "--version" in arguments:
+        sys.stdout.write(f"scaler {__version__}\n")
+        return 0
+    if first == "help" and arguments[1:2] and arguments[1] in COMMANDS:
+        return _dispatch([*arguments[1:], "--help"])
+    if first == "help" and arguments[1:2]:
+        return _top_level(arguments[1:])
+    if first in ("help", "-h", "--help"):
+        sys.stdout.write(_overview())
+        return 0
+    sys.stderr.write(f"{_program()}: {_why_none(first)}; try '{_program()} help'\n")
+    return EXIT_USAGE
+
+
+def _why_none(first: str) -> str:
+    """Why the first argument is no command."""
+    if not first:
+        return "a command is needed"
+    if first.startswith("-"):
+        return f"unknown option {first}"
+    if first in GONE:
+        return f"'{first}' is gone, '{GONE[first]}' says all of it"
+    near = difflib.get_close_matches(first, [*COMMANDS, *OWN], n=1)
+    guess = f", did you mean '{near[0]}'?" if near else ""
+    return f"there is no command '{first}'{guess}"
+
+
+def _overview() -> str:
+    lines = [purpose or "", "", f"usage: {_program()} COMMAND ..."]
+    for title, names in GROUPS.items():
+        lines += ["", f"{title}:"]
+        for name in names:
+            lines.append(f"  {name:<10} {_summary(name)}")
+    lines += ["", "Other:"]
+    for name, words in OWN.items():
+        lines.append(f"  {name:<10} {words}")
+    lines += ["", f"'{_program()} COMMAND --help' says more about each.", ""]
+    return "\n".join(lines)
 
 
 def _summary(name: str) -> str:

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["HELP", "add_arguments", "run", "run_against"]  # the first three are what a command has
 
-HELP = "run the controller (in a cluster, or with --kubeconfig)"
+HELP = """Run the controller.
+
+In a pod with its service account, elsewhere with --kubeconfig. Every setting is a flag.
+
+Exit code: 0 stopped, 1 a task died or leadership was lost, 2 usage."""
 
 EXIT_FAILED = 1
 SWITCH_INTERVAL = 0.001

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,7 +79,9 @@ def test_only_the_command_that_was_asked_for_is_loaded(monkeypatch: pytest.Monke
     assert loader.asked == ["scaler.tools.plan.command"]
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["nonsense"], ["--nonsense"], []])
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["version"], ["nonsense"], ["--nonsense"], ["doctor"], []]
+)
 def test_no_command_is_loaded_when_none_was_named(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,11 +91,12 @@ def test_no_command_is_loaded_when_none_was_named(
 
 
 def test_the_version_is_the_one_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--version"]) == 0
-    assert capsys.readouterr().out == f"scaler {scaler.__version__}\n"
+    for words in ("--version", "version"):
+        assert cli.main([words]) == 0
+        assert capsys.readouterr().out == f"scaler {scaler.__version__}\n"
 
 
-@pytest.mark.parametrize("flag", ["-h", "--help"])
+@pytest.mark.parametrize("flag", ["-h", "--help", "help"])
 def test_help_lists_every_command_with_its_first_paragraph(
     flag: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,9 +132,11 @@ def test_a_command_that_cannot_be_loaded_says_what_is_missing(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "a command is needed: new,"),
+        ([], "a command is needed"),
         (["lnt"], "there is no command 'lnt', did you mean 'lint'?"),
-        (["frobnicate"], "there is no command 'frobnicate'; commands are: new,"),
+        (["frobnicate"], "there is no command 'frobnicate';"),
+        (["help", "frobnicate"], "there is no command 'frobnicate';"),
+        (["doctor", "a/b"], "'doctor' is gone, 'why --rank-table' says all of it"),
         (["--colour"], "unknown option --colour"),
         (["lint", "--count", "many"], "argument --count: invalid int value: 'many'"),
         (["lint", "--cou", "1"], "unrecognized arguments: --cou 1"),
@@ -145,9 +151,10 @@ def test_wrong_usage_exits_2_and_says_where_to_look(
     install(monkeypatch, lint=command())
     assert cli.main(arguments) == 2
     caught = capsys.readouterr()
-    place = "scaler lint --help" if "lint" in arguments else "scaler --help"
+    place = "scaler lint --help" if "lint" in arguments else "scaler help"
     assert told in caught.err
-    assert caught.err.endswith(f"Try '{place}'.\n")
+    assert caught.err.endswith(f"; try '{place}'\n")
+    assert caught.err.count("\n") == 1
     assert caught.out == ""
 
 
@@ -211,6 +218,60 @@ def test_every_command_has_a_help_text_and_parses_help(
     text = importlib.import_module(place_of(name)).HELP
     assert cli.main([name, "--help"]) == 0
     assert text.splitlines()[0].split()[0] in capsys.readouterr().out
+
+
+def test_help_of_a_command_is_also_help_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["help", "lint"]) == 0
+    said = capsys.readouterr().out
+    cli.main(["lint", "--help"])
+    assert said == capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_first_sentences_have_one_form(name: str) -> None:
+    """A capital, what the command does, a full stop; with its name it takes 80 columns."""
+    first, _, rest = importlib.import_module(place_of(name)).HELP.partition("\n\n")
+    assert re.fullmatch(r"[A-Z][a-z]+ [^.;]+\.", first), first
+    assert len(f"  {name:<10} {first}") <= 80
+    assert "Exit code: 0" in rest or name == "shadow"
+
+
+def options_of(name: str) -> dict[str, str]:
+    """Each short option of a command and of its subcommands, with its long name."""
+    parser = cli._parser_of(name, importlib.import_module(place_of(name)))
+    found: dict[str, str] = {}
+    parsers = [parser]
+    while parsers:
+        for action in parsers.pop()._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                parsers += action.choices.values()
+            if action.help == argparse.SUPPRESS:
+                continue
+            for option in action.option_strings:
+                if not option.startswith("--"):
+                    found[option] = action.option_strings[-1]
+    return found
+
+
+MEANINGS = {
+    "-h": "--help",
+    "-n": "--namespace",
+    "-A": "--all-namespaces",
+    "-k": "--kubeconfig",
+    "-o": "--output",
+    "-w": "--watch",
+    "-v": "--verbose",
+}
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_a_short_option_means_the_same_in_all_commands(name: str) -> None:
+    found = options_of(name)
+    files = {"-f", "-c"}
+    """A file or folder to read or write, of `new`, `demo` and `deploy`."""
+    assert {one: long for one, long in found.items() if one not in files} == {
+        one: MEANINGS[one] for one in found if one not in files
+    }
 
 
 def test_running_the_package_is_running_the_command() -> None:

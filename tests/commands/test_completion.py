@@ -18,7 +18,8 @@ import pytest
 from scaler import cli
 from scaler.cli import main
 from scaler.clock import Clock
-from scaler.kube.api import ELASTIC_SERVICES
+from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES
+from scaler.names import RULE_LABEL
 from scaler.sim.apiserver.facade import kubeconfig, serve
 from scaler.sim.cluster import SimCluster
 from tests.jobs import manifest
@@ -36,11 +37,13 @@ def offered(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[str],
     ("words", "found", "directive"),
     [
         (("sta",), ["status"], ":4"),
-        (("",), list(cli.COMMANDS), ":4"),
+        (("",), [*cli.COMMANDS, *cli.OWN], ":4"),
         (("status", "-o", ""), ["table", "wide", "json", "yaml"], ":4"),
         (("status", "--output", "=", "y"), ["yaml"], ":4"),
         (("status", "--output=y"), ["--output=yaml"], ":4"),
         (("status", "--all"), ["--all-namespaces"], ":4"),
+        (("status", "--fo"), [], ":4"),
+        (("help", "stat"), ["status"], ":4"),
         (("status", "-n", ""), [], ":4"),
         (("status", "--kubeconfig", ""), [], ":0"),
         (("status", "one", ""), [], ":4"),
@@ -55,7 +58,7 @@ def offered(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[str],
         (("deploy", "apply", "--no"), ["--no-wait"], ":4"),
         (("deploy", "status", "-o", "j"), ["json"], ":4"),
         (("nothing", ""), [], ":4"),
-        ((), list(cli.COMMANDS), ":4"),
+        ((), [*cli.COMMANDS, *cli.OWN], ":4"),
     ],
 )
 def test_a_word_is_completed_from_the_parser_of_its_command(
@@ -81,7 +84,7 @@ def test_kubectl_calls_this_program_under_two_names_and_gets_words_of_its_own(
     assert capsys.readouterr().out.startswith("status\t")
     monkeypatch.setattr(sys, "argv", ["/usr/bin/kubectl-scaler", "status", "--nonsense"])
     assert main() == 2
-    assert "kubectl scaler status: error: " in capsys.readouterr().err
+    assert "kubectl scaler status: unrecognized arguments: --nonsense;" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -147,6 +150,16 @@ async def _of_cluster(
                 )
             ]
         )
+    labels = {RULE_LABEL: "rule"}
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicaSpecs": {"Master": {"replicas": 1, "template": template}}}
+    cluster.apply(
+        [
+            manifest(ASCEND_JOBS, "mindie-server-p0", "chat", labels=labels, spec=spec),
+            manifest(ASCEND_JOBS, "a-training-job", "chat", spec=spec),
+            manifest(NODES, "npu-0"),
+        ]
+    )
     async with serve(cluster) as url:
         config = tmp_path / "config"
         config.write_text(kubeconfig(kubeconfig_of or url, "chat"))
@@ -182,6 +195,9 @@ async def test_services_and_namespaces_are_completed_from_the_cluster(tmp_path: 
         ("ui", "-n", "o"),
         ("status", "--nonsense", ""),
         ("why", "chat/rule-mindie", ""),
+        ("why", ""),
+        ("drain", ""),
+        ("drain", "npu-0", "-k", ""),
     )
     ran = await _of_cluster(tmp_path, *(asks(*words) for words in lines))
     assert [one.stderr for one in ran] == [""] * len(lines)
@@ -193,6 +209,9 @@ async def test_services_and_namespaces_are_completed_from_the_cluster(tmp_path: 
         ["chat", "other"],
         ["other"],
         [],
+        [],
+        [*every, "mindie-server-p0"],
+        ["npu-0"],
         [],
     ]
 

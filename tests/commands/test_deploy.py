@@ -737,9 +737,11 @@ def test_without_the_right_to_see_pods_objects_speak_for_themselves(
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("apply",), "-c/--config"),
-        (("status",), "-n/--app-name"),
-        (("delete", "-ns", "llm"), "-n/--app-name"),
+        (("apply",), "-c/-f/--config"),
+        (("status",), "scaler deploy status NAME -n NAMESPACE"),
+        (("delete", "-n", "llm"), "scaler deploy delete NAME -n NAMESPACE"),
+        (("delete", "-ns", "llm"), "scaler deploy delete NAME -n NAMESPACE"),
+        (("-c", "f"), "write scaler deploy apply -c FILE instead of -c"),
         (("delete", "-n", "a b"), "is no name in Kubernetes"),
         (("apply", "-c", "x", "--timeout", "soon"), "is no length of time"),
         ((), "apply|status|delete"),
@@ -752,14 +754,19 @@ def test_a_wrong_command_line_is_a_usage_error(
     assert complaint in capsys.readouterr().err
 
 
-def test_options_are_those_of_the_one_command_deployer() -> None:
+def test_a_service_is_named_as_in_all_commands_and_as_in_the_one_command_deployer() -> None:
     parser = argparse.ArgumentParser()
     deploy.add_arguments(parser)
-    for words in ("-n chat -ns llm -k c", "--app-name chat --namespace llm --kubeconfig c"):
+    for words in (
+        "chat -n llm -k c",
+        "llm/chat -k c",
+        "-n chat -ns llm -k c",
+        "--app-name chat --namespace llm --kubeconfig c",
+    ):
         for action in ("status", "delete"):
             args = parser.parse_args([action, *words.split()])
+            assert deploy._chosen(args) == ""
             assert (args.name, args.namespace, args.kubeconfig) == ("chat", "llm", "c")
-    assert parser.parse_args(["status", "-n", "chat"]).namespace == "default"
     for words in ("-c f -k c --dry-run", "--config f --kubeconfig c --dry-run"):
         args = parser.parse_args(["apply", *words.split()])
         assert (args.config, args.kubeconfig, args.dry_run) == ("f", "c", True)
@@ -776,7 +783,9 @@ def test_a_file_that_describes_nothing_is_said_with_its_name(
     file = tmp_path / "chat.yaml"
     if text is not None:
         file.write_text(text)
-    assert main(["deploy", "apply", "-c", str(file), "-k", str(tmp_path / "none")]) == 1
+    assert main(["deploy", "apply", "-c", str(file), "-k", str(tmp_path / "none")]) == (
+        2 if text is None else 1
+    )
     said = capsys.readouterr().err
     assert f"scaler deploy: {file}:" in said
     assert complaint in said

@@ -50,7 +50,7 @@ def test_an_indented_world_and_json_lines_are_both_read(
 def test_json_answer_holds_the_decision_and_the_words(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["explain", "--world", written(tmp_path, RECORDED), "--format", "json"]) == 0
+    assert main(["explain", "--world", written(tmp_path, RECORDED), "-o", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["decision"]["plans"][0]["actions"] == [{"action": "Admit", "uid": "uid-d0"}]
     assert "waits for group1" in answer["words"]["default/rule/mindie"]["uid-p1"]
@@ -64,7 +64,7 @@ def test_one_service_can_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     text = capsys.readouterr().out
     assert ("default/rule/other: " in text, "default/rule/mindie" in text) == (True, False)
     assert (
-        main(["explain", "--world", file, "--service", "default/rule/other", "--format", "json"])
+        main(["explain", "--world", file, "--service", "default/rule/other", "-o", "json"])
         == 0
     )
     assert json.loads(capsys.readouterr().out)["plan"]["key"]["job_id"] == "other"

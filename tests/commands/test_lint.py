@@ -57,7 +57,7 @@ def test_the_json_form_has_just_the_promised_members(
     rule: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rule.write_text(BROKEN)
-    assert main(["lint", "--format", "json", str(rule)]) == 1
+    assert main(["lint", "-o", "json", str(rule)]) == 1
     answer = json.loads(capsys.readouterr().out)
     assert list(answer) == ["ok", "findings", "checked", "left_out"]
     assert (answer["checked"], answer["left_out"]) == ({"rule": 1}, {})
@@ -77,7 +77,7 @@ def test_a_folder_is_searched_to_the_bottom_and_judged_together(
     (tmp_path / "job.yaml").write_text(job(group="    mind-cluster/group-name: group9\n"))
     (tmp_path / "other.json").write_text('{"ranktable": 1}')
     (tmp_path / "notes.txt").write_text("{")
-    assert main(["lint", str(tmp_path), "--format", "json"]) == 1
+    assert main(["lint", str(tmp_path), "-o", "json"]) == 1
     assert [found["code"] for found in json.loads(capsys.readouterr().out)["findings"]] == [
         "GroupUnknown"
     ]
@@ -99,8 +99,8 @@ def test_standard_input_is_read_for_a_dash(
         ["-", "-"],
         ["--fix", "."],
         ["--fix", "a", "b"],
-        ["--fix", "--format", "json", "-"],
-        ["-w", "-"],
+        ["--fix", "-o", "json", "-"],
+        ["--write", "-"],
     ],
 )
 def test_wrong_usage_is_answered_with_2_and_the_way_to_help(
@@ -143,7 +143,7 @@ def test_write_corrects_in_place_and_keeps_what_was_there_before(
 ) -> None:
     rule.write_text(BROKEN)
     rule.chmod(0o640)
-    assert main(["lint", "-w", str(rule)]) == 0
+    assert main(["lint", "--write", str(rule)]) == 0
     assert rule.read_text() == config_map(TWO_TO_ONE)
     assert rule.stat().st_mode & 0o777 == 0o640
     assert rule.with_name("rule.yaml.bak").read_text() == BROKEN
@@ -156,9 +156,9 @@ def test_write_corrects_in_place_and_keeps_what_was_there_before(
 def test_a_backup_is_never_written_over(rule: Path) -> None:
     for _ in range(2):
         rule.write_text(BROKEN)
-        main(["lint", "-w", str(rule)])
+        main(["lint", "--write", str(rule)])
     rule.write_text(WARNED)
-    assert main(["lint", "-w", str(rule)]) == 0
+    assert main(["lint", "--write", str(rule)]) == 0
     assert sorted(file.name for file in rule.parent.iterdir()) == [
         "rule.yaml",
         "rule.yaml.bak",
@@ -171,7 +171,7 @@ def test_write_takes_a_folder_and_corrects_jobs_by_the_rule_beside_them(
 ) -> None:
     (tmp_path / "rule.yaml").write_text(config_map(TWO_TO_ONE))
     (tmp_path / "job.yaml").write_text(job(group="    mind-cluster/group-name: gruop0\n"))
-    assert main(["lint", "--fix", "-w", str(tmp_path)]) == 0
+    assert main(["lint", "--fix", "--write", str(tmp_path)]) == 0
     assert (tmp_path / "job.yaml").read_text() == job()
     assert not (tmp_path / "rule.yaml.bak").exists()
     assert capsys.readouterr().out == ""
@@ -183,7 +183,7 @@ def test_a_file_behind_a_link_is_corrected_where_it_is(tmp_path: Path) -> None:
     link = tmp_path / "link.yaml"
     there.write_text(BROKEN)
     link.symlink_to(there)
-    assert main(["lint", "-w", str(link)]) == 0
+    assert main(["lint", "--write", str(link)]) == 0
     assert link.is_symlink()
     assert there.read_text() == config_map(TWO_TO_ONE)
 

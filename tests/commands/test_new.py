@@ -23,7 +23,7 @@ PLATFORMS = ("ome", "aibrix", "mindie-motor")
 def test_what_is_written_is_played_to_its_expectations(
     platform: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["new", "3P1D", "--platform", platform, "-o", str(tmp_path / "a")]) == 0
+    assert main(["new", "3P1D", "--platform", platform, "-f", str(tmp_path / "a")]) == 0
     said = capsys.readouterr().out
     assert f"scaler demo --interactive -f {tmp_path / 'a'} --nodes 8" in said
     assert main(["simulate", str(tmp_path / "a" / "scenario.yaml")]) == 0
@@ -35,7 +35,7 @@ def test_what_is_written_is_played_to_its_expectations(
 def test_every_ratio_makes_a_right_file_of_about_twenty_lines(
     platform: str, ratio: str, tmp_path: Path
 ) -> None:
-    assert main(["new", ratio, "--platform", platform, "-o", str(tmp_path)]) == 0
+    assert main(["new", ratio, "--platform", platform, "-f", str(tmp_path)]) == 0
     text = (tmp_path / "service.yaml").read_text()
     assert read_service(text).platform == platform
     assert len(text.splitlines()) <= 24
@@ -46,7 +46,7 @@ def test_every_ratio_makes_a_right_file_of_about_twenty_lines(
 def test_with_replicas_a_new_service_starts_with_so_many_instances(
     platform: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["new", "3P1D", "--platform", platform, "-o", str(tmp_path), "--replicas", "2"]
+    words = ["new", "3P1D", "--platform", platform, "-f", str(tmp_path), "--replicas", "2"]
     assert main(words) == 0
     assert f"kubectl apply -f {tmp_path / 'elastic-service.yaml'}" in capsys.readouterr().out
     first, second = ("group0", "group1") if platform == "mindie-motor" else ("prefill", "decode")
@@ -70,7 +70,7 @@ def test_a_wrong_number_of_replicas_is_refused(capsys: pytest.CaptureFixture[str
 
 def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "scenario.yaml").write_text("mine")
-    assert main(["new", "1P1D", "--platform", "ome", "-o", str(tmp_path)]) == 1
+    assert main(["new", "1P1D", "--platform", "ome", "-f", str(tmp_path)]) == 1
     assert "is there already; nothing was written" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["scenario.yaml"]
 
@@ -97,7 +97,7 @@ def test_a_short_file_in_a_scenario_means_its_objects(tmp_path: Path) -> None:
 def test_a_mistake_in_a_short_file_of_a_scenario_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["new", "1P1D", "--platform", "ome", "-o", str(tmp_path)]) == 0
+    assert main(["new", "1P1D", "--platform", "ome", "-f", str(tmp_path)]) == 0
     service = tmp_path / "service.yaml"
     service.write_text(service.read_text().replace("min_replicas", "min_replica"))
     assert main(["simulate", str(tmp_path / "scenario.yaml")]) == 2
@@ -114,7 +114,7 @@ def test_the_demo_plays_a_folder_on_as_many_nodes_as_it_is_told(
     monkeypatch.setattr(
         "scaler.tools.demo.interactive.keep_up", lambda scenario, **_: played.append(scenario)
     )
-    assert main(["new", "4P2D", "--platform", "aibrix", "-o", str(tmp_path)]) == 0
+    assert main(["new", "4P2D", "--platform", "aibrix", "-f", str(tmp_path)]) == 0
     assert main(["demo", "--interactive", "-f", str(tmp_path), "--nodes", "12"]) == 0
     assert main(["demo", "--interactive", "-f", str(tmp_path)]) == 0
     told, usual = played
@@ -133,7 +133,7 @@ def test_hints_name_what_is_there() -> None:
 def test_a_folder_with_a_space_is_quoted_in_the_commands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["new", "1P1D", "--platform", "ome", "-o", str(tmp_path / "a b")]) == 0
+    assert main(["new", "1P1D", "--platform", "ome", "-f", str(tmp_path / "a b")]) == 0
     assert (
         f"scaler deploy apply -c '{tmp_path}/a b/service.yaml' --dry-run" in capsys.readouterr().out
     )

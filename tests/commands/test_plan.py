@@ -50,7 +50,7 @@ def test_json_answer_has_the_documented_shape(
     rule: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counts = ["--running", "group0=1", "--in-flight", "group0=0", "--held", "group0=1,group1=1"]
-    assert main(["plan", rule, *counts, "--format", "json"]) == 0
+    assert main(["plan", rule, *counts, "-o", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["target"] == {"index": 1, "counts": {"group0": 1, "group1": 1}}
     assert answer["complete"] is False
@@ -115,7 +115,7 @@ def test_a_manifest_among_others_is_read_with_its_annotations(
                 written(tmp_path, "rule.yaml", manifest),
                 "--held",
                 "group0=1",
-                "--format",
+                "-o",
                 "json",
             ]
         )
@@ -144,7 +144,7 @@ def test_the_rule_may_come_from_standard_input(
         (["--held", "group0=1,group0=2"], "counted twice"),
         (["--table", "--cases", "x"], "two different questions"),
         (["--table", "--held", "group0=1"], "leave them out"),
-        (["--table", "--format", "json"], "use --cases"),
+        (["--table", "-o", "json"], "use --cases"),
         (["--cases", "/nowhere/cases"], "No such file"),
         (["--replicas", "-1"], "'-1' is not a whole number from 0 to 1000000"),
         (["--replicas", "all"], "'all' is not a whole number"),

@@ -37,7 +37,7 @@ def written(folder: Path, name: str, content: str) -> str:
 
 
 def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    assert main(["plan", *arguments, "--format", "json"]) == 0
+    assert main(["plan", *arguments, "-o", "json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 

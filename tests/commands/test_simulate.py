@@ -57,7 +57,7 @@ def test_json_picture_and_snapshots_are_written(
 ) -> None:
     picture = tmp_path / "p.svg"
     folder = tmp_path / "snapshots"
-    options = ["--format", "json", "--picture", str(picture), "--record", str(folder)]
+    options = ["-o", "json", "--picture", str(picture), "--record", str(folder)]
     assert main(["simulate", str(SCENARIO), *options]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["ok"] is True

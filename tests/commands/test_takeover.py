@@ -98,7 +98,7 @@ def test_json_holds_the_whole_report(
 ) -> None:
     found = report(a_job("p0", DIFFERS, EXPECTED), operator=OPERATOR)
     answering(monkeypatch, found)
-    main(["takeover", "--check", "--format", "json"])
+    main(["takeover", "--check", "-o", "json"])
     assert msgspec.json.decode(capsys.readouterr().out, type=Report) == found
 
 

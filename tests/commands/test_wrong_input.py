@@ -42,10 +42,13 @@ CLUSTER = [
     ("status",),
     ("status", "-A"),
     ("why", "x"),
-    ("doctor", "a/b"),
+    ("why", "--rank-table", "a/b"),
     ("takeover", "--check"),
     ("drain", "x"),
     ("uninstall", "--list"),
+    ("deploy", "status", "x"),
+    ("shadow", "report"),
+    ("ui",),
 ]
 KUBECONFIGS = ("missing", "folder", *FILES)
 
@@ -64,7 +67,8 @@ TABLE: list[tuple[int, str]] = [
     (2, "why 'a b'"),
     (2, "why x -o table"),
     (2, "doctor"),
-    (2, "takeover"),
+    (1, "takeover"),
+    (2, "takeover --nothing"),
     (2, "takeover --check --namespaces Not_A_Name"),
     (2, "drain"),
     (2, "drain ../x"),
@@ -87,7 +91,19 @@ TABLE: list[tuple[int, str]] = [
     (2, "new 0P1D --platform ome"),
     (2, "new 65P1D --platform ome"),
     (2, "new four --platform ome"),
-    (1, "new 4P2D --platform ome -o {bad}"),
+    (1, "new 4P2D --platform ome -f {bad}"),
+    (2, "new 4P2D --platform ome -o {bad}"),
+    (2, "lint -w {bad}"),
+    (2, "lint --format json {bad}"),
+    (2, "status --format json"),
+    (2, "deploy"),
+    (2, "deploy -c {bad}"),
+    (2, "deploy status"),
+    (2, "deploy status -n chat"),
+    (2, "deploy apply -c {missing}"),
+    (1, "deploy apply -c {bad}"),
+    (2, "status -k {missing}"),
+    (2, "status -k"),
     (2, "lint"),
     (2, "lint {missing}"),
     (1, "lint {bad}"),
@@ -96,18 +112,18 @@ TABLE: list[tuple[int, str]] = [
     (2, "schema"),
     (2, "schema nothing"),
     (2, "plan"),
-    (1, "plan {missing}"),
-    (1, "plan {folder}"),
+    (2, "plan {missing}"),
+    (2, "plan {folder}"),
     (1, "plan {binary}"),
     (1, "plan {list}"),
     (2, f"plan {RULE} --running group9=1"),
     (2, f"plan {RULE} --running group0=x"),
     (2, f"plan {RULE} --cases {{missing}}"),
     (2, f"plan {RULE} --cases {{folder}}"),
-    (1, f"plan {RULE} --nodes {{folder}}"),
+    (2, f"plan {RULE} --nodes {{folder}}"),
     (2, "explain"),
-    (1, "explain --world {missing}"),
-    (1, "explain --world {folder}"),
+    (2, "explain --world {missing}"),
+    (2, "explain --world {folder}"),
     (1, "explain --world {binary}"),
     (1, "explain --world {number}"),
     (2, "simulate"),
@@ -162,6 +178,8 @@ def test_wrong_input_ends_with_its_exit_code_and_words(
     assert "Traceback" not in caught.out + caught.err
     assert cli.DEBUG not in caught.err, "an error that nobody has foreseen"
     assert (caught.err or caught.out).strip()
+    if code == 2:
+        assert caught.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", CLUSTER, ids=" ".join)
@@ -172,9 +190,10 @@ def test_a_cluster_that_cannot_be_reached_is_said(
     files: dict[str, str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main([*command, "--kubeconfig", files[kubeconfig]]) == 1
+    code = 2 if kubeconfig in ("missing", "folder") else 1
+    assert main([*command, "--kubeconfig", files[kubeconfig]]) == code
     *_, last = said(capsys).splitlines()
-    assert last.startswith(f"scaler {'why' if command[0] == 'doctor' else command[0]}: ")
+    assert last.startswith(f"scaler {command[0]}: ")
     assert files[kubeconfig] in last or "cannot be reached" in last
 
 
@@ -261,4 +280,7 @@ def test_who_comes_from_the_one_command_deployer_is_told_where_its_options_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["status", "-n", "chat", "-ns", "llm"]) == 2
-    assert "-ns belongs to `scaler deploy status -n NAME -ns NAMESPACE`" in capsys.readouterr().err
+    assert (
+        "-ns is of MindCluster's deployer and of `scaler deploy`; here it is -n NAMESPACE"
+        in capsys.readouterr().err
+    )

@@ -104,7 +104,7 @@ async def test_tables_follow_a_lost_node_and_faulty_chips(
         )
         assert (
             await asyncio.to_thread(
-                main, ["doctor", "mindie/mindie", "--kubeconfig", str(plane.admin)]
+                main, ["why", "--rank-table", "mindie/mindie", "--kubeconfig", str(plane.admin)]
             )
             == 0
         )

@@ -123,7 +123,7 @@ async def _is_gone(stage: Stage, pod: str, uid: str) -> bool:
 
 async def _check(kubeconfig: Path) -> tuple[int, dict[str, Any]]:
     """Exit code and answer of `scaler takeover --check`."""
-    words = ["takeover", "--check", "--format", "json", "--kubeconfig", str(kubeconfig)]
+    words = ["takeover", "--check", "-o", "json", "--kubeconfig", str(kubeconfig)]
     ran = await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-m", "scaler", *words],

@@ -35,7 +35,7 @@ def test_the_hash_seed_of_the_process_changes_nothing() -> None:
         "scaler",
         "simulate",
         str(PATH),
-        "--format",
+        "-o",
         "json",
         "--seed",
         "3",

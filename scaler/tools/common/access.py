@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scaler.tools.common.usage import UnreadableError
+
 if TYPE_CHECKING:
     from scaler.clock import Clock
     from scaler.kube.api import KubeApi
@@ -52,15 +54,16 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags for cluster and credentials."""
     group = parser.add_argument_group("cluster, as with kubectl")
     group.add_argument(
+        "-k",
         "--kubeconfig",
         metavar="FILE",
+        type=os.path.expanduser,
         help="default: $KUBECONFIG, else ~/.kube/config, else this pod",
     )
     group.add_argument(
         "--context", metavar="NAME", help="context in the kubeconfig; default: the current one"
     )
     group.add_argument(
-        "-k",
         "--insecure-skip-tls-verify",
         action="store_true",
         help="believe whoever answers; insecure",
@@ -83,13 +86,14 @@ class _OfDeploy(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         parser.error(
-            "-ns belongs to `scaler deploy status -n NAME -ns NAMESPACE`; here it is -n NAMESPACE"
+            "-ns is of MindCluster's deployer and of `scaler deploy`; here it is -n NAMESPACE"
         )
 
 
 @asynccontextmanager
 async def opened(args: argparse.Namespace) -> AsyncIterator[Access]:
-    """The cluster that `args` name. Raises KubeError; no request is sent yet."""
+    """The cluster that `args` name. Raises KubeError or UnreadableError; no request is sent
+    yet."""
     import structlog  # noqa: PLC0415 - --help stays fast
 
     from scaler.clock import Clock  # noqa: PLC0415
@@ -98,6 +102,7 @@ async def opened(args: argparse.Namespace) -> AsyncIterator[Access]:
 
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.getLogger("kubernetes_asyncio").setLevel(logging.CRITICAL + 1)
+    _require(args.kubeconfig)
     clock = Clock()
     kubeconfig = args.kubeconfig or _kubeconfig()
 
@@ -112,6 +117,12 @@ async def opened(args: argparse.Namespace) -> AsyncIterator[Access]:
         insecure=args.insecure_skip_tls_verify,
     ) as api:
         yield Access(api, clock, _namespaces(args, kubeconfig))
+
+
+def _require(paths: str | None) -> None:
+    """Check that one of the kubeconfigs of the command line is there."""
+    if paths and not any(Path(path).is_file() for path in paths.split(os.pathsep)):
+        raise UnreadableError(f"{paths}: there is no such file")
 
 
 def _kubeconfig() -> str | None:

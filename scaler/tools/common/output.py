@@ -7,22 +7,23 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from scaler.tools.common.usage import add_renamed
+
 TEXT = ("text", "json", "yaml")
 
 
 def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = TEXT) -> None:
-    """`-o FORMAT`, kept as `args.format`; the first one is the default. `--format` is its old
-    name."""
+    """`-o FORMAT`, kept as `args.format`; the first one is the default."""
     parser.add_argument(
         "-o",
         "--output",
-        "--format",
         dest="format",
         choices=tuple(formats),
         default=formats[0],
         metavar="FORMAT",
         help=f"{', '.join(formats)}; default: {formats[0]}",
     )
+    add_renamed(parser, "--format", now="-o")
 
 
 def written(value: Any, output: str) -> str:

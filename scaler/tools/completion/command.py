@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from scaler.tools.common.access import place
 
-HELP = """print what bash, zsh or fish needs to complete scaler's commands
+HELP = """Print what a shell needs to complete commands.
 
   source <(scaler completion bash)          in ~/.bashrc
   source <(scaler completion zsh)           in ~/.zshrc, after compinit
@@ -65,7 +65,9 @@ def _candidates(words: list[str], commands: list[tuple[str, str]], load: Load) -
     if not before:
         options = [("--help", "all commands"), ("--version", "")] if word.startswith("-") else []
         return Candidates(_fitting([*commands, *options], word))
-    if before[0] not in dict(commands):
+    if before == ["help"]:
+        return Candidates(_fitting(commands, word))
+    if before[0] not in dict(commands) or before[0] in ("help", "version"):
         return Candidates([])
     parser = load(before[0])
     given = [one for one in before[1:] if one != "="]
@@ -89,9 +91,13 @@ def _of_cluster(
     # The client is loaded only when needed.
     from scaler.tools.completion import names  # noqa: PLC0415
 
-    ask, known = (
-        (names.namespaces, given[:-1]) if asked == "namespaces" else (names.services, given)
-    )
+    ask = {
+        "namespaces": names.namespaces,
+        "services": names.services,
+        "jobs": names.jobs,
+        "nodes": names.nodes,
+    }[asked]
+    known = given[:-1] if asked == "namespaces" else given
     for words in ([*known, "x"], known):  # with a placeholder if a name is required
         try:
             with redirect_stderr(io.StringIO()):
@@ -105,7 +111,8 @@ def _of_cluster(
 def _of_command(actions: list[argparse.Action], before: list[str], word: str) -> Candidates:
     options = {}
     for action in actions:
-        options.update(dict.fromkeys(action.option_strings, action))
+        if action.help != argparse.SUPPRESS:
+            options.update(dict.fromkeys(action.option_strings, action))
     name, equals, value = word.partition("=")
     if equals and name in options:
         found = _values(options[name], value)
@@ -152,7 +159,9 @@ def _values(action: argparse.Action, word: str) -> Candidates:
     if action.choices is not None:
         return Candidates(_fitting(((str(choice), "") for choice in action.choices), word))
     if action.type is place:
-        return Candidates([], asked="services")
+        return Candidates([], asked="services" if action.metavar == "SERVICE" else "jobs")
+    if action.metavar == "NODE":
+        return Candidates([], asked="nodes")
     if action.dest == "namespace":
         return Candidates([], asked="namespaces")
     metavar = str(action.metavar or "")

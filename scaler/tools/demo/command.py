@@ -16,8 +16,9 @@ from scaler.tools.common.serving import port
 if TYPE_CHECKING:
     from scaler.sim.stories.scenario import Scenario
 
-HELP = """See the scaler at work without a cluster: start, faults, degradation, a typo in the rule,
-and the climb back.
+HELP = """Show the scaler at work on a simulated cluster.
+
+The story: start, faults, degradation, a typo in the rule, and the climb back.
 
 The real controller runs on a simulated cluster in virtual time, paced for people; --fast does
 without the pauses. --interactive keeps a cluster up in real time and prints how to reach it with

@@ -8,17 +8,17 @@ import os
 import re
 import sys
 from collections.abc import Callable, Coroutine, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaler.tools.common.access import named
+from scaler.tools.common.access import add_cluster_arguments, named, place
 from scaler.tools.common.output import add_output, written
+from scaler.tools.common.usage import add_renamed, content_of, wrong
 
 if TYPE_CHECKING:
     from scaler.tools.common.access import Access
     from scaler.tools.common.short_file.service import Service
 
-HELP = """deploy a service from a short file: apply, status, delete
+HELP = """Deploy a service from a short file.
 
 The file is that of MindCluster's one-command deployer for OME and AIBrix, unchanged, or with a list
 of ratios that makes the service elastic (docs/howto/deploy-a-service.md). Everything is done with
@@ -35,19 +35,18 @@ _DURATION = re.compile(r"(\d{1,6})(s|m|h|)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 _APPLY = """\
-make the service that FILE describes, or change it to what FILE says now, \
-and wait until it is available
+Make the service of a file, or change it, and wait until it is available.
 
 Everything is checked by the API server before the first write. When a first apply fails midway,
 what it made is deleted again; when a change fails, what it changed is put back. What an earlier
 apply made and FILE has no more is deleted.
 
 Exit code: 0 available (--no-wait: applied; --dry-run: it could be), 1 not, 2 usage."""
-_STATUS = """show what was made for a service, and whether it is available
+_STATUS = """Show what was made for a service, and whether it is available.
 
 Exit code: 0 available, 1 not, or there is no such service, or the cluster cannot be read,
 2 usage."""
-_DELETE = """delete all that `scaler deploy apply` made for a service, and nothing else
+_DELETE = """Delete all that `scaler deploy apply` made for a service, and nothing else.
 
 The namespace stays, because what others have put there is not ours to delete.
 
@@ -57,9 +56,15 @@ such service, 2 usage."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="apply|status|delete")
+    add_renamed(parser, "-c", "-f", "--config", now="scaler deploy apply -c FILE")
     apply = _action(actions, "apply", _APPLY)
     apply.add_argument(
-        "-c", "--config", metavar="FILE", required=True, help="the service, `-` for standard input"
+        "-c",
+        "-f",
+        "--config",
+        metavar="FILE",
+        required=True,
+        help="the service, `-` for standard input",
     )
     apply.add_argument(
         "--dry-run", action="store_true", help="say what would be done, with every object or change"
@@ -70,15 +75,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="take fields that others own, as kubectl does",
     )
     _waiting(apply, "10m", "available")
-    _cluster(apply)
+    add_cluster_arguments(apply)
     status = _action(actions, "status", _STATUS)
     _which(status)
     add_output(status)
-    _cluster(status)
+    add_cluster_arguments(status)
     delete = _action(actions, "delete", _DELETE)
     _which(delete)
     _waiting(delete, "2m", "gone")
-    _cluster(delete)
+    add_cluster_arguments(delete)
 
 
 def _action(actions: Any, name: str, words: str) -> argparse.ArgumentParser:
@@ -90,46 +95,42 @@ def _action(actions: Any, name: str, words: str) -> argparse.ArgumentParser:
 
 def _which(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-n",
-        "--app-name",
-        dest="name",
-        type=named,
+        "name",
+        type=place,
+        nargs="?",
         metavar="NAME",
-        required=True,
-        help="its app_name",
+        help="its app_name; NAMESPACE/NAME names the namespace too",
     )
     parser.add_argument(
-        "-ns",
+        "-n",
         "--namespace",
         type=named,
         metavar="NAMESPACE",
-        default="default",
-        help="default: default",
+        help="default: that of the context",
     )
+    # As in MindCluster's one-command deployer: -n NAME -ns NAMESPACE.
+    parser.add_argument("-ns", dest="old_namespace", type=named, help=argparse.SUPPRESS)
+    parser.add_argument("--app-name", dest="old_name", type=named, help=argparse.SUPPRESS)
+
+
+def _chosen(args: argparse.Namespace) -> str:
+    """What is wrong with the names on the command line, "" if nothing is; afterwards `args` have a
+    name, and a namespace where one was given."""
+    namespace, name = args.name or ("", args.old_name or "")
+    if args.old_namespace and not name:  # the deployer's own form
+        name = args.namespace
+        args.namespace = None
+    if not name:
+        return f"name the service: scaler deploy {args.action} NAME -n NAMESPACE"
+    args.name = name
+    args.namespace = namespace or args.old_namespace or args.namespace
+    return ""
 
 
 def _waiting(parser: argparse.ArgumentParser, default: str, what: str) -> None:
     parser.add_argument("--no-wait", action="store_true", help=f"do not wait until it is {what}")
     words = f"wait so long, as in 90s, 10m, 1h; default: {default}"
     parser.add_argument("--timeout", type=seconds, default=default, metavar="TIME", help=words)
-
-
-def _cluster(parser: argparse.ArgumentParser) -> None:
-    """The options of a cluster. -k is a file here, as in the one-command deployer."""
-    group = parser.add_argument_group("cluster")
-    group.add_argument(
-        "-k",
-        "--kubeconfig",
-        metavar="FILE",
-        type=os.path.expanduser,
-        help="default: $KUBECONFIG, else ~/.kube/config, else this pod",
-    )
-    group.add_argument(
-        "--context", metavar="NAME", help="context in the kubeconfig; default: the current one"
-    )
-    group.add_argument(
-        "--insecure-skip-tls-verify", action="store_true", help="believe whoever answers; insecure"
-    )
 
 
 def seconds(text: str) -> float:
@@ -143,6 +144,9 @@ def seconds(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     """Run the command, with all errors on stderr."""
     if args.action != "apply":
+        missing = _chosen(args)
+        if missing:
+            return wrong("deploy", missing)
         return asyncio.run(_on_cluster(args, _status if args.action == "status" else _delete))
     service = _read(args.config)
     if service is None:
@@ -156,11 +160,9 @@ def _read(path: str) -> Service | None:
     # --help stays fast.
     from scaler.tools.common.short_file.service import ConfigError, read_service  # noqa: PLC0415
 
+    text = content_of(path)
     try:
-        text = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         return read_service(text, framework=os.environ.get(FRAMEWORK) or None)
-    except OSError as error:
-        _complain(f"{path}: {error.strerror or error}")
     except ConfigError as error:
         _complain(*(f"{path}:{line}" for line in str(error).splitlines()))
     return None
@@ -173,6 +175,7 @@ async def _on_cluster(
 
     async def acted() -> int:
         async with opened(args) as access:
+            args.namespace = args.namespace or access.namespaces[0]
             return await act(access, args)
 
     return await exit_code_of(acted())
@@ -220,7 +223,7 @@ async def _apply(access: Access, args: argparse.Namespace, service: Service) -> 
     if found.available:
         _tell(f"{service.name} in namespace {service.namespace}: available")
         return EXIT_WELL
-    more = f"scaler deploy status -n {service.name} -ns {service.namespace}"
+    more = f"scaler deploy status {service.namespace}/{service.name}"
     _complain(
         f"{service.name} is not available after {args.timeout:.0f} s. It stays and may become"
         f" available later: {more}",
@@ -251,7 +254,7 @@ async def _nothing(access: Access, args: argparse.Namespace, notes: Iterable[str
         f" {args.name}"
     )
     others = await elsewhere(access.api, args.name)
-    _complain(f"{words}; there is in {', '.join(others)} (-ns)" if others else words, *notes)
+    _complain(f"{words}; there is in {', '.join(others)} (-n)" if others else words, *notes)
     return EXIT_NOT_WELL
 
 

@@ -134,7 +134,7 @@ def _foreign(change: Change, service: Service) -> list[str]:
         cure = "Choose another app_name or app_namespace, or delete it first."
         return [f"{words}: {maker_of(change.before)}. {cure}"]
     if change.before["metadata"].get("deletionTimestamp"):
-        see = f"see `scaler deploy status -n {service.name}`"
+        see = f"see `scaler deploy status {service.name}`"
         return [f"{change} is being deleted: wait until it is gone, or {see}"]
     return []
 

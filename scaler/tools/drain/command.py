@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from scaler.tools.drain.evictions import Evictions
     from scaler.tools.drain.foresee import Fate, Standing
 
-HELP = """say what a drain of nodes would do to the services, before kubectl drain does it
+HELP = """Say what a drain of nodes would do to the services.
+
+Ask it before `kubectl drain`.
 
 Which instances end, how far each service falls, what starts elsewhere and where, whether a minimum
 is lost, and which disruption budget refuses what. Decided by the controller's own code from the

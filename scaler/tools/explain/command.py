@@ -11,7 +11,6 @@ import io
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import msgspec
 
@@ -21,6 +20,7 @@ from scaler.decide.explain import target_in_words, words
 from scaler.decide.invariants import violations
 from scaler.decide.world import World
 from scaler.tools.common.output import add_output, converted
+from scaler.tools.common.usage import content_of
 
 HELP = """Say why each instance of a recorded world is where it is.
 
@@ -28,7 +28,7 @@ FILE holds one world as JSON, or one per line, as the controller serves them und
 - is standard input. A world is all that the decision about every service depends on: the same world
 always gives the same answer, whatever cluster or day it comes from.
 
-Exit code: 0 answered, 1 a world cannot be read or has no such service, 2 usage."""
+Exit code: 0 answered, 1 a world is wrong or has no such service, 2 usage."""
 
 EXIT_BAD_INPUT = 1
 FORMAT = World.__struct_defaults__[-1]
@@ -51,11 +51,7 @@ def run(args: argparse.Namespace) -> int:
     """Explain every world of the file; an invalid one makes the exit code 1 and does not stop the
     others."""
     shown = "standard input" if args.world == "-" else args.world
-    try:
-        content = sys.stdin.buffer.read() if args.world == "-" else Path(args.world).read_bytes()
-    except OSError as error:
-        sys.stderr.write(f"scaler explain: {shown}: {error.strerror or error}\n")
-        return EXIT_BAD_INPUT
+    content = content_of(args.world)
     decoder = msgspec.json.Decoder(World)
     failed = False
     for place, document in _documents(content):

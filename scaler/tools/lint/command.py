@@ -1,8 +1,8 @@
 """`scaler lint`: finds errors in rules, and in the jobs that name them, before they are applied to
 a cluster.
 
-Reads files and prints; scaler.rules decides what an error is. Writes files only with -w, each with
-a backup."""
+Reads files and prints; scaler.rules decides what an error is. Writes files only with --write, each
+with a backup."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ import msgspec
 from scaler.rules.finding import encodable
 from scaler.tools.common.output import add_output, converted
 from scaler.tools.common.render import as_values, render
+from scaler.tools.common.usage import UnreadableError, add_renamed, wrong
 from scaler.tools.lint.files import Report, lint
 from scaler.tools.lint.repair import repair
 from scaler.tools.lint.source import BOM, Source
 from scaler.tools.lint.unchecked import counted
 
-HELP = """Say what is wrong with a scaling rule, and with the workloads that name it.
+HELP = """Check scaling rules and the workloads that name them.
 
 FILE is a ConfigMap (YAML, also among other documents), the bare JSON of a rule, workloads of any
 kind, what `kubectl get -o yaml` prints, a folder of manifests (*.yaml, *.yml, *.json, searched to
@@ -34,12 +35,12 @@ the bottom), or - for standard input. Files given together are checked against e
   scaler lint deployment/               the rule and the workloads of a service
   kubectl -n mindie get configmap,acjob,deploy,lws -o yaml | scaler lint -
   scaler lint --fix scaling-rule.yaml   print the file with all corrected that has one cure only
-  scaler lint -w deployment/            the same in place; what was there before is kept as FILE.bak
+  scaler lint --write deployment/       the same in place; what was there before is kept as FILE.bak
 
-Exit code: 0 clean or warnings only, 1 errors (with --fix and -w: errors that are left), 2 usage."""
+Exit code: 0 clean or warnings only, 1 errors (with --fix and --write: errors that are left), 2
+usage."""
 
 EXIT_ERRORS = 1
-EXIT_USAGE = 2
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "<stdin>"
 
@@ -55,8 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print the file, corrected where the cure is beyond doubt",
     )
     parser.add_argument(
-        "-w", "--write", action="store_true", help="correct the files in place, and keep FILE.bak"
+        "--write", action="store_true", help="correct the files in place, and keep FILE.bak"
     )
+    add_renamed(parser, "-w", now="--write")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
             sources = list({source.name: source for source in sources}.values())
             return max(_fix(source, sources, write=args.write) for source in sources)
     except OSError as error:
-        return _usage(f"cannot read or write {error.filename}: {error.strerror}")
+        raise UnreadableError(f"{error.filename}: {error.strerror}") from None
     report = lint(sources)
     sys.stdout.write(
         _text(report, sources) if args.format == "text" else converted(_json(report), args.format)
@@ -88,12 +90,12 @@ def _wrong_usage(args: argparse.Namespace) -> str:
     if args.files.count("-") > 1:
         return "standard input can be read only once; give - once"
     if args.write and "-" in args.files:
-        return "-w writes files in place; standard input is none: use --fix, which prints"
+        return "--write writes files in place; standard input is none: use --fix, which prints"
     if (args.fix or args.write) and args.format != "text":
-        return "--fix and -w answer with files; give no -o"
+        return "--fix and --write answer with files; give no -o"
     if args.fix and not args.write and (len(args.files) != 1 or Path(args.files[0]).is_dir()):
         return (
-            "--fix corrects one file and prints it; give one FILE, or -w to correct several in"
+            "--fix corrects one file and prints it; give one FILE, or --write to correct several in"
             " place"
         )
     return ""
@@ -207,5 +209,4 @@ def _wants_color(terminal: bool) -> bool:
 
 
 def _usage(message: str) -> int:
-    sys.stderr.write(f"scaler lint: error: {message}\nTry 'scaler lint --help'.\n")
-    return EXIT_USAGE
+    return wrong("lint", message)

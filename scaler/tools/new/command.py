@@ -10,11 +10,14 @@ import shlex
 import sys
 from pathlib import Path
 
-HELP = """Write a short file that describes a service, and a scenario in which to try it without a
-cluster. With --replicas also the ElasticService by which a new service starts with so many
-instances, and not with all.
+from scaler.tools.common.usage import add_renamed
 
-  scaler new 4P2D --platform ome -o my-service
+HELP = """Write a short file of a service, and a scenario to try it in.
+
+With --replicas also the ElasticService by which a new service starts with so many instances, and
+not with all.
+
+  scaler new 4P2D --platform ome -f my-service
   scaler demo --interactive -f my-service --nodes 12
   scaler deploy apply -c my-service/service.yaml
 
@@ -116,7 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--platform", choices=_SECTIONS, required=True, help="what runs the service"
     )
     parser.add_argument(
-        "-o", "--output", metavar="DIR", type=Path, help="the folder (default: as 4p2d)"
+        "-f", "--folder", metavar="DIR", type=Path, help="the folder (default: as 4p2d)"
     )
     parser.add_argument(
         "--replicas",
@@ -124,6 +127,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_replicas,
         help="instances to start with, prefill and decode together (default: all)",
     )
+    add_renamed(parser, "-o", "--output", now="-f")
 
 
 def _replicas(text: str) -> int:
@@ -160,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
         "rule": "scaling-rule" if motor else "my-service-rule",
         "replicas": args.replicas,
     }
-    folder = args.output or Path(short.lower())
+    folder = args.folder or Path(short.lower())
     files = {"service.yaml": _HEAD + _SECTIONS[args.platform], "scenario.yaml": _SCENARIO}
     if args.replicas is not None:
         files[ELASTIC_SERVICE] = _ELASTIC_SERVICE

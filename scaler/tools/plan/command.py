@@ -10,7 +10,6 @@ import argparse
 import io
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import msgspec
 
@@ -18,10 +17,10 @@ from scaler.rules.rule import Rule
 from scaler.tools.common.counts import MOST, Case, decide, unknown_groups
 from scaler.tools.common.ladder import in_words, table
 from scaler.tools.common.output import add_output, converted
+from scaler.tools.common.usage import content_of, wrong
 from scaler.tools.plan.rulefile import RuleFileError, load_rule
 
-HELP = """Say what a rule decides for given counts of instances, and why; or what becomes of
-services on given nodes.
+HELP = """Say what a rule decides for given counts, or on given nodes.
 
 RULE is a file with the ConfigMap (YAML) or its bare JSON, or - for standard input. Counts are
 GROUP=NUMBER,...; a group that is not mentioned has none. In-flight instances count as admitted with
@@ -42,7 +41,6 @@ or --jobs say otherwise.
 Exit code: 0 answered, 1 the rule or a case is bad, 2 usage."""
 
 EXIT_BAD_INPUT = 1
-EXIT_USAGE = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -236,12 +234,7 @@ def _line(answer: object) -> str:
 def _answer_cases(rule: Rule, file: str, *, paused: bool) -> int:
     """One line of output per input line, in order; an invalid line gets an error and makes the exit
     code 1."""
-    try:
-        lines: Iterable[bytes] = (
-            sys.stdin.buffer if file == "-" else io.BytesIO(Path(file).read_bytes())
-        )
-    except OSError as error:
-        return _usage(f"--cases {file}: {error.strerror or error}")
+    lines: Iterable[bytes] = sys.stdin.buffer if file == "-" else io.BytesIO(content_of(file))
     failed = 0
     for answer, bad in answers(rule, lines, paused=paused):
         sys.stdout.write(answer)
@@ -288,5 +281,4 @@ def _unknown_words(rule: Rule, unknown: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _usage(message: str) -> int:
-    sys.stderr.write(f"scaler plan: error: {message}\nTry 'scaler plan --help'.\n")
-    return EXIT_USAGE
+    return wrong("plan", message)

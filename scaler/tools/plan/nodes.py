@@ -14,7 +14,6 @@ Must not decide whether anything fits."""
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
@@ -34,6 +33,7 @@ from scaler.rules.rule import Rule
 from scaler.rules.values import at
 from scaler.tools.common.manifest import MAX_DEPTH, objects
 from scaler.tools.common.render import render
+from scaler.tools.common.usage import content_of
 from scaler.tools.common.whatif import Asked
 from scaler.tools.lint.source import BOM, decode
 from scaler.tools.plan.rulefile import LoadedRule, load_rule
@@ -353,11 +353,7 @@ def _files(source: str) -> list[str]:
 
 def _manifests(file: str) -> Iterator[Mapping[str, Any]]:
     """Every object of a file, as JSON would hold it."""
-    try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise BadInputError(f"{file}: {error.strerror or error}") from None
-    text, fault = decode(data, file)
+    text, fault = decode(content_of(file), file)
     found, broken = (
         objects(text.removeprefix(BOM), file, alone=True) if fault is None else ([], [fault])
     )

@@ -5,7 +5,6 @@ them."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from scaler.rules.finding import Finding
 from scaler.rules.rule import Rule, RuleOptions
 from scaler.tools.common.manifest import objects
 from scaler.tools.common.render import render
+from scaler.tools.common.usage import content_of
 from scaler.tools.lint.configmap import RuleMap, is_rule_map, read_rule_map
 from scaler.tools.lint.document import read_document
 from scaler.tools.lint.guess import foreign_json, lost_indentation, yaml_document
@@ -41,14 +41,10 @@ class LoadedRule(NamedTuple):
 
 
 def load_rule(file: str) -> LoadedRule:
-    """The rule in `file` (- = standard input). Raises RuleFileError when there is none or it has
-    errors."""
+    """The rule in `file` (- = standard input). Raises UnreadableError, and RuleFileError when there
+    is none or it has errors."""
     name = STDIN if file == "-" else file
-    try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise RuleFileError(f"{name}: {error.strerror or error}\n") from None
-    text, fault = decode(data, name)
+    text, fault = decode(content_of(file), name)
     if fault is not None:
         raise _error([fault], name, text)
     if is_manifest(text):

@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from scaler.tools.common.check_result import CheckResult
     from scaler.tools.preflight.checks import Check
 
-HELP = """check a cluster before or after the scaler is installed: what is missing, and what to do
-about it
+HELP = """Check a cluster before or after the scaler is installed.
+
+It says what is missing, and what to do about it.
 
 One line for each check: Kubernetes, kinds, rights, scheduler, Ascend Operator, admission, fault
 data, NPU nodes, the scaler and its services. Reads with the rights of your kubeconfig and changes
 nothing; what you may not read is said.
 
-Exit code: 0 no errors, 1 an error or the cluster cannot be read, 2 usage."""
+Exit code: 0 no errors, 1 an error, something that is not known, or the cluster cannot be read, 2
+usage."""
 
 EXIT_WELL = 0
 EXIT_ERRORS = 1
@@ -46,17 +48,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 if no check found an error, 1 if one did or the cluster cannot be read."""
+    """0 if no check found an error and all could look, 1 if not or the cluster cannot be read."""
     checks = asyncio.run(_checked(args))
     if checks is None:
         return EXIT_ERRORS
-    errors = any(one.level == "error" for one in checks)
+    worst = {str(result.level) for one in checks for result in one.results}
+    well = not {"error", "not known"} & worst
     if args.format == "text":
         sys.stdout.write("\n".join(text(checks, verbose=args.verbose)) + "\n")
     else:
-        answer = {"ok": not errors, "checks": [_document(one) for one in checks]}
+        answer = {"ok": well, "checks": [_document(one) for one in checks]}
         sys.stdout.write(written(answer, args.format))
-    return EXIT_ERRORS if errors else EXIT_WELL
+    return EXIT_WELL if well else EXIT_ERRORS
 
 
 def _document(check: Check) -> dict[str, Any]:
@@ -95,13 +98,16 @@ def text(checks: Sequence[Check], *, verbose: bool = False) -> Iterator[str]:
         for result in one.results:
             counts[str(result.level)] += 1
             yield from _lines(one.name, result, verbose=verbose)
-    said = [f"{number} {level}{'s' if number > 1 else ''}" for level, number in _told(counts)]
+    said = []
+    for level, number in _told(counts):
+        plural = "s" if number > 1 and level != "not known" else ""
+        said.append(f"{number} {level}{plural}")
     yield ""
     yield f"{', '.join(said)}: what to do stands behind each ->" if said else "All is well."
 
 
 def _told(counts: Counter[str]) -> Iterator[tuple[str, int]]:
-    for level in ("error", "warning"):
+    for level in ("error", "warning", "not known"):
         if counts[level]:
             yield (level, counts[level])
 

@@ -8,7 +8,9 @@ import importlib
 import json
 import sys
 
-HELP = """Print the JSON Schema (draft 2020-12) of a document, for editors and other tools.
+HELP = """Print the JSON Schema of a document.
+
+The schemas (draft 2020-12) are for editors and other tools.
 
   scaler schema rule > elastic_scaling.schema.json
 

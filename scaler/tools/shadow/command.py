@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scaler.tools.shadow.notes import Difference, Tally
     from scaler.tools.shadow.record import Noted
 
-HELP = """decide beside what runs, do nothing, and report where the two differ
+HELP = """Decide beside what runs, and report where the two differ.
 
 `scaler shadow run` is the controller in mode shadow: it decides and does nothing, and writes its
 notes into its own namespace. manifests/shadow starts it.
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parts = parser.add_subparsers(dest="part", required=True, metavar="report|run")
     report = parts.add_parser(
-        "report", description="report what a shadow has noted", help="what it has noted"
+        "report", description="Report what a shadow has noted.", help="report what it has noted"
     )
     report.add_argument(
         "service",
@@ -82,7 +82,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(report)
     add_cluster_arguments(report)
     settings.add_arguments(
-        parts.add_parser("run", description="the controller in mode shadow", help="be the shadow")
+        parts.add_parser(
+            "run",
+            description="Run the controller in mode shadow.",
+            help="run the controller in mode shadow",
+        )
     )
 
 

@@ -15,8 +15,9 @@ from scaler.tools.common.serving import port
 if TYPE_CHECKING:
     from scaler.sim.stories.scenario import Scenario
 
-HELP = """Play a scenario in virtual time: nodes, manifests as they are, timed faults and edits,
-expectations.
+HELP = """Play a scenario in virtual time, and check what it expects.
+
+A scenario has nodes, manifests as they are, timed faults and edits, and expectations.
 
 The real controller runs on a simulated cluster; hours pass in moments, and one seed gives one
 history. Files are described in docs/reference/scenario.md; examples are in tests/scenarios/.
@@ -90,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         if args.no_arbitration:
             scenario = scenario.model_copy(update={"arbitration": False})
     except ScenarioError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"scaler simulate: {error}\n")
         return EXIT_USAGE
     if args.ui:
         return _show(scenario, args)

@@ -18,6 +18,7 @@ from scaler.sim.stories.scenario import Copies, Scenario
 from scaler.sim.stories.scenario_run import EventError, node_specs
 from scaler.tools.common.render import in_one_line
 from scaler.tools.common.short_file.service import ConfigError, read_service
+from scaler.tools.common.usage import content_of
 
 
 def _short_file(path: Path, text: str) -> Sequence[Object]:
@@ -41,9 +42,9 @@ class ScenarioError(Exception):
 
 
 def load_scenario(path: Path) -> Scenario:
-    """Read and check a scenario file. Raises ScenarioError, also when it cannot be read."""
+    """Read and check a scenario file. Raises UnreadableError or ScenarioError."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = content_of(path).decode("utf-8-sig")
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         data = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
@@ -52,7 +53,7 @@ def load_scenario(path: Path) -> Scenario:
         raise ScenarioError(
             [f"{path}{place}: not YAML: {error.problem or error.context}"]
         ) from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError) as error:
+    except (UnicodeDecodeError, yaml.YAMLError, ValueError) as error:
         raise ScenarioError([f"{path}: cannot be read: {error}"]) from None
     try:
         return Scenario.model_validate(data, context={"folder": path.parent})

@@ -14,7 +14,9 @@ from scaler.tools.common.output import add_output
 if TYPE_CHECKING:
     from scaler.tools.common.access import Access
 
-HELP = """show services, the worst first; or one of them with its ladder, instances, pods and nodes
+HELP = """Show all services, the worst first, or one of them.
+
+One service comes with its ladder, instances, pods and nodes.
 
 SERVICE is the name of an ElasticService, a jobID or a rule; NAMESPACE/SERVICE names its namespace
 too. Reads with the rights of your kubeconfig and changes nothing; what you may not read is said.

@@ -11,18 +11,21 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from scaler.settings import Settings, SettingsError, load
-from scaler.tools.common.access import add_cluster_arguments
+from scaler.tools.common.access import add_cluster_arguments, named
 from scaler.tools.common.output import add_output, converted
 from scaler.tools.takeover.comparison import Consequence, Weight
 
 if TYPE_CHECKING:
     from scaler.tools.takeover.check import JobReport, Report
 
-HELP = """check whether the scaler can take running services over from Ascend Operator
+HELP = """Check whether the scaler can take over from Ascend Operator.
 
 Reads the cluster and changes nothing. Says for each AscendJob what differs from what the scaler
 would create and what the scaler would do to it first. Run it while the operator still runs, and
-again when it is scaled to 0."""
+again when it is scaled to 0.
+
+Exit code: 0 no running pod would be touched, 1 one would, or the cluster cannot be read, 2
+usage."""
 
 EXIT_SAFE = 0
 EXIT_NOT_SAFE = 1
@@ -33,9 +36,16 @@ _ONE_REASON = "NOT SAFE, for 1 reason above: fix it first."
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--check", action="store_true", required=True, help="the only thing it does: look and tell"
+        "--check", action="store_true", help="look and tell, which is all that it does"
     )
-    parser.add_argument("--namespaces", metavar="A,B", help="look at these only; default: all")
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        type=named,
+        metavar="NAMESPACE",
+        help="look at this one only; default: all",
+    )
+    parser.add_argument("--namespaces", metavar="A,B", help="look at these only")
     add_output(parser)
     add_cluster_arguments(parser)
 
@@ -43,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 when the takeover is safe, 1 when it is not or the cluster cannot be read, 2 for wrong
     arguments."""
+    if args.namespace:
+        args.namespaces = ",".join(filter(None, (args.namespaces, args.namespace)))
     try:
         settings = load(args, {})
     except SettingsError as error:

@@ -16,8 +16,9 @@ from scaler.tools.common.serving import end_on_signals, port, print_address
 if TYPE_CHECKING:
     from scaler.tools.common.access import Access
 
-HELP = """show the cluster in a browser: services, the worst first; one service over time; nodes and
-who waits for them
+HELP = """Show the cluster in a browser.
+
+The page has services, the worst first; one service over time; nodes and who waits for them.
 
 Serves a page on 127.0.0.1 and prints its address, with a token in it. Reads with the rights of your
 kubeconfig and changes nothing: a rule can be edited there to see what it would do, and is applied

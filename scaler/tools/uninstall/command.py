@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from scaler.tools.uninstall.install import Install
     from scaler.tools.uninstall.leave import Asks, Say
 
-HELP = """stop the scaler for good, and leave no pod behind its gate
+HELP = """Stop the scaler for good, and leave no pod held.
 
 Deletes the webhook configurations and policies of one install, waits until new pods come without
 the gate, stops the scaler, deletes its PodDisruptionBudgets, and releases the pods that are held,

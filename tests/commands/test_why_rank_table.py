@@ -1,4 +1,4 @@
-"""`scaler doctor` on a simulated cluster: what it reads, says and returns."""
+"""`scaler why --rank-table` on a simulated cluster: what it reads, says and returns."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def door(monkeypatch: pytest.MonkeyPatch) -> Closed:
 
     @asynccontextmanager
     async def connect(**_: Any) -> AsyncIterator[KubeApi]:
-        yield SimCluster(Clock(START)).client("doctor", made)
+        yield SimCluster(Clock(START)).client("why", made)
 
     monkeypatch.setattr("scaler.kube.client.connect", connect)
     return made
@@ -90,7 +90,7 @@ def test_the_answer_names_each_condition_and_the_exit_code_says_whether_all_are_
     door: Closed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert not door.closed
-    assert main(["doctor", "mindie/mindie"]) == 1
+    assert main(["why", "--rank-table", "mindie/mindie"]) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "FAIL namespace mindie: no AscendJob of a server has label jobID=mindie" in out
     assert out.count(" FAIL ") == 5  # four conditions, and what to do
@@ -98,7 +98,7 @@ def test_the_answer_names_each_condition_and_the_exit_code_says_whether_all_are_
 
 def test_programs_get_json(door: Closed, capsys: pytest.CaptureFixture[str]) -> None:
     assert not door.closed
-    assert main(["doctor", "mindie/mindie", "--format", "json"]) == 1
+    assert main(["why", "--rank-table", "mindie/mindie", "-o", "json"]) == 1
     (section,) = json.loads(capsys.readouterr().out)["sections"]
     assert (section["title"], {check["standing"] for check in section["checks"]}) == (
         "rank table",
@@ -110,26 +110,15 @@ def test_programs_get_json(door: Closed, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_service_is_named_by_namespace_and_job_id(
     service: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["doctor", service]) == 2
+    assert main(["why", "--rank-table", service]) == 2
     assert "name" in capsys.readouterr().err.lower()
-
-
-def test_the_old_name_says_what_the_command_is_called_now(
-    door: Closed, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert not door.closed
-    main(["doctor", "mindie/mindie"])
-    assert (
-        capsys.readouterr().err
-        == "scaler doctor is called scaler why now: scaler why mindie/mindie\n"
-    )
 
 
 def test_a_cluster_that_cannot_be_read_is_told(
     door: Closed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     door.closed = True
-    assert main(["doctor", "mindie/mindie"]) == 1
+    assert main(["why", "--rank-table", "mindie/mindie"]) == 1
     said = capsys.readouterr().err
     assert "you may not read " in said
     assert "ascendjobs" in said

@@ -1,1 +1,0 @@
-"""`scaler doctor`: the old name of `scaler why`."""
