@@ -142,8 +142,8 @@ named beside them."""
 
 
 def flags() -> set[str]:
-    """Every flag of every command."""
-    found: set[str] = set()
+    """Every flag of every command, and of the program."""
+    found = {"--version", "--help"}
     for name in COMMANDS:
         parser = argparse.ArgumentParser()
         module = "scaler.run" if name == "run" else f"scaler.tools.{name}.command"

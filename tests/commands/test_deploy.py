@@ -553,7 +553,7 @@ def test_a_service_that_is_somewhere_else_is_said_to_be_there(
         assert await town.status(namespace="default") == 1
 
     play(story)
-    assert "there is in llm (-ns)" in capsys.readouterr().err
+    assert "there is in llm (-n)" in capsys.readouterr().err
 
 
 def test_kinds_that_may_not_be_listed_are_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,10 +63,7 @@ def test_one_service_can_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["explain", "--world", file, "--service", "default/rule/other"]) == 0
     text = capsys.readouterr().out
     assert ("default/rule/other: " in text, "default/rule/mindie" in text) == (True, False)
-    assert (
-        main(["explain", "--world", file, "--service", "default/rule/other", "-o", "json"])
-        == 0
-    )
+    assert main(["explain", "--world", file, "--service", "default/rule/other", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["plan"]["key"]["job_id"] == "other"
 
 
@@ -119,5 +116,5 @@ def test_a_bad_line_does_not_hide_the_good_ones(
 
 
 def test_a_missing_file_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "--world", str(tmp_path / "absent")]) == 1
+    assert main(["explain", "--world", str(tmp_path / "absent")]) == 2
     assert "No such file" in capsys.readouterr().err

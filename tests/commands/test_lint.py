@@ -95,7 +95,6 @@ def test_standard_input_is_read_for_a_dash(
     "arguments",
     [
         [],
-        ["missing.yaml"],
         ["-", "-"],
         ["--fix", "."],
         ["--fix", "a", "b"],

@@ -186,7 +186,7 @@ def test_a_rule_file_that_cannot_be_read_says_so(
 ) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     assert main(["plan", str(tmp_path / "binary")]) == 1
-    assert main(["plan", str(tmp_path / "absent")]) == 1
+    assert main(["plan", str(tmp_path / "absent")]) == 2
     errors = capsys.readouterr().err
     assert "not UTF-8" in errors
     assert "No such file" in errors

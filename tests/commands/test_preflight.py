@@ -914,12 +914,13 @@ def a_check(level: Level) -> Check:
     ("checks", "code"),
     [
         ([a_check(Level.OK)], 0),
-        ([a_check(Level.WARNING), a_check(Level.UNKNOWN)], 0),
+        ([a_check(Level.WARNING), a_check(Level.NOTE)], 0),
+        ([a_check(Level.OK), a_check(Level.UNKNOWN)], 1),
         ([a_check(Level.OK), a_check(Level.ERROR)], 1),
         (None, 1),
     ],
 )
-def test_the_exit_code_says_whether_there_is_an_error(
+def test_the_exit_code_says_whether_all_is_known_and_nothing_is_an_error(
     monkeypatch: pytest.MonkeyPatch, checks: list[Check] | None, code: int
 ) -> None:
     answering(monkeypatch, checks)
@@ -964,7 +965,7 @@ def test_programs_get_every_check(
 def test_a_cluster_that_is_not_there_is_one_line_on_stderr(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["preflight", "--kubeconfig", str(tmp_path / "none")]) == 1
+    assert main(["preflight", "--kubeconfig", str(tmp_path / "none")]) == 2
     shown = capsys.readouterr()
     assert (shown.out, shown.err.count("\n")) == ("", 1)
     assert shown.err.startswith("scaler preflight: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import msgspec
@@ -74,9 +75,25 @@ def test_the_exit_code_says_whether_it_is_safe(
     assert main(["takeover", "--check"]) == code
 
 
-def test_without_check_nothing_is_done(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["takeover"]) == 2
-    assert "--check" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "namespaces"),
+    [
+        ([], ()),
+        (["-n", "a"], ("a",)),
+        (["--check", "--namespaces", "a,b", "-n", "c"], ("a", "b", "c")),
+    ],
+)
+def test_it_checks_without_being_told_to_and_namespaces_are_given_as_in_all_commands(
+    words: list[str], namespaces: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    async def answer(_: argparse.Namespace, settings: Settings) -> None:
+        asked.append(settings.namespaces)
+
+    monkeypatch.setattr(takeover, "_check", answer)
+    assert main(["takeover", *words]) == 1
+    assert asked == [namespaces]
 
 
 def test_wrong_namespaces_are_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,7 +104,7 @@ def test_wrong_namespaces_are_a_usage_error(capsys: pytest.CaptureFixture[str]) 
 def test_a_cluster_that_is_not_there_is_one_line_on_stderr(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["takeover", "--check", "--kubeconfig", str(tmp_path / "none")]) == 1
+    assert main(["takeover", "--check", "--kubeconfig", str(tmp_path / "none")]) == 2
     shown = capsys.readouterr()
     assert (shown.out, shown.err.count("\n")) == ("", 1)
     assert shown.err.startswith("scaler takeover: ")
