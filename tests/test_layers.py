@@ -98,7 +98,7 @@ MODELS = {"annotated_types", "pydantic", "pydantic_core", "typing_inspection"}
     ("commands", "models"),
     [
         (["status", "why x", "drain n", "uninstall --list", "ui"], set()),
-        (["deploy status -n x", "shadow report"], MODELS),
+        (["deploy status x", "shadow report"], MODELS),
     ],
     ids=["plain", "with models"],
 )
