@@ -14,6 +14,7 @@ from scaler.report.service_status import (
     RULE_VALID,
     SCALING_LIMITED,
     Statement,
+    in_order,
     number_in_words,
     runs_all,
     runs_in_words,
@@ -112,10 +113,8 @@ def _gains(before: Object, after: Object) -> Iterator[Statement]:
             ServiceEventReason.RATIO_REACHED if ran else ServiceEventReason.AVAILABLE, _runs(after)
         )
     elif was and now and was["counts"] != now["counts"]:
-        towards = (
-            f"works towards {counts_in_words(now['counts'])}, before"
-            f" {counts_in_words(was['counts'])}"
-        )
+        then = counts_in_words(in_order(after, was["counts"]))
+        towards = f"works towards {counts_in_words(now['counts'])}, before {then}"
         yield Statement(ServiceEventReason.TARGET_CHANGED, towards)
 
 
@@ -153,7 +152,9 @@ def _runs(status: Object) -> str:
 
 
 def _ladder(status: Object) -> str:
-    ratios = [counts_in_words(counts) for counts in status.get("ratios") or ()]
+    ratios = []
+    for counts in status.get("ratios") or ():
+        ratios.append(counts_in_words(in_order(status, counts)))
     return " > ".join(ratios) or "no ratio"
 
 

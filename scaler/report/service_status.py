@@ -24,6 +24,7 @@ from scaler.report.losses import in_words as losses_in_words
 from scaler.report.losses import losses
 from scaler.report.service_reports import ServiceReport, rule_is_valid, running_index
 from scaler.rules.rule import ALL
+from scaler.rules.short import in_short
 from scaler.workloads.ascendjob import JOB_LABEL
 
 MAX_INSTANCES = 1600
@@ -77,6 +78,8 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
     groups = _groups_in_order(service, plan)
     instances = _instances(report, before, now)
     lost = losses(before, instances, _troubles(service), now) if _may_be_degraded(report) else []
+    named = service.rule.groups if service.rule else groups
+    running = {name: plan.groups[name].running for name in groups if name in named}
     rule: Object = {
         "state": _state_of_rule(service),
         "paused": service.options.paused,
@@ -86,8 +89,8 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
         rule["inForce"] = report.last_valid.sha256
     status: Object = {
         "observedGeneration": generation,
-        "running": _columns(groups, {name: group.running for name, group in plan.groups.items()}),
-        "target": _columns(groups, plan.target) if target else "-",
+        "running": in_short(running),
+        "target": in_short({name: plan.target.get(name, 0) for name in running}) if target else "-",
         "reason": shown.reason,
         "message": shown.message[:MAX_WORDS],
         "replicas": sum(group.running for group in plan.groups.values()),
@@ -249,11 +252,6 @@ def _rank(verdict: Verdict, plan: Plan) -> tuple[bool, bool, bool]:
     return verdict.reason.row.follows, satisfied, verdict.state is State.HELD
 
 
-def _columns(groups: Sequence[str], counts: Mapping[str, int]) -> str:
-    """`2+1`: one number per group, in the groups' order."""
-    return "+".join(str(counts.get(name, 0)) for name in groups[:8]) or "-"
-
-
 def _counts(counts: Mapping[str, int]) -> Object:
     return {name[:MAX_NAME]: counts[name] for name in list(counts)[:MAX_GROUPS]}
 
@@ -380,6 +378,15 @@ def runs_all(status: Object) -> bool:
 def running_of(status: Object) -> dict[str, int]:
     """Running instances of each group, in the order of the rule."""
     return {group["name"]: group["running"] for group in status.get("groups") or ()}
+
+
+def in_order(status: Object, counts: Mapping[str, int]) -> dict[str, int]:
+    """Counts by group of a status, in the order of the rule: an API server sorts them by name."""
+    ordered = {}
+    for group in status.get("groups") or ():
+        if group["name"] in counts:
+            ordered[group["name"]] = counts[group["name"]]
+    return ordered | {name: number for name, number in counts.items() if name not in ordered}
 
 
 def runs_in_words(status: Object) -> str:

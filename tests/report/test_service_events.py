@@ -7,7 +7,8 @@ import pytest
 from scaler.kube.api import Object
 from scaler.report.service_events import service_events
 from scaler.report.service_status import status_of
-from tests.builders import service
+from scaler.rules.rule import Ratio, Rule
+from tests.builders import instance, service
 from tests.report.fakes import report, report_of
 
 THEN = "2026-01-01T00:00:00Z"
@@ -93,6 +94,16 @@ def test_a_target_that_changed_is_told_when_nothing_else_happened() -> None:
     now = said(ONE)
     now["targetRatio"] = {"index": 2, "counts": {"group0": 1, "group1": 1}}
     words = "works towards 1 group0 + 1 group1, before 2 group0 + 1 group1"
+    assert service_events(was, now) == [("TargetChanged", words)]
+
+
+def test_what_an_api_server_sorted_by_name_is_told_in_the_order_of_the_rule() -> None:
+    rule = Rule((Ratio({"prefill": 2, "decode": 1}, {"prefill": 1, "decode": 1}),))
+    jobs = (instance("a", group="prefill"), instance("b", group="decode"))
+    was = status_of(report_of(service(rule, jobs)), {}, THEN)
+    was["targetRatio"] = {"index": 0, "counts": {"decode": 2, "prefill": 4}}
+    now = was | {"targetRatio": {"index": 0, "counts": {"prefill": 2, "decode": 1}}}
+    words = "works towards 2 prefill + 1 decode, before 4 prefill + 2 decode"
     assert service_events(was, now) == [("TargetChanged", words)]
 
 

@@ -235,6 +235,27 @@ def test_groups_stand_in_the_order_of_the_rule() -> None:
     assert [group["name"] for group in status["groups"]] == ["prefill", "decode"]
 
 
+def test_a_ratio_is_told_by_roles_where_the_groups_are_called_so() -> None:
+    for names, running in (
+        (("decode", "prefill"), "1P2D"),
+        (("group0", "group1"), "2+1"),
+        (("prefill", "decode", "encode"), "2+1+1"),
+    ):
+        counts = {name: 2 if at == 0 else 1 for at, name in enumerate(names)}
+        jobs = []
+        for name, number in counts.items():
+            jobs += [instance(f"{name}-{at}", group=name) for at in range(number)]
+        rule = Rule((Ratio(counts, dict.fromkeys(names, 1)),))
+        status = first(report_of(service(rule, tuple(jobs))))
+        assert status["target"] == running
+
+
+def test_a_group_that_the_rule_does_not_name_is_no_column() -> None:
+    jobs = (*instances("p0 Running, d0 Running"), instance("p1", group="group7"))
+    status = first(report_of(service("1P1D", jobs)))
+    assert (status["running"], status["target"]) == ("1+1", "1+1")
+
+
 def test_a_leader_out_of_touch_says_so_first() -> None:
     status = first(msgspec.structs.replace(COMPLETE, out_of_touch="AscendJobs since 120 s"))
     assert (status["reason"], status["outOfTouch"]) == ("OutOfTouch", "AscendJobs since 120 s")

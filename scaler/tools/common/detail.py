@@ -14,6 +14,7 @@ from scaler.informers.pods import PodRecord
 from scaler.kube.metadata import version_of
 from scaler.reasons.reasons import Reason
 from scaler.rules.rule import ALL
+from scaler.rules.short import in_short
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.timestamps import rfc3339, seconds_of
 from scaler.tools.common.records import EventRecord, condition
@@ -85,7 +86,7 @@ def _ratios(view: ServiceView) -> Iterable[RatioView]:
     most = largest_wanted(view)
     runs, target = (at(status, name).get("index") for name in ("currentRatio", "targetRatio"))
     for index, counts in enumerate(as_list(status.get("ratios"))):
-        numbers = {str(name): as_count(number) for name, number in at(counts).items()}
+        numbers = counts_of(status, counts)
         marks = {"runs": index == runs, "target": index == target, "beyond": index < most}
         yield RatioView(index, numbers, largest_wanted=index == most > 0, **marks)
 
@@ -237,10 +238,19 @@ def urgency(view: ServiceView) -> tuple[int, float, str]:
     return rank, seconds_of(as_text(view.status.get("since"))), str(view.key)
 
 
-def steps(view: ServiceView) -> tuple[int, int]:
-    """The reached steps of the ladder, and all steps: (0, 3) below the smallest ratio."""
-    ratios = len(as_list(view.status.get("ratios"))) + as_count(
-        at(view.status, "leftOut").get("ratios")
-    )
-    current = at(view.status, "currentRatio").get("index")
-    return (ratios - current if isinstance(current, int) else 0), ratios
+def counts_of(status: Mapping[str, Any], counts: Any) -> dict[str, int]:
+    """Counts by group in a status as it was read, in the order of the rule: an API server sorts
+    them by name."""
+    numbers = {str(name): as_count(number) for name, number in at(counts).items()}
+    ordered = {}
+    for group in as_list(status.get("groups")):
+        name = as_text(at(group).get("name"))
+        if name in numbers:
+            ordered[name] = numbers.pop(name)
+    return ordered | numbers
+
+
+def ratio_of(view: ServiceView) -> str:
+    """The largest ratio that runs, in short; `-` below the smallest."""
+    current = at(view.status, "currentRatio")
+    return in_short(counts_of(view.status, current.get("counts"))) if current else "-"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from scaler.decide.explain import counts_in_words
 from scaler.rules.rule import Rule
+from scaler.rules.short import in_short
 from scaler.tools.common.counts import Case, CountsDecision, GroupDecision, aimed_at, decide
 from scaler.tools.common.mixtures import in_words as mixtures_in_words
 from scaler.tools.common.mixtures import mixtures
@@ -152,8 +153,7 @@ def _row(rule: Rule, running: Sequence[int]) -> list[str]:
 
 
 def _short(rule: Rule, counts: Mapping[str, int]) -> str:
-    """`2+1`, in the order of the rule."""
-    return "+".join(str(counts.get(name, 0)) for name in rule.groups)
+    return in_short({name: counts.get(name, 0) for name in rule.groups})
 
 
 def _waits(waiting: list[str], decision: CountsDecision) -> str:

@@ -18,6 +18,7 @@ from scaler.names import RULE_KEY, RULE_LABEL
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.tools.common.access import Access
 from scaler.tools.common.console import clean
+from scaler.tools.common.detail import counts_of
 from scaler.tools.common.leader import leaders
 from scaler.tools.common.notes import absent_scaler
 from scaler.tools.common.records import condition
@@ -235,11 +236,11 @@ def _ladder(service: Object) -> Ladder:
     return Ladder(
         name=clean(at(service, "metadata").get("name")),
         available=as_text(at(available).get("status")) == "True",
-        ratios=tuple(_words(ratio) for ratio in as_list(status.get("ratios"))),
+        ratios=tuple(_words(status, ratio) for ratio in as_list(status.get("ratios"))),
         reached=int(at(status, "currentRatio").get("index", -1)),
         why=clean(status.get("message") or ""),
     )
 
 
-def _words(ratio: Any) -> str:
-    return clean(counts_in_words({name: as_count(count) for name, count in at(ratio).items()}))
+def _words(status: Any, ratio: Any) -> str:
+    return clean(counts_in_words(counts_of(status, ratio)))

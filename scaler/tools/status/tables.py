@@ -13,6 +13,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from scaler.decide.explain import counts_in_words
+from scaler.rules.short import in_short
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.timestamps import seconds_of
 from scaler.tools.common.console import age, clean, text
@@ -22,7 +23,7 @@ from scaler.tools.common.detail import (
     ServiceDetail,
     is_drained,
     is_true,
-    steps,
+    ratio_of,
     urgency,
     wanted,
 )
@@ -110,7 +111,7 @@ def _columns(style: Style, *, limited: bool) -> list[tuple[str, Callable[[Servic
     found += [
         ("SERVICE", lambda view: text(label(view), tone(view))),
         ("AVAILABLE", lambda view: _truth(view, "Available")),
-        ("RATIO", lambda view: text("{}/{}".format(*steps(view)))),
+        ("RATIO", lambda view: text(ratio_of(view))),
         ("RUNNING", lambda view: text(view.status.get("running", "-"))),
         ("TARGET", lambda view: text(view.status.get("target", "-"))),
     ]
@@ -248,7 +249,7 @@ def _ladder(detail: ServiceDetail, style: Style) -> RenderableType:
         elif ratio.target:
             colour = "yellow"
         grid.add_row(
-            text(f"  {ratio.index}", colour),
+            text(f"  {in_short(ratio.counts)}", colour),
             text(counts_in_words(ratio.counts), colour),
             text("  ".join(marks)),
         )
