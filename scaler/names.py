@@ -1,6 +1,9 @@
 """Labels, annotations, keys and names in the cluster, each once; those of one workload kind are in
 its module."""
 
+import hashlib
+import re
+
 PREFIX = "mind-cluster/"
 
 # Written by users
@@ -99,3 +102,37 @@ RANK_TABLE_PREFIX = "rings-config-"
 """Prefix of the name of the ConfigMap for the rank table of a job."""
 RANK_TABLE_KEY = "hccl.json"
 RANK_TABLE_VERSION_KEY = "version"
+
+
+# Names of objects
+
+LONGEST_NAME = 253
+"""Characters of the name of any object. A longer text is no name."""
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def object_name(text: str, limit: int = LONGEST_NAME) -> str:
+    """`text` when it is a valid object name of at most `limit` characters, else a similar name with
+    a hash.
+
+    The name of a rule comes from a label, and labels allow more than names: `My_Rule`."""
+    if len(text) <= limit and _NAME.fullmatch(text):
+        return text
+    like = re.sub(r"[^a-z0-9]+", "-", text.lower())[: limit - 17].strip("-")
+    return f"{like}-{digest(text)}" if like else digest(text)
+
+
+def shortened(text: str, limit: int) -> str:
+    """`text` itself when it fits in `limit` characters, else its start and 16 hex digits of its
+    SHA-256."""
+    return text if len(text) <= limit else f"{text[: limit - 17].rstrip('-._')}-{digest(text)}"
+
+
+def digest(text: str) -> str:
+    """16 hex digits of its SHA-256."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def service_name(rule: str, job_id: str) -> str:
+    """The name of a service, which is that of its ElasticService: rule and jobID."""
+    return object_name("-".join([part for part in (rule, job_id) if part]).lower())

@@ -24,6 +24,7 @@ from scaler.decide.service.states import (
     why_not_admissible,
 )
 from scaler.decide.world import Instance, Policy, Service
+from scaler.decide.world import shown as name_for_people
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.reasons.reasons import Reason
 from scaler.rules.finding import shown
@@ -281,6 +282,10 @@ def _awaited_of_ratio(_: Member, draft: Draft) -> tuple[str, ...]:
     return (lacking_in_words(draft.demand, rule),)
 
 
+def _evicted_for(member: Member, draft: Draft) -> tuple[str, ...]:
+    return (name_for_people(draft.memory_of(member.uid).preempted_for),)
+
+
 def _rule_problem(_: Member, draft: Draft) -> tuple[str, ...]:
     problem = draft.demand.service.problem
     return (problem.message,) if problem else ()
@@ -333,7 +338,7 @@ _REFERS_TO: dict[Reason, Callable[[Member, Draft], tuple[str, ...]]] = {
     Reason.JOB_INVALID: lambda member, _: member.instance.faults or (member.memory.never_placed,),
     Reason.CREATE_REFUSED: lambda member, draft: (draft.memory_of(member.uid).refused,),
     Reason.REVOKED: lambda member, draft: (draft.memory_of(member.uid).revoked,),
-    Reason.PREEMPTED: lambda member, draft: (draft.memory_of(member.uid).preempted_for,),
+    Reason.PREEMPTED: _evicted_for,
     Reason.WAITING_FOR_SCHEDULER: _awaited_of_scheduler,
     Reason.BROKEN: _broken,
     Reason.FINISHED: _finished,

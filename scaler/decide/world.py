@@ -12,6 +12,7 @@ import msgspec
 
 from scaler.decide.memory import Memory
 from scaler.decide.nodes import Nodes, PodRequest, PodRequests
+from scaler.names import service_name
 from scaler.reasons.reasons import Reason
 from scaler.reasons.warnings import Warning
 from scaler.rules.rule import ALL, Rule, RuleOptions
@@ -25,7 +26,23 @@ class ServiceKey(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=T
     job_id: str
 
     def __str__(self) -> str:
+        """For memory, logs and labels; people read `shown`."""
         return f"{self.namespace}/{self.rule or '-'}/{self.job_id or '-'}"
+
+    @property
+    def shown(self) -> str:
+        """The one name of the service for people: `mindie/scaling-rule-mindie`, the namespace and
+        the name of its ElasticService."""
+        return f"{self.namespace}/{service_name(self.rule, self.job_id)}"
+
+
+def shown(key: str) -> str:
+    """`ServiceKey.shown` of a key as text; other texts as they are."""
+    parts = key.split("/")
+    if len(parts) != 3:
+        return key
+    namespace, rule, job_id = ["" if part == "-" else part for part in parts]
+    return ServiceKey(namespace, rule, job_id).shown
 
 
 class RestartBudget(msgspec.Struct, frozen=True, gc=False):

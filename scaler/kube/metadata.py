@@ -6,13 +6,13 @@ No decoded value can be part of a reference cycle, so the garbage collector may 
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
 import msgspec
+
+from scaler import names
 
 LONGEST_SHARED = 128
 """Characters of a text that is remembered: uids, and most names."""
@@ -25,9 +25,8 @@ def shared(text: str) -> str:
     return _remembered(text) if len(text) <= LONGEST_SHARED else text
 
 
-LONGEST_NAME = 253
+LONGEST_NAME = names.LONGEST_NAME
 """Characters of the name of any object. A longer text is no name."""
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 class Owner(msgspec.Struct, rename="camel", gc=False):
@@ -92,28 +91,6 @@ def version_of(resource_version: str) -> int:
     """A resourceVersion as a number, 0 when it is none. Kubernetes guarantees their order within
     one resource type."""
     return int(resource_version) if resource_version.isdecimal() else 0
-
-
-def object_name(text: str, limit: int = LONGEST_NAME) -> str:
-    """`text` when it is a valid object name of at most `limit` characters, else a similar name with
-    a hash.
-
-    The name of a rule comes from a label, and labels allow more than names: `My_Rule`."""
-    if len(text) <= limit and _NAME.fullmatch(text):
-        return text
-    like = re.sub(r"[^a-z0-9]+", "-", text.lower())[: limit - 17].strip("-")
-    return f"{like}-{digest(text)}" if like else digest(text)
-
-
-def shortened(text: str, limit: int) -> str:
-    """`text` itself when it fits in `limit` characters, else its start and 16 hex digits of its
-    SHA-256."""
-    return text if len(text) <= limit else f"{text[: limit - 17].rstrip('-._')}-{digest(text)}"
-
-
-def digest(text: str) -> str:
-    """16 hex digits of its SHA-256."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def uid_of(obj: dict[str, Any] | None) -> str:

@@ -22,9 +22,8 @@ from scaler.informers.changes import ElasticServiceChanged
 from scaler.informers.elastic_services import ElasticServiceRecord
 from scaler.kube.api import ELASTIC_SERVICES, Object, PatchType
 from scaler.kube.errors import AlreadyExistsError, KubeError, NotFoundError
-from scaler.kube.metadata import LONGEST_NAME, digest, object_name
 from scaler.kube.writer import Writer
-from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
+from scaler.names import LONGEST_NAME, MANAGED_BY, MANAGED_BY_LABEL, digest, service_name
 from scaler.report.events import Event
 from scaler.report.metrics import Metrics
 from scaler.report.service_events import WARNINGS, service_events
@@ -267,7 +266,7 @@ class StatusWriter:
 def names_of(key: ServiceKey) -> tuple[str, str]:
     """The name of the object about a service, and a second one for the case that another object has
     the first."""
-    plain = object_name("-".join(part for part in (key.rule, key.job_id) if part).lower())
+    plain = service_name(key.rule, key.job_id)
     return (
         plain,
         f"{plain[: LONGEST_NAME - 17].rstrip('-.')}-{digest('/'.join((key.rule, key.job_id)))}",

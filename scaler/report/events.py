@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from scaler.kube.api import EVENTS, Object, PatchType
 from scaler.kube.errors import AlreadyExistsError
-from scaler.kube.metadata import digest, object_name
 from scaler.kube.writer import Writer
+from scaler.names import digest, object_name
 from scaler.report.service_reports import Subject
 from scaler.timestamps import rfc3339
 

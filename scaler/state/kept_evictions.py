@@ -11,13 +11,14 @@ import math
 from scaler.decide.memory import Evictions
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import Object
-from scaler.kube.metadata import LONGEST_NAME, object_name
 from scaler.names import (
     KEPT_EVICTIONS,
     KEPT_EVICTIONS_AT,
     KEPT_EVICTIONS_REPEATED,
     KEPT_FOR_JOB_ID,
     KEPT_FORMAT,
+    LONGEST_NAME,
+    object_name,
 )
 from scaler.state.last_valid import ConfigMapName, config_map, is_ours, rule_of
 

@@ -20,15 +20,17 @@ import msgspec
 
 from scaler.informers.config_maps import pack, unpack
 from scaler.kube.api import Object
-from scaler.kube.metadata import LONGEST_NAME, object_name, shortened
 from scaler.names import (
     KEPT_FOR_ANNOTATION,
     KEPT_FOR_LABEL,
     KEPT_FOR_NAMESPACE,
     KEPT_FORMAT,
+    LONGEST_NAME,
     MANAGED_BY,
     MANAGED_BY_LABEL,
     PREFIX,
+    object_name,
+    shortened,
 )
 from scaler.rules.limits import MAX_BYTES
 

@@ -28,7 +28,7 @@ def test_every_instance_of_the_world_gets_its_reason(
 ) -> None:
     assert main(["explain", "--world", written(tmp_path, RECORDED)]) == 0
     text = capsys.readouterr().out
-    assert "default/rule/mindie: 1 group0 + 1 group1, waits for group1 (0 of 1 running)" in text
+    assert "default/rule-mindie: 1 group0 + 1 group1, waits for group1 (0 of 1 running)" in text
     assert "p1  Held (WaitingForRatio)" in text
     assert "d0  Admitted (WaitingForScheduler)" in text
 
@@ -59,10 +59,13 @@ def test_json_answer_holds_the_decision_and_the_words(
 def test_one_service_can_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = written(tmp_path, TWO)
     assert main(["explain", "--world", file]) == 0
-    assert "default/rule/mindie: " in capsys.readouterr().out
+    assert "default/rule-mindie: " in capsys.readouterr().out
     assert main(["explain", "--world", file, "--service", "default/rule/other"]) == 0
     text = capsys.readouterr().out
-    assert ("default/rule/other: " in text, "default/rule/mindie" in text) == (True, False)
+    for name in ("default/rule-other", "default/rule/other"):
+        assert main(["explain", "--world", file, "--service", name]) == 0
+        assert "default/rule-other: " in capsys.readouterr().out
+    assert ("default/rule-other: " in text, "default/rule-mindie" in text) == (True, False)
     assert main(["explain", "--world", file, "--service", "default/rule/other", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["plan"]["key"]["job_id"] == "other"
 
@@ -76,7 +79,7 @@ def test_a_service_that_is_not_in_it_is_said(
     )
     told = capsys.readouterr().err
     assert (
-        "no service default/rule/nobody in it; it has 2: default/rule/mindie, default/rule/other"
+        "no service default/rule/nobody in it; it has 2: default/rule-mindie, default/rule-other"
         in told
     )
 

@@ -25,7 +25,7 @@ from scaler.kube.api import LEASES, NODES, Object, PatchType
 from scaler.report.service_status import status_of, without_jobs
 from scaler.rules.rule import ALL
 from scaler.sim.loop import run
-from scaler.tools.common.access import Access
+from scaler.tools.common.access import Access, place
 from scaler.tools.common.console import age, clean, console, show
 from scaler.tools.common.detail import (
     InstanceView,
@@ -79,6 +79,30 @@ async def board(on: Rig, args: argparse.Namespace, *namespaces: str) -> AsyncIte
 async def shown(on: Rig, service: str = "", width: int = 120, **options: Any) -> str:
     async with board(on, asked(service, **options), NAMESPACE) as made:
         return drawn(made.render(console(io.StringIO())), width)
+
+
+@pytest.mark.parametrize(
+    ("written", "place_of"),
+    [
+        ("d0", ("", "d0")),
+        ("mindie/d0", ("mindie", "d0")),
+        ("esvc/rule-mindie", ("", "rule-mindie")),
+        ("elasticservice.scaler.mind-cluster.io/rule-mindie", ("", "rule-mindie")),
+        ("mindie/pod/d0-master-0", ("mindie", "d0-master-0")),
+        ("mindie/rule/chat", ("mindie", "rule/chat")),
+    ],
+)
+def test_a_name_is_understood_as_kubectl_logs_and_lists_write_it(
+    written: str, place_of: tuple[str, str]
+) -> None:
+    assert place(written) == place_of
+
+
+@pytest.mark.parametrize("name", ["rule-mindie", "mindie", "rule/mindie", "rule"])
+def test_a_service_is_found_by_each_of_its_names(name: str) -> None:
+    key = ServiceKey("default", "rule", "mindie")
+    for view in (ServiceView(key, "rule-mindie", {}), ServiceView(key, "", {})):
+        assert screen.chosen([view], name) == [view]
 
 
 def test_a_pod_says_that_its_kubelet_refused_it() -> None:
@@ -249,7 +273,7 @@ def test_the_tree_says_what_is_wanted_and_which_ratios_are_not() -> None:
 
     smaller, rests = run(story())
     assert "instances wanted: 2" in smaller
-    assert re.search(r"0 +2 group0 \+ 1 group1 +not wanted", smaller)
+    assert re.search(r"2\+1 +2 group0 \+ 1 group1 +not wanted", smaller)
     assert re.search(r"1 +1 group0 \+ 1 group1 +← runs +← works towards +← largest wanted", smaller)
     assert "○ p1  Held  ScaledDown" in smaller
     assert "instances wanted: 0" in rests
@@ -290,7 +314,7 @@ def test_without_elastic_services_and_without_a_scaler_both_are_said_and_the_res
     text = " ".join(run(story()).split())
     assert "no scaler is known to look after namespace mindie" in text
     assert "ElasticService is not installed in this cluster: what follows is decided here" in text
-    assert "rule/mindie False -" in text
+    assert "rule-mindie False -" in text
 
 
 def test_a_scaler_that_does_not_renew_its_lease_is_said_in_capitals() -> None:

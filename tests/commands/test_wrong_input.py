@@ -53,7 +53,7 @@ CLUSTER = [
 KUBECONFIGS = ("missing", "folder", *FILES)
 
 TABLE: list[tuple[int, str]] = [
-    (2, "status a/b/c"),
+    (2, "status a/b/c/d"),
     (2, "status /"),
     (2, "status ''"),
     (2, "status -n ../secrets"),
@@ -63,7 +63,7 @@ TABLE: list[tuple[int, str]] = [
     (2, "status -w -o json"),
     (2, "status one two"),
     (2, "why"),
-    (2, "why a/b/c"),
+    (2, "why a/b/c/d"),
     (2, "why 'a b'"),
     (2, "why x -o table"),
     (2, "doctor"),

@@ -49,7 +49,7 @@ def test_it_is_said_for_whom_the_node_is_kept_and_decided_again_in_time() -> Non
     assert verdict.reason == "WaitingForCapacity"
     (words,) = verdict.about
     kept = "node a1 became usable lately; until 13:49:20 UTC it is kept for the minimum of"
-    assert words == f"{kept} default/rule/a"
+    assert words == f"{kept} default/rule-a"
     assert story.at(160, MISSES, GROWS) == ADMITTED
 
 

@@ -230,7 +230,7 @@ def test_a_minimum_that_waits_for_its_first_probe_goes_before_scale_ups_of_its_k
     nodes = _offering_none("a:3, a0 used 1")
     first = decide(world(climbs, waits, nodes=nodes))
     assert doings(first) == {}
-    assert "first this minimum is tried: default/rule/c" in str(first.plans[0].verdicts)
+    assert "first this minimum is tried: default/rule-c" in str(first.plans[0].verdicts)
     later = decide(world(climbs, waits, nodes=nodes, memory=first.memory, now=NOW + 60))
     assert doings(later) == {"c-p0": "Admit", "c-d0": "Admit"}
     tried = Memory({str(waits.key): ServiceMemory(probes=1, fits_nowhere_since=NOW - 10)})

@@ -38,7 +38,7 @@ class Kept(msgspec.Struct, frozen=True, eq=False):
         until = datetime.fromtimestamp(self.until, UTC).strftime("%H:%M:%S UTC")
         return (
             f"node {self.node.name} became usable lately; until {until} it is kept for the minimum"
-            f" of {self.minimum.demand.name}"
+            f" of {self.minimum.demand.service.key.shown}"
         )
 
 

@@ -41,7 +41,7 @@ from scaler.decide.sharing.choice import (
     replaced_by,
     takes_blocks,
 )
-from scaler.decide.sharing.part import Part, ReservedMinimum
+from scaler.decide.sharing.part import Part, ReservedMinimum, Victim
 from scaler.reasons.reasons import Reason
 
 
@@ -152,10 +152,16 @@ def _take(part: Part, draft: Draft, reserved: ReservedMinimum) -> None:
 def _awaited(part: Part, draft: Draft, reserved: ReservedMinimum) -> tuple[str, ...]:
     """3c: for what the reservation waits, in words: nodes and victims."""
     victims = reserved.victims or preemption.victims_of(part, draft)
-    names = [f"{victim.draft.demand.name}/{victim.member.instance.name}" for victim in victims]
+    names = [_victim_in_words(victim) for victim in victims]
     by_name = part.placement.nodes.by_name
     nodes = [by_name[name] for name in part.placement.waits_for(reserved.reservation)]
     return room_in_words(nodes, names, evicted=not reserved.victims)
+
+
+def _victim_in_words(victim: Victim) -> str:
+    """`mindie/mindie-server-p1 of mindie/scaling-rule-mindie`."""
+    key = victim.draft.demand.service.key
+    return f"{key.namespace}/{victim.member.instance.name} of {key.shown}"
 
 
 def nominate(part: Part, reserved: ReservedMinimum) -> None:

@@ -29,9 +29,8 @@ class GoesBefore(msgspec.Struct, frozen=True, eq=False):
     member: Member
 
     def __str__(self) -> str:
-        return (
-            f"{self.draft.demand.name}/{self.member.instance.name} has waited long and goes first"
-        )
+        namespace = self.draft.demand.service.key.namespace
+        return f"{namespace}/{self.member.instance.name} has waited long and goes first"
 
 
 def those_that_waited(part: Part) -> list[Draft]:

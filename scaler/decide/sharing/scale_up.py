@@ -130,7 +130,7 @@ def admission_of(
     is_understood = pods == member.instance.unbound
     minimum = None if is_understood else probe.first_that_needs(part, draft, pods)
     if minimum is not None:
-        words = f"{FIRST_IS_TRIED} {minimum.demand.name}"
+        words = f"{FIRST_IS_TRIED} {minimum.demand.service.key.shown}"
         return Held(Why(Reason.WAITING_FOR_CAPACITY, (words,)), for_now=True)
     reserved = part.placement.reserve(pods)
     if isinstance(reserved, Shortage):

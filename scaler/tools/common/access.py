@@ -31,15 +31,33 @@ def named(text: str) -> str:
     return text
 
 
+_TYPES = frozenset(
+    {
+        *("esvc", "elasticservice", "elasticservices", "ascendjob", "ascendjobs"),
+        *("deploy", "deployment", "deployments", "sts", "statefulset", "statefulsets"),
+        *("lws", "leaderworkerset", "leaderworkersets", "stormservice", "stormservices"),
+        *("po", "pod", "pods", "job", "jobs", "vcjob"),
+    }
+)
+"""Kinds of objects as kubectl names them, before the name and a slash."""
+
+
 def place(text: str) -> tuple[str, str]:
     """`NAMESPACE/NAME` or `NAME` as a pair, the namespace "" if not given; argparse prints the
-    error."""
-    namespace, slash, name = text.rpartition("/")
-    if slash and not namespace:
+    error. `TYPE/NAME`, as kubectl prints it, is the name alone; `NAMESPACE/RULE/JOBID`, as logs
+    name a service, has the name `RULE/JOBID`."""
+    parts = text.split("/")
+    has_type = len(parts) > 1 and parts[-2].partition(".")[0].lower() in _TYPES
+    if has_type:
+        del parts[-2]
+    if len(parts) > 3 or not all(parts):
         raise argparse.ArgumentTypeError(
             f"{text!r} is neither NAME nor NAMESPACE/NAME, as in mindie/mindie-server-p0"
         )
-    return named(namespace) if namespace else "", named(name)
+    *namespace, name = [named(part) for part in parts]
+    if len(namespace) == 2:
+        return namespace[0], f"{namespace[1]}/{name}"
+    return "".join(namespace), name
 
 
 class Access(NamedTuple):

@@ -251,7 +251,7 @@ def _fate(one: _Present, board: Placement) -> Fate:
     for uid, bound_pods in one.bound_pods.items():
         starts[one.instances[uid].name] = _where(bound_pods)
     return Fate(
-        service=str(service.key),
+        service=service.key.shown,
         ratios=len(service.rule.ratios) if service.rule is not None else 0,
         now=_standing(service, one.now),
         then=_standing(service, one.now - ended),

@@ -115,9 +115,9 @@ def _usable(world: World) -> World:
 def _answer(world: World, service: str, form: str) -> str:
     """Raises LookupError when the world has no such service."""
     decision = decide(world)
-    plans = [plan for plan in decision.plans if service in ("", str(plan.key))]
+    plans = [plan for plan in decision.plans if service in ("", str(plan.key), plan.key.shown)]
     if service and not plans:
-        known = ", ".join(str(plan.key) for plan in decision.plans[:5]) or "none"
+        known = ", ".join(plan.key.shown for plan in decision.plans[:5]) or "none"
         raise LookupError(f"no service {service} in it; it has {len(decision.plans)}: {known}")
     if form != "text":
         return ("" if form == "json" else "---\n") + converted(
@@ -148,7 +148,7 @@ def _head(world: World) -> Iterable[str]:
 
 
 def _text(plan: Plan) -> Iterable[str]:
-    yield f"{plan.key}: {target_in_words(plan)}"
+    yield f"{plan.key.shown}: {target_in_words(plan)}"
     for name, group in plan.groups.items():
         yield (
             f"  {name}: {group.running} of {group.target} running, {group.in_flight} in flight,"

@@ -133,8 +133,8 @@ def _columns(style: Style, *, limited: bool) -> list[tuple[str, Callable[[Servic
 
 
 def label(view: ServiceView) -> str:
-    """The name for people: that of the ElasticService, or rule and jobID without one."""
-    return view.name or "/".join(filter(None, (view.key.rule, view.key.job_id)))
+    """The name for people: that of the ElasticService, or the one that it would have."""
+    return view.name or view.key.shown.partition("/")[2]
 
 
 def tone(view: ServiceView) -> str:

@@ -98,13 +98,15 @@ def _json(report: Report) -> str:
 def text(report: Report) -> Iterator[str]:
     """The report for people, line by line: the cluster, then service by service, then the
     answer."""
+    from scaler.decide.world import shown  # noqa: PLC0415 - --help stays fast
+
     for consequence in report.consequences:
         yield _line(consequence)
     service = ""
     for job in report.jobs:
         if f"{job.namespace} {job.service}" != service:
             service = f"{job.namespace} {job.service}"
-            yield f"service {job.service}"
+            yield f"service {shown(job.service)}"
         yield f"  {job.name}: {_standing(job)}"
         for consequence in _told(job.consequences):
             yield f"    {_line(consequence)}"

@@ -73,7 +73,7 @@ def answer_of(subject: Subject, notes: Iterable[str], sections: Sequence[Section
     failed = any(section.level is FAIL for section in kept)
     well = _stands_well(subject) and not failed
     return Answer(
-        f"{subject.kind} {subject.namespace}/{subject.name}",
+        f"{subject.kind} {subject.shown}",
         tuple(_head(subject)),
         tuple(notes),
         kept,
@@ -119,8 +119,7 @@ def _head(subject: Subject) -> Iterator[str]:
         reason = "" if one.reason == one.state else f", {one.reason}"
         yield f"{instance.name} is {one.state}{reason}: {one.message}{whose}"
     if len(waiting) > _SHOWN:
-        name = subject.key.job_id or subject.key.rule
-        yield f"... and {len(waiting) - _SHOWN} more: scaler status {subject.namespace}/{name}"
+        yield f"... and {len(waiting) - _SHOWN} more: scaler status {subject.key.shown}"
 
 
 def _is_expected(one: InstanceStanding) -> bool:

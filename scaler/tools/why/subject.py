@@ -59,6 +59,15 @@ class Subject(msgspec.Struct, frozen=True):
         return self.service.key if self.service is not None else ServiceKey(self.namespace, "", "")
 
     @property
+    def shown(self) -> str:
+        """Namespace and name for people; a service has one name, whatever it was asked by."""
+        if self.whole and self.view is not None and self.view.name:
+            return f"{self.namespace}/{self.view.name}"
+        if self.whole and self.service is not None:
+            return self.key.shown
+        return f"{self.namespace}/{self.name}"
+
+    @property
     def whole(self) -> bool:
         """Whether the question is about a whole service."""
         return self.kind == "service"
