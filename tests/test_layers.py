@@ -256,7 +256,7 @@ def test_only_informers_write_the_cache() -> None:
 
 
 def test_names_of_the_cluster_are_written_once() -> None:
-    values = {text for name, text in vars(names).items() if name.isupper() and "/" in text} - {
+    values = {text for name, text in vars(names).items() if name.isupper() and "/" in str(text)} - {
         names.PREFIX
     }
     found = [

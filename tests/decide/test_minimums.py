@@ -159,7 +159,7 @@ def test_the_words_say_what_is_missing_on_which_nodes() -> None:
     restricted = on_nodes("1P1D", "p0@b held, d0@b held", name="b")
     (words,) = said(decide(world(SMALL, restricted, nodes="a:8x2 b:8x2, b0 used 8")), "b-d0")[1]
     assert "2 nodes" in words
-    assert "1 there" in words
+    assert "1 free" in words
     assert "8" in words
 
 
