@@ -610,7 +610,7 @@ class _Pass:
         """All parts with something to weigh. A part without changes is not arbitrated again."""
         touched = self._touched()
         by_part = self._by_part(sorted(self.demands.active))
-        self.cache.waiting = len(self.demands.active)
+        self.cache.waiting = len({*self.changed, *self.demands.active})
         parts = {}
         for number, active in by_part.items():
             part = self.cache.parts.get(number)

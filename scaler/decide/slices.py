@@ -50,7 +50,7 @@ def as_before(world: World, plans: Plans, last: Decision | None, *, waiting: int
         recheck_at=world.now + AT_ONCE,
         heeds_room=True,
         tally=last.tally if last is not None else None,
-        not_weighed_yet=waiting,
+        not_weighed_yet=max(1, waiting),
     )
 
 

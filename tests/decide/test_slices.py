@@ -57,6 +57,15 @@ def test_after_the_last_slice_the_decision_is_that_of_one_call(history: History)
         now = after(replace(now, memory=made.memory), change, history.sources)
 
 
+def test_services_at_rest_are_looked_at_in_slices_too() -> None:
+    """10c: nothing is to be weighed, and the decision is not whole before each has its plan."""
+    three = [on_nodes("1P", f"p0 on a{number}", name=f"s{number}") for number in range(3)]
+    at_rest = world(*three, nodes="a:8x3")
+    made, calls = in_slices(at_rest, DecisionCache(STEP))
+    assert calls > 3
+    assert made == decide_anew(at_rest)
+
+
 def test_whoever_is_not_weighed_yet_keeps_what_it_has() -> None:
     """10c: nothing is admitted, revoked or evicted in the first slices, and nothing is noted; what
     was said of a service is said on."""
