@@ -25,13 +25,17 @@ class Why(NamedTuple):
 
 
 NOT_MADE = "its pods do not exist yet"
+MADE_IN_PART = (
+    "not all of its pods exist yet, and the scheduler has to see all of them at once to choose"
+    " blocks of a super-pod"
+)
 
 
 def not_made(member: Member) -> Why:
     """Why a chosen instance is not admitted yet (`states.is_made`)."""
     if member.pause is Pause.CREATION_REFUSED:
         return Why(Reason.CREATE_REFUSED, (member.memory.refused,))
-    words = NOT_MADE
+    words = MADE_IN_PART if member.instance.pods else NOT_MADE
     if member.pause is Pause.REFUSED_BY_KUBELET:
         words = refusal_in_words(member.instance.refusals)
     return Why(Reason.WAITING_FOR_SCHEDULER, (words,))

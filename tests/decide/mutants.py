@@ -1705,6 +1705,22 @@ MUTANTS = (
         "test_losses",
         "3.3",
     ),
+    Mutant(
+        "some pods of a block are released before the others are made",
+        states,
+        "return i.pods >= i.expected",
+        "return i.pods > 0",
+        "test_made_by_others",
+        "3.3",
+    ),
+    Mutant(
+        "pods of blocks that come when others are ready are waited for",
+        states,
+        "if takes_blocks and i.pods == i.gated and not awaits_owner(i, memory):",
+        "if takes_blocks and i.pods == i.gated:",
+        "test_made_by_others",
+        "3.3",
+    ),
     # alone, probes
     Mutant(
         "alone it is held when it does not fit",

@@ -593,8 +593,12 @@ def is_partial(one: Instance, seen: Seen) -> bool:
 
 
 def may_go(one: Instance, seen: Seen) -> bool:
-    """It has pods, or we make them; and no kubelet refused one of them a moment ago."""
-    return bool(one.made_by_us or one.gated) and not was_refused(one, seen)
+    """It has pods, all of them where they take blocks, or we make them; and no kubelet refused one
+    of them a moment ago."""
+    has_pods = one.gated > 0
+    if any(request.block for request, _ in one.requests) and one.gated == one.pods:
+        has_pods = one.gated == one.expected or (has_pods and waits_for_first(one, seen))
+    return (one.made_by_us or has_pods) and not was_refused(one, seen)
 
 
 def was_refused(one: Instance, seen: Seen) -> bool:

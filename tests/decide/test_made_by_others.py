@@ -12,6 +12,7 @@ from scaler.decide.decision import Admit, Complete, Plan, Record, Revoke, State
 from scaler.decide.explain import words
 from scaler.decide.invariants import violations
 from scaler.decide.memory import InstanceMemory
+from scaler.decide.nodes import PodRequest
 from scaler.decide.service.lifecycle import next_step
 from scaler.decide.world import (
     FailedPod,
@@ -25,7 +26,10 @@ from scaler.decide.world import (
     World,
 )
 from scaler.reasons.reasons import Reason
-from tests.builders import NOW, Story, on_nodes, others, plan, remembering, service, world
+from tests.builders import NOW, SIZE, Story, on_nodes, others, plan, remembering, service, world
+
+IN_A_BLOCK = ((PodRequest((("x/npu", 16), ("pods", 1)), block=SIZE), SIZE),)
+"""All pods of an instance that takes one block."""
 
 
 def decided(ratios: str, *found: Instance, **changes: Any) -> Plan:
@@ -48,6 +52,28 @@ def said(made: Plan, name: str) -> tuple[State, Reason, str]:
 
 def test_a_held_instance_is_released_as_soon_as_one_of_its_pods_is_there() -> None:
     assert decided("1P", others("p0", pods=1, gated=1)).actions == (Admit("uid-p0"),)
+
+
+def test_pods_that_take_blocks_are_released_when_all_of_them_are_there() -> None:
+    """3.3: one session of the scheduler chooses blocks for the pods that it sees; those that come
+    later get no rank in their super-pod."""
+    part = decided("1P", others("p0", pods=1, gated=1, requests=IN_A_BLOCK))
+    assert part.actions == ()
+    state, reason, sentence = said(part, "p0")
+    assert (state, reason) == (State.HELD, Reason.WAITING_FOR_SCHEDULER)
+    assert "not all of its pods exist yet" in sentence
+    whole = others("p0", requests=IN_A_BLOCK)
+    assert decided("1P", whole).actions == (Admit("uid-p0"),)
+
+
+def test_pods_of_blocks_that_come_when_others_are_ready_are_not_waited_for() -> None:
+    first = others("p0", pods=1, gated=1, more_to_come=True, requests=IN_A_BLOCK)
+    assert decided("1P", first).actions == (Admit("uid-p0"),)
+
+
+def test_what_has_a_part_of_its_pods_of_blocks_leaves_its_place_to_what_has_all() -> None:
+    part = others("p0", pods=1, gated=1, requests=IN_A_BLOCK)
+    assert decided("1P", part, others("p1", requests=IN_A_BLOCK)).actions == (Admit("uid-p1"),)
 
 
 def test_pods_that_arrive_later_are_released_in_the_same_pass() -> None:

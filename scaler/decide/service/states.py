@@ -133,7 +133,7 @@ def with_state(
         ),
         broken_since=broken_since,
         ran=memory.ran and (released or instance.pods > 0),
-        unmade_until=0.0 if instance.pods else memory.unmade_until,
+        unmade_until=0.0 if owner_made(instance, memory) else memory.unmade_until,
         revoked="" if released else memory.revoked,
         preempted_for=memory.preempted_for if state is State.TERMINATING else "",
     )
@@ -496,7 +496,19 @@ def is_made(member: Member) -> bool:
     i = member.instance
     if member.pauses:
         return False
-    return i.made_by_us or i.gated > 0 or member.is_with_the_scheduler
+    has_gated = i.gated > 0 and owner_made(i, member.memory)
+    return i.made_by_us or has_gated or member.is_with_the_scheduler
+
+
+def owner_made(instance: Instance, memory: InstanceMemory) -> bool:
+    """Whether the owner of an instance has made what is released at once. One pod is enough, except
+    where they take blocks of a super-pod: the scheduler chooses the blocks for the pods that it
+    sees in one session, so a held instance has to have all of them."""
+    i = instance
+    takes_blocks = any(request.block for request, _ in i.requests)
+    if takes_blocks and i.pods == i.gated and not awaits_owner(i, memory):
+        return i.pods >= i.expected
+    return i.pods > 0
 
 
 def is_incomplete(member: Member) -> bool:

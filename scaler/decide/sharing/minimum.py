@@ -21,7 +21,7 @@ from scaler.decide.explain import room_in_words
 from scaler.decide.nodes import Room, joined
 from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
-from scaler.decide.service.states import Member, is_left_unmade, is_made
+from scaler.decide.service.states import Member, is_left_unmade, is_made, owner_made
 from scaler.decide.sharing import (
     alone,
     attempt_end,
@@ -261,7 +261,8 @@ def _end(part: Part, draft: Draft, tried: tuple[str, ...]) -> events.Ended:
     for member in draft.demand.members:
         if not member.in_part and member.uid not in in_part:
             others.append(member.uid)
-        if member.uid in tried and not (member.instance.made_by_us or member.instance.pods):
+        is_made_here = member.instance.made_by_us
+        if member.uid in tried and not (is_made_here or owner_made(member.instance, member.memory)):
             unmade.append(member.uid)
     return events.Ended(part.now, tried, tuple(in_part), tuple(others), tuple(unmade))
 
