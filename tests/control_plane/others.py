@@ -1,8 +1,9 @@
 """Controllers of others that a test's control plane may have: LeaderWorkerSet's manager, Volcano,
-Ascend Operator.
+Ascend Operator, ClusterD.
 
 The first is built (build.py). Nothing of the others is built or kept here: a folder that an
-environment variable names holds the programs and, in `crds`, all definitions of the same release.
+environment variable names holds the programs and, in `crds`, all definitions of the same release
+(ClusterD has none).
 Without it nothing of them is run. Must not: know of the scaler."""
 
 from __future__ import annotations
@@ -56,11 +57,11 @@ tiers:
 configurations:
 - name: init-params
   arguments: {{"grace-over-time": "900", "presetVirtualDevice": "true", "nslb-version": "1.0",
-    "shared-tor-num": "2", "useClusterInfoManager": "false", "self-maintain-available-card": "true",
-    "super-pod-size": "48", "reserve-nodes": "2", "forceEnqueue": "true",
-    "prefer-previous-node": "true"}}
+    "shared-tor-num": "2", "useClusterInfoManager": "{clusterd}",
+    "self-maintain-available-card": "true", "super-pod-size": "48",
+    "reserve-nodes": "2", "forceEnqueue": "true", "prefer-previous-node": "true"}}
 """
-"""The same with it, and its settings as installed, but that it reads what nodes report itself:
+"""The same with it, and its settings as installed, but that it reads what nodes report itself where
 there is no ClusterD."""
 LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
 """Label of every pod of a LeaderWorkerSet; its manager looks at no other pods."""
@@ -78,7 +79,7 @@ class Given(NamedTuple):
     variable: str
     """The environment variable."""
     definitions: str
-    """How the names of its definitions end."""
+    """How the names of its definitions end; "" = it has none."""
 
     @property
     def there(self) -> bool:
@@ -101,7 +102,8 @@ VOLCANO = Given("Volcano", "VOLCANO_BIN_DIR", ".volcano.sh")
 ASCEND_OPERATOR = Given(
     "Ascend Operator", "ASCEND_OPERATOR_BIN_DIR", "ascendjobs.mindxdl.gitee.com"
 )
-GIVEN = {"volcano": VOLCANO, "ascend_operator": ASCEND_OPERATOR}
+CLUSTERD = Given("ClusterD", "CLUSTERD_BIN_DIR", "")
+GIVEN = {"volcano": VOLCANO, "ascend_operator": ASCEND_OPERATOR, "clusterd": CLUSTERD}
 """By the option of the plane."""
 
 
@@ -135,17 +137,26 @@ def _plugin_in(scheduler: Path) -> str:
 ASCEND_PLUGIN = Plugin()
 
 
-def volcano_programs(folder: Path, kubeconfig: Path, *, plugin: bool = False) -> list[Program]:
+def volcano_configuration(*, plugin: bool = False, clusterd: bool = False) -> str:
+    """Of the scheduler, as MindCluster installs it. `plugin`: with its own; `clusterd`: which reads
+    the documents of ClusterD."""
+    if not plugin:
+        return _CONFIGURATION
+    reads = "true" if clusterd else "false"
+    return _WITH_PLUGIN.format(plugin=ASCEND_PLUGIN.registered, clusterd=reads)
+
+
+def volcano_programs(
+    folder: Path, kubeconfig: Path, *, plugin: bool = False, clusterd: bool = False
+) -> list[Program]:
     """Both, to be started. They wait without a word for definitions that are missing. `plugin`:
-    with MindCluster's, and four sessions a second."""
+    with MindCluster's; without ClusterD there are four sessions a second then."""
     configuration = folder / "volcano-scheduler.conf"
-    configuration.write_text(
-        _WITH_PLUGIN.format(plugin=ASCEND_PLUGIN.registered) if plugin else _CONFIGURATION
-    )
+    configuration.write_text(volcano_configuration(plugin=plugin, clusterd=clusterd))
     common = (f"--kubeconfig={kubeconfig}", "--leader-elect=false")
     scheduling = (
         f"--scheduler-conf={configuration}",
-        f"--schedule-period={'250ms' if plugin else '1s'}",
+        f"--schedule-period={'250ms' if plugin and not clusterd else '1s'}",
         "--percentage-nodes-to-find=100",
         "--cache-dumper=false",
     )
@@ -168,6 +179,18 @@ def ascend_operator_program(folder: Path, kubeconfig: Path) -> Program:
         *flags,
     ]
     return Program(name, command, folder)
+
+
+def clusterd_program(folder: Path, kubeconfig: Path) -> Program:
+    """To be started. Its port for gRPC is always the same, so each has a loopback address of its
+    own. It reads $KUBECONFIG, which takes a change of three lines of its source."""
+    place = folder / "clusterd-log"
+    place.mkdir(mode=0o750)  # it refuses a folder that others may write to
+    number = os.getpid()
+    address = f"127.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255 or 1}"
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "POD_IP": address}
+    log = place / "clusterd.log"
+    return Program("clusterd", [CLUSTERD.path("clusterd"), f"-logFile={log}"], folder, environment)
 
 
 class LwsManager(Program):

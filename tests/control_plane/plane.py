@@ -61,6 +61,8 @@ class PlaneOptions:
     """MindCluster's plugin in Volcano's scheduler; with `volcano`."""
     ascend_operator: bool = False
     """Ascend Operator itself, and its definition of AscendJob instead of that in `crds`."""
+    clusterd: bool = False
+    """ClusterD itself; with `ascend_plugin`, which then reads its documents."""
     audit: bool = False
     """Log answered requests (`audit_events`)."""
     audit_rules: Sequence[Object] = ({"level": "Metadata"},)
@@ -177,7 +179,10 @@ class ControlPlane:
             self.kubectl("create", "-f", "-", text=json.dumps(lws.webhooks))
         if self.options.volcano:
             given = others.volcano_programs(
-                self.folder, self.admin, plugin=self.options.ascend_plugin
+                self.folder,
+                self.admin,
+                plugin=self.options.ascend_plugin,
+                clusterd=self.options.clusterd,
             )
             programs = [self._run(program) for program in given]
             # Said by the controller manager of what the scheduler made: both are at work.
@@ -191,12 +196,18 @@ class ControlPlane:
             programs[-1].wait_for(lambda: "state: Open" in self.kubectl(*words))
         if self.options.ascend_operator:
             self._run(others.ascend_operator_program(self.folder, self.admin))
+        if self.options.clusterd:
+            for namespace in ("mindx-dl", "cluster-system"):
+                self.kubectl("create", "namespace", namespace)
+            self._run(others.clusterd_program(self.folder, self.admin))
 
     def _define(self) -> None:
         crds = self.options.crds
         files = [ensure(LWS) / "lws-crd.yaml"] if self.options.lws else []
         for given in (
-            given for option, given in others.GIVEN.items() if getattr(self.options, option)
+            given
+            for option, given in others.GIVEN.items()
+            if getattr(self.options, option) and given.definitions
         ):
             crds = [crd for crd in crds if not objects.name(crd).endswith(given.definitions)]
             files.append(given.path("crds"))
