@@ -91,8 +91,8 @@ class AllMade(OfClock, frozen=True):
 
 class Swapped(OfEnd, frozen=True):
     """5d: other candidates are tried in place of these: now, or as soon as these have no slot.
-    `chosen`: what is tried now and is not bound in part, some of it perhaps not for the first
-    time."""
+    `chosen`: what is tried now and has its place until the new clock ends, some of it perhaps not
+    for the first time."""
 
     at: float
     tried: Uids

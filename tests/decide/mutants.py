@@ -1072,6 +1072,14 @@ MUTANTS = (
         "3b.5d",
     ),
     Mutant(
+        "what is bound in part gives way to others that are swapped in beside it",
+        attempt_end,
+        "elif not gives_way and not _has_fresh_spare(draft, member, members):",
+        "elif gives_way and not _has_fresh_spare(draft, member, members):",
+        "test_attempts_in_worlds",
+        "3b.5d, L10",
+    ),
+    Mutant(
         "others are swapped in for ever",
         attempt_end,
         "if waiting.who_waited_long(part, draft):",

@@ -387,6 +387,46 @@ def test_what_is_tried_again_beside_others_is_no_half_when_the_scheduler_begins_
     assert story.at(59, part, spare) == {}
 
 
+BESIDE = on_nodes("2P > 1P", "p0 on a3, p1 held", name="b")
+"""A neighbour whose scale-up takes what nobody keeps."""
+
+
+@pytest.mark.parametrize(
+    ("spares", "reason"),
+    [("", "WaitingForScheduler"), (", d1 held 2", "Broken")],
+    ids=["nobody may take its place", "a spare may"],
+)
+def test_what_is_bound_in_part_is_tried_again_beside_what_is_swapped_in(
+    spares: str, reason: str
+) -> None:
+    """3b.5d: it has its place until the new clock ends, so that no scale-up takes the room of its
+    other pod (L10). Where a spare may take its place, it gives way as soon as it has no slot."""
+    held = on_nodes("1P1D", f"p0 held, p1 held, d0 held 2{spares}", name="a")
+    story = begun(held, BESIDE, nodes="a:8x4")
+    tried = on_nodes("1P1D", f"p0 unbound, p1 held, d0 on a0 + unbound{spares}", name="a")
+    assert story.at(1, tried, BESIDE, bound=True) == {}
+    assert story.at(31, tried, BESIDE) == {"a-p0": "Revoke"}
+    swapped = on_nodes("1P1D", f"p0 held, p1 unbound, d0 on a0 + unbound{spares}", name="a")
+    assert [story.at(time, swapped, BESIDE, bound=time == 40) for time in (32, 40, 60)] == [{}] * 3
+    assert story.reasons["a-d0"] == reason
+
+
+def test_what_is_bound_in_part_becomes_broken_when_nobody_is_left_to_be_swapped_in() -> None:
+    """3b.5e: its place lasts as long as the clocks of the swaps, not for ever."""
+    held = on_nodes("1P1D", "p0 held, p1 held, d0 held 2", name="a")
+    story = begun(held, BESIDE, nodes="a:8x4")
+    one = on_nodes("1P1D", "p0 unbound, p1 held, d0 on a0 + unbound", name="a")
+    other = on_nodes("1P1D", "p0 held, p1 unbound, d0 on a0 + unbound", name="a")
+    story.at(1, one, BESIDE, bound=True)
+    assert story.at(31, one, BESIDE) == {"a-p0": "Revoke"}
+    story.at(40, other, BESIDE, bound=True)  # 5h: resets each service, once
+    assert story.at(62, other, BESIDE) == {"a-p1": "Revoke"}
+    story.at(70, one, BESIDE, bound=True)
+    assert story.at(93, one, BESIDE) == {"a-p0": "Revoke", "b-p1": "Admit"}
+    story.at(94, on_nodes("1P1D", "p0 held, p1 held, d0 on a0 + unbound", name="a"), BESIDE)
+    assert story.reasons["a-d0"] == "Broken"
+
+
 def test_bound_in_part_it_becomes_broken_when_its_attempt_ends_and_its_pod_keeps_its_node() -> None:
     """3b.5e: what is bound in part becomes Broken."""
     story = begun(on_nodes("1P", "p0 held 2", name="a", age=9), OTHER, nodes="a:8x3")

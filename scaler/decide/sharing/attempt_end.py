@@ -155,6 +155,19 @@ def other_candidates(part: Part, draft: Draft, tried: Sequence[Member]) -> Reser
     return None
 
 
+def tried_again_or_anew(draft: Draft, members: Sequence[Member]) -> tuple[str, ...]:
+    """5d: those of a swapped minimum that have their place until the new clock ends. What is bound
+    in part gives way at once where a spare that has not had its attempt may take its place."""
+    found = []
+    for member in members:
+        gives_way = draft.memory_of(member.uid).gives_way
+        if not member.instance.bound:
+            found.append(member.uid)
+        elif not gives_way and not _has_fresh_spare(draft, member, members):
+            found.append(member.uid)
+    return tuple(found)
+
+
 def has_waiting_spare(part: Part, draft: Draft, reserved: ReservedMinimum) -> bool:
     """5e: whether a spare waits for the room of the minimum: one that fits or has not had its
     attempt; any where something chosen is not made. Its reservation is cancelled."""
@@ -170,15 +183,18 @@ def behind_a_spare(draft: Draft) -> tuple[str, ...]:
     attempt may take the place of each: as soon as the instance has no slot."""
     behind = []
     for member in draft.demand.bound_in_part:
-        if not draft.memory_of(member.uid).gives_way and _has_fresh_spare(draft, member):
+        gives_way = draft.memory_of(member.uid).gives_way
+        if not gives_way and _has_fresh_spare(draft, member, [member]):
             behind.append(member.uid)
     return tuple(behind)
 
 
-def _has_fresh_spare(draft: Draft, member: Member) -> bool:
-    """Whether a held instance of its group has not had its attempt."""
-    for other in held_beside(draft, [member]):
-        if not draft.memory_of(other.uid).had_its_attempt:
+def _has_fresh_spare(draft: Draft, member: Member, chosen: Sequence[Member]) -> bool:
+    """Whether a held instance of its group, beside those that are chosen, has not had its
+    attempt."""
+    for other in held_beside(draft, chosen):
+        is_of_group = other.instance.group == member.instance.group
+        if is_of_group and not draft.memory_of(other.uid).had_its_attempt:
             return True
     return False
 

@@ -226,7 +226,7 @@ def _after_its_attempt(
     part.placement.cancel(reserved.reservation)
     other = attempt_end.other_candidates(part, draft, reserved.members)
     if other is not None:
-        chosen = tuple([member.uid for member in other.members if not member.instance.bound])
+        chosen = attempt_end.tried_again_or_anew(draft, other.members)
         draft.note(events.Swapped(part.now, tried, chosen))
         return other
     own_waits = attempt_end.has_waiting_spare(part, draft, reserved)
