@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
-from msgspec.structs import replace
 
 from scaler.clock import Clock, Slices, loop_time
 from scaler.decide.again import DecisionCache, why_not_decided
 from scaler.decide.attempts import Refusal, refuse
 from scaler.decide.decide import decide
 from scaler.decide.decision import Decision, Plan
-from scaler.decide.memory import Memory, ServiceMemory
+from scaler.decide.memory import Memory
 from scaler.decide.since_last import Followed
 from scaler.decide.world import Service, ServiceKey, World
 from scaler.execute.assumed import AssumedWrites
@@ -120,10 +119,8 @@ class Controller:
         self._began = 0.0
         """Loop time at which this replica began to decide."""
         self._leaving: dict[ServiceKey, float] = {}
-        """Services whose pods are all gone -> loop time from which they are forgotten."""
-        self._memory_of_leaving: dict[ServiceKey, ServiceMemory] = {}
-        """Their memory. A revocation deletes the pods that a Deployment makes, which come again a
-        moment later: that is no new service (3b.5c)."""
+        """Services whose pods are all gone -> loop time from which they are forgotten. Their memory
+        is kept by `decide`, as long."""
         self.world: World | None = None
         """The input of the last decision, for `scaler explain`."""
 
@@ -243,7 +240,6 @@ class Controller:
             with self._retried("service cannot be read", key):
                 if self.builder.get(key) is None:
                     now = self.clock.now()
-                    self._remember_again(key)
                     self._memory = self.executor.evictions.remembered(self._memory, key, now)
                 self.builder.read(key)
                 self._unreported.add(key)
@@ -263,13 +259,6 @@ class Controller:
             _log.error(failure, service=str(key), traceback=traceback.format_exc(-5))
             self.queue.add_after_backoff(key)
 
-    def _remember_again(self, key: ServiceKey) -> None:
-        """Take the memory of a service again whose pods were all gone for a moment."""
-        known = self._memory_of_leaving.pop(key, None)
-        if known is not None:
-            services = {**self._memory.services, str(key): known}
-            self._memory = replace(self._memory, services=services)
-
     def _leave(self, key: ServiceKey) -> None:
         """Forget a service without jobs; later, if it was known only from pods: they may be gone
         for a moment only."""
@@ -279,15 +268,11 @@ class Controller:
         from_pods = not kinds <= JOBS.keys()
         patience = PATIENCE if from_pods else 0.0
         end = self._leaving.setdefault(key, now + patience)
-        known = self._memory.services.get(str(key))
-        if known is not None:
-            self._memory_of_leaving[key] = known
         self.builder.leave(key)
         if now < end:
             self.queue.add_at(key, end)
             return
         del self._leaving[key]
-        self._memory_of_leaving.pop(key, None)
         self._unreported.discard(key)
         self.metrics.service_gone(key)
         self.reporter.service_gone(key)

@@ -725,16 +725,19 @@ def after_look_at_service(
 
 
 def kept_while_gone(memory: ServiceMemory, now: float, policy: Policy) -> ServiceMemory | None:
-    """5c: the memory of a service that has no instance any more, or None. Our own revocation makes
-    the pods of owners vanish and come again: that is no new service, for `minimum_timeout`."""
-    was_revoked = False
-    for uid, one in memory.instances.items():
-        is_made_again = one.owner or "/" in uid  # an identity, not the uid of a job
-        was_revoked = was_revoked or bool(one.revoked and is_made_again)
+    """5c: the memory of a service that has no instance any more, or None. Where owners make the
+    pods, a revocation of ours or a rollout makes all of them vanish and come again: that is no new
+    service, for `backoff_max`."""
     since = memory.gone_since or now
-    if not was_revoked or now - since >= policy.minimum_timeout:
+    if not _is_made_again(memory) or now - since >= policy.backoff_max:
         return None
     return memory if memory.gone_since else replace(memory, gone_since=since)
+
+
+def _is_made_again(memory: ServiceMemory) -> bool:
+    """Whether an owner makes pods of the service: some instance has one, or an identity for an
+    uid."""
+    return any(one.owner or "/" in uid for uid, one in memory.instances.items())
 
 
 def outlives_its_pods(memory: InstanceMemory, now: float) -> bool:

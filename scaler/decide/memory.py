@@ -161,8 +161,8 @@ class ServiceMemory(
     expected_in_vain: bool = False
     """The last backoff followed because expected room did not become free in time."""
     gone_since: float = 0.0
-    """Since when the service has no instance because its pods were revoked, and their owner has not
-    made them again; 0.0 = it has some."""
+    """Since when the service has no instance, and the owner of those that it had may make others;
+    0.0 = it has some."""
     waiting_since: float = 0.0
     """Since when the service waits: of what it misses something could start and would fit, and
     nothing is released; 0.0 = it does not wait."""

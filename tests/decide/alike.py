@@ -44,7 +44,7 @@ CAPS: dict[type, dict[str, int]] = {
         "lacks_jobs_since": 30,
         "expects_lost_at": 120,
         "waiting_since": 120,
-        "gone_since": 30,
+        "gone_since": 300,
         "backoff_until": 0,
         "trade_since": 60,
         "tried_at": 150,

@@ -1074,8 +1074,8 @@ MUTANTS = (
     Mutant(
         "what is bound in part gives way to others that are swapped in beside it",
         attempt_end,
-        "elif not gives_way and not _has_fresh_spare(draft, member, members):",
-        "elif gives_way and not _has_fresh_spare(draft, member, members):",
+        "return had_an_end or _has_fresh_spare(draft, member, members)",
+        "return True",
         "test_attempts_in_worlds",
         "3b.5d, L10",
     ),

@@ -158,14 +158,14 @@ def other_candidates(part: Part, draft: Draft, tried: Sequence[Member]) -> Reser
 def tried_again_or_anew(draft: Draft, members: Sequence[Member]) -> tuple[str, ...]:
     """5d: those of a swapped minimum that have their place until the new clock ends. What is bound
     in part gives way at once where a spare that has not had its attempt may take its place."""
-    found = []
-    for member in members:
-        gives_way = draft.memory_of(member.uid).gives_way
-        if not member.instance.bound:
-            found.append(member.uid)
-        elif not gives_way and not _has_fresh_spare(draft, member, members):
-            found.append(member.uid)
-    return tuple(found)
+    return tuple([one.uid for one in members if not _gives_way_in_swap(draft, one, members)])
+
+
+def _gives_way_in_swap(draft: Draft, member: Member, members: Sequence[Member]) -> bool:
+    if not member.instance.bound:
+        return False
+    had_an_end = draft.memory_of(member.uid).gives_way
+    return had_an_end or _has_fresh_spare(draft, member, members)
 
 
 def has_waiting_spare(part: Part, draft: Draft, reserved: ReservedMinimum) -> bool:
