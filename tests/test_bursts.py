@@ -79,7 +79,7 @@ def test_there_are_never_more_than_allowed_and_everybody_begins(
     played = play(sent, most)
     assert len(played.began) == len(sent)
     assert played.busiest <= most
-    assert not played.bursts._rooms, "a room stays behind that nobody uses"
+    assert not played.bursts._slots._lanes, "a lane stays behind that nobody uses"
 
 
 @given(bursts)
@@ -100,4 +100,4 @@ async def test_who_gives_up_waiting_takes_nothing_along() -> None:
             pass
     async with bursts.begun("b", 4):
         pass
-    assert not bursts._rooms
+    assert not bursts._slots._lanes

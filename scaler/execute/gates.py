@@ -55,29 +55,35 @@ class Gates:
     async def _patch(self, key: ServiceKey, pod: PodRecord, patch: dict[str, Any]) -> None:
         """Patch the pod; a pod that is gone is no error. A conflict alone does not mean that it is
         gone: an API server may compare the uid with that of an earlier pod of the same name, which
-        only its own cache still has. After an error that comes at once it is sent once more: the
-        instance would be half released until the next pass."""
-        once_more = True
+        only its own cache still has."""
         for _ in range(TRIES):
-            sent = loop_time()
             try:
-                await self._writes.patch(key, PODS, pod, patch, PatchType.STRATEGIC)
-            except UnknownOutcomeError as error:
-                if not once_more or error.retry_after or loop_time() - sent > PATIENCE:
-                    raise
-                once_more = False
-                continue
+                await self._send(key, pod, patch)
+                return
             except NotFoundError:
                 # gone, or too new for this API server: tried again when the watch shows it
                 raise NotSentError(f"pod {pod.name} is not found") from None
             except ConflictError:
-                with suppress(NotFoundError):
-                    found = await self._writer.get(PODS, pod.namespace, pod.name)
-                    if found["metadata"]["uid"] == pod.uid:
-                        continue
-                return
-            return
+                if not await self._is_there(pod):
+                    return
         raise NotSentError(f"pod {pod.name}: {TRIES} conflicts in a row")
+
+    async def _send(self, key: ServiceKey, pod: PodRecord, patch: dict[str, Any]) -> None:
+        """Send the patch; after an error that comes at once, once more: the instance would be half
+        released until the next pass."""
+        sent = loop_time()
+        try:
+            await self._writes.patch(key, PODS, pod, patch, PatchType.STRATEGIC)
+        except UnknownOutcomeError as error:
+            if error.retry_after or loop_time() - sent > PATIENCE:
+                raise
+            await self._writes.patch(key, PODS, pod, patch, PatchType.STRATEGIC)
+
+    async def _is_there(self, pod: PodRecord) -> bool:
+        with suppress(NotFoundError):
+            found = await self._writer.get(PODS, pod.namespace, pod.name)
+            return bool(found["metadata"]["uid"] == pod.uid)
+        return False
 
     async def _gather_in_own_group(
         self, key: ServiceKey, uid: str, pods: Sequence[PodRecord]

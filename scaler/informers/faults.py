@@ -237,6 +237,9 @@ def faulty_devices(chips: Iterable[str]) -> dict[str, int]:
     return dict(numbers)
 
 
+Said = TypeVar("Said", NodeFaults, NodeDevices)
+
+
 class FaultData:
     """All reports together. `on_change(node)` is called for every node whose faults may have become
     others."""
@@ -265,20 +268,18 @@ class FaultData:
 
     def of(self, node: str) -> NodeFaults:
         """The faults of this node, by the source in force."""
-        source = self.source
-        found = WELL
-        for name, faults in self._by_node.of(node).items():
-            if self._reports[name].source is source:
-                found = found.joined(faults)
-        return found
+        return self._joined(self._by_node.of(node), WELL)
 
     def devices_of(self, node: str) -> NodeDevices:
         """What else is said of this node, by the source in force."""
+        return self._joined(self._devices.of(node), UNLISTED)
+
+    def _joined(self, said: Mapping[tuple[str, str], Said], found: Said) -> Said:
+        """`found`, and what the reports of the source in force say. `said`: by report."""
         source = self.source
-        found = UNLISTED
-        for name, devices in self._devices.of(node).items():
+        for name, words in said.items():
             if self._reports[name].source is source:
-                found = found.joined(devices)
+                found = found.joined(words)
         return found
 
     def apply(self, namespace: str, name: str, report: FaultReport | None) -> None:

@@ -17,7 +17,7 @@ import structlog
 
 from scaler.clock import Slices, loop_time
 from scaler.kube.errors import KubeError
-from scaler.kube.writer import Slots
+from scaler.kube.slots import Slots
 
 K = TypeVar("K", bound=Hashable)
 

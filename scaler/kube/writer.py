@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from scaler.clock import loop_time
@@ -25,6 +23,7 @@ from scaler.kube.errors import (
     TooManyRequestsError,
     UnknownOutcomeError,
 )
+from scaler.kube.slots import Slots
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,9 +35,6 @@ FIRST_DELAY = 0.1
 JITTER = 1.1
 """Retry-After is multiplied by 1 to this factor, at random: not all callers return at once."""
 
-PATIENCE = 1.0
-"""Seconds after which a request gives its slot to the next one: an admission webhook may be
-blocking it."""
 NAMESPACE_ENDS = "because it is being terminated"
 """In the answer to a creation in a namespace that is being deleted."""
 ENDS_FOR = 10.0
@@ -59,35 +55,6 @@ _Where = tuple[str, Resource, str | None]
 OnWrite = Callable[[str, Resource, str], None]
 """Called as (verb, resource, outcome) for each try; the outcome is "ok", "Cancelled" or the name of
 the error."""
-
-
-class Slots:
-    """`most` requests at once that are younger than PATIENCE, and at most `most_of_one` of one
-    namespace at any age."""
-
-    def __init__(self, most: int, *, most_of_one: int) -> None:
-        self._free = asyncio.Semaphore(most)
-        self.most_of_one = most_of_one
-        self._lanes: dict[str, asyncio.Semaphore] = {}
-        self._users: Counter[str] = Counter()
-
-    @asynccontextmanager
-    async def taken(self, namespace: str) -> AsyncIterator[None]:
-        """Wait for a slot and keep it; first come, first served. The caller bounds the wait."""
-        lane = self._lanes.setdefault(namespace, asyncio.Semaphore(self.most_of_one))
-        self._users[namespace] += 1
-        try:
-            async with lane:
-                await self._free.acquire()
-                with ExitStack() as kept:  # closed twice, the slot is given back once
-                    kept.callback(self._free.release)
-                    timer = asyncio.get_running_loop().call_later(PATIENCE, kept.close)
-                    kept.callback(timer.cancel)
-                    yield
-        finally:
-            self._users[namespace] -= 1
-            if not self._users[namespace]:
-                del self._users[namespace], self._lanes[namespace]
 
 
 def never() -> float:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.kube.writer import PATIENCE, Slots
+from scaler.kube.slots import PATIENCE, Slots
 from scaler.sim.loop import run
 
 Request = tuple[str, float]
