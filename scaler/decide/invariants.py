@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from scaler.decide import attempts
+from scaler.decide.again import why_not_decided
 from scaler.decide.decision import (
     NOBODY,
     Action,
@@ -85,6 +86,10 @@ def violations(world: World, decision: Decision) -> tuple[str, ...]:
     names = frozenset([str(service.key) for service in world.services])
     for service, plan in zip(world.services, decision.plans, strict=True):
         instances = {instance.uid: instance for instance in service.instances}
+        failed = why_not_decided(plan)
+        if failed:  # the plan is empty, so nothing else can be asked of it
+            found.append(f"L2: {service.key} has no verdicts: {failed}")
+            continue
         planned = Planned(service, plan, world.policy, names, instances, world.memory, world.now)
         for invariant in INVARIANTS:
             found += invariant(planned)

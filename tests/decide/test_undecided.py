@@ -11,6 +11,7 @@ import pytest
 from scaler.decide.again import PAUSE, DecisionCache, why_not_decided
 from scaler.decide.decide import decide
 from scaler.decide.decision import Decision
+from scaler.decide.invariants import violations
 from scaler.decide.plan import plan_of
 from scaler.decide.service.demand import demand_of
 from scaler.decide.sharing.arbitration import Arbitration
@@ -92,6 +93,8 @@ def test_all_others_are_decided_about(
     (plan,) = [plan for plan in made.plans if plan.key.job_id == "bad"]
     assert (plan.actions, plan.verdicts) == ((), ())
     assert "Error: too" in why_not_decided(plan)
+    (words,) = violations(five(), made)
+    assert words == f"L2: {plan.key} has no verdicts: {why_not_decided(plan)}"
 
 
 @pytest.mark.parametrize("fault", [in_a_look, in_the_plan, in_the_weighing])
