@@ -250,7 +250,7 @@ class Reason(StrEnum):
                 "`provisioning_request`，集群自动扩缩器才会为它增加节点"
             ),
             if_unavailable=(
-                "说明中指出缺少多少个哪种节点。修复这样的节点或解除封锁（"
+                "说明中指出缺少多少个哪种节点。修复这样的节点，或重新标记为可调度（"
                 "`kubectl uncordon NODE`），结束在其上运行的训练任务，或者停掉一个不太重要的服"
                 "务"
             ),
@@ -799,7 +799,7 @@ class Reason(StrEnum):
                 "运行中，但规则中已没有它的位置。改小规则不会删除任何实例；只有[抢占"
                 "](../../explanation/minimums-first.md#preemption)可以驱逐它：最小配比需要其资"
                 '源时，或者设置了 `mind-cluster/trade: "always"` 而本服务的更大配比需要时。或者'
-                " `spec.replicas` 中没有它的位置，但它[不被排空"
+                " `spec.replicas` 中没有它的位置，但它[不被腾空"
                 "](../../explanation/how-it-decides.md#as-many-as-are-wanted)：说明中写有原因"
             ),
             to_do="如果不需要它，请删除任务",
