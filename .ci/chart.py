@@ -68,6 +68,14 @@ _ACCOUNT = re.compile(
 """The name of the account, where it is made and wherever it is bound."""
 
 
+RUNBOOK = (
+    "runbook{{ if $.Values.monitoring.repository }}_url{{ end }}:"
+    " {{ $.Values.monitoring.repository }}"
+)
+"""A link where the repository is known; else the place of the page, and no link that leads
+nowhere."""
+
+
 class ChartError(Exception):
     """A source no longer has what is to be replaced; `str()` says which."""
 
@@ -76,9 +84,7 @@ def template(part: Part, text: str) -> str:
     """The template that a file of the kustomizations becomes."""
     text = text.replace("{{", '{{ "{{" }}')
     if part.source.startswith("monitoring/"):
-        text = text.replace(
-            "runbook_url: https://REPOSITORY", "runbook_url: {{ $.Values.monitoring.repository }}"
-        )
+        text = text.replace("runbook_url: https://REPOSITORY", RUNBOOK)
     for old, new in part.edits:
         if text.count(old) != 1:
             raise ChartError(

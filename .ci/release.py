@@ -2,9 +2,9 @@
 the same bytes.
 
 Chart, manifests, wheel, bills of materials, notes, checksums; and the image, where buildah and a
-base are to be had. It refuses a tree that is not clean, a version that is not the same everywhere,
-and a changelog without a head for it; `--draft` takes all three but the version as they are, and
-the notes say so. Only files that git knows are taken."""
+base are to be had. It refuses a tree that is not clean, a version that is not the same everywhere
+or one of development, and a changelog without a head for it or with unreleased entries; `--draft`
+takes all but the version as they are, and the notes say so. Only files that git knows are taken."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ PLACES = (
     (r"docs/.*\.md", rf"; or newTag: {VERSION}$"),
 )
 """Which files say the version, and how."""
+DEVELOPMENT = "-dev"
+"""What the version between two releases ends with."""
 OF_OTHERS = re.compile(r"CHANGELOG\.md|docs/(zh/)?howto/upgrade\.md|docs/reference/support\.md")
 """Pages that tell of other versions."""
 
@@ -90,6 +92,20 @@ def the_version(texts: Mapping[str, str]) -> str:
     return own
 
 
+def refuse_unreleased(version: str, unreleased: str) -> None:
+    """Raises ReleaseError for a version of development, and for entries that no version has: two
+    trees of one version would differ."""
+    if version.endswith(DEVELOPMENT):
+        raise ReleaseError(
+            f"{version} is what comes after a release: write the version without {DEVELOPMENT};"
+            " to try it as it is: make release ARGS=--draft"
+        )
+    if re.search(r"^- ", unreleased, re.MULTILINE):
+        raise ReleaseError(
+            "CHANGELOG.md has entries below Unreleased: put them below the head of this release"
+        )
+
+
 def notes(changelog: str, version: str, draft: bool) -> str:
     """What the changelog says of the version; of a draft that has no head yet, what is
     unreleased."""
@@ -98,6 +114,8 @@ def notes(changelog: str, version: str, draft: bool) -> str:
             r"^## \[?([^\]\s]+)\]?.*?\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL
         )
     )
+    if not draft:
+        refuse_unreleased(version, sections.get("Unreleased", ""))
     if version in sections:
         date = re.search(
             rf"^## \[?{re.escape(version)}\]? - (\d{{4}}-\d\d-\d\d)$", changelog, re.MULTILINE

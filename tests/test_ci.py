@@ -42,6 +42,14 @@ def needed_by(target: str) -> list[str]:
     return str(line).split()
 
 
+def test_actions_are_named_by_what_they_are_and_not_by_a_tag_that_may_move() -> None:
+    used = []
+    for job in HOSTED["jobs"].values():
+        used += [step["uses"] for step in job["steps"] if "uses" in step]
+    assert used
+    assert [one for one in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", one)] == []
+
+
 def test_the_hosted_file_makes_what_ci_run_makes_in_the_same_order() -> None:
     steps = [
         step["run"] for job in HOSTED["jobs"].values() for step in job["steps"] if "run" in step

@@ -464,6 +464,19 @@ def test_the_network_policy_can_be_included(tmp_path: Path) -> None:
     assert [list(peer) for peer in metrics["from"]] == [["namespaceSelector"]]
 
 
+def test_the_runbook_of_every_alert_is_there_and_a_link_to_it_leads_there() -> None:
+    """In both languages; with a repository the link is made of that and of a page of this tree."""
+    rules = yaml.safe_load((MANIFESTS / "monitoring/alerts.yaml").read_text())
+    alerts = [one for group in rules["spec"]["groups"] for one in group["rules"]]
+    assert alerts
+    for alert in alerts:
+        path, _, anchor = alert["annotations"]["runbook_url"].partition("#")
+        page = path.removeprefix("https://REPOSITORY/")
+        for text in (page, page.replace("docs/", "docs/zh/", 1)):
+            heads = re.findall(r"^## (.+)$", (ROOT / text).read_text("utf-8"), re.MULTILINE)
+            assert anchor in [head.lower() for head in heads], (alert["alert"], text)
+
+
 def dockerfile() -> str:
     return (MANIFESTS / "image" / "Dockerfile").read_text()
 

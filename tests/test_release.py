@@ -13,6 +13,7 @@ import sysconfig
 import tarfile
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import image
 import pytest
@@ -83,10 +84,7 @@ def test_the_chart_says_the_version_too(line: str) -> None:
         )
 
 
-LOG = (
-    "## [Unreleased]\n\n- later\n\n## [1.2.0] - 2026-12-01\n\n- now\n\n## [1.1.0] - 2026-11-01\n\n-"
-    " before\n"
-)
+LOG = "## [Unreleased]\n\n## [1.2.0] - 2026-12-01\n\n- now\n\n## [1.1.0] - 2026-11-01\n\n- before\n"
 
 
 def test_the_notes_are_what_the_changelog_says_of_that_version_alone() -> None:
@@ -99,9 +97,35 @@ def test_the_notes_are_what_the_changelog_says_of_that_version_alone() -> None:
 def test_a_version_without_a_head_in_the_changelog_is_not_released() -> None:
     with pytest.raises(release.ReleaseError, match=r"no head `## \[1\.3\.0\].*ARGS=--draft"):
         release.notes(LOG, "1.3.0", draft=False)
-    draft = release.notes(LOG, "1.3.0", draft=True)
+    later = LOG.replace("## [Unreleased]\n", "## [Unreleased]\n\n- later\n")
+    draft = release.notes(later, "1.3.0", draft=True)
     assert draft.startswith("# mind-cluster-scaler 1.3.0: draft, not released")
     assert "- later" in draft
+
+
+def test_entries_that_no_version_has_are_not_released() -> None:
+    """Otherwise two trees of one version differ."""
+    later = LOG.replace("## [Unreleased]\n", "## [Unreleased]\n\n### Added\n\n- later\n")
+    with pytest.raises(release.ReleaseError, match="entries below Unreleased"):
+        release.notes(later, "1.2.0", draft=False)
+    assert "- now" in release.notes(later, "1.2.0", draft=True)
+
+
+def test_a_version_of_development_is_not_released() -> None:
+    with pytest.raises(release.ReleaseError, match="write the version without -dev"):
+        release.notes(LOG, "1.3.0-dev", draft=False)
+
+
+def test_after_a_release_the_version_is_one_of_development() -> None:
+    """A tree with unreleased entries must not call itself by the version that is out."""
+    released = re.findall(r"^## \[(\d\S*)\]", CHANGELOG, re.MULTILINE)
+    _, _, rest = CHANGELOG.partition("## [Unreleased]")
+    unreleased = rest.partition("\n## ")[0]
+    if re.search(r"^- ", unreleased, re.MULTILINE):
+        assert VERSION.endswith(release.DEVELOPMENT)
+        assert VERSION.removesuffix(release.DEVELOPMENT) not in released
+    else:
+        assert released[0] == VERSION
 
 
 def test_a_head_without_a_date_is_refused() -> None:
@@ -118,7 +142,7 @@ def test_the_changelog_has_a_head_for_what_comes_and_a_date_for_each_version() -
 
 
 def test_nothing_is_written_into_a_version_that_is_out() -> None:
-    told = hashlib.sha256(release.notes(CHANGELOG, "0.1.0", draft=False).encode()).hexdigest()
+    told = hashlib.sha256(release.notes(CHANGELOG, "0.1.0", draft=True).encode()).hexdigest()
     assert told[:8] == FIRST, "new lines belong below Unreleased"
 
 
@@ -216,16 +240,36 @@ def test_a_tree_without_a_chart_says_so(tmp_path: Path) -> None:
     assert release.chart(tmp_path, tmp_path, 7).startswith("no chart")
 
 
-def bill(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[dict[str, str]]]:
+def bill(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[dict[str, Any]]]:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "7")
-    return dict(json.loads(sbom.of_lock((ROOT / "requirements.lock").read_text(), VERSION)))
+    return dict(json.loads(sbom.of_lock((ROOT / "requirements.lock").read_text(), VERSION, ROOT)))
 
 
 def test_the_bill_names_everything_that_the_lock_pins(monkeypatch: pytest.MonkeyPatch) -> None:
     pins = re.findall(r"^(\S+)==(\S+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
-    named = [(one["name"], one["version"]) for one in bill(monkeypatch)["components"]]
+    named = []
+    for one in bill(monkeypatch)["components"]:
+        if one["purl"].startswith("pkg:pypi/"):
+            named.append((one["name"], one["version"]))
     assert sorted(named) == sorted(pins)
     assert bill(monkeypatch) == bill(monkeypatch)
+
+
+def test_the_bill_names_licences_and_the_javascript_of_the_wheel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    components = bill(monkeypatch)["components"]
+    without = [
+        one["name"] for one in components if "licenses" not in one and "properties" not in one
+    ]
+    assert without == []
+    scripts = {}
+    for one in components:
+        if one["purl"].startswith("pkg:npm/"):
+            scripts[one["name"]] = [Path(part["name"]).name for part in one["components"]]
+    there = {path.name for path in (ROOT / sbom.VENDOR).glob("*.js")}
+    assert {name for names in scripts.values() for name in names} == there
+    assert set(scripts) == {"preact", "htm"}
 
 
 WHAT_IS_LOADED = """

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -22,19 +23,37 @@ from typing import Any
 
 NAME = "mind-cluster-scaler"
 Component = dict[str, Any]
+VENDOR = "scaler/tools/ui/static/vendor"
+"""The JavaScript of others, below the root of the tree or of the image's program."""
+LONGEST_LICENCE = 100
+_SCRIPT = re.compile(
+    r"^\| `[^`]+` \| (\S+) (\S+), `([^`]+)` \| (\S+) \| `([0-9a-f]{64})` \|$", re.MULTILINE
+)
 _PIN = re.compile(r"^([a-z0-9._-]+)==(\S+)(?: ; ([^\\\n]+?))? \\$", re.MULTILINE)
 
 
-def of_lock(text: str, version: str) -> str:
-    """Every distribution that the lock names, and where it is installed, if not everywhere. The
-    hashes are its own."""
-    return _document([_wheel(*pin) for pin in _PIN.findall(text)], version)
+def of_lock(text: str, version: str, root: Path) -> str:
+    """Every distribution that the lock names, with its licence where it is installed here, and
+    where it is needed, if not everywhere; and the JavaScript of the tree at `root`, which the wheel
+    brings."""
+    components = []
+    for name, pinned, marker in _PIN.findall(text):
+        made = _wheel(name, pinned, marker)
+        with suppress(metadata.PackageNotFoundError):
+            found = metadata.distribution(name)
+            if found.version == pinned:
+                made |= _licence(found)
+        components.append(made)
+    return _document([*components, *_scripts(root / VENDOR)], version)
 
 
 def of_image(app: Path, system: Iterable[Path]) -> str:
     """The wheels in the folder `app`, Python, and the packages that these files of the system come
     from."""
-    components = [_installed(found) for found in metadata.distributions(path=[str(app)])]
+    components = []
+    for found in metadata.distributions(path=[str(app)]):
+        components.append(_wheel(found.metadata["Name"], found.version) | _licence(found))
+    components += _scripts(app / VENDOR)
     python = platform.python_version()
     licence = {"license": {"id": "PSF-2.0"}}
     components.append(
@@ -71,15 +90,39 @@ def _wheel(name: str, version: str, marker: str = "") -> Component:
     return made
 
 
-def _installed(found: metadata.Distribution) -> Component:
-    made = _wheel(found.metadata["Name"], found.version)
-    said = next(
-        (found.metadata[key] for key in ("License-Expression", "License") if key in found.metadata),
-        "",
-    )
-    if said and "\n" not in said:  # some wheels have the whole text there
-        made["licenses"] = [{"license": {"name": said}}]
-    return made
+def _licence(found: metadata.Distribution) -> Component:
+    """What a distribution says of its licence: one line, or the names of its classifiers, since
+    some have the whole text in that line."""
+    if expression := found.metadata.get("License-Expression"):
+        return {"licenses": [{"expression": expression}]}
+    said = found.metadata.get("License") or ""
+    names = [said] if said and "\n" not in said and len(said) < LONGEST_LICENCE else []
+    for classifier in found.metadata.get_all("Classifier") or []:
+        if classifier.startswith("License :: ") and not names:
+            names.append(classifier.rsplit(" :: ", 1)[1])
+    return {"licenses": [{"license": {"name": name}} for name in names]} if names else {}
+
+
+def _scripts(vendor: Path) -> list[Component]:
+    """The JavaScript of others that the page loads, from the table beside it."""
+    found: dict[str, Component] = {}
+    rows = _SCRIPT.findall((vendor / "README.md").read_text("utf-8"))
+    for name, version, path, licence, digest in rows:
+        made = found.setdefault(
+            name,
+            {
+                "type": "library",
+                "name": name,
+                "version": version,
+                "purl": f"pkg:npm/{name}@{version}",
+                "licenses": [{"license": {"id": licence}}],
+                "components": [],
+            },
+        )
+        made["components"].append(
+            {"type": "file", "name": path, "hashes": [{"alg": "SHA-256", "content": digest}]}
+        )
+    return list(found.values())
 
 
 def _packages(files: Iterable[Path]) -> list[Component]:
@@ -155,4 +198,4 @@ def _document(components: Iterable[Component], version: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(of_lock(Path(sys.argv[1]).read_text(), sys.argv[2]))
+    sys.stdout.write(of_lock(Path(sys.argv[1]).read_text(), sys.argv[2], Path(sys.argv[1]).parent))
