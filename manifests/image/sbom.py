@@ -26,6 +26,7 @@ Component = dict[str, Any]
 VENDOR = "scaler/tools/ui/static/vendor"
 """The JavaScript of others, below the root of the tree or of the image's program."""
 LONGEST_LICENCE = 100
+_LICENCE = ("License-Expression", "License")
 _SCRIPT = re.compile(
     r"^\| `[^`]+` \| (\S+) (\S+), `([^`]+)` \| (\S+) \| `([0-9a-f]{64})` \|$", re.MULTILINE
 )
@@ -93,9 +94,10 @@ def _wheel(name: str, version: str, marker: str = "") -> Component:
 def _licence(found: metadata.Distribution) -> Component:
     """What a distribution says of its licence: one line, or the names of its classifiers, since
     some have the whole text in that line."""
-    if expression := found.metadata.get("License-Expression"):
+    known = {key: found.metadata[key] for key in _LICENCE if key in found.metadata}
+    if expression := known.get("License-Expression"):
         return {"licenses": [{"expression": expression}]}
-    said = found.metadata.get("License") or ""
+    said = known.get("License", "")
     names = [said] if said and "\n" not in said and len(said) < LONGEST_LICENCE else []
     for classifier in found.metadata.get_all("Classifier") or []:
         if classifier.startswith("License :: ") and not names:
