@@ -850,7 +850,7 @@ MUTANTS = (
     Mutant(
         "a service whose pods are made again is a new one",
         attempts,
-        "if not was_revoked or now - since >= policy.minimum_timeout:",
+        "if not _is_made_again(memory) or now - since >= policy.backoff_max:",
         "if True:",
         "test_attempts_in_worlds",
         "3b.5c",
