@@ -47,6 +47,7 @@ RULE_VALID = "RuleValid"
 SCALING_LIMITED = "ScalingLimited"
 RESTING = "Resting"
 INSTANCE_LOST = "InstanceLost"
+_ALSO_NAMED = 3
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
@@ -170,7 +171,7 @@ def _reason(report: ServiceReport) -> Statement:
         waiting = wrong
     if waiting:
         first = min(waiting, key=lambda verdict: _rank(verdict, plan))
-        also = "".join(f" Also {one.reason}: {one.name}." for one in wrong if one is not first)
+        also = _also([one for one in wrong if one is not first])
         return Statement(first.reason.value, f"{first.name}: {words(first, plan)}{also}")
     for note in plan.notes:
         return Statement(note.warning.value, note.message)
@@ -183,14 +184,18 @@ def _what_is_wrong(report: ServiceReport) -> Statement | None:
     service = report.service
     if report.out_of_touch or not service.instances:
         return None
+    wrong = [one for one in report.plan.verdicts if one.reason.row.tone is Tone.PERSON]
     if service.problem is not None:
-        return Statement(service.problem.kind.value, service.problem.message)
+        message = f"{service.problem.message}.{_also(wrong)}" if wrong else service.problem.message
+        return Statement(service.problem.kind.value, message)
     if service.options.paused:
-        words_of_pause = "the rule holds everything that does not run (mind-cluster/paused)"
-        return Statement(Reason.PAUSED.value, words_of_pause)
-    for verdict in report.plan.verdicts:
-        if verdict.reason.row.tone is Tone.PERSON:
-            return Statement(verdict.reason.value, f"{verdict.name}: {words(verdict, report.plan)}")
+        paused = "the rule holds everything that does not run (mind-cluster/paused)"
+        message = f"{paused}.{_also(wrong)}" if wrong else paused
+        return Statement(Reason.PAUSED.value, message)
+    if wrong:
+        first = wrong[0]
+        message = f"{first.name}: {words(first, report.plan)}{_also(wrong[1:])}"
+        return Statement(first.reason.value, message)
     if report.plan.notes:
         first = report.plan.notes[0]
         return Statement(first.warning.value, first.message)
@@ -222,6 +227,13 @@ def _may_be_degraded(report: ServiceReport) -> bool:
     """Whether what it lost counts: it is not complete, and something is wanted of it."""
     plan = report.plan
     return bool(not plan.complete and plan.replicas and report.service.instances)
+
+
+def _also(verdicts: Sequence[Verdict]) -> str:
+    """` Also GroupUnknown: p7.` of the first three of these instances; "" for none."""
+    named = [f" Also {one.reason}: {one.name}." for one in verdicts[:_ALSO_NAMED]]
+    more = len(verdicts) - len(named)
+    return "".join(named) + (f" And {more} more." if more else "")
 
 
 def _state_of_rule(service: Service) -> str:

@@ -571,15 +571,18 @@ def test_who_may_not_read_them_or_has_no_such_kind_limits_nothing_and_says_so(
 
 
 class OldDefinition(Interceptor):
-    """Answers as an API server does whose definition knows no scale."""
+    """Answers as an API server does whose definition knows neither scale nor losses, nor the state
+    of the rule."""
 
     async def before(self, request: Request) -> None:
         if request.resource == ELASTIC_SERVICES and request.subresource == "status":
-            for field in ("selector", "wanted"):
-                if field in request.body["status"]:
-                    raise UnknownOutcomeError(
-                        f"500: failed to create typed patch object: .status.{field}: {_UNDECLARED}"
-                    )
+            status = request.body["status"]
+            found = [field for field in ("selector", "wanted", "lost") if field in status]
+            if "state" in status["rule"]:
+                found.append("rule.state")
+            if found:
+                words = f"failed to create typed patch object: .status.{found[0]}: {_UNDECLARED}"
+                raise UnknownOutcomeError(f"500: {words}")
 
 
 def test_an_older_definition_costs_what_it_does_not_know_and_is_said_once() -> None:

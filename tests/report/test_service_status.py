@@ -228,6 +228,15 @@ def test_a_mistyped_group_shows_in_the_list_though_the_rule_is_complete() -> Non
     assert conditions(status) == GOOD
 
 
+def test_a_mistyped_group_is_named_beside_a_pause_and_a_rejected_edit() -> None:
+    jobs = (*instances("p0 Running, d0 Running"), instance("p1", group="group7"))
+    paused = service("1P1D", jobs, options=RuleOptions(paused=True))
+    rejected = service("1P1D", jobs, problem=RuleProblem(Warning.RULE_INVALID, "line 3: no comma"))
+    found = [first(report_of(each)) for each in (paused, rejected)]
+    assert [status["reason"] for status in found] == ["Paused", "RuleInvalid"]
+    assert all(status["message"].endswith(". Also GroupUnknown: p1.") for status in found)
+
+
 def test_groups_stand_in_the_order_of_the_rule() -> None:
     rule = Rule((Ratio({"prefill": 1, "decode": 1}, {"prefill": 1, "decode": 1}),))
     jobs = (instance("a", group="decode"), instance("b", group="prefill"))
