@@ -197,8 +197,8 @@ def _what_is_wrong(report: ServiceReport) -> Statement | None:
         message = f"{first.name}: {words(first, report.plan)}{_also(wrong[1:])}"
         return Statement(first.reason.value, message)
     if report.plan.notes:
-        first = report.plan.notes[0]
-        return Statement(first.warning.value, first.message)
+        note = report.plan.notes[0]
+        return Statement(note.warning.value, note.message)
     return None
 
 
