@@ -26,7 +26,7 @@ from scaler.kube.api import (
     Resource,
 )
 from scaler.kube.errors import status_error
-from scaler.names import GATE, NAMESPACE_LABEL
+from scaler.names import GATE, NAMESPACE_LABEL, RULE_LABEL
 from scaler.rules.rule import ALL
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
@@ -173,7 +173,11 @@ def test_a_rule_that_does_not_exist_comes_with_the_near_one() -> None:
         rule_config_map(name="scaling-rule"), job("p0", rule="scaling-rul"), name="p0"
     )
     assert any("did you mean scaling-rule?" in words for words in failures(answer))
-    assert any("get configmap scaling-rul " in line for line in answer.next)
+    assert answer.next == (
+        "fix what is marked FAIL above, first rule scaling-rul",
+        "correct what is mistyped:",
+        f"kubectl -n {NAMESPACE} label --overwrite ascendjob p0 {RULE_LABEL}=scaling-rule",
+    )
 
 
 def test_the_app_label_as_the_documentation_prints_it_is_found() -> None:
@@ -387,10 +391,14 @@ def test_room_is_counted_and_who_has_it_or_will_have_it_is_named() -> None:
     ]
     assert (
         "needs 2 nodes with 8 free huawei.com/Ascend910 (accelerator-type=a), 2 there, 1 reserved"
-        " by chat-7" in words
+        " by mindie/rule-chat-7" in words
     )
-    assert "of 4 such nodes: 1 used by chat-7, 1 away: a-3 (cordoned)" in words
-    assert any("add or repair nodes" in line for line in answer.next)
+    assert "of 4 such nodes: 1 used by mindie/rule-chat-7, 1 away: a-3 (cordoned)" in words
+    assert answer.next == (
+        "a node that it could use is cordoned; when the work on the node is done:",
+        "kubectl uncordon a-3",
+        "wait for room, or add nodes; scaler plan --nodes says how many it needs",
+    )
 
 
 def test_pods_that_no_node_takes_at_all_are_said_so() -> None:

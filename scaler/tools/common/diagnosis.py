@@ -20,6 +20,7 @@ from scaler.ranktables.table import RankTable, RankTablePod, Status
 from scaler.tools.common.check_result import CheckResult, Level
 from scaler.workloads.membership import Job
 
+NONE_COMPLETED = "no rank table is completed; at least one must be"
 SERVER_APP = "mindie-ms-server"
 CONSUMER_LABEL = "mx-consumer-cim"
 GLOBAL_LABELS = ("grt-server/deploy-server", "grt-group/deploy-server")
@@ -199,7 +200,7 @@ def _some_completed(evidence: Evidence) -> CheckResult:
             f"{len(done)} of {len(evidence.servers)} rank tables are completed",
             about=about,
         )
-    return CheckResult(Level.ERROR, "no rank table is completed; at least one must be", about=about)
+    return CheckResult(Level.ERROR, NONE_COMPLETED, about=about)
 
 
 def _reachable(app: str, title: str, pods: Sequence[RolePod]) -> CheckResult:

@@ -9,7 +9,7 @@ from scaler.kube.errors import KubeError
 from scaler.tools.common.view import Cluster, ServiceView
 from scaler.tools.why import workings
 from scaler.tools.why.answer import RANKS, Section, answer_of, document
-from scaler.tools.why.inquiry import sections
+from scaler.tools.why.inquiry import hints_for, sections
 from scaler.tools.why.subject import find
 
 
@@ -24,4 +24,4 @@ async def why(cluster: Cluster, api: KubeApi, view: ServiceView) -> dict[str, An
     except KubeError as error:
         return {"problem": str(error)}
     found = sections(cluster, subject, looked, Section(RANKS, ()))
-    return document(answer_of(subject, (), found))
+    return document(answer_of(subject, (), found, hints_for(cluster, subject, looked)))

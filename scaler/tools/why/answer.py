@@ -12,15 +12,18 @@ from rich.table import Table
 from rich.text import Text
 
 from scaler.decide.decision import State
-from scaler.names import PREFIX
+from scaler.names import PREFIX, RULE_LABEL
 from scaler.reasons.reasons import ROWS, Reason
 from scaler.reasons.row import Tone
-from scaler.reasons.steps import ADVICE, FIX, NOTHING, WAIT, Step
+from scaler.reasons.steps import ADVICE, CORRECT, FIX, NOTHING, OTHER_RULE, WAIT, Step
+from scaler.reasons.warnings import Warning
 from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.common.console import text
 from scaler.tools.common.detail import is_true
+from scaler.tools.common.diagnosis import NONE_COMPLETED
 from scaler.tools.why.scale import undo
 from scaler.tools.why.subject import InstanceStanding, Subject
+from scaler.tools.why.workings import SILENT
 
 _MARKS = {
     Level.OK: ("ok", "green"),
@@ -34,6 +37,8 @@ _WELL_SHOWN = 2
 """Checks shown of a section without a problem."""
 
 RANKS = "rank table"
+ROOM = "minimum and room"
+SCHEDULER = "scheduler"
 FAIL = Level.ERROR
 
 
@@ -53,6 +58,13 @@ class Section(msgspec.Struct, frozen=True):
         return Level.OK
 
 
+class Hints(msgspec.Struct, frozen=True):
+    """What to do next about room, and about pods that do not run: sentences and commands."""
+
+    room: tuple[str, ...] = ()
+    pods: tuple[str, ...] = ()
+
+
 class Answer(msgspec.Struct, frozen=True):
     """`head` is the state in one line, `notes` are limits of the answer, `next` is the advice."""
 
@@ -67,9 +79,14 @@ class Answer(msgspec.Struct, frozen=True):
     """All conditions of a global rank table are met."""
 
 
-def answer_of(subject: Subject, notes: Iterable[str], sections: Sequence[Section]) -> Answer:
-    """The answer from all sections with content."""
-    kept = tuple(section for section in sections if section.checks)
+def answer_of(
+    subject: Subject,
+    notes: Iterable[str],
+    sections: Sequence[Section],
+    hints: Hints,
+) -> Answer:
+    """The answer from all sections with content, causes before what follows from them."""
+    kept = causes_first([section for section in sections if section.checks])
     failed = any(section.level is FAIL for section in kept)
     well = _stands_well(subject) and not failed
     return Answer(
@@ -77,10 +94,45 @@ def answer_of(subject: Subject, notes: Iterable[str], sections: Sequence[Section
         tuple(_head(subject)),
         tuple(notes),
         kept,
-        tuple(_next(subject, kept)),
+        tuple(_next(subject, kept, hints)),
         well,
         _has_ranks(kept),
     )
+
+
+def causes_first(sections: Sequence[Section]) -> tuple[Section, ...]:
+    """The sections with a fault first; what follows from a fault of another section is no fault of
+    its own."""
+    failed = {section.title for section in sections if section.level is FAIL}
+    lacks_room = any(_lacks_room(section) for section in sections)
+    found = []
+    for section in sections:
+        kept = section
+        if section.title == SCHEDULER and lacks_room:
+            kept = _without_fault(section, SILENT)
+        elif section.title == RANKS and failed - {RANKS} and not section.whole:
+            kept = _without_fault(section, NONE_COMPLETED)
+        found.append(kept)
+    return tuple(sorted(found, key=lambda section: section.level is not FAIL))
+
+
+def _lacks_room(section: Section) -> bool:
+    for check in section.checks:
+        if check.level is FAIL and _is_about_nodes(section.title, check):
+            return True
+    return False
+
+
+def _without_fault(section: Section, words: str) -> Section:
+    """The section with its checks of these words as notes."""
+    checks = []
+    for check in section.checks:
+        if check.level is FAIL and words in check.text:
+            said = check.text.replace(SILENT, "it waits for room")
+            checks.append(msgspec.structs.replace(check, level=Level.NOTE, text=said))
+        else:
+            checks.append(check)
+    return msgspec.structs.replace(section, checks=tuple(checks))
 
 
 def _has_ranks(sections: Sequence[Section]) -> bool:
@@ -127,33 +179,58 @@ def _is_expected(one: InstanceStanding) -> bool:
     return one.state in _WELL or (one.reason, one.state) == (Reason.SCALED_DOWN, State.HELD)
 
 
-def _next(subject: Subject, sections: Sequence[Section]) -> Iterator[str]:
+def _next(subject: Subject, sections: Sequence[Section], hints: Hints) -> Iterator[str]:
     """The advice: first how to correct each fault, then where to look."""
     failed = []
     for section in sections:
         for check in section.checks:
             if check.level is Level.ERROR:
                 failed.append((section.title, check))
-    faults = []
-    for title, check in failed:
-        if title not in ("minimum and room", "scheduler"):
-            faults.append(check)
-    if faults:
-        yield FIX.en.format(faults[0].about)
-    lacks_nodes = any(_is_about_nodes(title, check) for title, check in failed)
+    yield from _first_fault(failed)
+    corrections = list(_corrections(sections))
+    yield from corrections
     steps = _steps(subject)
+    names_the_rule = any(f"{RULE_LABEL}=" in line for line in corrections)
+    if Step.RULE in steps and names_the_rule:
+        steps.remove(Step.RULE)
+    lacks_nodes = any(_is_about_nodes(title, check) for title, check in failed)
     lines: list[str] = []
     for step in steps:
         # a PodGroup waits for the nodes that are missing
         meant = Step.ROOM if lacks_nodes and step is Step.POD_GROUP else step
-        lines += _lines(meant, subject)
+        lines += _lines(meant, subject, hints)
+    if any(title == SCHEDULER and check.about.startswith("pod ") for title, check in failed):
+        lines += hints.pods
     yield from dict.fromkeys(lines)
-    if not failed and not steps:
+    if not failed and not steps and not corrections:
         yield NOTHING.en if _stands_well(subject) else WAIT.en
 
 
+def _first_fault(failed: Sequence[tuple[str, CheckResult]]) -> Iterator[str]:
+    """Where to begin; nothing where only room or the scheduler is in the way."""
+    others = {ROOM, SCHEDULER}
+    if others & {title for title, _ in failed}:  # rank tables come after pods
+        others.add(RANKS)
+    for title, check in failed:
+        if title not in others:
+            yield FIX.en.format(check.about)
+            return
+
+
+def _corrections(sections: Sequence[Section]) -> Iterator[str]:
+    """The commands that correct what is mistyped."""
+    commands: list[str] = []
+    for section in sections:
+        for check in section.checks:
+            if check.advice and check.advice not in commands:
+                commands.append(check.advice)
+    if commands:
+        yield CORRECT.en
+        yield from commands
+
+
 def _is_about_nodes(title: str, check: CheckResult) -> bool:
-    return title == "minimum and room" and check.about == "nodes"
+    return title == ROOM and check.about == "nodes"
 
 
 def _steps(subject: Subject) -> list[Step]:
@@ -171,15 +248,19 @@ def _step(one: InstanceStanding) -> Step | None:
     return row.step if row is not None else None
 
 
-def _lines(step: Step, subject: Subject) -> Iterator[str]:
+def _lines(step: Step, subject: Subject, hints: Hints) -> Iterator[str]:
     """The advice of the step, and its command."""
     where = f"-n {subject.namespace}"
     rule = subject.key.rule
     if step in ADVICE:
         yield ADVICE[step].en
     match step:
+        case Step.ROOM:
+            yield from hints.room
+        case Step.POD:
+            yield from hints.pods
         case Step.RULE:
-            yield f"kubectl {where} get configmap {rule} -o yaml | scaler lint -"
+            yield from _about_rule(subject)
         case Step.SCALE:
             yield undo(subject)
         case Step.RESUME:
@@ -189,19 +270,17 @@ def _lines(step: Step, subject: Subject) -> Iterator[str]:
                 f"kubectl {where} describe podgroups; kubectl -n volcano-system logs"
                 " deploy/volcano-scheduler"
             )
-        case Step.POD:
-            pod = _pod_to_look_at(subject)
-            yield f"kubectl {where} describe pod {pod}; kubectl {where} logs {pod} --previous"
 
 
-def _pod_to_look_at(subject: Subject) -> str:
-    """The pod that was asked about, else the first of the first instance whose pods do not run."""
-    if subject.pod is not None and subject.pod.name:
-        return subject.pod.name
-    for instance in subject.instances:
-        if _step(subject.standings[instance.uid]) is Step.POD and instance.pods:
-            return f"{instance.name}-master-0" if instance.kind == "AscendJob" else "POD"
-    return "POD"
+def _about_rule(subject: Subject) -> Iterator[str]:
+    """How to see what is wrong with the rule, or which rules there are where it does not exist."""
+    where = f"kubectl -n {subject.namespace} get configmap"
+    problem = subject.service.problem if subject.service is not None else None
+    if problem is not None and problem.kind is Warning.RULE_MISSING:
+        yield OTHER_RULE.en
+        yield where
+    else:
+        yield f"{where} {subject.key.rule} -o yaml | scaler lint -"
 
 
 # As text

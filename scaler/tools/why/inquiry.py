@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 
+from scaler.decide.world import ServiceKey
 from scaler.kube.errors import ForbiddenError
 from scaler.tools.common.access import Access
 from scaler.tools.common.check_result import CheckResult, Level
@@ -12,7 +13,9 @@ from scaler.tools.common.leader import leaders
 from scaler.tools.common.notes import absent_scaler, gap_words
 from scaler.tools.common.view import Cluster, ask, reach
 from scaler.tools.why import labels, rank_table, room, scale, workings
-from scaler.tools.why.answer import RANKS, Answer, Section, answer_of
+from scaler.tools.why.answer import RANKS, ROOM, SCHEDULER, Answer, Hints, Section, answer_of
+from scaler.tools.why.pod_commands import pod_commands
+from scaler.tools.why.room_advice import room_advice
 from scaler.tools.why.subject import Subject, find, near_names
 
 
@@ -46,6 +49,7 @@ async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | 
             subject,
             notes,
             sections(cluster, subject, looked, Section(RANKS, ranks, whole=always_ranks)),
+            hints_for(cluster, subject, looked),
         )
 
 
@@ -61,7 +65,7 @@ async def _of_nothing(
         evidence = await rank_table.gather(access.api, namespace, name)
         if always or evidence.strays or evidence.roles or evidence.left_out:
             ranks = rank_table.rank_checks(evidence, always=True)
-            return answer_of(subject, gaps, [Section(RANKS, ranks, whole=True)])
+            return answer_of(subject, gaps, [Section(RANKS, ranks, whole=True)], Hints())
     near = near_names(cluster, namespace, name)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     words = f"there is no job, pod or service {name!r} in namespace {namespace}{hint}"
@@ -73,12 +77,29 @@ async def _ranks(access: Access, subject: Subject, *, always: bool) -> tuple[Che
     job_id = subject.key.job_id
     if not job_id:
         return ()
+    if subject.view is not None and not subject.view.replicas and not always:
+        words = "none is needed while the service rests"
+        return (CheckResult(Level.OK, words, about="rank table"),)
     job = subject.instances[0].name if subject.instances and not subject.whole else ""
     try:
         evidence = await rank_table.gather(access.api, subject.namespace, job_id)
     except ForbiddenError as error:
         return (CheckResult(Level.NOTE, f"not looked at: {error.message}", about="rank table"),)
     return rank_table.rank_checks(evidence, always=always, only=job)
+
+
+def names_of(cluster: Cluster) -> dict[ServiceKey, str]:
+    """The names of the ElasticServices."""
+    return {view.key: view.name for view in cluster.views() if view.name}
+
+
+def hints_for(cluster: Cluster, subject: Subject, looked: workings.Looked) -> Hints:
+    """What to do where the subject waits for room, or has pods that do not run."""
+    world, decision = cluster.decision()
+    return Hints(
+        room_advice(world, decision, subject, names_of(cluster)),
+        tuple(pod_commands(cluster, subject.namespace, looked.pods.values())),
+    )
 
 
 def sections(
@@ -92,8 +113,8 @@ def sections(
     return [
         Section("labels and rule", tuple(labels.label_checks(cluster, subject))),
         Section("scale", tuple(scale.scale_checks(subject, looked.scaled))),
-        Section("minimum and room", tuple(room.room_checks(world, decision, subject))),
-        Section("scheduler", tuple(pods)),
+        Section(ROOM, tuple(room.room_checks(world, decision, subject, names_of(cluster)))),
+        Section(SCHEDULER, tuple(pods)),
         Section("operator", tuple(workings.operator_checks(cluster, subject))),
         Section("admission", tuple(workings.admission_checks(subject, looked))),
         Section("warnings", tuple(workings.warnings(subject))),

@@ -19,7 +19,7 @@ from scaler.decide.explain import (
     where_in_words,
 )
 from scaler.decide.nodes import PODS, Node, Nodes, PodRequest, accepts, joined
-from scaler.decide.world import Instance, Service, World
+from scaler.decide.world import Instance, Service, ServiceKey, World
 from scaler.reasons.reasons import ROWS, Reason
 from scaler.rules.values import at
 from scaler.tools.common.check_result import CheckResult, Level
@@ -43,8 +43,11 @@ class Supply(msgspec.Struct, frozen=True):
     """A node has room for several of these pods, so nodes cannot be counted."""
 
 
-def room_checks(world: World, decision: Decision, subject: Subject) -> Iterator[CheckResult]:
-    """How far the service is, then what its waiting instances need."""
+def room_checks(
+    world: World, decision: Decision, subject: Subject, names: Mapping[ServiceKey, str]
+) -> Iterator[CheckResult]:
+    """How far the service is, then what its waiting instances need. `names`: of the
+    ElasticServices."""
     plan = subject.plan
     if plan is None or subject.service is None or not plan.key.rule:
         return
@@ -52,8 +55,12 @@ def room_checks(world: World, decision: Decision, subject: Subject) -> Iterator[
     if world.alone or subject.service.options.arbitration is False:
         why = world.alone or 'annotation mind-cluster/arbitration is "off"'
         yield CheckResult(Level.NOTE, f"free nodes are not weighed here: {why}", about="nodes")
-    waiting = [instance for instance in subject.instances if _waits_for_room(subject, instance)]
-    yield from _needs(world, decision, plan, waiting)
+    yield from _needs(world, decision, plan, instances_that_wait(subject), names)
+
+
+def instances_that_wait(subject: Subject) -> list[Instance]:
+    """Those of the subject that more room would help."""
+    return [instance for instance in subject.instances if _waits_for_room(subject, instance)]
 
 
 def _standing(subject: Subject, plan: Plan) -> CheckResult:
@@ -87,13 +94,17 @@ def _waits_for_room(subject: Subject, instance: Instance) -> bool:
 
 
 def _needs(
-    world: World, decision: Decision, plan: Plan, waiting: Sequence[Instance]
+    world: World,
+    decision: Decision,
+    plan: Plan,
+    waiting: Sequence[Instance],
+    names: Mapping[ServiceKey, str],
 ) -> Iterator[CheckResult]:
     """Each different request once, for all of the instances together."""
     if world.nodes is None:
         return
     for request, count in joined(*(instance.unbound for instance in waiting)):
-        found = supply(world, decision, plan, request)
+        found = supply(world, decision, plan, request, names)
         yield CheckResult(
             _judged(found, count),
             _supply_in_words(world.nodes, request, count, found),
@@ -101,11 +112,17 @@ def _needs(
         )
 
 
-def supply(world: World, decision: Decision, plan: Plan, request: PodRequest) -> Supply:
+def supply(
+    world: World,
+    decision: Decision,
+    plan: Plan,
+    request: PodRequest,
+    names: Mapping[ServiceKey, str],
+) -> Supply:
     """The nodes for these pods, and the services that use them."""
     nodes = world.nodes or Nodes()
     able = [node for node in nodes.nodes if accepts(request.where, node.node_class)]
-    users = _users_of_nodes(world)
+    users = _users_of_nodes(world, names)
     free = 0
     used: Counter[str] = Counter()
     away = []
@@ -120,22 +137,41 @@ def supply(world: World, decision: Decision, plan: Plan, request: PodRequest) ->
         free += room
         if not room:
             used[" and ".join(sorted(users.get(node.name, {""})))] += 1
-    spoken_for = _reserved_by_others(world, decision, plan, able)
+    spoken_for = _reserved_by_others(world, decision, plan, able, names)
     return Supply(len(able), free, spoken_for, used, away, shared)
 
 
-def _users_of_nodes(world: World) -> dict[str, set[str]]:
-    """Node -> the services that have a pod on it."""
+def _users_of_nodes(world: World, names: Mapping[ServiceKey, str]) -> dict[str, set[str]]:
+    """Node -> the names of the services that have a pod on it."""
     users: dict[str, set[str]] = {}
     for service in world.services:
-        for instance in service.instances:
-            for node, _ in instance.bound_pods:
-                users.setdefault(node, set()).add(_name(service))
+        for node in _nodes_of(service):
+            users.setdefault(node, set()).add(_name(service, names))
     return users
 
 
+def nodes_of_services(world: World, nodes: Sequence[Node]) -> dict[ServiceKey, set[str]]:
+    """Service -> those of these nodes on which it has a pod."""
+    among = {node.name for node in nodes}
+    found = {}
+    for service in world.services:
+        found[service.key] = _nodes_of(service) & among
+    return found
+
+
+def _nodes_of(service: Service) -> set[str]:
+    found: set[str] = set()
+    for instance in service.instances:
+        found.update(node for node, _ in instance.bound_pods)
+    return found
+
+
 def _reserved_by_others(
-    world: World, decision: Decision, plan: Plan, able: Sequence[Node]
+    world: World,
+    decision: Decision,
+    plan: Plan,
+    able: Sequence[Node],
+    names: Mapping[ServiceKey, str],
 ) -> Counter[str]:
     """Service -> how many of its pods are to be placed on these nodes first."""
     reserved: Counter[str] = Counter()
@@ -146,12 +182,14 @@ def _reserved_by_others(
         for instance in service.instances:
             verdict = verdicts.get(instance.uid)
             if verdict is not None and _is_reserved(verdict.reason, verdict.state):
-                reserved[_name(service)] += _pods_for(instance, able)
+                reserved[_name(service, names)] += _pods_for(instance, able)
     return +reserved
 
 
-def _name(service: Service) -> str:
-    return service.key.job_id or service.key.rule
+def _name(service: Service, names: Mapping[ServiceKey, str]) -> str:
+    """NAMESPACE/NAME, as commands take it."""
+    key = service.key
+    return f"{key.namespace}/{names.get(key) or key.job_id or key.rule}"
 
 
 def _is_reserved(reason: Reason, state: State) -> bool:

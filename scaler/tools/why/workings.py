@@ -50,6 +50,7 @@ _OF_INSTALLS = f"app.kubernetes.io/name={_USUAL_INSTALL}"
 """Label of the Deployment of every install, whatever its name."""
 _SOURCES = {"policy": MUTATING_POLICY_BINDINGS, "webhook": MUTATING_WEBHOOKS}
 """Both have the name of their install."""
+SILENT = "the scheduler has said nothing yet; does Volcano run?"
 _STAYS = (
     "its job has no label fault-scheduling, so MindCluster's scheduler leaves it there: delete the"
     " pods of the instance, and write fault-scheduling: force if it is to heal by itself"
@@ -230,7 +231,7 @@ def _group_checks(name: str, group: Object) -> Iterator[CheckResult]:
         yield CheckResult(Level.OK, f"phase {phase}", about=about)
         return
     said = said_of(_conditions(group))
-    words = "; ".join(map(str, said)) or "the scheduler has said nothing yet; does Volcano run?"
+    words = "; ".join(map(str, said)) or SILENT
     cure = said[0].cure if said else ""
     if cure:
         words = f"{words}. {sentence_of(cure)}"
