@@ -92,7 +92,7 @@ def test_free_nodes_in_several_super_pods_are_no_block() -> None:
     made = on.decide()
     assert reasons(made)["a-d0"] is Reason.MINIMUM_DOES_NOT_FIT
     words = next(verdict.about[0] for verdict in made.plans[0].verdicts if verdict.uid == "a-d0")
-    assert "1 block of 4 nodes of one super-pod, each with 16 free x/npu" in words
+    assert "needs 1 block of 4 nodes of one super-pod, 0 free; each node with 16" in words
 
 
 def lost(super_pods: int) -> SuperPods:
