@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -358,13 +358,15 @@ async def prepared(stage: ServicesStage, nodes: int) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def governed(stage: ServicesStage, folder: Path) -> AsyncIterator[ScalerProcess]:
-    """The scaler at work as users run it, and the witness watching; the scaler must log no
-    error."""
+async def governed(
+    stage: ServicesStage, folder: Path, flags: Sequence[str] = ()
+) -> AsyncIterator[ScalerProcess]:
+    """The scaler at work as users run it, with these flags too, and the witness watching; the
+    scaler must log no error."""
     kubeconfig = install(stage.plane)
     async with (
         watched(Witness(stage.api)) as stage.witness,
-        scaler(folder, kubeconfig, flags=stage.way.flags) as process,
+        scaler(folder, kubeconfig, flags=(*stage.way.flags, *flags)) as process,
     ):
         yield process
         assert process.errors() == []

@@ -26,6 +26,7 @@ from scaler.workloads import npu_rules
 from scaler.workloads.devices import SUPER_POD, SUPER_POD_RANK
 from tests.control_plane.others import volcano_configuration
 from tests.control_plane.plane import ControlPlane
+from tests.control_plane.scaler_process import LEASE
 from tests.control_plane.services import (
     CREATED,
     DECODE,
@@ -167,7 +168,8 @@ async def stack(
             await devices.put(api, place, config_map, {"volcano-scheduler.conf": configuration}, {})
             try:
                 await stage.prepare(0)
-                async with governed(stage, folder):
+                # it evicts only what it can write down in a namespace of its own
+                async with governed(stage, folder, LEASE):
                     yield stage
                 assert stage.witness.broken == []
             finally:
