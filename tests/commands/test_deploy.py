@@ -769,7 +769,7 @@ def test_a_service_is_named_as_in_all_commands_and_as_in_the_one_command_deploye
             assert (args.name, args.namespace, args.kubeconfig) == ("chat", "llm", "c")
     for words in ("-c f -k c --dry-run", "--config f --kubeconfig c --dry-run"):
         args = parser.parse_args(["apply", *words.split()])
-        assert (args.config, args.kubeconfig, args.dry_run) == ("f", "c", True)
+        assert (args.config, args.kubeconfig, args.dry_run) == ("f", "c", "server")
 
 
 @pytest.mark.parametrize(

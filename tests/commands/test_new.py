@@ -3,10 +3,12 @@ over."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from scaler.cli import main
 from scaler.sim.stories.manifests import read_manifests
@@ -137,3 +139,39 @@ def test_a_folder_with_a_space_is_quoted_in_the_commands(
     assert (
         f"scaler deploy apply -c '{tmp_path}/a b/service.yaml' --dry-run" in capsys.readouterr().out
     )
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_short_file_is_judged_planned_and_written_out_without_a_cluster(
+    platform: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("scaler.kube.client.connect", None)
+    assert main(["new", "2P1D", "--platform", platform, "-f", str(tmp_path)]) == 0
+    file = str(tmp_path / "service.yaml")
+    assert main(["lint", file]) == 0
+    capsys.readouterr()
+    assert main(["plan", file, "--nodes", "3x huawei.com/Ascend910=8", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["complete"] == 1
+    assert main(["deploy", "apply", "-c", file, "--dry-run=client"]) == 0
+    written = capsys.readouterr().out
+    assert next(yaml.safe_load_all(written))["kind"] == "ConfigMap"
+    (tmp_path / "made.yaml").write_text(written)
+    assert main(["lint", str(tmp_path / "made.yaml")]) == 0
+
+
+def test_a_mistake_in_a_short_file_is_found_by_lint_and_plan_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", "2P1D", "--platform", "ome", "-f", str(tmp_path)]) == 0
+    file = tmp_path / "service.yaml"
+    file.write_text(file.read_text().replace("min_replicas: 2", "min_replica: 2"))
+    capsys.readouterr()
+    assert main(["lint", str(file)]) == 1
+    said = capsys.readouterr().out
+    assert f"{file}:9:5: error: ServiceFileInvalid inference_service.engine.min_replica" in said
+    assert "did you mean min_replicas?" in said
+    assert main(["plan", str(file)]) == 1
+    assert f"{file}:9:5: inference_service.engine.min_replica" in capsys.readouterr().err

@@ -67,7 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the service, `-` for standard input",
     )
     apply.add_argument(
-        "--dry-run", action="store_true", help="say what would be done, with every object or change"
+        "--dry-run",
+        nargs="?",
+        const="server",
+        choices=("server", "client"),
+        help="say what would be done, with every object or change; =client prints the objects"
+        " without any cluster",
     )
     apply.add_argument(
         "--force-conflicts",
@@ -151,8 +156,21 @@ def run(args: argparse.Namespace) -> int:
     service = _read(args.config)
     if service is None:
         return EXIT_NOT_WELL
+    if args.dry_run == "client":
+        sys.stdout.write(_manifests(service))
+        return EXIT_WELL
     args.namespace = service.namespace
     return asyncio.run(_on_cluster(args, lambda access, args: _apply(access, args, service)))
+
+
+def _manifests(service: Service) -> str:
+    """The objects as they are applied, for kubectl, a repository or a check."""
+    from scaler.tools.deploy.objects import document, labelled  # noqa: PLC0415
+
+    made = []
+    for obj in service.objects:
+        made.append(document(labelled(obj, service.name, service.namespace)))
+    return "---\n".join(made)
 
 
 def _read(path: str) -> Service | None:
@@ -201,7 +219,7 @@ async def _apply(access: Access, args: argparse.Namespace, service: Service) -> 
     from scaler.tools.deploy import rollout, shown  # noqa: PLC0415
     from scaler.tools.deploy.progress import until_available  # noqa: PLC0415
 
-    mode = rollout.ApplyMode(force=args.force_conflicts, dry_run=args.dry_run)
+    mode = rollout.ApplyMode(force=args.force_conflicts, dry_run=bool(args.dry_run))
     made = await rollout.prepared(access.api, service, mode, _tell)
     if args.dry_run:
         for line in shown.planned(

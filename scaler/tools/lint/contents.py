@@ -12,6 +12,8 @@ from scaler.rules.finding import Finding
 from scaler.rules.rule import Rule
 from scaler.tools.common.manifest import Object, objects
 from scaler.tools.common.mixtures import in_words, mixtures
+from scaler.tools.common.render import dotted
+from scaler.tools.common.short_file.expanded import is_short_file, manifests_of
 from scaler.tools.lint.document import read_document
 from scaler.tools.lint.guess import foreign_json, lost_indentation, odd_kinds, yaml_document
 from scaler.tools.lint.source import BOM, Source, decode, is_manifest
@@ -27,6 +29,10 @@ _WHAT_ENDS_ONE = (
 )
 
 
+INVALID_SERVICE = "ServiceFileInvalid"
+"""Any mistake in a short file."""
+
+
 class Contents:
     """The objects of all files, the number of bare rule documents, and the findings about the
     text."""
@@ -35,6 +41,8 @@ class Contents:
         self.findings: list[Finding] = []
         self.objects: list[Object] = []
         self.documents = 0
+        self.short_files: set[str] = set()
+        """Names of those among the sources."""
 
     def take(self, source: Source) -> None:
         text, fault = decode(source.data, source.name)
@@ -42,6 +50,8 @@ class Contents:
             self.findings += [fault] if source.listed or _MARKS.search(source.data) else []
         elif is_manifest(text):
             self._manifest(text.removeprefix(BOM), source)
+        elif is_short_file(text):
+            self._short_file(text, source)
         elif source.listed or _RULE_WORD in text:
             self._document(text, source)
 
@@ -55,6 +65,27 @@ class Contents:
         self.findings += broken
         for one in several:
             self.findings += odd_kinds(one)
+
+    def _short_file(self, text: str, source: Source) -> None:
+        """What a short file makes is judged as manifests are, without their lines."""
+        from scaler.tools.common.short_file.service import ConfigError  # noqa: PLC0415 - rare
+
+        self.short_files.add(source.name)
+        try:
+            made = manifests_of(text)
+        except ConfigError as error:
+            for one in error.findings:
+                keys = dotted(one.path)
+                words = f"{keys} {one.message}" if keys else one.message
+                self.findings.append(
+                    msgspec.structs.replace(
+                        one, code=INVALID_SERVICE, message=words, file=source.name
+                    )
+                )
+            return
+        several, broken = objects(made, source.name, alone=True)
+        self.objects += several
+        self.findings += broken
 
     def _document(self, text: str, source: Source) -> None:
         other = yaml_document(text, source.name) or foreign_json(text, source.name)

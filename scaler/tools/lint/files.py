@@ -13,8 +13,9 @@ import msgspec
 from scaler.names import RULE_KEY
 from scaler.rules.finding import Finding, Path
 from scaler.tools.common.manifest import Object
+from scaler.tools.common.render import dotted
 from scaler.tools.lint.configmap import RuleMap
-from scaler.tools.lint.contents import MIXTURE, Contents, mixtures_of
+from scaler.tools.lint.contents import INVALID_SERVICE, MIXTURE, Contents, mixtures_of
 from scaler.tools.lint.jobs import check_job
 from scaler.tools.lint.metadata import label_findings
 from scaler.tools.lint.names import name_findings
@@ -80,7 +81,18 @@ def lint(sources: Sequence[Source]) -> Report:
     only_rules = checked.total() == len(maps)
     if maps and only_rules:
         findings += _naming_no_rule(left_out)
-    return Report(_sorted(findings, sources), +checked, words)
+    placed = []
+    for one in findings:
+        is_of_made = one.file in contents.short_files and one.code != INVALID_SERVICE
+        placed.append(_of_made(one) if is_of_made else one)
+    return Report(_sorted(placed, sources), +checked, words)
+
+
+def _of_made(found: Finding) -> Finding:
+    """A finding about what a short file makes: its line is of no file."""
+    keys = dotted(found.path)
+    where = f"{keys} of what is made of it: " if keys else ""
+    return msgspec.structs.replace(found, message=f"{where}{found.message}", line=0, column=0)
 
 
 def _rule_findings(found: RuleMap) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from scaler.rules.finding import Finding
 from scaler.rules.rule import Rule, RuleOptions
 from scaler.tools.common.manifest import objects
 from scaler.tools.common.render import render
+from scaler.tools.common.short_file.expanded import is_short_file, manifests_of
 from scaler.tools.common.usage import content_of
 from scaler.tools.lint.configmap import RuleMap, is_rule_map, read_rule_map
 from scaler.tools.lint.document import read_document
@@ -47,6 +48,8 @@ def load_rule(file: str) -> LoadedRule:
     text, fault = decode(content_of(file), name)
     if fault is not None:
         raise _error([fault], name, text)
+    if is_short_file(text):
+        text = _made_of(text, name)
     if is_manifest(text):
         return _from_manifest(text.removeprefix(BOM), name)
     other = yaml_document(text, name) or foreign_json(text, name)
@@ -56,6 +59,18 @@ def load_rule(file: str) -> LoadedRule:
     if rule is None:
         raise _error(findings, name, text)
     return LoadedRule(rule, RuleOptions(), "rule" if file == "-" else Path(file).stem)
+
+
+def _made_of(text: str, name: str) -> str:
+    """The manifests of a short file. Raises RuleFileError."""
+    from scaler.tools.common.short_file.service import ConfigError  # noqa: PLC0415 - rare
+
+    try:
+        return manifests_of(text)
+    except ConfigError as error:
+        raise RuleFileError(
+            "".join(f"{name}:{line}\n" for line in str(error).splitlines())
+        ) from None
 
 
 def _from_manifest(text: str, name: str) -> LoadedRule:

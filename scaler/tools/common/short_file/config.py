@@ -14,9 +14,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
 from scaler.tools.common.short_file.source import Scalar
 
-SECTIONS = {"ome": "inference_service", "aibrix": "storm_service", "mindie-motor": "motor_service"}
-"""Platform -> the section of a short file about its service."""
-PLATFORMS = tuple(SECTIONS)
 MAX_NPUS = 16
 """The most that any node has."""
 MAX_REPLICAS = 64

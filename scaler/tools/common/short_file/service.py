@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from scaler.kube.api import Object
 from scaler.rules.finding import Finding, Path
 from scaler.tools.common.short_file import aibrix, motor, ome
-from scaler.tools.common.short_file.config import PLATFORMS, SECTIONS, File
+from scaler.tools.common.short_file.config import File
 from scaler.tools.common.short_file.elastic import elastic_of
+from scaler.tools.common.short_file.sections import PLATFORMS, SECTIONS
 from scaler.tools.common.short_file.source import ConfigError, Source, mistake, read_source
 
 __all__ = ["ConfigError", "Service", "read_service"]
