@@ -82,9 +82,9 @@ def lint(sources: Sequence[Source]) -> Report:
     if maps and only_rules:
         findings += _naming_no_rule(left_out)
     placed = []
-    for one in findings:
-        is_of_made = one.file in contents.short_files and one.code != INVALID_SERVICE
-        placed.append(_of_made(one) if is_of_made else one)
+    for finding in findings:
+        is_of_made = finding.file in contents.short_files and finding.code != INVALID_SERVICE
+        placed.append(_of_made(finding) if is_of_made else finding)
     return Report(_sorted(placed, sources), +checked, words)
 
 
