@@ -139,7 +139,7 @@ def _take(part: Part, draft: Draft, reserved: ReservedMinimum) -> None:
         if member.is_with_the_scheduler and draft.shares:
             draft.revoke_if_possible(member, why)  # the scheduler would bind it on reserved room
         elif member.is_with_the_scheduler:
-            draft.without_room[member.uid] = why.about
+            _note_what_it_lacks(draft, member, why)
         elif is_held and not draft.shares and is_made(member) and not is_replacing:
             if member in smaller:
                 draft.wait(member, Why(Reason.WAITING_FOR_ROOM, (LARGER_FIRST,)))
@@ -327,7 +327,7 @@ def _without_room(part: Part, draft: Draft, why: Why) -> None:
     smaller = after_larger_blocks(chosen)
     for member in chosen:
         if member.is_with_the_scheduler and not is_incomplete:
-            draft.without_room[member.uid] = why.about
+            _note_what_it_lacks(draft, member, why)
         if member.state is not State.HELD:
             continue
         if member in smaller:
@@ -336,6 +336,14 @@ def _without_room(part: Part, draft: Draft, why: Why) -> None:
             draft.admit(member, () if is_incomplete else why.about)
         else:
             draft.wait(member, Why(Reason.WAITING_FOR_SCHEDULER, why.about))
+
+
+def _note_what_it_lacks(draft: Draft, member: Member, why: Why) -> None:
+    """3b.8: the words of an instance that is with the scheduler without room. Not while the
+    creation of another is refused: with each try of that one the minimum lacks something else, and
+    each would be told."""
+    if not any(one.memory.refused for one in draft.demand.members):
+        draft.without_room[member.uid] = why.about
 
 
 def _give_up(part: Part, draft: Draft, why: Why) -> None:
