@@ -141,7 +141,9 @@ class Settings(BaseModel):
         1,
     )
 
-    broken_grace: float = _seconds(60, "A broken instance keeps its slot for this long.", 0)
+    broken_grace: float = _seconds(
+        60, "A broken instance is kept for this long before it is replaced.", 0
+    )
     stable_after: float = _seconds(
         30, "An instance that restarted counts as running again after this long.", 0
     )
