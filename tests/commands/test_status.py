@@ -208,6 +208,32 @@ def test_on_a_narrow_screen_the_words_stand_below_the_columns() -> None:
     assert lines[4].startswith("rule-c: d0: ")
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_on_a_narrow_screen_no_name_is_broken(width: int) -> None:
+    name = "a-service-of-a-name-that-is-long"
+    style = Style(START, namespaces=True, narrow=True)
+    style.columns = width
+    found = [view(name, NOTHING), view("b", COMPLETE)]
+    lines = drawn(overview(found, style), width).splitlines()
+    assert f"mindie/rule-{name}" in lines
+    assert max(cell_len(line) for line in lines) <= width
+    assert lines[0].split() == ["AVAILABLE", "RATIO", "RUNNING", "TARGET", "RULE", "SINCE"]
+    place = lines.index(f"mindie/rule-{name}")
+    assert lines[place + 1].startswith("  False")
+    assert lines[place + 2].startswith("  d0: ")
+
+
+def test_what_is_piped_is_not_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that reads lines gets each whole; COLUMNS still decides."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    long = {**NOTHING, "message": "words " * 60}
+    out = io.StringIO()
+    show(console(out), overview([view("a" * 60, long)], Style(START, namespaces=True)))
+    assert len(out.getvalue().splitlines()) == 2
+    monkeypatch.setenv("COLUMNS", "100")
+    assert console(io.StringIO()).width == 100
+
+
 def test_a_wide_table_has_each_service_on_one_line() -> None:
     long = {**NOTHING, "message": "words " * 60}
     text = drawn(

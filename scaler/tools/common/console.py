@@ -12,8 +12,8 @@ from rich.console import Console, RenderableType
 from rich.segment import Segment, Segments
 from rich.text import Text
 
-USUAL_WIDTH = 120
-"""Columns, without a terminal and without COLUMNS."""
+UNLIMITED = 9_999
+"""Columns without a terminal and without COLUMNS: a program that reads lines gets them whole."""
 LEAST_WIDTH = 60
 _NOT_KNOWN = 10**10
 """Seconds: a larger age means that the start is unknown."""
@@ -26,7 +26,7 @@ def console(out: TextIO | None = None) -> Console:
     stream = out if out is not None else sys.stdout
     live = stream.isatty()
     columns = os.environ.get("COLUMNS", "")
-    width = None if live else USUAL_WIDTH
+    width = None if live else UNLIMITED
     if columns.isdecimal() and len(columns) < 5:
         width = int(columns)
     made = _Console(

@@ -91,7 +91,9 @@ class Board:
         ascii_only = screen.options.ascii_only
         narrow = screen.width < NARROW
         wide = self.args.format == "wide"
-        return Style(self.now, wide=wide, namespaces=several, ascii_only=ascii_only, narrow=narrow)
+        style = Style(self.now, wide=wide, namespaces=several, ascii_only=ascii_only, narrow=narrow)
+        style.columns = screen.width
+        return style
 
     @property
     def width(self) -> int:

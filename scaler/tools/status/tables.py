@@ -3,7 +3,7 @@ anything."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -61,6 +61,8 @@ class Style:
     ) -> None:
         self.now = now
         self.narrow = narrow and not wide
+        self.columns = 0
+        """Of the screen; 0 for no limit."""
         self.wide = wide
         self.namespaces = namespaces
         self.ascii_only = ascii_only
@@ -85,6 +87,9 @@ def overview(views: Sequence[ServiceView], style: Style) -> RenderableType:
     """One line for each service, the worst first, with why it is not complete; if narrow, the
     reasons are below."""
     columns = _columns(style, limited=any(wanted(view) != "all" for view in views))
+    ordered = sorted(views, key=urgency)
+    if style.narrow and _is_too_wide(ordered, columns, style.columns):
+        return Group(*_stacked(ordered, columns))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name, _ in columns:
         table.add_column(
@@ -93,15 +98,59 @@ def overview(views: Sequence[ServiceView], style: Style) -> RenderableType:
             no_wrap=name in ("SINCE", "RATIO", "AVAILABLE", "RUNNING", "TARGET", "RULE"),
         )
     parts: list[RenderableType] = [table]
-    for view in sorted(views, key=urgency):
+    for view in ordered:
         table.add_row(*(cell(view) for _, cell in columns))
-    waiting = [view for view in sorted(views, key=urgency) if _why(view)] if style.narrow else []
+    waiting = [view for view in ordered if _why(view)] if style.narrow else []
     if waiting:
         parts.append(Text())
     parts += [
         Text.assemble(text(f"{label(view)}: ", tone(view)), text(_why(view))) for view in waiting
     ]
     return Group(*parts)
+
+
+Columns = list[tuple[str, Callable[[ServiceView], Text]]]
+_NAMES = ("NAMESPACE", "SERVICE")
+_BETWEEN = 2
+"""Spaces between columns."""
+
+
+def _widths(views: Sequence[ServiceView], columns: Columns) -> list[int]:
+    found = []
+    for name, cell in columns:
+        found.append(max([len(name), *(cell(view).cell_len for view in views)]))
+    return found
+
+
+def _is_too_wide(views: Sequence[ServiceView], columns: Columns, most: int) -> bool:
+    """Whether names would have to be broken to fit."""
+    widths = _widths(views, columns)
+    return 0 < most < sum(widths) + _BETWEEN * (len(widths) - 1)
+
+
+def _stacked(views: Sequence[ServiceView], columns: Columns) -> Iterator[RenderableType]:
+    """Each service with its whole name on a line of its own, its columns and its reason below."""
+    shown = [(name, cell) for name, cell in columns if name not in _NAMES]
+    named = any(name == "NAMESPACE" for name, _ in columns)
+    widths = _widths(views, shown)
+    heads = [Text(name, style="bold") for name, _ in shown]
+    yield _line(heads, widths)
+    for view in views:
+        where = f"{view.key.namespace}/" if named else ""
+        yield text(f"{where}{label(view)}", tone(view))
+        yield _line([cell(view) for _, cell in shown], widths)
+        if why := _why(view):
+            yield Padding(text(why), (0, 0, 0, _BETWEEN))
+
+
+def _line(cells: Sequence[Text], widths: Sequence[int]) -> Text:
+    """Cells in columns of these widths, behind a margin."""
+    made = Text(" " * _BETWEEN)
+    for cell, width in zip(cells, widths, strict=True):
+        made.append_text(cell)
+        made.append(" " * (width - cell.cell_len + _BETWEEN))
+    made.rstrip()
+    return made
 
 
 def _columns(style: Style, *, limited: bool) -> list[tuple[str, Callable[[ServiceView], Text]]]:
