@@ -91,10 +91,14 @@ OTHER_RULE = Advice(
     "create the ConfigMap of the rule, or name one that exists in the label; those that there are:",
     "请创建规则的 ConfigMap，或在标签中写已有的规则；现有的 ConfigMap：",
 )
+MORE_RIGHTS = Advice(
+    "you see what the scaler says, and not why: somebody who may read more gets the whole answer",
+    "您只能看到调度器给出的状态，看不到原因；拥有更多读取权限的人可以得到完整的答案",
+)
 FIX = Advice(
     "fix what is marked FAIL above, first {}",
     "请先处理上面标为 ✕ 的各项，首先是 {}",
 )
 NOTHING = Advice("nothing: this is as it should be", "无需处理：一切正常")
 WAIT = Advice("wait; it passes by itself", "请等待，会自行恢复")
-EVERY_ADVICE = (*ADVICE.values(), *ABOUT_ROOM, CORRECT, OTHER_RULE, FIX, NOTHING, WAIT)
+EVERY_ADVICE = (*ADVICE.values(), *ABOUT_ROOM, CORRECT, OTHER_RULE, MORE_RIGHTS, FIX, NOTHING, WAIT)

@@ -165,7 +165,8 @@ def budget(name: str, allowed: int, **selector: Any) -> Object:
 
 def test_a_budget_that_allows_too_few_is_named() -> None:
     found = judged([pod("a"), pod("b")], [budget("one", 1, matchLabels={"app": "a"})])
-    assert found.refused == (f"PodDisruptionBudget {NAMESPACE}/one allows 1 of 2 evictions now",)
+    (words,) = found.refused
+    assert words.startswith(f"PodDisruptionBudget {NAMESPACE}/one allows 1 of 2 evictions now; ")
 
 
 def test_what_the_scaler_keeps_for_a_minimum_is_named() -> None:
@@ -175,6 +176,7 @@ def test_what_the_scaler_keeps_for_a_minimum_is_named() -> None:
     assert words.startswith(
         f"PodDisruptionBudget {NAMESPACE}/mind-cluster-scaler-minimum keeps 1 for a minimum until"
     )
+    assert "Cannot evict pod as it would violate the pod's disruption budget" in words
 
 
 def test_a_pod_under_two_budgets_cannot_be_evicted_at_all() -> None:
@@ -248,6 +250,8 @@ def test_a_lost_minimum_stands_in_capitals() -> None:
             return list(text(await asked(on, "n2")))
 
     shown = run(story())
+    assert not any("kubectl drain n2" in line for line in shown)
+    assert shown[-2:] == ["  kubectl cordon n2", "  scaler drain n2"]
     assert "  ends: a-d0" in shown
     assert "  then: does not serve (runs 2 group0), THE MINIMUM IS LOST" in shown
     assert "  starts: a-d0 on n4" in shown

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, NODES, PODS, PatchType
+from scaler.reasons.steps import MORE_RIGHTS
 from scaler.sim.loop import run
+from scaler.tools.common.access import Access
 from scaler.tools.why.answer import Answer
-from tests.commands.test_cluster import RULE, scale
+from scaler.tools.why.inquiry import ask_why
+from tests.commands.test_cluster import RULE, Forbidden, scale
 from tests.commands.test_why import answered, asked, failures, on_nodes, text
 from tests.jobs import NAMESPACE, job, rule_config_map, rule_document, template
 from tests.ranktables.test_reconciler import rings, server
@@ -260,3 +263,47 @@ def test_logs_are_asked_only_of_a_container_that_ran(
     answer = run(story())
     wanted = [f"kubectl -n {NAMESPACE} {logs}"] if logs else []
     assert commands(answer) == [*wanted, f"kubectl -n {NAMESPACE} describe pod p0-master-0"]
+
+
+NOT_OF_A_VIEWER = ("ascendjobs", "jobs", "podgroups", "nodes", "leases", "namespaces", "queues")
+
+
+@pytest.mark.parametrize(
+    ("name", "about", "head"),
+    [
+        ("mindie", "service mindie/mindie", "NOT AVAILABLE: d0: "),
+        ("rule-mindie", "service mindie/rule-mindie", "NOT AVAILABLE: d0: "),
+        ("p1", "AscendJob mindie/p1", "p1 is Held, WaitingForRatio: "),
+    ],
+)
+def test_with_fewer_rights_the_answer_is_what_the_elastic_service_says(
+    name: str, about: str, head: str
+) -> None:
+    async def story() -> Answer:
+        async with rig(RULE, job("p0"), job("d0"), job("p1")) as on:
+            await on.start("p0")
+            await on.settle(5)
+            return await asked(on, name, Forbidden(*NOT_OF_A_VIEWER))
+
+    answer = run(story())
+    assert answer.about.startswith(about.partition("/")[0])
+    assert answer.head[0].startswith(head)
+    assert any("you may not read ascendjobs" in note for note in answer.notes)
+    assert answer.next == (MORE_RIGHTS.en,)
+
+
+def test_with_fewer_rights_nobody_says_that_there_is_no_job(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def story() -> Answer | None:
+        async with rig(RULE, job("p0")) as on:
+            await on.settle(2)
+            blind = Forbidden("elasticservices", *NOT_OF_A_VIEWER)
+            access = Access(on.cluster.client("caller", blind), on.clock, (NAMESPACE,))
+            return await ask_why(access, "mindie", always_ranks=False)
+
+    assert run(story()) is None
+    said = capsys.readouterr().err
+    assert "there is no job" not in said
+    assert "no job, pod or service 'mindie' is seen" in said
+    assert "you may not read elasticservices" in said

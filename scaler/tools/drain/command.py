@@ -112,7 +112,8 @@ async def forecast(access: Access, nodes: tuple[str, ...]) -> Forecast:
 
 
 def text(found: Forecast) -> Iterator[str]:
-    """The text for people: each service, refused evictions, then the answer and the command."""
+    """The text for people: each service, refused evictions, then the answer and the command; where
+    a minimum is lost, what to do before a drain instead."""
     for note in found.notes:
         yield f"note: {note}"
     going = found.evictions
@@ -126,7 +127,10 @@ def text(found: Forecast) -> Iterator[str]:
         yield f"lost: pod {name}: nothing makes it again"
     yield ""
     yield _answer(found)
-    yield f"  {_command(found)}"
+    if found.loses_minimum:
+        yield from _instead(found)
+    else:
+        yield f"  {_command(found)}"
 
 
 def _service(fate: Fate) -> Iterator[str]:
@@ -165,6 +169,17 @@ def _answer(found: Forecast) -> str:
         else ""
     )
     return f"{lost}{until}"
+
+
+def _instead(found: Forecast) -> Iterator[str]:
+    """How to empty the nodes without the loss."""
+    if len(found.nodes) > 1:
+        yield "Look at the nodes one by one; two that are harmless alone may not be so together."
+    yield (
+        "Before you drain: let one more instance of the group run on another node, then look again."
+    )
+    yield f"  kubectl cordon {' '.join(found.nodes)}"
+    yield f"  scaler drain {' '.join(found.nodes)}"
 
 
 def _command(found: Forecast) -> str:

@@ -96,10 +96,14 @@ def _refusals(pods: Sequence[Object], budgets: Sequence[Object]) -> Iterator[str
         if count > allowed[name] and name.partition("/")[2].startswith(BUDGET):
             yield (
                 f"PodDisruptionBudget {name} keeps {count} for a minimum until others run"
-                " elsewhere, then they may go"
+                " elsewhere: until then kubectl drain says 'Cannot evict pod as it would violate"
+                " the pod's disruption budget' and tries again every 5 s"
             )
         elif count > allowed[name]:
-            yield f"PodDisruptionBudget {name} allows {allowed[name]} of {count} evictions now"
+            yield (
+                f"PodDisruptionBudget {name} allows {allowed[name]} of {count} evictions now;"
+                " kubectl drain tries the others again every 5 s"
+            )
 
 
 def _covers(budget: Object, pod: Object) -> bool:

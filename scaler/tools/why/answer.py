@@ -15,8 +15,9 @@ from scaler.decide.decision import State
 from scaler.names import PREFIX, RULE_LABEL
 from scaler.reasons.reasons import ROWS, Reason
 from scaler.reasons.row import Tone
-from scaler.reasons.steps import ADVICE, CORRECT, FIX, NOTHING, OTHER_RULE, WAIT, Step
+from scaler.reasons.steps import ADVICE, CORRECT, FIX, MORE_RIGHTS, NOTHING, OTHER_RULE, WAIT, Step
 from scaler.reasons.warnings import Warning
+from scaler.rules.values import as_text
 from scaler.tools.common.check_result import CheckResult, Level
 from scaler.tools.common.console import text
 from scaler.tools.common.detail import is_true
@@ -160,18 +161,25 @@ def _head(subject: Subject) -> Iterator[str]:
             available[is_true(subject.view, "Available")] if subject.view.replicas else "rests"
         )
         yield f"{standing}: {subject.view.status.get('message', '')}"
-    elif subject.service is None:
+    elif subject.service is None and not subject.written:
         yield "not an instance of any service that is seen here"
     waiting = []
-    for item in subject.instances:
-        if not subject.whole or not _is_expected(subject.standings[item.uid]):
-            waiting.append((item, subject.standings[item.uid]))
-    for instance, one in waiting[:_SHOWN]:
+    for name, uid in _instances_of(subject):
+        if not subject.whole or not _is_expected(subject.standings[uid]):
+            waiting.append((name, subject.standings[uid]))
+    for name, one in waiting[:_SHOWN]:
         whose = "" if one.by_leader else " (as decided here, not by a scaler)"
         reason = "" if one.reason == one.state else f", {one.reason}"
-        yield f"{instance.name} is {one.state}{reason}: {one.message}{whose}"
+        yield f"{name} is {one.state}{reason}: {one.message}{whose}"
     if len(waiting) > _SHOWN:
         yield f"... and {len(waiting) - _SHOWN} more: scaler status {subject.key.shown}"
+
+
+def _instances_of(subject: Subject) -> list[tuple[str, str]]:
+    """Name and uid of each instance in question."""
+    if subject.written:
+        return [(as_text(one.get("name")), as_text(one.get("uid"))) for one in subject.written]
+    return [(one.name, one.uid) for one in subject.instances]
 
 
 def _is_expected(one: InstanceStanding) -> bool:
@@ -195,6 +203,10 @@ def _next(subject: Subject, sections: Sequence[Section], hints: Hints) -> Iterat
         steps.remove(Step.RULE)
     lacks_nodes = any(_is_about_nodes(title, check) for title, check in failed)
     lines: list[str] = []
+    if subject.written:
+        steps = [step for step in steps if step in (Step.SCALE, Step.RESUME, Step.RULE)]
+        if not _stands_well(subject):
+            lines.append(MORE_RIGHTS.en)
     for step in steps:
         # a PodGroup waits for the nodes that are missing
         meant = Step.ROOM if lacks_nodes and step is Step.POD_GROUP else step
@@ -202,7 +214,7 @@ def _next(subject: Subject, sections: Sequence[Section], hints: Hints) -> Iterat
     if any(title == SCHEDULER and check.about.startswith("pod ") for title, check in failed):
         lines += hints.pods
     yield from dict.fromkeys(lines)
-    if not failed and not steps and not corrections:
+    if not (failed or steps or corrections or lines):
         yield NOTHING.en if _stands_well(subject) else WAIT.en
 
 

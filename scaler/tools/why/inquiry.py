@@ -69,6 +69,8 @@ async def _of_nothing(
     near = near_names(cluster, namespace, name)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     words = f"there is no job, pod or service {name!r} in namespace {namespace}{hint}"
+    if any(gap.installed for gap in cluster.gaps()):
+        words = f"no job, pod or service {name!r} is seen in namespace {namespace}{hint}"
     sys.stderr.write("".join(f"scaler why: {line}\n" for line in (words, *gaps)))
     return None
 
@@ -107,6 +109,12 @@ def sections(
 ) -> list[Section]:
     """All sections, each with its checks."""
     world, decision = cluster.decision()
+    if subject.view is not None and subject.service is None:
+        return [
+            Section("scale", tuple(scale.scale_checks(subject, looked.scaled))),
+            Section("warnings", tuple(workings.warnings(subject))),
+            ranks,
+        ]
     pods = (
         workings.scheduler_checks(cluster, subject, looked) if subject.service is not None else ()
     )

@@ -4,7 +4,8 @@ governed by the scaler."""
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -50,13 +51,17 @@ class Subject(msgspec.Struct, frozen=True):
     instances: tuple[Instance, ...] = ()
     standings: dict[str, InstanceStanding] = {}
     """By uid of the instance."""
+    written: tuple[Mapping[str, Any], ...] = ()
+    """What the ElasticService says of the instances in question, where they are not seen."""
     pod: PodRecord | None = None
     resource: Resource | None = None
     object: Object = {}
 
     @property
     def key(self) -> ServiceKey:
-        return self.service.key if self.service is not None else ServiceKey(self.namespace, "", "")
+        if self.service is not None:
+            return self.service.key
+        return self.view.key if self.view is not None else ServiceKey(self.namespace, "", "")
 
     @property
     def shown(self) -> str:
@@ -98,7 +103,10 @@ async def find(
     first = found.instances[0] if found and found.instances else None
     resource, obj = await _object(api, namespace, first, name)
     if found is None:
-        return Subject(namespace, name, obj["kind"], resource=resource, object=obj) if obj else None
+        written = _written(views.values(), namespace, name)
+        if written is not None or not obj:
+            return written
+        return Subject(namespace, name, obj["kind"], resource=resource, object=obj)
     return msgspec.structs.replace(
         found, resource=resource, object=obj, standings=_standings(found, stale=stale)
     )
@@ -164,6 +172,36 @@ def _service(known: list[Subject], name: str) -> Subject | None:
         return None
     *_, chosen = min(found, key=lambda entry: entry[:3])
     return _chosen(chosen, "service", _instances_of(chosen))
+
+
+def _written(views: Iterable[ServiceView], namespace: str, name: str) -> Subject | None:
+    """What the ElasticServices say of a service or an instance of this name, for callers who may
+    not read the jobs."""
+    for view in views:
+        if view.key.namespace != namespace or not view.name:
+            continue
+        said = tuple(map(at, as_list(view.status.get("instances"))))
+        if name in _names(Subject(namespace, name, "", view=view)):
+            return _as_written(namespace, name, view, said, kind="service")
+        for one in said:
+            if one.get("name") == name:
+                kind = as_text(one.get("kind")) or "instance"
+                return _as_written(namespace, name, view, (one,), kind=kind)
+    return None
+
+
+def _as_written(
+    namespace: str,
+    name: str,
+    view: ServiceView,
+    said: tuple[Mapping[str, Any], ...],
+    *,
+    kind: str,
+) -> Subject:
+    standings = {}
+    for one in said:
+        standings[as_text(one.get("uid"))] = _standing(one, None, None)
+    return Subject(namespace, name, kind, view=view, written=said, standings=standings)
 
 
 def _how_well(one: Subject) -> tuple[bool, bool]:
