@@ -14,6 +14,7 @@ from scaler.cli import main
 from scaler.sim.stories.manifests import read_manifests
 from scaler.tools.common.short_file.service import read_service
 from scaler.tools.demo.interactive import hints
+from scaler.tools.deploy.objects import is_made_for, labelled
 from scaler.tools.new.command import MOST, ladder
 from scaler.tools.simulate.scenario_file import load_scenario
 from tests.deploying.test_objects import EXAMPLES
@@ -93,7 +94,10 @@ def test_a_short_file_in_a_scenario_means_its_objects(tmp_path: Path) -> None:
     config = EXAMPLES / "elastic-aibrix" / "config.yaml"
     (tmp_path / "scenario.yaml").write_text(f"nodes: [{{}}]\nmanifests: [{config}]\n")
     load_scenario(tmp_path / "scenario.yaml")
-    assert read_manifests(config) == list(read_service(config.read_bytes()).objects)
+    service = read_service(config.read_bytes())
+    assert read_manifests(config) == [
+        labelled(one, service.name, service.namespace) for one in service.objects
+    ]
 
 
 def test_a_mistake_in_a_short_file_of_a_scenario_is_told(
@@ -136,9 +140,7 @@ def test_a_folder_with_a_space_is_quoted_in_the_commands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["new", "1P1D", "--platform", "ome", "-f", str(tmp_path / "a b")]) == 0
-    assert (
-        f"scaler deploy apply -c '{tmp_path}/a b/service.yaml' --dry-run" in capsys.readouterr().out
-    )
+    assert f"scaler deploy apply -c '{tmp_path}/a b/service.yaml'\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
@@ -175,3 +177,16 @@ def test_a_mistake_in_a_short_file_is_found_by_lint_and_plan_with_its_place(
     assert "did you mean min_replicas?" in said
     assert main(["plan", str(file)]) == 1
     assert f"{file}:9:5: inference_service.engine.min_replica" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_what_the_sandbox_is_made_of_is_what_deploy_takes_for_its_own(
+    platform: str, tmp_path: Path
+) -> None:
+    """`scaler new` names `demo --interactive` and then `deploy apply`: the second must not call the
+    objects of the first somebody else's."""
+    assert main(["new", "2P1D", "--platform", platform, "-f", str(tmp_path)]) == 0
+    load_scenario(tmp_path / "scenario.yaml")
+    made = read_manifests(tmp_path / "service.yaml")
+    assert made
+    assert [one for one in made if not is_made_for(one, "my-service", "default")] == []

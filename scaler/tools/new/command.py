@@ -199,8 +199,10 @@ def _next(folder: Path, nodes: object, starts_small: bool) -> str:
     before = ""
     if starts_small:
         before = f"  kubectl apply -f {shlex.quote(str(folder / ELASTIC_SERVICE))}\n"
-    return f"""{service} describes the service, {scenario} a cluster in which to try it:
+    return f"""{service} describes the service, {scenario} a cluster in which to try it.
+The first command keeps that cluster up, and prints a KUBECONFIG for another terminal, in which the
+last one applies what you change in the file:
 
   scaler demo --interactive -f {shlex.quote(str(folder))} --nodes {nodes}
-{before}  scaler deploy apply -c {shlex.quote(str(service))} --dry-run
+{before}  scaler deploy apply -c {shlex.quote(str(service))}
 """

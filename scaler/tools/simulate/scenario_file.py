@@ -19,11 +19,15 @@ from scaler.sim.stories.scenario_run import EventError, node_specs
 from scaler.tools.common.render import in_one_line
 from scaler.tools.common.short_file.service import ConfigError, read_service
 from scaler.tools.common.usage import content_of
+from scaler.tools.deploy.objects import labelled
 
 
 def _short_file(path: Path, text: str) -> Sequence[Object]:
+    """The objects as `scaler deploy apply` sends them, so that it takes them for its own where a
+    scenario is kept up."""
     try:
-        return read_service(text).objects
+        service = read_service(text)
+        return [labelled(obj, service.name, service.namespace) for obj in service.objects]
     except ConfigError as error:
         lines = [f"{path}:{in_one_line(finding)}" for finding in error.findings]
         raise ManifestError("\n".join(lines)) from None
