@@ -53,8 +53,9 @@ SCALE_HOLDER = Advice(
 )
 GO_FIRST = Advice(
     "that service has the same or a higher priority, so nothing of it is evicted; to let this one"
-    " go first:",
-    "该服务的优先级相同或更高，因此不会驱逐它的实例；要让本服务优先：",
+    " go first (docs/howto/who-goes-first.md):",
+    "该服务的优先级相同或更高，因此不会驱逐它的实例；要让本服务优先"
+    "（docs/zh/howto/who-goes-first.md）：",
 )
 PROTECTED = Advice(
     "its rule protects that service from eviction; to end this:",
