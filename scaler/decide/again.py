@@ -28,6 +28,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import chain
 from math import inf
 from traceback import walk_tb
 from typing import Any, NamedTuple, TypeVar
@@ -64,6 +65,10 @@ Made = TypeVar("Made")
 PAUSE = 300.0
 """Seconds until a failed service is decided about again although it did not change."""
 UNITS_OF_SERVICE = 20
+UNITS_OF_KEEPING = 5
+"""The work of looking at a service of which what is known holds."""
+UNITS_OF_CLASSES = 20
+"""The work of finding the classes of nodes that a service may use."""
 UNITS_OF_LOOKING = 22
 """The work of making the demand of a service, for each of its instances."""
 UNITS_OF_PLANNING = 7
@@ -199,6 +204,7 @@ class KnownDemands:
         changed = set[int]()
         for at in sorted({*other, *self._due(world)}):
             before = self.all[at]
+            self._work.units += UNITS_OF_KEEPING
             looked = self._looked(now[at], before, world)
             if looked is not before:
                 self._count(at, -1)
@@ -510,6 +516,10 @@ class _Pass:
         index = self.node_index
         if known is None or known.service_counts != counts or known.node_classes != index.classes:
             index.forget_others(counts)
+            for requests in counts:
+                index.classes_for(chain.from_iterable(requests))
+                cache.work.units += UNITS_OF_CLASSES
+                yield
             known = Neighbours(counts, index)
             cache.parts = {}
         elif came_or_went or index.changed is None:
@@ -584,6 +594,7 @@ class _Pass:
         for part in self.cache.parts.values():
             have_drafts.update(part.drafts)
         for at in {*self.changed, *self.drafts, *(self.demands.drafted - have_drafts)}:
+            self.cache.work.units += UNITS_OF_KEEPING
             self._plan(at, self.drafts.get(at))
             yield
         return self.demands.plans()

@@ -29,6 +29,7 @@ from scaler.decide.decide import decide
 from scaler.decide.decision import Decision, State
 from scaler.decide.nodes import PodRequest, PodRequests, Requirement, Toleration, Where
 from scaler.decide.world import Instance, Service, ServiceKey, World
+from scaler.garbage import no_collection
 from tests.builders import NOW, Machine, instance, on_machines, others, rule
 from tests.steps import calls_of
 
@@ -283,7 +284,8 @@ def in_slices(one: World, cache: DecisionCache) -> tuple[list[float], Decision |
     """Milliseconds of each slice, and the whole decision; None when it was given up."""
     slices = []
     while True:
-        took, made = timed(lambda: decide(one, cache))
+        with no_collection():
+            took, made = timed(lambda: decide(one, cache))
         slices.append(took)
         if made is None or sum(slices) > MOST_S * 1e3:
             return slices, None

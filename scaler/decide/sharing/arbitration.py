@@ -45,7 +45,9 @@ from scaler.reasons.reasons import Reason
 UNITS_OF_SERVICE = 10
 UNITS_OF_INSTANCE = 3
 """The work of one of the steps about one service, without its questions about room."""
-UNITS_OF_READING = 30
+UNITS_OF_ASKING = 40
+"""The work of asking what the scheduler may do to reservations of which few have changed."""
+UNITS_OF_READING = 12
 """The work of reading what people wrote of an instance."""
 
 
@@ -273,7 +275,7 @@ class Arbitration:
             chosen.append((draft, answer.members))
         blocked = []
         for draft, member in release.most_restricted_first(part, chosen):
-            self._count(UNITS_OF_SERVICE)
+            self._count(UNITS_OF_ASKING)
             yield from part.asking(member, own=True)
             yield
             if part.may_invalidate(member, own=True):
