@@ -361,3 +361,17 @@ def test_every_config_map_that_pods_mount_is_made_or_is_said_to_be_needed() -> N
     page = PAGE.read_text("utf-8")
     assert rest == {f"mindie-server-{one}-config" for one in ("p0", "p1", "d0")}
     assert [name for name in NEEDED if f"`{name}`" not in page] == []
+
+
+def test_the_folders_that_pods_of_aibrix_mount_can_be_set() -> None:
+    text = (EXAMPLES / "elastic-aibrix" / "config.yaml").read_text()
+    usual = json.dumps(read_service(text).objects)
+    moved = text.replace(
+        "storm_service:\n",
+        "storm_service:\n  models_mount: /data/weights\n  scripts_mount: /opt/serving\n",
+    )
+    made = json.dumps(read_service(moved).objects)
+    expected = usual.replace('"/scripts"', '"/opt/serving"')
+    for key in ("path", "mountPath"):
+        expected = expected.replace(f'"{key}": "/mnt/models"', f'"{key}": "/data/weights"')
+    assert usual != made == expected

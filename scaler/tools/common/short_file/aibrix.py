@@ -14,8 +14,6 @@ PORT = 8080
 MAX_PODS = 10_000
 """Limit of pods: each gets a Service."""
 _POD_IP = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-_SCRIPTS = {"name": "scripts", "hostPath": {"path": "/scripts"}}
-_MOUNTED_SCRIPTS = {"name": "scripts", "mountPath": "/scripts"}
 
 
 def groups(file: File) -> list[Group]:
@@ -124,9 +122,9 @@ def _role(name: str, service: StormService, elastic: Elastic | None) -> Object:
         **given(nodeSelector=role.node_selector),
         "containers": [_container(name, role, service)],
         "volumes": [
-            {"name": "model", "hostPath": {"path": "/mnt/models", "type": "Directory"}},
+            {"name": "model", "hostPath": {"path": service.models_mount, "type": "Directory"}},
             {"name": "shared-mem", "emptyDir": {"medium": "Memory"}},
-            _SCRIPTS,
+            _scripts(service),
             {"name": "hccn", "hostPath": {"path": "/etc/hccn.conf"}},
         ],
     }
@@ -137,6 +135,14 @@ def _role(name: str, service: StormService, elastic: Elastic | None) -> Object:
         "stateful": True,
         "template": {"metadata": {"annotations": annotations, "labels": labels}, "spec": spec},
     }
+
+
+def _scripts(service: StormService) -> Object:
+    return {"name": "scripts", "hostPath": {"path": service.scripts_mount}}
+
+
+def _mounted_scripts(service: StormService) -> Object:
+    return {"name": "scripts", "mountPath": service.scripts_mount}
 
 
 def _together(name: str, service: StormService) -> int:
@@ -163,14 +169,14 @@ def _container(name: str, role: Role, service: StormService) -> Object:
     return {
         "name": name,
         "image": role.image,
-        "workingDir": "/scripts",
+        "workingDir": service.scripts_mount,
         "command": ["/bin/bash", "-c"],
         "args": ["bash start_server.sh"],
         "env": [_POD_IP, *replaced(env, {})],
         "volumeMounts": [
-            {"name": "model", "mountPath": "/mnt/models"},
+            {"name": "model", "mountPath": service.models_mount},
             {"name": "shared-mem", "mountPath": "/dev/shm"},  # noqa: S108 - inside the container
-            _MOUNTED_SCRIPTS,
+            _mounted_scripts(service),
             {"name": "hccn", "mountPath": "/etc/hccn.conf"},
         ],
         "resources": npus(role.npu_num if name == "prefill" else str(role.npu_num)),
@@ -190,11 +196,11 @@ def _routing(service: StormService, routing: Routing) -> Object:
     container = {
         "name": "router",
         "image": routing.image,
-        "workingDir": "/scripts",
+        "workingDir": service.scripts_mount,
         "command": ["/bin/bash", "-c"],
         "args": ["bash start_proxy.sh"],
         "env": [_POD_IP, *replaced(env, {})],
-        "volumeMounts": [_MOUNTED_SCRIPTS],
+        "volumeMounts": [_mounted_scripts(service)],
     }
     return {
         "name": "routing",
@@ -205,7 +211,7 @@ def _routing(service: StormService, routing: Routing) -> Object:
             "spec": {
                 **given(nodeSelector=routing.node_selector),
                 "containers": [container],
-                "volumes": [_SCRIPTS],
+                "volumes": [_scripts(service)],
             },
         },
     }

@@ -360,6 +360,14 @@ class StormService(Model):
     distributed_dp: Flag | None = Field(
         None, description='Default: "true", each data parallel rank has a port.'
     )
+    models_mount: HostPath = Field(
+        "/mnt/models", description="The folder of the nodes that pods mount, at the same place."
+    )
+    scripts_mount: HostPath = Field(
+        "/scripts",
+        description="The folder of the nodes with start_server.sh and start_proxy.sh, mounted at"
+        " the same place.",
+    )
     prefill: Role
     decode: Role
     routing: Routing | None = None
