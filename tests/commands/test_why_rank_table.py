@@ -106,7 +106,7 @@ def test_programs_get_json(door: Closed, capsys: pytest.CaptureFixture[str]) -> 
     )
 
 
-@pytest.mark.parametrize("service", ["/mindie", "mindie/", "a/b/c", "a b", ""])
+@pytest.mark.parametrize("service", ["/mindie", "mindie/", "a/b/c/d", "a b", ""])
 def test_a_service_is_named_by_namespace_and_job_id(
     service: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

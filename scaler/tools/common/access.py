@@ -31,15 +31,21 @@ def named(text: str) -> str:
     return text
 
 
-_TYPES = frozenset(
-    {
-        *("esvc", "elasticservice", "elasticservices", "ascendjob", "ascendjobs"),
-        *("deploy", "deployment", "deployments", "sts", "statefulset", "statefulsets"),
-        *("lws", "leaderworkerset", "leaderworkersets", "stormservice", "stormservices"),
-        *("po", "pod", "pods", "job", "jobs", "vcjob"),
-    }
-)
-"""Kinds of objects as kubectl names them, before the name and a slash."""
+_SHORT = frozenset({"esvc", "deploy", "sts", "lws", "po", "vcjob"})
+"""Short names of kinds, as kubectl prints them before a name and a slash."""
+
+
+def _is_type(word: str) -> bool:
+    """Whether this is a kind of object as kubectl names it: `deployment`, `deployment.apps`,
+    `deployments`, `deploy`."""
+    from scaler.kube.api import ELASTIC_SERVICES, PODS  # noqa: PLC0415
+    from scaler.workloads.kinds import WATCHED  # noqa: PLC0415
+
+    name = word.partition(".")[0].lower()
+    if name in _SHORT:
+        return True
+    resources = (*WATCHED, ELASTIC_SERVICES, PODS)
+    return any(name in (one.plural, one.kind.lower()) for one in resources)
 
 
 def place(text: str) -> tuple[str, str]:
@@ -47,7 +53,7 @@ def place(text: str) -> tuple[str, str]:
     error. `TYPE/NAME`, as kubectl prints it, is the name alone; `NAMESPACE/RULE/JOBID`, as logs
     name a service, has the name `RULE/JOBID`."""
     parts = text.split("/")
-    has_type = len(parts) > 1 and parts[-2].partition(".")[0].lower() in _TYPES
+    has_type = len(parts) > 1 and _is_type(parts[-2])
     if has_type:
         del parts[-2]
     if len(parts) > 3 or not all(parts):
