@@ -11,7 +11,9 @@ from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, NODES, P
 from scaler.reasons.steps import MORE_RIGHTS
 from scaler.sim.loop import run
 from scaler.tools.common.access import Access
-from scaler.tools.why.answer import Answer
+from scaler.tools.common.check_result import CheckResult, Level
+from scaler.tools.common.diagnosis import NONE_COMPLETED
+from scaler.tools.why.answer import RANKS, Answer, Section, causes_first
 from scaler.tools.why.inquiry import ask_why
 from tests.commands.test_cluster import RULE, Forbidden, scale
 from tests.commands.test_why import answered, asked, failures, on_nodes, text
@@ -207,6 +209,22 @@ def test_rank_tables_of_a_service_that_rests_are_no_fault() -> None:
 
     answer = run(story())
     assert (answer.well, failures(answer)) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("serves", "whole", "level"),
+    [
+        (True, False, Level.NOTE),
+        (False, False, Level.ERROR),
+        (True, True, Level.ERROR),  # where the question is about rank tables
+    ],
+)
+def test_rank_tables_that_are_not_completed_are_no_fault_of_a_service_that_serves(
+    serves: bool, whole: bool, level: Level
+) -> None:
+    check = CheckResult(Level.ERROR, NONE_COMPLETED, about="service mindie")
+    (section,) = causes_first([Section(RANKS, (check,), whole=whole)], serves=serves)
+    assert [one.level for one in section.checks] == [level]
 
 
 def test_without_room_nothing_is_said_of_rank_tables_or_volcano_first() -> None:

@@ -87,7 +87,8 @@ def answer_of(
     hints: Hints,
 ) -> Answer:
     """The answer from all sections with content, causes before what follows from them."""
-    kept = causes_first([section for section in sections if section.checks])
+    shown = [section for section in sections if section.checks]
+    kept = causes_first(shown, serves=_stands_well(subject))
     failed = any(section.level is FAIL for section in kept)
     well = _stands_well(subject) and not failed
     return Answer(
@@ -101,9 +102,9 @@ def answer_of(
     )
 
 
-def causes_first(sections: Sequence[Section]) -> tuple[Section, ...]:
+def causes_first(sections: Sequence[Section], *, serves: bool) -> tuple[Section, ...]:
     """The sections with a fault first; what follows from a fault of another section is no fault of
-    its own."""
+    its own, nor is a rank table that is not completed where the service serves all the same."""
     failed = {section.title for section in sections if section.level is FAIL}
     lacks_room = any(_lacks_room(section) for section in sections)
     found = []
@@ -111,7 +112,7 @@ def causes_first(sections: Sequence[Section]) -> tuple[Section, ...]:
         kept = section
         if section.title == SCHEDULER and lacks_room:
             kept = _without_fault(section, SILENT)
-        elif section.title == RANKS and failed - {RANKS} and not section.whole:
+        elif section.title == RANKS and (serves or failed - {RANKS}) and not section.whole:
             kept = _without_fault(section, NONE_COMPLETED)
         found.append(kept)
     return tuple(sorted(found, key=lambda section: section.level is not FAIL))
