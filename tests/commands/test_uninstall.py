@@ -22,6 +22,7 @@ from scaler.kube.api import (
     MUTATING_WEBHOOKS,
     NAMESPACES,
     PODS,
+    ROLE_BINDINGS,
     VALIDATING_WEBHOOKS,
     Object,
     Page,
@@ -584,9 +585,41 @@ def test_what_helm_installed_helm_takes_away() -> None:
             notes = {"meta.helm.sh/release-name": "scaler", "meta.helm.sh/release-namespace": HOME}
             patch = {"metadata": {"annotations": notes}}
             await place.cluster.patch(DEPLOYMENTS, HOME, NAME, patch, patch_type=PatchType.MERGE)
+            account = {"kind": "ServiceAccount", "name": NAME, "namespace": HOME}
+            role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+            for name, annotations in (("of-helm", notes), ("of-people", {})):
+                await place.cluster.create(
+                    ROLE_BINDINGS,
+                    "chat",
+                    manifest(
+                        ROLE_BINDINGS,
+                        name,
+                        "chat",
+                        annotations=annotations,
+                        subjects=[account],
+                        roleRef=role,
+                    ),
+                )
             await place.leave()
             assert f"  helm uninstall scaler -n {HOME}" in place.said
             assert not [line for line in place.said if "delete namespace" in line]
+            commands = [line.strip() for line in place.said if "rolebinding" in line]
+            assert "kubectl -n chat delete rolebinding of-people --ignore-not-found" in commands
+            assert not [line for line in commands if "of-helm" in line]
+
+    run(story())
+
+
+def test_what_is_printed_may_be_run_twice() -> None:
+    async def story() -> None:
+        async with installed() as place:
+            await place.leave()
+            commands = []
+            for line in place.said:
+                if line.startswith("  kubectl") and " delete " in line:
+                    commands.append(line)
+            assert commands
+            assert [line for line in commands if not line.endswith(" --ignore-not-found")] == []
 
     run(story())
 

@@ -113,6 +113,8 @@ async def removal(api: KubeApi, install: Install) -> AsyncIterator[str]:
             f"helm uninstall {release} -n"
             f" {at(meta, 'annotations').get(_RELEASE_NAMESPACE, install.namespace)}"
         )
+        async for line in _bindings(api, install):
+            yield line
     else:
         async for line in _without_helm(api, install):
             yield line
@@ -121,7 +123,7 @@ async def removal(api: KubeApi, install: Install) -> AsyncIterator[str]:
     for one in await budgets(api, install):
         yield (
             f"kubectl -n {one['metadata']['namespace']} delete poddisruptionbudget"
-            f" {one['metadata']['name']}"
+            f" {one['metadata']['name']} --ignore-not-found"
         )
 
 
@@ -130,14 +132,7 @@ async def _without_helm(api: KubeApi, install: Install) -> AsyncIterator[str]:
     for resource, parts in ((VALIDATING_POLICY_BINDINGS, _GUARDS), (VALIDATING_POLICIES, _GUARDS)):
         for line in _delete(resource, await _named(api, resource, parts, suffix)):
             yield line
-    bindings: dict[str, list[str]] = {}
-    for one in await _bound(api, ROLE_BINDINGS, install):
-        bindings.setdefault(one["metadata"]["namespace"], []).append(one["metadata"]["name"])
-    for namespace, names in sorted(bindings.items()):
-        if namespace != install.namespace:
-            yield f"kubectl -n {namespace} delete rolebinding {' '.join(names)}"
-    bound = [one["metadata"]["name"] for one in await _bound(api, CLUSTER_ROLE_BINDINGS, install)]
-    for line in _delete(CLUSTER_ROLE_BINDINGS, bound):
+    async for line in _bindings(api, install):
         yield line
     for line in _delete(CLUSTER_ROLES, await _named(api, CLUSTER_ROLES, _ROLES, suffix)):
         yield line
@@ -146,10 +141,36 @@ async def _without_helm(api: KubeApi, install: Install) -> AsyncIterator[str]:
     except KubeError:
         return
     if INSTALL_LABEL in at(home, "metadata", "labels"):
-        yield f"kubectl delete namespace {install.namespace}"
+        yield f"kubectl delete namespace {install.namespace} --ignore-not-found"
     else:
         kinds = "deployment,service,serviceaccount,role,rolebinding,poddisruptionbudget"
-        yield f"kubectl -n {install.namespace} delete {kinds} -l {_PART_OF}"
+        yield f"kubectl -n {install.namespace} delete {kinds} -l {_PART_OF} --ignore-not-found"
+
+
+async def _bindings(api: KubeApi, install: Install) -> AsyncIterator[str]:
+    """The commands for bindings to the account that neither Helm nor the end of its namespace
+    deletes, such as those that people made for one namespace more: with the account made anew, its
+    token would have these rights again."""
+    by_namespace: dict[str, list[str]] = {}
+    for one in await _bound(api, ROLE_BINDINGS, install):
+        if not _is_of_helm(one):
+            names = by_namespace.setdefault(one["metadata"]["namespace"], [])
+            names.append(one["metadata"]["name"])
+    for namespace, names in sorted(by_namespace.items()):
+        if namespace != install.namespace:
+            yield (
+                f"kubectl -n {namespace} delete rolebinding {' '.join(names)} --ignore-not-found"
+            )
+    bound = []
+    for one in await _bound(api, CLUSTER_ROLE_BINDINGS, install):
+        if not _is_of_helm(one):
+            bound.append(one["metadata"]["name"])
+    for line in _delete(CLUSTER_ROLE_BINDINGS, bound):
+        yield line
+
+
+def _is_of_helm(one: Object) -> bool:
+    return _RELEASE in at(one, "metadata", "annotations")
 
 
 async def _services(api: KubeApi, install: Install) -> AsyncIterator[str]:
@@ -160,13 +181,13 @@ async def _services(api: KubeApi, install: Install) -> AsyncIterator[str]:
             await api.get(CUSTOM_RESOURCE_DEFINITIONS, None, _DEFINITION)
         except KubeError:
             return
-        yield f"kubectl delete crd {_DEFINITION}"
+        yield f"kubectl delete crd {_DEFINITION} --ignore-not-found"
         return
     there = set()
     async for one in _governed(api, ELASTIC_SERVICES, install):
         there.add(one["metadata"]["namespace"])
     for namespace in sorted(there):
-        yield f"kubectl -n {namespace} delete elasticservices -l {_OURS}"
+        yield f"kubectl -n {namespace} delete elasticservices -l {_OURS} --ignore-not-found"
 
 
 async def budgets(api: KubeApi, install: Install) -> list[Object]:
@@ -210,7 +231,7 @@ async def _named(
 
 def _delete(resource: Resource, names: list[str]) -> Iterator[str]:
     if names:
-        yield f"kubectl delete {resource.kind.lower()} {' '.join(sorted(names))}"
+        yield f"kubectl delete {resource.kind.lower()} {' '.join(sorted(names))} --ignore-not-found"
 
 
 def _place(one: Object) -> str:
