@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent.parent
         (["--port", "-1"], 2, "--port"),
         (["-n", "a/b"], 2, "no name in Kubernetes"),
         (["-n", "a", "-A"], 2, "not allowed"),
-        (["--kubeconfig", "/no/such/file"], 1, "no kubeconfig /no/such/file"),
+        (["--kubeconfig", "/no/such/file"], 2, "/no/such/file: there is no such file"),
     ],
 )
 def test_what_cannot_be_is_said_without_a_traceback(
