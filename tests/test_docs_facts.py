@@ -125,6 +125,8 @@ def test_the_rule_that_the_readme_shows_is_valid_and_is_the_ladder_that_it_names
 
 ALL_PAGES = "\n".join(page.read_text("utf-8") for page in PAGES)
 OTHERS_FLAGS = {
+    "--ignore-not-found",
+    "--previous",
     "--build-arg",
     "--for",
     "--force-conflicts",
