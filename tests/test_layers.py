@@ -97,8 +97,8 @@ MODELS = {"annotated_types", "pydantic", "pydantic_core", "typing_inspection"}
 @pytest.mark.parametrize(
     ("commands", "models"),
     [
-        (["status", "why x", "drain n", "uninstall --list", "ui"], set()),
-        (["deploy status x", "shadow report"], MODELS),
+        (["status", "why x", "drain n", "uninstall --list", "deploy status x", "ui"], set()),
+        (["shadow report"], MODELS),
     ],
     ids=["plain", "with models"],
 )

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scaler.kube.api import NAMESPACES, Apply, KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import AlreadyExistsError, ForbiddenError, KubeError
 from scaler.names import MANAGED_BY_LABEL, RANK_TABLE_PREFIX
-from scaler.tools.common.short_file.service import Service
 from scaler.tools.deploy.inventory import Found, Inventory, inventory, look, not_there
 from scaler.tools.deploy.kinds import UnknownKindError, place_of, resource_of
 from scaler.tools.deploy.objects import MANAGER, as_before, differs, is_made_for, labelled, maker_of
 from scaler.tools.deploy.refusals import DeployError, in_words, missing_kind
 from scaler.tools.deploy.removal import PATIENCE, remove, until_gone, why_left
+
+if TYPE_CHECKING:  # its models take 0.1 s to load
+    from scaler.tools.common.short_file.service import Service
 
 Print = Callable[[str], None]
 
