@@ -68,8 +68,14 @@ class PodRequest(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=T
     rounded: bool = False
     """Rounded up (3b.10c): the pod itself may request less, and fit where this does not."""
     block: int = 0
-    """The nodes of one block: such pods take them together, all in one super-pod, one pod on each.
-    0 = each pod takes any node."""
+    """So many of these pods are placed together: on as many nodes of one super-pod, or, with a
+    `tier`, on any nodes of one HyperNode. 0 = each pod takes any node."""
+    tier: str = ""
+    """The highest tier that such a HyperNode may have: a number, or `=` and the name of a tier; ""
+    = the topology is that of super-pods."""
+    beside: str = ""
+    """With a `tier`: a node on which a pod of the same instance is bound; the HyperNode has to
+    contain it. "" = any HyperNode."""
 
 
 COUNTED_IN = "#"
@@ -143,6 +149,15 @@ class Return(msgspec.Struct, frozen=True, gc=False):
     """`Node.passing` before, where a label or a taint changed."""
 
 
+class HyperNode(msgspec.Struct, frozen=True, gc=False, order=True):
+    """A HyperNode of Volcano: nodes between which the network has some speed."""
+
+    tier: int
+    """The lower, the faster."""
+    name: str
+    tier_name: str = ""
+
+
 class Node(msgspec.Struct, frozen=True, gc=False):
     """One node at one moment. Amounts are aligned with `Nodes.resources`."""
 
@@ -170,6 +185,8 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     node leaves after it had stayed for an hour. What the first list showed is no return."""
     super_pod: int = -1
     """The super-pod that the node is in, as MindCluster's scheduler sees it; negative = in none."""
+    hyper_nodes: tuple[HyperNode, ...] = ()
+    """The HyperNodes of Volcano that contain the node, the lowest tier first."""
     not_ready_since: float = 0.0
     """For people: when the node ceased to be Ready, as it says itself; 0.0 = it is, or does not
     say."""

@@ -1187,7 +1187,7 @@ MUTANTS = (
     Mutant(
         "no pod takes a block away",
         invalidation,
-        "return blocks_taken(pod.block, other.block) if taken else 0",
+        "return units * blocks_taken(pod.block, size) if taken else 0",
         "return 0",
         "test_blocks test_super_pods",
         "3b.6b",

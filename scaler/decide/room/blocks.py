@@ -1,10 +1,10 @@
-"""Which sets of nodes can take a block: several pods at once, one on each node, all on nodes of one
-super-pod (Atlas A3, annotation `sp-block`).
+"""Which sets of nodes can take a block: several pods at once, all on nodes of one set. A set is a
+super-pod (Atlas A3, annotation `sp-block`) or a HyperNode of Volcano (`networkTopology`, hard).
 
 A topology answers one question: which sets of nodes can take a request. Nodes without a topology
-are the simplest one, where each node is such a set (`orders.py`). Here a set has as many nodes as a
-block has, all of one super-pod and each with room for one of the pods. These ask for all NPUs of a
-node, so such a node is wholly free.
+are the simplest one, where each node is such a set (`orders.py`). Of a super-pod each node takes
+one pod: these ask for all NPUs of a node, so such a node is wholly free. Of a HyperNode a node
+takes all pods that have room.
 
 An example: super-pods `a` and `b` have 4 nodes each. In `a` 3 nodes are free, in `b` all 4. A block
 of 2 takes two nodes of `a`, the super-pod with the fewest free nodes that suffice: so `b` stays
@@ -18,25 +18,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from scaler.decide.nodes import Room
-from scaler.decide.room.amounts import times
-from scaler.decide.room.classes import NodeIndex
+from scaler.decide.room.classes import NodeIndex, NodeSets, places_on_node
 from scaler.decide.room.pods import NodeState, PodClass
 
 Block = tuple[int, ...]
-"""Indexes of nodes of one super-pod."""
-BySuperPod = Mapping[int, frozenset[int]]
-"""Super-pod -> indexes of its nodes with room for a pod."""
+"""Indexes of nodes of one set; a node that takes several of the pods stands there so often."""
 
 
 class _Known:
-    """The nodes with room for a pod of one class at one level."""
+    """The places for pods of one class at one level."""
 
-    __slots__ = ("nodes", "read")
+    __slots__ = ("of_node", "read", "sets")
 
-    def __init__(self, nodes: dict[int, frozenset[int]]) -> None:
-        self.nodes = nodes
+    def __init__(self, sets: NodeSets) -> None:
+        self.sets = sets
+        self.of_node: dict[int, int] = {}
+        """Places of the nodes whose room changed."""
         self.read = 0
-        """How much of the log the nodes have taken into account."""
+        """How much of the log the places have taken into account."""
 
 
 class Blocks:
@@ -52,68 +51,84 @@ class Blocks:
         self._known: dict[tuple[PodClass, Room], _Known] = {}
 
     def best(self, pod_class: PodClass, room: Room) -> Block:
-        """The nodes for a block: of the super-pod with the fewest nodes that suffice, the fullest
-        ones; none where no super-pod has enough."""
+        """The nodes for a block: of the set with the fewest places that suffice, the fullest ones;
+        none where no set has enough."""
         least: tuple[int, int] | None = None
         free = self.free(pod_class, room)
-        for super_pod, nodes in free.items():
-            number = (len(nodes), super_pod)
-            if len(nodes) >= pod_class.block and (least is None or number < least):
-                least = number
+        for number, places in free.places.items():
+            suffices = places >= pod_class.block and pod_class.allows(number)
+            if suffices and (least is None or (places, number) < least):
+                least = (places, number)
         if least is None:
             return ()
-        fullest_first = sorted([(self._room(index, room), index) for index in free[least[1]]])
-        return tuple([index for _, index in fullest_first[: pod_class.block]])
+        fullest_first = sorted([(self._room(index, room), index) for index in free.nodes[least[1]]])
+        block: list[int] = []
+        for amounts, index in fullest_first:
+            block += [index] * places_on_node(pod_class.amounts, amounts, pod_class.tier)
+            if len(block) >= pod_class.block:
+                break
+        return tuple(block[: pod_class.block])
 
     def left(self, pod_class: PodClass, room: Room) -> int:
         """How many such blocks find room beside all reservations."""
-        return _count(pod_class, self.free(pod_class, room))
+        return blocks_in(pod_class, self.free(pod_class, room))
 
     def places(self, pod_class: PodClass, room: Room) -> int:
         """How many such blocks would find room without reservations."""
-        return _count(pod_class, self.whole(pod_class, room))
+        return blocks_in(pod_class, self.whole(pod_class, room))
 
-    def whole(self, pod_class: PodClass, room: Room) -> BySuperPod:
-        """The nodes with room for a pod of the block, without reservations."""
-        nodes = dict(self._base(pod_class))
+    def whole(self, pod_class: PodClass, room: Room, tier: str | None = None) -> NodeSets:
+        """The places for pods of the block, without reservations. `tier`: that of another topology
+        whose sets are asked about."""
+        tier = pod_class.tier if tier is None else tier
+        sets = self._base(pod_class, tier).copy()
         for index, state in self._states.items():
-            if state.whole[room] is not state.whole[Room.FREE]:
-                self._note(
-                    nodes, index, pod_class, bool(times(pod_class.amounts, state.whole[room]))
-                )
-        return nodes
+            now = state.whole[room]
+            before = state.whole[Room.FREE]
+            if now is not before:
+                number = self._set_of(index, pod_class, tier)
+                places = places_on_node(pod_class.amounts, before, tier)
+                sets.note(number, index, places, places_on_node(pod_class.amounts, now, tier))
+        return sets
 
-    def free(self, pod_class: PodClass, room: Room) -> BySuperPod:
-        """The nodes with room for a pod of the block, less the reservations."""
+    def free(self, pod_class: PodClass, room: Room) -> NodeSets:
+        """The places for pods of the block, less the reservations."""
+        tier = pod_class.tier
         known = self._known.get((pod_class, room))
         if known is None:
-            known = self._known[pod_class, room] = _Known(dict(self._base(pod_class)))
+            known = self._known[pod_class, room] = _Known(self._base(pod_class, tier).copy())
         if known.read < len(self._log):
             for index in set(self._log[known.read :]):
-                has_room = bool(times(pod_class.amounts, self._states[index].room[room]))
-                self._note(known.nodes, index, pod_class, has_room)
+                state = self._states[index]
+                number = self._set_of(index, pod_class, tier)
+                before = known.of_node.get(index)
+                if before is None:  # as in the index
+                    before = places_on_node(pod_class.amounts, state.whole[Room.FREE], tier)
+                now = places_on_node(pod_class.amounts, state.room[room], tier)
+                known.of_node[index] = now
+                known.sets.note(number, index, before, now)
             known.read = len(self._log)
-        return known.nodes
+        return known.sets
 
-    def _base(self, pod_class: PodClass) -> BySuperPod:
-        return self._nodes.by_super_pod(pod_class.classes, pod_class.amounts)
+    def _base(self, pod_class: PodClass, tier: str) -> NodeSets:
+        return self._nodes.by_set(pod_class.classes, pod_class.amounts, tier)
 
-    def _note(
-        self, nodes: dict[int, frozenset[int]], index: int, pod_class: PodClass, has_room: bool
-    ) -> None:
-        super_pod = self._nodes.super_pods[index]
-        if super_pod < 0 or self._nodes.class_of[index] not in pod_class.classes:
-            return
-        before = nodes.get(super_pod, frozenset())
-        nodes[super_pod] = before | {index} if has_room else before - {index}
+    def _set_of(self, index: int, pod_class: PodClass, tier: str) -> int:
+        """The set that the node is in; negative where the node takes no such pods."""
+        accepted = self._nodes.class_of[index] in pod_class.classes
+        return self._nodes.sets(tier)[index] if accepted else -1
 
     def _room(self, index: int, room: Room) -> tuple[int, ...]:
         state = self._states.get(index)
         return self._nodes.nodes[index].free if state is None else state.room[room]
 
 
-def _count(pod_class: PodClass, free: BySuperPod) -> int:
-    return sum([len(nodes) // pod_class.block for nodes in free.values()])
+def blocks_in(pod_class: PodClass, sets: NodeSets) -> int:
+    """How many such blocks have places in these sets."""
+    found = 0
+    for number, places in sets.places.items():
+        found += places // pod_class.block if pod_class.allows(number) else 0
+    return found
 
 
 def blocks_taken(block: int, other: int) -> int:

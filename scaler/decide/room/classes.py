@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from functools import cached_property
 from itertools import chain, compress
 from operator import attrgetter, is_not
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -44,7 +45,35 @@ another number."""
 Entry = tuple[Amounts, int]
 """Free amounts of a node, and its index."""
 _lasting = attrgetter("name", "node_class")
-_alike = attrgetter("passing", "allocatable", "super_pod")
+_alike = attrgetter("passing", "allocatable", "super_pod", "hyper_nodes")
+
+
+def places_on_node(pod: PodAmounts, free: Amounts, tier: str) -> int:
+    """How many such pods a node takes: of a block of a super-pod one, of a HyperNode all that have
+    room."""
+    number = times(pod, free)
+    return number if tier else min(number, 1)
+
+
+class NodeSets(NamedTuple):
+    """Nodes with room for a pod, by the set that they are in: a super-pod or a HyperNode."""
+
+    nodes: dict[int, frozenset[int]]
+    """Number of the set -> indexes of its nodes."""
+    places: dict[int, int]
+    """Number of the set -> so many pods have room on its nodes."""
+
+    def copy(self) -> NodeSets:
+        return NodeSets(dict(self.nodes), dict(self.places))
+
+    def note(self, number: int, index: int, before: int, now: int) -> None:
+        """The node took so many pods before, and takes so many now. `number`: of its set; negative
+        = it is in none."""
+        if number < 0:
+            return
+        nodes = self.nodes.get(number, frozenset())
+        self.nodes[number] = nodes | {index} if now else nodes - {index}
+        self.places[number] = self.places.get(number, 0) + now - before
 
 
 class Fitting:
@@ -55,18 +84,23 @@ class Fitting:
         self._pod = pod
         self.entries = entries
         self.places = places
-        self._by_super_pod: dict[int, frozenset[int]] | None = None
+        self._by_set: dict[str, NodeSets] = {}
 
-    def by_super_pod(self, super_pods: Sequence[int]) -> Mapping[int, frozenset[int]]:
-        """Super-pod -> indexes of these nodes that are in it. `super_pods`: the super-pod of each
-        node of the index; negative for nodes that are in none."""
-        if self._by_super_pod is None:
-            found: dict[int, list[int]] = {}
-            for _, index in self.entries:
-                if super_pods[index] >= 0:
-                    found.setdefault(super_pods[index], []).append(index)
-            self._by_super_pod = {one: frozenset(nodes) for one, nodes in found.items()}
-        return self._by_super_pod
+    def by_set(self, tier: str, set_of: Sequence[int]) -> NodeSets:
+        """These nodes by the set that they are in. `set_of`: the set of each node of the index, in
+        the topology of this tier; negative for nodes that are in none."""
+        if tier not in self._by_set:
+            nodes: dict[int, list[int]] = {}
+            places: dict[int, int] = {}
+            for free, index in self.entries:
+                number = set_of[index]
+                if number >= 0:
+                    nodes.setdefault(number, []).append(index)
+                    more = places_on_node(self._pod, free, tier)
+                    places[number] = places.get(number, 0) + more
+            sets = {number: frozenset(found) for number, found in nodes.items()}
+            self._by_set[tier] = NodeSets(sets, places)
+        return self._by_set[tier]
 
     @cached_property
     def slack(self) -> Slack:
@@ -118,6 +152,7 @@ class NodeIndex:
         self.size = Counter(self.class_of)
         self.super_pods = [node.super_pod for node in self.nodes]
         """The super-pod of each node; negative where it is in none."""
+        self._hyper_nodes: dict[str, list[int]] = {}
         self._taking: dict[Where, Classes] = {}
         self._accepting: dict[Where, frozenset[NodeClass]] = {}
         self._most_remembered = FEW
@@ -181,9 +216,47 @@ class NodeIndex:
             known = self._fitting[classes, pod] = self._found_fitting(classes, pod)
         return known
 
-    def by_super_pod(self, classes: Classes, pod: PodAmounts) -> Mapping[int, frozenset[int]]:
-        """Super-pod -> indexes of its nodes of these classes with free room for such a pod."""
-        return self.fitting(classes, pod).by_super_pod(self.super_pods)
+    def by_set(self, classes: Classes, pod: PodAmounts, tier: str) -> NodeSets:
+        """The nodes of these classes with free room for such a pod, by the set that they are in."""
+        return self.fitting(classes, pod).by_set(tier, self.sets(tier))
+
+    def sets(self, tier: str) -> list[int]:
+        """The set that each node is in, as a number; negative where it is in none. A topology says
+        which sets of nodes can take a request: with no `tier` these are the super-pods, else the
+        largest HyperNodes of a tier that is no higher. A node that is in several of them is in the
+        one of the highest tier, as HyperNodes form a tree."""
+        if not tier:
+            return self.super_pods
+        if tier not in self._hyper_nodes:
+            highest = self._highest(tier)
+            numbers: dict[str, int] = {}
+            found = []
+            for node in self.nodes:
+                allowed = [one for one in node.hyper_nodes if one.tier <= highest]
+                name = max(allowed).name if allowed else ""
+                found.append(numbers.setdefault(name, len(numbers)) if name else -1)
+            self._hyper_nodes[tier] = found
+        return self._hyper_nodes[tier]
+
+    def knows_tier(self, tier: str) -> bool:
+        """Whether there are HyperNodes, and the tier is a number or the name of one of theirs.
+        Otherwise the constraint is not understood, and counts as met."""
+        return bool(self._tiers) and self._highest(tier) >= 0
+
+    def _highest(self, tier: str) -> int:
+        """The number of this tier; negative where it is not known."""
+        if tier.startswith("="):
+            return self._tiers.get(tier[1:], -1)
+        return int(tier) if tier.isascii() and tier.isdigit() and len(tier) < 10 else -1  # noqa: PLR2004
+
+    @cached_property
+    def _tiers(self) -> dict[str, int]:
+        """Name of a tier -> the tier; "" for tiers without a name."""
+        found: dict[str, int] = {}
+        for chain_of_node in {node.hyper_nodes for node in self.nodes}:
+            for one in chain_of_node:
+                found[one.tier_name] = max(one.tier, found.get(one.tier_name, one.tier))
+        return found
 
     def _found_fitting(self, classes: Classes, pod: PodAmounts) -> Fitting:
         if not pod:
@@ -236,6 +309,7 @@ class NodeIndex:
                     node.allocatable,
                     node.allocatable,
                     super_pod=node.super_pod,
+                    hyper_nodes=node.hyper_nodes,
                 )
             )
         return NodeIndex(Nodes(self._all.resources, tuple(empty)), self.work)

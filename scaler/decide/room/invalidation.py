@@ -36,8 +36,8 @@ import msgspec
 
 from scaler.decide.nodes import Amounts, PodRequest, PodRequests, Room
 from scaler.decide.room.amounts import Slack, slack_of, times
-from scaler.decide.room.blocks import blocks_taken, most_blocks_lost
-from scaler.decide.room.classes import Classes
+from scaler.decide.room.blocks import blocks_in, blocks_taken, most_blocks_lost
+from scaler.decide.room.classes import Classes, NodeSets
 from scaler.decide.room.pods import PodClass
 from scaler.decide.room.search import Trial
 from scaler.decide.work import Steps, all_of
@@ -481,28 +481,31 @@ class Invalidation:
         """Each super-pod loses a block with the first node beyond those that it has to spare, and
         then one for as many nodes as a block has."""
         spare = []
-        for nodes in self._trial.blocks.whole(pod, room).values():
-            if len(nodes) >= pod.block:
-                spare.append(len(nodes) % pod.block)
+        for number, places in self._trial.blocks.whole(pod, room).places.items():
+            if places >= pod.block and pod.allows(number):
+                spare.append(places % pod.block)
         sizes = Counter[int]()
         for taker in self._losses.takers(pod, mine):
-            size = taker.pod_class.block
-            sizes[max(1, size)] += taker.taken // blocks_taken(pod.block, size)
+            units, size = units_of(pod, taker.pod_class)
+            number = taker.taken // (units * blocks_taken(pod.block, size))
+            sizes[size] += number * units
         return most_blocks_lost(pod.block, spare, sizes)
 
     def _blocks_within_reach(self, pod: PodClass, room: Room, later: Sequence[Taker]) -> int:
         """Blocks in super-pods where a later pod finds free room."""
         reached = set[int]()
         for taker in later:
-            if taker.pod_class.rounded:  # such pods may be smaller
-                reached.update(self._trial.nodes.super_pods)
-            for super_pod, nodes in self._trial.blocks.whole(taker.pod_class, Room.FREE).items():
-                if len(nodes) >= max(1, taker.pod_class.block):
-                    reached.add(super_pod)
-        within = 0
-        for super_pod, nodes in self._trial.blocks.whole(pod, room).items():
-            within += len(nodes) // pod.block if super_pod in reached else 0
-        return within
+            other = taker.pod_class
+            if other.rounded:  # such pods may be smaller
+                reached.update(self._trial.nodes.sets(pod.tier))
+            least = other.block if other.tier == pod.tier else 1
+            sets = self._trial.blocks.whole(other, Room.FREE, pod.tier)
+            for number, places in sets.places.items():
+                if places >= max(1, least):
+                    reached.add(number)
+        sets = self._trial.blocks.whole(pod, room)
+        places_there = {n: places for n, places in sets.places.items() if n in reached}
+        return blocks_in(pod, NodeSets({}, places_there))
 
     def _slack(self, pod: PodClass, room: Room) -> Slack:
         if room is Room.FREE:
@@ -533,8 +536,23 @@ def _of_blocks(taken: int, pod: PodClass, other: PodClass) -> int:
     """The same where one of the two is a block. Of places for blocks, which are blocks, a pod takes
     one, and a block as many as it has nodes for."""
     if pod.block:
-        return blocks_taken(pod.block, other.block) if taken else 0
+        units, size = units_of(pod, other)
+        return units * blocks_taken(pod.block, size) if taken else 0
     return taken * max(1, other.block)
+
+
+def units_of(pod: PodClass, other: PodClass) -> tuple[int, int]:
+    """What one pod or block of the other class takes of the places for pods of this block: so many
+    parts that may be in different sets, and the places of one set that each takes. A block stays
+    whole in the sets of its own topology; in those of another its pods may be anywhere."""
+    places = 1
+    if pod.tier:  # a node of a HyperNode may have several places
+        for resource, amount in other.amounts:
+            if resource in pod.by_resource:
+                places = max(places, -(-amount // pod.by_resource[resource]))
+    if other.block and other.tier == pod.tier:
+        return 1, places * other.block
+    return max(1, other.block), places
 
 
 def _sums(places: list[int], for_each: list[int], number: int) -> list[int]:

@@ -4,6 +4,7 @@ what is left of it at each level of room."""
 from __future__ import annotations
 
 from operator import attrgetter
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,6 +14,16 @@ from scaler.decide.room.classes import Classes
 
 by_restriction = attrgetter("rank")
 """Sort key of pod classes: the most restricted first."""
+
+
+class Within(NamedTuple):
+    """Where all pods of a block have to be."""
+
+    tier: str = ""
+    only: int = -1
+
+
+NO_TOPOLOGY = Within()
 
 
 class PodClass:
@@ -27,17 +38,23 @@ class PodClass:
         *,
         rounded: bool = False,
         block: int = 0,
+        within: Within = NO_TOPOLOGY,
     ) -> None:
         """`size`: the number of candidate nodes. `rounded`: such a pod may request less (10c).
-        `block`: so many of these pods, on as many nodes of one super-pod, are placed as one."""
+        `block`: so many of these pods are placed as one, on nodes of one set."""
         self.rounded = rounded
         self.block = block
+        self.tier = within.tier
+        """The topology whose sets of nodes take a block, as at `PodRequest`."""
+        self.only = within.only
+        """The number of the only set that may take it; negative = any."""
         self.amounts = amounts
         self.classes = classes
         self.by_resource = dict(amounts)
         self.rank = (
             size,
             -block,
+            within,
             tuple((index, -amount) for index, amount in amounts),
             tuple(sorted(classes)),
             rounded,
@@ -47,16 +64,24 @@ class PodClass:
         self.reserved = [0] * len(Room)
         """Reserved pods of this class, by `Room`; of a class with blocks, blocks."""
 
+    def allows(self, number: int) -> bool:
+        """Whether a block may be in the set of nodes with this number."""
+        return self.only < 0 or self.only == number
+
     def places_of(self, other: PodClass) -> int:
         """The least number of places for such pods that one pod of the other class takes, on any
         node. A pod of 8 takes two places for pods of 4; one that may run on nodes where such pods
-        may not takes none for sure. A block takes a place on each of its nodes. Of the places for
-        blocks, which are blocks, a block of so many nodes takes one, as long as nodes hold one pod
-        each; a smaller one takes none for sure."""
+        may not takes none for sure. A block takes a place for each of its pods. Of the places for
+        blocks, which are blocks, a block of so many pods takes one; a smaller one takes none for
+        sure, nor does one that may be in several sets or in other ones."""
         if not other.classes <= self.classes:
             return 0
         shares = [other.by_resource.get(index, 0) // amount for index, amount in self.amounts]
         on_node = min(shares, default=0)
+        if self.block and (other.tier != self.tier or (self.tier and other.only != self.only)):
+            return 0
+        if self.block and self.tier:
+            return on_node * other.block // self.block
         if self.block:
             return max(1, other.block) // self.block if on_node else 0
         return on_node * max(1, other.block)

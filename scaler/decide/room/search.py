@@ -33,7 +33,14 @@ from scaler.decide.room.amounts import PodAmounts, plus, times
 from scaler.decide.room.blocks import Blocks
 from scaler.decide.room.classes import Classes, Entry, NodeIndex
 from scaler.decide.room.orders import Orders
-from scaler.decide.room.pods import NodeState, PlacedPod, PodClass, by_restriction
+from scaler.decide.room.pods import (
+    NO_TOPOLOGY,
+    NodeState,
+    PlacedPod,
+    PodClass,
+    Within,
+    by_restriction,
+)
 
 MOST_PODS = 10_000
 """The largest number of pods that is placed in one call; more pods count as finding no place."""
@@ -65,7 +72,7 @@ class Trial:
         self._now = now
         self._due_back = due_back
         self._flap_patience = flap_patience
-        self.pod_classes: dict[tuple[Classes, PodAmounts, bool, int], PodClass] = {}
+        self.pod_classes: dict[tuple[Classes, PodAmounts, bool, int, Within], PodClass] = {}
         self._class_of: dict[PodRequest, PodClass] = {}
         self.states: dict[int, NodeState] = {}
         """By index: nodes with a reservation, now or before, or with expected room."""
@@ -115,26 +122,54 @@ class Trial:
         if not amounts:
             return self.class_of((), Classes())
         classes = self.nodes.taking(request.where)
+        block = self._block_of(request)
+        within = self._within(request) if block else NO_TOPOLOGY
+        if within is None:
+            return self.class_of((), Classes())
         return self.class_of(
-            tuple(sorted(amounts)), classes, rounded=request.rounded, block=request.block
+            tuple(sorted(amounts)), classes, rounded=request.rounded, block=block, within=within
         )
 
     def class_of(
-        self, amounts: PodAmounts, classes: Classes, *, rounded: bool = False, block: int = 0
+        self,
+        amounts: PodAmounts,
+        classes: Classes,
+        *,
+        rounded: bool = False,
+        block: int = 0,
+        within: Within = NO_TOPOLOGY,
     ) -> PodClass:
-        key = (classes, amounts, rounded, block)
+        key = (classes, amounts, rounded, block, within)
         if key not in self.pod_classes:
             size = sum([self.nodes.size[each] for each in classes])
-            self.pod_classes[key] = PodClass(amounts, classes, size, rounded=rounded, block=block)
+            self.pod_classes[key] = PodClass(
+                amounts, classes, size, rounded=rounded, block=block, within=within
+            )
         return self.pod_classes[key]
+
+    def _block_of(self, request: PodRequest) -> int:
+        """The pods that are placed as one; 0 where each is placed alone, also for a topology that
+        is not known."""
+        is_known = not request.tier or self.nodes.knows_tier(request.tier)
+        return request.block if is_known else 0
+
+    def _within(self, request: PodRequest) -> Within | None:
+        """The sets of nodes that may take a block. None where the other pods of the instance are on
+        a node that is in no set: no node takes it."""
+        if not request.beside:
+            return Within(request.tier)
+        position = self._index_of(request.beside)
+        only = self.nodes.sets(request.tier)[position] if position >= 0 else -1
+        return Within(request.tier, only) if only >= 0 else None
 
     def counted(self, pods: Iterable[tuple[PodRequest, int]]) -> dict[PodClass, int]:
         """Pod class -> number of these pods; of a class with blocks, of blocks."""
         counts = Counter[PodClass]()
         for request, number in pods:
             if number > 0:
-                units = -(-number // request.block) if request.block else number
-                counts[self.pod_class(request)] += units
+                pod_class = self.pod_class(request)
+                units = -(-number // pod_class.block) if pod_class.block else number
+                counts[pod_class] += units
         return counts
 
     def single_pods(self, pods: Iterable[tuple[PodRequest, int]]) -> dict[PodClass, int]:
@@ -228,10 +263,15 @@ class Trial:
 
     def _position(self, name: str) -> int:
         """The index of a schedulable node; -1 where there is none of that name."""
+        position = self._index_of(name)
+        return position if position >= 0 and self.nodes.nodes[position].schedulable else -1
+
+    def _index_of(self, name: str) -> int:
+        """The index of the node of this name; -1 where there is none."""
         nodes = self.nodes.nodes
         position = bisect_left(nodes, name, key=lambda node: node.name)
         is_here = position < len(nodes) and nodes[position].name == name
-        return position if is_here and nodes[position].schedulable else -1
+        return position if is_here else -1
 
     def _amounts(self, request: PodRequest) -> PodAmounts:
         """What such a bound pod takes of a node: of each kind of a resource as much as of the
@@ -281,10 +321,11 @@ class Trial:
         state = self.states[index]
         free = state.left[Room.FREE]
         for other in sorted(state.pods, key=lambda one: one.number):
-            if other.room > Room.FREE and times(other.pod_class.amounts, free):
+            number = other.nodes.count(index)
+            if other.room > Room.FREE and times(other.pod_class.amounts, free) >= number:
                 if other is pod:
                     return True
-                free = plus(free, other.pod_class.amounts, -1)
+                free = plus(free, other.pod_class.amounts, -number)
         return pod.room == Room.FREE
 
     # moves

@@ -51,9 +51,9 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
         if self.resource == PODS:
             return f"{found}{doubt}"
         each = "with"
-        if self.request.block:
+        if self.request.block and not self.request.tier:
             each = "each node with"
-        elif self.wanted > 1:
+        elif self.wanted > 1 or self.request.block:
             each = "each with"
         return f"{found}; {each} {amount}{where}{doubt}"
 
@@ -61,7 +61,10 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
         """`2 nodes`, `room for 3 pods`, `1 block of 4 nodes of one super-pod`."""
         if self.request.block:
             blocks = f"{self.wanted} {'block' if self.wanted == 1 else 'blocks'}"
-            return f"{blocks} of {self.request.block} nodes of one super-pod"
+            size = self.request.block
+            if self.request.tier:
+                return f"{blocks} of {size} {'pod' if size == 1 else 'pods'} in one HyperNode"
+            return f"{blocks} of {size} nodes of one super-pod"
         if self.shared or self.resource == PODS:
             return f"room for {self.wanted} {'pod' if self.wanted == 1 else 'pods'}"
         return f"{self.wanted} {'node' if self.wanted == 1 else 'nodes'}"
@@ -73,7 +76,7 @@ def shortage_of(trial: Trial, pods: PodRequests, room: Room, *, undecided: bool)
     some = [(request, count) for request, count in pods if count > 0]
     for request, number in some:
         pod = trial.pod_class(request)
-        count = -(-number // request.block) if request.block else number
+        count = -(-number // pod.block) if pod.block else number
         there = _places_left(trial, pod, room, count)
         if there < count:
             resource = _scarcest(trial, request, room, number)

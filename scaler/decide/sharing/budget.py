@@ -322,7 +322,7 @@ def _grid(bits: int) -> Grid:
     """Amounts of which the first `bits` binary digits are equal, and the number of digits."""
 
     def cell_of(request: PodRequest) -> Cell:
-        cell: list[object] = [request.where, request.block]
+        cell: list[object] = [*_by_constraints(request)]
         for name, amount in request.requests:
             digits = amount.bit_length()
             cell += (name, digits, amount >> max(0, digits - bits))
@@ -332,11 +332,11 @@ def _grid(bits: int) -> Grid:
 
 
 def _by_constraints(request: PodRequest) -> Cell:
-    return (request.where, request.block)
+    return (request.where, request.block, request.tier, request.beside)
 
 
 def _by_names(request: PodRequest) -> Cell:
-    return (request.where, request.block, *[name for name, _ in request.requests])
+    return (*_by_constraints(request), *[name for name, _ in request.requests])
 
 
 GRIDS = (*[_grid(bits) for bits in (8, 6, 4, 3, 2, 1)], _by_names, _by_constraints)
