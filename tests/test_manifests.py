@@ -46,6 +46,7 @@ ROLES: dict[str, dict[tuple[str, str], set[str]]] = {
         ("apps", "deployments"): {"list", "watch"},
         ("coordination.k8s.io", "leases"): {"list"},
         ("scheduling.k8s.io", "priorityclasses"): {"list", "watch"},
+        ("topology.volcano.sh", "hypernodes"): {"list", "watch"},
     },
     "watch": {
         ("", "configmaps"): {"list", "watch"},

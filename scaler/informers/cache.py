@@ -37,6 +37,7 @@ from scaler.informers.config_maps import (
 )
 from scaler.informers.elastic_services import ElasticServices
 from scaler.informers.faults import FaultData, faulty_devices
+from scaler.informers.hyper_nodes import HyperNodes
 from scaler.informers.indexes import (
     Index,
     JobInstances,
@@ -111,6 +112,7 @@ class Cache:
         self.faults = FaultData(self._on_faults)
         self.budgets: Store[BudgetRecord] = Store(self._on_budget)
         self.nodes: Store[NodeRecord] = Store(self._on_node)
+        self.hyper_nodes = HyperNodes(self._on_hyper_nodes)
         self.priorities: Store[PriorityRecord] = Store(self._on_priority)
         self.elastic_services = ElasticServices(self._publish)
         self.last_bind = 0.0
@@ -465,7 +467,10 @@ class Cache:
             faults = self.faults.of(name)
             sick = faults.node or faults.switch
             chips = faulty_devices(faults.chips)
-            facts = msgspec.structs.replace(record.facts, unhealthy=sick, faulty=chips)
+            within = self.hyper_nodes.of(record)
+            facts = msgspec.structs.replace(
+                record.facts, unhealthy=sick, faulty=chips, hyper_nodes=within
+            )
             devices = self.faults.devices_of(name)
             self._note_npus(name, has_data=devices.listed and bool(facts.chips))
             if self.places_npus:
@@ -474,6 +479,14 @@ class Cache:
             self._note_npus(name, has_data=False)
         is_first = not self.nodes.version or (self.places_npus and not self.config_maps.version)
         self._publish(NodeChanged(name, facts, listed=is_first))
+
+    def _on_hyper_nodes(self, nodes: frozenset[str] | None) -> None:
+        """These nodes, or all of them, may be in other HyperNodes now."""
+        if nodes is None:
+            nodes = frozenset([one.name for one in self.nodes.values()])
+        for node in sorted(nodes):
+            if self.nodes.get("", node) is not None:
+                self._count_node(node)
 
     def why_not_back(self, node: str, uid: str) -> str:
         """Why MindCluster's scheduler puts no pod of this job back onto this node; "" when it

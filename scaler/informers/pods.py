@@ -19,6 +19,7 @@ from scaler.rules.jobspec import CONTAINER
 from scaler.timestamps import seconds_of
 from scaler.workloads import devices
 from scaler.workloads.devices import PodDevices
+from scaler.workloads.hyper_nodes import tier_of, topology_in
 from scaler.workloads.kinds import job_uid, membership_of, unknown_owner
 from scaler.workloads.membership import Membership
 from scaler.workloads.npu_rules import NO_JOB, NpuJob, npu_job_of
@@ -136,6 +137,8 @@ class Governed(msgspec.Struct, frozen=True, gc=False):
     """That no known kind of workload made it, in words; "" when one did, or nothing at all."""
     npus: NpuJob = NO_JOB
     """What MindCluster's scheduler reads of it; of a job it reads the job."""
+    tier: str = ""
+    """`PodRequest.tier` of its instance, as its annotations say."""
 
 
 class PodRecord(Stored, frozen=True, gc=False):
@@ -329,6 +332,7 @@ def _governed(pod: PodObject, owner: Owner, job: str) -> Governed:
         controller_uid=shared(owner.uid or meta.uid),
         unknown_owner=unknown_owner(meta, membership) if membership is not None else "",
         npus=npu_job_of(meta.annotations, meta.labels) if not job else NO_JOB,
+        tier=tier_of(topology_in(meta.annotations)) if not job else "",
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from scaler.decide.nodes import Requirement, Taint, is_met
+from scaler.decide.nodes import HyperNode, Requirement, Taint, is_met
 from scaler.kube.metadata import Metadata, Stored, shared
 from scaler.names import CLASS_NAMESPACES
 from scaler.remembered import Remembered
@@ -155,8 +155,9 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
     chips: frozenset[str] = frozenset()
     """Names of its chips, as its annotation `baseDeviceInfos` has them; virtual ones left out."""
     super_pod: int = -1
-    """As at `Node`, and so is `barred`."""
+    """As at `Node`, and so are `barred` and `hyper_nodes`."""
     barred: str = ""
+    hyper_nodes: tuple[HyperNode, ...] = ()
 
 
 class NodeRecord(Stored, frozen=True, gc=False):

@@ -14,6 +14,7 @@ from scaler.informers.cache import Cache
 from scaler.informers.config_maps import ConfigMapObject, ConfigMapRecord, config_map_record
 from scaler.informers.elastic_services import ElasticServiceObject, elastic_service_record
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
+from scaler.informers.hyper_nodes import HyperNodeObject, hyper_node_record
 from scaler.informers.informer import Informer
 from scaler.informers.reflector import SILENCE, History
 from scaler.informers.store import Store
@@ -30,6 +31,7 @@ OPTIONAL = frozenset(
     {
         kube.NODES,
         kube.PRIORITY_CLASSES,
+        kube.HYPER_NODES,
         kube.ELASTIC_SERVICES,
         kube.DISRUPTION_BUDGETS,
         *(resource for resource in WATCHED if resource not in NEEDED),
@@ -107,6 +109,13 @@ def informers(  # noqa: PLR0913
             namespaces=None,
         ),
         watch(kube.NODES, cache.nodes, records.NodeObject, records.node_record, namespaces=None),
+        watch(
+            kube.HYPER_NODES,
+            cache.hyper_nodes.store,
+            HyperNodeObject,
+            hyper_node_record,
+            namespaces=None,
+        ),
         *map(owners, OWNER_SOURCES),
         watch(VOLCANO_JOBS, cache.volcano_jobs, jobs.JobObject, jobs.volcano_job_record),
         watch(

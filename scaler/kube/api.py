@@ -126,6 +126,9 @@ POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup
 ELASTIC_SERVICES = Resource(
     "scaler.mind-cluster.io", "v1alpha1", "elasticservices", "ElasticService"
 )
+HYPER_NODES = Resource(
+    "topology.volcano.sh", "v1alpha1", "hypernodes", "HyperNode", namespaced=False
+)
 QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
 
 

@@ -241,6 +241,7 @@ class CapacityIndex:
             passing=_passing(facts),
             away=tuple(away),
             super_pod=facts.super_pod,
+            hyper_nodes=facts.hyper_nodes,
             barred=facts.barred,
             returns=tuple([self._as_return(one) for one in entry.returns]),
         )

@@ -24,6 +24,7 @@ from scaler.reasons.reasons import Reason
 from scaler.reasons.warnings import Warning
 from scaler.state.scheduler import as_scheduled, without_rank
 from scaler.state.situation import Situation
+from scaler.workloads.hyper_nodes import together
 from scaler.workloads.kinds import PLAIN, holding_impossible
 from scaler.workloads.membership import (
     Job,
@@ -183,6 +184,18 @@ def placed_by(
     return [(pod, placed.get(request, request)) for pod, request in expected]
 
 
+def in_one_hyper_node(
+    tier: str, expected: Sequence[tuple[PodRecord | None, PodRequest]]
+) -> Sequence[tuple[PodRecord | None, PodRequest]]:
+    """The pods of an instance with their requests where Volcano puts all of them into one
+    HyperNode, of at most this tier; "" = it does not."""
+    if not tier or len(expected) < 2:
+        return expected
+    counts = Counter([request for _, request in expected])
+    placed = together(tuple(sorted(counts.items())), tier)
+    return [(pod, placed.get(request, request)) for pod, request in expected]
+
+
 def requested_by(
     expected: Sequence[tuple[PodRecord | None, PodRequest]], priority: int
 ) -> Requested:
@@ -198,18 +211,22 @@ def requested_by(
         else:
             bound_pods.append((pod.node, request))
     if bound_pods:
-        unbound = _beside_bound(unbound)
+        unbound = _beside_bound(unbound, bound_pods[0][0])
     return Requested(
         tuple(sorted(every.items())), tuple(sorted(unbound.items())), tuple(bound_pods), priority
     )
 
 
-def _beside_bound(unbound: Counter[PodRequest]) -> Counter[PodRequest]:
+def _beside_bound(unbound: Counter[PodRequest], node: str) -> Counter[PodRequest]:
     """The requests of the pods of an instance that is bound in part: the scheduler has chosen the
-    nodes of its blocks, so what is left of a block asks for no other one."""
+    nodes of its blocks, so what is left of a block asks for no other one. It has chosen the
+    HyperNode, too: the one with this `node`."""
     counts: Counter[PodRequest] = Counter()
     for request, number in unbound.items():
-        counts[replace(request, block=0) if request.block else request] += number
+        left = replace(request, block=0) if request.block else request
+        if request.tier:
+            left = replace(request, block=1, beside=node)
+        counts[left] += number
     return counts
 
 
@@ -645,19 +662,23 @@ def _requested(
     """What each pod requests: `missing` says it of those that do not exist. Where it does not, and
     no pod lives (`present`), what its owner makes is taken to request what its last pods did; pods
     that do not exist yet, what the first one requests."""
-    expected: list[tuple[PodRecord | None, PodRequest]] = []
+    expected: Sequence[tuple[PodRecord | None, PodRequest]]
+    known: list[tuple[PodRecord | None, PodRequest]] = []
     priorities = []
     for pod in present or last:
         if pod.governed is not None:
             priorities.append(pod.governed.priority)
             if present or not missing:
-                expected.append((pod if present else None, pod.governed.request))
+                known.append((pod if present else None, pod.governed.request))
     if not priorities:
         return Requested()
-    missing = missing or [expected[0][1]]
-    for number in range(max(0, size - len(expected))):
-        expected.append((None, missing[min(number, len(missing) - 1)]))
+    missing = missing or [known[0][1]]
+    for number in range(max(0, size - len(known))):
+        known.append((None, missing[min(number, len(missing) - 1)]))
+    expected = known
     first = (present or last)[0].governed
     if places_npus and first is not None and first.volcano:
         expected = placed_by(first.npus, expected)
+    if first is not None and first.volcano:
+        expected = in_one_hyper_node(first.tier, expected)
     return requested_by(expected, max(priorities))

@@ -22,6 +22,7 @@ from scaler.state.instances import (
     Requested,
     counts_of,
     faulty_of,
+    in_one_hyper_node,
     is_lost,
     labelled,
     not_held,
@@ -139,6 +140,7 @@ def _requested(
     ]
     if situation.places_npus:
         expected = placed_by(record.job.npus, expected)
+    expected = in_one_hyper_node(record.job.tier, expected)
     return requested_by(expected, priority)
 
 
@@ -151,7 +153,7 @@ def _why_displaced(
 ) -> str:
     """Why lost pods of its blocks cannot return to their nodes, and what helps; "" when they can,
     or none is lost."""
-    takes_blocks = any(request.block > 1 for request, _ in requested.requests)
+    takes_blocks = any(request.block > 1 and not request.tier for request, _ in requested.requests)
     if not takes_blocks or not requested.bound_pods:
         return ""
     last = cache.last_nodes.of(record.namespace, record.uid)

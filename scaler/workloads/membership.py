@@ -113,6 +113,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     """Labels and annotations of the job that its rank table depends on."""
     npus: NpuJob = NO_JOB
     """What MindCluster's scheduler reads of the job."""
+    tier: str = ""
+    """`PodRequest.tier`: all its pods have to be in one HyperNode."""
 
     @property
     def pods(self) -> tuple[str, ...]:

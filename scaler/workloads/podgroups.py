@@ -16,6 +16,7 @@ import msgspec
 from scaler.kube.api import POD_GROUPS, Object
 from scaler.names import INSTANCE
 from scaler.rules.values import as_text, at
+from scaler.workloads.hyper_nodes import topology_in
 from scaler.workloads.pod_requests import amounts_together
 
 QUEUE = "scheduling.volcano.sh/queue-name"
@@ -89,7 +90,9 @@ def own_pod_group(name: str, pod: Object, gang: Gang) -> Object:
     }
     sizes = {"minMember": members, "minResources": amounts_together([(spec, pods)])}
     given = {field: value for field, value in named.items() if as_text(value)}
-    return POD_GROUPS.object(metadata, spec=sizes | given)
+    topology = topology_in(annotations)
+    within = {"networkTopology": topology} if topology else {}
+    return POD_GROUPS.object(metadata, spec=sizes | given | within)
 
 
 def owner_reference(name: Any, uid: Any, *, first: bool = False) -> Object:

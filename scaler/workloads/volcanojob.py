@@ -18,6 +18,7 @@ from scaler.reasons.reasons import Reason
 from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
+from scaler.workloads.hyper_nodes import tier_of
 from scaler.workloads.kind import (
     Kind,
     Look,
@@ -92,6 +93,7 @@ def read_volcano_job(obj: Object) -> Job:
         restarts=as_count(status.get("retryCount"), MAX_PODS),
         later=tuple(_later(head.name, tasks)) if replicas else (),
         npus=npu_job_of(at(meta, "annotations"), at(meta, "labels")),
+        tier=tier_of(at(spec, "networkTopology")),
     )
 
 

@@ -87,8 +87,8 @@ def ways(leaves: Leaves, free: Left, blocks: Sequence[Block]) -> Iterator[Left]:
                 yield from ways(leaves, left, blocks[1:])
 
 
-def can(leaves: Leaves, free: Left, blocks: Sequence[Block]) -> bool:
-    return any(True for _ in ways(leaves, free, blocks))
+def first_way(leaves: Leaves, free: Left, blocks: Sequence[Block]) -> Left | None:
+    return next(ways(leaves, free, blocks), None)
 
 
 def all_free(leaves: Leaves) -> Left:
@@ -114,7 +114,8 @@ def test_what_fits_has_a_way_and_what_does_not_has_none(
         return
     found = trial.fits(pods(second))
     if found is None or not found.undecided:
-        assert (found is None) == can(leaves, all_free(leaves), [*first, *second])
+        way = first_way(leaves, all_free(leaves), [*first, *second])
+        assert (found is None) == (way is not None)
 
 
 @given(LEAVES, BLOCKS, BLOCKS)
@@ -130,7 +131,8 @@ def test_what_may_not_invalidate_a_reservation_never_does(
         return
     if not trial.may_invalidate(pods(more), (), own=False):
         for left in set(ways(leaves, all_free(leaves), more)):
-            assert can(leaves, left, reserved), (leaves, reserved, more, left)
+            found = first_way(leaves, left, reserved)
+            assert found is not None, (leaves, reserved, more, left)
 
 
 def test_pods_of_an_instance_share_nodes_of_a_hyper_node() -> None:

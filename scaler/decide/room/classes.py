@@ -247,7 +247,7 @@ class NodeIndex:
         """The number of this tier; negative where it is not known."""
         if tier.startswith("="):
             return self._tiers.get(tier[1:], -1)
-        return int(tier) if tier.isascii() and tier.isdigit() and len(tier) < 10 else -1  # noqa: PLR2004
+        return int(tier) if tier.isascii() and tier.isdigit() and len(tier) < 10 else -1
 
     @cached_property
     def _tiers(self) -> dict[str, int]:

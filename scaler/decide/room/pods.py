@@ -16,14 +16,18 @@ by_restriction = attrgetter("rank")
 """Sort key of pod classes: the most restricted first."""
 
 
-class Within(NamedTuple):
-    """Where all pods of a block have to be."""
+class Together(NamedTuple):
+    """How pods are placed together."""
 
+    block: int = 0
+    """So many of them are placed as one, on nodes of one set; 0 = each alone."""
     tier: str = ""
+    """The topology whose sets of nodes take a block, as at `PodRequest`."""
     only: int = -1
+    """The number of the only set that may take it; negative = any."""
 
 
-NO_TOPOLOGY = Within()
+ALONE = Together()
 
 
 class PodClass:
@@ -37,24 +41,20 @@ class PodClass:
         size: int,
         *,
         rounded: bool = False,
-        block: int = 0,
-        within: Within = NO_TOPOLOGY,
+        together: Together = ALONE,
     ) -> None:
-        """`size`: the number of candidate nodes. `rounded`: such a pod may request less (10c).
-        `block`: so many of these pods are placed as one, on nodes of one set."""
+        """`size`: the number of candidate nodes. `rounded`: such a pod may request less (10c)."""
         self.rounded = rounded
-        self.block = block
-        self.tier = within.tier
-        """The topology whose sets of nodes take a block, as at `PodRequest`."""
-        self.only = within.only
-        """The number of the only set that may take it; negative = any."""
+        self.block = together.block
+        self.tier = together.tier
+        self.only = together.only
         self.amounts = amounts
         self.classes = classes
         self.by_resource = dict(amounts)
         self.rank = (
             size,
-            -block,
-            within,
+            -together.block,
+            together,
             tuple((index, -amount) for index, amount in amounts),
             tuple(sorted(classes)),
             rounded,

@@ -34,11 +34,11 @@ from scaler.decide.room.blocks import Blocks
 from scaler.decide.room.classes import Classes, Entry, NodeIndex
 from scaler.decide.room.orders import Orders
 from scaler.decide.room.pods import (
-    NO_TOPOLOGY,
+    ALONE,
     NodeState,
     PlacedPod,
     PodClass,
-    Within,
+    Together,
     by_restriction,
 )
 
@@ -72,7 +72,7 @@ class Trial:
         self._now = now
         self._due_back = due_back
         self._flap_patience = flap_patience
-        self.pod_classes: dict[tuple[Classes, PodAmounts, bool, int, Within], PodClass] = {}
+        self.pod_classes: dict[tuple[Classes, PodAmounts, bool, Together], PodClass] = {}
         self._class_of: dict[PodRequest, PodClass] = {}
         self.states: dict[int, NodeState] = {}
         """By index: nodes with a reservation, now or before, or with expected room."""
@@ -122,12 +122,11 @@ class Trial:
         if not amounts:
             return self.class_of((), Classes())
         classes = self.nodes.taking(request.where)
-        block = self._block_of(request)
-        within = self._within(request) if block else NO_TOPOLOGY
-        if within is None:
+        together = self._together(request)
+        if together is None:
             return self.class_of((), Classes())
         return self.class_of(
-            tuple(sorted(amounts)), classes, rounded=request.rounded, block=block, within=within
+            tuple(sorted(amounts)), classes, rounded=request.rounded, together=together
         )
 
     def class_of(
@@ -136,31 +135,27 @@ class Trial:
         classes: Classes,
         *,
         rounded: bool = False,
-        block: int = 0,
-        within: Within = NO_TOPOLOGY,
+        together: Together = ALONE,
     ) -> PodClass:
-        key = (classes, amounts, rounded, block, within)
+        key = (classes, amounts, rounded, together)
         if key not in self.pod_classes:
             size = sum([self.nodes.size[each] for each in classes])
             self.pod_classes[key] = PodClass(
-                amounts, classes, size, rounded=rounded, block=block, within=within
+                amounts, classes, size, rounded=rounded, together=together
             )
         return self.pod_classes[key]
 
-    def _block_of(self, request: PodRequest) -> int:
-        """The pods that are placed as one; 0 where each is placed alone, also for a topology that
-        is not known."""
-        is_known = not request.tier or self.nodes.knows_tier(request.tier)
-        return request.block if is_known else 0
-
-    def _within(self, request: PodRequest) -> Within | None:
-        """The sets of nodes that may take a block. None where the other pods of the instance are on
-        a node that is in no set: no node takes it."""
+    def _together(self, request: PodRequest) -> Together | None:
+        """How such pods are placed together; each alone where the topology is not known. None where
+        the other pods of the instance are on a node that is in no set: no node takes it."""
+        tier = request.tier
+        if not request.block or (tier and not self.nodes.knows_tier(tier)):
+            return ALONE
         if not request.beside:
-            return Within(request.tier)
+            return Together(request.block, tier)
         position = self._index_of(request.beside)
-        only = self.nodes.sets(request.tier)[position] if position >= 0 else -1
-        return Within(request.tier, only) if only >= 0 else None
+        only = self.nodes.sets(tier)[position] if position >= 0 else -1
+        return Together(request.block, tier, only) if only >= 0 else None
 
     def counted(self, pods: Iterable[tuple[PodRequest, int]]) -> dict[PodClass, int]:
         """Pod class -> number of these pods; of a class with blocks, of blocks."""

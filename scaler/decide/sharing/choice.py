@@ -21,7 +21,7 @@ Chosen = TypeVar("Chosen")
 
 MOST_SETS = 16
 """1d: the largest number of sets of candidates that are tried on one source of room."""
-LARGER_FIRST = "instances of larger blocks of a super-pod are bound first"
+LARGER_FIRST = "instances of larger blocks are bound first"
 
 
 def sets_of_candidates(

@@ -8,7 +8,7 @@ anti-affinity, resources. Must not: do I/O or know of gangs and phases
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from scaler.decide.service.states import natural
 from scaler.kube.api import Object
@@ -34,13 +34,16 @@ class Nodes:
             if objects.node_of(pod) in self._nodes and not objects.ended(pod):
                 self.take(objects.node_of(pod), pod)
 
-    def place(self, pods: Sequence[Object], at_least: int) -> dict[str, str]:
+    def place(
+        self, pods: Sequence[Object], at_least: int, within: Collection[str] | None = None
+    ) -> dict[str, str]:
         """Pod name -> node, for as many of the pods as fit; {} if fewer than `at_least` do. A pod
-        goes to the fullest node that it fits on."""
+        goes to the fullest node that it fits on. `within`: the nodes that may be taken; None =
+        all."""
         placed: list[tuple[str, Object]] = []
         unplaced = 0
         for pod in pods:
-            fitting = self.fitting(pod)
+            fitting = [one for one in self.fitting(pod) if within is None or one in within]
             if fitting:
                 name = self.fullest(fitting)
                 self.take(name, pod)

@@ -22,6 +22,7 @@ from collections import defaultdict
 from scaler.clock import Clock
 from scaler.kube.api import (
     CONFIG_MAPS,
+    HYPER_NODES,
     NODES,
     POD_GROUPS,
     PODS,
@@ -33,6 +34,7 @@ from scaler.kube.api import (
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
 from scaler.sim.actors.faulty_api import Curses, Never
+from scaler.sim.actors.hyper_nodes import tried
 from scaler.sim.actors.npu_conditions import (
     NO_PODS,
     READY,
@@ -112,8 +114,9 @@ class GangScheduler(StandIn):
     `gangs=False`: every pod is scheduled alone, and PodGroups have no effect.
     `force_enqueue=False`: as with Volcano's own plugins, PodGroups in the queue keep room free, and
     none enters the queue without room beside that. `devices`: nodes carry device data, and
-    MindCluster's plugin decides by it. The order among gangs of the same priority and second, and
-    among equally full nodes, has no guarantee: by name with seed 0, else different for each
+    MindCluster's plugin decides by it. `hyper_nodes`: HyperNodes are installed. The order among
+    gangs of the same priority and second, and among equally full nodes, has no guarantee: by name
+    with seed 0, else different for each
     seed."""
 
     # Wiring: everything that the scheduler works with.
@@ -125,6 +128,7 @@ class GangScheduler(StandIn):
         gangs: bool = True,
         force_enqueue: bool = True,
         devices: bool = False,
+        hyper_nodes: bool = False,
         clock: Clock | None = None,
         seed: int = 0,
         cursed: Curses | None = None,
@@ -134,9 +138,12 @@ class GangScheduler(StandIn):
             followed += [POD_GROUPS, PRIORITY_CLASSES, REPLICA_SETS]
         if devices:
             followed.append(CONFIG_MAPS)
+        if hyper_nodes:
+            followed.append(HYPER_NODES)
         super().__init__(api, *followed)
         self.plugin = NpuPlugin() if devices else None
         self._clock = clock or Clock()
+        self._hyper_nodes = hyper_nodes
         self._seed = seed
         # For order, not for secrets.
         self._tie = random.Random(f"scheduler-{seed}") if seed else None  # noqa: S311
@@ -354,8 +361,21 @@ class GangScheduler(StandIn):
         if not pods:
             return Placed()
         if session is None or gang.group is None:
-            return Placed(nodes.place(pods, gang.needed - bound))
+            return Placed(self._place(gang, pods, gang.needed - bound, nodes))
         return session.place(Wanted(gang.group, gang.members, pods, gang.needed - bound), nodes)
+
+    def _place(self, gang: Gang, pods: list[Object], at_least: int, nodes: Nodes) -> dict[str, str]:
+        """Pod name -> node; in the first HyperNode that has room where it has to be in one."""
+        hyper_nodes = self.mirror.all(HYPER_NODES) if self._hyper_nodes else []
+        bound = {objects.node_of(pod) for pod in gang.pods if objects.node_of(pod)}
+        within = tried(gang.group, hyper_nodes, self.mirror.all(NODES), bound, self._tie)
+        if within is None:
+            return nodes.place(pods, at_least)
+        for names in within:
+            placed = nodes.place(pods, at_least, names)
+            if placed:
+                return placed
+        return {}
 
     async def _bind(self, pod: Object, node: str, notes: dict[str, str]) -> bool:
         """Bind the pod, with these annotations."""

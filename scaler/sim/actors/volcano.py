@@ -186,6 +186,7 @@ def _group_of_job(job: Object) -> Object:
         annotations=objects.annotations_of(job),
         minMember=least(job),
         minTaskMember=least_of_tasks,
+        networkTopology=objects.spec(job).get("networkTopology") or None,
         queue=_queue(job),
         priorityClassName=objects.spec(job).get("priorityClassName") or None,
     )

@@ -61,7 +61,7 @@ def workload_definition(resource: Resource) -> Object:
     definition["spec"] = {
         "group": resource.group,
         "names": names,
-        "scope": "Namespaced",
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
         "versions": [
             {**spec["versions"][0], "name": resource.version, "additionalPrinterColumns": [age]}
         ],

@@ -91,6 +91,15 @@ class NodeGroup(Model):
         return self.super_pods.first + index // self.super_pods.nodes
 
 
+class HyperNode(Model):
+    """A HyperNode of Volcano."""
+
+    name: Name
+    tier: int = Field(1, ge=0, le=1_000, description="The lower, the faster is its network.")
+    nodes: str = Field("", description="A pattern for the names of its nodes.")
+    members: list[Name] = Field([], description="Names of HyperNodes in it.")
+
+
 class Copies(Model):
     """Many services from the manifests of one: each copy in a namespace of its own."""
 
@@ -449,6 +458,9 @@ class Scenario(Model):
     nodes: list[NodeGroup] = Field(min_length=1)
     manifests: list[File] = Field(
         [], description="Files and folders, applied in this order at the start."
+    )
+    hyper_nodes: list[HyperNode] = Field(
+        [], description="HyperNodes of Volcano; without any they are not installed."
     )
     copies: list[Copies] = Field([], description="Services that are there many times.")
     settings: Settings = Field(

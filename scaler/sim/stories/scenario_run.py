@@ -18,7 +18,9 @@ from scaler.controller import Observer
 from scaler.decide.service.states import natural
 from scaler.kube.api import (
     CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
     ELASTIC_SERVICES,
+    HYPER_NODES,
     PODS,
     QUEUES,
     KubeApi,
@@ -44,6 +46,7 @@ from scaler.sim.actors.devices import (
 )
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.faulty_api import Curses, FaultyApi
+from scaler.sim.actors.hyper_nodes import hyper_node
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import (
     Kubelet,
@@ -58,6 +61,7 @@ from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.owners import owners
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.stand_in import Actor
+from scaler.sim.apiserver.crds import workload_definition
 from scaler.sim.load.service import LoadedService
 from scaler.sim.stories import scenario
 from scaler.sim.stories.instances import instance_of
@@ -154,6 +158,7 @@ class ScenarioRun:
             api,
             period=period,
             devices=what.device_data,
+            hyper_nodes=bool(what.hyper_nodes),
             clock=clock,
             seed=seed,
             cursed=self._curses,
@@ -166,6 +171,7 @@ class ScenarioRun:
     async def play(self) -> None:
         """Run from the empty cluster to the end of the scenario; `timeline` is complete
         afterwards."""
+        await self._install()
         async with asyncio.TaskGroup() as group:
             self._recorder.start()
             tasks = []
@@ -187,6 +193,15 @@ class ScenarioRun:
                 words = f"there was no service {load.service}: all its requests are lost"
                 self._recorder.say(MomentKind.WARNING, words)
         self._timeline.end = self._scenario.until
+
+    async def _install(self) -> None:
+        """What is there before anything runs."""
+        if self._scenario.hyper_nodes:
+            definition = workload_definition(HYPER_NODES)
+            await self._api.create(CUSTOM_RESOURCE_DEFINITIONS, None, definition)
+        for one in self._scenario.hyper_nodes:
+            made = hyper_node(one.name, one.tier, nodes=one.nodes, members=one.members)
+            await self._api.create(HYPER_NODES, None, made)
 
     async def _begin(self) -> None:
         """Start nodes, controller, manifests, in this order. A refusal is recorded as a failure."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from scaler.defaults import Mode
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 from scaler.informers.resources import OPTIONAL
-from scaler.kube.api import DEPLOYMENTS, ELASTIC_SERVICES, POD_GROUPS
+from scaler.kube.api import DEPLOYMENTS, ELASTIC_SERVICES, HYPER_NODES, POD_GROUPS
 from scaler.names import WEBHOOK_SECRET
 from scaler.settings import Settings
 from scaler.tools.common.check_result import CheckResult, Level
@@ -29,6 +29,7 @@ ROLES: dict[str, Role] = {
         ("apps", "deployments"): "list watch",
         ("coordination.k8s.io", "leases"): "list",
         ("scheduling.k8s.io", "priorityclasses"): "list watch",
+        ("topology.volcano.sh", "hypernodes"): "list watch",
     },
     "watch": {
         ("", "configmaps"): "list watch",
@@ -61,6 +62,7 @@ for _kind in KINDS:
 _DEFINED = {one for kind in KINDS for one in kind.definitions}
 _DEFINITIONS = (
     POD_GROUPS,
+    HYPER_NODES,
     *(resource for resource in WATCHED if resource in _DEFINED),
     ELASTIC_SERVICES,
 )
