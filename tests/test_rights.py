@@ -53,6 +53,8 @@ MORE: list[Object] = [
 RARE = {
     # the simulation does not know this kind
     ("workloads.x-k8s.io", "rolebasedgroups", "watch"),
+    # installed in no world that is played here: tests/scenarios/hyper-nodes-*.yaml
+    ("topology.volcano.sh", "hypernodes", "watch"),
     ("mind-cluster", "gates", "release"),  # asked by the gate guard, not by a request
     # asked by an admission plugin, not by a request
     ("mindxdl.gitee.com", "ascendjobs/finalizers", "update"),

@@ -6,7 +6,7 @@ Each names the few files of this folder that should notice, the quickest first."
 from __future__ import annotations
 
 from scaler.decide import again, attempts, draft, nodes, slices, verdicts
-from scaler.decide.room import blocks, invalidation, placement
+from scaler.decide.room import blocks, classes, invalidation, placement
 from scaler.decide.service import demand, groups, lifecycle, limit, readiness, states
 from scaler.decide.sharing import (
     arbitration,
@@ -1191,6 +1191,22 @@ MUTANTS = (
         "return 0",
         "test_blocks test_super_pods",
         "3b.6b",
+    ),
+    Mutant(
+        "what is left of an instance goes into any HyperNode",
+        blocks,
+        "suffices = places >= pod_class.block and pod_class.allows(number)",
+        "suffices = places >= pod_class.block",
+        "test_hyper_nodes",
+        "3b",
+    ),
+    Mutant(
+        "a HyperNode of a higher tier than allowed takes an instance",
+        classes,
+        "[one for one in node.hyper_nodes if one.tier <= highest]",
+        "list(node.hyper_nodes)",
+        "test_hyper_nodes",
+        "3b",
     ),
     Mutant(
         "the first block of a super-pod costs as many nodes as it has",
