@@ -56,7 +56,7 @@ async def test_a_user_applies_edits_reads_and_deletes(
             lines[1],
         )
         assert max(map(len, lines)) <= 120
-        assert "mindie-server-p1: Admitted; waits for" in await kubectl(
+        assert "mindie-server-p1: Needs 1 node, 0 free" in await kubectl(
             "get", *_HERE, "esvc", "--output", "wide"
         )
         await kubectl(
