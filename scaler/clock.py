@@ -31,6 +31,12 @@ _LAST = 2.0**33
 """Seconds since the epoch, 2001 and 2242: a time outside is from a clock that was never set."""
 
 
+def wall_clock() -> float:
+    """Seconds since the epoch by the machine's clock: for what another program of this machine
+    said of a time, such as when a token of it ends."""
+    return time.time()
+
+
 class Skew(msgspec.Struct, frozen=True):
     """How far the clocks of the API servers are ahead of ours, in seconds: `least` and `most`,
     because they may differ.

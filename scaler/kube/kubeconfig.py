@@ -12,13 +12,13 @@ import base64
 import json
 import os
 import sys
-import time
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from scaler.clock import wall_clock
 from scaler.timestamps import seconds_of
 
 Part = Mapping[str, Any]
@@ -194,7 +194,7 @@ class Loader:
         return str(path)
 
     async def _ask_plugin(self, how: Part) -> None:
-        if self._plugin and (not self.ages or time.time() < self._plugin_until - SKEW):
+        if self._plugin and (not self.ages or wall_clock() < self._plugin_until - SKEW):
             return
         self._plugin = await _answer_of(how, self._user_folder)
         ends = self._plugin.get("expirationTimestamp")

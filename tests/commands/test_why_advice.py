@@ -67,8 +67,9 @@ def commands(answer: Answer) -> list[str]:
     return [line for line in answer.next if line.startswith("kubectl")]
 
 
-async def neighbours(on: Rig, **options: str) -> None:
-    """A service that runs one instance beyond its minimum, and another one without room."""
+async def neighbours(on: Rig, of_new: str = "new", **options: str) -> None:
+    """A service that runs one instance beyond its minimum, and another one, `of_new` its rule,
+    without room."""
     on.apply(rule_config_map(LADDER, name="big", **options), rule_config_map(ONE_EACH, name="new"))
     on.apply(chat("p0", "big", "big"), chat("p1", "big", "big"), chat("d0", "big", "big"))
     await on.settle(2)
@@ -76,7 +77,7 @@ async def neighbours(on: Rig, **options: str) -> None:
     await on.start("d0", node_name="a-1")
     await on.settle(2)
     await on.start("p1", node_name="a-2")
-    on.apply(chat("p8", "new", "new"), chat("d8", "new", "new"))
+    on.apply(chat("p8", "new", of_new), chat("d8", "new", of_new))
     await on.settle(5)
 
 
@@ -110,6 +111,19 @@ def test_equal_priorities_are_said_and_the_command_lets_the_waiting_one_go_first
     assert any("same or a higher priority" in line for line in before.next)
     assert commands(before)[1].endswith("configmap big mind-cluster/service-priority=-1")
     assert "MinimumDoesNotFit" not in " ".join(after.head)
+
+
+def test_a_priority_is_no_advice_where_both_services_have_the_same_rule() -> None:
+    """Its annotation would count for both."""
+
+    async def story() -> Answer:
+        async with rig(*on_nodes("a", 4)) as on:
+            await neighbours(on, of_new="big")
+            return await asked(on, "new")
+
+    answer = run(story())
+    assert commands(answer)[0].endswith("scale esvc/big-big --replicas=2")
+    assert not any("service-priority" in line for line in answer.next)
 
 
 def test_a_rule_that_protects_its_service_from_eviction_is_said() -> None:

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from scaler.clock import Clock
-from scaler.decide.world import ServiceKey
+from scaler.decide.world import ServiceKey, shown
 from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PatchType
 from scaler.sim.cluster import SimCluster
 from scaler.tools.common.view import Cluster
@@ -199,7 +199,7 @@ async def test_why_is_answered_as_the_command_does_with_what_to_do_next() -> Non
         answer = json.loads(text)
         assert (status, answer["about"], answer["well"]) == (
             200,
-            f"service {KEY.replace('/rule', '')}",
+            f"service {shown(KEY)}",
             False,
         )
         assert {section["title"] for section in answer["sections"]} >= {

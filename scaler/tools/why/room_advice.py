@@ -105,7 +105,9 @@ def _about_holder(
     if names.get(key):
         yield SCALE_HOLDER.en
         yield f"kubectl -n {key.namespace} scale esvc/{names[key]} --replicas={smallest}"
-    if world.policy.preempt is not Preempt.HIGHER_PRIORITY:
+    # what the annotations of a shared rule say holds for both
+    same_rule = (key.namespace, key.rule) == (waiting.key.namespace, waiting.key.rule)
+    if world.policy.preempt is not Preempt.HIGHER_PRIORITY or same_rule:
         return
     mine = priority_of(waiting, world.policy)
     if not holder.options.preemptable:
