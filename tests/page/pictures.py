@@ -5,6 +5,7 @@ make page-pictures          writes docs/pictures/page-*.png"""
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import tempfile
 from pathlib import Path
@@ -22,6 +23,20 @@ PICTURES = (
     ("service", CHAT, ".chart path.run", 1160, "light", "dark"),
     ("cluster", "#/cluster", ".line.nodes", 1000, "dark", "light"),
 )
+
+MADE_OF = ROOT / "docs" / "pictures" / "page-pictures.sha256"
+"""What the pictures were made of: digests of the files of the page and of the story."""
+
+
+def sources() -> str:
+    """The digests of what the pictures show now, one file on a line."""
+    static = ROOT / "scaler" / "tools" / "ui" / "static"
+    files = [STORY, *(file for file in static.iterdir() if file.is_file())]
+    lines = []
+    for file in sorted(files):
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        lines.append(f"{digest}  {file.relative_to(ROOT)}")
+    return "\n".join(lines) + "\n"
 
 
 def main(folder: Path) -> None:
@@ -46,6 +61,8 @@ def main(folder: Path) -> None:
                     path = folder / f"page-{name}{ending}.png"
                     take(browser, address.replace("/#", f"/{part}&", 1), ready, look, path)
             browser.close()
+    if folder == MADE_OF.parent:
+        MADE_OF.write_text(sources())
 
 
 def wait(browser: Any, address: str) -> None:

@@ -19,6 +19,7 @@ from scaler.report import service_status
 from scaler.report.service_events import ServiceEventReason
 from scaler.tools.ui.server import STATIC
 from scaler.workloads.scheduler_words import REASONS
+from tests.page import pictures
 
 ROOT = Path(__file__).parent.parent.parent
 VENDOR = STATIC / "vendor"
@@ -165,6 +166,12 @@ def test_the_library_is_as_it_was_published() -> None:
     there = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in VENDOR.iterdir()}
     del there["README.md"]
     assert listed == there
+
+
+def test_the_pictures_in_the_documents_show_the_page_as_it_is() -> None:
+    assert pictures.MADE_OF.read_text() == pictures.sources(), (
+        "the page is another one than when its pictures were taken: run `make page-pictures`"
+    )
 
 
 PAIRS = (
