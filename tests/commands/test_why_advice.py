@@ -98,6 +98,23 @@ def test_who_holds_the_room_is_named_and_scaling_it_down_makes_room() -> None:
     assert "room on a-2 is expected: pods end there" in " ".join(after.head)
 
 
+def test_as_many_nodes_are_needed_as_the_target_lacks() -> None:
+    """The second prefill instance is no part of 1P1D, which the service works towards."""
+
+    async def story() -> Answer:
+        async with rig(*on_nodes("a", 1)) as on:
+            on.apply(rule_config_map(LADDER, name="big"))
+            on.apply(chat("p0", "big", "big"), chat("p1", "big", "big"), chat("d0", "big", "big"))
+            await on.settle(2)
+            await on.start("p0", node_name="a-0")
+            await on.settle(5)
+            return await asked(on, "big")
+
+    words = " ".join(failures(run(story())))
+    assert "needs 1 node with" in words
+    assert "needs 2 nodes" not in words
+
+
 def test_equal_priorities_are_said_and_the_command_lets_the_waiting_one_go_first() -> None:
     async def story() -> tuple[Answer, Answer]:
         async with rig(*on_nodes("a", 4)) as on:

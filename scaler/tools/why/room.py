@@ -59,8 +59,20 @@ def room_checks(
 
 
 def instances_that_wait(subject: Subject) -> list[Instance]:
-    """Those of the subject that more room would help."""
-    return [instance for instance in subject.instances if _waits_for_room(subject, instance)]
+    """Those of the subject that more room would help: of each group as many as its target lacks.
+    Beyond the target nobody is started, however much room there is."""
+    waiting = [instance for instance in subject.instances if _waits_for_room(subject, instance)]
+    if subject.plan is None:
+        return waiting
+    lacks = {}
+    for name, group in subject.plan.groups.items():
+        lacks[name] = group.target - group.running
+    found = []
+    for instance in waiting:
+        if lacks.get(instance.group or "", 0) > 0:
+            lacks[instance.group or ""] -= 1
+            found.append(instance)
+    return found or waiting
 
 
 def _standing(subject: Subject, plan: Plan) -> CheckResult:
