@@ -148,6 +148,7 @@ def test_every_right_is_needed(plane: ControlPlane, story: list[dict[str, Any]])
         Right("mindxdl.gitee.com", "ascendjobs", "delete"),  # a finished job whose time is over
         # of a kind that is not installed
         Right("workloads.x-k8s.io", "rolebasedgroups", "watch"),
+        Right("topology.volcano.sh", "hypernodes", "watch"),
     }
     assert _granted(plane) - _used(story) == unseen
 
