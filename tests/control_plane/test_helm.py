@@ -186,7 +186,7 @@ COMPONENTS: dict[tuple[str, ...], tuple[str, Object]] = {
             "gateGuard": True,
             "accountGuard": True,
             "networkPolicy": {"enabled": True},
-            "monitoring": {"enabled": True},
+            "monitoring": {"enabled": True, "repository": "https://REPOSITORY"},
         },
     ),
     ("admission-policy", "gate-guard", "account-guard", "network-policy", "monitoring"): (
@@ -196,7 +196,7 @@ COMPONENTS: dict[tuple[str, ...], tuple[str, Object]] = {
             "gateGuard": True,
             "accountGuard": True,
             "networkPolicy": {"enabled": True},
-            "monitoring": {"enabled": True},
+            "monitoring": {"enabled": True, "repository": "https://REPOSITORY"},
         },
     ),
 }
