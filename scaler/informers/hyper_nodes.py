@@ -17,6 +17,12 @@ from scaler.rules.values import as_count, as_list, as_text, at
 
 LONGEST_PATTERN = 256
 """Characters of a regular expression; a longer one matches no node."""
+MOST_REPEATS = 3
+"""Repetitions (`*`, `+`, `{`) in a regular expression, and none of a group. Python tries all ways
+to repeat, which takes seconds or for ever beyond that; Volcano's Go does not. An expression with
+more matches no node."""
+_REPEAT = re.compile(r"(?<!\\)[*+{]")
+_REPEATED_GROUP = re.compile(r"(?<!\\)\)[*+{]")
 MOST_MEMBERS = 10_000
 """The largest number of members of one HyperNode that are read."""
 
@@ -65,6 +71,8 @@ def hyper_node_record(obj: HyperNodeObject) -> HyperNodeRecord:
 
 def _is_pattern(text: str) -> bool:
     if not 0 < len(text) <= LONGEST_PATTERN:
+        return False
+    if _REPEATED_GROUP.search(text) or len(_REPEAT.findall(text)) > MOST_REPEATS:
         return False
     try:
         re.compile(text)

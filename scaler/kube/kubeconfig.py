@@ -25,6 +25,8 @@ Part = Mapping[str, Any]
 
 SKEW = 300.0
 """Seconds before its end at which a plugin's token is renewed."""
+PLUGIN_PATIENCE = 300.0
+"""Seconds for the answer of a plugin: it may ask a person to log in."""
 
 
 class Connection:
@@ -226,11 +228,13 @@ async def _answer_of(how: Part, folder: Path) -> Part:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        out, err = await process.communicate()
+        async with asyncio.timeout(PLUGIN_PATIENCE):
+            out, err = await process.communicate()
+    except TimeoutError:
+        await _ended(process)
+        raise ValueError(f"exec: {command} does not answer for {PLUGIN_PATIENCE:g} s") from None
     except BaseException:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        await _ended(process)
         raise
     if process.returncode:
         raise ValueError(f"exec: {command} ended with {process.returncode}. {err.decode().strip()}")
@@ -242,6 +246,12 @@ async def _answer_of(how: Part, folder: Path) -> Part:
         raise ValueError(f"exec: {command} gives neither a token nor a certificate")
     made: Part = status
     return made
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
 
 
 class WithAuthProvider:

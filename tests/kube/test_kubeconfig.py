@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from scaler.kube import kubeconfig
 from scaler.kube.configuration import namespace_of
 from scaler.kube.kubeconfig import Connection, Files, Loader, WithAuthProvider, loader_of
 
@@ -163,6 +164,20 @@ async def test_a_plugin_that_fails_says_so(command: str, words: str, tmp_path: P
     how = {"apiVersion": "client.authentication.k8s.io/v1", "command": command}
     loader = loader_of(write(tmp_path / "config", document(HTTPS, {"exec": how})), None)
     with pytest.raises((OSError, ValueError), match=words):
+        await loader.load_and_set(Connection())
+
+
+async def test_a_plugin_that_never_answers_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubeconfig, "PLUGIN_PATIENCE", 0.1)
+    how = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "sleep",
+        "args": ["600"],
+    }
+    loader = loader_of(write(tmp_path / "config", document(HTTPS, {"exec": how})), None)
+    with pytest.raises(ValueError, match="sleep does not answer for"):
         await loader.load_and_set(Connection())
 
 

@@ -112,7 +112,7 @@ def test_a_node_is_in_its_hyper_nodes_and_all_above() -> None:
     tree = Tree()
     tree.set("row", 2, [of_hyper("rack-0"), of_hyper("rack-1")], tierName="zone")
     tree.set("rack-0", 1, [of_nodes(exactMatch={"name": "n0"})])
-    tree.set("rack-1", 1, [of_nodes(regexMatch={"pattern": "^n[12]$"})])
+    tree.set("rack-1", 1, [of_nodes(regexMatch={"pattern": r"^n[12]\+?$"})])
     tree.set("rack-2", 1, [of_nodes(labelMatch={"matchLabels": {"rack": "2"}})])
     assert tree.of("n0") == ["rack-0", "row"]
     assert tree.of("n2") == ["rack-1", "row"]
@@ -140,6 +140,8 @@ def test_only_the_nodes_that_it_names_are_told() -> None:
         [None, 1, {}],
         [of_nodes(regexMatch={"pattern": "("})],
         [of_nodes(regexMatch={"pattern": "n" * 1_000})],
+        [of_nodes(regexMatch={"pattern": "(n|n|0)*"})],  # seconds for a long name
+        [of_nodes(regexMatch={"pattern": "n*.*.*.*"})],
         [of_nodes(labelMatch={"matchExpressions": [{"key": 1}]})],
         [of_nodes(labelMatch={})],
         [of_hyper("odd")],
