@@ -21,10 +21,11 @@ import structlog
 from scaler.clock import Clock, Slices, loop_time
 from scaler.decide.again import DecisionCache, why_not_decided
 from scaler.decide.attempts import Refusal, refuse
-from scaler.decide.decide import decide
+from scaler.decide.decide import begin
 from scaler.decide.decision import Decision, Plan
 from scaler.decide.memory import Memory
 from scaler.decide.since_last import Followed
+from scaler.decide.slices import UnderWay
 from scaler.decide.world import Service, ServiceKey, World
 from scaler.execute.assumed import AssumedWrites
 from scaler.execute.capacity_requests import CapacityRequests
@@ -294,13 +295,12 @@ class Controller:
         """The decision, in as many slices as it takes; other tasks run in between. A bug in it is
         logged and retried with growing pauses; /snapshots/world has its input."""
         try:
-            decision = self._slice_of_decision(world)
-            while decision.not_weighed_yet:
+            under_way = begin(world, self._decision_cache)
+            while (decision := _next_slice(under_way)) is None:
                 self._heeds_room = True  # a change meanwhile is for the next decision
-                self.metrics.not_weighed_yet(decision.not_weighed_yet)
-                self._say_who_waits(decision.not_weighed_yet)
+                self.metrics.not_weighed_yet(under_way.waiting)
+                self._say_who_waits(under_way.waiting)
                 await asyncio.sleep(0)
-                decision = self._slice_of_decision(world)
         except Exception:
             delay = backoff_after(self._failures_in_a_row)
             self._failures_in_a_row += 1
@@ -319,10 +319,6 @@ class Controller:
             return None
         self._failures_in_a_row = 0
         return decision
-
-    def _slice_of_decision(self, world: World) -> Decision:
-        with no_collection():
-            return decide(world, self._decision_cache)
 
     def _say_who_waits(self, services: int) -> None:
         """Say in the log that a decision is long, at most once a minute."""
@@ -484,3 +480,8 @@ class Controller:
                 if is_missed(found, known):
                     _log.error("missed event", service=str(key))
                     self.metrics.resync_corrections.inc()
+
+
+def _next_slice(under_way: UnderWay) -> Decision | None:
+    with no_collection():
+        return under_way.go_on()

@@ -22,6 +22,7 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, job, rule_config_map
 from tests.rig import START
+from tests.steps import in_one_slice
 
 
 class Slow(Interceptor):
@@ -76,7 +77,7 @@ def test_what_an_operator_watches_is_in_the_metrics(monkeypatch: pytest.MonkeyPa
             raise ZeroDivisionError
         return decide(world, cache)
 
-    monkeypatch.setattr(controller, "decide", decided)
+    monkeypatch.setattr(controller, "begin", in_one_slice(decided))
 
     async def story() -> list[dict[str, float | None]]:
         clock = Clock(START)

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.decide.again import DecisionCache
-from scaler.decide.decide import decide_whole
+from scaler.decide.decide import decide
 from scaler.decide.memory import Memory
 from scaler.decide.service.states import natural
 from scaler.decide.world import Policy
@@ -112,7 +112,7 @@ class Cluster:
                 self.builder.leave(key)
         self.dirty.clear()
         self.now += 1.0
-        made = decide_whole(self.builder.world(self.now, self.memory), self.decided)
+        made = decide(self.builder.world(self.now, self.memory), self.decided)
         self.memory = made.memory
 
 

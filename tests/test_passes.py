@@ -14,7 +14,6 @@ from structlog.testing import capture_logs
 
 from scaler import app, controller
 from scaler.clock import Slices
-from scaler.decide.again import DecisionCache
 from scaler.decide.decide import decide
 from scaler.decide.decision import Admit, Complete, Decision
 from scaler.decide.world import World
@@ -28,6 +27,7 @@ from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, held, job, node, rule_config_map
 from tests.rig import NODE, rig
+from tests.steps import in_one_slice
 
 SERVICE = (rule_config_map(), job("p0"), job("p1"), job("d0"))
 Decider = Callable[[World], Decision]
@@ -41,7 +41,7 @@ def given(monkeypatch: pytest.MonkeyPatch, change: Decider) -> list[World]:
         seen.append(world)
         return change(world)
 
-    monkeypatch.setattr(controller, "decide", instead)
+    monkeypatch.setattr(controller, "begin", in_one_slice(instead))
     return seen
 
 
@@ -331,7 +331,7 @@ def test_while_a_decision_is_made_in_slices_everything_else_goes_on(
         waiting.append((services, len(others)))
         asyncio.get_running_loop().call_soon(others.append, None)
 
-    monkeypatch.setattr(controller, "DecisionCache", lambda: DecisionCache(1))
+    monkeypatch.setattr(controller, "begin", lambda world, cache: cache.begin(world, 1))
     monkeypatch.setattr(Metrics, "not_weighed_yet", noted)
 
     async def story() -> None:

@@ -29,9 +29,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
-from math import inf
 from traceback import walk_tb
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -53,7 +52,7 @@ from scaler.decide.sharing.part import Admitted, Held, Part, ReservedMinimum
 from scaler.decide.sharing.questions import Questions
 from scaler.decide.sharing.weigh import Scope, tally_of, weigh
 from scaler.decide.since_last import Followed, Moments
-from scaler.decide.slices import SLICE, as_before, in_force, without_actions
+from scaler.decide.slices import SLICE, UnderWay
 from scaler.decide.work import Steps, Work, all_of
 from scaler.decide.world import Policy, Service, ServiceKey, World
 from scaler.reasons.warnings import Warning
@@ -398,9 +397,7 @@ class DecisionCache:
     """What one decision keeps to save time in the next. Without a cache the decision is the
     same."""
 
-    def __init__(self, most: int = SLICE) -> None:
-        """`most`: units of work of one call of `decide`."""
-        self._most = most
+    def __init__(self) -> None:
         self.demands: KnownDemands | None = None
         self.work = Work()
         self.node_index = NodeIndex(Nodes(), self.work)
@@ -409,50 +406,16 @@ class DecisionCache:
         self.budget = Budget()
         self.waiting = 0
         """The number of services that the decision under way has not weighed yet."""
-        self._under_way: _UnderWay | None = None
-        self._last: Decision | None = None
-        self._last_plans: dict[ServiceKey, Plan] = {}
 
     def decide(self, world: World) -> Decision:
-        """As `decide_anew`, without what did not change since the last decision; at most a slice
-        of work. Where the decision is not made then, each service keeps what it has, and the next
-        call goes on with it, whatever world it is given."""
-        return self._decide(world, self.work.units + self._most)
+        """As `decide_anew`, without what did not change since the last decision."""
+        return all_of(self._steps(world))
 
-    def decide_whole(self, world: World) -> Decision:
-        """The whole decision, however long it takes. One that is under way is ended before."""
-        made = self._decide(world, inf)
-        return self._decide(world, inf) if made.not_weighed_yet else made
-
-    def _decide(self, world: World, most: float) -> Decision:
-        under_way = self._under_way
-        if under_way is None:
-            self.waiting = len(world.services)
-            under_way = _UnderWay(world, self._steps(world))
-        self._under_way = None  # a decision that fails leaves nothing behind
-        made = self._go_on(under_way.steps, most)
-        if made is None:
-            self._under_way = under_way
-            if not self._last_plans and self._last is not None:
-                for plan in self._last.plans:
-                    self._last_plans[plan.key] = without_actions(plan)
-            return as_before(world, self._last_plans, self._last, waiting=self.waiting)
-        self._last = made
-        self._last_plans = {}
-        if under_way.world is not world:
-            made = in_force(made, under_way.world, world, waiting=self.waiting)
-        return made
-
-    def _go_on(self, steps: Steps[Decision], most: float) -> Decision | None:
-        """The decision; None = so much work was done, and it is not made yet."""
-        try:
-            while True:
-                next(steps)
-                if self.work.units >= most:
-                    return None
-        except StopIteration as end:
-            made: Decision = end.value
-            return made
+    def begin(self, world: World, most: int = SLICE) -> UnderWay:
+        """The same decision in slices, each of so many units of work. One decision of a cache is
+        under way at a time."""
+        self.waiting = len(world.services)
+        return UnderWay(self._steps(world), self.work, lambda: self.waiting, most)
 
     def _steps(self, asked: World) -> Steps[Decision]:
         # a decision that fails leaves nothing behind
@@ -468,13 +431,6 @@ class DecisionCache:
         self.budget = budget
         self.demands = demands
         return made
-
-
-class _UnderWay(NamedTuple):
-    """A decision that is not made yet, and the world that it is about."""
-
-    world: World
-    steps: Steps[Decision]
 
 
 class _Part(msgspec.Struct, eq=False):

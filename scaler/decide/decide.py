@@ -26,20 +26,20 @@ from scaler.decide.sharing.budget import number_of_rounded, within_budget
 from scaler.decide.sharing.limits import are_weighed, decide_alone, is_weighed
 from scaler.decide.sharing.questions import Questions
 from scaler.decide.sharing.weigh import Demands, Scope, Weighed, tally_of, weigh
+from scaler.decide.slices import UnderWay
 from scaler.decide.work import all_of
 from scaler.decide.world import World
 
 
 def decide(world: World, cache: DecisionCache | None = None) -> Decision:
     """What to do about every service of the world, and what to remember for the next decision.
-    `cache`: of the decisions before. With one, a call does a bounded amount of work: where
-    `not_weighed_yet` is not 0, the next call goes on (`slices.py`)."""
-    return decide_whole(world) if cache is None else cache.decide(world)
+    `cache`: of the decisions before."""
+    return (cache or DecisionCache()).decide(world)
 
 
-def decide_whole(world: World, cache: DecisionCache | None = None) -> Decision:
-    """The same, however much work it is."""
-    return (cache or DecisionCache()).decide_whole(world)
+def begin(world: World, cache: DecisionCache) -> UnderWay:
+    """The same decision, in slices of bounded work (`slices.py`)."""
+    return cache.begin(world)
 
 
 def decide_anew(world: World) -> Decision:

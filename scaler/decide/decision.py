@@ -201,5 +201,3 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """Whether a change of what is free alone may change the decision."""
     tally: Tally | None = None
     """None where each service decides alone."""
-    not_weighed_yet: int = 0
-    """3b.10c: services that wait until the decision goes on; 0 = the decision is whole."""

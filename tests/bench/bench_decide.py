@@ -21,7 +21,7 @@ from functools import lru_cache
 import msgspec
 
 from scaler.decide.again import DecisionCache
-from scaler.decide.decide import decide_whole
+from scaler.decide.decide import decide
 from scaler.decide.decision import State
 from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, Requirement, Where
 from scaler.decide.world import Instance, Service, ServiceKey, World
@@ -152,14 +152,14 @@ def changed(world: World, number: int) -> World:
 def events(world: World, step: int) -> Iterator[float]:
     """Milliseconds of each decision when one pod event after the other changes one service."""
     cache = DecisionCache()
-    made = decide_whole(world, cache)
+    made = decide(world, cache)
     gc.freeze()
     for number in range(EVENTS):
         world = msgspec.structs.replace(
             changed(world, number * step), memory=made.memory, now=world.now + 0.005
         )
         start = time.process_time()
-        made = decide_whole(world, cache)
+        made = decide(world, cache)
         yield (time.process_time() - start) * 1e3
 
 
@@ -188,7 +188,7 @@ def node_events(world: World) -> Iterator[float]:
     """Milliseconds of each decision when one pod more or less of others is bound to one node after
     the other."""
     cache = DecisionCache()
-    made = decide_whole(world, cache)
+    made = decide(world, cache)
     gc.freeze()
     for number in range(EVENTS // 10):
         nodes = world.nodes or Nodes()
@@ -204,24 +204,24 @@ def node_events(world: World) -> Iterator[float]:
             world, nodes=nodes, memory=made.memory, now=world.now + 0.005
         )
         start = time.process_time()
-        made = decide_whole(world, cache)
+        made = decide(world, cache)
         yield (time.process_time() - start) * 1e3
 
 
 def at_rest(world: World) -> Iterator[float]:
     cache = DecisionCache()
-    made = decide_whole(world, cache)
+    made = decide(world, cache)
     for _ in range(EVENTS // 5):
         world = msgspec.structs.replace(world, memory=made.memory, now=world.now + 0.005)
         start = time.process_time()
-        made = decide_whole(world, cache)
+        made = decide(world, cache)
         yield (time.process_time() - start) * 1e3
 
 
 def cold(world: World) -> Iterator[float]:
     for _ in range(COLD):
         start = time.process_time()
-        decide_whole(world)
+        decide(world)
         yield (time.process_time() - start) * 1e3
 
 
@@ -259,7 +259,7 @@ def main() -> None:
     )
     for name, make in worlds:
         world = make()
-        print(f"  {name}: {decide_whole(world).tally}")
+        print(f"  {name}: {decide(world).tally}")
         say(f"{name}_event", events(world, 37))
         say(f"{name}_node_event", node_events(world))
         say(f"{name}_rest", at_rest(world))

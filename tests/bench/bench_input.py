@@ -23,7 +23,7 @@ import msgspec
 from scaler.app import App
 from scaler.clock import Clock
 from scaler.decide.again import DecisionCache
-from scaler.decide.decide import decide_whole
+from scaler.decide.decide import decide
 from scaler.decide.decision import Decision, State
 from scaler.decide.world import Service, ServiceKey, World
 from scaler.defaults import Mode
@@ -100,13 +100,13 @@ def first_decisions(number: int) -> None:
         started = time.perf_counter()
         cpu = time.process_time()
         with no_collection():  # as the controller does
-            first = decide_whole(made, cache := DecisionCache())
+            first = decide(made, cache := DecisionCache())
         took = time.perf_counter() - started
         used = time.process_time() - cpu
         later = msgspec.structs.replace(made, memory=first.memory, now=made.now + 1)
         started = time.process_time()
         with no_collection():
-            decide_whole(later, cache)
+            decide(later, cache)
         again = time.process_time() - started
         print(
             f"first decision, {number} services {what}: {took:.2f} s ({used:.2f} s of CPU), the"

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from scaler.decide.again import DecisionCache
-from scaler.decide.decide import decide_whole
+from scaler.decide.decide import decide
 from scaler.decide.memory import Memory
 from scaler.decide.world import Policy
 from scaler.informers.changes import Changes, JobChanged, NodeChanged, PodChanged, ServiceChanged
@@ -80,7 +80,7 @@ class Cluster:
             self.builder.read(key)
         self.dirty.clear()
         self.now += 0.005
-        made = decide_whole(self.builder.world(self.now, self.memory), self.decided)
+        made = decide(self.builder.world(self.now, self.memory), self.decided)
         self.memory = made.memory
         return made
 

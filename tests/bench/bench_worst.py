@@ -6,7 +6,7 @@ A world is made from a few numbers (`Genes`), so a line that the search prints m
 again. The search changes the numbers of the dearest worlds and keeps what costs more. `first`:
 milliseconds of CPU of the first decision, with empty caches, in so many slices; `event`: the
 slowest of the decisions that follow, each after a change of one object, the cache kept; `slice`:
-the longest call of `decide`, and 99 % of all of them are no longer than the second number. `calls`:
+the longest slice, and 99 % of all of them are no longer than the second number. `calls`:
 function calls of the first decision: the same on every machine and in every run. The search goes by
 the time of whole decisions."""
 
@@ -25,7 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from scaler.decide.again import DecisionCache
-from scaler.decide.decide import decide
+from scaler.decide.decide import begin, decide
 from scaler.decide.decision import Decision, State
 from scaler.decide.nodes import PodRequest, PodRequests, Requirement, Toleration, Where
 from scaler.decide.world import Instance, Service, ServiceKey, World
@@ -282,15 +282,16 @@ def timed(made: Callable[[], Any]) -> tuple[float, Any]:
 
 def in_slices(one: World, cache: DecisionCache) -> tuple[list[float], Decision | None]:
     """Milliseconds of each slice, and the whole decision; None when it was given up."""
+    under_way = begin(one, cache)
     slices = []
-    while True:
+    made: Decision | None = None
+    while made is None:
         with no_collection():
-            took, made = timed(lambda: decide(one, cache))
+            took, made = timed(under_way.go_on)
         slices.append(took)
-        if made is None or sum(slices) > MOST_S * 1e3:
+        if sum(slices) > MOST_S * 1e3:
             return slices, None
-        if not made.not_weighed_yet:
-            return slices, made
+    return slices, made
 
 
 def price(genes: Genes, *, counts: bool = True) -> Price:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from scaler.decide.again import DecisionCache
-from scaler.decide.decide import decide, decide_anew, decide_whole
+from scaler.decide.decide import decide, decide_anew
 from scaler.decide.decision import Admit, Decision, State
 from scaler.decide.nodes import (
     Node,
@@ -321,7 +321,7 @@ def test_a_cache_rounds_the_same() -> None:
         if step % 2:
             services.append(service_of("three", unlike(50), age=2))
         world = replace(world_of(*services), memory=memory, now=NOW + step)
-        made = decide_whole(world, cache)
+        made = decide(world, cache)
         assert made == decide_anew(world)
         memory = made.memory
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from scaler.decide.again import DecisionCache
-from scaler.decide.decide import decide_whole
+from scaler.decide.decide import decide
 from tests.builders import NOW
 from tests.decide.facts import Facts
 from tests.decide.seen import act, view
@@ -104,7 +104,7 @@ def when_they_serve(start: Start, *, alone: bool) -> list[int]:
                 view(of, s), now=NOW + time, last_bind=last_bind, alone=alone
             )
             before = s
-            s = act(of, s, decide_whole(world, cache))
+            s = act(of, s, decide(world, cache))
             if before.insts == s.insts:
                 break
         at = Facts(of, s)

@@ -20,7 +20,7 @@ import msgspec
 from scaler import wiring
 from scaler.clock import Clock
 from scaler.decide.again import DecisionCache
-from scaler.decide.decide import decide_whole
+from scaler.decide.decide import decide
 from scaler.decide.decision import Decision, Plan
 from scaler.decide.memory import Memory
 from scaler.decide.world import Policy, Service, ServiceKey, World
@@ -327,7 +327,7 @@ class Cluster:
                 self._builder.leave(key)
         self._dirty = set()
         world = self._builder.world(self.clock.now(), self._memory)
-        decision = decide_whole(world, self._decided)
+        decision = decide(world, self._decided)
         self._memory = decision.memory
         self._last = version, world, decision
         return world, decision

@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from scaler.decide.again import DecisionCache
-from scaler.decide.decide import decide_whole
+from scaler.decide.decide import decide
 from scaler.decide.decision import Admit, Evict, Plan, Revoke
 from scaler.decide.explain import words
 from scaler.decide.memory import Memory
@@ -184,7 +184,7 @@ def _play(by_age: Sequence[_Service], ground: Ground) -> None:
             memory=memory,
             policy=POLICY,
         )
-        made = decide_whole(world, cache)
+        made = decide(world, cache)
         memory = made.memory
         changed = False
         for one, plan in zip(by_key, made.plans, strict=True):

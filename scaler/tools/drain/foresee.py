@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence, Set
 import msgspec
 
 from scaler.decide.again import DecisionCache
-from scaler.decide.decide import decide_whole
+from scaler.decide.decide import decide
 from scaler.decide.decision import Admit, Complete, Decision, Evict, Plan, Revoke, State, Verdict
 from scaler.decide.explain import words
 from scaler.decide.memory import Memory
@@ -206,7 +206,7 @@ def _play(found: Sequence[_Present], ground: Ground, world: World, memory: Memor
     """Decide and bind, pass by pass, until a pass changes nothing."""
     cache = DecisionCache()
     for number in range(1, MOST_PASSES):
-        made = decide_whole(
+        made = decide(
             msgspec.structs.replace(
                 world,
                 now=world.now + number * TICK,

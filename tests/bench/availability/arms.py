@@ -8,7 +8,7 @@ from enum import Enum
 import msgspec
 
 from scaler.decide.again import DecisionCache
-from scaler.decide.decide import decide_whole
+from scaler.decide.decide import decide
 from scaler.decide.decision import Decision
 from scaler.decide.world import Preempt, World
 from scaler.settings import Settings
@@ -53,7 +53,7 @@ class Played(msgspec.Struct):
 
 def decider_of(arm: Arm) -> Decide:
     """A bound decides in place of the product."""
-    return Bound(_RIGHTS[arm]) if arm in _RIGHTS else decide_whole
+    return Bound(_RIGHTS[arm]) if arm in _RIGHTS else decide
 
 
 def settings_of(arm: Arm) -> Settings:

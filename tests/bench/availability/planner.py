@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from scaler.decide.again import DecisionCache
-from scaler.decide.decide import decide_whole
+from scaler.decide.decide import decide
 from scaler.decide.decision import (
     Admit,
     Decision,
@@ -126,7 +126,7 @@ class Bound:
         self._alone = DecisionCache()
 
     def __call__(self, world: World, _cache: DecisionCache | None = None) -> Decision:
-        alone = decide_whole(
+        alone = decide(
             msgspec.structs.replace(world, nodes=None, alone="by the bound"), self._alone
         )
         plans = [self._without_room(plan) for plan in alone.plans]

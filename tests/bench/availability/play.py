@@ -38,6 +38,7 @@ from tests import jobs
 from tests.bench.availability.arms import PRODUCT, Arm, Played, decider_of, settings_of
 from tests.bench.availability.minutes import Numbers, Reasons, Witness
 from tests.bench.availability.month import TRAINING, Happening, Month, What, priority_classes
+from tests.steps import in_one_slice
 
 START = 1_790_000_000.0
 
@@ -87,7 +88,7 @@ def play(month: Month, arm: Arm, *, seed: int = 0) -> Played:
         await asyncio.gather(*running, return_exceptions=True)
         return witness.end(START + month.seconds)
 
-    with mock.patch.object(scaler.controller, "decide", decider_of(arm)):
+    with mock.patch.object(scaler.controller, "begin", in_one_slice(decider_of(arm))):
         numbers = loop.run(main(), seed=seed)
     return Played(arm.name, numbers, reasons.passes, time.process_time() - began)
 
