@@ -85,7 +85,7 @@ reasons: dev  ## Write the tables of reasons, and the list of reasons in an aler
 
 .PHONY: generated
 generated: reasons chart  ## Write every file that follows from the code: pages of reasons and settings, JSON Schemas, Helm chart
-	@$(PY) .ci/settings_page.py >build.tmp && mv build.tmp docs/reference/settings.md
+	@$(PY) .ci/settings_page.py
 	@$(PY) -m scaler schema rule >build.tmp && mv build.tmp schemas/elastic_scaling.schema.json
 	@$(PY) -m scaler schema service >build.tmp && mv build.tmp schemas/service.schema.json
 	@$(PY) -m scaler schema scenario >build.tmp && mv build.tmp schemas/scenario.schema.json

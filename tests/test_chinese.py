@@ -20,6 +20,11 @@ ALONE = [
     "tutorial-dev-cluster.md",
     "quick-start.md",
     "reference/reasons.md",
+    "reference/rule.md",
+    "reference/status.md",
+    "reference/commands.md",
+    "reference/settings.md",
+    "reference/metrics.md",
     "reference/glossary.md",
 ]
 ENGLISH = [DOCS / name for name in ALONE] + sorted((DOCS / "howto").rglob("*.md"))
@@ -183,6 +188,42 @@ def test_both_languages_lead_to_the_same_places(page: Path) -> None:
         wanted[in_chinese(link)] += times
     found = links(CHINESE[page])
     assert (sorted((wanted - found).elements()), sorted((found - wanted).elements())) == ([], [])
+
+
+def english_without_a_word(page: Path) -> list[str]:
+    """Links of a Chinese page to pages that exist in English only, where neither the link, nor the
+    beginning of the line or the heading above, says so."""
+    unsaid = []
+    announced = False
+    for line in prose(page).splitlines():
+        if line.startswith("#"):
+            announced = "英文" in line
+        if announced or line.startswith("* 英文："):
+            continue
+        for words, file in re.findall(r"\[([^\]]*)\]\(([^)#\s:]+\.md)(?:#[^)\s]+)?\)", line):
+            goal = Path(os.path.normpath(page.parent / file))
+            in_chinese = goal in CHINESE.values() or (DOCS / "zh") in goal.parents
+            if not in_chinese and words != "English" and "英文" not in words:
+                unsaid.append(f"[{words}]({file})")
+    return unsaid
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*CHINESE.values(), DOCS / "zh" / "README.md"],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_a_link_to_a_page_in_english_says_so(page: Path) -> None:
+    assert english_without_a_word(page) == []
+
+
+def test_a_link_to_a_page_in_english_that_does_not_say_so_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "见[指标](../metrics.md#labels)和[规则（英文）](rule.md)。\n* 英文：[设置](settings.md)\n",
+        "utf-8",
+    )
+    assert english_without_a_word(page) == ["[指标](../metrics.md)"]
 
 
 @every_page

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from settings_page import reference
+from settings_page import PAGES, reference
 
 from scaler.decide.world import Policy, Preempt
 from scaler.defaults import Mode
+from scaler.reasons.words import Language
 from scaler.settings import REMOVED, Settings, SettingsError, add_arguments, load
 
 ROOT = Path(__file__).parent.parent
@@ -192,8 +193,9 @@ def test_any_text_in_the_environment_gives_settings_or_named_problems(
         assert Settings.model_validate(found.model_dump()) == found
 
 
-def test_the_reference_page_is_what_the_code_says() -> None:
-    assert (ROOT / "docs/reference/settings.md").read_text() == reference(), "run: make generated"
+@pytest.mark.parametrize(("language", "page"), PAGES.items())
+def test_the_reference_page_is_what_the_code_says(language: Language, page: str) -> None:
+    assert (ROOT / page).read_text("utf-8") == reference(language), "run: make generated"
 
 
 def test_importing_the_settings_loads_no_client_and_no_server() -> None:

@@ -635,7 +635,7 @@ class Reason(StrEnum):
             sentence="它被驱逐，使缺失的最小配比得以启动；有资源时会再次启动。",
             meaning=(
                 "它的 Pod 正在终止：它被驱逐，使另一个服务或本服务中缺失的实例得以启动；说明中"
-                "有该服务的名称（[抢占](../../explanation/minimums-first.md#preemption)）"
+                "有该服务的名称（[抢占（英文）](../../explanation/minimums-first.md#preemption)）"
             ),
             to_do="无需处理；有资源时会再次被放行",
         ),
@@ -796,10 +796,10 @@ class Reason(StrEnum):
             short="超出最大配比而运行",
             sentence="运行中，但规则中已没有它的位置。不需要它时，请删除任务。",
             meaning=(
-                "运行中，但规则中已没有它的位置。改小规则不会删除任何实例；只有[抢占"
+                "运行中，但规则中已没有它的位置。改小规则不会删除任何实例；只有[抢占（英文）"
                 "](../../explanation/minimums-first.md#preemption)可以驱逐它：最小配比需要其资"
                 '源时，或者设置了 `mind-cluster/trade: "always"` 而本服务的更大配比需要时。或者'
-                " `spec.replicas` 中没有它的位置，但它[不被腾空"
+                " `spec.replicas` 中没有它的位置，但它[不被腾空（英文）"
                 "](../../explanation/how-it-decides.md#as-many-as-are-wanted)：说明中写有原因"
             ),
             to_do="如果不需要它，请删除任务",
@@ -832,7 +832,7 @@ class Reason(StrEnum):
             meaning=(
                 "与 Ascend Operator 并存时：本应撤销它的放行，但这会消耗任务的一次重启，而剩余"
                 "的重启次数要留给故障。撤销被关闭（`revoke`）时，或撤销后没有手段再次暂挂它的 "
-                "Pod 时，也是如此；说明中有具体数字（[原因"
+                "Pod 时，也是如此；说明中有具体数字（[原因（英文）"
                 "](../../explanation/holding-by-gates.md#revoking-can-cost-a-restart)）"
             ),
             to_do=("删除任务，增大它的 `backoffLimit`，或减小设置 `restart_reserve`"),
