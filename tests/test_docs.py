@@ -63,6 +63,20 @@ def test_every_link_to_a_section_leads_to_its_heading(page: Path) -> None:
     ] == []
 
 
+VAGUE = re.compile(
+    r"here|there|above|below|this|it|see|more|details?|measured|not (drained|promised)|its \w+"
+    r"|(and )?(how|why|which|what)( (to|so|else|much|many|builds|kinds|reason|it changes))?"
+    r"|这里|此处|[见如同]?[上下]文|同上|如何|实测|读取|详情"
+)
+"""Links that say nothing of where they lead: whoever looks for a page jumps from link to link."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_link_says_where_it_leads(page: Path) -> None:
+    words = re.findall(r"(?<!!)\[([^\]\n]*)\]\(", page.read_text("utf-8"))
+    assert [word for word in words if VAGUE.fullmatch(word.removesuffix("（英文）"))] == []
+
+
 TABLE = re.compile(r"^(\|.*)\n\|[-:| ]+\|\n((?:\|.*\n?)*)", re.MULTILINE)
 
 

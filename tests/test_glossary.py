@@ -34,6 +34,11 @@ GIVEN_UP = {
     "(had|has|have) (its|their|a) turn": "had its attempt",
     "mixtures?": "combination",
     "room to come": "expected room",
+    "slots?": "place in a ratio",
+    "seats?": "bound pod",
+    "(told|tell) (apart|by|from)": "distinguish, recognize",
+    "beyond doubt": "only one fix is possible",
+    "(scheduler's|scaler's) hands": "with the scheduler",
 }
 """Words of earlier versions as regular expressions, and those of today."""
 QUOTES_OLD_WORDS = {"CHANGELOG.md"}

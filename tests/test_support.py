@@ -52,6 +52,7 @@ def test_helm_is_not_said_to_be_tried_in_a_version_that_is_not_built(major: str)
 
 def test_each_cell_says_tests_by_hand_or_not_tried() -> None:
     sections = re.findall(r"^## (.+)$", PAGE, re.MULTILINE)
+    sections.remove("The whole of MindCluster")  # measured; its first sentence says when
     cells = [row[-1] for section in sections for row in rows(section)]
     assert [
         cell

@@ -787,8 +787,8 @@ class Reason(StrEnum):
             meaning=(
                 "it runs, but the rule or `spec.replicas` has no place for it. "
                 "[Preemption](../explanation/minimums-first.md#preemption) may evict it, with "
-                '`mind-cluster/trade: "always"` also for its own service; or it is [not '
-                "drained](../explanation/how-it-decides.md#as-many-as-are-wanted)"
+                '`mind-cluster/trade: "always"` also for its own service; or it is not drained '
+                "([as many as are wanted](../explanation/how-it-decides.md#as-many-as-are-wanted))"
             ),
             to_do="delete the job if you do not want it",
         ),
