@@ -357,6 +357,16 @@ def accepts(where: Where, node_class: NodeClass) -> bool:
     return tolerates(where, node_class.taints)
 
 
+def class_asked_for(where: Where) -> NodeClass:
+    """The class of a node with the labels that such pods ask for: of each requirement of the first
+    term the first value, and no taint."""
+    labels = dict(where.selector)
+    for requirement in where.affinity[0] if where.affinity else ():
+        if requirement.operator == "In" and requirement.values:
+            labels.setdefault(requirement.key, requirement.values[0])
+    return NodeClass(tuple(sorted(labels.items())))
+
+
 def _meets_term(term: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
     """Whether these labels meet all requirements of a term; an empty term matches no node."""
     return bool(term) and all(is_met(requirement, labels) for requirement in term)

@@ -137,14 +137,17 @@ class Facts:
         return any(self.share(team, other) for other in range(len(self.of.teams)) if other != team)
 
     def share(self, one: int, other: int) -> bool:
-        """Whether there is a node that both could use."""
+        """Whether there is a node that both could use, or both ask for nodes that are not there."""
         return bool(self._usable(one) & self._usable(other))
 
-    def _usable(self, team: int) -> frozenset[int]:
+    def _usable(self, team: int) -> frozenset[int | str]:
+        """Nodes; and of jobs that no node could run the classes that they ask for."""
         gone = {n for n, (state, _) in enumerate(self.nodes) if state in "GT"}
-        return frozenset().union(
-            *(self.jobs[n].nodes - gone for n in self.of.of(team) if self.insts[n].there)
-        )
+        found = set[int | str]()
+        for n in self.of.of(team):
+            if self.insts[n].there:
+                found |= (self.jobs[n].nodes - gone) or {self.jobs[n].classes}
+        return frozenset(found)
 
     def may_evict(self, beneficiary: int, victim: int) -> bool:
         """Whether a service may evict scale-ups of another one."""

@@ -1747,6 +1747,22 @@ MUTANTS = (
     ),
     # alone, probes
     Mutant(
+        "who asks for nodes that are not there is alone",
+        classes,
+        "frozenset(found or [class_asked_for(where)])",
+        "frozenset(found)",
+        "test_alone test_explorer",
+        "3b.8",
+    ),
+    Mutant(
+        "all who ask for nodes that are not there share them",
+        nodes,
+        "return NodeClass(tuple(sorted(labels.items())))",
+        "return NodeClass()",
+        "test_alone",
+        "3b.8",
+    ),
+    Mutant(
         "alone it is held when it does not fit",
         minimum,
         "if draft.shares or (is_incomplete and takes_blocks(draft)):\n        _give_up",

@@ -99,3 +99,40 @@ def test_what_is_beyond_the_target_and_does_not_fit_makes_way_for_what_the_targe
     waits = on_nodes("2P2D > 1P2D > 1P1D", "p0 on a0, p1 unbound, d0 on a1, d1 unbound")
     assert done(waits, nodes="a:8x2") == {"a-p1": "Revoke"}
     assert done(waits, nodes="a:8x4") == {}
+
+
+def test_who_asks_for_the_same_nodes_shares_them_before_there_are_any() -> None:
+    """3b, words: "as long as no node could run either, they ask for the same". Nothing is released
+    that has to be revoked when the first node comes."""
+    first = on_nodes("1P1D", "p0@a held, d0@a held")
+    second = on_nodes("1P", "p0@a held", name="b")
+    for nodes in ("", "b:8x9"):
+        assert done(first, second, nodes=nodes) == {}
+        assert set(done(first, nodes=nodes).values()) == {"Admit"}, "nobody else asks for them"
+    elsewhere = on_nodes("1P", "p0@c held", name="b")
+    assert done(first, elsewhere, nodes="b:8") == {
+        "a-p0": "Admit",
+        "a-d0": "Admit",
+        "b-p0": "Admit",
+    }
+
+
+def test_who_shares_one_kind_of_nodes_that_are_not_there_shares_nodes() -> None:
+    """3b, words: of each pod for itself, so that prefills that could run do not go before decodes
+    that could not."""
+    first = on_nodes("1P1D", "p0@a held, d0@b held")
+    assert done(first, on_nodes("1P", "p0@b held", name="b"), nodes="a:8") == {}
+    assert set(done(first, on_nodes("1P", "p0@c held", name="b"), nodes="a:8").values()) == {
+        "Admit"
+    }
+
+
+def test_nodes_that_come_one_by_one_go_to_one_minimum_after_the_other() -> None:
+    """What waits while no node is there is not released and taken back when nodes come."""
+    held = [on_nodes("1P1D", "p0 held, d0 held", name=name) for name in "abc"]
+    story = Story("")
+    assert story.at(0, *held) == {}
+    story.nodes = "a:8"
+    assert story.at(1, *held) == {}
+    story.nodes = "a:8x2"
+    assert story.at(2, *held) == {"a-p0": "Admit", "a-d0": "Admit"}

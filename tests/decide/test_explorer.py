@@ -160,6 +160,9 @@ alone, a rollout without room | a:1x2 | 1P1D: p^ p d
 # nodes that go
 a node lost and back | a:1x4 | 1P1D: p d | 2P > 1P: p p late | with lose back
 a node lost, a spare instance | a:1x3 | 1P1D: p d d | 1P: p late | with lose back
+all nodes vanish and come back | a:1x2 | 1P1D: p d | 1P: p late | with vanish vanish back back
+* the nodes of one kind vanish | a:1 b:1 | 1P: p@a | 1P1D: p@a d@b | with vanish back
+all nodes vanish, gates | a:1x2 | 1P1D: p d | 1P: p late | with vanish vanish back back gates
 a node vanishes and comes back | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with vanish back
 * surplus that never ends | a:1x3 | 3P1D > 1P1D: p p!stuck p!stuck d | with lose
 own surplus beside another | a:1x4 | 2P1D > 1P1D: p p d | 1P: p | with lose back

@@ -29,6 +29,7 @@ from scaler.decide.nodes import (
     Taint,
     Where,
     accepts,
+    class_asked_for,
     tolerates,
 )
 from scaler.decide.room.amounts import PodAmounts, Slack, slack_of, times
@@ -340,10 +341,12 @@ class NodeIndex:
 
     def classes_for(self, pods: Iterable[tuple[PodRequest, int]]) -> frozenset[NodeClass]:
         """Classes of nodes on which some of these pods may run, whatever is free. Passing taints do
-        not count."""
+        not count. A pod that no node of the index may run counts for a node as it asks for: who
+        asks for the same will share it."""
         wheres = {request.where for request, _ in pods}
         for where in wheres - self._accepting.keys():
-            self._accepting[where] = frozenset([one for one in self.classes if accepts(where, one)])
+            found = [one for one in self.classes if accepts(where, one)]
+            self._accepting[where] = frozenset(found or [class_asked_for(where)])
         if len(wheres) == 1:
             return self._accepting[wheres.pop()]
         return frozenset().union(*[self._accepting[where] for where in wheres])
@@ -374,8 +377,9 @@ Requests = frozenset[PodRequests]
 
 
 class Neighbours:
-    """Services share nodes if nodes of some class could run pods of both. Those that share nodes,
-    directly or through others, form one part of the cluster.
+    """Services share nodes if nodes of some class could run pods of both, or if both ask for nodes
+    of a class that no node has yet. Those that share nodes, directly or through others, form one
+    part of the cluster.
 
     An example: service `a` may use nodes of class 1, `b` of 1 and 2, `c` of 2, `d` of 3. `a` and
     `c` have no class in common, but both share one with `b`: `a`, `b` and `c` form one part, and
@@ -405,7 +409,7 @@ class Neighbours:
 
     def shares(self, requests: Requests) -> bool:
         """Whether a service with these requests shares nodes with another service."""
-        return bool(self.classes[requests]) and self._services[self.part[requests]] > 1
+        return self._services[self.part[requests]] > 1
 
 
 class _Joined:
