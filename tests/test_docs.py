@@ -64,7 +64,7 @@ def test_every_link_to_a_section_leads_to_its_heading(page: Path) -> None:
 
 
 VAGUE = re.compile(
-    r"here|there|above|below|this|it|see|more|details?|measured|not (drained|promised)|its \w+"
+    r"(?i)here|there|above|below|this|it|see|more|details?|measured|not (drained|promised)|its \w+"
     r"|(and )?(how|why|which|what)( (to|so|else|much|many|builds|kinds|reason|it changes))?"
     r"|这里|此处|[见如同]?[上下]文|同上|如何|实测|读取|详情"
 )
@@ -75,6 +75,15 @@ VAGUE = re.compile(
 def test_a_link_says_where_it_leads(page: Path) -> None:
     words = re.findall(r"(?<!!)\[([^\]\n]*)\]\(", page.read_text("utf-8"))
     assert [word for word in words if VAGUE.fullmatch(word.removesuffix("（英文）"))] == []
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs/explanation").glob("*.md")), ids=lambda page: page.stem
+)
+def test_an_explanation_says_first_where_the_recipe_is(page: Path) -> None:
+    first = page.read_text("utf-8").split("\n\n")[1]
+    assert re.search(r"\]\(\.\./(howto|reference)/[\w/-]+\.md", first)
+    assert len(first) < 500
 
 
 TABLE = re.compile(r"^(\|.*)\n\|[-:| ]+\|\n((?:\|.*\n?)*)", re.MULTILINE)
