@@ -35,7 +35,7 @@ from scaler.installs import Installs, marks
 from scaler.kube.api import DISRUPTION_BUDGETS, ELASTIC_SERVICES, NODES, SERVICES, KubeApi, Resource
 from scaler.kube.confined import confined
 from scaler.kube.writer import Writer, never
-from scaler.names import BUDGET, MANAGED_BY
+from scaler.names import BUDGET, LAST_MODE, MANAGED_BY
 from scaler.ranktables.reconciler import RankTableReconciler
 from scaler.report.elastic_services import StatusWriter
 from scaler.report.gate_setup import GateSetup
@@ -300,6 +300,8 @@ class App:
         completes the rest."""
         if not self._shadow:
             await self.installs.look()
+        if self.election is not None:
+            self.mode.begin(self.election.annotation(LAST_MODE))
         if self.notes is not None:
             await self.notes.load(self)
         self.metrics.leader.set(1)
@@ -404,7 +406,12 @@ class App:
     def _election(self, rng: random.Random) -> Election:
         marked = marks(self.settings.namespaces) if not self._shadow else {}
         election = Election(
-            self.clock, self.settings, rng=rng, marks=marked, seen_until=self.freshness.heard
+            self.clock,
+            self.settings,
+            rng=rng,
+            marks=marked,
+            seen_until=self.freshness.heard,
+            kept=lambda: self.mode.kept(),
         )
         self.metrics.leader_changes.follow(lambda: election.transitions)
         return election

@@ -61,7 +61,8 @@ class Election:
     """One candidate for the Lease of the settings, whose `identity` must be unique to the life of
     this process. Their `lease_duration - renew_deadline` is the margin for clocks that drift and
     for requests that linger. `marks` are labels and annotations of the Lease. `seen_until` returns
-    the time of a monotonic loop up to which all input of decisions is known."""
+    the time of a monotonic loop up to which all input of decisions is known. `kept` returns
+    annotations that every write of the Lease carries from then on; None removes one."""
 
     clock: Clock
     settings: Settings
@@ -69,6 +70,7 @@ class Election:
     rng: random.Random
     marks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     seen_until: Callable[[], float] = lambda: math.inf
+    kept: Callable[[], Mapping[str, str | None]] = dict
 
     def __post_init__(self) -> None:
         self._api: KubeApi
@@ -117,6 +119,10 @@ class Election:
     def transitions(self) -> int:
         """The number of times that the Lease changed its holder, by its own count."""
         return int(at(self._lease, "spec").get("leaseTransitions") or 0)
+
+    def annotation(self, name: str) -> str:
+        """This annotation of the Lease as it was seen last, "" if it has none."""
+        return str(at(self._lease, "metadata", "annotations").get(name) or "")
 
     @property
     def leading(self) -> bool:
@@ -542,7 +548,7 @@ class Election:
             for part in ("labels", "annotations")
         }
         metadata = {"name": self._name, "namespace": self._namespace, **kept, **marked}
-        return with_notes(LEASES.object(metadata, spec=spec), {**_NOTES, **notes})
+        return with_notes(LEASES.object(metadata, spec=spec), {**_NOTES, **self.kept(), **notes})
 
     async def _send(self, body: Object) -> Object:
         if self._lease is None:

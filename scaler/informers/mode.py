@@ -4,11 +4,15 @@ makes the pods of AscendJobs, and whether each service decides alone.
 An Ascend Operator may come and go, and so may the right to read nodes. There is no lock between an
 operator and the scaler, so the scaler must not make pods beside an operator. Beside one, the
 settings `gates` and `auto` release the pods that the operator makes; the setting `create` does
-nothing at all until the operator is gone."""
+nothing at all until the operator is gone.
+
+An operator that is away, because it is being upgraded, has not left. So mode auto never goes back to
+making pods by itself, not after a restart either: the Lease keeps what it last resolved to. Setting
+another mode is the explicit takeover."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -18,10 +22,13 @@ from scaler.defaults import Mode
 from scaler.informers.cache import Cache
 from scaler.informers.changes import AloneChanged, Change, ModeChanged, NodesSeen
 from scaler.informers.informer import Freshness
+from scaler.names import LAST_MODE
 
 if TYPE_CHECKING:
     from scaler.settings import Settings
 
+AWAY = "that is away"
+"""An operator that an earlier process has seen, in words."""
 _log = structlog.get_logger("mode")
 
 
@@ -44,8 +51,8 @@ def in_force(mode: Mode, operator: str) -> ModeInForce:
 
 
 class CurrentMode:
-    """The mode in force. In mode auto, once an operator was seen only a restart of the scaler, an
-    explicit takeover, leads back to making pods."""
+    """The mode in force. In mode auto, once an operator was seen only another setting, an explicit
+    takeover, leads back to making pods."""
 
     def __init__(self, cache: Cache, mode: Mode, publish: Callable[[ModeChanged], None]) -> None:
         self._cache = cache
@@ -53,6 +60,29 @@ class CurrentMode:
         self._publish = publish
         self._operator = ""
         self._before: ModeInForce | None = None
+
+    def begin(self, last: str) -> None:
+        """Begin a term of leadership; `last`: the annotation of the Lease, "" if it has none. What
+        is not understood counts as none."""
+        if self._mode is not Mode.AUTO:
+            return
+        if last == Mode.GATES:
+            self._operator = AWAY
+        elif not last:
+            _log.info("no last mode is kept", annotation=LAST_MODE)
+        elif last != Mode.CREATE:
+            _log.warning("last mode not understood", annotation=LAST_MODE, value=last[:20])
+
+    def kept(self) -> Mapping[str, str | None]:
+        """What the Lease has to keep, as annotations; None = to be removed. Nothing before the
+        first decision. For any thread."""
+        acting = self._before
+        if acting is None or self._mode is Mode.SHADOW:
+            return {}
+        if self._mode is not Mode.AUTO:
+            return {LAST_MODE: None}
+        mode = Mode.GATES if acting is ModeInForce.RELEASES else Mode.CREATE
+        return {LAST_MODE: mode.value}
 
     @property
     def now(self) -> ModeInForce:
@@ -78,6 +108,8 @@ class CurrentMode:
 
     def _why(self, acting: ModeInForce) -> str:
         here = f"Ascend Operator {self._operator} makes the pods here"
+        if self._operator == AWAY:
+            here = f"an Ascend Operator {AWAY} made the pods here"
         match acting:
             case ModeInForce.SHADOW:
                 return "mode shadow: it decides as if it made the pods, and does nothing"

@@ -270,6 +270,15 @@ def test_who_makes_the_pods_follows_from_mode_and_operator(
     assert (found.level, words in said(found, level)) == (level, True)
 
 
+def test_mode_auto_that_waits_for_the_operator_it_has_seen_is_said() -> None:
+    waits = Leaders((msgspec.structs.replace(LEADER, last_mode="gates"),))
+    there = {DEPLOYMENTS: [], ASCEND_JOBS: [job("p0")]}
+    found = platform.operator(seen(INSTALLED, there, leaders=waits))
+    assert "set SCALER_MODE=create to take over" in said(found, Level.ERROR)
+    found = platform.operator(seen(INSTALLED, {DEPLOYMENTS: [OPERATOR]}, leaders=waits))
+    assert found.level is Level.OK
+
+
 def test_an_operator_in_another_namespace_is_named_with_the_setting() -> None:
     elsewhere = deployed("ascend-operator-manager", "npu")
     found = platform.operator(seen(INSTALLED, {DEPLOYMENTS: [elsewhere]}))

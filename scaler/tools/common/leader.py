@@ -9,7 +9,7 @@ import msgspec
 
 from scaler.kube.api import LEASES, NAMESPACES, KubeApi, Object
 from scaler.kube.errors import ForbiddenError, KubeError
-from scaler.names import BLIND_SINCE, GOVERNS, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL
+from scaler.names import BLIND_SINCE, GOVERNS, INSTALL_LABEL, LAST_MODE, MANAGED_BY, MANAGED_BY_LABEL
 from scaler.rules.values import as_text, at
 from scaler.timestamps import seconds_of
 
@@ -29,6 +29,7 @@ class Leader(msgspec.Struct, frozen=True):
     duration: float
     governs: tuple[str, ...] = ()
     blind_since: str = ""
+    last_mode: str = ""
 
     def is_at_work(self, now: float) -> bool:
         return bool(self.holder) and now < self.renewed + LATE * self.duration
@@ -108,4 +109,5 @@ def _leader(lease: Object) -> Leader:
         duration=float(duration) if isinstance(duration, int | float) else 15.0,
         governs=tuple(filter(None, notes[GOVERNS].split(","))) if notes[GOVERNS] != "*" else (),
         blind_since=notes.get(BLIND_SINCE, ""),
+        last_mode=as_text(notes.get(LAST_MODE)),
     )

@@ -387,6 +387,23 @@ def _mode(
         yield CheckResult(
             Level.ERROR, words, "kubectl apply -k manifests/cluster-wide, or start Ascend Operator"
         )
+    elif acting is ModeInForce.MAKES and _waits_for_operator(picture, installed.settings):
+        words = (
+            "no Ascend Operator runs, and mode auto waits for the one that it has seen: nobody"
+            " makes the pods of AscendJobs"
+        )
+        yield CheckResult(
+            Level.ERROR, words, "set SCALER_MODE=create to take over, or start Ascend Operator"
+        )
+
+
+def _waits_for_operator(picture: Picture, settings: Settings) -> bool:
+    """Whether the Lease of an install in mode auto says that an Ascend Operator was there."""
+    own = (settings.lease_namespace, settings.lease_name)
+    for leader in picture.leaders.found:
+        if (leader.namespace, leader.lease) == own and leader.last_mode == Mode.GATES:
+            return settings.mode is Mode.AUTO
+    return False
 
 
 def _has_jobs_of_services(picture: Picture) -> bool:
