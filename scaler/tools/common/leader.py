@@ -9,7 +9,14 @@ import msgspec
 
 from scaler.kube.api import LEASES, NAMESPACES, KubeApi, Object
 from scaler.kube.errors import ForbiddenError, KubeError
-from scaler.names import BLIND_SINCE, GOVERNS, INSTALL_LABEL, LAST_MODE, MANAGED_BY, MANAGED_BY_LABEL
+from scaler.names import (
+    BLIND_SINCE,
+    GOVERNS,
+    INSTALL_LABEL,
+    LAST_MODE,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+)
 from scaler.rules.values import as_text, at
 from scaler.timestamps import seconds_of
 
