@@ -145,10 +145,10 @@ class App:
             self.optional_informers = optional
         self.freshness = Freshness(self.informers, settings.out_of_touch)
         self.alone = Alone(self.freshness, settings, self.changes.publish)
+        self.mode = CurrentMode(self.cache, settings.mode, self.changes.publish)
         self.election = self._election(rng) if settings.leader_election else None
         self.installs = Installs(api, settings)
         self.gate_setup = GateSetup(api, self.metrics, settings.install)
-        self.mode = CurrentMode(self.cache, settings.mode, self.changes.publish)
         self.writer = Writer(
             api,
             deadline=self.election.deadline if self.election else never,
@@ -298,10 +298,7 @@ class App:
     async def _work(self) -> None:
         """A term of leadership. On cancellation the writes under way may end; the next leader
         completes the rest."""
-        if not self._shadow:
-            await self.installs.look()
-        if self.election is not None:
-            self.mode.begin(self.election.annotation(LAST_MODE))
+        await self._look_around()
         if self.notes is not None:
             await self.notes.load(self)
         self.metrics.leader.set(1)
@@ -332,6 +329,13 @@ class App:
                 for task in background:
                     task.cancel()
                 self.metrics.leader.set(0)
+
+    async def _look_around(self) -> None:
+        """See who else is there, or was, before this replica begins to act."""
+        if not self._shadow:
+            await self.installs.look()
+        if self.election is not None:
+            self.mode.begin(self.election.annotation(LAST_MODE))
 
     async def _resync(self) -> None:
         await asyncio.sleep(SETTLED)  # by then a webhook of ours is trusted for the first time
@@ -411,7 +415,7 @@ class App:
             rng=rng,
             marks=marked,
             seen_until=self.freshness.heard,
-            kept=lambda: self.mode.kept(),
+            kept=self.mode.kept,
         )
         self.metrics.leader_changes.follow(lambda: election.transitions)
         return election

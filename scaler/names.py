@@ -85,8 +85,8 @@ RELEASED_BY = "mind-cluster/released-by"
 """Annotation of a vacant Lease: this holder released it after the end of its work: no wait is
 needed."""
 LAST_MODE = "mind-cluster/last-mode"
-"""Annotation of the Lease: what mode `auto` last resolved to, `gates` or `create`. The leader writes
-it as it renews the Lease."""
+"""Annotation of the Lease: what mode `auto` last resolved to, `gates` or `create`. The leader
+writes it as it renews the Lease."""
 BLIND_SINCE = "mind-cluster/blind-since"
 """Annotation of a Lease: since when its holder has been out of touch with the resources of its
 decisions."""

@@ -1,5 +1,5 @@
-"""What mode `auto` last resolved to is kept on the Lease, so that no restart takes the pods over from
-an Ascend Operator that is away: that takes another setting (section 1, mode, of the contract)."""
+"""What mode `auto` last resolved to is kept on the Lease, so that no restart takes the pods over
+from an Ascend Operator that is away: that takes another setting (section 1, mode)."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ operator and the scaler, so the scaler must not make pods beside an operator. Be
 settings `gates` and `auto` release the pods that the operator makes; the setting `create` does
 nothing at all until the operator is gone.
 
-An operator that is away, because it is being upgraded, has not left. So mode auto never goes back to
-making pods by itself, not after a restart either: the Lease keeps what it last resolved to. Setting
-another mode is the explicit takeover."""
+An operator that is away, because it is being upgraded, has not left. So mode auto never goes back
+to making pods by itself, not after a restart either: the Lease keeps what it last resolved to.
+Setting another mode is the explicit takeover."""
 
 from __future__ import annotations
 
