@@ -14,7 +14,8 @@ from structlog.testing import capture_logs
 from scaler.kube.api import DEPLOYMENTS, LEASES, PatchType
 from scaler.names import LAST_MODE
 from scaler.sim.loop import run
-from tests.rig import Rig, controller, node
+from tests.jobs import node
+from tests.rig import Rig, controller
 from tests.test_controller import OPERATOR, SERVICE
 
 OPERATORS = ("mindx-dl", "ascend-operator-manager")
