@@ -40,9 +40,26 @@ CERT_MANAGER = 'include "scaler.certManager" $'
 MOUNTED = 'include "scaler.mountedCertificate" $'
 POLICIES = 'include "scaler.policies" $'
 MONITORING = "$.Values.monitoring.enabled"
+SECURE = "$.Values.metrics.secure"
+METRICS_MOUNTED = f"and {SECURE} $.Values.metrics.secretName"
 MAKES = 'ne $.Values.mode "gates"'
+PORTS_OF_SERVERS = """\
+              value: "8080"
+            - name: SCALER_METRICS_PORT  # ../plain-metrics takes it out
+              value: "8443"
+"""
 ENVIRONMENT = """\
               value: "8080"
+            {{- if $.Values.metrics.secure }}
+            - name: SCALER_METRICS_PORT
+              value: "8443"
+            {{- with $.Values.metrics.secretName }}
+            - name: SCALER_METRICS_CERT_FILE
+              value: /metrics/tls.crt
+            - name: SCALER_METRICS_KEY_FILE
+              value: /metrics/tls.key
+            {{- end }}
+            {{- end }}
             {{- with $.Values.namespaces }}
             - name: SCALER_NAMESPACES
               value: {{ join "," . | quote }}
@@ -167,6 +184,9 @@ IMAGE = (
     f"image: mind-cluster-scaler:{scaler.__version__}"
     "  # by digest: `images` of your kustomization, docs/howto/deploy.md"
 )
+METRICS_PORT = """\
+            - name: metrics
+              containerPort: 8443"""
 DEPLOYMENT: tuple[Edit, ...] = (
     ("  replicas: 2 ", "  replicas: {{ $.Values.replicas }} "),
     ("  selector:\n    matchLabels", f"{REVISIONS}    matchLabels"),
@@ -179,7 +199,8 @@ DEPLOYMENT: tuple[Edit, ...] = (
     (
         POD_SECURITY,
         wrapped(
-            f'and ({MOUNTED}) (not (hasKey $.Values.podSecurityContext "fsGroup"))',
+            f"and (or ({MOUNTED}) ({METRICS_MOUNTED}))"
+            ' (not (hasKey $.Values.podSecurityContext "fsGroup"))',
             "        fsGroup: 65532  # the key is for the scaler's own group to read",
         )
         + "\n"
@@ -210,10 +231,11 @@ DEPLOYMENT: tuple[Edit, ...] = (
         "value: gates  # release what others make; ../create makes it auto",
         "value: {{ $.Values.mode }}",
     ),
-    ('              value: "8080"\n', ENVIRONMENT),
+    (PORTS_OF_SERVERS, ENVIRONMENT),
     (
-        "              containerPort: 8080\n",
-        "              containerPort: 8080\n"
+        f"{METRICS_PORT}\n",
+        wrapped(SECURE, METRICS_PORT)
+        + "\n"
         + wrapped(WEBHOOK, "            - name: webhook\n              containerPort: 9443")
         + "\n",
     ),
@@ -226,6 +248,12 @@ DEPLOYMENT: tuple[Edit, ...] = (
             "            - name: webhook\n              mountPath: /webhook\n             "
             " readOnly: true",
         )
+        + "\n"
+        + wrapped(
+            METRICS_MOUNTED,
+            "            - name: metrics\n              mountPath: /metrics\n             "
+            " readOnly: true",
+        )
         + "\n",
     ),
     (
@@ -235,6 +263,12 @@ DEPLOYMENT: tuple[Edit, ...] = (
             MOUNTED,
             "        - name: webhook\n          secret:\n            secretName:"
             ' {{ include "scaler.webhookSecret" $ }}\n            defaultMode: 0440',
+        )
+        + "\n"
+        + wrapped(
+            METRICS_MOUNTED,
+            "        - name: metrics\n          secret:\n            secretName:"
+            " {{ $.Values.metrics.secretName }}\n            defaultMode: 0440",
         )
         + "\n",
     ),
@@ -308,6 +342,47 @@ metadata:
   annotations:
     helm.sh/resource-policy: keep  # with it would go every ElasticService, of other installs too
 """
+SCHEME = (
+    '    prometheus.io/scheme: https\n    prometheus.io/port: "8443"\n',
+    wrapped(SECURE, "    prometheus.io/scheme: https")
+    + f"\n    prometheus.io/port: {{{{ ternary 8443 8080 {SECURE} | quote }}}}\n",
+)
+
+
+def either(secure: str, plain: str) -> str:
+    """Text for metrics over HTTPS, and for metrics in plain."""
+    return f"{{{{- if {SECURE} }}}}\n{secure}{{{{- else }}}}\n{plain}{{{{- end }}}}\n"
+
+
+OVER_HTTPS = """\
+    - name: metrics
+      port: 8443
+      targetPort: metrics
+"""
+PORT_OF_SERVICE = (
+    OVER_HTTPS,
+    either(OVER_HTTPS, "    - name: http\n      port: 8080\n      targetPort: http\n"),
+)
+SCRAPED = """\
+    - port: metrics
+      scheme: https
+      bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token  # that of Prometheus
+      tlsConfig:
+        insecureSkipVerify: true  # each replica makes its own; to check one: docs/howto/monitor.md
+"""
+CHECKED = f"""\
+    - port: metrics
+      scheme: https
+      bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token  # that of Prometheus
+      tlsConfig:
+        ca: {{secret: {{name: {{{{ $.Values.metrics.secretName }}}}, key: ca.crt}}}}
+        serverName: mind-cluster-scaler-metrics{SUFFIX}.{NAMESPACE}.svc
+"""
+AS_SERVED = (
+    f"{{{{- if {METRICS_MOUNTED} }}}}\n{CHECKED}"
+    f"{{{{- else if {SECURE} }}}}\n{SCRAPED}"
+    "{{- else }}\n    - port: http\n{{- end }}\n"
+)
 ITS_NAME = ("resourceNames: [mind-cluster-scaler]", f"resourceNames: [mind-cluster-scaler{SUFFIX}]")
 
 
@@ -360,7 +435,8 @@ PARTS = (
         "provisioning-request/provisioning-request-role.yaml",
         "$.Values.settings.provisioning_request",
     ),
-    Part("base/service.yaml"),
+    Part("base/metrics-role.yaml", SECURE),
+    Part("base/service.yaml", edits=(SCHEME, PORT_OF_SERVICE)),
     Part("create/create-role.yaml", MAKES),
     Part("cluster-wide/bindings.yaml", "not $.Values.namespaces"),
     Part("single-namespace/governed/bindings.yaml", per_namespace=True),
@@ -422,9 +498,10 @@ PARTS = (
                 "        - port: 443\n        - port: 6443\n",
                 PORTS,
             ),
+            ("        - port: 8443\n", f"        - port: {{{{ ternary 8443 8080 {SECURE} }}}}\n"),
         ),
     ),
-    Part("monitoring/service-monitor.yaml", MONITORING),
+    Part("monitoring/service-monitor.yaml", MONITORING, ((SCRAPED, AS_SERVED),)),
     Part("monitoring/alerts.yaml", MONITORING, names=1),
 )
 DASHBOARD = f"""\

@@ -49,7 +49,7 @@ from scaler.threads import Connect, entered_in_thread, lead_in_thread
 from scaler.work_queue import WorkQueue
 
 if TYPE_CHECKING:
-    from scaler.serve.webhook_certs import ServerCertificate
+    from scaler.serve.server_certificate import ServerCertificate
 
 _log = structlog.get_logger("app")
 
@@ -163,6 +163,7 @@ class App:
         self.rank_tables = RankTableReconciler(self.writer, self.state.tables, clock, self.mode)
         self.budgets = self._budgets() if self.optional_informers else None
         self.certificate = self._certificate() if settings.webhook_port else None
+        self.metrics_certificate = self._metrics_certificate() if settings.metrics_port else None
         self._stale = False
         writers = wiring.Writers(
             self.rank_tables, self.reporter, self.budgets, self.capacity_requests
@@ -247,6 +248,8 @@ class App:
                 tasks.create_task(informer.run())
             if self.certificate is not None:
                 tasks.create_task(self.certificate.follow())
+            if self.metrics_certificate is not None:
+                tasks.create_task(self.metrics_certificate.follow())
             tasks.create_task(self.left_out.run())
             tasks.create_task(self._pulse())
             await self._synced()
@@ -396,6 +399,13 @@ class App:
             f"waiting for {what}: {problem}" for what, problem in sorted(found.items()) if problem
         ]
 
+    def _remarked(self) -> list[str]:
+        """A sentence about each thing that should be seen to, and takes nothing from anybody. For
+        any thread."""
+        certificate = self.metrics_certificate
+        problem = certificate.problem if certificate is not None else ""
+        return [*self._remarks(), *([f"metrics: {problem}"] if problem else [])]
+
     def _follow_clocks(self) -> None:
         before = self.clock.skew
         self.clock.adjust()
@@ -428,10 +438,15 @@ class App:
         self.metrics.certificate_expires.follow(lambda: certificate.ends)
         return certificate
 
+    def _metrics_certificate(self) -> ServerCertificate:
+        from scaler.serve.metrics import metrics_certificate  # noqa: PLC0415 - as `_certificate`
+
+        return metrics_certificate(self.clock, self.settings)
+
     @asynccontextmanager
     async def _served(self) -> AsyncIterator[None]:
-        """Webhook and HTTP server, if wanted, each in a thread: a flood of requests does not delay
-        the main loop."""
+        """Webhook, health and metrics, as far as wanted, each in a thread: a flood of requests does
+        not delay the main loop."""
         host = self.settings.http_host
         async with AsyncExitStack() as stack:
             if (certificate := self.certificate) is not None:
@@ -447,15 +462,21 @@ class App:
                 await stack.enter_async_context(entered_in_thread("webhook", webhook))
             if self.settings.http_port:
                 # The simulation has no server.
-                from scaler.serve.http import http_server  # noqa: PLC0415
+                from scaler.serve.http import Health, http_server  # noqa: PLC0415
 
                 server = http_server(
-                    self.stalled,
-                    self.missing,
+                    Health(self.stalled, self.missing, self._remarked),
                     self.metrics,
                     lambda: self.controller.world,
-                    self._remarks,
+                    self.settings.metrics_port,
                 )
                 http = server.served(host, self.settings.http_port)
                 await stack.enter_async_context(entered_in_thread("http", http))
+            if self.metrics_certificate is not None and self._connect is not None:
+                from scaler.serve.metrics import served_metrics  # noqa: PLC0415
+
+                metrics = served_metrics(
+                    self.settings, self._connect, self.metrics, self.metrics_certificate
+                )
+                await stack.enter_async_context(entered_in_thread("metrics", metrics))
             yield

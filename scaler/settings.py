@@ -228,9 +228,23 @@ class Settings(BaseModel):
     )
 
     # Probes and API servers come from outside the pod.
-    http_host: _Text = _setting("0.0.0.0", "Address that both servers listen on.")  # noqa: S104
+    http_host: _Text = _setting("0.0.0.0", "Address that all servers listen on.")  # noqa: S104
     http_port: int = _number(
         8080, "port", "Port of health, metrics and snapshots; 0 switches them off.", 0, 65_535
+    )
+    metrics_port: int = _number(
+        0,
+        "port",
+        "Port of the metrics over HTTPS, for those whose token may get `/metrics`; 0: they are on"
+        " `http_port`, for everybody who reaches it.",
+        0,
+        65_535,
+    )
+    metrics_cert_file: _Path = _setting(
+        "", "File with its certificate, renewed by others; empty: each replica makes one."
+    )
+    metrics_key_file: _Path = _setting(
+        "", "File with its private key; empty means in the same file."
     )
     webhook_port: int = _number(
         0, "port", "Port of the admission webhook; 0 switches it off.", 0, 65_535
@@ -267,8 +281,11 @@ class Settings(BaseModel):
             wrong.append(
                 f"backoff ({self.backoff:g} s) <= backoff_max ({self.backoff_max:g} s) must hold"
             )
-        if self.webhook_key_file and not self.webhook_cert_file:
-            wrong.append("webhook_key_file is set and webhook_cert_file is not")
+        for server in ("webhook", "metrics"):
+            key_file = f"{server}_key_file"
+            cert_file = f"{server}_cert_file"
+            if getattr(self, key_file) and not getattr(self, cert_file):
+                wrong.append(f"{key_file} is set and {cert_file} is not")
         if self.mode is Mode.SHADOW and self.webhook_port:
             wrong.append("mode shadow does nothing, and webhook_port is set")
         if wrong:

@@ -65,6 +65,10 @@ ROLES: dict[str, dict[tuple[str, str], set[str]]] = {
         ("policy", "poddisruptionbudgets"): {"get", "create", "delete"},
         ("scheduling.volcano.sh", "podgroups"): {"get", "create", "patch"},
     },
+    "metrics": {
+        ("authentication.k8s.io", "tokenreviews"): {"create"},
+        ("authorization.k8s.io", "subjectaccessreviews"): {"create"},
+    },
     "create": {
         ("", "configmaps"): {"get", "patch", "delete"},
         ("", "pods"): {"create"},
@@ -78,7 +82,7 @@ for _kind in KINDS:
 """Every right the scaler may ever hold: what the kinds of workload need, and the rest. Whoever adds
 one says why beside its rule and in docs/howto/rights.md."""
 
-LEAST = {"election", "records", "cluster", "watch", "release"}
+LEAST = {"election", "records", "cluster", "watch", "release", "metrics"}
 HELD = {"cluster-wide": {*ROLES}, "single-namespace": {*ROLES}, "gates-only": LEAST}
 """Variant -> its roles; those in MindCluster's namespaces are judged apart."""
 
@@ -93,6 +97,8 @@ def allowed(variant: str) -> set[tuple[str, str, str]]:
     }
 
 
+FOR_OTHERS = {"view", "edit", "metrics-reader"}
+"""Roles for whoever may view or edit a namespace, and for Prometheus; not bound to the scaler."""
 Object = dict[str, Any]
 
 
@@ -143,11 +149,10 @@ def variables(deployed: Object) -> dict[str, str]:
 
 
 def roles(variant: str) -> dict[str, Object]:
-    """The scaler's, by what their names end with; those for whoever may view or edit a namespace
-    are none of them."""
+    """The scaler's, by what their names end with; those for others are none of them."""
     found = of_kind("ClusterRole", variant) + of_kind("Role", variant)
     ours = [
-        role for role in found if role["metadata"]["name"] not in (f"{PREFIX}view", f"{PREFIX}edit")
+        role for role in found if role["metadata"]["name"].removeprefix(PREFIX) not in FOR_OTHERS
     ]
     return {role["metadata"]["name"].removeprefix(PREFIX): role for role in ours}
 
@@ -189,6 +194,8 @@ def test_an_install_that_only_releases_makes_no_pods_and_writes_config_maps_only
     assert not {what for what in held if what[2] == "create"} - {
         ("", "configmaps", "create"),
         ("", "events", "create"),
+        ("authentication.k8s.io", "tokenreviews", "create"),
+        ("authorization.k8s.io", "subjectaccessreviews", "create"),
         ("coordination.k8s.io", "leases", "create"),
         ("policy", "poddisruptionbudgets", "create"),
         ("scaler.mind-cluster.io", "elasticservices", "create"),
@@ -198,7 +205,7 @@ def test_an_install_that_only_releases_makes_no_pods_and_writes_config_maps_only
         role
         for role in of_kind("ClusterRole", "gates-only") + of_kind("Role", "gates-only")
         for rule in role["rules"]
-        if "configmaps" in rule["resources"] and not {"list", "watch"} >= set(rule["verbs"])
+        if "configmaps" in rule.get("resources", ()) and not {"list", "watch"} >= set(rule["verbs"])
     ]
     assert [(role["kind"], role["metadata"]["namespace"]) for role in writing] == [
         ("Role", NAMESPACE)
@@ -240,7 +247,8 @@ def test_whoever_may_view_a_namespace_sees_its_services_and_no_more_and_who_may_
         for kind in ("ClusterRoleBinding", "RoleBinding")
         for binding in of_kind(kind, variant)
     ]
-    assert not {f"{PREFIX}view", f"{PREFIX}edit"} & set(bound)
+    assert not {PREFIX + name for name in FOR_OTHERS} & set(bound)
+    assert found["metrics-reader"]["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -313,6 +321,7 @@ def test_each_rule_says_why_above_itself(path: Path) -> None:
 def test_the_roles_are_bound_where_the_variant_says(variant: str) -> None:
     services = "mindie" if variant == "single-namespace" else "everywhere"
     at_home = {"election": {NAMESPACE}, "records": {NAMESPACE}, "cluster": {"everywhere"}}
+    at_home["metrics"] = {"everywhere"}
     expected = at_home | {name: {services} for name in HELD[variant] - at_home.keys()}
     if variant == "single-namespace":
         expected["fault-data"] = FAULT_NAMESPACES
@@ -365,7 +374,10 @@ def test_the_deployment_fits_the_settings_that_it_does_not_set(variant: str) -> 
     (election,) = (
         role for role in of_kind("Role", variant) if role["metadata"]["name"].endswith("election")
     )
-    assert container(variant)["ports"] == [{"name": "http", "containerPort": given.http_port}]
+    assert container(variant)["ports"] == [
+        {"name": "http", "containerPort": given.http_port},
+        {"name": "metrics", "containerPort": given.metrics_port},
+    ]
     assert pod["terminationGracePeriodSeconds"] > SHUTDOWN_TIMEOUT
     assert [rule.get("resourceNames") for rule in election["rules"]] == [None, [given.lease_name]]
 
@@ -455,14 +467,46 @@ def test_the_network_policy_can_be_included(tmp_path: Path) -> None:
     selector = deployment("cluster-wide")["spec"]["selector"]
     assert policy["spec"]["podSelector"] == selector
     assert policy["metadata"]["namespace"] == NAMESPACE
-    (port,) = [
-        entry["containerPort"]
-        for entry in deployment("cluster-wide")["spec"]["template"]["spec"]["containers"][0][
-            "ports"
-        ]
-    ]
+    port = int(environment("cluster-wide")["SCALER_METRICS_PORT"])
     (metrics,) = [rule for rule in policy["spec"]["ingress"] if {"port": port} in rule["ports"]]
     assert [list(peer) for peer in metrics["from"]] == [["namespaceSelector"]]
+
+
+def test_metrics_are_served_to_whose_token_may_get_them_and_one_component_turns_that_off(
+    tmp_path: Path,
+) -> None:
+    more: dict[str, list[str]] = {"secure": [], "plain": ["plain-metrics"]}
+    seen = {}
+    for name, last in more.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        manifests = os.path.relpath(MANIFESTS, folder.resolve())
+        components = [f"{manifests}/{one}" for one in ("network-policy", *last)]
+        resources = [f"{manifests}/{one}" for one in ("cluster-wide", "monitoring")]
+        document = {"resources": resources, "components": components}
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
+        objects = rendered(folder)
+        (deployed,) = (obj for obj in objects if obj["kind"] == "Deployment")
+        (service,) = (obj for obj in objects if obj["kind"] == "Service")
+        (monitor,) = (obj for obj in objects if obj["kind"] == "ServiceMonitor")
+        (endpoint,) = monitor["spec"]["endpoints"]
+        (port,) = service["spec"]["ports"]
+        given = settings.load(argparse.Namespace(), variables(deployed))
+        assert endpoint["port"] == port["name"] == port["targetPort"]
+        assert service["metadata"]["annotations"]["prometheus.io/port"] == str(port["port"])
+        roles_of_metrics = [
+            obj["metadata"]["name"]
+            for obj in objects
+            if obj["kind"].startswith("ClusterRole") and "metrics" in obj["metadata"]["name"]
+        ]
+        (policy,) = (obj for obj in objects if obj["kind"] == "NetworkPolicy")
+        assert policy["spec"]["ingress"][0]["ports"] == [{"port": port["port"]}]
+        seen[name] = given.metrics_port, port["port"], len(roles_of_metrics), endpoint
+    assert seen["secure"][:3] == (8443, 8443, 3)
+    assert seen["plain"][:3] == (0, 8080, 0)
+    assert seen["secure"][3]["scheme"] == "https"
+    assert "bearerTokenFile" in seen["secure"][3]
+    assert not {"scheme", "bearerTokenFile", "tlsConfig"} & seen["plain"][3].keys()
 
 
 def test_the_runbook_of_every_alert_is_there_and_a_link_to_it_leads_there() -> None:
@@ -538,6 +582,7 @@ def test_the_documentation_lists_exactly_these_rights_line_by_line(tmp_path: Pat
         for role in with_admission(tmp_path)
         if role["kind"] in ("Role", "ClusterRole")
         for rule in role["rules"]
+        if "resources" in rule
         for what in itertools.product(rule["apiGroups"], rule["resources"])
         for name in rule.get("resourceNames", [""])
     }
@@ -599,12 +644,11 @@ def test_an_install_of_another_name_shares_no_object_with_others_but_the_definit
             (s["name"], s["namespace"]) for binding in bindings for s in binding["subjects"]
         } == {account}
         bound = {(obj["metadata"].get("namespace"), obj["roleRef"]["name"]) for obj in bindings}
+        at_home = {"election": account[1], "records": account[1]}
         assert bound == {
             (place, f"{PREFIX}{role}-{team}")
             for role in ROLES
-            for place in [
-                {"election": account[1], "records": account[1], "cluster": None}.get(role, team)
-            ]
+            for place in [{**at_home, "cluster": None, "metrics": None}.get(role, team)]
         }
         (deployed,) = (obj for obj in objects if obj["kind"] == "Deployment")
         given = settings.load(argparse.Namespace(), variables(deployed))

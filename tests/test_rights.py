@@ -58,6 +58,9 @@ RARE = {
     ("mind-cluster", "gates", "release"),  # asked by the gate guard, not by a request
     # asked by an admission plugin, not by a request
     ("mindxdl.gitee.com", "ascendjobs/finalizers", "update"),
+    # for a request for metrics: tests/serve/test_access.py
+    ("authentication.k8s.io", "tokenreviews", "create"),
+    ("authorization.k8s.io", "subjectaccessreviews", "create"),
     ("mindxdl.gitee.com", "ascendjobs", "delete"),  # a finished job whose time is over
     ("scheduling.volcano.sh", "podgroups", "patch"),  # after somebody edited replicas
     ("", "pods", "patch"),  # pods that others create: tests/control_plane/test_rights.py

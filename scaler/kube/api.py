@@ -89,6 +89,9 @@ CLUSTER_ROLES = Resource(*_RBAC, "clusterroles", "ClusterRole", namespaced=False
 CLUSTER_ROLE_BINDINGS = Resource(
     *_RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
+TOKEN_REVIEWS = Resource(
+    "authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False
+)
 _AUTHORIZATION = "authorization.k8s.io", "v1"
 OWN_ACCESS_REVIEWS = Resource(
     *_AUTHORIZATION, "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from scaler.kube.api import CONFIG_MAPS, LEASES, KubeApi, Resource
+from scaler.kube.api import (
+    ACCESS_REVIEWS,
+    CONFIG_MAPS,
+    LEASES,
+    TOKEN_REVIEWS,
+    KubeApi,
+    Resource,
+)
 from scaler.kube.errors import status_error
 
 T = TypeVar("T")
@@ -47,5 +54,17 @@ def confined(api: KubeApi, home: str) -> KubeApi:
             raise status_error(
                 403, "Forbidden", f"not sent: {verb} {where}; only {home} is written to"
             )
+
+    return Guarded(api, refuse_others)
+
+
+def only_reviews(api: KubeApi) -> KubeApi:
+    """A cluster that is asked who has a token, and what somebody may do: other writes raise
+    ForbiddenError."""
+
+    def refuse_others(verb: str, resource: Resource, namespace: str | None) -> None:
+        if verb != "create" or resource not in (TOKEN_REVIEWS, ACCESS_REVIEWS):
+            where = f"{resource.full_name} in {namespace or 'the cluster'}"
+            raise status_error(403, "Forbidden", f"not sent: {verb} {where}; only reviews are")
 
     return Guarded(api, refuse_others)

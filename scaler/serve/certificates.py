@@ -71,13 +71,13 @@ def advance(keys: Keys | None, name: str, now: float) -> Keys | None:
     """The keys after the step that is due at `now` (seconds since the epoch), for a server that
     clients reach by `name`; None when no step is due."""
     if keys is None:
-        return Keys(_made(name, now))
+        return Keys(made(name, now))
     if keys.coming is not None and believed(keys.coming, name, now - SETTLE - SKEW):
         return Keys(keys.coming, None, keys.shown.certificate)
     if not believed(keys.shown, name, now):
-        return Keys(_made(name, now))
+        return Keys(made(name, now))
     if keys.coming is None and now >= ends(keys.shown) - RENEWED:
-        return Keys(keys.shown, _made(name, now), keys.replaced)
+        return Keys(keys.shown, made(name, now), keys.replaced)
     return None
 
 
@@ -130,7 +130,8 @@ def believed(pair: KeyPair, name: str, now: float) -> bool:
     return [str(one.value) for one in found] == [name] and begins <= now < ends(pair)
 
 
-def _made(name: str, now: float) -> KeyPair:
+def made(name: str, now: float) -> KeyPair:
+    """A new key with a certificate for `name` that it signs itself."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name.from_rfc4514_string(
         f"CN=mind-cluster-scaler {_moment(now):%Y-%m-%d %H:%M:%S}"

@@ -5,67 +5,65 @@ secrets.
     /readyz            caches are synced, or what is missing; a standby is ready. Below `ok`: what
                        takes nothing from anybody but should be seen to (a log that cannot be
                        written)
-    /metrics           Prometheus
+    /metrics           Prometheus; over loopback only, where the metrics have a port of their own
     /snapshots         the services decided about, one line each
     /snapshots/world   all that the last decision depended on, for `scaler explain --world`
     /snapshots/{namespace}/{rule}/{jobID}
                        the same, if the service is in it: a decision depends on all services
 
 Snapshots contain the services of all tenants: they are served only over loopback, which `kubectl
-port-forward` uses. Must not change anything: a client that reaches the port can only read. An empty
-rule or jobID is written `-`."""
+port-forward` uses. The port of the metrics asks who wants them (serve.metrics). Must not change
+anything: a client that reaches the port can only read. An empty rule or jobID is written `-`."""
 
 from __future__ import annotations
 
 import ipaddress
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 from aiohttp import web
 
-from scaler.clock import loop_time
 from scaler.decide.world import ServiceKey, World
 from scaler.report.metrics import CONTENT_TYPE, Metrics
-from scaler.serve.server import Limits, Server, text
+from scaler.serve.server import Limits, Repeated, Server, text
 
 LIMITS = Limits(connections=256, bytes=64 * 2**20, answer=10.0, idle=10.0)
-_SHARE = 0.05
-"""The largest part of the loop's time for each of the two costly answers; in between, the last
-answer is repeated."""
+_LOCAL = "are served over loopback only: use kubectl port-forward"
 _Page = Callable[[web.Request], web.Response]
 
 
+class Health(NamedTuple):
+    """What is asked at each probe; each returns sentences about what is wrong."""
+
+    stalled: Callable[[], list[str]]
+    missing: Callable[[], list[str]]
+    remarks: Callable[[], list[str]] = list
+
+
 def http_server(
-    stalled: Callable[[], list[str]],
-    missing: Callable[[], list[str]],
+    health: Health,
     metrics: Metrics,
     world: Callable[[], World | None],
-    remarks: Callable[[], list[str]] = list,
+    metrics_port: int = 0,
 ) -> Server:
-    """The server. All are called at each request, from its thread, and must not do any I/O.
-    `stalled`, `missing` and `remarks` return sentences about what is wrong; `world` returns None
-    before the first decision."""
+    """The server. All are called at each request, from its thread, and must not do any I/O. `world`
+    returns None before the first decision. `metrics_port`: where the metrics are for others than
+    loopback; 0: here."""
     server = Server(LIMITS, metrics.turned_away.labels("http").inc)
-    rendered = _Repeated(metrics.render)
-    encoded = _Repeated(lambda: msgspec.json.encode(world()))
-
-    def large(request: web.Request, body: bytes, content_type: str) -> web.Response:
-        """An answer that may be large, for a client that may read slowly: its bytes count until the
-        connection ends."""
-        server.lend(request, min(len(body), LIMITS.bytes))
-        return web.Response(body=body, headers={"Content-Type": content_type})
+    rendered = Repeated(metrics.render)
+    encoded = Repeated(lambda: msgspec.json.encode(world()))
 
     def services(request: web.Request) -> web.Response:
         last = world()
         lines = "".join(f"{service.key}\n" for service in last.services) if last is not None else ""
-        return large(request, lines.encode(), "text/plain; charset=utf-8")
+        return server.large(request, lines.encode(), "text/plain; charset=utf-8")
 
     def whole(request: web.Request) -> web.Response:
         if world() is None:
             return text("404 nothing was decided yet\n", 404)
-        return large(request, encoded(), "application/json")
+        return server.large(request, encoded(), "application/json")
 
     def of_service(request: web.Request) -> web.Response:
         key = ServiceKey(*("" if part == "-" else part for part in request.match_info.values()))
@@ -75,23 +73,28 @@ def http_server(
         return whole(request)
 
     pages: dict[str, _Page] = {
-        "/healthz": lambda _: _verdict(stalled(), 500),
-        "/readyz": lambda _: _verdict(missing(), 503, remarks()),
-        "/metrics": lambda request: large(request, rendered(), CONTENT_TYPE),
+        "/healthz": lambda _: _verdict(health.stalled(), 500),
+        "/readyz": lambda _: _verdict(health.missing(), 503, health.remarks()),
+        "/metrics": lambda request: server.large(request, rendered(), CONTENT_TYPE),
         "/snapshots": services,
         "/snapshots/world": whole,
         "/snapshots/{namespace}/{rule}/{job_id}": of_service,
     }
+    local = {path: f"snapshots {_LOCAL}" for path in pages if path.startswith("/snapshots")}
+    if metrics_port:
+        local["/metrics"] = f"metrics are on port {metrics_port}, over HTTPS; here they {_LOCAL}"
     for path, page in pages.items():
-        server.app.router.add_get(path, partial(_answer, page, local=path.startswith("/snapshots")))
+        answer = partial(_answer, page, local=local.get(path, ""))
+        server.app.router.add_get(path, answer)
     return server
 
 
-async def _answer(page: _Page, request: web.Request, *, local: bool) -> web.StreamResponse:
+async def _answer(page: _Page, request: web.Request, *, local: str) -> web.StreamResponse:
+    """The page. `local` is what others than loopback get instead; "": it is for everybody."""
     if request.can_read_body:
         raise web.HTTPRequestEntityTooLarge(max_size=0, actual_size=1)
     if local and not _is_local(request):
-        return text("403 snapshots are served over loopback only: use kubectl port-forward\n", 403)
+        return text(f"403 {local}\n", 403)
     response = page(request)
     response.force_close()  # an answer frees its connection; each probe and scrape opens its own
     return response
@@ -106,23 +109,6 @@ def _is_local(request: web.Request) -> bool:
         if address is None or not (getattr(address, "ipv4_mapped", None) or address).is_loopback:
             return False
     return True
-
-
-class _Repeated:
-    """An answer that is made again only as often as its share of the loop's time allows."""
-
-    def __init__(self, make: Callable[[], bytes]) -> None:
-        self._make = make
-        self._answer = b""
-        self._until = -math.inf
-
-    def __call__(self) -> bytes:
-        began = loop_time()
-        if began >= self._until:
-            self._answer = self._make()
-            ended = loop_time()
-            self._until = ended + (ended - began) / _SHARE
-        return self._answer
 
 
 def _verdict(problems: list[str], status: int, remarks: Sequence[str] = ()) -> web.Response:

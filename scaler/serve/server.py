@@ -1,5 +1,5 @@
-"""The base of both HTTP servers (webhook; health and metrics): limits of connections, and safe
-headers on each answer.
+"""The base of all HTTP servers (webhook; health; metrics): limits of connections, and safe headers
+on each answer.
 
 Connections are shared out by client address (`Shares`). A connection beyond the limit is closed
 before its TLS handshake, so it costs nearly nothing. An accepted connection is closed when a step
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -29,6 +30,8 @@ from typing import Generic, NoReturn, TypeVar, cast
 import msgspec
 import structlog
 from aiohttp import web
+
+from scaler.clock import loop_time
 
 MAX_HEADER = 8190
 MAX_WAITING = 1024
@@ -40,6 +43,9 @@ OPENING = 3.0
 """Seconds for the TLS handshake, and then for the first header."""
 CLOSING = 1.0
 """Seconds for the TLS shutdown."""
+_SHARE = 0.05
+"""The largest part of a loop's time for one costly answer; in between, the last answer is
+repeated."""
 REFUSED = 0.1
 """Seconds for a refusal to reach a client that still sends: until then the server deciphers all
 that arrives."""
@@ -203,6 +209,12 @@ class Server:
         except FullError:
             self.turn_away()
 
+    def large(self, request: web.Request, body: bytes, content_type: str) -> web.Response:
+        """An answer that may be large, for a client that may read slowly: its bytes count until the
+        connection ends."""
+        self.lend(request, min(len(body), self._limits.bytes))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
     def turn_away(self) -> NoReturn:
         """Answer 503: an API server repeats the request after a second, within its own deadline."""
         self._turned_away()
@@ -350,3 +362,20 @@ async def _listeners(host: str, port: int) -> list[socket.socket]:
 
 def text(words: str, status: int = 200) -> web.Response:
     return web.Response(text=words, status=status, content_type="text/plain")
+
+
+class Repeated:
+    """An answer that is made again only as often as its share of the loop's time allows."""
+
+    def __init__(self, make: Callable[[], bytes]) -> None:
+        self._make = make
+        self._answer = b""
+        self._until = -math.inf
+
+    def __call__(self) -> bytes:
+        began = loop_time()
+        if began >= self._until:
+            self._answer = self._make()
+            ended = loop_time()
+            self._until = ended + (ended - began) / _SHARE
+        return self._answer

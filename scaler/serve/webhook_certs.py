@@ -7,15 +7,12 @@ decides what is due.
 
 Every write has the resourceVersion that was read as its precondition, so a former leader cannot
 overwrite anything. Or another program renews the certificate in files (`CertificateFiles`); then
-nothing is made and nothing is written. No key ever reaches a disk or a log: the log has the words
-of the API server or of OpenSSL."""
+nothing is made and nothing is written. No key ever reaches a disk or a log."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import os
-import ssl
 from pathlib import Path
 
 import structlog
@@ -32,117 +29,17 @@ from scaler.kube.api import (
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.names import WEBHOOK_SECRET
 from scaler.serve import certificates
-from scaler.serve.certificates import KeyPair, Keys
+from scaler.serve.certificates import Keys
+from scaler.serve.server_certificate import CertificateFiles, ServerCertificate
 from scaler.settings import Settings
 
 PERIOD = 10.0
 """Seconds between two checks of the leader: at most so long a newly applied configuration lacks its
 caBundle."""
-REREAD = 60.0
-"""Seconds until a replica uses a renewed certificate."""
-SOON = 2.0
-"""Seconds between two reads while there is no certificate."""
 PATIENCE = 8
 """Reads without a Secret until any replica makes it: the leader may have no webhook yet."""
 _LABELS = {"app.kubernetes.io/part-of": "mind-cluster-scaler"}
 _log = structlog.get_logger("webhook")
-
-
-class ServerCertificate:
-    """The certificate that a TLS server uses from the next handshake on; subclasses know its
-    source.
-
-    One thread may replace it while another thread serves."""
-
-    def __init__(self) -> None:
-        self.context: ssl.SSLContext | None = None
-        """The TLS context, a new one for each pair: one in use is never changed. None before the
-        first `use`."""
-        self.pair: KeyPair | None = None
-        self._problems = {"reading": "", "keeping": ""}
-
-    def use(self, pair: KeyPair) -> None:
-        """Use this pair from now on. Raises ssl.SSLError or OSError when it is unusable: the last
-        pair stays."""
-        if pair == self.pair:
-            return
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # The ssl module reads only files; this one is in memory, never on a disk. Linux only.
-        # No path.
-        with open(os.memfd_create("certificate", os.MFD_CLOEXEC), "wb", buffering=0) as file:  # noqa: PTH123
-            file.write(pair.key.rstrip() + b"\n" + pair.certificate)
-            # never prompt at a terminal
-            context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=lambda: "")
-        self.context = context
-        self.pair = pair
-
-    @property
-    def problem(self) -> str:
-        """Why there is no certificate in use, for people; "" while there is one."""
-        words = self._problems["reading"] or self._problems["keeping"]
-        return "" if self.pair else words or "no certificate yet"
-
-    @property
-    def ends(self) -> float | None:
-        """The end of the certificate in use, in seconds since the epoch; None without a readable
-        one."""
-        try:
-            return certificates.ends(self.pair) if self.pair else None
-        except ValueError:
-            return None
-
-    async def follow(self) -> None:
-        """Use the newest certificate, in every replica, until cancelled."""
-        while True:
-            self._note("reading", await self._read())
-            await asyncio.sleep(REREAD if self.pair else SOON)
-
-    async def run_as_leader(self) -> None:
-        """Make and renew the certificate and write the caBundles, until cancelled; does nothing for
-        files."""
-
-    async def _read(self) -> str:
-        """Read the newest certificate and use it; returns why that failed, or ""."""
-        return ""
-
-    def _note(self, doing: str, problem: str) -> None:
-        """Note what is wrong with the certificate; a log line when that changes, not every time."""
-        if problem and problem != self._problems[doing]:
-            _log.warning("webhook certificate", problem=problem)
-        self._problems[doing] = problem
-
-    def _show(self, pair: KeyPair, source: str) -> str:
-        before = self.pair
-        try:
-            self.use(pair)
-        except (ssl.SSLError, OSError) as error:
-            return f"{source}: not usable: {error}"
-        if pair != before:
-            _log.info("webhook certificate shown", source=source)
-        return ""
-
-
-class CertificateFiles(ServerCertificate):
-    """Files that another program renews, for example cert-manager; certificate and key may be one
-    file."""
-
-    def __init__(self, certificate: Path, key: Path) -> None:
-        super().__init__()
-        self._certificate = certificate
-        self._key = key
-
-    async def _read(self) -> str:
-        try:
-            shown = await asyncio.to_thread(self._certificate.read_bytes)
-            private = (
-                await asyncio.to_thread(self._key.read_bytes)
-                if self._key != self._certificate
-                else b""
-            )
-        except OSError as error:
-            return f"cannot read {error.filename}: {error.strerror}"
-        return self._show(KeyPair(shown, private), str(self._certificate))
 
 
 class CertificateKeeper(ServerCertificate):
@@ -150,7 +47,7 @@ class CertificateKeeper(ServerCertificate):
     settings."""
 
     def __init__(self, api: KubeApi, clock: Clock, settings: Settings) -> None:
-        super().__init__()
+        super().__init__("webhook")
         self._api = api
         self._clock = clock
         self._home = settings.lease_namespace
@@ -259,7 +156,8 @@ class CertificateKeeper(ServerCertificate):
 def certificate_source(api: KubeApi, clock: Clock, settings: Settings) -> ServerCertificate:
     if settings.webhook_cert_file:
         certificate = Path(settings.webhook_cert_file)
-        return CertificateFiles(certificate, Path(settings.webhook_key_file or certificate))
+        key = Path(settings.webhook_key_file or certificate)
+        return CertificateFiles("webhook", certificate, key)
     return CertificateKeeper(api, clock, settings)
 
 

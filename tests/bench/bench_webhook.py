@@ -23,8 +23,8 @@ import aiohttp
 
 from scaler.report.metrics import Metrics
 from scaler.serve import certificates
+from scaler.serve.server_certificate import ServerCertificate
 from scaler.serve.webhook import webhook_server
-from scaler.serve.webhook_certs import ServerCertificate
 from tests.bench.bench_ingest import pod_bytes, pod_template
 from tests.jobs import rule_config_map
 
@@ -73,7 +73,7 @@ BODIES = {
 async def serve() -> None:
     keys = certificates.advance(None, "127.0.0.1", time.time())
     assert keys is not None
-    shown = ServerCertificate()
+    shown = ServerCertificate("webhook")
     shown.use(keys.shown)
     gc.freeze()
     server = webhook_server(lambda _namespace, _rule: ("group0", "group1"), Metrics())

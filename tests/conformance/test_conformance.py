@@ -28,6 +28,7 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.conformance import (
     applying,
+    asking,
     custom,
     deleting,
     listing,
@@ -39,7 +40,18 @@ from tests.conformance import (
 )
 from tests.conformance.harness import CASES, Case, judge, judge_real
 
-_MODULES = (applying, custom, deleting, listing, objects, patching, pods, scaling, watching)
+_MODULES = (
+    applying,
+    asking,
+    custom,
+    deleting,
+    listing,
+    objects,
+    patching,
+    pods,
+    scaling,
+    watching,
+)
 _REAL = "CONFORMANCE_KUBECONFIG"
 _WALL = 1.7e9
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.conformance import (
     applying,
+    asking,
     custom,
     deleting,
     listing,
@@ -26,6 +27,7 @@ LONG = pytest.mark.long("an API server sends a bookmark once a minute")
 _SLOW = (watching.bookmark_tells_a_version_to_go_on_from,)
 _MODULES = (
     applying,
+    asking,
     custom,
     deleting,
     listing,

@@ -180,6 +180,14 @@ COMPONENTS: dict[tuple[str, ...], tuple[str, Object]] = {
     ),
     ("admission-policy",): ("1.36.3", {"admission": {"by": "auto"}}),
     ("admission-policy", "admission-webhook"): ("1.36.0", {"admission": {"by": "both"}}),
+    ("network-policy", "monitoring", "plain-metrics"): (
+        "1.35.3",
+        {
+            "networkPolicy": {"enabled": True},
+            "monitoring": {"enabled": True, "repository": "https://REPOSITORY"},
+            "metrics": {"secure": False},
+        },
+    ),
     ("gate-guard", "account-guard", "network-policy", "monitoring"): (
         "1.30.0",
         {
@@ -260,6 +268,8 @@ def test_what_a_cluster_asks_for_can_be_said_by_values(helm: Helm) -> None:
             "affinity": rather,
             "podDisruptionBudget": {"enabled": False},
             "accountGuard": True,
+            "monitoring": {"enabled": True},
+            "metrics": {"secretName": "of-metrics"},
             "admission": {
                 "by": "webhook",
                 "certificates": "secret",
@@ -287,9 +297,14 @@ def test_what_a_cluster_asks_for_can_be_said_by_values(helm: Helm) -> None:
     assert env["HTTPS_PROXY"] == "http://proxy"
     assert env["SCALER_INSTALL"] == "mind-cluster-scaler"
     assert env["SCALER_WEBHOOK_CERT_FILE"] == "/webhook/tls.crt"
-    assert "our-certificate" in [
-        volume.get("secret", {}).get("secretName") for volume in pod["volumes"]
-    ]
+    assert env["SCALER_METRICS_CERT_FILE"] == "/metrics/tls.crt"
+    mounted = [volume.get("secret", {}).get("secretName") for volume in pod["volumes"]]
+    assert mounted[1:] == ["our-certificate", "of-metrics"]
+    (monitor,) = (obj for obj in made if obj["kind"] == "ServiceMonitor")
+    assert monitor["spec"]["endpoints"][0]["tlsConfig"] == {
+        "ca": {"secret": {"name": "of-metrics", "key": "ca.crt"}},
+        "serverName": "mind-cluster-scaler-metrics.mind-cluster-scaler-system.svc",
+    }
     hooks = [hook for obj in made for hook in obj.get("webhooks", ())]
     assert len(hooks) == 5
     assert {hook["clientConfig"]["caBundle"] for hook in hooks} == {"Q0E="}

@@ -14,11 +14,12 @@ from scaler.kube.api import (
     EVENTS,
     LEASES,
     PODS,
+    TOKEN_REVIEWS,
     KubeApi,
     PatchType,
     Resource,
 )
-from scaler.kube.confined import confined
+from scaler.kube.confined import confined, only_reviews
 from scaler.kube.errors import ForbiddenError
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
@@ -79,5 +80,22 @@ def test_its_own_are_made_changed_read_and_deleted(resource: Resource) -> None:
         assert (await api.get(resource, HOME, "one"))["kind"] == resource.kind
         await calls["delete"]()
         assert [write.error for write in cluster.writes("shadow")] == [""] * 4
+
+    loop.run(story())
+
+
+@pytest.mark.parametrize("verb", ["create", "replace", "status", "patch", "delete"])
+@pytest.mark.parametrize("resource", [CONFIG_MAPS, TOKEN_REVIEWS], ids=lambda kind: kind.plural)
+def test_who_only_asks_for_reviews_writes_nothing_else(resource: Resource, verb: str) -> None:
+    async def story() -> None:
+        cluster = SimCluster(Clock(START))
+        api = only_reviews(cluster.client("metrics"))
+        if (resource, verb) == (TOKEN_REVIEWS, "create"):
+            asked = await api.create(resource, None, {"spec": {"token": "wrong"}})
+            assert not asked["status"].get("authenticated")
+        else:
+            with pytest.raises(ForbiddenError, match=r"not sent: .*; only reviews are"):
+                await writes(api, resource, HOME)[verb]()
+        assert cluster.writes("metrics") == []
 
     loop.run(story())

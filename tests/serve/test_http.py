@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from scaler.decide.world import ServiceKey, World
 from scaler.report.metrics import Metrics
-from scaler.serve.http import http_server
+from scaler.serve.http import Health, http_server
 from tests.builders import service, world
 
 ALONE = service(None, "p0 Running", key=ServiceKey("default", "", "mindie"))
@@ -21,15 +21,15 @@ WORLD = world(service("2P1D > 1P1D", "p0 Running, d0 Held"), ALONE)
 
 
 class Served(NamedTuple):
-    stalled: Callable[[], list[str]]
-    missing: Callable[[], list[str]]
+    health: Health
     metrics: Metrics
     world: Callable[[], World | None]
+    metrics_port: int = 0
 
 
 @pytest.fixture
 async def state() -> Served:
-    return Served(list, list, Metrics(), lambda: WORLD)
+    return Served(Health(list, list), Metrics(), lambda: WORLD)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def test_it_is_ready_once_it_waits_for_nothing(state: Served) -> None:
         "waiting for ascendjobs.mindxdl.gitee.com: CRD not installed",
         "waiting for pods: not listed yet",
     ]
-    state = state._replace(missing=lambda: missing)
+    state = state._replace(health=Health(list, lambda: missing))
     assert await fetched(state, "/readyz") == (503, "\n".join(missing) + "\n")
     missing.clear()
     assert await fetched(state, "/readyz") == (200, "ok\n")
@@ -63,7 +63,8 @@ async def test_it_is_ready_once_it_waits_for_nothing(state: Served) -> None:
 
 async def test_a_stalled_loop_is_unhealthy(state: Served) -> None:
     said = "decision loop: no sign of life for 31 s"
-    assert await fetched(state._replace(stalled=lambda: [said]), "/healthz") == (500, f"{said}\n")
+    broken = state._replace(health=Health(lambda: [said], list))
+    assert await fetched(broken, "/healthz") == (500, f"{said}\n")
     assert await fetched(state, "/healthz") == (200, "ok\n")
 
 
@@ -161,3 +162,22 @@ async def test_a_taken_port_is_told_at_start(state: Served) -> None:
         with pytest.raises(OSError, match="ddress already in use"):
             async with http_server(*state).served("127.0.0.1", port):
                 pass
+
+
+@pytest.mark.parametrize(("peer", "own"), [("10.0.0.7", "10.0.0.9"), ("127.0.0.1", "127.0.0.1")])
+async def test_where_the_metrics_have_a_port_of_their_own_others_than_loopback_are_sent_there(
+    monkeypatch: pytest.MonkeyPatch, state: Served, peer: str, own: str
+) -> None:
+    ends = {"peername": (peer, 1), "sockname": (own, 2)}
+    monkeypatch.setattr(web.BaseRequest, "get_extra_info", lambda _, name: ends[name])
+    status, words = await fetched(state._replace(metrics_port=8443), "/metrics")
+    if peer == own:
+        assert (status, "scaler_passes_total" in words) == (200, True)
+    else:
+        assert status == 403
+        assert words == (
+            "403 metrics are on port 8443, over HTTPS; here they are served over loopback only:"
+            " use kubectl port-forward\n"
+        )
+    for path in ("/healthz", "/readyz"):
+        assert (await fetched(state._replace(metrics_port=8443), path))[0] == 200

@@ -20,8 +20,8 @@ from scaler.report.metrics import Metrics
 from scaler.serve import certificates, reviews, webhook
 from scaler.serve.certificates import KeyPair, Keys
 from scaler.serve.reviews import MAX_BODY, Request, Response, review_rule
+from scaler.serve.server_certificate import ServerCertificate
 from scaler.serve.webhook import webhook_server
-from scaler.serve.webhook_certs import ServerCertificate
 from tests.jobs import job, rule_config_map
 from tests.serve.reviewing import UID, request
 
@@ -35,7 +35,7 @@ def made() -> Keys:
 
 
 def shown_by(keys: Keys) -> ServerCertificate:
-    certificate = ServerCertificate()
+    certificate = ServerCertificate("webhook")
     certificate.use(keys.shown)
     return certificate
 
@@ -223,7 +223,7 @@ async def test_a_new_certificate_is_shown_from_the_next_handshake_on(keys: Keys)
 
 
 async def test_without_a_certificate_no_handshake_succeeds(keys: Keys) -> None:
-    async with session(ServerCertificate()) as client:
+    async with session(ServerCertificate("webhook")) as client:
         with pytest.raises(aiohttp.ClientConnectorError):
             await client.post("/mutate/pods", data=b"{}", ssl=trusting(keys))
 
@@ -240,7 +240,7 @@ async def test_nothing_older_than_tls_1_2_is_spoken(keys: Keys) -> None:
 
 @pytest.mark.parametrize("spoilt", ["certificate", "key", "both", "mixed"])
 def test_a_pair_that_does_not_work_leaves_the_last_one_in_place(keys: Keys, spoilt: str) -> None:
-    shown = ServerCertificate()
+    shown = ServerCertificate("webhook")
     good = keys.shown
     other = made().shown
     shown.use(good)
@@ -256,7 +256,7 @@ def test_a_pair_that_does_not_work_leaves_the_last_one_in_place(keys: Keys, spoi
 
 
 def test_a_pair_that_is_shown_already_is_no_change(keys: Keys) -> None:
-    shown = ServerCertificate()
+    shown = ServerCertificate("webhook")
     shown.use(keys.shown)
     first = shown.context
     shown.use(keys.shown)
@@ -265,7 +265,7 @@ def test_a_pair_that_is_shown_already_is_no_change(keys: Keys) -> None:
 
 def test_a_chain_of_certificates_is_shown_whole(keys: Keys) -> None:
     chain = KeyPair(keys.shown.certificate + keys.trusted, keys.shown.key)
-    shown = ServerCertificate()
+    shown = ServerCertificate("webhook")
     shown.use(chain)
     assert shown.pair == chain
     assert len(x509.load_pem_x509_certificates(chain.certificate)) == 2

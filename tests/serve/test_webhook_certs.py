@@ -24,9 +24,10 @@ from scaler.kube.api import (
     Resource,
 )
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
-from scaler.serve import certificates, webhook_certs
+from scaler.serve import certificates, server_certificate, webhook_certs
 from scaler.serve.certificates import DAY, LIFE, RENEWED, SETTLE, KeyPair
-from scaler.serve.webhook_certs import REREAD, CertificateFiles, CertificateKeeper
+from scaler.serve.server_certificate import REREAD, CertificateFiles, OwnCertificate
+from scaler.serve.webhook_certs import CertificateKeeper
 from scaler.settings import Settings
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
@@ -165,7 +166,7 @@ def test_two_years_of_renewals_never_show_what_is_not_trusted() -> None:
     with pytest.MonkeyPatch.context() as patched:
         # two years of looks every ten seconds take long to compute
         patched.setattr(webhook_certs, "PERIOD", DAY / 2)
-        patched.setattr(webhook_certs, "REREAD", DAY / 5)
+        patched.setattr(server_certificate, "REREAD", DAY / 5)
         story(tell)
 
 
@@ -349,11 +350,11 @@ def test_no_key_reaches_a_log() -> None:
 async def test_files_of_somebody_else_are_shown_and_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: bool
 ) -> None:
-    monkeypatch.setattr(webhook_certs, "SOON", 0.01)
-    monkeypatch.setattr(webhook_certs, "REREAD", 0.01)
+    monkeypatch.setattr(server_certificate, "SOON", 0.01)
+    monkeypatch.setattr(server_certificate, "REREAD", 0.01)
     certificate = tmp_path / "tls.crt"
     key = tmp_path / ("tls.crt" if together else "tls.key")
-    files = CertificateFiles(certificate, key)
+    files = CertificateFiles("webhook", certificate, key)
     following = asyncio.create_task(files.follow())
     await until(lambda: "No such file" in files.problem)
     for _ in range(2):
@@ -373,3 +374,21 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - files give no event
             await asyncio.sleep(0.01)
+
+
+def test_a_certificate_of_its_own_is_renewed_before_it_ends() -> None:
+    async def tell(home: Home) -> None:
+        own = OwnCertificate("metrics", home.clock, SERVER)
+        await during(5.0, own.follow())
+        first = own.pair
+        assert first is not None
+        await asyncio.sleep(LIFE - RENEWED - DAY)
+        await during(5.0, own.follow())
+        assert own.pair == first
+        await asyncio.sleep(2 * DAY)
+        await during(5.0, own.follow())
+        assert own.pair not in (None, first)
+        assert certificates.believed(own.pair or first, SERVER, home.clock.server() + RENEWED)
+        assert home.cluster.peek(SECRETS, HOME) == []
+
+    story(tell)

@@ -16,6 +16,7 @@ from scaler.kube.api import Object, Page, Refused, Resource, WatchEvent
 from scaler.kube.errors import KubeError
 from scaler.kube.wire import refused_of
 from scaler.sim.apiserver.list_watch import Query, Seen, Watch
+from scaler.sim.apiserver.reviews import REVIEWS
 from scaler.sim.apiserver.server import ApiServer, DeleteOptions, PatchOptions
 from scaler.sim.apiserver.store import Record
 
@@ -127,8 +128,11 @@ class SimClient:
         ).copy()
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
-        """See KubeApi.create. Creating one of kinds.BINDINGS binds the pod of that name."""
+        """See KubeApi.create. Creating one of kinds.BINDINGS binds the pod of that name; a review
+        is answered."""
         request = self._creating(resource, namespace, body)
+        if resource in REVIEWS:
+            return await self._send(request, lambda: self.server.reviews.answer(resource, body))
         return (
             await self._write(request, lambda: self.server.create(resource, namespace, body))
         ).copy()

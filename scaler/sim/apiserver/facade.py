@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,11 +17,12 @@ import yaml
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from scaler.kube.api import Apply, EventType, Object, PatchType, WatchEvent
+from scaler.kube.api import Apply, EventType, Object, PatchType, Resource, WatchEvent
 from scaler.kube.errors import KubeError, StatusError
 from scaler.sim.apiserver import discovery, protobuf, refusals, tables
 from scaler.sim.apiserver.client import SimClient
 from scaler.sim.apiserver.kinds import BINDINGS, SCALE
+from scaler.sim.apiserver.reviews import REVIEWS
 from scaler.sim.cluster import SimCluster
 
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
@@ -39,6 +41,8 @@ async def serve(cluster: SimCluster, host: str = "127.0.0.1", port: int = 0) -> 
     app[_CLIENT] = cluster.client("http", latency=0)
     for path in ("bindings", "pods/{name}/binding"):
         app.router.add_post(f"/api/v1/namespaces/{{namespace}}/{path}", _bind)
+    for review in REVIEWS:
+        app.router.add_post(f"/apis/{review.api_version}/{review.plural}", partial(_review, review))
     app.router.add_view("/{path:.*}", _Call)
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
@@ -93,6 +97,10 @@ async def _bind(request: web.Request) -> web.StreamResponse:
         body = {**body, "metadata": {**(body.get("metadata") or {}), "name": name}}
     await request.app[_CLIENT].create(BINDINGS, request.match_info["namespace"], body)
     return _json({**_SUCCESS, "code": 201}, 201)
+
+
+async def _review(resource: Resource, request: web.Request) -> web.StreamResponse:
+    return _json(await request.app[_CLIENT].create(resource, None, await _body(request)), 201)
 
 
 class _Call(web.View):

@@ -40,6 +40,7 @@ from scaler.sim.apiserver.patches import (
     note_update,
     strategic_merge,
 )
+from scaler.sim.apiserver.reviews import Reviews
 from scaler.sim.apiserver.store import Key, Record, Store
 from scaler.timestamps import rfc3339
 
@@ -102,6 +103,7 @@ class ApiServer:
         self.clock = clock
         self.store = Store(history=history)
         self.catalog = Catalog()
+        self.reviews = Reviews()
         self._random = random.Random(f"objects-{seed}")  # noqa: S311 - for uids, not for secrets
         self._cluster_ips = 0
         self._managers = FieldManagers()

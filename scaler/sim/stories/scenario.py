@@ -500,7 +500,7 @@ class Scenario(Model):
     @field_validator("settings")
     @classmethod
     def _without_ports(cls, settings: Settings) -> Settings:
-        for name in ("http_port", "webhook_port"):
+        for name in ("http_port", "metrics_port", "webhook_port"):
             if name in settings.model_fields_set:
                 raise ValueError(f"{name}: nothing is served in virtual time")
         return settings

@@ -48,6 +48,10 @@ ROLES: dict[str, Role] = {
         ("policy", "poddisruptionbudgets"): "get create delete",
         ("scheduling.volcano.sh", "podgroups"): "get create patch",
     },
+    "metrics": {
+        ("authentication.k8s.io", "tokenreviews"): "create",
+        ("authorization.k8s.io", "subjectaccessreviews"): "create",
+    },
     "create": {
         ("", "configmaps"): "get patch delete",
         ("", "pods"): "create",
@@ -119,6 +123,8 @@ def needed(settings: Settings) -> Iterator[tuple[str, Right]]:
         yield from _of("create", ROLES["create"], places)
     if settings.namespaces:
         yield from _of("fault-data", _FAULT_DATA, [DEVICE_NAMESPACE, CLUSTER_NAMESPACE])
+    if settings.metrics_port:
+        yield from _of("metrics", ROLES["metrics"], [""])
     if settings.provisioning_request:
         yield from _of("provisioning-request", _PROVISIONING_REQUEST, [""])
     if settings.webhook_port and not settings.webhook_cert_file:
