@@ -1,4 +1,4 @@
-"""Loops in threads of their own, for what must not wait for the main loop, nor delay it: both
+"""Loops in threads of their own, for what must not wait for the main loop, nor delay it: the
 servers, and the Lease.
 
 Loops exchange awaited results and immutable values; servers also read the main loop's stores. The

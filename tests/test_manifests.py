@@ -522,6 +522,28 @@ def test_the_runbook_of_every_alert_is_there_and_a_link_to_it_leads_there() -> N
             assert anchor in [head.lower() for head in heads], (alert["alert"], text)
 
 
+@pytest.mark.parametrize("language", ["docs", "docs/zh"])
+def test_the_kustomization_of_the_page_on_monitoring_makes_links_of_every_runbook(
+    language: str, tmp_path: Path
+) -> None:
+    page = (ROOT / language / "howto/monitor.md").read_text("utf-8")
+    block = r"```yaml\n# deploy/kustomization.yaml\n(.*?)```"
+    (written,) = re.findall(block, page, re.DOTALL)
+    manifests = os.path.relpath(MANIFESTS, tmp_path.resolve())
+    (tmp_path / "kustomization.yaml").write_text(written.replace("../manifests", manifests))
+    (rules,) = (obj for obj in rendered(tmp_path) if obj["kind"] == "PrometheusRule")
+    links = [
+        rule["annotations"]["runbook_url"]
+        for one in rules["spec"]["groups"]
+        for rule in one["rules"]
+    ]
+    place = (
+        "https://git.example.com/ops/mind-cluster-scaler/blob/main/docs/howto/runbooks/README.md#"
+    )
+    assert links
+    assert [link for link in links if not link.startswith(place)] == []
+
+
 def dockerfile() -> str:
     return (MANIFESTS / "image" / "Dockerfile").read_text()
 

@@ -8,14 +8,18 @@ import asyncio
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from scaler.cli import main
 from scaler.clock import Clock
 from scaler.installs import marks
 from scaler.kube.api import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
     LEASES,
@@ -38,6 +42,7 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.sim.webhooks import hold_pods
 from scaler.tools.uninstall import leave as steps
+from scaler.tools.uninstall import remains
 from scaler.tools.uninstall.command import leave
 from scaler.tools.uninstall.install import InstallNotFoundError
 from scaler.tools.uninstall.leave import StuckError
@@ -45,6 +50,7 @@ from scaler.tools.uninstall.remains import TEMPLATES
 from tests.jobs import NAMESPACE, held, job, manifest
 from tests.rig import START
 
+ROOT = Path(__file__).parents[2]
 HOME = "mind-cluster-scaler-system"
 NAME = "mind-cluster-scaler"
 
@@ -608,6 +614,42 @@ def test_what_helm_installed_helm_takes_away() -> None:
             assert not [line for line in commands if "of-helm" in line]
 
     run(story())
+
+
+def test_whoever_may_read_its_metrics_may_not_when_it_has_gone() -> None:
+    async def story() -> None:
+        async with installed() as place:
+            for name in ("metrics", "metrics-reader"):
+                whole = f"mind-cluster-scaler-{name}"
+                await place.cluster.create(CLUSTER_ROLES, None, manifest(CLUSTER_ROLES, whole))
+            role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole"}
+            role["name"] = "mind-cluster-scaler-metrics-reader"
+            prometheus = {"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}
+            await place.cluster.create(
+                CLUSTER_ROLE_BINDINGS,
+                None,
+                manifest(
+                    CLUSTER_ROLE_BINDINGS, "of-prometheus", subjects=[prometheus], roleRef=role
+                ),
+            )
+            await place.leave()
+            for command in (
+                "clusterrolebinding of-prometheus",
+                "clusterrole mind-cluster-scaler-metrics mind-cluster-scaler-metrics-reader",
+            ):
+                assert f"  kubectl delete {command} --ignore-not-found" in place.said
+
+    run(story())
+
+
+def test_every_role_and_guard_of_the_manifests_is_looked_for() -> None:
+    there: dict[str, set[str]] = {"ClusterRole": set(), "ValidatingAdmissionPolicy": set()}
+    for path in (ROOT / "manifests").glob("*/*.yaml"):
+        for obj in yaml.safe_load_all(path.read_text()):
+            if obj and obj.get("kind") in there:
+                there[obj["kind"]].add(obj["metadata"]["name"].removeprefix(f"{NAME}-"))
+    assert there["ClusterRole"] <= {*remains._ROLES}
+    assert there["ValidatingAdmissionPolicy"] == {*remains._GUARDS}
 
 
 def test_what_is_printed_may_be_run_twice() -> None:

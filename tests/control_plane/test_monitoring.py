@@ -26,10 +26,10 @@ from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.crds import definitions
 from scaler.tools.ui import prometheus as history
 from tests.control_plane.build import PROMETHEUS, ensure
-from tests.control_plane.plane import PlaneOptions
+from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, free_ports
-from tests.control_plane.scaler_process import NAMESPACE, ScalerProcess, install, scaler
+from tests.control_plane.scaler_process import LEASE, NAMESPACE, install, scaler
 from tests.control_plane.stage import staged, until
 from tests.page.browser import command
 from tests.report.test_monitoring import ALERTS, DASHBOARD, QUERIES, RUNBOOKS
@@ -40,6 +40,9 @@ ROOT = Path(__file__).parents[2]
 SPEC: dict[str, Any] = yaml.safe_load((ROOT / "manifests/monitoring/alerts.yaml").read_text())[
     "spec"
 ]
+MONITOR: dict[str, Any] = yaml.safe_load(
+    (ROOT / "manifests/monitoring/service-monitor.yaml").read_text()
+)
 SERVICE = ServiceKey("mindie", "scaling-rule", "mindie")
 WITHOUT_ANSWER = (
     "outcome!=",
@@ -180,22 +183,34 @@ def hurried(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 class Prometheus(Program):
-    """Scrapes one replica every second, as the ServiceMonitor has it done, with the alerts of the
-    manifests."""
+    """Scrapes one replica every second, as the ServiceMonitor has it done, with the token of a
+    ServiceAccount and the alerts of the manifests."""
 
-    def __init__(self, folder: Path, process: ScalerProcess) -> None:
+    def __init__(self, folder: Path, port: int, token: str) -> None:
         (self._port,) = free_ports(1)
+        (endpoint,) = MONITOR["spec"]["endpoints"]
+        (folder / "token").write_text(token)
         groups = changed_rules(hurried)
         (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
         target = {
-            "targets": [f"127.0.0.1:{process.port}"],
+            "targets": [f"127.0.0.1:{port}"],
             "labels": {"namespace": NAMESPACE, "pod": "scaler-0"},
         }
         configuration = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": ["rules.yaml"],
             "scrape_configs": [
-                {"job_name": "scaler", "honor_labels": True, "static_configs": [target]}
+                {
+                    "job_name": "scaler",
+                    "scheme": endpoint["scheme"],
+                    "metrics_path": endpoint["path"],
+                    "honor_labels": endpoint["honorLabels"],
+                    "authorization": {"credentials_file": "token"},
+                    "tls_config": {
+                        "insecure_skip_verify": endpoint["tlsConfig"]["insecureSkipVerify"]
+                    },
+                    "static_configs": [target],
+                }
             ],
         }
         (folder / "prometheus.yaml").write_text(yaml.safe_dump(configuration))
@@ -235,14 +250,40 @@ class Prometheus(Program):
 
 
 @asynccontextmanager
-async def scraped(folder: Path, process: ScalerProcess) -> AsyncIterator[Prometheus]:
-    program = Prometheus(folder, process)
+async def scraped(folder: Path, port: int, token: str) -> AsyncIterator[Prometheus]:
+    program = Prometheus(folder, port, token)
     try:
         program.start()
         await asyncio.to_thread(program.wait_for, program.answers)
         yield program
     finally:
         await asyncio.to_thread(program.stop)
+
+
+def tokens(plane: ControlPlane) -> dict[str, str]:
+    """Name of a ServiceAccount in `monitoring` -> its token; prometheus has the right of the
+    manifests, tenant has none."""
+    plane.kubectl("create", "namespace", "monitoring")
+    found = {}
+    for name in ("prometheus", "tenant"):
+        plane.kubectl("create", "serviceaccount", name, "-n", "monitoring")
+        found[name] = plane.kubectl("create", "token", name, "-n", "monitoring").strip()
+    role = "--clusterrole=mind-cluster-scaler-metrics-reader"
+    account = "--serviceaccount=monitoring:prometheus"
+    plane.kubectl("create", "clusterrolebinding", "prometheus-reads-scaler", role, account)
+    return found
+
+
+async def answers_to(port: int, *sent: str) -> list[tuple[int, str]]:
+    """Status and text of /metrics, for these tokens, one after the other."""
+    found = []
+    async with aiohttp.ClientSession() as session:
+        for token in sent:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            url = f"https://127.0.0.1:{port}/metrics"
+            async with session.get(url, headers=headers, ssl=False) as answer:
+                found.append((answer.status, await answer.text()))
+    return found
 
 
 def running_of(totals: dict[str, dict[str, int]]) -> list[int]:
@@ -276,13 +317,19 @@ async def test_a_service_that_loses_nodes_is_seen_in_every_query_and_its_alerts_
 ) -> None:
     plane = fresh_plane(PlaneOptions(crds=definitions()))
     kubeconfig = install(plane)
+    token = tokens(plane)
+    (port,) = free_ports(1)
+    flags = (*LEASE, "--metrics-port", str(port))
     async with (
         staged(plane, npu_nodes=3) as stage,
-        scaler(tmp_path, kubeconfig) as process,
-        scraped(tmp_path, process) as prometheus,
+        scaler(tmp_path, kubeconfig, flags=flags) as process,
+        scraped(tmp_path, port, token["prometheus"]) as prometheus,
     ):
-        text = await asyncio.to_thread(urllib.request.urlopen, process.url("/metrics"))
-        await asyncio.to_thread(promtool, "check", "metrics", given=text.read().decode())
+        *refused, served = await answers_to(port, "", "wrong", token["tenant"], token["prometheus"])
+        assert [status for status, _ in refused] == [401, 401, 403]
+        assert "system:serviceaccount:monitoring:tenant may not get /metrics" in refused[-1][1]
+        assert served[0] == 200
+        await asyncio.to_thread(promtool, "check", "metrics", given=served[1])
         await stage.apply()
         await stage.runs(group0=2, group1=1)
         await until(

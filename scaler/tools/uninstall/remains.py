@@ -29,6 +29,8 @@ from scaler.tools.common.lists import every
 from scaler.tools.uninstall.install import USUAL_NAME, Install
 from scaler.workloads.kinds import KINDS
 
+_READER = "metrics-reader"
+"""The role that people bind to their Prometheus."""
 _ROLES = (
     "cluster",
     "watch",
@@ -36,12 +38,14 @@ _ROLES = (
     "create",
     "view",
     "edit",
+    "metrics",
+    _READER,
     "webhook",
     "policy",
     "fault-data",
     "provisioning-request",
 )
-_GUARDS = ("gate-guard", "account")
+_GUARDS = ("gate-guard", "account", "account-webhooks")
 TEMPLATES = tuple(
     written.resource
     for kind in KINDS
@@ -148,9 +152,9 @@ async def _without_helm(api: KubeApi, install: Install) -> AsyncIterator[str]:
 
 
 async def _bindings(api: KubeApi, install: Install) -> AsyncIterator[str]:
-    """The commands for bindings to the account that neither Helm nor the end of its namespace
-    deletes, such as those that people made for one namespace more: with the account made anew, its
-    token would have these rights again."""
+    """The commands for bindings that neither Helm nor the end of the namespace deletes: to the
+    account, such as those that people made for one namespace more (with the account made anew, its
+    token would have these rights again), and of the role for Prometheus."""
     by_namespace: dict[str, list[str]] = {}
     for one in await _bound(api, ROLE_BINDINGS, install):
         if not _is_of_helm(one):
@@ -202,15 +206,19 @@ async def budgets(api: KubeApi, install: Install) -> list[Object]:
 
 
 async def _bound(api: KubeApi, resource: Resource, install: Install) -> list[Object]:
-    """Bindings to the account of the install, of any name."""
-    subject = {"kind": "ServiceAccount", "name": install.name, "namespace": install.namespace}
+    """Bindings to the account of the install, and of its role for Prometheus, of any name."""
+    pod = at(install.deployments[0], "spec", "template", "spec") if install.deployments else {}
+    account = pod.get("serviceAccountName") or install.name
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": install.namespace}
+    reader = f"{USUAL_NAME}-{_READER}{install.name.removeprefix(USUAL_NAME)}"
     try:
         found = [one async for one in every(api, resource)]
     except KubeError:
         return []
     result: list[Object] = []
     for one in found:
-        if any(subject.items() <= it.items() for it in one.get("subjects") or ()):
+        is_bound = any(subject.items() <= it.items() for it in one.get("subjects") or ())
+        if is_bound or at(one, "roleRef").get("name") == reader:
             result.append(one)
     return result
 
