@@ -19,8 +19,11 @@ from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import START
 
-PROMETHEUS = {"username": "system:serviceaccount:monitoring:prometheus", "groups": ["scrapers"]}
-TENANT = {"username": "system:serviceaccount:mindie:default", "groups": ["tenants"]}
+PROMETHEUS: Object = {
+    "username": "system:serviceaccount:monitoring:prometheus",
+    "groups": ["scrapers"],
+}
+TENANT: Object = {"username": "system:serviceaccount:mindie:default", "groups": ["tenants"]}
 SCRAPER = "10.0.0.1"
 FLOOD = "10.0.0.66"
 

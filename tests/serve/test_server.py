@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from scaler.serve import http, server
-from scaler.serve.server import Limits, Server, text
+from scaler.serve import server
+from scaler.serve.server import Limits, Repeated, Server, text
 from scaler.threads import entered_in_thread, loop_in_thread, run_in
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -236,7 +236,7 @@ async def test_an_answer_that_costs_much_is_made_as_often_as_its_share_of_the_lo
         made.append(b"%d" % len(made))
         return made[-1]
 
-    repeated = http._Repeated(make)
+    repeated = Repeated(make)
     began = time.monotonic()
     for _ in range(100):
         assert repeated() == made[-1]
