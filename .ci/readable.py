@@ -1,5 +1,5 @@
 """`make readable`: refuses what a reader stumbles over. Lines of at most 100 columns and functions
-of at most five parameters are asked of ruff; what is here no tool asks.
+of at most five parameters are asked of ruff, of Python; what is here no tool asks.
 
     python .ci/readable.py [FOLDER ...]     without any: scaler tests .ci manifests
 
@@ -29,7 +29,9 @@ asks    A function that asks also writes. Whoever reads `if self._has_to_end(one
         two places that exist to remember and to try, with the reason.
 dense   More than 2.5 comprehensions in 100 lines of scaler/. One that reads as a sentence is fine,
         a page of them is unpacked line by line. For comparison: kopf has 0.8, structlog 0.2, the
-        state machine of dask 0.9."""
+        state machine of dask 0.9.
+long    A line of the page (JavaScript, CSS, HTML) with more than 100 columns. Its libraries are not
+        looked at."""
 
 from __future__ import annotations
 
@@ -44,7 +46,10 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 EVERYTHING = ("scaler", "tests", ".ci", "manifests")
-RULES = ("packed", "nested", "asks", "dense")
+RULES = ("packed", "nested", "asks", "dense", "long")
+PAGE = (".js", ".css", ".html")
+"""What the page is written in."""
+COLUMNS = 100
 DENSE = 2.5
 """Comprehensions in 100 lines of scaler/."""
 
@@ -415,6 +420,16 @@ def found(sources: Iterable[Source]) -> list[Place]:
     return places
 
 
+def long(folder: Path) -> Iterator[Place]:
+    """Every line of the page that is longer than those of Python may be; not of libraries."""
+    for path in [folder] if folder.is_file() else sorted(folder.rglob("*")):
+        if path.suffix not in PAGE or "vendor" in path.parts:
+            continue
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+            if len(line) > COLUMNS:
+                yield Place(path, number, "long", f"{len(line)} columns")
+
+
 def density(sources: Iterable[Source]) -> float:
     """Comprehensions in 100 lines."""
     lines = 0
@@ -429,11 +444,16 @@ def main(arguments: Sequence[str]) -> int:
     folders = [Path(one) for one in arguments] or [ROOT / one for one in EVERYTHING]
     paths: list[Path] = []
     for folder in folders:
-        paths += [folder] if folder.is_file() else sorted(folder.rglob("*.py"))
+        if folder.is_dir():
+            paths += sorted(folder.rglob("*.py"))
+        elif folder.suffix == ".py":
+            paths.append(folder)
     sources = {path: read(path) for path in paths}
     refused = found(sources.values())
     scaler = sorted((ROOT / "scaler").rglob("*.py"))
     dense = density(sources.get(path) or read(path) for path in scaler)
+    for folder in folders:
+        refused += long(folder)
     if dense > DENSE:
         words = f"{dense:.3f} comprehensions in 100 lines, {DENSE} are allowed"
         refused.append(Place(ROOT / "scaler", 1, "dense", words))

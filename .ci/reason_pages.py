@@ -11,8 +11,9 @@ from pathlib import Path
 
 from scaler.reasons.reasons import Reason
 from scaler.reasons.row import Part, Tone
+from scaler.reasons.said import Language
 from scaler.reasons.warnings import Warning
-from scaler.reasons.words import Language, words_of
+from scaler.reasons.words import words_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES: dict[str, tuple[Language, tuple[str, ...]]] = {

@@ -222,5 +222,20 @@ def test_a_place_is_named_and_fails_the_run(
     assert f"{path}:2: packed: a, b = (1, 2)" in capsys.readouterr().out
 
 
+def test_a_long_line_of_the_page_is_refused_and_not_one_of_a_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "vendor").mkdir()
+    for name in ("page.js", "page.css", "words.json", "vendor/library.js"):
+        (tmp_path / name).write_text(f"{'a' * 100}\n{'a' * 101}\n")
+    assert readable.main([str(tmp_path)]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[:-1] == [
+        f"{tmp_path}/page.css:2: long: 101 columns",
+        f"{tmp_path}/page.js:2: long: 101 columns",
+    ]
+    assert readable.main([str(tmp_path / "page.js")]) == 1
+
+
 def test_the_tree_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
     assert readable.main([]) == 0, capsys.readouterr().out

@@ -10,8 +10,9 @@ import pytest
 from scaler.decide.decision import Note
 from scaler.informers.config_maps import RankTableMap, content_of
 from scaler.ranktables.table import INITIALIZING, RankTablePod, rank_table
+from scaler.reasons.checks import COMPLETED
 from scaler.reasons.warnings import Warning
-from scaler.tools.common.check_result import CheckResult, Level
+from scaler.tools.common.check_result import Level, checked
 from scaler.tools.common.diagnosis import Evidence, RolePod, Server, diagnose
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.devices import PodDevices, pack
@@ -55,7 +56,7 @@ def with_server(*args: Any, **options: Any) -> Evidence:
 
 def test_a_service_that_is_well_meets_every_condition() -> None:
     assert {check.level for check in diagnose(WELL)} == {Level.OK}
-    assert CheckResult(Level.OK, "completed", about="rings-config-p0") in diagnose(WELL)
+    assert checked(Level.OK, COMPLETED, about="rings-config-p0") in diagnose(WELL)
 
 
 def _without(label: str) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, NODES, PODS, PatchType
+from scaler.reasons.checks import NONE_COMPLETED
 from scaler.reasons.steps import MORE_RIGHTS
 from scaler.sim.loop import run
 from scaler.tools.common.access import Access
 from scaler.tools.common.check_result import CheckResult, Level
-from scaler.tools.common.diagnosis import NONE_COMPLETED
 from scaler.tools.why.answer import RANKS, Answer, Section, causes_first
 from scaler.tools.why.inquiry import ask_why
 from tests.commands.test_cluster import RULE, Forbidden, scale
@@ -110,9 +110,30 @@ def test_as_many_nodes_are_needed_as_the_target_lacks() -> None:
             await on.settle(5)
             return await asked(on, "big")
 
-    words = " ".join(failures(run(story())))
-    assert "needs 1 node with" in words
+    answer = run(story())
+    words = " ".join(failures(answer))
+    assert "nodes: needs 1 node, 0 free" in words
     assert "needs 2 nodes" not in words
+    assert "even on empty nodes it needs 2 nodes, 1 free" in answer.head[0]
+
+
+def test_the_answer_has_the_words_of_the_headline_about_what_is_missing() -> None:
+    async def story() -> Answer:
+        async with rig(*on_nodes("a", 2)) as on:
+            on.apply(rule_config_map(LADDER, name="big"))
+            on.apply(chat("p0", "big", "big"), chat("d0", "big", "big"))
+            await on.settle(2)
+            await on.start("p0", node_name="a-0")
+            other = rule_config_map(rule_document({"group0": 1}), name="new")
+            on.apply(other, chat("p8", "new", "new"))
+            await on.start("d0", node_name="a-1")
+            await on.settle(5)
+            return await asked(on, "new")
+
+    answer = run(story())
+    lacks = "needs 1 node, 0 free; with 8 free huawei.com/Ascend910 (accelerator-type=a)"
+    assert lacks in answer.head[0]
+    assert f"nodes: {lacks}; of 2 such nodes: 2 used by mindie/big-big" in failures(answer)
 
 
 def test_equal_priorities_are_said_and_the_command_lets_the_waiting_one_go_first() -> None:
@@ -253,7 +274,7 @@ def test_rank_tables_of_a_service_that_rests_are_no_fault() -> None:
 def test_rank_tables_that_are_not_completed_are_no_fault_of_a_service_that_serves(
     serves: bool, whole: bool, level: Level
 ) -> None:
-    check = CheckResult(Level.ERROR, NONE_COMPLETED, about="service mindie")
+    check = CheckResult(Level.ERROR, NONE_COMPLETED.en, about="service mindie")
     (section,) = causes_first([Section(RANKS, (check,), whole=whole)], serves=serves)
     assert [one.level for one in section.checks] == [level]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -207,6 +208,9 @@ async def test_why_is_answered_as_the_command_does_with_what_to_do_next() -> Non
             "minimum and room",
         }
         assert answer["next"]
+        _, text = await on.get(f"/api/why?service={KEY}&language=zh", **MINE)
+        checks = [check for section in json.loads(text)["sections"] for check in section["checks"]]
+        assert all(re.search(r"[\u4e00-\u9fff]", check["words"]) for check in checks), checks
         assert (await on.get("/api/why?service=no/such/one", **MINE))[0] == 404
 
 

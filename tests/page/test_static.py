@@ -12,9 +12,9 @@ import pytest
 
 from scaler.decide.decision import State
 from scaler.reasons.reasons import Reason
-from scaler.reasons.steps import EVERY_ADVICE
+from scaler.reasons.said import LANGUAGES
 from scaler.reasons.warnings import Warning
-from scaler.reasons.words import LANGUAGES, words_for_page
+from scaler.reasons.words import words_for_page
 from scaler.report import service_status
 from scaler.report.service_events import ServiceEventReason
 from scaler.tools.ui.server import STATIC
@@ -97,12 +97,6 @@ def test_every_finding_about_a_rule_has_a_chinese_sentence() -> None:
     ] == []
 
 
-def test_every_step_of_what_to_do_next_is_translated() -> None:
-    steps = {f"next.{advice.en}" for advice in EVERY_ADVICE}
-    assert {key for key in WORDS["zh"] if key.startswith("next.")} == steps
-    assert {WORDS["en"][key] for key in steps} == {key.removeprefix("next.") for key in steps}
-
-
 def test_the_standings_are_those_that_the_controller_says() -> None:
     code = Path(service_status.__file__).read_text("utf-8").partition("# Scaling\n")[0]
     assert set(re.findall(r'Statement\("(\w+)"', code)) == STANDINGS
@@ -127,7 +121,6 @@ def test_nothing_in_the_dictionary_is_unused() -> None:
         "deed.",
         "moment.",
         "section.",
-        "next.",
         "sort.",
         "try.aim.",
     )

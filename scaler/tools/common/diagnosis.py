@@ -17,10 +17,12 @@ from scaler.decide.decision import Note
 from scaler.informers.config_maps import RankTableMap
 from scaler.names import JOB_ID_LABEL, RANK_TABLE_PREFIX
 from scaler.ranktables.table import RankTable, RankTablePod, Status
-from scaler.tools.common.check_result import CheckResult, Level
+from scaler.reasons import checks
+from scaler.reasons.said import SEMICOLON, Said, in_one
+from scaler.reasons.words import with_meaning
+from scaler.tools.common.check_result import CheckResult, Level, checked
 from scaler.workloads.membership import Job
 
-NONE_COMPLETED = "no rank table is completed; at least one must be"
 SERVER_APP = "mindie-ms-server"
 CONSUMER_LABEL = "mx-consumer-cim"
 GLOBAL_LABELS = ("grt-server/deploy-server", "grt-group/deploy-server")
@@ -58,7 +60,7 @@ class Evidence(msgspec.Struct, frozen=True):
     servers: tuple[Server, ...] = ()
     strays: tuple[RankTableMap, ...] = ()
     roles: tuple[RolePod, ...] = ()
-    left_out: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[tuple[str, Said], ...] = ()
     """Other jobs of its jobID, each with the reason why it has no rank table."""
 
 
@@ -69,12 +71,10 @@ def diagnose(evidence: Evidence) -> tuple[CheckResult, ...]:
 
 def _checks(evidence: Evidence) -> Iterator[CheckResult]:
     if not evidence.servers:
-        words = (
-            f"no AscendJob of a server has label {JOB_ID_LABEL}={evidence.job_id} in this namespace"
-        )
-        yield CheckResult(Level.ERROR, words, about=f"namespace {evidence.namespace}")
+        said = checks.NO_SERVER_JOB.of(name=JOB_ID_LABEL, job_id=evidence.job_id)
+        yield checked(Level.ERROR, said, about=f"namespace {evidence.namespace}")
     for name, why in evidence.left_out:
-        yield CheckResult(Level.ERROR, f"no rank table is made for it: {why}", about=f"job {name}")
+        yield checked(Level.ERROR, checks.NO_TABLE_MADE.of(why=why), about=f"job {name}")
     for server in evidence.servers:
         yield from _server_checks(server, evidence.job_id)
     for table_map in evidence.strays:
@@ -88,20 +88,15 @@ def _checks(evidence: Evidence) -> Iterator[CheckResult]:
 def _server_checks(server: Server, job_id: str) -> Iterator[CheckResult]:
     table_map = server.table_map
     if table_map is None:
-        words = (
-            f"ConfigMap {RANK_TABLE_PREFIX}{server.job.name} does not exist; apply it, it is never"
-            " created for you"
-        )
-        yield CheckResult(Level.ERROR, words, about=f"job {server.job.name}")
+        said = checks.NO_CONFIG_MAP.of(name=f"{RANK_TABLE_PREFIX}{server.job.name}")
+        yield checked(Level.ERROR, said, about=f"job {server.job.name}")
         return
     yield from _label_checks(table_map, job_id)
     yield from _readable(table_map)
     if server.obstacle is not None:
-        yield CheckResult(
-            Level.ERROR,
-            f"{server.obstacle.warning}: {server.obstacle.message}",
-            about=table_map.name,
-        )
+        kind = server.obstacle.warning.value
+        said = with_meaning(kind, f"{kind}: {server.obstacle.message}")
+        yield checked(Level.ERROR, said, about=table_map.name)
     else:
         yield _completed(server, table_map)
 
@@ -109,83 +104,63 @@ def _server_checks(server: Server, job_id: str) -> Iterator[CheckResult]:
 def _label_checks(table_map: RankTableMap, job_id: str) -> Iterator[CheckResult]:
     problems = list(_label_problems(table_map, job_id))
     for problem in problems:
-        yield CheckResult(Level.ERROR, problem, about=table_map.name)
+        yield checked(Level.ERROR, problem, about=table_map.name)
     if not problems:
-        yield CheckResult(Level.OK, "labelled for ClusterD", about=table_map.name)
+        yield checked(Level.OK, checks.LABELLED, about=table_map.name)
 
 
-def _label_problems(table_map: RankTableMap, job_id: str) -> Iterator[str]:
+def _label_problems(table_map: RankTableMap, job_id: str) -> Iterator[Said]:
     labels = table_map.labels
     if labels.get(CONSUMER_LABEL) != "true":
-        yield f'label {CONSUMER_LABEL} is not "true": ClusterD does not see it; set it'
+        yield checks.NOT_SEEN.of(name=CONSUMER_LABEL)
     if labels.get(JOB_ID_LABEL) != job_id:
         found = labels.get(JOB_ID_LABEL)
-        standing = f"is {found}" if found else "is missing"
-        yield f"label {JOB_ID_LABEL} {standing}: it counts for another service; set it to {job_id}"
+        standing = checks.IS_VALUE.of(value=found) if found else checks.IS_MISSING
+        yield checks.OTHER_SERVICE.of(name=JOB_ID_LABEL, standing=standing, job_id=job_id)
     found_labels = [label for label in GLOBAL_LABELS if label in labels]
     if not found_labels:
-        yield (
-            f"has neither label {' nor '.join(GLOBAL_LABELS)}: the whole service is left out;"
-            " set one"
-        )
+        yield checks.NO_GLOBAL_LABEL.of(first=GLOBAL_LABELS[0], second=GLOBAL_LABELS[1])
     elif len(found_labels) > 1:
-        yield (
-            f"has both labels {' and '.join(GLOBAL_LABELS)}: the whole service is left out; take"
-            " one off"
-        )
+        yield checks.TWO_GLOBAL_LABELS.of(first=GLOBAL_LABELS[0], second=GLOBAL_LABELS[1])
 
 
 def _readable(table_map: RankTableMap) -> Iterator[CheckResult]:
     if not isinstance(content_of(table_map.text), dict):
-        words = "hccl.json is not a JSON object: one unreadable table leaves the whole service out"
-        yield CheckResult(Level.ERROR, words, about=table_map.name)
+        yield checked(Level.ERROR, checks.NOT_JSON, about=table_map.name)
 
 
 def _completed(server: Server, table_map: RankTableMap) -> CheckResult:
     status = table_map.status
     if status == Status.COMPLETED.value and server.table.status is Status.COMPLETED:
-        return CheckResult(Level.OK, "completed", about=table_map.name)
+        return checked(Level.OK, checks.COMPLETED, about=table_map.name)
     if server.table.status is Status.COMPLETED:
-        words = (
-            "all its pods have their chips, but it is not completed: does the scaler run? see"
-            " its log"
-        )
-        return CheckResult(Level.ERROR, words, about=table_map.name)
-    waits = "; ".join(waiting_for(server.job, server.members)) or "its pods are not complete"
+        return checked(Level.ERROR, checks.NOT_COMPLETED_YET, about=table_map.name)
+    found = list(waiting_for(server.job, server.members)) or [checks.PODS_NOT_COMPLETE]
+    waits = in_one(found, SEMICOLON)
     if status == Status.COMPLETED.value:
-        return CheckResult(
-            Level.ERROR,
-            f"says completed, but should not: {waits}; does the scaler run?",
-            about=table_map.name,
-        )
-    return CheckResult(
-        Level.NOTE,
-        f"not completed, this instance is left out of the global table: {waits}",
-        about=table_map.name,
-    )
+        said = checks.SAYS_COMPLETED.of(waits=waits)
+        return checked(Level.ERROR, said, about=table_map.name)
+    return checked(Level.NOTE, checks.LEFT_OUT.of(waits=waits), about=table_map.name)
 
 
-def waiting_for(job: Job, members: Sequence[RankTablePod]) -> Iterator[str]:
+def waiting_for(job: Job, members: Sequence[RankTablePod]) -> Iterator[Said]:
     """What the table of a job still waits for, pod by pod."""
     if job.deleting:
-        yield "its job is being deleted"
+        yield checks.JOB_IS_DELETED
         return
     present = {member.name: member for member in members}
     for name in job.pods:
         member = present.get(name)
         if member is None:
-            yield f"pod {name} does not exist"
+            yield checks.POD_MISSING.of(name=name)
         elif member.lost:
-            yield f"pod {name} is terminating or has ended"
+            yield checks.POD_LOST.of(name=name)
         elif not member.node:
-            yield f"pod {name} is not bound to a node"
+            yield checks.POD_UNBOUND.of(name=name)
         elif not member.devices.configuration:
-            yield (
-                f"pod {name} has no device annotation: do Volcano's NPU plugin and the device"
-                " plugin run?"
-            )
+            yield checks.POD_WITHOUT_DEVICES.of(name=name)
         elif not member.devices.ip:
-            yield f"pod {name} has no address yet"
+            yield checks.POD_WITHOUT_ADDRESS.of(name=name)
 
 
 def _some_completed(evidence: Evidence) -> CheckResult:
@@ -195,27 +170,20 @@ def _some_completed(evidence: Evidence) -> CheckResult:
         if server.table_map and server.table_map.status == "completed":
             done.append(server.job.name)
     if done:
-        return CheckResult(
-            Level.OK,
-            f"{len(done)} of {len(evidence.servers)} rank tables are completed",
-            about=about,
-        )
-    return CheckResult(Level.ERROR, NONE_COMPLETED, about=about)
+        said = checks.SOME_COMPLETED.of(done=len(done), all=len(evidence.servers))
+        return checked(Level.OK, said, about=about)
+    return checked(Level.ERROR, checks.NONE_COMPLETED, about=about)
 
 
 def _reachable(app: str, title: str, pods: Sequence[RolePod]) -> CheckResult:
     ours = [pod for pod in pods if pod.app == app]
     if not ours:
-        return CheckResult(
-            Level.ERROR,
-            f"no pod with label app={app} and the service's {JOB_ID_LABEL}; apply its job",
-            about=title,
-        )
+        said = checks.NO_ROLE_POD.of(app=app, name=JOB_ID_LABEL)
+        return checked(Level.ERROR, said, about=title)
     if any(pod.host_ip and pod.pod_ip for pod in ours):
-        return CheckResult(Level.OK, "has its addresses", about=title)
-    return CheckResult(
-        Level.ERROR, f"pod {ours[0].name} has no host or pod address yet", about=title
-    )
+        return checked(Level.OK, checks.ROLE_HAS_ADDRESSES, about=title)
+    said = checks.ROLE_WITHOUT_ADDRESS.of(name=ours[0].name)
+    return checked(Level.ERROR, said, about=title)
 
 
 def content_of(text: str | None) -> Any:

@@ -21,7 +21,8 @@ import msgspec
 from aiohttp import web
 
 from scaler.kube.api import ELASTIC_SERVICES, KubeApi
-from scaler.reasons.words import LANGUAGES, words_for_page
+from scaler.reasons.said import LANGUAGES, Language
+from scaler.reasons.words import words_for_page
 from scaler.tools.common.view import Cluster
 from scaler.tools.ui import views
 from scaler.tools.ui.board import Board
@@ -204,7 +205,8 @@ class Page:
         view = self.board.view(request.query.get("service", ""))
         if view is None or not self.complete:
             return _refused(404, "there is no such service yet")
-        return web.json_response(await why(self._cluster, self._api, view))
+        language: Language = "zh" if request.query.get("language") == "zh" else "en"
+        return web.json_response(await why(self._cluster, self._api, view, language))
 
     async def _past(self, request: web.Request) -> web.Response:
         """What Prometheus has of a service: counts before this page was opened."""

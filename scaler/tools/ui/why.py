@@ -6,6 +6,7 @@ from typing import Any
 
 from scaler.kube.api import KubeApi
 from scaler.kube.errors import KubeError
+from scaler.reasons.said import Language
 from scaler.tools.common.view import Cluster, ServiceView
 from scaler.tools.why import workings
 from scaler.tools.why.answer import RANKS, Section, answer_of, document
@@ -13,7 +14,9 @@ from scaler.tools.why.inquiry import hints_for, sections
 from scaler.tools.why.subject import find
 
 
-async def why(cluster: Cluster, api: KubeApi, view: ServiceView) -> dict[str, Any]:
+async def why(
+    cluster: Cluster, api: KubeApi, view: ServiceView, language: Language
+) -> dict[str, Any]:
     """Sections of checks, and the advice; `problem` says why there is no answer."""
     name = view.name or view.key.job_id or view.key.rule
     try:
@@ -24,4 +27,5 @@ async def why(cluster: Cluster, api: KubeApi, view: ServiceView) -> dict[str, An
     except KubeError as error:
         return {"problem": str(error)}
     found = sections(cluster, subject, looked, Section(RANKS, ()))
-    return document(answer_of(subject, (), found, hints_for(cluster, subject, looked)))
+    hints = hints_for(cluster, subject, looked)
+    return document(answer_of(subject, (), found, hints), language)

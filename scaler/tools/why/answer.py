@@ -13,23 +13,29 @@ from rich.text import Text
 
 from scaler.decide.decision import State
 from scaler.names import PREFIX, RULE_LABEL
+from scaler.reasons import checks
 from scaler.reasons.reasons import ROWS, Reason
 from scaler.reasons.row import Tone
+from scaler.reasons.said import Language, Said
 from scaler.reasons.steps import ADVICE, CORRECT, FIX, MORE_RIGHTS, NOTHING, OTHER_RULE, WAIT, Step
 from scaler.reasons.warnings import Warning
+from scaler.reasons.words import advice_in, short_of
 from scaler.rules.values import as_text
-from scaler.tools.common.check_result import CheckResult, Level
+from scaler.tools.common.check_result import CheckResult, Level, checked
 from scaler.tools.common.console import text
 from scaler.tools.common.detail import is_true
-from scaler.tools.common.diagnosis import NONE_COMPLETED
 from scaler.tools.why.scale import undo
 from scaler.tools.why.subject import InstanceStanding, Subject
-from scaler.tools.why.workings import SILENT
 
 _MARKS = {
     Level.OK: ("ok", "green"),
     Level.NOTE: ("note", "yellow"),
     Level.ERROR: ("FAIL", "bold red"),
+}
+_AVAILABLE = {
+    True: checks.AVAILABLE,
+    False: checks.NOT_AVAILABLE,
+    None: checks.NOT_KNOWN,
 }
 _WELL = frozenset({State.RUNNING.value, State.FINISHED.value})
 _SHOWN = 6
@@ -78,6 +84,8 @@ class Answer(msgspec.Struct, frozen=True):
     """No check found a fault that needs a person, and the state is the right one."""
     has_ranks: bool = False
     """All conditions of a global rank table are met."""
+    head_zh: tuple[str, ...] = ()
+    """`head` in Chinese."""
 
 
 def answer_of(
@@ -91,14 +99,16 @@ def answer_of(
     kept = causes_first(shown, serves=_stands_well(subject))
     failed = any(section.level is FAIL for section in kept)
     well = _stands_well(subject) and not failed
+    head = list(_head(subject))
     return Answer(
         f"{subject.kind} {subject.shown}",
-        tuple(_head(subject)),
+        tuple([line.en for line in head]),
         tuple(notes),
         kept,
         tuple(_next(subject, kept, hints)),
         well,
         _has_ranks(kept),
+        tuple([line.zh for line in head]),
     )
 
 
@@ -111,9 +121,9 @@ def causes_first(sections: Sequence[Section], *, serves: bool) -> tuple[Section,
     for section in sections:
         kept = section
         if section.title == SCHEDULER and lacks_room:
-            kept = _without_fault(section, SILENT)
+            kept = _without_fault(section, checks.SILENT)
         elif section.title == RANKS and (serves or failed - {RANKS}) and not section.whole:
-            kept = _without_fault(section, NONE_COMPLETED)
+            kept = _without_fault(section, checks.NONE_COMPLETED)
         found.append(kept)
     return tuple(sorted(found, key=lambda section: section.level is not FAIL))
 
@@ -125,16 +135,17 @@ def _lacks_room(section: Section) -> bool:
     return False
 
 
-def _without_fault(section: Section, words: str) -> Section:
+def _without_fault(section: Section, words: Said) -> Section:
     """The section with its checks of these words as notes."""
-    checks = []
+    kept = []
     for check in section.checks:
-        if check.level is FAIL and words in check.text:
-            said = check.text.replace(SILENT, "it waits for room")
-            checks.append(msgspec.structs.replace(check, level=Level.NOTE, text=said))
+        if check.level is FAIL and words.en in check.text:
+            said = check.text.replace(checks.SILENT.en, checks.WAITS_FOR_ROOM.en)
+            zh = check.zh.replace(checks.SILENT.zh, checks.WAITS_FOR_ROOM.zh)
+            kept.append(msgspec.structs.replace(check, level=Level.NOTE, text=said, zh=zh))
         else:
-            checks.append(check)
-    return msgspec.structs.replace(section, checks=tuple(checks))
+            kept.append(check)
+    return msgspec.structs.replace(section, checks=tuple(kept))
 
 
 def _has_ranks(sections: Sequence[Section]) -> bool:
@@ -154,26 +165,36 @@ def _is_well(one: InstanceStanding) -> bool:
     return one.state in _WELL or (row is not None and row.tone is Tone.WELL)
 
 
-def _head(subject: Subject) -> Iterator[str]:
+def _head(subject: Subject) -> Iterator[Said]:
     """The state in one line; for a service also each instance that does not run."""
     if subject.whole and subject.view is not None:
-        available = {True: "available", False: "NOT AVAILABLE", None: "not known to be available"}
-        standing = (
-            available[is_true(subject.view, "Available")] if subject.view.replicas else "rests"
-        )
-        yield f"{standing}: {subject.view.status.get('message', '')}"
+        row = checks.AT_REST
+        if subject.view.replicas:
+            row = _AVAILABLE[is_true(subject.view, "Available")]
+        yield row.of(message=subject.view.status.get("message", ""))
     elif subject.service is None and not subject.written:
-        yield "not an instance of any service that is seen here"
+        yield checks.NO_INSTANCE
     waiting = []
     for name, uid in _instances_of(subject):
         if not subject.whole or not _is_expected(subject.standings[uid]):
             waiting.append((name, subject.standings[uid]))
     for name, one in waiting[:_SHOWN]:
-        whose = "" if one.by_leader else " (as decided here, not by a scaler)"
-        reason = "" if one.reason == one.state else f", {one.reason}"
-        yield f"{name} is {one.state}{reason}: {one.message}{whose}"
+        yield checks.INSTANCE_IS.of(
+            name=name,
+            state=one.state,
+            reason="" if one.reason == one.state else _reason_of(one),
+            message=one.message,
+            whose="" if one.by_leader else checks.DECIDED_HERE,
+        )
     if len(waiting) > _SHOWN:
-        yield f"... and {len(waiting) - _SHOWN} more: scaler status {subject.key.shown}"
+        yield checks.AND_MORE.of(count=len(waiting) - _SHOWN, service=subject.key.shown)
+
+
+def _reason_of(one: InstanceStanding) -> Said:
+    """The name; in Chinese with its few words."""
+    words = short_of(one.reason, "zh")
+    chinese = f"{words}（{one.reason}）" if words else one.reason
+    return checks.REASON.of(reason=Said(one.reason, chinese))
 
 
 def _instances_of(subject: Subject) -> list[tuple[str, str]]:
@@ -299,39 +320,66 @@ def _about_rule(subject: Subject) -> Iterator[str]:
 # As text
 
 
-def document(answer: Answer) -> dict[str, Any]:
-    """The answer for programs and for the page."""
-    found: dict[str, Any] = msgspec.to_builtins(answer)
-    for shown, section in zip(found["sections"], answer.sections, strict=True):
-        shown["checks"] = [_check(one) for one in section.checks]
-    return found
+def document(answer: Answer, language: Language = "en") -> dict[str, Any]:
+    """The answer for programs and for the page. Titles of sections are names."""
+    sections = []
+    for section in answer.sections:
+        results = [_check(one, language) for one in section.checks]
+        sections.append({"title": section.title, "checks": results, "whole": section.whole})
+    return {
+        "about": answer.about,
+        "head": _head_in(answer, language),
+        "notes": answer.notes,
+        "sections": sections,
+        "next": [advice_in(line, language) for line in answer.next],
+        "well": answer.well,
+        "hasRanks": answer.has_ranks,
+    }
 
 
-def _check(result: CheckResult) -> dict[str, str]:
+def _check(result: CheckResult, language: Language) -> dict[str, str]:
     standing, _ = _MARKS[result.level]
-    return {"standing": standing, "about": result.about, "words": result.text}
+    about, words = _in_language(result, language)
+    return {"standing": standing, "about": about, "words": words}
 
 
-def rendered(answer: Answer) -> RenderableType:
+def _in_language(result: CheckResult, language: Language) -> tuple[str, str]:
+    """What the check is about, and its text."""
+    if language == "en":
+        return result.about, result.text
+    return checks.ABOUT.get(result.about, result.about), result.zh or result.text
+
+
+def _head_in(answer: Answer, language: Language) -> tuple[str, ...]:
+    return answer.head if language == "en" else answer.head_zh
+
+
+def rendered(answer: Answer, language: Language = "en") -> RenderableType:
     """The answer on one screen: checks with problems in full, the others in one line."""
     parts: list[RenderableType] = [text(answer.about, "bold")]
-    parts += [text(line, "" if answer.well else "bold") for line in answer.head]
+    parts += [text(line, "" if answer.well else "bold") for line in _head_in(answer, language)]
     parts += [text(note, "yellow") for note in answer.notes]
     grid = Table.grid(padding=(0, 2, 0, 0))
     for section in answer.sections:
         for number, check in enumerate(_shown(section)):
             mark, tone = _MARKS[check.level]
-            title = text(section.title if number == 0 else "", "bold")
+            title = _title_in(section, language) if number == 0 else ""
+            about, words = _in_language(check, language)
             grid.add_row(
-                title,
+                text(title, "bold"),
                 text(mark, tone),
-                text(f"{check.about}: {check.text}", tone if mark == "FAIL" else ""),
+                text(f"{about}: {words}", tone if mark == "FAIL" else ""),
             )
     parts += [Text(), grid]
     if answer.next:
-        parts += [Text(), text("what to do", "bold")]
-        parts += [text(f"  {line}") for line in answer.next]
+        parts += [Text(), text(checks.WHAT_TO_DO.in_language(language), "bold")]
+        parts += [text(f"  {advice_in(line, language)}") for line in answer.next]
     return Group(*parts)
+
+
+def _title_in(section: Section, language: Language) -> str:
+    title = section.title
+    return title if language == "en" else checks.SECTIONS[title]
 
 
 def _shown(section: Section) -> list[CheckResult]:
@@ -350,5 +398,5 @@ def _shown(section: Section) -> list[CheckResult]:
         return [*bad, *good]
     kept = good[: max(0, most)]
     left = len(good) - len(kept)
-    more = CheckResult(Level.OK, f"{left} more that are as they should be", about="and")
+    more = checked(Level.OK, checks.MORE_WELL.of(count=left), about="and")
     return [*bad, *kept, *([more] if left else [])]

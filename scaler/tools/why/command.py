@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from typing import TYPE_CHECKING
 
+from scaler.reasons.said import LANGUAGES
 from scaler.tools.common.access import add_cluster_arguments, named, place
+from scaler.tools.common.language import spoken
 from scaler.tools.common.output import add_output
 
 if TYPE_CHECKING:
+    from scaler.reasons.said import Language
     from scaler.tools.why.answer import Answer
 
 HELP = """Say why a job, a pod or a service is as it is.
@@ -40,6 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="all conditions of a global rank table, also if nothing seems to need one",
     )
+    parser.add_argument(
+        "--language",
+        choices=LANGUAGES,
+        help="of the answer as text; default: Chinese where LC_ALL, LC_MESSAGES or LANG says zh",
+    )
     add_output(parser)
     add_cluster_arguments(parser)
 
@@ -61,7 +70,7 @@ async def _answer(args: argparse.Namespace) -> int:
             found = await ask_why(access, args.name, always_ranks=args.rank_table)
             if found is None:
                 return EXIT_NOT_WELL
-            _print(found, args.format)
+            _print(found, args.format, args.language or spoken(os.environ))
             is_well = found.has_ranks if args.rank_table else found.well
             return EXIT_WELL if is_well else EXIT_NOT_WELL
     except* KubeError as group:
@@ -69,7 +78,7 @@ async def _answer(args: argparse.Namespace) -> int:
     return EXIT_NOT_WELL
 
 
-def _print(found: Answer, output: str) -> None:
+def _print(found: Answer, output: str, language: Language) -> None:
     from scaler.tools.common.console import console, show  # noqa: PLC0415
     from scaler.tools.common.output import written  # noqa: PLC0415
     from scaler.tools.why.answer import document, rendered  # noqa: PLC0415
@@ -78,4 +87,4 @@ def _print(found: Answer, output: str) -> None:
         sys.stdout.write(written(document(found), output))
         return
     screen = console()
-    show(screen, rendered(found))
+    show(screen, rendered(found, language))

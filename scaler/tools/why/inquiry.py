@@ -7,8 +7,9 @@ from contextlib import suppress
 
 from scaler.decide.world import ServiceKey
 from scaler.kube.errors import ForbiddenError
+from scaler.reasons import checks
 from scaler.tools.common.access import Access
-from scaler.tools.common.check_result import CheckResult, Level
+from scaler.tools.common.check_result import CheckResult, Level, checked
 from scaler.tools.common.leader import leaders
 from scaler.tools.common.notes import absent_scaler, gap_words
 from scaler.tools.common.view import Cluster, ask, reach
@@ -80,13 +81,13 @@ async def _ranks(access: Access, subject: Subject, *, always: bool) -> tuple[Che
     if not job_id:
         return ()
     if subject.view is not None and not subject.view.replicas and not always:
-        words = "none is needed while the service rests"
-        return (CheckResult(Level.OK, words, about="rank table"),)
+        return (checked(Level.OK, checks.RANKS_REST, about="rank table"),)
     job = subject.instances[0].name if subject.instances and not subject.whole else ""
     try:
         evidence = await rank_table.gather(access.api, subject.namespace, job_id)
     except ForbiddenError as error:
-        return (CheckResult(Level.NOTE, f"not looked at: {error.message}", about="rank table"),)
+        said = checks.NOT_LOOKED_AT.of(words=error.message)
+        return (checked(Level.NOTE, said, about="rank table"),)
     return rank_table.rank_checks(evidence, always=always, only=job)
 
 

@@ -9,11 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from scaler.decide.world import World
+from scaler.decide.world import ServiceKey, World
+from scaler.informers.jobs import JobRecord
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, MOVED_RULE, PREFIX, RULE_KEY, RULE_LABEL
+from scaler.reasons import checks
+from scaler.reasons.said import OR, Said, as_is, in_one
+from scaler.reasons.words import explained, with_meaning
+from scaler.rules.finding import Finding
 from scaler.rules.labels import group_finding, nearest
 from scaler.rules.values import as_text, at
-from scaler.tools.common.check_result import CheckResult, Level
+from scaler.tools.common.check_result import CheckResult, Level, checked
 from scaler.tools.common.slips import APPS, all_label_faults, app_faults, misspelt
 from scaler.tools.common.view import Cluster
 from scaler.tools.why.relabel import relabel, relabel_instance, relabel_subject
@@ -63,9 +68,9 @@ def _other_than_admitted(
     for name, right in admitted.items():
         wrong = labels.get(name)
         if wrong and right and wrong != right:
-            words = f"label {name} is {wrong}, and it was admitted with {right}"
+            said = checks.OTHER_LABEL.of(name=name, wrong=wrong, right=right)
             command = relabel_subject(subject, f"{name}={right}")
-            yield CheckResult(Level.ERROR, words, command, about=about)
+            yield checked(Level.ERROR, said, command, about=about)
 
 
 def _with_command(subject: Subject, labels: Mapping[str, str], check: CheckResult) -> CheckResult:
@@ -111,22 +116,20 @@ def key_checks(
     """The findings of `scaler lint` about these labels: missing ones, and probable misspellings."""
     faults = list(all_label_faults(labels, "it"))
     if not any(key in labels for key in KEYS[:2]) and not faults:
-        words = (
-            f"no label {RULE_LABEL}: it is no part of any service, and the scaler leaves it alone"
-        )
-        where = (
-            " (of Deployments and the like, labels stand in the template of the pods)"
-            if inside
-            else ""
-        )
-        yield CheckResult(Level.ERROR, words + where, about=about)
+        where = checks.IN_THE_TEMPLATE if inside else ""
+        said = checks.NO_RULE_LABEL.of(name=RULE_LABEL, where=where)
+        yield checked(Level.ERROR, said, about=about)
         return
     for fault in faults:
         standing = Level.ERROR if fault.level == "error" else Level.NOTE
-        yield CheckResult(standing, f"{fault.message}; {fault.hint}", about=about)
+        yield checked(standing, _fault_in_words(fault), about=about)
     if all(labels.get(key) for key in KEYS):
-        said = ", ".join(f"{key.removeprefix(PREFIX)} {labels[key]}" for key in KEYS)
-        yield CheckResult(Level.OK, f"has its labels: {said}", about=about)
+        named = ", ".join(f"{key.removeprefix(PREFIX)} {labels[key]}" for key in KEYS)
+        yield checked(Level.OK, checks.HAS_LABELS.of(labels=named), about=about)
+
+
+def _fault_in_words(fault: Finding) -> Said:
+    return explained(checks.LABEL_FAULTS.get(fault.code, ""), f"{fault.message}; {fault.hint}")
 
 
 def _outsiders(cluster: Cluster, subject: Subject) -> Iterator[CheckResult]:
@@ -135,39 +138,36 @@ def _outsiders(cluster: Cluster, subject: Subject) -> Iterator[CheckResult]:
     for instance in subject.instances:
         if instance.label_problem:
             standing = subject.standings.get(instance.uid)
-            words = standing.message if standing is not None else instance.label_problem.value
-            yield CheckResult(Level.ERROR, words, about=f"{instance.kind} {instance.name}")
-    key = subject.key
+            reason = instance.label_problem.value
+            said = as_is(reason)
+            if standing is not None:
+                said = with_meaning(reason, standing.message)
+            yield checked(Level.ERROR, said, about=f"{instance.kind} {instance.name}")
     for record in cluster.cache.jobs.values():
-        if record.is_foreign or record.namespace != key.namespace:
-            continue
-        labels = at(record.object, "metadata", "labels")
-        if record.job.key != key and key.job_id and labels.get(JOB_ID_LABEL) == key.job_id:
-            app = as_text(labels.get(APP_LABEL))
-            if app.startswith("mindie-ms-co"):  # controller and coordinator name no rule
-                continue
-            rule = record.job.key.rule
-            words = (
-                "has the jobID of this service and"
-                f" {f'rule {rule}' if rule else f'no label {RULE_LABEL}'}"
-            )
-            advice = ""
-            if not cluster.state.rules.follow(key.namespace, rule).uid:
-                advice = relabel(
-                    key.namespace, "AscendJob", record.name, f"{RULE_LABEL}={key.rule}"
-                )
-            yield CheckResult(
-                Level.NOTE,
-                f"{words}: it is not counted here",
-                advice,
-                about=f"AscendJob {record.name}",
-            )
-        elif record.job.key == key:
-            about = f"AscendJob {record.name}"
-            for one in app_faults(labels):
-                app = nearest(as_text(labels.get(APP_LABEL)), APPS)
-                advice = relabel(key.namespace, "AscendJob", record.name, f"{APP_LABEL}={app}")
-                yield CheckResult(Level.ERROR, f"{one.message}; {one.hint}", advice, about=about)
+        if not record.is_foreign and record.namespace == subject.key.namespace:
+            yield from _job_outside(cluster, subject.key, record)
+
+
+def _job_outside(cluster: Cluster, key: ServiceKey, record: JobRecord) -> Iterator[CheckResult]:
+    """A job that another service or none has, or whose label `app` nobody knows."""
+    labels = at(record.object, "metadata", "labels")
+    if record.job.key != key and key.job_id and labels.get(JOB_ID_LABEL) == key.job_id:
+        app = as_text(labels.get(APP_LABEL))
+        if app.startswith("mindie-ms-co"):  # controller and coordinator name no rule
+            return
+        rule = record.job.key.rule
+        label = checks.OF_RULE.of(rule=rule) if rule else checks.OF_NO_RULE.of(name=RULE_LABEL)
+        advice = ""
+        if not cluster.state.rules.follow(key.namespace, rule).uid:
+            advice = relabel(key.namespace, "AscendJob", record.name, f"{RULE_LABEL}={key.rule}")
+        said = checks.NOT_COUNTED.of(label=label)
+        yield checked(Level.NOTE, said, advice, about=f"AscendJob {record.name}")
+    elif record.job.key == key:
+        about = f"AscendJob {record.name}"
+        for one in app_faults(labels):
+            app = nearest(as_text(labels.get(APP_LABEL)), APPS)
+            advice = relabel(key.namespace, "AscendJob", record.name, f"{APP_LABEL}={app}")
+            yield checked(Level.ERROR, _fault_in_words(one), advice, about=about)
 
 
 def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[CheckResult]:
@@ -177,24 +177,19 @@ def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[CheckResult]:
     about = f"rule {key.rule}"
     if known.problem is not None:
         near = _near_rules(cluster, key.namespace, key.rule) if not known.uid else []
-        words = known.problem.message
+        said = with_meaning(known.problem.kind.value, known.problem.message)
         advice = ""
         if near:
-            words = f"there is no ConfigMap {key.namespace}/{key.rule}; did you mean"
-            words = f"{words} {' or '.join(near)}?"
+            names = in_one(map(as_is, near), OR)
+            said = checks.DID_YOU_MEAN_RULE.of(namespace=key.namespace, rule=key.rule, near=names)
             advice = _rename_rule(subject, near[0])
-        yield CheckResult(Level.ERROR, words, advice, about=about)
+        yield checked(Level.ERROR, said, advice, about=about)
     elif known.rule is not None:
         ratios = len(known.rule.ratios)
-        yield CheckResult(
-            Level.OK, f"valid, {ratios} ratio{'s' if ratios > 1 else ''}", about=about
-        )
+        row = checks.VALID_ONE if ratios == 1 else checks.VALID_MANY
+        yield checked(Level.OK, row.of(count=ratios), about=about)
     if known.options.paused:
-        yield CheckResult(
-            Level.NOTE,
-            'annotation mind-cluster/paused is "true": nothing is admitted until it goes',
-            about=about,
-        )
+        yield checked(Level.NOTE, checks.PAUSED, about=about)
     if known.rule is not None:
         for instance in subject.instances:
             if instance.group and instance.group not in known.rule.groups:
@@ -222,7 +217,7 @@ def _group_check(
 ) -> Iterator[CheckResult]:
     fault = group_finding(group, groups)
     if fault is not None:
-        yield CheckResult(Level.ERROR, f"{fault.message}; {fault.hint}", command, about=about)
+        yield checked(Level.ERROR, _fault_in_words(fault), command, about=about)
 
 
 def _near_rules(cluster: Cluster, namespace: str, rule: str) -> Sequence[str]:
@@ -248,13 +243,12 @@ def _job_id(cluster: Cluster, subject: Subject) -> Iterator[CheckResult]:
     mine = len(subject.service.instances) if subject.service is not None else 0
     for near in difflib.get_close_matches(key.job_id, others, n=1, cutoff=0.8):
         if others[near] > mine and _DIGITS.sub("", near) != _DIGITS.sub("", key.job_id):
-            words = (
-                f"{key.job_id} has {mine} and {near} has {others[near]} instances of the same rule:"
-                " a typo?"
+            said = checks.NEAR_JOB_ID.of(
+                job_id=key.job_id, mine=mine, near=near, others=others[near]
             )
             change = f"{JOB_ID_LABEL}={near}"
             advice = relabel_instance(key.namespace, subject.instances[0], change)
-            yield CheckResult(Level.NOTE, words, advice, about=f"label {JOB_ID_LABEL}")
+            yield checked(Level.NOTE, said, advice, about=f"label {JOB_ID_LABEL}")
     yield from _nearly_ours(world, subject, mine)
 
 
@@ -271,8 +265,8 @@ def _nearly_ours(world: World, subject: Subject, mine: int) -> Iterator[CheckRes
         near = difflib.get_close_matches(other, [key.job_id], n=1, cutoff=0.8)
         if near and _DIGITS.sub("", other) != _DIGITS.sub("", key.job_id):
             for instance in one.instances[:_MOST]:
-                words = f"has jobID {other}, and is not counted here: a typo?"
+                said = checks.NEARLY_OURS.of(other=other)
                 change = f"{JOB_ID_LABEL}={key.job_id}"
                 advice = relabel_instance(key.namespace, instance, change)
                 about = f"{instance.kind} {instance.name}"
-                yield CheckResult(Level.NOTE, words, advice, about=about)
+                yield checked(Level.NOTE, said, advice, about=about)

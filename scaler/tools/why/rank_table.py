@@ -16,18 +16,10 @@ from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, KubeApi, Object
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.ranktables.table import mounts_rank_table, rank_table
 from scaler.ranktables.tables import member_of, obstacle
-from scaler.tools.common.check_result import CheckResult, Level
+from scaler.reasons import checks
+from scaler.reasons.said import Said
+from scaler.tools.common.check_result import CheckResult, Level, checked
 from scaler.tools.common.diagnosis import ROLES, SERVER_APP, Evidence, RolePod, Server, diagnose
-
-NO_TABLES = (
-    "none of its jobs mounts a rank table, and no ConfigMap rings-config-<job> has its jobID: none"
-    " is needed"
-)
-LAST_WORDS = (
-    "all conditions are met. ClusterD tries three times after a change and then waits for the next"
-    " one: if there still is no global rank table, look at its log in mindx-dl, and change one of"
-    " these ConfigMaps to wake it"
-)
 
 
 def rank_checks(evidence: Evidence, *, always: bool, only: str = "") -> tuple[CheckResult, ...]:
@@ -35,14 +27,14 @@ def rank_checks(evidence: Evidence, *, always: bool, only: str = "") -> tuple[Ch
     `always`. `only`: the checks about this job."""
     used = always or evidence.strays or any(one.table_map or one.mounts for one in evidence.servers)
     if not used:
-        return (CheckResult(Level.OK, NO_TABLES, about="rank table"),)
-    checks = diagnose(evidence)
+        return (checked(Level.OK, checks.NO_RANK_TABLES, about="rank table"),)
+    found = diagnose(evidence)
     if only:
         about = {f"job {only}", RANK_TABLE_PREFIX + only}
-        return tuple(check for check in checks if check.about in about)
-    if not any(check.level is Level.ERROR for check in checks):
-        return (*checks, CheckResult(Level.OK, LAST_WORDS, about="global rank table"))
-    return checks
+        return tuple(check for check in found if check.about in about)
+    if not any(check.level is Level.ERROR for check in found):
+        return (*found, checked(Level.OK, checks.ALL_RANKS_MET, about="global rank table"))
+    return found
 
 
 async def gather(api: KubeApi, namespace: str, job_id: str) -> Evidence:
@@ -95,16 +87,16 @@ def _record(job: Object) -> JobRecord | None:
     return None
 
 
-def _left_out(jobs: Iterable[Object]) -> Iterable[tuple[str, str]]:
+def _left_out(jobs: Iterable[Object]) -> Iterable[tuple[str, Said]]:
     """Jobs of this jobID without a rank table, each with the reason: the answer names them."""
     for job in jobs:
         app = str((job["metadata"].get("labels") or {}).get("app") or "")
         if _is_server(job):
             if _record(job) is None:
-                yield job["metadata"]["name"], "it cannot be read"
+                yield job["metadata"]["name"], checks.CANNOT_BE_READ
         elif app not in ROLES:
-            found = f"is {app}" if app else "is missing"
-            yield job["metadata"]["name"], f"its label app {found}, a server has app={SERVER_APP}"
+            row = checks.LABEL_APP_IS if app else checks.LABEL_APP_MISSING
+            yield job["metadata"]["name"], row.of(app=app, server=SERVER_APP)
 
 
 def _server(record: JobRecord, table_map: RankTableMap | None, pods: Iterable[Object]) -> Server:

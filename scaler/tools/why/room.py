@@ -1,8 +1,9 @@
-"""Minimum and room: the target of the service, the nodes that each waiting instance needs, and the
-users of these. Pure.
+"""Minimum and room: the target of the service, what its waiting instances lack, and the users of
+the nodes. Pure.
 
 The input is the world and the decision of the controller's own code for what is seen; must not
-decide anything."""
+decide anything. What is missing is said as the decision says it (`scaler.decide.room.shortage`),
+so the headline of an instance and the answer have the same numbers."""
 
 from __future__ import annotations
 
@@ -12,35 +13,34 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from scaler.decide.decision import Decision, Plan, State
-from scaler.decide.explain import (
-    amount_in_words,
-    counts_in_words,
-    target_in_words,
-    where_in_words,
-)
-from scaler.decide.nodes import PODS, Node, Nodes, PodRequest, accepts, joined
+from scaler.decide.explain import counts_in_words, target_in_words
+from scaler.decide.nodes import Node, Nodes, PodRequest, accepts, joined
+from scaler.decide.room.classes import NodeIndex
+from scaler.decide.room.placement import Placement
+from scaler.decide.room.shortage import Shortage
 from scaler.decide.world import Instance, Service, ServiceKey, World
+from scaler.reasons import checks
 from scaler.reasons.reasons import ROWS, Reason
+from scaler.reasons.said import COMMA, NOTHING_SAID, SEMICOLON, Said, as_is, in_one
+from scaler.reasons.words import explained
 from scaler.rules.values import at
-from scaler.tools.common.check_result import CheckResult, Level
+from scaler.tools.common.check_result import CheckResult, Level, checked
 from scaler.tools.common.detail import is_true
+from scaler.tools.why.shortage_words import in_both
 from scaler.tools.why.subject import Subject
 
 _FEW = 4
+_LACKS = "needs "
+"""How the words of a shortage begin in a verdict."""
 
 
 class Supply(msgspec.Struct, frozen=True):
-    """The nodes for pods of one request. `free`: how many of these pods fit now; `spoken_for`: how
-    many pods of others are to be placed there first, by service; `used`: nodes without room, by
-    service ("" = others)."""
+    """The nodes for pods of one request. `spoken_for`: how many pods of others are to be placed
+    there first, by service; `used`: nodes without room, by service ("" = others)."""
 
     nodes: int
-    free: int
     spoken_for: Mapping[str, int]
     used: Mapping[str, int]
-    away: Sequence[str]
-    shared: bool
-    """A node has room for several of these pods, so nodes cannot be counted."""
 
 
 def room_checks(
@@ -53,8 +53,8 @@ def room_checks(
         return
     yield _standing(subject, plan)
     if world.alone or subject.service.options.arbitration is False:
-        why = world.alone or 'annotation mind-cluster/arbitration is "off"'
-        yield CheckResult(Level.NOTE, f"free nodes are not weighed here: {why}", about="nodes")
+        why = as_is(world.alone) if world.alone else checks.ARBITRATION_OFF
+        yield checked(Level.NOTE, checks.NOT_WEIGHED.of(why=why), about="nodes")
     yield from _needs(world, decision, plan, instances_that_wait(subject), names)
 
 
@@ -78,25 +78,36 @@ def instances_that_wait(subject: Subject) -> list[Instance]:
 def _standing(subject: Subject, plan: Plan) -> CheckResult:
     status = subject.view.status if subject.view is not None else {}
     current = at(status, "currentRatio", "counts")
-    less = "runs less than its smallest ratio" if plan.replicas else "rests"
-    runs = f"runs {counts_in_words(current)}" if current else less
-    works = "" if plan.complete else f"; works towards {target_in_words(plan)}"
+    less = checks.RUNS_LESS if plan.replicas else checks.RESTS
+    runs = checks.RUNS.of(counts=counts_in_words(current)) if current else less
+    works = NOTHING_SAID if plan.complete else checks.WORKS_TOWARDS.of(target=_target(plan))
     available = (
         bool(current) if subject.view is None else is_true(subject.view, "Available") is not False
     )
     found = []
     for name, group in plan.groups.items():
-        if group.live < plan.target.get(name, 0):
-            found.append(
-                f"{name} has {group.live} of {plan.target.get(name, 0)} jobs that can be used"
-            )
-    missing = ", ".join(found)
-    words = f"{runs}{works}" + (f"; {missing}: apply or fix them" if missing else "")
-    return CheckResult(
+        target = plan.target.get(name, 0)
+        if group.live < target:
+            found.append(checks.LACKS_JOBS.of(group=name, live=group.live, target=target))
+    missing = in_one(found, COMMA)
+    cure = checks.APPLY_OR_FIX.of(missing=missing) if found else NOTHING_SAID
+    return checked(
         Level.OK if plan.complete else Level.NOTE if available else Level.ERROR,
-        words,
+        in_one((runs, works, cure), as_is("")),
         about="service",
     )
+
+
+def _target(plan: Plan) -> Said:
+    """As the decision says it; in Chinese the same counts."""
+    awaited = []
+    for name, group in plan.groups.items():
+        if group.running < group.target:
+            awaited.append(f"{name}（运行 {group.running}/{group.target}）")
+    if not plan.replicas or plan.target_index < 0 or not awaited:
+        return as_is(target_in_words(plan))
+    chinese = f"{counts_in_words(plan.target)}，等待 {'、'.join(awaited)}"
+    return Said(target_in_words(plan), chinese)
 
 
 def _waits_for_room(subject: Subject, instance: Instance) -> bool:
@@ -112,16 +123,47 @@ def _needs(
     waiting: Sequence[Instance],
     names: Mapping[ServiceKey, str],
 ) -> Iterator[CheckResult]:
-    """Each different request once, for all of the instances together."""
-    if world.nodes is None:
+    """What all these instances together lack, and who has it."""
+    requests = joined(*(instance.unbound for instance in waiting))
+    if world.nodes is None or not requests:
         return
-    for request, count in joined(*(instance.unbound for instance in waiting)):
-        found = supply(world, decision, plan, request, names)
-        yield CheckResult(
-            _judged(found, count),
-            _supply_in_words(world.nodes, request, count, found),
-            about="nodes",
-        )
+    missing = _missing(world, decision, plan, waiting)
+    decided = _as_decided(plan, waiting)
+    if missing is None and not decided:
+        yield checked(Level.OK, checks.HAS_ROOM, about="nodes")
+        return
+    headline = NOTHING_SAID if missing is None else in_both(missing)
+    if decided not in ("", headline.en):
+        headline = explained(checks.LACKS_ROOM, decided)
+    request = requests[0][0] if missing is None else missing.request
+    found = supply(world, decision, plan, request, names)
+    yield checked(
+        Level.ERROR, in_one((headline, _supply_in_words(found)), SEMICOLON), about="nodes"
+    )
+
+
+def _missing(
+    world: World, decision: Decision, plan: Plan, waiting: Sequence[Instance]
+) -> Shortage | None:
+    """What these instances lack beside all that is reserved for other services."""
+    placement = Placement(NodeIndex(world.nodes or Nodes()))
+    for service, other in zip(world.services, decision.plans, strict=True):
+        if service.key != plan.key:
+            for instance in _reserved(service, other):
+                placement.reserve(placement.nodes.understood(instance.unbound))
+    requests = joined(*(instance.unbound for instance in waiting))
+    return placement.fits(placement.nodes.understood(requests))
+
+
+def _as_decided(plan: Plan, waiting: Sequence[Instance]) -> str:
+    """The words of the decision about what one of them lacks; "" for none."""
+    uids = {instance.uid for instance in waiting}
+    for verdict in plan.verdicts:
+        if verdict.uid in uids:
+            for words in verdict.about:
+                if words.startswith(_LACKS):
+                    return words
+    return ""
 
 
 def supply(
@@ -135,22 +177,12 @@ def supply(
     nodes = world.nodes or Nodes()
     able = [node for node in nodes.nodes if accepts(request.where, node.node_class)]
     users = _users_of_nodes(world, names)
-    free = 0
     used: Counter[str] = Counter()
-    away = []
-    shared = False
     for node in able:
-        if _times(nodes.resources, node.allocatable, request) > 1:
-            shared = True
-        if not node.schedulable:
-            away.append(f"{node.name} ({'cordoned' if node.ready else 'not Ready or faulty'})")
-            continue
-        room = _times(nodes.resources, node.free, request)
-        free += room
-        if not room:
+        if node.schedulable and not _times(nodes.resources, node.free, request):
             used[" and ".join(sorted(users.get(node.name, {""})))] += 1
     spoken_for = _reserved_by_others(world, decision, plan, able, names)
-    return Supply(len(able), free, spoken_for, used, away, shared)
+    return Supply(len(able), spoken_for, used)
 
 
 def _users_of_nodes(world: World, names: Mapping[ServiceKey, str]) -> dict[str, set[str]]:
@@ -188,14 +220,19 @@ def _reserved_by_others(
     """Service -> how many of its pods are to be placed on these nodes first."""
     reserved: Counter[str] = Counter()
     for service, other in zip(world.services, decision.plans, strict=True):
-        if service.key == plan.key:
-            continue
-        verdicts = {verdict.uid: verdict for verdict in other.verdicts}
-        for instance in service.instances:
-            verdict = verdicts.get(instance.uid)
-            if verdict is not None and _is_reserved(verdict.reason, verdict.state):
+        if service.key != plan.key:
+            for instance in _reserved(service, other):
                 reserved[_name(service, names)] += _pods_for(instance, able)
     return +reserved
+
+
+def _reserved(service: Service, plan: Plan) -> Iterator[Instance]:
+    """The instances of another service for which room is kept."""
+    verdicts = {verdict.uid: verdict for verdict in plan.verdicts}
+    for instance in service.instances:
+        verdict = verdicts.get(instance.uid)
+        if verdict is not None and _is_reserved(verdict.reason, verdict.state):
+            yield instance
 
 
 def _name(service: Service, names: Mapping[ServiceKey, str]) -> str:
@@ -218,66 +255,32 @@ def _pods_for(instance: Instance, nodes: Sequence[Node]) -> int:
     return pods
 
 
-def _pods_in_words(count: int, what: str, *, shared: bool) -> str:
-    if shared:
-        return f"room for {count} times {what}"
-    return f"{count} node{'s' if count > 1 else ''} with {what}"
-
-
 def _times(resources: Sequence[str], amounts: Sequence[int], request: PodRequest) -> int:
     """How many such pods fit into these amounts."""
     free = dict(zip(resources, amounts, strict=True))
     return max(0, min(free.get(name, 0) // amount for name, amount in request.requests if amount))
 
 
-def _judged(found: Supply, count: int) -> Level:
-    return Level.OK if found.free - sum(found.spoken_for.values()) >= count else Level.ERROR
-
-
-def _main_amount(nodes: Nodes, request: PodRequest) -> str:
-    """The amount of the first resource that the pod asks for, in the order of the nodes."""
-    amounts = dict(request.requests)
-    for name in nodes.resources:
-        if name in amounts and name != PODS:
-            return amount_in_words(name, amounts[name])
-    return "room"
-
-
-def _supply_in_words(nodes: Nodes, request: PodRequest, count: int, found: Supply) -> str:
-    """`needs 2 nodes with 8 free huawei.com/Ascend910 (accelerator-type=a3), 1 there, 3 reserved by
-    chat-7; ...`."""
-    what = _main_amount(nodes, request) + where_in_words(request.where)
-    needed_nodes = _pods_in_words(count, what, shared=found.shared)
-    parts = [f"needs {needed_nodes}, {found.free} there"]
-    for name, number in sorted(found.spoken_for.items())[:_FEW]:
-        parts.append(f"{number} reserved by {name}")
+def _supply_in_words(found: Supply) -> Said:
+    """`of 4 such nodes: 1 reserved for mindie/chat-7, 1 used by mindie/chat`."""
     if not found.nodes:
-        return (
-            f"{parts[0]}: no node takes such pods at all; look at the pods' selector and the nodes'"
-            " labels and taints"
-        )
-    needed = ", ".join(parts)
-    busy = ", ".join(_without_room(found))
-    if not busy:
-        return needed
-    return f"{needed}; of {found.nodes} such node{'s' if found.nodes > 1 else ''}: {busy}"
+        return checks.NO_NODE_TAKES
+    parts = in_one(_users_in_words(found), COMMA)
+    if parts == NOTHING_SAID:
+        return NOTHING_SAID
+    row = checks.OF_SUCH_NODE if found.nodes == 1 else checks.OF_SUCH_NODES
+    return row.of(count=found.nodes, parts=parts)
 
 
-def _without_room(found: Supply) -> Iterator[str]:
-    """The nodes without room: used by services, by other pods, or away."""
-    others = 0
-    shown = 0
-    for name, number in sorted(found.used.items()):
-        if name and shown < _FEW:
-            shown += 1
-            yield f"{number} used by {name}"
-        elif name:
-            others += number
+def _users_in_words(found: Supply) -> Iterator[Said]:
+    """What is reserved for others, and the nodes without room: used by services, by other pods."""
+    for name, number in sorted(found.spoken_for.items())[:_FEW]:
+        yield checks.PODS_FIRST.of(count=number, name=name)
+    ours = sorted((name, number) for name, number in found.used.items() if name)
+    for name, number in ours[:_FEW]:
+        yield checks.USED_BY.of(count=number, name=name)
+    others = sum(number for _, number in ours[_FEW:])
     if others:
-        yield f"{others} by others of ours"
+        yield checks.USED_BY_OURS.of(count=others)
     if found.used.get(""):
-        yield f"{found.used['']} used by other pods or too small"
-    if found.away:
-        few = ", ".join(found.away[:_FEW])
-        more = " ..." if len(found.away) > _FEW else ""
-        yield f"{len(found.away)} away: {few}{more}"
+        yield checks.USED_BY_OTHERS.of(count=found.used[""])

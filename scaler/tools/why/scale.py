@@ -9,9 +9,11 @@ import msgspec
 
 from scaler.kube.api import AUTOSCALERS, ELASTIC_SERVICES, KubeApi, Object
 from scaler.kube.errors import ForbiddenError, NotFoundError
+from scaler.reasons import checks
+from scaler.reasons.said import AND, NOTHING_SAID, SEMICOLON, Said, as_is, in_one
 from scaler.rules.rule import ALL
 from scaler.rules.values import as_list, as_text, at
-from scaler.tools.common.check_result import CheckResult, Level
+from scaler.tools.common.check_result import CheckResult, Level, checked
 from scaler.tools.common.detail import wanted
 from scaler.tools.common.records import condition
 from scaler.tools.why.subject import Subject
@@ -89,43 +91,46 @@ def scale_checks(subject: Subject, found: Scaled) -> Iterator[CheckResult]:
     said = as_text(condition(view.status, "ScalingLimited").get("message"))
     named = []
     for manager, moment in found.setters:
-        named.append(f"{_who(manager)} ({moment})" if moment else _who(manager))
-    setters = " and ".join(named)
-    by = f"; set by {setters}" if setters else "; the API server has not kept who set it"
-    yield CheckResult(
+        when = as_is(f" ({moment})") if moment else NOTHING_SAID
+        named.append(in_one((_who(manager), when), as_is("")))
+    by = checks.SET_BY.of(setters=in_one(named, AND)) if named else checks.SET_BY_UNKNOWN
+    words = checks.COLON_WORDS.of(words=said) if said else ""
+    yield checked(
         Level.NOTE,
-        f"spec.replicas is {view.replicas}{f': {said}' if said else ''}{by}",
+        checks.SCALED.of(replicas=view.replicas, words=words, by=by),
         about=f"esvc/{view.name}",
     )
     for one in found.autoscalers[:_MOST]:
-        about, words = _autoscaler(one)
-        yield CheckResult(Level.NOTE, words, about=about)
+        name = at(one, "metadata").get("name")
+        yield checked(Level.NOTE, _autoscaler(one), about=f"HorizontalPodAutoscaler {name}")
 
 
-def _who(manager: str) -> str:
+def _who(manager: str) -> Said:
     if manager == "kube-controller-manager":
-        return "an autoscaler (kube-controller-manager)"
-    return manager or "somebody"
+        return checks.AN_AUTOSCALER
+    return as_is(manager) if manager else checks.SOMEBODY
 
 
-def _autoscaler(one: Object) -> tuple[str, str]:
-    meta, spec, status = (at(one, part) for part in ("metadata", "spec", "status"))
+def _autoscaler(one: Object) -> Said:
+    spec = at(one, "spec")
+    status = at(one, "status")
     owners = []
-    for owner in as_list(meta.get("ownerReferences")):
-        owners.append(f", made for {at(owner).get('kind')} {at(owner).get('name')}")
-    bounds = (
-        f"{spec.get('minReplicas', 1)} to {spec.get('maxReplicas')} instances,"
-        f" {status.get('desiredReplicas')} now"
+    for owner in as_list(at(one, "metadata").get("ownerReferences")):
+        owners.append(checks.MADE_FOR.of(kind=at(owner).get("kind"), name=at(owner).get("name")))
+    scales = checks.AUTOSCALER.of(
+        made_for=in_one(owners[:1], as_is("")),
+        least=spec.get("minReplicas", 1),
+        most=spec.get("maxReplicas"),
+        now=status.get("desiredReplicas"),
     )
-    said = []
+    said = [scales]
     for c in as_list(status.get("conditions")):
         if at(c).get("type") in ("AbleToScale", "ScalingActive") and at(c).get("status") == "False":
             said.append(
-                f"{as_text(at(c).get('type'))} is {as_text(at(c).get('status'))}:"
-                f" {as_text(at(c).get('message'))}"
+                checks.AUTOSCALER_CONDITION.of(
+                    type=as_text(at(c).get("type")),
+                    status=as_text(at(c).get("status")),
+                    message=as_text(at(c).get("message")),
+                )
             )
-    words = (
-        f"scales it{''.join(owners[:1])}: {bounds}; it sets the number again: change its bounds, or"
-        " delete it first"
-    )
-    return f"HorizontalPodAutoscaler {meta.get('name')}", "; ".join([words, *said])
+    return in_one(said, SEMICOLON)

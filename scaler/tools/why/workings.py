@@ -25,9 +25,12 @@ from scaler.kube.api import (
 )
 from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError, StatusError
 from scaler.names import GATE, NAMESPACE_LABEL, POD_GROUP
+from scaler.reasons import checks
 from scaler.reasons.reasons import Reason
+from scaler.reasons.said import AND, SEMICOLON, Said, as_is, in_one
+from scaler.reasons.words import explained, with_meaning
 from scaler.rules.values import as_list, as_text, at
-from scaler.tools.common.check_result import CheckResult, Level
+from scaler.tools.common.check_result import CheckResult, Level, checked
 from scaler.tools.common.detail import node_trouble, standing
 from scaler.tools.common.records import EventRecord, condition
 from scaler.tools.common.view import Cluster
@@ -50,11 +53,6 @@ _OF_INSTALLS = f"app.kubernetes.io/name={_USUAL_INSTALL}"
 """Label of the Deployment of every install, whatever its name."""
 _SOURCES = {"policy": MUTATING_POLICY_BINDINGS, "webhook": MUTATING_WEBHOOKS}
 """Both have the name of their install."""
-SILENT = "the scheduler has said nothing yet; does Volcano run?"
-_STAYS = (
-    "its job has no label fault-scheduling, so MindCluster's scheduler leaves it there: delete the"
-    " pods of the instance, and write fault-scheduling: force if it is to heal by itself"
-)
 
 
 class Looked(msgspec.Struct, frozen=True):
@@ -197,45 +195,40 @@ def _pods_in_trouble(
 def scheduler_checks(cluster: Cluster, subject: Subject, looked: Looked) -> Iterator[CheckResult]:
     """The conditions that Volcano set on the PodGroups, and the kubelet on the pods."""
     if not any(instance.pods for instance in subject.instances):
-        yield CheckResult(
-            Level.OK, "no pods yet: there is nothing for the scheduler to do", about="scheduler"
-        )
+        yield checked(Level.OK, checks.NO_PODS_YET, about="scheduler")
         return
     for name, group in looked.pod_groups.items():
         yield from _group_checks(name, group)
     for name, queue in looked.queues.items():
         state = as_text(at(queue, "status").get("state"))
         if state not in ("", "Open"):
-            yield CheckResult(
-                Level.ERROR,
-                f"is {state}: Volcano starts nothing of it; open it",
-                about=f"queue {name}",
-            )
+            yield checked(Level.ERROR, checks.QUEUE_CLOSED.of(state=state), about=f"queue {name}")
     events = cluster.last_warnings(subject.namespace)
     for pod in looked.pods.values():
         yield from _pod_checks(cluster, pod, looked.pod_groups, events)
     if not looked.pods:
         number = sum(instance.pods for instance in subject.instances)
-        yield CheckResult(Level.OK, f"{number} pods, all of instances that run", about="pods")
+        yield checked(Level.OK, checks.ALL_OF_RUNNING.of(count=number), about="pods")
 
 
 def _group_checks(name: str, group: Object) -> Iterator[CheckResult]:
     about = f"PodGroup {name}"
     if not group:
-        yield CheckResult(
-            Level.NOTE, "does not exist: nobody has asked the scheduler for this gang", about=about
-        )
+        yield checked(Level.NOTE, checks.NO_POD_GROUP, about=about)
         return
     phase = as_text(at(group, "status").get("phase"))
     if phase not in WAITS:
-        yield CheckResult(Level.OK, f"phase {phase}", about=about)
+        yield checked(Level.OK, checks.PHASE.of(phase=phase), about=about)
         return
     said = said_of(_conditions(group))
-    words = "; ".join(map(str, said)) or SILENT
-    cure = said[0].cure if said else ""
-    if cure:
-        words = f"{words}. {sentence_of(cure)}"
-    yield CheckResult(Level.ERROR, f"phase {phase or 'not set'}: {words}", about=about)
+    words = checks.SILENT
+    if said:
+        own = "; ".join(map(str, said))
+        cure = said[0].cure
+        meaning = checks.SCHEDULER_SAYS.get(said[0].reason, "")
+        words = explained(meaning, f"{own}. {sentence_of(cure)}" if cure else own)
+    shown = phase or checks.NOT_SET
+    yield checked(Level.ERROR, checks.PHASE_WORDS.of(phase=shown, words=words), about=about)
 
 
 def _conditions(group: Object) -> Sequence[Condition]:
@@ -253,11 +246,11 @@ def _conditions(group: Object) -> Sequence[Condition]:
     return found
 
 
-def _installed(sources: Mapping[str, bool | None]) -> list[str]:
+def _installed(sources: Mapping[str, bool | None]) -> list[Said]:
     names = []
     for name, is_installed in sources.items():
         if is_installed:
-            names.append(name)
+            names.append(checks.GATE_SOURCES[name])
     return names
 
 
@@ -276,26 +269,26 @@ def _pod_checks(
     gates = [as_text(at(gate).get("name")) for gate in as_list(spec.get("schedulingGates"))]
     foreign = [gate for gate in gates if gate != GATE]
     if foreign:
-        yield CheckResult(
-            Level.ERROR, f"held by somebody else's gate: {', '.join(foreign)}", about=about
-        )
+        said = checks.OTHERS_GATE.of(gates=", ".join(foreign))
+        yield checked(Level.ERROR, said, about=about)
     elif gates:
-        yield CheckResult(Level.OK, f"held by our gate {GATE}, as its instance is", about=about)
+        yield checked(Level.OK, checks.OUR_GATE.of(gate=GATE), about=about)
         return
     words = list(_pod_words(status))
     of_node = _node_words(cluster, as_text(spec.get("nodeName")))
     if of_node:
         words.append(of_node)
         if not _leaves_faults(pod, groups):
-            words.append(_STAYS)
+            words.append(checks.POD_STAYS)
     event = events.get(as_text(meta.get("uid")))
     if event is not None and not words and not _is_ready(status):
-        words.append(f"{event.reason}: {event.message}")
+        words.append(as_is(f"{event.reason}: {event.message}"))
     if words:
-        yield CheckResult(Level.ERROR, "; ".join(dict.fromkeys(words)), about=about)
+        yield checked(Level.ERROR, in_one(dict.fromkeys(words), SEMICOLON), about=about)
     else:
-        on = f" on {spec['nodeName']}" if spec.get("nodeName") else ", not bound to a node"
-        yield CheckResult(Level.OK, f"{status.get('phase', 'Pending')}{on}", about=about)
+        row = checks.POD_ON_NODE if spec.get("nodeName") else checks.POD_NOT_BOUND
+        phase = status.get("phase", "Pending")
+        yield checked(Level.OK, row.of(phase=phase, node=spec.get("nodeName")), about=about)
 
 
 def _leaves_faults(pod: Object, groups: Mapping[str, Object]) -> bool:
@@ -314,36 +307,35 @@ def _is_ready(status: object) -> bool:
     return condition(status, "Ready").get("status") == "True"
 
 
-def _node_words(cluster: Cluster, node: str) -> str:
+def _node_words(cluster: Cluster, node: str) -> Said | None:
     trouble = node_trouble(cluster, node)
-    return f"node {node}: {trouble}" if trouble else ""
+    return checks.NODE_TROUBLE.of(node=node, trouble=trouble) if trouble else None
 
 
-def _pod_words(status: object) -> Iterator[str]:
+def _pod_words(status: object) -> Iterator[Said]:
     scheduled = condition(status, "PodScheduled")
     reason = as_text(scheduled.get("reason"))
     if scheduled.get("status") == "False" and is_about_its_group(reason):
-        yield "not scheduled; its PodGroup says why"
+        yield checks.GROUP_SAYS_WHY
     elif scheduled.get("status") == "False" and reason != "SchedulingGated":
-        yield f"{reason}: {as_text(scheduled.get('message'))}"
+        yield as_is(f"{reason}: {as_text(scheduled.get('message'))}")
     statuses = []
     for kind in ("initContainerStatuses", "containerStatuses"):
         statuses += [(kind, at(one)) for one in as_list(at(status).get(kind))]
     for kind, container in statuses:
-        what = "init container" if kind.startswith("init") else "container"
+        row = checks.INIT_CONTAINER if kind.startswith("init") else checks.CONTAINER
         waiting = at(container, "state", "waiting")
         ended = at(container, "lastState", "terminated")
         reason = as_text(waiting.get("reason"))
         if reason and reason not in ("ContainerCreating", "PodInitializing"):
             said = as_text(waiting.get("message"))
-            code = (
-                f"; ended with exit code {ended['exitCode']} before" if "exitCode" in ended else ""
-            )
-            yield f"{what} {container.get('name')}: {reason}{f': {said}' if said else ''}{code}"
+            words = checks.COLON_WORDS.of(words=said) if said else ""
+            code = checks.ENDED_BEFORE.of(code=ended["exitCode"]) if "exitCode" in ended else ""
+            yield row.of(name=container.get("name"), reason=reason, words=words, code=code)
     if at(status).get("phase") == "Failed":
         reason = as_text(at(status).get("reason"))
         message = as_text(at(status).get("message"))
-        yield f"Failed: {reason} {message}".rstrip(" :")
+        yield as_is(f"Failed: {reason} {message}".rstrip(" :"))
 
 
 # Makers of the pods
@@ -354,42 +346,28 @@ def operator_checks(cluster: Cluster, subject: Subject) -> Iterator[CheckResult]
     operator = cluster.cache.ascend_operator()
     ours = [instance for instance in subject.instances if instance.kind == "AscendJob"]
     if ours:
-        who = (
-            f"{operator} makes the pods of AscendJobs, the scaler releases them"
-            if operator
-            else "the scaler makes them"
-        )
-        yield CheckResult(
-            Level.OK,
-            who if operator else f"none runs; pods of AscendJobs: {who}",
-            about="Ascend Operator",
-        )
+        makes = checks.SCALER_MAKES
+        if operator:
+            makes = checks.OPERATOR_MAKES.of(operator=operator)
+        yield checked(Level.OK, makes, about="Ascend Operator")
     elsewhere = cluster.cache.ascend_operators_elsewhere()
     if elsewhere:
-        words = (
-            f"{', '.join(elsewhere)} is in another namespace than the scaler looks in, and does not"
-            " count"
-        )
-        yield CheckResult(Level.NOTE, words, about="Ascend Operator")
+        said = checks.OPERATOR_ELSEWHERE.of(operators=", ".join(elsewhere))
+        yield checked(Level.NOTE, said, about="Ascend Operator")
     for instance in subject.instances:
         about = f"{instance.kind} {instance.name}"
         for fault in instance.faults:
-            yield CheckResult(Level.ERROR, fault, about=about)
-        for _, words in instance.warnings:
-            yield CheckResult(Level.NOTE, words, about=about)
+            said = with_meaning(Reason.JOB_INVALID.value, fault)
+            yield checked(Level.ERROR, said, about=about)
+        for warning, words in instance.warnings:
+            yield checked(Level.NOTE, with_meaning(warning.value, words), about=about)
         lacking = instance.expected - instance.pods
         if not instance.made_by_us and lacking > 0 and not instance.more_to_come:
-            yield CheckResult(
-                Level.NOTE,
-                f"{lacking} of its {instance.expected} pods have not been made by their owner",
-                about=about,
-            )
+            said = checks.PODS_NOT_MADE.of(lacking=lacking, expected=instance.expected)
+            yield checked(Level.NOTE, said, about=about)
         if instance.name_taken:
-            yield CheckResult(
-                Level.ERROR,
-                f"{instance.name_taken} has a name that it needs, and another owner",
-                about=about,
-            )
+            said = checks.NAME_TAKEN.of(name=instance.name_taken)
+            yield checked(Level.ERROR, said, about=about)
 
 
 def warnings(subject: Subject) -> Iterator[CheckResult]:
@@ -399,8 +377,9 @@ def warnings(subject: Subject) -> Iterator[CheckResult]:
     for found in map(at, as_list(written)):
         name = as_text(found.get("instance"))
         if not name or name in names:
-            words = f"{as_text(found.get('type'))}: {as_text(found.get('message'))}"
-            yield CheckResult(Level.NOTE, words, about=name or "service")
+            kind = as_text(found.get("type"))
+            said = with_meaning(kind, f"{kind}: {as_text(found.get('message'))}")
+            yield checked(Level.NOTE, said, about=name or "service")
 
 
 # Admission
@@ -410,50 +389,29 @@ def admission_checks(subject: Subject, looked: Looked) -> Iterator[CheckResult]:
     """Whether its pods could be held, and whether the API server accepted them."""
     refused = [s for s in subject.standings.values() if s.reason == Reason.CREATE_REFUSED]
     for one in refused:
-        yield CheckResult(Level.ERROR, one.message, about="API server")
+        said = with_meaning(Reason.CREATE_REFUSED.value, one.message)
+        yield checked(Level.ERROR, said, about="API server")
     others = [instance for instance in subject.instances if not instance.made_by_us]
     if not others:
         if subject.instances and not refused:
-            yield CheckResult(
-                Level.OK,
-                "not needed: the scaler makes these pods, and holds them by not making them",
-                about="admission",
-            )
+            yield checked(Level.OK, checks.ADMISSION_NOT_NEEDED, about="admission")
         return
     value = at(looked.namespace, "metadata", "labels").get(NAMESPACE_LABEL)
     enabled = value == "enabled"
     if looked.namespace and not enabled:
-        found = f"is {value}" if value else "is missing"
-        words = (
-            f"label {NAMESPACE_LABEL} {found}: pods get no gate here, unless templates have it; set"
-            " it to enabled"
-        )
+        found = checks.IS_VALUE.of(value=value) if value else checks.IS_MISSING
+        said = checks.NAMESPACE_NOT_ENABLED.of(name=NAMESPACE_LABEL, found=found)
         unheld = any(instance.unheld for instance in others)
-        yield CheckResult(
-            Level.ERROR if unheld else Level.NOTE, words, about=f"namespace {subject.namespace}"
-        )
+        level = Level.ERROR if unheld else Level.NOTE
+        yield checked(level, said, about=f"namespace {subject.namespace}")
     elif enabled:
-        yield CheckResult(
-            Level.OK,
-            "lets admission put our gate onto pods",
-            about=f"namespace {subject.namespace}",
-        )
+        yield checked(Level.OK, checks.NAMESPACE_ENABLED, about=f"namespace {subject.namespace}")
     if True in looked.sources.values():
-        yield CheckResult(
-            Level.OK,
-            f"set up by {' and '.join(_installed(looked.sources))}",
-            about="gate",
-        )
+        sources = in_one(_installed(looked.sources), AND)
+        yield checked(Level.OK, checks.GATE_SET_UP.of(sources=sources), about="gate")
     elif enabled and None not in looked.sources.values():
-        yield CheckResult(
-            Level.ERROR,
-            "neither the admission policy nor the webhook is installed: nothing sets the gate",
-            about="gate",
-        )
+        yield checked(Level.ERROR, checks.GATE_NOT_SET_UP, about="gate")
     late = [instance.name for instance in others if instance.unheld]
     if late:
-        words = (
-            f"{', '.join(late[:8])}: pods came without our gate, nothing holds them; they count as"
-            " they are"
-        )
-        yield CheckResult(Level.ERROR, words, about="gate")
+        said = checks.CAME_WITHOUT_GATE.of(names=", ".join(late[:8]))
+        yield checked(Level.ERROR, said, about="gate")

@@ -1,4 +1,5 @@
-// What stands after the # of the address: the view, the service, and what the list shows. A link to a list keeps its filter.
+// What stands after the # of the address: the view, the service, and what the list shows. A link to
+// a list keeps its filter.
 export const EVERYTHING = { q: "", rank: "", ns: "", sort: "" };
 
 let lastList = "#/";

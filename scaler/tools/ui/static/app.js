@@ -25,45 +25,59 @@ function App() {
   }, []);
   useEffect(() => live.watch(address(where)), [where.view, where.key]);
   useEffect(() => shortcuts(where), [where.view]);
+  const changeLanguage = async (to) => {
+    await speak(to);
+    redraw((n) => n + 1);
+  };
   const View = { services: Services, service: Service, cluster: Cluster }[where.view];
   return html`
-    <${Head} where=${where} changeLanguage=${async (to) => { await speak(to); redraw((n) => n + 1); }} />
+    <${Head} where=${where} changeLanguage=${changeLanguage} />
     <${Notices} />
     <main tabindex="-1">
       ${live.link === "refused" ? html`<${Refused} />`
-        : html`<${View} live=${live} key=${where.view + where.key} name=${where.key} filter=${where.filter} open=${open} ask=${ask} />`}
+        : html`<${View} live=${live} key=${where.view + where.key} name=${where.key}
+            filter=${where.filter} open=${open} ask=${ask} />`}
     </main>`;
 }
 
 function Head({ where, changeLanguage }) {
   const head = live.head;
+  const isIn = (view) => where.view === view || (view === "services" && where.view === "service");
   const tab = (view, href) => html`
-    <a href=${href} class=${where.view === view || (view === "services" && where.view === "service") ? "tab here" : "tab"}
+    <a href=${href} class=${isIn(view) ? "tab here" : "tab"}
        aria-current=${where.view === view ? "page" : undefined}>${say(`tab.${view}`)}</a>`;
   const namespaces = (head.namespaces || []).length ? ` · ${head.namespaces.join(", ")}` : "";
   return html`
     <header>
       <img src="/static/icon.svg" alt="" width="22" height="22" />
       <span class="product">scaler</span>
-      <nav aria-label=${say("nav")}>${tab("services", backToList())}${tab("cluster", "#/cluster")}</nav>
+      <nav aria-label=${say("nav")}>
+        ${tab("services", backToList())}${tab("cluster", "#/cluster")}
+      </nav>
       <span class="space"></span>
       <span class="where" title=${say("where.title")}>${head.cluster || ""}${namespaces}</span>
       <${Link} head=${head} />
-      <button class="plain" onClick=${theme} title=${say("theme")} aria-label=${say("theme")}>◐</button>
+      <button class="plain" onClick=${theme} title=${say("theme")}
+        aria-label=${say("theme")}>◐</button>
       <label class="hidden" for="language">${say("language")}</label>
       <select id="language" value=${language} onChange=${(e) => changeLanguage(e.target.value)}>
-        ${Object.entries(LANGUAGES).map(([id, name]) => html`<option value=${id} selected=${id === language}>${name}</option>`)}
+        ${Object.entries(LANGUAGES).map(([id, name]) => html`
+          <option value=${id} selected=${id === language}>${name}</option>`)}
       </select>
     </header>`;
 }
 
-// How current all that is shown is. "live" only while the API server answers; when the page changed last is beside it.
+// How current all that is shown is. "live" only while the API server answers; when the page changed
+// last is beside it.
 function Link({ head }) {
   const at = standing(head);
-  const changed = live.changedAt ? say("link.changed", { age: age(live.now() - live.changedAt) }) : "";
+  const since = age(live.now() - live.changedAt);
+  const changed = live.changedAt ? say("link.changed", { age: since }) : "";
+  const words = say(`link.${at}`, { age: staleAge(head) });
   return html`
-    <span class=${`link ${at}`} role="status" title=${say("link.title")}>${say(`link.${at}`, { age: staleAge(head) })}</span>
-    ${at === "live" || at === "stale" ? html`<span class="changed" title=${say("link.changedTitle")}>${changed}</span>` : ""}`;
+    <span class=${`link ${at}`} role="status" title=${say("link.title")}>${words}</span>
+    ${at === "live" || at === "stale" ? html`
+      <span class="changed" title=${say("link.changedTitle")}>${changed}</span>` : ""}`;
 }
 
 function standing(head) {
@@ -78,25 +92,39 @@ const staleAge = (head) => age(live.now() - head.staleSince);
 function Notices() {
   const { gaps = [], alone = "", scaler = null } = live.head;
   const shown = [];
-  if (live.link === "lost") shown.push(["bad", say("notice.lost", { age: age(live.now() - live.serverNow) })]);
-  else if (live.head.staleSince) {
-    shown.push(["warn", say("notice.stale", { age: staleAge(live.head), since: clock(live.head.staleSince) })]);
+  if (live.link === "lost") {
+    shown.push(["bad", say("notice.lost", { age: age(live.now() - live.serverNow) })]);
+  } else if (live.head.staleSince) {
+    const about = { age: staleAge(live.head), since: clock(live.head.staleSince) };
+    shown.push(["warn", say("notice.stale", about)]);
   }
-  if (scaler && scaler.found > 0 && scaler.atWork === 0) shown.push(["bad", say("notice.noScaler")]);
+  if (scaler && scaler.found > 0 && scaler.atWork === 0) {
+    shown.push(["bad", say("notice.noScaler")]);
+  }
   if (scaler && scaler.blind) shown.push(["bad", say("notice.blind", { since: scaler.blind })]);
-  if (scaler && scaler.found === 0) shown.push(["warn", scaler.unread ? say("notice.unknownScaler", { why: scaler.unread }) : say("notice.noLease")]);
+  if (scaler && scaler.found === 0) {
+    const unknown = () => say("notice.unknownScaler", { why: scaler.unread });
+    shown.push(["warn", scaler.unread ? unknown() : say("notice.noLease")]);
+  }
   const missing = gaps.filter((gap) => gap.installed);
-  if (missing.length) shown.push(["warn", say("notice.gaps"), missing.map((gap) => `${gap.resource}: ${gap.why}`)]);
-  if (!live.head.speed && gaps.some((gap) => !gap.installed && gap.resource.startsWith("elasticservices"))) shown.push(["warn", say("notice.notInstalled")]);
+  if (missing.length) {
+    const named = missing.map((gap) => `${gap.resource}: ${gap.why}`);
+    shown.push(["warn", say("notice.gaps"), named]);
+  }
+  const isAbsent = (gap) => !gap.installed && gap.resource.startsWith("elasticservices");
+  if (!live.head.speed && gaps.some(isAbsent)) shown.push(["warn", say("notice.notInstalled")]);
   if (alone) shown.push(["warn", say("notice.alone", { why: alone })]);
   return html`${shown.map(([level, words, more]) => html`
     <div class=${`notice ${level}`} role=${level === "bad" ? "alert" : "note"}>
       <span aria-hidden="true">${level === "bad" ? "✕" : "▲"}</span>
-      ${more ? html`<details><summary>${words} (${more.length})</summary><ul>${more.map((line) => html`<li>${line}</li>`)}</ul></details>` : html`<span>${words}</span>`}
+      ${more ? html`<details><summary>${words} (${more.length})</summary>
+        <ul>${more.map((line) => html`<li>${line}</li>`)}</ul></details>`
+        : html`<span>${words}</span>`}
     </div>`)}`;
 }
 
-const Refused = () => html`<div class="empty"><h1>${say("refused.title")}</h1><p>${say("refused.text")}</p></div>`;
+const Refused = () => html`<div class="empty">
+  <h1>${say("refused.title")}</h1><p>${say("refused.text")}</p></div>`;
 
 function theme() {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
@@ -116,7 +144,10 @@ function shortcuts(where) {
     if (event.key === "Escape" && typing) event.target.blur();
     else if (event.key === "Escape" && where.view !== "services") open("services");
     else if (typing) return;
-    else if (event.key === "/") { event.preventDefault(); document.querySelector("input[type=search]")?.focus(); }
+    else if (event.key === "/") {
+      event.preventDefault();
+      document.querySelector("input[type=search]")?.focus();
+    }
     else if (event.key === "s") open("services");
     else if (event.key === "c") open("cluster");
   };

@@ -1,4 +1,5 @@
-// The library (vendor/), and what every module of the page uses of it. Text is only ever text: nothing here sets HTML.
+// The library (vendor/), and what every module of the page uses of it. Text is only ever text:
+// nothing here sets HTML.
 const { h, render, Fragment } = window.preact;
 const { useState, useEffect, useRef, useMemo, useCallback, useLayoutEffect } = window.preactHooks;
 export const html = window.htm.bind(h);

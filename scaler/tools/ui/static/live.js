@@ -1,13 +1,16 @@
-// The one connection to `scaler ui`: tables of rows by name, first whole, then what has changed (tools/ui/feed.py).
+// The one connection to `scaler ui`: tables of rows by name, first whole, then what has changed
+// (tools/ui/feed.py).
 
 const KEY = "scaler.token";
 
-// The token comes after the # of the address that was printed; it is kept for this tab and taken out of the address.
+// The token comes after the # of the address that was printed; it is kept for this tab and taken
+// out of the address.
 export function takeToken() {
   const found = /[#&]token=([\w-]+)/.exec(location.hash);
   if (found) {
     sessionStorage.setItem(KEY, found[1]);
-    history.replaceState(null, "", location.pathname + location.hash.replace(/[#&]?token=[\w-]+/, "").replace(/^#?$/, "#/"));
+    const rest = location.hash.replace(/[#&]?token=[\w-]+/, "").replace(/^#?$/, "#/");
+    history.replaceState(null, "", location.pathname + rest);
   }
   return sessionStorage.getItem(KEY) || "";
 }
@@ -15,10 +18,14 @@ export function takeToken() {
 const headers = () => ({ Authorization: `Bearer ${sessionStorage.getItem(KEY) || ""}` });
 
 export async function ask(path, body) {
-  const options = body === undefined ? { headers: headers() }
-    : { method: "POST", headers: { ...headers(), "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  const options = body === undefined ? { headers: headers() } : {
+    method: "POST",
+    headers: { ...headers(), "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  };
   const response = await fetch(path, options);
-  const answer = await response.json().catch(() => ({ problem: `${response.status} ${response.statusText}` }));
+  const unreadable = () => ({ problem: `${response.status} ${response.statusText}` });
+  const answer = await response.json().catch(unreadable);
   return response.ok ? answer : { problem: answer.problem || String(response.status) };
 }
 
@@ -57,7 +64,8 @@ export class Live {
     }
   }
 
-  // Look at another view; what the last one showed is forgotten when the first message of this one is there.
+  // Look at another view; what the last one showed is forgotten when the first message of this one
+  // is there.
   watch(query) {
     if (query === this.query) return;
     this.query = query;
@@ -111,7 +119,8 @@ export class Live {
     }
     for (const [name, { set, gone }] of Object.entries(message)) {
       const rows = fresh.has(name) ? this.table(name) : new Map();
-      if (name !== "head" && fresh.has(name)) this.news = true; // what a view begins with is no change
+      // what a view begins with is no change
+      if (name !== "head" && fresh.has(name)) this.news = true;
       fresh.add(name);
       for (const key of gone) rows.delete(key);
       for (const [key, row] of Object.entries(set)) rows.set(key, row);

@@ -21,16 +21,24 @@ const STATES = {
 };
 
 export const Rank = ({ rank, size = 16 }) => html`
-  <svg class=${`mark ${RANKS[rank]}`} width=${size} height=${size} viewBox="0 0 16 16" role="img" aria-label=${say(`rank.${RANKS[rank]}`)}>
+  <svg class=${`mark ${RANKS[rank]}`} width=${size} height=${size} viewBox="0 0 16 16" role="img"
+    aria-label=${say(`rank.${RANKS[rank]}`)}>
     <path d=${SHAPES[RANKS[rank]]} />
   </svg>`;
 
 export const StateMark = ({ state }) => html`
-  <svg class=${`mark state-${state}`} width="14" height="14" viewBox="0 0 16 16" aria-hidden="true"><path d=${STATES[state] || STATES.Finished} /></svg>`;
+  <svg class=${`mark state-${state}`} width="14" height="14" viewBox="0 0 16 16"
+    aria-hidden="true"><path d=${STATES[state] || STATES.Finished} /></svg>`;
+
+function kindOfStep({ current, aim, limit }, index) {
+  if (current >= 0 && index >= current) return "reached";
+  if (aim >= 0 && index >= aim) return "aim";
+  return index < limit ? "unwanted" : "beyond";
+}
 
 // All ratios of a rule as a stair, the smallest at the left: reached, worked towards, beyond.
 export function Ladder({ row, width = 112, height = 30 }) {
-  const { steps, current, aim, limit } = row;
+  const { steps, current, aim } = row;
   const count = steps.length;
   if (!count) return html`<span class="ladder none">—</span>`;
   const gap = count > 24 ? 0 : count > 12 ? 1 : 3;
@@ -38,14 +46,23 @@ export function Ladder({ row, width = 112, height = 30 }) {
   const picture = steps.map((_, place) => {
     const index = count - 1 - place;
     const tall = count === 1 ? height : height * (0.3 + (0.7 * place) / (count - 1));
-    const kind = current >= 0 && index >= current ? "reached" : aim >= 0 && index >= aim ? "aim" : index < limit ? "unwanted" : "beyond";
     const x = place * (wide + gap);
-    return html`<rect class=${kind} x=${x + 0.75} y=${height - tall + 0.75} width=${Math.max(1, wide - 1.5)} height=${tall - 1.5} rx="1.5" />`;
+    return html`<rect class=${kindOfStep(row, index)} x=${x + 0.75} y=${height - tall + 0.75}
+      width=${Math.max(1, wide - 1.5)} height=${tall - 1.5} rx="1.5" />`;
   });
   const words = say("ladder.words", {
-    runs: current >= 0 ? steps[current].join("+") : say("ladder.nothing"), aim: aim >= 0 ? steps[aim].join("+") : "-", count,
+    runs: current >= 0 ? steps[current].join("+") : say("ladder.nothing"),
+    aim: aim >= 0 ? steps[aim].join("+") : "-",
+    count,
   });
-  return html`<svg class="ladder" width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${words}><title>${words}</title>${picture}</svg>`;
+  return html`
+    <svg class="ladder" width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`}
+      role="img" aria-label=${words}><title>${words}</title>${picture}</svg>`;
+}
+
+function kindOfCell(i, running, target, inFlight) {
+  if (i < running) return i < target ? "on" : "more";
+  return i < running + inFlight ? "half" : "off";
 }
 
 // One group: running, in flight, missing. Many instances become one bar.
@@ -53,8 +70,15 @@ export function Group({ name, counts }) {
   const [running, target, inFlight, held] = counts;
   const all = Math.max(target, running + inFlight);
   const words = say("group.words", { name, running, target, inFlight, held });
+  const share = (count) => `${(100 * count) / all}%`;
   const cells = all <= 12
-    ? Array.from({ length: all }, (_, i) => html`<i class=${i < running ? (i < target ? "on" : "more") : i < running + inFlight ? "half" : "off"} />`)
-    : html`<b class="bar" style=${{ "--on": `${(100 * running) / all}%`, "--half": `${(100 * (running + inFlight)) / all}%` }} />`;
-  return html`<span class="group" title=${words} role="img" aria-label=${words}><span class="name">${name}</span><span class="cells">${cells}</span><span class="sum">${running}/${target}</span></span>`;
+    ? Array.from({ length: all }, (_, i) => html`
+      <i class=${kindOfCell(i, running, target, inFlight)} />`)
+    : html`<b class="bar"
+        style=${{ "--on": share(running), "--half": share(running + inFlight) }} />`;
+  return html`
+    <span class="group" title=${words} role="img" aria-label=${words}>
+      <span class="name">${name}</span><span class="cells">${cells}</span>
+      <span class="sum">${running}/${target}</span>
+    </span>`;
 }

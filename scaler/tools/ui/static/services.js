@@ -1,4 +1,5 @@
-// All services, the worst first. What the list shows is in the address, so a link to it shows the same.
+// All services, the worst first. What the list shows is in the address, so a link to it shows the
+// same.
 import { html, natural, useEffect, useMemo, useState, useStore } from "./lib.js";
 import { EVERYTHING, showFilter } from "./address.js";
 import { gloss, language, number, say, seconds, sentence, since } from "./words.js";
@@ -11,29 +12,39 @@ const SORTS = ["", "name", "newest"]; // "": the worst first
 export const title = (row) => row.job || row.rule || "-";
 
 // Of a service that nothing is wrong with.
-export const calm = (row) => (row.reason === "Complete" ? "" : gloss("reason", row.reason)) || say("rank.complete");
+export function calm(row) {
+  const words = row.reason === "Complete" ? "" : gloss("reason", row.reason);
+  return words || say("rank.complete");
+}
 
-export const wanted = (row) => say(row.wanted === "all" ? "wanted.all" : "wanted", { number: row.wanted });
+export const wanted = (row) =>
+  say(row.wanted === "all" ? "wanted.all" : "wanted", { number: row.wanted });
 
 export function Reason({ name }) {
   const words = gloss("reason", name);
-  return html`<span class="reason">${words ? html`<b>${words}</b> ` : ""}<code>${name}</code></span>`;
+  return html`<span class="reason">${
+    words ? html`<b>${words}</b> ` : ""}<code>${name}</code></span>`;
 }
 
-// What the scaler says, as it says it: in another language than its own below a sentence that says what it means.
+// What the scaler says, as it says it: in another language than its own below a sentence that says
+// what it means.
 export function Words({ name, text, lines = 0 }) {
   const meaning = sentence(name, text);
   const own = lines && !meaning ? `clamp lines-${lines}` : "";
   return html`
-    ${meaning ? html`<small class="meaning" lang="zh-CN" title=${meaning}>${meaning}</small>` : ""}
+    ${meaning ? html`
+      <small class="meaning" lang="zh-CN" title=${meaning}>${meaning}</small>` : ""}
     <small class=${own} lang="en" title=${text}>${text}</small>`;
 }
 
-// All that a row shows, for the search: in the language of the page, and names as they are written elsewhere.
+// All that a row shows, for the search: in the language of the page, and names as they are written
+// elsewhere.
 function shownText(id, row) {
   const parts = [
-    id, `${row.ns}/${title(row)}`, `${row.ns} / ${title(row)}`, `${row.ns}/${row.object}`, `esvc/${row.object}`,
-    row.rule, row.reason, gloss("reason", row.reason), sentence(row.reason, row.message), row.message,
+    id, `${row.ns}/${title(row)}`, `${row.ns} / ${title(row)}`, `${row.ns}/${row.object}`,
+    `esvc/${row.object}`,
+    row.rule, row.reason, gloss("reason", row.reason), sentence(row.reason, row.message),
+    row.message,
     say(`rank.${RANKS[row.rank]}`), ...row.groups, row.paused ? say("paused") : "",
   ];
   return parts.join(" ").toLowerCase();
@@ -75,9 +86,15 @@ export function Services({ live, open, filter: asked }) {
   const ids = useMemo(() => chosen(rows, filter), [rows, version, filter, language]);
   const about = useMemo(() => summary(rows), [rows, version]);
   const now = live.now();
-  if (!version) return html`<div class="empty"><h1>${say("tab.services")}</h1><p class="busy">${say("reading")}</p></div>`;
+  const namespaces = [["", say("filter.ns.all")], ...about.namespaces.map((name) => [name, name])];
+  const height = narrow ? 150 : Math.max(78, 22 + 19 * about.groups);
+  if (!version) {
+    return html`<div class="empty">
+      <h1>${say("tab.services")}</h1><p class="busy">${say("reading")}</p></div>`;
+  }
   if (!rows.size) {
-    return html`<div class="empty"><h1>${say(live.head.reading ? "reading" : "none.title")}</h1><p>${say("none.text")}</p></div>`;
+    const words = say(live.head.reading ? "reading" : "none.title");
+    return html`<div class="empty"><h1>${words}</h1><p>${say("none.text")}</p></div>`;
   }
   return html`
     <section class="page full">
@@ -86,21 +103,24 @@ export function Services({ live, open, filter: asked }) {
         <${Tally} counts=${about.counts} rank=${filter.rank} choose=${(rank) => change({ rank })} />
         <div class="tools">
           ${about.namespaces.length > 1 || filter.ns ? html`
-            <${Choice} id="ns" label=${say("filter.ns")} value=${filter.ns} onChange=${(ns) => change({ ns })}
-              options=${[["", say("filter.ns.all")], ...about.namespaces.map((name) => [name, name])]} />` : ""}
-          <${Choice} id="sort" label=${say("sort")} value=${filter.sort} onChange=${(sort) => change({ sort })}
+            <${Choice} id="ns" label=${say("filter.ns")} value=${filter.ns}
+              onChange=${(ns) => change({ ns })} options=${namespaces} />` : ""}
+          <${Choice} id="sort" label=${say("sort")} value=${filter.sort}
+            onChange=${(sort) => change({ sort })}
             options=${SORTS.map((name) => [name, say(`sort.${name || "worst"}`)])} />
           <input type="search" value=${filter.q} onInput=${(e) => change({ q: e.target.value })}
             placeholder=${say("search")} aria-label=${say("search")} />
         </div>
       </div>
       ${narrow ? "" : html`<div class="columns services" aria-hidden="true">
-        <span /><span>${say("col.service")}</span><span>${say("col.ladder")}</span><span>${say("col.groups")}</span>
+        <span /><span>${say("col.service")}</span><span>${say("col.ladder")}</span>
+        <span>${say("col.groups")}</span>
         <span>${say("col.why")}</span><span>${say("col.since")}</span>
       </div>`}
       ${ids.length ? html`
-        <${Rows} fill ids=${ids} height=${narrow ? 150 : Math.max(78, 22 + 19 * about.groups)} label=${say("tab.services")}
-          onOpen=${(id) => open("service", id)} row=${(id) => html`<${Line} row=${rows.get(id)} now=${now} narrow=${narrow} />`} />`
+        <${Rows} fill ids=${ids} height=${height} label=${say("tab.services")}
+          onOpen=${(id) => open("service", id)}
+          row=${(id) => html`<${Line} row=${rows.get(id)} now=${now} narrow=${narrow} />`} />`
         : html`<div class="empty"><p>${say("none.fits")}</p>
           <p><button onClick=${() => change(EVERYTHING)}>${say("filter.none")}</button></p></div>`}
     </section>`;
@@ -114,17 +134,21 @@ function summary(rows) {
   for (const row of rows.values()) {
     counts[row.rank] += 1;
     namespaces.add(row.ns);
-    groups = Math.max(groups, Math.min(row.groups.length, GROUPS_IN_SIGHT) + (row.groupsLeft ? 1 : 0));
+    const lines = Math.min(row.groups.length, GROUPS_IN_SIGHT) + (row.groupsLeft ? 1 : 0);
+    groups = Math.max(groups, lines);
   }
   return { counts, namespaces: [...namespaces].sort(natural), groups };
 }
 
 function Tally({ counts, rank, choose }) {
+  const look = (name, count) =>
+    `count ${name}${count ? "" : " zero"}${rank === name ? " here" : ""}`;
   return html`<div class="tally" role="group" aria-label=${say("filter")}>
     ${RANKS.map((name, index) => html`
-      <button class=${`count ${name}${counts[index] ? "" : " zero"}${rank === name ? " here" : ""}`} aria-pressed=${rank === name}
+      <button class=${look(name, counts[index])} aria-pressed=${rank === name}
         onClick=${() => choose(rank === name ? "" : name)}>
-        <${Rank} rank=${index} size=${14} /><b>${number(counts[index])}</b><span>${say(`rank.${name}`)}</span>
+        <${Rank} rank=${index} size=${14} /><b>${number(counts[index])}</b>
+        <span>${say(`rank.${name}`)}</span>
       </button>`)}
   </div>`;
 }
@@ -132,7 +156,8 @@ function Tally({ counts, rank, choose }) {
 function Choice({ id, label, value, options, onChange }) {
   return html`<label class="hidden" for=${id}>${label}</label>
     <select id=${id} title=${label} value=${value} onChange=${(e) => onChange(e.target.value)}>
-      ${options.map(([key, words]) => html`<option value=${key} selected=${key === value}>${words}</option>`)}
+      ${options.map(([key, words]) => html`
+        <option value=${key} selected=${key === value}>${words}</option>`)}
     </select>`;
 }
 
@@ -143,21 +168,28 @@ function Line({ row, now, narrow }) {
       <${Rank} rank=${row.rank} />
       <span class="who" title=${`${name} · ${say("rule")} ${row.rule}`}>
         <span class="name"><small>${row.ns} / </small><strong>${title(row)}</strong></span>
-        <small>${say("rule")} ${row.rule}${row.paused ? html` · <em>${say("paused")}</em>` : ""}</small>
+        <small>${say("rule")} ${row.rule}${
+          row.paused ? html` · <em>${say("paused")}</em>` : ""}</small>
       </span>
-      <span class="stair"><${Ladder} row=${row} />${row.wanted === "all" ? "" : html`<small class="wanted">${wanted(row)}</small>`}</span>
+      <span class="stair"><${Ladder} row=${row} />${
+        row.wanted === "all" ? "" : html`<small class="wanted">${wanted(row)}</small>`}</span>
       <span class="groups"><${GroupsOf} row=${row} narrow=${narrow} /></span>
       <span class="why">${row.rank === 4 ? html`<span class="calm">${calm(row)}</span>`
-        : html`<${Reason} name=${row.reason} /><${Words} name=${row.reason} text=${row.message} lines=${narrow ? 2 : 3} />`}</span>
+        : html`<${Reason} name=${row.reason} />
+          <${Words} name=${row.reason} text=${row.message} lines=${narrow ? 2 : 3} />`}</span>
       <span class="age">${since(row.since, now)}</span>
     </div>`;
 }
 
 function GroupsOf({ row, narrow }) {
   if (narrow) {
-    const sums = row.groups.map((name, i) => html`<span class="sum">${name} <b>${row.counts[i][0]}/${row.counts[i][1]}</b></span>`);
+    const sums = row.groups.map((name, i) => {
+      const [running, target] = row.counts[i];
+      return html`<span class="sum">${name} <b>${running}/${target}</b></span>`;
+    });
     return html`${sums}${row.groupsLeft ? html`<span class="sum">+${row.groupsLeft}</span>` : ""}`;
   }
-  return html`${row.groups.slice(0, GROUPS_IN_SIGHT).map((name, i) => html`<${Group} name=${name} counts=${row.counts[i]} />`)}
+  const shown = row.groups.slice(0, GROUPS_IN_SIGHT);
+  return html`${shown.map((name, i) => html`<${Group} name=${name} counts=${row.counts[i]} />`)}
     ${row.groupsLeft ? html`<small>${say("more", { count: row.groupsLeft })}</small>` : ""}`;
 }

@@ -1,4 +1,5 @@
-// Languages, times and numbers. One dictionary for each language, with the same keys (a test compares them).
+// Languages, times and numbers. One dictionary for each language, with the same keys (a test
+// compares them).
 import { recall, remember } from "./lib.js";
 
 export const LANGUAGES = { en: "English", zh: "中文" };
@@ -19,7 +20,8 @@ export async function speak(wanted) {
   remember("language", language);
 }
 
-export const usual = () => recall("language") || (navigator.language.startsWith("zh") ? "zh" : "en");
+export const usual = () =>
+  recall("language") || (navigator.language.startsWith("zh") ? "zh" : "en");
 
 // `{name}` in the sentence is replaced; a key that is not there stands for itself.
 export function say(key, values = {}) {
@@ -29,28 +31,26 @@ export function say(key, values = {}) {
 // A name of the scaler's in words: reasons, states, conditions. "" for one that is not known.
 export const gloss = (kind, name) => dictionary[`${kind}.${name}`] ?? "";
 
-// A reason, warning, event or condition in a sentence of the page's language; "" in English, which the scaler itself writes. `message`: its words, which may repeat what the scheduler says.
+// A reason, warning, event or condition in a sentence of the page's language; "" in English, which
+// the scaler itself writes. `message`: its words, which may repeat what the scheduler says.
 export function sentence(name, message = "") {
   const [said = ""] = /(BatchOrder|JobEnqueue|JobValidate|NodePredicate)Failed/.exec(message) ?? [];
   return [sentences[name], sentences[said]].filter(Boolean).join(" ");
 }
 
-// What to do next, as `scaler why` says it; a command stands for itself.
-export function step(line) {
-  const [, start, what] = /^(fix what is marked FAIL above, first )(.*)$/.exec(line) ?? [];
-  return start ? gloss("next", `${start}{}`).replace("{}", () => what) : gloss("next", line) || line;
-}
-
 export function age(seconds) {
   const s = Math.max(0, Math.floor(seconds));
+  const minutes = Math.floor(s / 60);
+  const hours = Math.floor(s / 3600);
   if (s < 60) return `${s}s`;
-  if (s < 3600) return `${Math.floor(s / 60)}m${s < 600 && s % 60 ? `${s % 60}s` : ""}`;
-  if (s < 86400) return `${Math.floor(s / 3600)}h${s < 36000 && Math.floor((s % 3600) / 60) ? `${Math.floor((s % 3600) / 60)}m` : ""}`;
+  if (s < 3600) return `${minutes}m${s < 600 && s % 60 ? `${s % 60}s` : ""}`;
+  if (s < 86400) return `${hours}h${s < 36000 && minutes % 60 ? `${minutes % 60}m` : ""}`;
   return `${Math.floor(s / 86400)}d`;
 }
 
 export const seconds = (stamp) => (stamp ? Date.parse(stamp) / 1000 || 0 : 0);
 export const since = (stamp, now) => (seconds(stamp) ? age(now - seconds(stamp)) : "");
-export const clock = (at) => new Date(at * 1000).toLocaleTimeString(language === "zh" ? "zh-CN" : "en-GB");
-export const moment = (at) => new Date(at * 1000).toLocaleString(language === "zh" ? "zh-CN" : "en-GB");
-export const number = (n) => n.toLocaleString(language === "zh" ? "zh-CN" : "en-GB");
+const place = () => (language === "zh" ? "zh-CN" : "en-GB");
+export const clock = (at) => new Date(at * 1000).toLocaleTimeString(place());
+export const moment = (at) => new Date(at * 1000).toLocaleString(place());
+export const number = (n) => n.toLocaleString(place());
