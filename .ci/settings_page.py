@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 from pydantic.fields import FieldInfo
 
-from scaler.reasons.words import Language
+from scaler.reasons.said import Language
 from scaler.settings import CONFIG_VARIABLE, PREFIX, Settings, default_text, flag, unit
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -15,7 +15,7 @@ from settings_page import PAGES, reference
 
 from scaler.decide.world import Policy, Preempt
 from scaler.defaults import Mode
-from scaler.reasons.words import Language
+from scaler.reasons.said import Language
 from scaler.settings import REMOVED, Settings, SettingsError, add_arguments, load
 
 ROOT = Path(__file__).parent.parent

@@ -22,8 +22,8 @@ from scaler.tools.common.language import spoken
 from scaler.tools.why import answer as answers
 from scaler.tools.why.answer import Answer, document
 from scaler.tools.why.shortage_words import in_both
-from tests.commands.test_why import asked, in_chinese
-from tests.commands.test_why_advice import chat, on_nodes
+from tests.commands.test_why import asked, in_chinese, on_nodes
+from tests.commands.test_why_advice import chat
 from tests.jobs import rule_config_map, rule_document
 from tests.rig import rig
 
