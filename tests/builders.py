@@ -182,12 +182,15 @@ def _placed(words: str, service: str, npus: int, **changes: Any) -> Instance:
     assert match, words
     name, classes, amount, where = match.groups()
     held = re.fullmatch(r"held(?: (\d+))?", where)
-    if held:
-        pods = ["." if changes["made_by_us"] else "g"] * int(held[1] or 1)
-    else:
-        pods = [_pod(one) for one in where.split(" + ")]
+    held_pod = "." if changes["made_by_us"] else "g"
+    pods = [held_pod] * int(held[1] or 1) if held else pods_of(where)
     need = request(int(amount or npus), classes or "")
     return located(name, need, pods, uid=f"{service}-{name}", **changes)
+
+
+def pods_of(where: str) -> list[str]:
+    """`on a0 + unbound`, as `located` takes them."""
+    return [_pod(one) for one in where.split(" + ")]
 
 
 def _pod(words: str) -> str:

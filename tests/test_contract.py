@@ -10,7 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference" / "contract.md"
-NUMBER = re.compile(r"\b(?:S\d{1,2}|L[1-9]|3b\.\d{1,2}[a-j]?|3\.[1-8]|3[bc])\b(?![.\d]*\d)")
+NUMBER = re.compile(
+    r"\b(?:S\d{1,2}|L[1-9]|T[1-9]|3[bd]\.\d{1,2}[a-j]?|3\.[1-8]|3[bcd])\b(?![.\d]*\d)"
+)
 FOLDERS = ("scaler/decide", "scaler/state", "scaler/execute", "tests", "docs/explanation")
 
 

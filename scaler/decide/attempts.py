@@ -68,6 +68,7 @@ from scaler.decide.events import (
     OfClock,
     OfEnd,
     OfProbe,
+    OfSize,
     OfWaiting,
     PartEnded,
     ProbeBegan,
@@ -78,6 +79,7 @@ from scaler.decide.events import (
     Seen,
     Serves,
     ServesNoMore,
+    SizeTried,
     Stopped,
     SurplusTraded,
     Swapped,
@@ -98,6 +100,7 @@ from scaler.decide.memory import (
     ServiceMemory,
 )
 from scaler.decide.nodes import PodRequests
+from scaler.decide.training import remember
 from scaler.decide.world import Instance, Policy, Service
 
 AnyAttempt = TypeVar("AnyAttempt", bound=Attempt)
@@ -146,6 +149,8 @@ def _after(memory: ServiceMemory, event: Event, policy: Policy) -> ServiceMemory
             return _action(memory, event)
         case OfProbe():
             return _probe(memory, event)
+        case OfSize():
+            return _size(memory, event)
     raise AssertionError(f"no such event: {event}")
 
 
@@ -274,6 +279,17 @@ def _probe(memory: ServiceMemory, event: OfProbe) -> ServiceMemory:
     raise AssertionError(f"no such event: {event}")
 
 
+def _size(memory: ServiceMemory, event: OfSize) -> ServiceMemory:
+    """3d; `remember.py` says what is remembered of sizes. 3d.3: each size has a clock of its
+    own."""
+    instance = memory_of(memory, event.uid)
+    sizes = remember.after_event(remember.sizes_of(instance), event)
+    memory = _with(memory, {event.uid: remember.with_sizes(instance, sizes)})
+    if isinstance(event, SizeTried):
+        memory = replace(memory, began=event.at, made=None)
+    return memory
+
+
 # one clause each, in the order of 3b.5
 
 
@@ -363,7 +379,7 @@ def _jobs_read(memory: ServiceMemory, event: JobsRead) -> ServiceMemory:
     instances = {}
     for uid, instance in memory.instances.items():
         instances[uid] = replace(
-            instance,
+            remember.tried_again(instance),
             had_attempt=HadAttempt.NO,
             backoff_until=0.0,
             gives_way=instance.gives_way and uid in event.bound,
@@ -461,7 +477,10 @@ def _node_returned(memory: ServiceMemory, event: NodeReturned, policy: Policy) -
     for uid in event.members:
         instance = memory_of(memory, uid)
         if _began_before(instance, event.at, policy):
-            instances[uid] = replace(instance, backoff_until=0.0)
+            instance = replace(instance, backoff_until=0.0)
+        if remember.sizes_of(instance).tried_at < event.at:  # 3d.3
+            instance = remember.tried_again(instance)
+        instances[uid] = instance
     if _began_before(memory, event.at, policy):
         memory = replace(memory, backoff_until=0.0)
     return _with(memory, instances)
@@ -489,6 +508,11 @@ def _bound_anywhere(memory: ServiceMemory, event: BoundAnywhere, policy: Policy)
         memory = replace(memory, ended_at=0.0)
     if waited:
         memory = replace(memory, was_reset=True)
+    if not before.was_reset:
+        for uid, instance in instances.items():  # 3d.3: sizes that had an attempt without a bind
+            if remember.sizes_of(instance).tried_at > event.before:
+                instances[uid] = remember.tried_again(instance)
+                memory = replace(memory, was_reset=True)
     for uid in waited:
         instances[uid] = replace(
             instances[uid],

@@ -38,8 +38,12 @@ class InstanceAction(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field=
     uid: str
 
 
-class Admit(InstanceAction, frozen=True):
+class Admit(InstanceAction, frozen=True, omit_defaults=True):
     """Give a held instance all of its pods (or take all gates off)."""
+
+    size: int = -1
+    """3d.2: the size at which a training job is started, an index in `Training.sizes`; -1 = it has
+    one size."""
 
 
 class Complete(InstanceAction, frozen=True):
@@ -57,6 +61,29 @@ class Evict(InstanceAction, frozen=True):
 
     beneficiary: str
     """The service that needs the room, as `str(ServiceKey)`; `NOBODY` where fewer are wanted."""
+
+
+class Cause(StrEnum):
+    """Why a training job is restarted, or its recorded size changes: 3d of the contract."""
+
+    START = "start"
+    """It starts at another size than the recorded one. None of its pods is bound."""
+    FAULT = "fault"
+    GROWTH = "growth"
+    PREEMPTION = "preemption"
+    LIMIT = "limit"
+    """`spec.replicas` asks for a smaller size."""
+
+
+class Restart(InstanceAction, frozen=True):
+    """Record this size of a training job, and delete all its pods, with their own grace period: it
+    starts anew, when its room is reserved, by an `Admit`."""
+
+    size: int
+    """The size of its next start, an index in `Training.sizes`; may be the one before."""
+    cause: Cause
+    beneficiary: str = NOBODY
+    """The service that needs the room, as `str(ServiceKey)`; `NOBODY` = it is for itself."""
 
 
 class Ending(StrEnum):
@@ -102,7 +129,7 @@ class Expire(InstanceAction, frozen=True):
     owns."""
 
 
-SlotAction = Admit | Complete | Revoke | Evict
+SlotAction = Admit | Complete | Revoke | Evict | Restart
 """Actions that follow from ratio and room."""
 LifeAction = Record | Remove | Resize | Finish | Expire
 """Actions that follow from the life of one instance alone."""

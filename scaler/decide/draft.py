@@ -62,6 +62,8 @@ class Draft:
         self.revoked: dict[str, Why] = {}
         self.cannot_go = {member.uid for member in demand.kept_for_restarts}
         """Uids of instances that should be revoked or deleted, and cannot be."""
+        self.sizes: dict[str, int] = {}
+        """3d.2: uid of a training job that starts -> the size that it has come to."""
         self.waits: dict[str, Why] = {}
         self.without_room: dict[str, tuple[str, ...]] = {}
         """Uid of an instance that is with the scheduler although it has no room -> what is missing,
@@ -138,6 +140,7 @@ class Draft:
             self.without_room,
             self.evicted,
             self.unplaced,
+            self.sizes,
         )
 
     def admit(self, member: Member, about: tuple[str, ...] = ()) -> None:

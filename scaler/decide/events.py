@@ -39,6 +39,12 @@ class OfProbe(Event, frozen=True):
     """9a: what came of the search for room."""
 
 
+class OfSize(Event, frozen=True):
+    """3d: what happens to the sizes of a training job."""
+
+    uid: str
+
+
 # the clock
 
 
@@ -327,4 +333,25 @@ class ProbeBegan(OfProbe, frozen=True):
 class ProbeEnded(OfProbe, frozen=True):
     """9a: the probe took its time, and the minimum still fits nowhere."""
 
+    at: float
+
+
+# sizes of training jobs
+
+
+class SizeChosen(OfSize, frozen=True):
+    """3d.2: the job has a reservation on free room for this size."""
+
+    name: str
+
+
+class NoSizeChosen(OfSize, frozen=True):
+    """3d.2: nothing is reserved for a start of the job."""
+
+
+class SizeTried(OfSize, frozen=True):
+    """3d.3: this size was released, or chosen and not made, and not bound within
+    `minimum_timeout`. The next smaller one has a clock of its own."""
+
+    name: str
     at: float

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from scaler.decide.decision import NOBODY, Plan, State, Verdict
 from scaler.decide.nodes import COUNTED_IN, Node, Requirement, Where
-from scaler.decide.world import KubeletRefusal
+from scaler.decide.world import KubeletRefusal, Size
 from scaler.reasons.reasons import Reason
 from scaler.rules.labels import nearest
 from scaler.rules.rule import ALL
@@ -110,6 +110,11 @@ def away_in_words(nodes: Sequence[Node]) -> str:
             words.append(f"{node.name} cordoned")
     more = f" and {len(nodes) - _NODES_NAMED} more" if len(nodes) > _NODES_NAMED else ""
     return ", ".join(words) + more
+
+
+def size_in_words(size: Size) -> str:
+    """What is said of a training job that gives its admission back for another size."""
+    return f"it starts at size {size.amount}, a larger one has no room or is not bound"
 
 
 def refusal_in_words(refusals: Sequence[KubeletRefusal]) -> str:

@@ -21,6 +21,18 @@ class HadAttempt(IntEnum):
     FOR_GOOD = 2
 
 
+class SizeMemory(msgspec.Struct, frozen=True, gc=False):
+    """The memory of a training job about its sizes: 3d of the contract. `training/remember.py`
+    alone writes it."""
+
+    chosen: str = ""
+    """Name of the size that was chosen for the start under way; "" = none is under way."""
+    tried: tuple[str, ...] = ()
+    """Names of larger sizes that had their attempt since the job ran (3d.3)."""
+    tried_at: float = 0.0
+    """When the last of these attempts ended."""
+
+
 class Attempt(
     msgspec.Struct,
     frozen=True,
@@ -90,6 +102,8 @@ class InstanceMemory(
     gave_way_for: tuple[str, ...] = ()
     """Uids of the instances of its service for which it was evicted as surplus. It goes behind them
     until one of them has had its attempt, or runs."""
+    sizes: SizeMemory | msgspec.UnsetType = msgspec.UNSET
+    """Of a training job alone."""
 
     @property
     def had_its_attempt(self) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scaler.decide.decision import Action, Admit, Complete, Evict, GroupPlan, Plan, Revoke
+from scaler.decide.decision import Action, Admit, Complete, Evict, GroupPlan, Plan, Restart, Revoke
 from scaler.decide.draft import Draft
 from scaler.decide.notes import notes_of
 from scaler.decide.service.states import may_be_revoked
+from scaler.decide.training.plan import changes_of_size, starting_size
 from scaler.decide.verdicts import verdicts_of
 
 
@@ -61,8 +62,7 @@ def _actions(draft: Draft) -> Iterator[Action]:
         for member in demand.members:
             if member.uid in completes:
                 yield Complete(member.uid)
-    for uid in draft.admitted:
-        yield Admit(uid)
+    yield from _admissions(draft)
     for uid in draft.revoked:
         yield Revoke(uid)
     if demand.target is not None and not demand.paused:
@@ -72,6 +72,15 @@ def _actions(draft: Draft) -> Iterator[Action]:
     for member in demand.members:
         if member.step is not None:
             yield member.step
+
+
+def _admissions(draft: Draft) -> Iterator[Admit | Restart]:
+    """3d.2: a job whose owner has made pods of another size gets its size first."""
+    changes = {change.uid: change for change in changes_of_size(draft)}
+    for uid in draft.admitted:
+        if uid not in changes:
+            yield Admit(uid, starting_size(draft, uid))
+    yield from changes.values()
 
 
 def _revocations_of_leftovers(draft: Draft) -> Iterator[Revoke]:

@@ -145,6 +145,74 @@ class Life(msgspec.Struct, frozen=True, gc=False):
     over: tuple[str, ...] = ()
 
 
+class Size(msgspec.Struct, frozen=True, gc=False):
+    """A size at which a training job can be started: 3d of the contract."""
+
+    name: str
+    """As the cluster records it: `8`, or the name of a task."""
+    amount: int
+    """Servers, or NPUs of the one server: what `spec.replicas` counts, and people see."""
+    pods: int
+    needs: PodRequests
+    """Pod requests of all its pods."""
+
+
+class OnFault(StrEnum):
+    """Who restarts a training job after a fault; the values are those of label
+    `fault-scheduling`."""
+
+    GRACE = "grace"
+    """The scaler, as soon as the grace periods of its pods are over."""
+    FORCE = "force"
+    """The scaler; pods on nodes that are not Ready are deleted without a grace period."""
+    OFF = "off"
+    """Its owner alone."""
+
+
+NOT_STARTED = -1
+MIXED = -2
+"""Of `Training.started`: its released pods are of several sizes, or do not say of which."""
+NOT_IN_LADDER = -3
+"""Of `Training.started`: they are of one size, which is none of the ladder any more."""
+
+
+class Training(msgspec.Struct, frozen=True, gc=False):
+    """What makes an instance a training job, which may be started at several sizes. Its other
+    fields are those of its started size while a pod is released, else of its recorded size."""
+
+    sizes: tuple[Size, ...]
+    """The full size first, the minimum last."""
+    recorded: int = 0
+    """The size of the next start, as the cluster has it: an index in `sizes`."""
+    started: int = NOT_STARTED
+    """The size that its released pods have: an index in `sizes`, or one of the values above."""
+    awaited: int = 0
+    """Terminating pods whose names the pods of the recorded size need."""
+    is_marked: bool = False
+    """A restart of ours has begun, and some of its pods are not deleted yet."""
+    has_exited: bool = False
+    """A pod of it failed by its own exit: its owner decides what follows."""
+    taken_at: float = 0.0
+    """When others deleted the first of its pods that are terminating; 0.0 = nobody did."""
+    on_fault: OnFault = OnFault.GRACE
+    repair: float = 0.0
+    """Seconds that ClusterD may take to repair its processes, before it is restarted."""
+    grows: bool = False
+    """It may be restarted at a larger size while it is healthy."""
+    restart_cost: float = 0.0
+    """Seconds that one restart takes from the training at worst; 0.0 = not said."""
+
+    @property
+    def smallest(self) -> Size:
+        return self.sizes[-1]
+
+    @property
+    def is_of_recorded_size(self) -> bool:
+        """Whether its released pods are of the size that is recorded. Pods of a size that the
+        ladder lost run on."""
+        return self.started in (NOT_STARTED, NOT_IN_LADDER, self.recorded)
+
+
 class Instance(msgspec.Struct, frozen=True, gc=False):
     """One prefill or decode server: its owner (an AscendJob, ...) and its pods, as counts. All pod
     counts but `terminating` leave out pods with a deletionTimestamp."""
@@ -273,10 +341,41 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     nodes: the scheduler would choose the nodes of the whole instance anew for them, perhaps in
     another super-pod."""
 
+    training: Training | msgspec.UnsetType = msgspec.UNSET
+    """The sizes of a training job; of an instance with one size it is not set, and not
+    written."""
+
     @property
     def on_nodes(self) -> int:
         """Pods that are bound to a node and have not ended: they hold their room."""
         return self.bound - self.ended
+
+    @property
+    def is_of_its_size(self) -> bool:
+        """Whether its released pods are of the one size that they should have; always, where it has
+        one size only."""
+        return self.training is msgspec.UNSET or self.training.is_of_recorded_size
+
+    @property
+    def largest(self) -> Size:
+        """The largest size that it has."""
+        if self.training is msgspec.UNSET:
+            return Size("", 1, self.expected, self.requests)
+        return self.training.sizes[0]
+
+    @property
+    def least_requests(self) -> PodRequests:
+        """What its pods request at the smallest size that it has."""
+        if self.training is msgspec.UNSET:
+            return self.requests
+        return self.training.smallest.needs
+
+    @property
+    def may_request(self) -> tuple[PodRequests, ...]:
+        """What its pods may request in all: at each size that it has."""
+        if self.training is msgspec.UNSET:
+            return (self.requests,)
+        return (self.requests, *[size.needs for size in self.training.sizes])
 
 
 class Preempt(StrEnum):

@@ -29,6 +29,7 @@ from scaler.decide.decision import (
     Record,
     Remove,
     Resize,
+    Restart,
     Revoke,
 )
 from scaler.decide.world import ServiceKey, World
@@ -126,6 +127,8 @@ class Executor:
     async def _do(self, key: ServiceKey, action: Action) -> str:
         """The words of a refusal, or "". Other errors of the seam are raised: then the service is
         decided again."""
+        if isinstance(action, Restart):
+            raise NotSentError("jobs of its kind have one size")
         record = self._cache.job(action.uid)
         made_here = record is not None and self._state.maker_of(record).ours
         if record is None or not made_here or isinstance(action, Evict):

@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 import structlog
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from scaler.decide.decision import Admit, Complete, Evict, Plan, Revoke, SlotAction
+from scaler.decide.decision import Admit, Complete, Evict, Plan, Restart, Revoke, SlotAction
 from scaler.decide.memory import Memory
 from scaler.decide.nodes import Amounts, Nodes, PodRequest, amount_of
-from scaler.decide.world import Instance, Policy, Service, ServiceKey, World
+from scaler.decide.world import NOT_STARTED, Instance, Policy, Service, ServiceKey, World
 from scaler.state.cluster import ClusterState
 
 _log = structlog.get_logger(__name__)
@@ -208,13 +209,20 @@ class WorldBuilder:
 
     def _count(self, service: Service, sign: int) -> None:
         known = len(self._counts)
-        for request in {
-            request for instance in service.instances for request, _ in instance.requests
-        }:
+        for request in _requests_of(service):
             self._counts[request] += sign
             if not self._counts[request]:
                 del self._counts[request]
         self._requests = self._requests if len(self._counts) == known else frozenset()
+
+
+def _requests_of(service: Service) -> set[PodRequest]:
+    """What its pods may request, at each size that its instances have."""
+    found = set[PodRequest]()
+    for instance in service.instances:
+        for pods in instance.may_request:
+            found.update([request for request, _ in pods])
+    return found
 
 
 # what writes in progress will make of an instance, pure
@@ -224,6 +232,8 @@ def foreseen(instance: Instance, action: SlotAction, since: float) -> Instance:
     """The instance after this was done to it; `since` is when it began."""
     match action:
         case Admit() | Complete():  # with all pods, where they are made here; without gates
+            if isinstance(action, Admit):
+                instance = _at_size(instance, action.size, action.size)
             return replace(
                 instance,
                 pods=instance.expected if instance.made_by_us else instance.pods,
@@ -246,6 +256,23 @@ def foreseen(instance: Instance, action: SlotAction, since: float) -> Instance:
             return replace(instance, gated=instance.pods - instance.bound)
         case Evict():
             return _evicted(instance, since)
+        case Restart(size=size):
+            return _evicted(_at_size(instance, size, NOT_STARTED), since)
+
+
+def _at_size(instance: Instance, size: int, started: int) -> Instance:
+    """A training job with this size recorded, and started at that; an instance with one size as it
+    is."""
+    if instance.training is UNSET:
+        return instance
+    chosen = instance.training.sizes[size]
+    return replace(
+        instance,
+        expected=chosen.pods,
+        requests=chosen.needs,
+        unbound=chosen.needs,
+        training=replace(instance.training, recorded=size, started=started),
+    )
 
 
 def _evicted(instance: Instance, since: float) -> Instance:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from functools import cached_property
 from hashlib import blake2s
+from itertools import chain
 
 import msgspec
 from msgspec.structs import replace
@@ -26,6 +27,7 @@ from scaler.decide.service.limit import ScaleDown
 from scaler.decide.service.readiness import give_their_place
 from scaler.decide.service.remembered import remembered_of
 from scaler.decide.service.states import Member
+from scaler.decide.training.needs import as_needed
 from scaler.decide.world import Instance, Policy, Service
 from scaler.remembered import Remembered
 from scaler.rules.rule import ALL, CountsFrom, Rule
@@ -111,6 +113,8 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """The pod requests of its instances, each once."""
     has_attempts: bool
     """An instance has an attempt, had one, or is in backoff."""
+    training: tuple[Member, ...]
+    """3d: its instances with several sizes; of nearly all services none."""
     has_progress: bool
     """An instance had bound pods since the service last served."""
     until: float
@@ -297,8 +301,9 @@ def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy)
         priority=priority_of(service, policy),
         oldest=oldest_job(service.instances),
         bound=sum([instance.bound for instance in service.instances]),
-        requests=frozenset([instance.requests for instance in service.instances]),
+        requests=frozenset(chain(*[instance.may_request for instance in service.instances])),
         has_attempts=_has_attempts(memory),
+        training=tuple([m for m in members if m.instance.training is not msgspec.UNSET]),
         has_progress=any(one.most_bound for one in memory.instances.values()),
         until=changes_at(service, members, memory, now, policy),
     )
@@ -312,7 +317,7 @@ def _requests_of_minimum(
     for name, number in smallest.items():
         for member in groups[name].members:
             if number and member.running:
-                found.append((name, member.instance.requests))
+                found.append((name, member.instance.least_requests))
                 break
     return tuple(found)
 
@@ -326,7 +331,7 @@ def states_of(
     members = []
     for instance in service.instances:
         remembered = memories.get(instance.uid, NEVER_SEEN)
-        members.append(states.look_at(instance, remembered, look))
+        members.append(states.look_at(as_needed(instance), remembered, look))
     return tuple(members)
 
 
@@ -603,7 +608,7 @@ def _has_attempts(memory: ServiceMemory) -> bool:
     for one in memory.instances.values():
         if one.began or one.had_its_attempt or one.backoff_until or one.gives_way:
             return True
-        if one.gave_way_for:
+        if one.gave_way_for or one.sizes is not msgspec.UNSET:
             return True
     return False
 
@@ -654,7 +659,7 @@ def _template_of(one: Instance) -> tuple[object, ...]:
     there all the time."""
     if one.generation or one.revision:
         return one.group, one.generation, one.revision
-    return one.group, one.expected, _digest(one.requests)
+    return one.group, one.largest.pods, _digest(one.largest.needs)
 
 
 def _fingerprint(value: object) -> str:

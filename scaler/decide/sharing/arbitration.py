@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from scaler.decide import attempts, events
 from scaler.decide.draft import Draft, Why, not_made
+from scaler.decide.explain import size_in_words
 from scaler.decide.nodes import Room
 from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
@@ -39,6 +40,8 @@ from scaler.decide.sharing.order import (
     in_scale_up_order,
 )
 from scaler.decide.sharing.part import Admitted, Part, ReservedMinimum
+from scaler.decide.training import attempt, enlarge
+from scaler.decide.training.enlarge import Enlarged, Start
 from scaler.decide.work import Steps
 from scaler.reasons.reasons import Reason
 
@@ -56,14 +59,18 @@ class Arbitration:
 
     def __init__(self, part: Part) -> None:
         self.part = part
+        self.starts: list[Start] = []
+        """3d.2: training jobs that start, with the sizes that they have come to."""
 
     def run(self) -> Steps[None]:
         yield from self._look()
         yield from self._keep_what_stays()
         yield from self._reserve_minimums()
+        yield from self._enlarge_up_to_recorded()
         yield from self._revoke_scale_ups()
         yield from self._release_minimums()
         yield from self._scale_up()
+        yield from self._enlarge_beyond_recorded()
         yield from self._note_the_end()
 
     def _step(self, draft: Draft) -> Steps[None]:
@@ -106,6 +113,55 @@ class Arbitration:
             self._reserve_minimum(draft)
         self.part.is_careful = self.part.placement.has_many_classes
 
+    def _enlarge_up_to_recorded(self) -> Steps[None]:
+        """3d.2: after all minimums, training jobs that start, up to their recorded sizes."""
+        starts = enlarge.in_order(self.starts)
+        yield from self._enlarge([(start, enlarge.goal(start)) for start in starts])
+        for start in starts:
+            training = start.training
+            if not start.is_held and start.size != training.started:
+                about = size_in_words(training.sizes[start.size])
+                start.draft.revoke_if_possible(start.member, Why(Reason.REVOKED, (about,)))
+
+    def _enlarge_beyond_recorded(self) -> Steps[None]:
+        """3d.2: last of all, training jobs that start, beyond their recorded sizes."""
+        beyond = []
+        for start in enlarge.in_order(self.starts):
+            if enlarge.may_go_beyond(start):
+                most = enlarge.largest_allowed(start.draft, start.training)
+                beyond.append((start, most))
+        yield from self._enlarge(beyond)
+        for start in self.starts:
+            start.draft.sizes[start.member.uid] = start.size
+            of_owners = observed.events_of_owners(start.draft, start.minimum, self.part.now)
+            start.draft.note(*of_owners)
+        for draft in self.part.drafts:
+            draft.sizes |= enlarge.smallest_of_others(draft)
+
+    def _enlarge(self, starts: Iterable[tuple[Start, int]]) -> Steps[None]:
+        """3d.2: in rounds, one size for each job and round, until nothing changes."""
+        growing = [(start, most) for start, most in starts if enlarge.is_sized(start)]
+        while growing:
+            enlarged = []
+            for start, most in growing:
+                yield from self._step(start.draft)
+                larger = enlarge.next_size(self.part, start, most)
+                if larger is not None:
+                    self._take_size(start, larger)
+                    enlarged.append((start, most))
+            growing = enlarged
+
+    def _take_size(self, start: Start, larger: Enlarged) -> None:
+        part = self.part
+        entry = (start.draft, start.minimum)
+        if entry in part.on_free_room:
+            part.on_free_room[part.on_free_room.index(entry)] = (start.draft, larger.minimum)
+        if start.member.uid in start.draft.admitted:
+            part.reserved_with_scheduler.take_back(part.understood(start.member.instance.unbound))
+            part.count_with_scheduler(start.draft, larger.minimum.members)
+        start.minimum = larger.minimum
+        start.size = larger.size
+
     def _revoke_scale_ups(self) -> Steps[None]:
         """7a: scale-ups that are with the scheduler, in their order."""
         drafts = []
@@ -144,6 +200,7 @@ class Arbitration:
             trades = draft in self.part.trading
             draft.note(*observed.events_of_what_runs(draft, self.part.now, trades=trades))
             draft.note(*observed.events_of_clocks(draft, self.part.now))
+            draft.note(*attempt.events_of_sizes(draft, self.starts))
             draft.note(*observed.events_of_jobs(draft))
 
     def _node_back_at(self, draft: Draft) -> float:
@@ -185,11 +242,13 @@ class Arbitration:
             if member.uid not in draft.chosen and member.uid not in draft.revoked:
                 self._keep(draft, member)
         self._note_whether_it_goes_first(draft, has_reservation=reserved is not None)
+        if reserved is not None and draft.demand.training:
+            self.starts += enlarge.starts_of(draft, reserved)
         if reserved is not None and reserved.room is Room.FREE:
             part.on_free_room.append((draft, reserved))
             for member in reserved.members:
                 if member.is_with_the_scheduler or member.in_part:
-                    part.count_with_scheduler(draft, [member])
+                    part.count_with_scheduler(draft, [enlarge.as_released(draft, member)])
 
     def _note_whether_it_goes_first(self, draft: Draft, *, has_reservation: bool) -> None:
         """2a: who has waited for `backoff_max` goes first until its own attempt ends."""
@@ -306,7 +365,8 @@ class Arbitration:
                 continue
             for member in draft.demand.with_the_scheduler:
                 if member.uid in draft.revoked:
-                    self.part.being_revoked.append((draft, member))
+                    released = enlarge.as_released(draft, member)
+                    self.part.being_revoked.append((draft, released))
 
     def _admit(self, draft: Draft, member: Member) -> None:
         draft.admit(member)

@@ -42,6 +42,7 @@ from scaler.decide.sharing.choice import (
     takes_blocks,
 )
 from scaler.decide.sharing.part import Part, ReservedMinimum, Victim
+from scaler.decide.training import attempt
 from scaler.reasons.reasons import Reason
 
 
@@ -75,7 +76,10 @@ def reserve(part: Part, draft: Draft) -> ReservedMinimum | None:
     draft.note(events.Fits(), *observed.events_of_owners(draft, reserved, part.now))
     if reserved.room is Room.FREE and draft.memory.spent:  # 5a: its clock runs on
         draft.note(events.Released(part.now))
-    if reserved.room is Room.FREE and part.is_late(draft.memory):
+    size_tried = attempt.size_that_had_its_attempt(part, draft, reserved)
+    if size_tried is not None:  # 3d.3
+        draft.note(size_tried)
+    elif reserved.room is Room.FREE and part.is_late(draft.memory):
         answer = _after_its_attempt(part, draft, reserved)
         if isinstance(answer, Why):
             _give_up(part, draft, answer)

@@ -106,6 +106,10 @@ class WithScheduler:
         self.drafts.append(draft)
         self.pods.update(dict(pods))
 
+    def take_back(self, pods: PodRequests) -> None:
+        """These pods are not added after all: their instance gets others."""
+        self.pods -= Counter(dict(pods))
+
 
 class Part:
     """One part of the cluster in one decision: the world, the services, and what the steps so far

@@ -21,6 +21,7 @@ from scaler.decide.decision import (
     Record,
     Remove,
     Resize,
+    Restart,
     Revoke,
     Verdict,
 )
@@ -99,6 +100,8 @@ def _action(action: Action, job: Job, found: Found) -> Consequence:
             )
         case Revoke():
             return Consequence(Weight.DOES, _taking_back(found))
+        case Restart():
+            return Consequence(Weight.BLOCKS, "is started anew at another size")
         case Evict() if action.beneficiary == NOBODY:
             return Consequence(
                 Weight.BLOCKS, "is deleted: spec.replicas of its ElasticService asks for fewer"

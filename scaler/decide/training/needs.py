@@ -1,0 +1,105 @@
+"""What a training job needs: 3d.1 of the contract. Section 3 and 3b see a training job as an
+instance that needs its smallest size. So its minimum reserves room as any minimum does.
+
+    nothing is bound   -> the smallest size
+    bound, and whole   -> what it has
+    bound, and broken  -> its smallest size, less the pods that are well: the others keep their room
+
+For example a job of 8 servers may be started with 2:
+
+    held               needs 2
+    with the scheduler needs 2, and `enlarge.py` keeps the room of the other 6
+    lost a node        7 pods are well, so it needs nothing more: all are deleted, and it competes
+
+Pure: an instance in, an instance out."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+from msgspec.structs import replace
+
+from scaler.decide.nodes import PodRequests
+from scaler.decide.world import Instance, OnFault, Training
+
+
+def training_of(instance: Instance) -> Training:
+    """The sizes of a training job. Raises TypeError for an instance with one size."""
+    if instance.training is msgspec.UNSET:
+        raise TypeError(f"{instance.name} has one size")
+    return instance.training
+
+
+def as_needed(instance: Instance) -> Instance:
+    """The instance as section 3 and 3b see it. What was rounded up (3b.10c) stays as it is: such a
+    job is started at its recorded size alone."""
+    if instance.training is msgspec.UNSET or _is_rounded(instance):
+        return instance
+    if instance.bound:
+        return _bound(instance, instance.training)
+    return _unbound(instance, instance.training, len(instance.training.sizes) - 1)
+
+
+def of_size(instance: Instance, size: int) -> Instance:
+    """A job of which nothing is bound, as if it had this size alone. Where its owner makes the pods
+    of a held one, it has none unless these are the pods of this size."""
+    training = training_of(instance)
+    needed = _unbound(instance, training, size)
+    is_held = instance.pods == instance.gated
+    if is_held and not instance.made_by_us and size != training.recorded:
+        return replace(needed, pods=0, gated=0)
+    return needed
+
+
+def _unbound(instance: Instance, training: Training, size: int) -> Instance:
+    """A job of which nothing is bound, with the needs of a size. A held one has pods only while
+    they are those of the recorded size."""
+    chosen = training.sizes[size]
+    needed = replace(instance, requests=chosen.needs, unbound=chosen.needs)
+    if instance.pods > instance.gated:  # the scheduler has it, at its started size
+        return needed
+    needed = replace(needed, expected=chosen.pods)
+    if instance.made_by_us or _is_made(instance, training):
+        return needed
+    return replace(needed, pods=0, gated=0)
+
+
+def _is_rounded(instance: Instance) -> bool:
+    return any(request.rounded for request, _ in instance.unbound)
+
+
+def _is_made(instance: Instance, training: Training) -> bool:
+    """Whether its owner has made exactly the pods of the recorded size, and no old pod has one of
+    their names."""
+    expected = training.sizes[training.recorded].pods
+    return instance.gated == instance.pods == expected and not training.awaited
+
+
+def _bound(instance: Instance, training: Training) -> Instance:
+    """A broken job is started anew as a whole. Until all its pods have gone none is made again, and
+    nothing more is reserved than its smallest size lacks. Where its owner alone heals it
+    (`OnFault.OFF`), it is an instance as any."""
+    if training.on_fault is OnFault.OFF or not is_hurt(instance):
+        return instance
+    well = instance.bound_pods if not instance.faulty else ()
+    lacks = _less(training.smallest.needs, Counter([request for _, request in well]))
+    return replace(instance, unbound=lacks, displaced=True)
+
+
+def is_hurt(instance: Instance) -> bool:
+    """Whether a pod of a job that is bound is gone, ends, has ended, or is on something
+    faulty, or a restart of it is not over."""
+    i = instance
+    lost = i.pods < i.expected or i.gated or i.ended or i.terminating or i.faulty
+    return bool(i.bound and lost) or (i.bound > 0 and not i.is_of_its_size)
+
+
+def _less(needs: PodRequests, there: Counter[object]) -> PodRequests:
+    """These pods without those that are there already."""
+    left = []
+    for request, number in needs:
+        lacking = number - there[request]
+        if lacking > 0:
+            left.append((request, lacking))
+    return tuple(left)

@@ -1,0 +1,143 @@
+"""What holds of every decision about training jobs: T1, T2, S5, S6 of the contract, in small worlds
+of jobs and services on few nodes."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scaler.decide.again import DecisionCache
+from scaler.decide.decide import decide, decide_anew
+from scaler.decide.decision import Admit, Decision, Restart
+from scaler.decide.world import Instance, Service, Training, World
+from scaler.rules.rule import ALL
+from tests.builders import on_nodes, world
+from tests.decide.training_jobs import job
+
+LADDERS = ("4 > 2 > 1", "4 > 3 > 2", "3", "2 > 1")
+
+
+@st.composite
+def starting(draw: st.DrawFn, name: str) -> Service:
+    """A job of which nothing is bound."""
+    ladder = draw(st.sampled_from(LADDERS))
+    recorded = draw(st.sampled_from(ladder.split(" > ")))
+    pods = draw(st.sampled_from(["held", "held 0", f"held {recorded}", "held 1", "released"]))
+    where = pods if pods != "released" else " + ".join(["unbound"] * int(recorded))
+    return job(
+        ladder,
+        where,
+        name=name,
+        recorded=recorded,
+        made_by_us=pods == "held",
+        priority=draw(st.integers(0, 1)),
+        replicas=draw(st.sampled_from([ALL, ALL, 3, 1])),
+    )
+
+
+SERVICES = (
+    on_nodes("2P > 1P", "p0 on a0, p1 held", name="b"),
+    on_nodes("2P > 1P", "p0 on a0, p1 unbound", name="b"),
+    on_nodes("2P > 1P", "p0 held, p1 held", name="b"),
+    on_nodes("2P > 1P", "p0 held, p1 held", name="b", priority=2),
+)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    services = [draw(starting("i")), draw(starting("j")), draw(st.sampled_from(SERVICES))]
+    return world(*services, nodes=f"a:8x{draw(st.integers(1, 9))}")
+
+
+@settings(max_examples=60, deadline=None)
+@given(worlds())
+def test_a_job_starts_at_a_size_of_its_ladder_within_the_limit_and_all_starts_fit(
+    seen: World,
+) -> None:
+    """T2, and S9: what is admitted together has room together."""
+    made = decide(seen)
+    trainings = trainings_of(seen)
+    nodes = 0
+    for plan in made.plans:
+        for action in plan.actions:
+            if not isinstance(action, Admit):
+                continue
+            training, replicas, made_here = trainings.get(action.uid, (None, ALL, True))
+            if training is None:
+                nodes += 1
+                continue
+            size = training.sizes[action.size]
+            assert size.amount <= replicas or size == training.smallest
+            assert made_here or action.size == training.recorded, "T1: its pods are of that size"
+            nodes += size.pods
+    free = sum(node.free[0] // 8 for node in seen.nodes.nodes) if seen.nodes else 0
+    assert nodes <= free or len(_sharing(seen)) < 2
+
+
+def _sharing(seen: World) -> list[Service]:
+    return [service for service in seen.services if service.instances]
+
+
+def trainings_of(seen: World) -> dict[str, tuple[Training, int, bool]]:
+    found = {}
+    for service in seen.services:
+        for one in service.instances:
+            if isinstance(one.training, Training):
+                found[one.uid] = one.training, service.replicas, one.made_by_us
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(worlds(), worlds())
+def test_a_decision_about_jobs_is_the_same_with_a_cache_and_after_a_replay(
+    first: World, second: World
+) -> None:
+    """S5."""
+    cache = DecisionCache()
+    for seen in (first, second, msgspec.structs.replace(second, now=second.now + 30)):
+        assert decide(seen, cache) == decide(seen) == decide_anew(seen)
+        again = msgspec.json.decode(msgspec.json.encode(seen), type=World)
+        assert decide(again) == decide(seen)
+
+
+@settings(max_examples=40, deadline=None)
+@given(worlds())
+def test_when_a_size_is_recorded_the_next_decision_releases_that_size(seen: World) -> None:
+    """S6: nothing is recorded twice."""
+    made = decide(seen)
+    after = with_sizes_recorded(seen, made)
+    again = decide(msgspec.structs.replace(after, memory=made.memory))
+    for plan in again.plans:
+        assert not [one for one in plan.actions if isinstance(one, Restart)]
+
+
+def with_sizes_recorded(seen: World, made: Decision) -> World:
+    """The world when the owners have made the pods of the recorded sizes, and nothing else was
+    done but what `made` admits or revokes."""
+    recorded = {}
+    for plan in made.plans:
+        for action in plan.actions:
+            if isinstance(action, Restart):
+                recorded[action.uid] = action.size
+    services = []
+    for service in seen.services:
+        instances = tuple([_with_pods(one, recorded.get(one.uid)) for one in service.instances])
+        services.append(msgspec.structs.replace(service, instances=instances))
+    return msgspec.structs.replace(seen, services=tuple(services))
+
+
+def _with_pods(one: Instance, recorded: int | None) -> Instance:
+    """A job with all pods of that size, gated."""
+    if recorded is None or not isinstance(one.training, Training):
+        return one
+    size = one.training.sizes[recorded]
+    return msgspec.structs.replace(
+        one,
+        pods=size.pods,
+        gated=size.pods,
+        expected=size.pods,
+        requests=size.needs,
+        unbound=size.needs,
+        training=msgspec.structs.replace(one.training, recorded=recorded),
+    )
