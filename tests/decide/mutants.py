@@ -393,8 +393,10 @@ MUTANTS = (
     Mutant(
         "scale-ups with the scheduler go before minimums",
         arbitration,
-        "yield from self._reserve_minimums()\n        yield from self._revoke_scale_ups()",
-        "yield from self._revoke_scale_ups()\n        yield from self._reserve_minimums()",
+        "yield from self._reserve_minimums()\n        yield from self._enlarge_up_to_recorded()\n"
+        "        yield from self._revoke_scale_ups()",
+        "yield from self._revoke_scale_ups()\n        yield from self._reserve_minimums()\n"
+        "        yield from self._enlarge_up_to_recorded()",
         "test_scale_ups",
         "3b.2",
     ),
