@@ -192,8 +192,6 @@ class Training(msgspec.Struct, frozen=True, gc=False):
     """A restart of ours has begun, and some of its pods are not deleted yet."""
     has_exited: bool = False
     """A pod of it failed by its own exit: its owner decides what follows."""
-    taken_at: float = 0.0
-    """When others deleted the first of its pods that are terminating; 0.0 = nobody did."""
     on_fault: OnFault = OnFault.GRACE
     repair: float = 0.0
     """Seconds that ClusterD may take to repair its processes, before it is restarted."""
