@@ -166,7 +166,11 @@ class App:
         self.metrics_certificate = self._metrics_certificate() if settings.metrics_port else None
         self._stale = False
         writers = wiring.Writers(
-            self.rank_tables, self.reporter, self.budgets, self.capacity_requests
+            self.rank_tables,
+            self.reporter,
+            self.budgets,
+            self.capacity_requests,
+            self.controller.executor.marks,
         )
         wiring.subscribe(self.changes, self.state, self.controller, writers)
 
@@ -179,6 +183,7 @@ class App:
         metrics.follow_informers({**self.informers, **self.optional_informers})
         metrics.expectation_timeouts.follow(lambda: assumed.timed_out)
         metrics.arrived_ungated.follow(lambda: self.cache.arrived_ungated)
+        metrics.restarts_counted.follow(lambda: self.state.restarts_counted)
         metrics.queue_depth.follow(lambda: len(self.queue))
         absent = self.informers[ELASTIC_SERVICES].why_absent
         statuses = StatusWriter(

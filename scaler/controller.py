@@ -392,7 +392,10 @@ class Controller:
         return begun
 
     def _is_carried_out(self, plan: Plan) -> bool:
-        return bool(plan.actions) and self._mode_in_force is not ModeInForce.SHADOW
+        if self._mode_in_force is ModeInForce.SHADOW:
+            return False
+        # marks stay where a crash, or what happened meanwhile, has prevented the deletion
+        return bool(plan.actions) or bool(self.executor.marks.left(plan))
 
     async def _act(self, world: World, plan: Plan, counted: CountedOf, since: float) -> None:
         key = plan.key

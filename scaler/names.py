@@ -73,6 +73,9 @@ KEPT_EVICTIONS_REPEATED = "repeated"
 seconds since the epoch, and how many beside these because others had taken the room."""
 KEPT_FORMAT = "format"
 """Key of a ConfigMap of ours: the format of its content; "1" if missing."""
+VERSION_BEFORE = "mind-cluster/job-version"
+"""Annotation of a pod of a Volcano Job that is marked for its deletion: the version of the job that
+it had before (scaler/execute/marks.py)."""
 ROUNDS_ANNOTATION = "mind-cluster/scaler-rounds"
 """Annotation of the AscendJob: `<rounds>.<uid>`. With the uid, a copy of it on another job has no
 effect."""

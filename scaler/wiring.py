@@ -29,6 +29,7 @@ from scaler.state.cluster import ClusterState
 if TYPE_CHECKING:  # a command that reads a cluster has none of them
     from scaler.execute.budgets import Budgets
     from scaler.execute.capacity_requests import CapacityRequests
+    from scaler.execute.marks import Marks
     from scaler.ranktables.reconciler import RankTableReconciler
     from scaler.report.reporter import Reporter
 
@@ -52,6 +53,7 @@ class Writers(NamedTuple):
     reporter: Reporter
     budgets: Budgets | None
     capacity_requests: CapacityRequests | None
+    marks: Marks
 
 
 def subscribe(
@@ -67,6 +69,7 @@ def subscribe(
     changes.subscribe(JobChanged, state.on_job)
     if writers is not None:
         changes.subscribe(JobChanged, writers.rank_tables.on_job)
+        changes.subscribe(JobChanged, writers.marks.on_job)
     changes.subscribe(ServiceChanged, state.on_instance)
     changes.subscribe(ServiceChanged, decider.on_service)
     changes.subscribe(ElasticServiceChanged, decider.on_elastic_service)

@@ -37,6 +37,7 @@ from scaler.execute.assumed import AssumedWrites
 from scaler.execute.bursts import Bursts
 from scaler.execute.evictions import CountedOf, EvictionCounts
 from scaler.execute.gates import Gates
+from scaler.execute.marks import Marks
 from scaler.execute.recreation import RecreationGuard
 from scaler.execute.writes import (
     REFUSALS,
@@ -96,6 +97,7 @@ class Executor:
         self._writes = writes = ObjectWriter(writer, cache, assumed)
         self._bursts = Bursts()
         self._gates = Gates(writer, writes, state, self._bursts)
+        self.marks = Marks(writes, state)
         self._look_up = partial(look_up, writer.find, cache.jobs)
         self._guard = RecreationGuard()
         self.evictions = evictions or EvictionCounts(writer, state)
@@ -107,14 +109,26 @@ class Executor:
     async def perform(
         self, plan: Plan, counted: CountedOf | None = None
     ) -> tuple[ActionResult, ...]:
-        """Perform the actions of the plan; one result per action. Never raises an error of the
-        seam. `counted`: what is kept before a victim is evicted."""
+        """Perform the actions of the plan; one result per action, and one more for each mark that
+        cannot be taken off. Never raises an error of the seam. `counted`: what is kept before a
+        victim is evicted."""
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(self._perform(plan.key, action, counted or {}))
                 for action in plan.actions
             ]
-        return tuple(task.result() for task in running)
+            unmarking = [
+                tasks.create_task(self._take_off(plan.key, pod)) for pod in self.marks.left(plan)
+            ]
+        failed = [result for task in unmarking if (result := task.result()).failed]
+        return (*[task.result() for task in running], *failed)
+
+    async def _take_off(self, key: ServiceKey, pod: PodRecord) -> ActionResult:
+        try:
+            await self.marks.take_off(key, pod)
+        except KubeError as error:
+            return ActionResult(pod.owner_uid, failed=f"pod {pod.name} stays marked: {error}")
+        return ActionResult(pod.owner_uid)
 
     async def _perform(self, key: ServiceKey, action: Action, counted: CountedOf) -> ActionResult:
         try:
@@ -178,7 +192,8 @@ class Executor:
         return [pod for pod in self._cache.present_pods(uid) if not pod.node]
 
     async def _delete_all(self, key: ServiceKey, pods: list[PodRecord]) -> None:
-        await all_done([self._writes.delete(key, PODS, pod) for pod in pods])
+        marked = await self.marks.mark(key, pods)
+        await all_done([self._writes.delete(key, PODS, pod) for pod in marked])
 
     async def _make_if_it_helps(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> str:
         """Make the objects, unless the job has changed since the decision: then the service is

@@ -49,12 +49,13 @@ class ObjectWriter:
 
     async def patch(
         self, key: ServiceKey, resource: Resource, known: Stored, patch: Any, patch_type: PatchType
-    ) -> None:
-        """Send the patch, which has to contain the uid."""
+    ) -> Stored:
+        """Send the patch, which has to contain the uid; the object after it."""
         after = await self._writer.patch(
             resource, known.namespace, known.name, patch, patch_type=patch_type
         )
         self.assume(key, resource, after)
+        return identity_of(after)
 
     def assume(self, key: ServiceKey, resource: Resource, after: Object) -> None:
         """Note that the watch has to show the object as it is `after` the write before the next

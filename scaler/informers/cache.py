@@ -122,6 +122,8 @@ class Cache:
         self.arrived_ungated = 0
         """Pods that name a rule and were seen for the first time, not in the first list, and
         without our gate."""
+        self.marked = set[str]()
+        """Uids of the pods that are marked for their deletion and not deleted yet: mostly none."""
         self.owners = Owners(self._on_owner)
         self._services = Services()
         self.job_instances = JobInstances(self._services)
@@ -341,6 +343,10 @@ class Cache:
     def _on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
         if new is not None and new.node and self._is_bind(old, new):
             self._on_bind(new.scheduler)
+        if old is not None:
+            self.marked.discard(old.uid)
+        if new is not None and new.marked and not new.terminating:
+            self.marked.add(new.uid)
         self.refused_pods.change(old, new)
         self.last_nodes.change(old, new)
         # Whoever hears that a service changed may count the room at once: the room is first.

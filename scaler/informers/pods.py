@@ -13,7 +13,14 @@ from scaler.informers.managers import ManagedMetadata, pod_made_by_others
 from scaler.informers.records import Condition
 from scaler.kube.api import Object
 from scaler.kube.metadata import LONGEST_NAME, Owner, Stored, shared
-from scaler.names import DELETION_COST, GATE, KEEP_LABEL, POD_GROUP, RULE_LABEL
+from scaler.names import (
+    DELETION_COST,
+    GATE,
+    KEEP_LABEL,
+    POD_GROUP,
+    RULE_LABEL,
+    VERSION_BEFORE,
+)
 from scaler.remembered import Remembered, Sharing
 from scaler.rules.jobspec import CONTAINER
 from scaler.timestamps import seconds_of
@@ -31,6 +38,7 @@ from scaler.workloads.pod_requests import (
     pod_request_of,
     requests_of,
 )
+from scaler.workloads.volcanojob import JOB_VERSION, MARK
 
 ENDED = ("Failed", "Succeeded")
 DEFAULT_GRACE = 30.0
@@ -183,6 +191,10 @@ class PodRecord(Stored, frozen=True, gc=False):
     """None for pods that name no rule."""
     scheduler: str = ""
     """Its `schedulerName`."""
+    job_version: str = ""
+    """The version of its Volcano Job for which it was made; "" for pods of others."""
+    marked: bool = False
+    """The scaler has marked it for its deletion, which Volcano then does not count."""
     made_by: str = ""
     """Who else made this pod of an AscendJob or Volcano Job, as its managedFields say; "" for the
     scaler."""
@@ -208,6 +220,10 @@ def pod_record(pod: PodObject) -> PodRecord:
     cost = 0
     if DELETION_COST in meta.annotations:
         cost = _deletion_cost(meta.annotations[DELETION_COST])
+    job_version = meta.annotations.get(JOB_VERSION, "") if owner_uid else ""
+    marked = job_version == MARK and VERSION_BEFORE in meta.annotations
+    if marked:
+        job_version = meta.annotations[VERSION_BEFORE]
     return PodRecord(
         *meta.identity,
         owner_uid=shared(owner_uid),
@@ -233,6 +249,8 @@ def pod_record(pod: PodObject) -> PodRecord:
         devices=_devices(pod) if owner_uid or governed is not None else None,
         governed=governed,
         scheduler=shared(pod.spec.scheduler_name[:LONGEST_NAME]),
+        job_version=shared(job_version[:LONGEST_NAME]),
+        marked=marked,
         made_by=pod_made_by_others(meta) if owner_uid else "",
     )
 

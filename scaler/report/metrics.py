@@ -181,10 +181,7 @@ class Metrics:
         self.gate_ways = gauge(
             "scaler_gate_way", "1 for each way of holding pods that is set up.", ["way"]
         )
-        self.arrived_ungated = followed(
-            "scaler_pods_arrived_ungated",
-            "Pods that name a rule and were created without our gate.",
-        )
+        self._about_pods_of_others(followed)
         self.turned_away = counter(
             "scaler_turned_away",
             "Connections and requests that were refused for lack of room or time.",
@@ -196,6 +193,16 @@ class Metrics:
             self._services.labels(*answers)
         for beneficiary in ("self", "other"):
             self._preemptions.labels(beneficiary)
+
+    def _about_pods_of_others(self, followed: Callable[[str, str], Followed]) -> None:
+        self.arrived_ungated = followed(
+            "scaler_pods_arrived_ungated",
+            "Pods that name a rule and were created without our gate.",
+        )
+        self.restarts_counted = followed(
+            "scaler_marked_restarts_counted",
+            "Restarts that Volcano counted although the pods were marked.",
+        )
 
     def planned(self, service: Service, plan: Plan, now: float) -> None:
         """Replace the part of a service in the gauges by its plan, decided at `now`."""

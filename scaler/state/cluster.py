@@ -55,6 +55,7 @@ from scaler.state.makers import Maker, Makers
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
 from scaler.state.situation import Situation
 from scaler.workloads.membership import NO_LABELS
+from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 MOST_SHOWN = 10
 """Objects of one service that cannot be read, in its status."""
@@ -88,6 +89,8 @@ class ClusterState:
         """Uid of each such instance whose job is another's against the mode -> when that ends."""
         self._skew = Skew()
         self._publish = changes.publish
+        self.restarts_counted = 0
+        """Restarts that Volcano counted although the pods were marked."""
 
     def service_keys(self) -> list[ServiceKey]:
         """Everything to decide about. Jobs without a rule are left out where another operator makes
@@ -310,6 +313,14 @@ class ClusterState:
             self.situation = replace(self.situation, places_npus=change.places_npus)
             by_pods = self.cache.pod_instances.membership.keys()
             self.cache.mark(*sorted(self.cache.job_instances.by_uid.keys() | by_pods))
+
+    def restart_was_counted(self, uid: str) -> None:
+        """Volcano counted a restart of this job although its pods were marked: from now on each
+        deletion is taken to cost a Volcano Job a restart."""
+        self.restarts_counted += 1
+        self.situation = replace(self.situation, counted=self.situation.counted | {uid})
+        jobs = self.cache.job_instances.by_uid.values()
+        self.cache.mark(*sorted(job.uid for job in jobs if job.kind == VOLCANO_JOBS.kind))
 
     def _knows_rule(self, namespace: str, name: str) -> bool:
         return self.rules.knows(namespace, name)

@@ -40,6 +40,13 @@ from scaler.state.scheduler import as_scheduled, without_rank
 from scaler.state.situation import Situation
 from scaler.workloads.ascendjob import JOB_LABEL
 from scaler.workloads.membership import Job, LaterPods
+from scaler.workloads.volcanojob import JOB_VERSION, VOLCANO_JOBS
+
+_COUNTED = (
+    f"status.retryCount rose although its pods had been deleted with annotation {JOB_VERSION}"
+    " below that of the job: does anything change that annotation? Until the scaler restarts, it"
+    " keeps restarts for faults and does not revoke what cannot spare one (restart_reserve)"
+)
 
 
 class _ByOwner(msgspec.Struct, frozen=True, gc=False):
@@ -231,10 +238,15 @@ def _others(
         named = ((Warning.MADE_BY_OTHERS, f"{other}. {REMEDY}"),)
     present = present_of(pods)
     awaited = awaited_of(job, present) if job.later else ()
+    # Volcano counts no restart for pods that are marked before their deletion
+    costs_nothing = record.kind == VOLCANO_JOBS.kind and not situation.counted
+    limit = None if costs_nothing else job.restart_limit
+    if record.uid in situation.counted:
+        named = (*named, (Warning.RESTART_WAS_COUNTED, _COUNTED))
     return _ByOwner(
         faults=faults,
         warnings=(*named, *not_held(cache, situation, pods)),
-        budget=RestartBudget(job.restart_limit, used) if job.restart_limit is not None else None,
+        budget=RestartBudget(limit, used) if limit is not None else None,
         unheld=len(ungated(cache, situation, present)),
         more_to_come=bool(awaited),
         first_are_ready=bool(awaited) and all(may_begin(one, present) for one in awaited),

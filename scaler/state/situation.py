@@ -8,7 +8,7 @@ import msgspec
 
 class Situation(msgspec.Struct, frozen=True, gc=False):
     """The mode and the view of nodes, from the last `ModeChanged`, `NodesSeen`
-    and `NpuPluginSeen`."""
+    and `NpuPluginSeen`, and what Volcano counted."""
 
     makes_pods: bool = True
     """Whether the scaler makes the pods of AscendJobs. Otherwise an Ascend Operator does."""
@@ -18,3 +18,6 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     """Whether nodes are readable. Otherwise an unknown node counts as one that is there."""
     places_npus: bool = False
     """Whether MindCluster's plugin places the pods with NPUs, by rules of its own."""
+    counted: frozenset[str] = frozenset()
+    """Uids of the Volcano Jobs of which Volcano counted a restart although the scaler had marked
+    every pod that it deleted. With one, marks are not trusted any more."""

@@ -37,13 +37,21 @@ FINAL = ("Completed", "Failed", "Terminated", "Aborted")
 """Values of status.state.phase. An aborted job can be resumed by command; then it has not finished
 any more."""
 MAX_RETRY = 3
-"""The value that Volcano's webhook writes if spec.maxRetry is absent or 0. A 0 that is in the
-cluster is one that no webhook changed, and means what it says."""
+"""Restarts if spec.maxRetry is absent: the default of Volcano's definition of the type. Its
+webhook, where it is installed, writes the same for 0 when a job is created; so a 0 in the cluster
+is one that no webhook changed, and means that the first restart ends the job."""
 _RESTARTS = ("RestartJob", "RestartTask", "RestartPod", "RestartPartition")
 _ENDS = ("AbortJob", "TerminateJob", "CompleteJob")
-_DELETION = ("PodEvicted", "*")
-"""Volcano's event for the deletion of a pod, and the event that means any."""
+_OF_A_DELETION = ("PodEvicted", "PodFailed", "TaskCompleted")
+"""Volcano's events for a pod that is deleted: the deletion itself; and since 1.13.2, before that
+one, how its containers ended: with an exit code, or all of its task with 0."""
+_ANY = "*"
 _LABELS = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
+JOB_VERSION = "volcano.sh/job-version"
+"""Annotation of a pod: the version of its job for which Volcano made it."""
+MARK = "-1"
+"""As such a version, in every Volcano since 1.0.0: what happens to the pod is older than the job,
+so no policy heeds it and no restart is counted. Volcano only makes the pod again."""
 
 
 class _Task(NamedTuple):
@@ -162,14 +170,7 @@ def _faults(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> Iterator[str]:
 def _restart_limit(spec: Mapping[str, Any], tasks: Sequence[_Task]) -> int | None:
     """None when a deleted pod is simply created again. Volcano itself gives up at the maxRetry-th
     restart."""
-    of_job = [at(policy) for policy in as_list(spec.get("policies"))]
-    actions = set()
-    # the first policy for a deleted pod counts, policies of the task before those of the job
-    for task in tasks:
-        for policy in (*task.policies, *of_job):
-            if _is_for_deletion(policy):
-                actions.add(as_text(policy.get("action")))
-                break
+    actions = set(_actions(spec, tasks))
     if actions & set(_ENDS):
         return 0
     if not actions & set(_RESTARTS):
@@ -179,9 +180,25 @@ def _restart_limit(spec: Mapping[str, Any], tasks: Sequence[_Task]) -> int | Non
     return max(0, most - 1)
 
 
-def _is_for_deletion(policy: Mapping[str, Any]) -> bool:
+def _actions(spec: Mapping[str, Any], tasks: Sequence[_Task]) -> Iterator[str]:
+    """What Volcano may do when a pod is deleted, whatever exit codes its containers end with."""
+    of_job = [at(policy) for policy in as_list(spec.get("policies"))]
+    for task in tasks:
+        # the first policy for an event counts, policies of the task before those of the job
+        policies = (*task.policies, *of_job)
+        for event in _OF_A_DELETION:
+            for policy in policies:
+                if _is_for(policy, event):
+                    yield as_text(policy.get("action"))
+                    break
+        for policy in policies:
+            if policy.get("exitCode") is not None:
+                yield as_text(policy.get("action"))
+
+
+def _is_for(policy: Mapping[str, Any], event: str) -> bool:
     events = (policy.get("event"), *as_list(policy.get("events")))
-    return any(event in _DELETION for event in events)
+    return event in events or _ANY in events
 
 
 def roles(look: Look) -> Iterator[Role]:

@@ -38,7 +38,8 @@ from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
 from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.stand_in import Mirror, StandIn, merge
-from scaler.sim.actors.volcano import PodGroups, VolcanoJobs
+from scaler.sim.actors.volcano import PodGroups
+from scaler.sim.actors.volcano_jobs import VolcanoJobs
 from scaler.sim.stories.instances import SHOWING, Condition, InstanceView, census, running
 from scaler.sim.stories.manifests import apply, copied, ensure_namespace, read_manifests
 from tests.control_plane.plane import ControlPlane

@@ -24,7 +24,7 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.actors.operators import InferOperator, Ome
 from scaler.sim.actors.storm_services import StormServices
-from scaler.sim.actors.volcano import VolcanoJobs
+from scaler.sim.actors.volcano_jobs import VolcanoJobs
 from scaler.sim.stories.manifests import read_manifests
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.services import Platform, PlatformStage, ascend_jobs, played

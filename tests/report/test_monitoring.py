@@ -38,6 +38,7 @@ ELSEWHERE = {
     "scaler_watch_events_total",
     "scaler_expectation_timeouts_total",
     "scaler_gate_way",
+    "scaler_marked_restarts_counted_total",
     "scaler_leader_changes_total",
     "scaler_webhook_duration_seconds",
     "scaler_webhook_certificate_expires_timestamp_seconds",

@@ -12,7 +12,7 @@ from scaler.kube.api import POD_GROUPS, PODS, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import Kubelet, KubeletTimings, exit_pod
 from scaler.sim.actors.scheduler import GangScheduler
-from scaler.sim.actors.volcano import VolcanoJobs, phase_of
+from scaler.sim.actors.volcano_jobs import VolcanoJobs, phase_of
 from scaler.sim.loop import run
 from scaler.workloads.volcanojob import VOLCANO_JOBS
 from tests.rig import Rig

@@ -119,7 +119,13 @@ def test_a_job_on_its_way_is_not_finished(phase: str) -> None:
     [
         ({}, None),
         ({"maxRetry": 5}, None),
-        ({"policies": [{"event": "PodFailed", "action": "RestartJob"}]}, None),
+        ({"policies": [{"event": "PodFailed", "action": "RestartJob"}]}, 2),
+        ({"policies": [{"event": "PodFailed", "action": "RestartJob"}], "maxRetry": 0}, 0),
+        ({"policies": [{"event": "PodFailed", "action": "TerminateJob"}]}, 0),
+        ({"policies": [RESTART, {"event": "PodFailed", "action": "AbortJob"}]}, 0),
+        ({"policies": [{"event": "TaskCompleted", "action": "CompleteJob"}]}, 0),
+        ({"policies": [{"exitCode": 137, "action": "RestartJob"}]}, 2),
+        ({"policies": [{"event": "PodPending", "action": "RestartJob"}]}, None),
         ({"policies": [{"event": "PodEvicted", "action": "SyncJob"}]}, None),
         ({"policies": [RESTART]}, 2),
         ({"policies": [RESTART], "maxRetry": 0}, 0),  # no webhook of Volcano changed it

@@ -16,7 +16,8 @@ from scaler.sim.actors.operators import InferOperator, Ome
 from scaler.sim.actors.stand_in import Actor, Mirror
 from scaler.sim.actors.stateful_sets import StatefulSets
 from scaler.sim.actors.storm_services import StormServices
-from scaler.sim.actors.volcano import PodGroups, VolcanoJobs
+from scaler.sim.actors.volcano import PodGroups
+from scaler.sim.actors.volcano_jobs import VolcanoJobs
 from scaler.workloads.inferenceservice import INFERENCE_SERVICES
 from scaler.workloads.inferserviceset import INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS
 from scaler.workloads.leaderworkerset import LEADER_WORKER_SETS

@@ -45,6 +45,9 @@ class Mirror:
         """Version of each listed type; "" for a type that is not installed."""
         self.revision = 0
         """Grows with every change."""
+        self.on_change: Callable[[Resource, Object | None, Object | None], None] | None = None
+        """Called with each object as it was (None: there was none) and as it is (None: it is
+        gone)."""
         self.settle = 0.02
         """Seconds in which further changes are collected after one: a burst counts as one
         change."""
@@ -118,15 +121,30 @@ class Mirror:
                 await asyncio.sleep(RETRY)
 
     def _replace(self, resource: Resource, items: Iterable[Object]) -> None:
+        before = self._objects[resource]
         self._objects[resource] = {key_of(obj): obj for obj in items}
+        for key in sorted({*before, *self._objects[resource]}):
+            self._tell(resource, before.get(key), self._objects[resource].get(key))
         self._changes(resource)
 
     def _apply(self, resource: Resource, kind: EventType, obj: Object) -> None:
+        before = self._objects[resource].pop(key_of(obj), None)
         if kind is EventType.DELETED:
-            self._objects[resource].pop(key_of(obj), None)
+            # as it was at its end
+            self._tell(resource, obj, None)
         else:
             self._objects[resource][key_of(obj)] = obj
+            self._tell(resource, before, obj)
         self._changes(resource)
+
+    def _tell(self, resource: Resource, before: Object | None, after: Object | None) -> None:
+        """An object of another uid is another object."""
+        if self.on_change is None or before is after:
+            return
+        if before is not None and after is not None and objects.uid(before) != objects.uid(after):
+            self.on_change(resource, before, None)
+            before = None
+        self.on_change(resource, before, after)
 
     def _changes(self, resource: Resource) -> None:
         self._sorted.pop(resource, None)
