@@ -13,6 +13,8 @@ from pathlib import Path
 from signal import SIGTERM
 from typing import Any
 
+import aiohttp
+
 from scaler.kube.api import LEASES
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import Program, answers_ok, free_ports
@@ -120,6 +122,17 @@ async def scaler(
         yield process
     finally:
         await asyncio.to_thread(process.stop, SIGTERM)
+
+
+async def metrics_for(port: int, token: str) -> tuple[int, str]:
+    """Status and text of /metrics over HTTPS, for this token; without one for ""."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    url = f"https://127.0.0.1:{port}/metrics"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(url, headers=headers, ssl=False) as answer,
+    ):
+        return answer.status, await answer.text()
 
 
 async def leads(stage: Stage, name: str) -> bool:

@@ -29,7 +29,7 @@ from tests.control_plane.build import PROMETHEUS, ensure
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, free_ports
-from tests.control_plane.scaler_process import LEASE, NAMESPACE, install, scaler
+from tests.control_plane.scaler_process import LEASE, NAMESPACE, install, metrics_for, scaler
 from tests.control_plane.stage import staged, until
 from tests.page.browser import command
 from tests.report.test_monitoring import ALERTS, DASHBOARD, QUERIES, RUNBOOKS
@@ -274,18 +274,6 @@ def tokens(plane: ControlPlane) -> dict[str, str]:
     return found
 
 
-async def answers_to(port: int, *sent: str) -> list[tuple[int, str]]:
-    """Status and text of /metrics, for these tokens, one after the other."""
-    found = []
-    async with aiohttp.ClientSession() as session:
-        for token in sent:
-            headers = {"Authorization": f"Bearer {token}"} if token else {}
-            url = f"https://127.0.0.1:{port}/metrics"
-            async with session.get(url, headers=headers, ssl=False) as answer:
-                found.append((answer.status, await answer.text()))
-    return found
-
-
 def running_of(totals: dict[str, dict[str, int]]) -> list[int]:
     return [total.get("Running", 0) for total in totals.values()]
 
@@ -325,7 +313,8 @@ async def test_a_service_that_loses_nodes_is_seen_in_every_query_and_its_alerts_
         scaler(tmp_path, kubeconfig, flags=flags) as process,
         scraped(tmp_path, port, token["prometheus"]) as prometheus,
     ):
-        *refused, served = await answers_to(port, "", "wrong", token["tenant"], token["prometheus"])
+        sent = ("", "wrong", token["tenant"], token["prometheus"])
+        *refused, served = [await metrics_for(port, one) for one in sent]
         assert [status for status, _ in refused] == [401, 401, 403]
         assert "system:serviceaccount:monitoring:tenant may not get /metrics" in refused[-1][1]
         assert served[0] == 200

@@ -33,9 +33,17 @@ from scaler.names import BUDGET, GATE, MANAGED_BY, MANAGED_BY_LABEL
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.crds import definitions, workload_definitions
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.programs import ControlPlaneError
+from tests.control_plane.programs import ControlPlaneError, free_ports
 from tests.control_plane.proxy import LOST, Fault, proxied, status
-from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, USER, install, scaler
+from tests.control_plane.scaler_process import (
+    ACCOUNT,
+    LEASE,
+    NAMESPACE,
+    USER,
+    install,
+    metrics_for,
+    scaler,
+)
 from tests.control_plane.stage import Stage, staged, until
 from tests.jobs import manifest
 
@@ -386,8 +394,12 @@ async def _tell(plane: ControlPlane, folder: Path) -> None:
         plane.kubectl("label", "namespace", "mindie", _OPTED_IN)
         kubeconfig = plane.grant(NAMESPACE, "mind-cluster-scaler", server=proxy.url)
         flags = (*LEASE, "--disruption-budgets")
-        one, two = (scaler(folder, kubeconfig, name=name, flags=flags) for name in ("one", "two"))
-        async with one, two:
+        (port,) = free_ports(1)
+        with_metrics = (*flags, "--metrics-port", str(port))
+        one = scaler(folder, kubeconfig, name="one", flags=with_metrics)
+        async with one, scaler(folder, kubeconfig, name="two", flags=flags):
+            token = plane.kubectl("create", "token", ACCOUNT, "--namespace", NAMESPACE).strip()
+            assert (await metrics_for(port, token))[0] == 403  # its own right is to ask
             await _live(stage, plane)
 
 
@@ -499,8 +511,8 @@ async def _is_gone(stage: Stage, resource: Resource, name: str, namespace: str =
 
 
 def _granted(plane: ControlPlane) -> set[Right]:
-    """What manifests/cluster-wide gives the scaler: what is added to Kubernetes' own roles is for
-    others."""
+    """What manifests/cluster-wide gives the scaler: what is added to Kubernetes' own roles, and
+    the path of the metrics, is for others."""
     text = plane.kubectl(
         "get", "clusterroles,roles", "--all-namespaces", "--output", "json", "--selector", _PART_OF
     )
@@ -509,7 +521,7 @@ def _granted(plane: ControlPlane) -> set[Right]:
         for role in json.loads(text)["items"]
         if "aggregate-to-" not in json.dumps(role["metadata"]["labels"])
     ]
-    rules = [(role, rule) for role in roles for rule in role["rules"]]
+    rules = [(role, rule) for role in roles for rule in role["rules"] if "resources" in rule]
     return {
         Right(group, resource, verb, role["kind"] == "Role")
         for role, rule in rules
