@@ -19,13 +19,12 @@ from scaler.rules.finding import Finding, Level, printable, shown
 from scaler.rules.limits import MAX_BYTES, MAX_PARTS
 from scaler.rules.rule import CountsFrom, Rule, RuleOptions, Trade
 from scaler.rules.text import decode, line_starts, offsets, place
+from scaler.rules.values import duration
 
 MAX_FINDINGS = 100
 """Findings: a person reads no more."""
 MOST_JUDGED = 16 * 2**20
 """Bytes of documents, and of what they say, that are remembered."""
-LONGEST_DELAY = 24 * 3600
-"""Seconds."""
 
 
 class RuleReading(msgspec.Struct, frozen=True):
@@ -156,16 +155,6 @@ def _integer(text: str) -> int | None:
     return int(text) if re.fullmatch("-?[0-9]{1,10}", text) else None
 
 
-def _duration(text: str) -> float | None:
-    """Seconds of a duration such as `1h30m`, `5m` or `300s`."""
-    match = re.fullmatch("(?=.)(?:([0-9]{1,5})h)?(?:([0-9]{1,5})m)?(?:([0-9]{1,5})s)?", text)
-    if match is None:
-        return None
-    hours, minutes, seconds = match.groups(default="0")
-    found = 3600 * int(hours) + 60 * int(minutes) + int(seconds)
-    return float(found) if found <= LONGEST_DELAY else None
-
-
 _ANNOTATIONS = ("metadata", "annotations")
 _switch = {"true": True, "false": False, "on": True, "off": False}.get
 _OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
@@ -175,7 +164,7 @@ _OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
     "arbitration": (_switch, '"on" or "off"'),
     "service-priority": (_integer, 'an integer in quotes, for instance "100"'),
     "preemptable": (_switch, '"true" or "false"'),
-    "scale-down-delay": (_duration, 'a duration of at most 24h, for instance "5m"'),
+    "scale-down-delay": (duration, 'a duration of at most 24h, for instance "5m"'),
 }
 """For each annotation: the function that reads it (None: unusable), and the form of a usable
 value."""

@@ -3,8 +3,13 @@ raises."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
+
+LONGEST_DURATION = 24 * 3600
+"""Seconds."""
+_DURATION = re.compile("(?=.)(?:([0-9]{1,5})h)?(?:([0-9]{1,5})m)?(?:([0-9]{1,5})s)?")
 
 
 def at(value: Any, *path: str) -> Mapping[str, Any]:
@@ -47,3 +52,14 @@ def as_count(value: Any, most: int = 1 << 63) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
         else 0
     )
+
+
+def duration(text: str) -> float | None:
+    """Seconds of a duration of at most a day, such as `1h30m`, `5m` or `300s`; None for any other
+    text."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        return None
+    hours, minutes, seconds = match.groups(default="0")
+    found = 3600 * int(hours) + 60 * int(minutes) + int(seconds)
+    return float(found) if found <= LONGEST_DURATION else None
