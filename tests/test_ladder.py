@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scaler.decide.world import OnFault
 from scaler.workloads.ladder import MOST_SIZES, Steps, Unit, derived, in_pairs, listed
 from scaler.workloads.training import (
-    Faults,
     Grow,
     Resize,
     TrainingOptions,
@@ -106,7 +106,7 @@ def test_metadata_of_the_resilience_controller_is_read_unchanged() -> None:
 
     assert takes_part(labels)
     assert training.faults == ()
-    assert training.options == TrainingOptions(least_servers=1, faults=Faults.GRACE)
+    assert training.options == TrainingOptions(least_servers=1, on_fault=OnFault.GRACE)
     assert ladder_of(training.options, 8, 8, pairs=False).sizes == (8, 4, 2, 1)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from scaler.decide.world import OnFault
 from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import duration
@@ -39,14 +40,6 @@ USUAL_GRACE = 30.0
 """Seconds of a pod's grace period where its template says none."""
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,4}")
-
-
-class Faults(StrEnum):
-    """Who restarts a job after a fault (label `fault-scheduling`)."""
-
-    GRACE = "grace"
-    FORCE = "force"
-    OFF = "off"
 
 
 class Grow(StrEnum):
@@ -77,7 +70,7 @@ class TrainingOptions(msgspec.Struct, frozen=True, gc=False):
     restart_cost: float | None = None
     """Seconds that one restart takes from training; None where the user names none."""
     resize: Resize = Resize.IN_PLACE
-    faults: Faults = Faults.OFF
+    on_fault: OnFault = OnFault.OFF
 
     def may_grow(self, grace: float) -> bool:
         """Whether the job may be restarted to grow. `grace`: seconds of its pods' grace period. A
@@ -157,7 +150,7 @@ _FIELDS: tuple[tuple[str, str, Callable[[str], Any], str], ...] = (
     (GROW, "grow", {one.value: one for one in Grow}.get, '"auto", "on" or "off"'),
     (RESTART_COST, "restart_cost", duration, 'a duration of at most 24h, for instance "20m"'),
     (RESIZE, "resize", {one.value: one for one in Resize}.get, '"in-place" or "replace"'),
-    (FAULTS, "faults", {one.value: one for one in Faults}.get, '"grace", "force" or "off"'),
+    (FAULTS, "on_fault", {one.value: one for one in OnFault}.get, '"grace", "force" or "off"'),
 )
 """Name of the label or annotation, field of the options, reader (None: unusable), usable values."""
 
