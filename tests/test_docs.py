@@ -77,6 +77,18 @@ def test_a_link_says_where_it_leads(page: Path) -> None:
     assert [word for word in words if VAGUE.fullmatch(word.removesuffix("（英文）"))] == []
 
 
+SCREEN = 40
+RECIPES = [
+    page for page in PAGES if page.parent.name == "howto" and not page.name.startswith("add-a-")
+]
+
+
+@pytest.mark.parametrize("page", RECIPES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_recipe_begins_with_what_to_do_within_a_screen(page: Path) -> None:
+    before = page.read_text("utf-8").partition("```")[0]
+    assert before.count("\n") < SCREEN
+
+
 @pytest.mark.parametrize(
     "page", sorted((ROOT / "docs/explanation").glob("*.md")), ids=lambda page: page.stem
 )
