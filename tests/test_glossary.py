@@ -37,6 +37,7 @@ GIVEN_UP = {
     "slots?": "place in a ratio",
     "seats?": "bound pod",
     "(told|tell) (apart|by|from)": "distinguish, recognize",
+    "mend(s|ed|ing)?": "fix, correct",
     "beyond doubt": "only one fix is possible",
     "(scheduler's|scaler's) hands": "with the scheduler",
 }
