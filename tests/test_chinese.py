@@ -25,6 +25,9 @@ ALONE = [
     "reference/commands.md",
     "reference/settings.md",
     "reference/metrics.md",
+    "reference/preflight.md",
+    "reference/faults.md",
+    "reference/lifecycle.md",
     "reference/glossary.md",
 ]
 ENGLISH = [DOCS / name for name in ALONE] + sorted((DOCS / "howto").rglob("*.md"))
