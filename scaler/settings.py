@@ -197,6 +197,17 @@ class Settings(BaseModel):
         " `due_back`, each time that they returned within that.",
         0,
     )
+    restart_after: float = _seconds(
+        10,
+        "A training job that lost a pod is started anew when the pod has not come back after this.",
+        0,
+    )
+    spare_patience: float = _seconds(
+        60,
+        "How long such a job waits for the room of its last size before it starts at a smaller"
+        " one; from its first lost pod.",
+        0,
+    )
     preempt: Preempt = _setting(
         Preempt.HIGHER_PRIORITY,
         "Whose scale-ups a missing minimum may evict: those of a lower priority"

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from scaler.decide import attempts
-from scaler.decide.decision import NOBODY
-from scaler.decide.events import Event, Evicted, Revoked
+from scaler.decide.decision import NOBODY, Restart
+from scaler.decide.events import Event, Evicted, Restarted, Revoked
 from scaler.decide.explain import refusal_in_words
 from scaler.decide.memory import InstanceMemory, ServiceMemory
 from scaler.decide.nodes import NodeClass, PodRequests, joined
@@ -64,6 +64,8 @@ class Draft:
         """Uids of instances that should be revoked or deleted, and cannot be."""
         self.sizes: dict[str, int] = {}
         """3d.2: uid of a training job that starts -> the size that it has come to."""
+        self.restarted: dict[str, Restart] = {}
+        """3d: uid -> the restart of a training job at a size."""
         self.waits: dict[str, Why] = {}
         self.without_room: dict[str, tuple[str, ...]] = {}
         """Uid of an instance that is with the scheduler although it has no room -> what is missing,
@@ -141,6 +143,7 @@ class Draft:
             self.evicted,
             self.unplaced,
             self.sizes,
+            self.restarted,
         )
 
     def admit(self, member: Member, about: tuple[str, ...] = ()) -> None:
@@ -159,6 +162,12 @@ class Draft:
         """Evict the instance for another service, or for an instance of the same one."""
         self.evicted[member.uid] = beneficiary
         self.note(Evicted((member.uid,), beneficiary))
+
+    def restart(self, restart: Restart, words: str = "") -> None:
+        """3d: delete all pods of a training job, which then starts anew at that size. `words`: what
+        was wrong with it."""
+        self.restarted[restart.uid] = restart
+        self.note(Restarted(restart.uid, restart.cause.value, words))
 
     def wait(self, member: Member, why: Why) -> None:
         """A held instance waits. One whose creation was refused says so until it is due again."""

@@ -349,6 +349,20 @@ class NoSizeChosen(OfSize, frozen=True):
     """3d.2: nothing is reserved for a start of the job."""
 
 
+class PodsLost(OfSize, frozen=True):
+    """3d.4: a job that was bound lacks a pod since then."""
+
+    at: float
+
+
+class Restarted(OfSize, frozen=True):
+    """3d.4: all pods of the job are deleted, so that it starts anew. `cause`: a `Cause`. `words`:
+    what was wrong."""
+
+    cause: str
+    words: str
+
+
 class SizeTried(OfSize, frozen=True):
     """3d.3: this size was released, or chosen and not made, and not bound within
     `minimum_timeout`. The next smaller one has a clock of its own."""

@@ -31,6 +31,12 @@ class SizeMemory(msgspec.Struct, frozen=True, gc=False):
     """Names of larger sizes that had their attempt since the job ran (3d.3)."""
     tried_at: float = 0.0
     """When the last of these attempts ended."""
+    lost_at: float = 0.0
+    """When the first of its pods was lost since it ran; 0.0 = none was."""
+    cause: str = ""
+    """Why it was restarted last, until it runs: a `Cause`."""
+    about: str = ""
+    """What was wrong then, in words."""
 
 
 class Attempt(

@@ -58,6 +58,7 @@ def _group_plans(draft: Draft) -> dict[str, GroupPlan]:
 def _actions(draft: Draft) -> Iterator[Action]:
     demand = draft.demand
     completes = demand.made_whole - draft.revoked.keys() - draft.evicted.keys()
+    completes -= draft.restarted.keys()
     if completes:
         for member in demand.members:
             if member.uid in completes:
@@ -67,6 +68,7 @@ def _actions(draft: Draft) -> Iterator[Action]:
         yield Revoke(uid)
     if demand.target is not None and not demand.paused:
         yield from _revocations_of_leftovers(draft)
+    yield from draft.restarted.values()
     for uid, beneficiary in draft.evicted.items():
         yield Evict(uid, beneficiary)
     for member in demand.members:

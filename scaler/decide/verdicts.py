@@ -23,6 +23,7 @@ from scaler.decide.service.states import (
     restart_reserve,
     why_not_admissible,
 )
+from scaler.decide.training.words import is_restarting, why_it_runs, why_restarted
 from scaler.decide.world import Instance, Policy, Service
 from scaler.decide.world import shown as name_for_people
 from scaler.names import GROUP_LABEL, RULE_LABEL
@@ -58,11 +59,12 @@ def _verdict(
     """`beyond`: the reason of an instance that no ratio has a place for."""
     uid = member.uid
     service = draft.demand.service
-    if uid in draft.evicted:  # 3b.4 Preempted, 3c ScaledDown
-        reason = _why_evicted(draft.evicted[uid])
-        return State.TERMINATING, reason, _about(reason, member, draft)
-    if _runs_as_it_should(member, draft, beyond):  # 2 Running
-        return State.RUNNING, Reason.RUNNING, ()
+    ends = _why_it_ends(member, draft)
+    if ends is not None:  # 3b.4 Preempted, 3c ScaledDown, 3d RestartedForFault
+        return State.TERMINATING, *ends
+    if _runs_as_it_should(member, draft, beyond):  # 2 Running, 3d RunningSmaller
+        why = why_it_runs(member)
+        return State.RUNNING, why.reason, why.about
     if uid in draft.admitted:  # 3.3, 3b.6 to 3b.9 WaitingForScheduler; CreateRefused
         reason, about = draft.admitted[uid]
         state = State.HELD if reason is Reason.CREATE_REFUSED else State.ADMITTED
@@ -84,6 +86,17 @@ def _verdict(
     if reason is Reason.SCALED_DOWN and _is_wanted_again(member, draft):
         reason = Reason.TERMINATING
     return member.state, reason, _about(reason, member, draft)
+
+
+def _why_it_ends(member: Member, draft: Draft) -> Why | None:
+    """Why all its pods are deleted, in this decision or since one before; None where nothing was
+    decided. What was evicted before has the reason of its state."""
+    if member.uid in draft.restarted or is_restarting(member):
+        return why_restarted(draft.memory_of(member.uid))
+    if member.uid not in draft.evicted:
+        return None
+    reason = _why_evicted(draft.evicted[member.uid])
+    return Why(reason, _about(reason, member, draft))
 
 
 def _is_wanted_again(member: Member, draft: Draft) -> bool:
@@ -182,7 +195,7 @@ def _held_reason(member: Member, service: Service, beyond: Reason | None, now: f
     rule = service.rule
     if instance.label_problem:
         return instance.label_problem
-    if not (instance.made_by_us or service.key.rule):
+    if not (instance.made_by_us or service.key.rule or rule):
         return Reason.NOT_SERVED
     if rule is None and service.key.rule:
         problem = service.problem

@@ -349,10 +349,16 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
         return self.bound - self.ended
 
     @property
-    def is_of_its_size(self) -> bool:
-        """Whether its released pods are of the one size that they should have; always, where it has
-        one size only."""
-        return self.training is msgspec.UNSET or self.training.is_of_recorded_size
+    def may_go_on(self) -> bool:
+        """Whether the pods that are bound may go on as they are. Of a training job they may not
+        when one of its pods is gone, or when they are of another size than they should be: all
+        have to start anew."""
+        if self.training is msgspec.UNSET or not self.bound:
+            return True
+        if not self.training.is_of_recorded_size:
+            return False
+        is_healed = self.training.on_fault is OnFault.OFF
+        return is_healed or self.pods - self.gated >= self.expected
 
     @property
     def largest(self) -> Size:
@@ -406,6 +412,8 @@ class Policy(msgspec.Struct, frozen=True, gc=False):
     preempt: Preempt = Preempt.HIGHER_PRIORITY
     honour_preemptable: bool = True
     max_service_priority: int | None = None
+    restart_after: float = 10.0
+    spare_patience: float = 60.0
 
 
 class RuleProblem(msgspec.Struct, frozen=True, gc=False):

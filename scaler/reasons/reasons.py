@@ -613,6 +613,33 @@ class Reason(StrEnum):
             to_do="无需处理",
         ),
     )
+    RESTARTED_FOR_FAULT = Row(
+        name="RestartedForFault",
+        part=Part.HELD,
+        room_may_end_it=True,
+        en=Words(
+            short="started anew after a fault",
+            sentence=(
+                "All its pods are deleted, each with its own grace period, and it starts anew at "
+                "the largest size that has room{colon}."
+            ),
+            meaning=(
+                "a pod of the training job was lost, so all are deleted and it starts anew, at "
+                "the largest size that has room "
+                "([training jobs](../explanation/how-it-decides.md#training-jobs))"
+            ),
+            to_do="nothing; the words name the pod or the node",
+        ),
+        zh=Words(
+            short="故障后重新启动",
+            sentence=("它的全部 Pod 按各自的宽限期删除，然后以资源足够的最大规模重新启动。"),
+            meaning=(
+                "训练任务失去了一个 Pod，所以删除全部 Pod，以资源足够的最大规模重新启动"
+                "（[训练任务](../../explanation/how-it-decides.md#training-jobs)）"
+            ),
+            to_do="无需处理；说明中有该 Pod 或节点",
+        ),
+    )
     PREEMPTED = Row(
         name="Preempted",
         part=Part.HELD,
@@ -717,6 +744,27 @@ class Reason(StrEnum):
             short="运行",
             sentence="运行中，并计数。",
             meaning="运行中，并计数",
+        ),
+    )
+    RUNNING_SMALLER = Row(
+        name="RunningSmaller",
+        part=Part.OTHERS,
+        tone=Tone.WELL,
+        en=Words(
+            short="runs at a smaller size",
+            sentence="Runs at size {about}.",
+            meaning=(
+                "the training job runs with fewer servers, or NPUs, than its full size "
+                "([training jobs](../explanation/how-it-decides.md#training-jobs))"
+            ),
+        ),
+        zh=Words(
+            short="以较小的规模运行",
+            sentence="以较小的规模运行。",
+            meaning=(
+                "训练任务以少于完整规模的服务器或 NPU 运行"
+                "（[训练任务](../../explanation/how-it-decides.md#training-jobs)）"
+            ),
         ),
     )
     BROKEN = Row(

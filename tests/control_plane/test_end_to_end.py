@@ -93,6 +93,8 @@ DIVIDED = (
     "trade_after",
     "eviction_pause",
     "flap_patience",
+    "restart_after",
+    "spare_patience",
 )
 """Settings that are divided as the times of a scenario are."""
 

@@ -33,7 +33,7 @@ from scaler.decide.sharing import (
     waiting,
     weigh,
 )
-from scaler.decide.training import attempt, enlarge, needs, remember
+from scaler.decide.training import attempt, enlarge, fault, needs, remember
 from tests.mutants import Edit, Mutant
 
 MUTANTS = (
@@ -2070,5 +2070,78 @@ MUTANTS = (
         "memory = replace(memory, made=None)",
         "test_training_starts",
         "3d.3",
+    ),
+    Mutant(
+        "a flap restarts a job",
+        needs,
+        "return memory.broken_since + policy.restart_after",
+        "return memory.broken_since",
+        "test_training_faults",
+        "3d.4",
+    ),
+    Mutant(
+        "what others delete is not restarted at once",
+        needs,
+        "if i.terminating or memory.gives_way:",
+        "if memory.gives_way:",
+        "test_training_faults",
+        "3d.4",
+    ),
+    Mutant(
+        "a mixture of sizes runs on",
+        needs,
+        "is_under_way = i.training.is_marked or not i.training.is_of_recorded_size",
+        "is_under_way = i.training.is_marked",
+        "test_training_faults",
+        "T1",
+    ),
+    Mutant(
+        "an exit restarts a job",
+        needs,
+        "is_left_alone = i.training.has_exited or i.training.on_fault is OnFault.OFF",
+        "is_left_alone = i.training.on_fault is OnFault.OFF",
+        "test_training_faults",
+        "3d.4, T8",
+    ),
+    Mutant(
+        "a job is restarted that its owner alone heals",
+        needs,
+        "is_left_alone = i.training.has_exited or i.training.on_fault is OnFault.OFF",
+        "is_left_alone = i.training.has_exited",
+        "test_training_faults",
+        "3d.4",
+        also=(Edit(needs, "is_ill and not is_healed", "is_ill"),),
+    ),
+    Mutant(
+        "ClusterD has no time to repair processes",
+        needs,
+        "    if i.training.repair:",
+        "    if False:",
+        "test_training_faults",
+        "3d.4",
+    ),
+    Mutant(
+        "a lost pod is made again beside the others",
+        needs,
+        "return replace(instance, unbound=lacks, displaced=True)",
+        "return instance",
+        "test_training_faults",
+        "3d.4",
+    ),
+    Mutant(
+        "a job waits for no node that may return",
+        fault,
+        "return is_short and lost_at > 0",
+        "return False and lost_at > 0",
+        "test_training_faults",
+        "3d.4",
+    ),
+    Mutant(
+        "a job waits for a node for ever",
+        fault,
+        "and part.now < lost_at + part.policy.spare_patience",
+        "",
+        "test_training_faults",
+        "3d.4",
     ),
 )

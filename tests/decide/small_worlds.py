@@ -44,6 +44,7 @@ POLICY = Policy(
     trade_after=60,
     fit_patience=3600,
     eviction_pause=150,
+    restart_after=30,
 )
 """Time limits scaled down, in their order, all multiples of `alike.QUANTUM`, so that the states
 stay few."""

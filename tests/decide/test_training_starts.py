@@ -3,8 +3,6 @@ examples of 3e that are about starts."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -12,17 +10,8 @@ from scaler.decide.decide import decide
 from scaler.decide.decision import Admit, Cause, Restart
 from scaler.decide.world import Instance, Service, World
 from scaler.reasons.reasons import Reason
-from tests.builders import Story, on_nodes, reasons, world
-from tests.decide.training_jobs import doings_of, done, job, on, on_one_server
-
-
-class Told(Story):
-    """A story of training jobs, with sizes in what is done."""
-
-    def at(self, time: float, *services: Service, **changes: Any) -> dict[str, str]:
-        super().at(time, *services, **changes)
-        return doings_of(self.made, services)
-
+from tests.builders import on_nodes, reasons, world
+from tests.decide.training_jobs import Told, doings_of, done, job, on, on_one_server
 
 EIGHT = "8 > 4 > 2"
 

@@ -24,7 +24,7 @@ from scaler.decide.world import (
     Training,
 )
 from scaler.rules.rule import Ratio, Rule
-from tests.builders import WHOLE, located, pods_of, request, world
+from tests.builders import NOW, WHOLE, Story, located, pods_of, request, world
 
 GROUP = "train"
 RULE = Rule((Ratio(counts={GROUP: 1}, sizes={GROUP: 1}),))
@@ -79,6 +79,7 @@ def _service(
             "uid": f"{name}-0",
             "group": GROUP,
             "revision": "1",
+            "newest": NOW - 100 if set(pods) - {"!", "."} else 0.0,
             "made_by_us": made_here,
             "training": training,
             **changes,
@@ -92,6 +93,16 @@ def with_training(service: Service, **changes: Any) -> Service:
     instance = service.instances[0]
     training = replace(instance.training, **changes)  # type: ignore[type-var]
     return replace(service, instances=(replace(instance, training=training),))
+
+
+class Told(Story):
+    """A story of training jobs, with sizes in what is done."""
+
+    def at(
+        self, time: float, *services: Service, nodes: str = "", bound: bool = False
+    ) -> dict[str, str]:
+        super().at(time, *services, nodes=nodes, bound=bound)
+        return doings_of(self.made, services)
 
 
 def on(letter: str, number: int, first: int = 0) -> str:

@@ -27,7 +27,7 @@ from scaler.decide.service.limit import ScaleDown
 from scaler.decide.service.readiness import give_their_place
 from scaler.decide.service.remembered import remembered_of
 from scaler.decide.service.states import Member
-from scaler.decide.training.needs import as_needed
+from scaler.decide.training.needs import as_needed, moments_of_sizes
 from scaler.decide.world import Instance, Policy, Service
 from scaler.remembered import Remembered
 from scaler.rules.rule import ALL, CountsFrom, Rule
@@ -261,7 +261,7 @@ def demand_of(service: Service, seen: ServiceMemory, now: float, policy: Policy)
     if moves and limited.replicas < ALL and not service.assumed:
         to_scale_down = scaled_down(limited.rule, groups, policy)
     groups, completion = made_whole(groups, moves=moves)
-    if not service.key.rule:
+    if not service.key.rule and service.rule is None:
         completion = replace(completion, made_whole=_made_whole_without_rule(members))
     candidates = candidates_of(groups, now, policy) if moves else {}
     smallest = limited.rule.smallest.counts if limited.rule is not None else {}
@@ -624,6 +624,7 @@ def changes_at(
     moments: list[float] = []
     for member in members:
         moments += states.moments_of(member, policy)
+        moments += moments_of_sizes(member.instance, member.memory, policy)
     if len(memory.wanted) > 1:  # until the highest number no longer counts
         moments.append(memory.wanted[0][1] + service.options.scale_down_delay)
     memories = memory.instances.values()

@@ -34,7 +34,7 @@ def state_of(instance: Instance, memory: InstanceMemory, now: float, policy: Pol
     if i.pods == i.gated or (memory.never_placed and not i.bound):
         return State.HELD
     restarted = memory.restarted_at > 0 and now - memory.restarted_at < policy.stable_after
-    healthy = i.is_of_its_size and not (i.terminating or i.crashing or i.faulty or restarted)
+    healthy = i.may_go_on and not (i.terminating or i.crashing or i.faulty or restarted)
     if i.running == i.pods == i.expected and healthy:
         return State.BROKEN if memory.gave_place else State.RUNNING
     # Other owners have some time to make pods; an owner that waits for the first to be ready, as
@@ -342,7 +342,7 @@ def _runs_as_before(instance: Instance, remembered: InstanceMemory) -> bool:
         return False
     if i.gated or i.terminating or i.crashing or i.faulty or i.owner_deleting or i.owner_finished:
         return False
-    if not i.is_of_its_size:
+    if not i.may_go_on:
         return False
     return i.restarts == remembered.restarts and remembered == _of_one_that_runs(remembered)
 

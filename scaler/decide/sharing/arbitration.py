@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from scaler.decide import attempts, events
 from scaler.decide.draft import Draft, Why, not_made
-from scaler.decide.explain import size_in_words
+from scaler.decide.explain import room_in_words, size_in_words
 from scaler.decide.nodes import Room
 from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
@@ -40,7 +40,7 @@ from scaler.decide.sharing.order import (
     in_scale_up_order,
 )
 from scaler.decide.sharing.part import Admitted, Part, ReservedMinimum
-from scaler.decide.training import attempt, enlarge
+from scaler.decide.training import attempt, enlarge, fault
 from scaler.decide.training.enlarge import Enlarged, Start
 from scaler.decide.work import Steps
 from scaler.reasons.reasons import Reason
@@ -64,6 +64,7 @@ class Arbitration:
 
     def run(self) -> Steps[None]:
         yield from self._look()
+        yield from self._restart_after_faults()
         yield from self._keep_what_stays()
         yield from self._reserve_minimums()
         yield from self._enlarge_up_to_recorded()
@@ -95,6 +96,15 @@ class Arbitration:
         if self.part.scale_ups_that_waited:
             self.part.attempts_ended_in = attempts_ended_in(self.part.drafts)
 
+    def _restart_after_faults(self) -> Steps[None]:
+        """3d.4: what is broken is restarted whole, before anybody asks for room."""
+        for draft in self.part.drafts:
+            if draft.demand.training:
+                yield from self._step(draft)
+                draft.note(*fault.events_of_losses(draft, self.part.now))
+                for restart, words in fault.restarts_of(draft, self.part.now):
+                    draft.restart(restart, words)
+
     def _keep_what_stays(self) -> Steps[None]:
         """The remainder: room for what stays whatever is decided."""
         for draft in self.part.drafts:
@@ -119,9 +129,27 @@ class Arbitration:
         yield from self._enlarge([(start, enlarge.goal(start)) for start in starts])
         for start in starts:
             training = start.training
+            if fault.awaits_spare(self.part, start):
+                self._wait_for_spare(start)
             if not start.is_held and start.size != training.started:
                 about = size_in_words(training.sizes[start.size])
                 start.draft.revoke_if_possible(start.member, Why(Reason.REVOKED, (about,)))
+
+    def _wait_for_spare(self, start: Start) -> None:
+        """3d.4: the room of its recorded size is expected, and is reserved instead."""
+        part = self.part
+        entry = (start.draft, start.minimum)
+        wanted = fault.on_expected_room(part, start)
+        if wanted is None:
+            return
+        if entry in part.on_free_room:
+            part.on_free_room.remove(entry)
+        start.minimum = wanted.minimum
+        start.size = wanted.size
+        nodes = part.placement.waits_for(wanted.minimum.reservation)
+        by_name = part.placement.nodes.by_name
+        about = room_in_words([by_name[name] for name in nodes], (), evicted=False)
+        start.draft.wait(start.member, Why(Reason.WAITING_FOR_ROOM, about))
 
     def _enlarge_beyond_recorded(self) -> Steps[None]:
         """3d.2: last of all, training jobs that start, beyond their recorded sizes."""

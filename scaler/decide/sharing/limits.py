@@ -19,6 +19,7 @@ from scaler.decide.service.states import (
     why_not_admissible,
 )
 from scaler.decide.sharing.part import Part
+from scaler.decide.training import fault
 from scaler.decide.world import World
 from scaler.reasons.reasons import Reason
 
@@ -87,6 +88,8 @@ def decide_alone(demand: Demand, now: float) -> Draft:
     chosen = {name: _chosen_without_nodes(draft, name) for name in demand.groups}
     tries_alone = not demand.serves or demand.target.needs_refused  # 3.7
     refused = _first_refused(chosen) if tries_alone else None
+    for restart, words in fault.restarts_of(draft, now):
+        draft.restart(restart, words)
     for name, group in demand.groups.items():
         for member in chosen[name]:
             if is_made(member) and refused in (None, member):

@@ -16,12 +16,14 @@ Pure: an instance in, an instance out."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import msgspec
 from msgspec.structs import replace
 
+from scaler.decide.memory import InstanceMemory
 from scaler.decide.nodes import PodRequests
-from scaler.decide.world import Instance, OnFault, Training
+from scaler.decide.world import Instance, OnFault, Policy, Training
 
 
 def training_of(instance: Instance) -> Training:
@@ -80,7 +82,7 @@ def _bound(instance: Instance, training: Training) -> Instance:
     """A broken job is started anew as a whole. Until all its pods have gone none is made again, and
     nothing more is reserved than its smallest size lacks. Where its owner alone heals it
     (`OnFault.OFF`), it is an instance as any."""
-    if training.on_fault is OnFault.OFF or not is_hurt(instance):
+    if not is_hurt(instance):
         return instance
     well = instance.bound_pods if not instance.faulty else ()
     lacks = _less(training.smallest.needs, Counter([request for _, request in well]))
@@ -88,11 +90,44 @@ def _bound(instance: Instance, training: Training) -> Instance:
 
 
 def is_hurt(instance: Instance) -> bool:
-    """Whether a pod of a job that is bound is gone, ends, has ended, or is on something
+    """3d.4: whether a pod of a job that is bound is gone, ends, has ended, or is on something
     faulty, or a restart of it is not over."""
     i = instance
-    lost = i.pods < i.expected or i.gated or i.ended or i.terminating or i.faulty
-    return bool(i.bound and lost) or (i.bound > 0 and not i.is_of_its_size)
+    if not training_of(i).is_of_recorded_size:
+        return i.bound > 0
+    is_healed = training_of(i).on_fault is OnFault.OFF
+    is_ill = bool(i.ended or i.terminating or i.faulty) or not i.may_go_on
+    return i.bound > 0 and is_ill and not is_healed
+
+
+def restart_due(instance: Instance, memory: InstanceMemory, policy: Policy) -> float | None:
+    """3d.4: the time from which a broken job is restarted; None = it is not. What others delete is
+    restarted at once, 0.0, and so is a restart that is not over."""
+    i = instance
+    if i.training is msgspec.UNSET or not i.bound:
+        return None
+    is_under_way = i.training.is_marked or not i.training.is_of_recorded_size
+    if is_under_way:
+        return 0.0
+    is_left_alone = i.training.has_exited or i.training.on_fault is OnFault.OFF
+    if is_left_alone or not (is_hurt(i) or memory.gives_way):
+        return None
+    if i.training.repair:
+        return memory.broken_since + max(i.training.repair, policy.restart_after)
+    if i.terminating or memory.gives_way:
+        return 0.0
+    return memory.broken_since + policy.restart_after
+
+
+def moments_of_sizes(instance: Instance, memory: InstanceMemory, policy: Policy) -> Iterator[float]:
+    """3d.4: the times at which time alone may change what is decided about a job."""
+    if instance.training is msgspec.UNSET:
+        return
+    due = restart_due(instance, memory, policy)
+    if due:
+        yield due
+    if memory.sizes is not msgspec.UNSET and memory.sizes.lost_at:
+        yield memory.sizes.lost_at + policy.spare_patience
 
 
 def _less(needs: PodRequests, there: Counter[object]) -> PodRequests:

@@ -13,7 +13,14 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from scaler.decide.events import NoSizeChosen, OfSize, SizeChosen, SizeTried
+from scaler.decide.events import (
+    NoSizeChosen,
+    OfSize,
+    PodsLost,
+    Restarted,
+    SizeChosen,
+    SizeTried,
+)
 from scaler.decide.memory import InstanceMemory, SizeMemory
 
 
@@ -32,6 +39,10 @@ def after_event(memory: SizeMemory, event: OfSize) -> SizeMemory:
         case SizeTried(name=name, at=at):  # 3d.3
             tried = tuple(dict.fromkeys([*memory.tried, name]))
             return replace(memory, chosen="", tried=tried, tried_at=at)
+        case PodsLost(at=at):  # 3d.4
+            return replace(memory, lost_at=memory.lost_at or at)
+        case Restarted(cause=cause, words=words):  # 3d.4
+            return replace(memory, chosen="", cause=cause, about=words)
     raise AssertionError(f"no such event: {event}")
 
 

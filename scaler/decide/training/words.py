@@ -1,0 +1,35 @@
+"""The reasons of training jobs, with their words: section 5 and 3d of the contract."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scaler.decide.decision import Cause, State
+from scaler.decide.draft import Why
+from scaler.decide.memory import InstanceMemory
+from scaler.decide.service.states import Member
+from scaler.decide.training.remember import sizes_of
+from scaler.reasons.reasons import Reason
+
+_OF_CAUSE = {Cause.FAULT: Reason.RESTARTED_FOR_FAULT}
+
+
+def is_restarting(member: Member) -> bool:
+    """Whether all its pods end because a restart was ordered."""
+    cause = sizes_of(member.memory).cause
+    return member.state is State.TERMINATING and cause in _OF_CAUSE
+
+
+def why_restarted(memory: InstanceMemory) -> Why:
+    """The reason of a job whose pods end, and what was wrong."""
+    sizes = sizes_of(memory)
+    return Why(_OF_CAUSE[Cause(sizes.cause)], (sizes.about,) if sizes.about else ())
+
+
+def why_it_runs(member: Member) -> Why:
+    """The reason of an instance that runs as it should: whether that is at its full size."""
+    training = member.instance.training
+    if training is msgspec.UNSET or training.started <= 0:
+        return Why(Reason.RUNNING, ())
+    now = training.sizes[training.started].amount
+    return Why(Reason.RUNNING_SMALLER, (f"{now} of {training.sizes[0].amount}",))
