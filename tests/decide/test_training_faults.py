@@ -3,6 +3,8 @@ about faults."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scaler.decide.world import MIXED, OnFault, Service
@@ -12,20 +14,20 @@ from tests.builders import on_nodes, reasons
 from tests.decide.training_jobs import Told, done, job, on, on_one_server
 
 EIGHT = "8 > 4 > 2"
-OTHERS = {"made_by_us": False}
+OTHERS: dict[str, Any] = {"made_by_us": False}
 
 
-def lost(size: int, *, of: str = EIGHT, gone: int = 1, **changes: object) -> Service:
+def lost(size: int, *, of: str = EIGHT, gone: int = 1, **changes: Any) -> Service:
     """A job of so many servers that lost pods."""
     pods = [on("a", size - gone), *["gone"] * gone]
     return job(of, " + ".join(pods), recorded=str(size), **{**OTHERS, **changes})
 
 
-def runs(size: int, **changes: object) -> Service:
+def runs(size: int, **changes: Any) -> Service:
     return job(EIGHT, on("a", size), recorded=str(size), **{**OTHERS, **changes})
 
 
-def ending(size: int, **changes: object) -> Service:
+def ending(size: int, **changes: Any) -> Service:
     """All its pods end."""
     pods = " + ".join(["ends"] * size)
     return job(EIGHT, pods, recorded=str(size), awaited=size, **{**OTHERS, **changes})
@@ -59,7 +61,7 @@ def test_a_job_on_a_faulty_chip_is_restarted() -> None:
 
 @pytest.mark.parametrize("changes", [{}, {"is_marked": True}, {"started": MIXED}])
 def test_what_others_delete_and_a_restart_that_is_not_over_are_completed_at_once(
-    changes: dict[str, object],
+    changes: dict[str, Any],
 ) -> None:
     """T1: a mixture ends in the next decision."""
     where = on("a", 7) + (" + ends" if not changes else " + on a7")
@@ -78,11 +80,11 @@ def test_pods_of_another_size_than_the_recorded_one_are_a_restart_that_is_not_ov
     assert story.at(1, other) == {"j-0": "Restart 4 fault"}
 
 
-OFF = {"on_fault": OnFault.OFF}
+OFF: dict[str, Any] = {"on_fault": OnFault.OFF}
 
 
 @pytest.mark.parametrize("changes", [{"has_exited": True}, OFF, {**OFF, "faulty": 1}])
-def test_what_its_owner_heals_is_not_restarted(changes: dict[str, object]) -> None:
+def test_what_its_owner_heals_is_not_restarted(changes: dict[str, Any]) -> None:
     """T8: an exit changes no size."""
     story = Told("a:8x8")
     story.at(0, runs(8))
