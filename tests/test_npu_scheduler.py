@@ -3,12 +3,13 @@ it reads too."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
 from scaler.decide.nodes import Node
-from scaler.kube.api import Object
+from scaler.kube.api import CONFIG_MAPS, Object, PatchType
 from scaler.sim.loop import run
 from tests.jobs import job, rule_config_map, rule_document, template
 from tests.rig import Rig, rig
@@ -154,5 +155,47 @@ def test_the_plugin_is_taken_in_while_the_scaler_runs() -> None:
             assert nodes_in_world(on)["n1"].barred == "it has no device data"
             assert on.world.nodes is not None
             assert f"{NPU}#chips" in on.world.nodes.resources
+
+    run(story())
+
+
+def in_blocks(block: str) -> list[Object]:
+    """A cluster of two super-pods of two nodes, and a service with a decode of four nodes."""
+    names = [f"s{number}n{index}" for number in range(2) for index in range(2)]
+    data = [device_data(name, int(name[1])) for name in names]
+    decode = job("d0", pods=4, pod=template(npus=16), annotations={"sp-block": block})
+    document = rule_document({"group0": 1, "group1": 1}, pods={"group0": 1, "group1": 4})
+    prefill = job("p0", pod=template(npus=0))
+    return [*map(npu_node, names), *data, rule_config_map(document), prefill, decode]
+
+
+def test_what_the_scheduler_never_starts_is_invalid_before_it_is_tried() -> None:
+    """5, JobInvalid: no candidate, so nothing is reserved and nobody is evicted for it; nothing is
+    made that the scheduler would refuse."""
+
+    async def story(block: str, *plugin: Object) -> tuple[str, str]:
+        async with rig(*plugin, *in_blocks(block)) as on:
+            await on.settle()
+            return on.reason("d0"), on.words("d0")
+
+    reason, words = run(story("48", PLUGIN))
+    assert reason == "JobInvalid"
+    assert "JobValidateFailed: its 64 NPUs are no multiple of sp-block 48" in words
+    assert run(story("32", PLUGIN))[0] == "WaitingForScheduler"
+    without = {**PLUGIN, "data": {"volcano-scheduler.conf": "tiers: [{plugins: [{name: gang}]}]"}}
+    assert run(story("48", without))[0] == "WaitingForScheduler"
+
+
+def test_the_largest_block_is_that_of_the_configuration_of_the_scheduler() -> None:
+    async def story() -> None:
+        small = copy.deepcopy(PLUGIN)
+        small["data"]["volcano-scheduler.conf"] += '\narguments: {"super-pod-size": "1"}'
+        async with rig(small, *in_blocks("32")) as on:
+            await on.settle()
+            assert "sp-block 32 is more than a super-pod of 1 nodes has" in on.words("d0")
+            place = ("volcano-system", PLUGIN["metadata"]["name"], {"data": PLUGIN["data"]})
+            await on.cluster.patch(CONFIG_MAPS, *place, patch_type=PatchType.MERGE)
+            await on.settle()
+            assert on.reason("d0") == "WaitingForRoom", "p0 is with the scheduler, and goes first"
 
     run(story())

@@ -66,6 +66,7 @@ from scaler.names import RANK_TABLE_PREFIX
 from scaler.workloads.ascendjob import RETRIES
 from scaler.workloads.membership import NO_LABELS, Labels, Membership, OwnerName, as_admitted
 from scaler.workloads.npu_rules import CONFIGURATION
+from scaler.workloads.super_pods import LARGEST_SUPER_POD
 from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 OPERATOR_DEPLOYMENT = "ascend-operator-manager"
@@ -140,6 +141,8 @@ class Cache:
         """Namespace and name of a PodGroup -> uid of a pod that names it -> its instance."""
         self.places_npus = False
         """MindCluster's plugin places the pods with NPUs."""
+        self.largest_super_pod = LARGEST_SUPER_POD
+        """As the plugin's configuration says."""
         self._npu_nodes = set[str]()
         """The nodes with NPUs as MindCluster's device plugin describes them, and device data."""
 
@@ -526,9 +529,13 @@ class Cache:
         record = self.config_maps.get(*CONFIGURATION)
         said = record.has_npu_plugin if record is not None else None
         places_npus = bool(self._npu_nodes) if said is None else said
-        if places_npus != self.places_npus:
-            self.places_npus = places_npus
-            self._publish(NpuPluginSeen(places_npus))
+        largest = record.largest_super_pod if record is not None else 0
+        before = (self.places_npus, self.largest_super_pod)
+        self.places_npus = places_npus
+        self.largest_super_pod = largest or LARGEST_SUPER_POD
+        if (self.places_npus, self.largest_super_pod) != before:
+            self._publish(NpuPluginSeen(self.places_npus, self.largest_super_pod))
+        if places_npus != before[0]:
             for node in sorted([one.name for one in self.nodes.values()]):
                 self._count_node(node)
 

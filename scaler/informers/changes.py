@@ -73,9 +73,12 @@ class NodesSeen(Change, frozen=True):
 
 
 class NpuPluginSeen(Change, frozen=True):
-    """MindCluster's plugin places the pods with NPUs from now on, or does not any more."""
+    """MindCluster's plugin places the pods with NPUs from now on, or does not any more, or has
+    another size of super-pods."""
 
     places_npus: bool
+    largest_super_pod: int
+    """Nodes of the largest super-pod."""
 
 
 class AloneChanged(Change, frozen=True):

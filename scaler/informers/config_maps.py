@@ -40,6 +40,7 @@ from scaler.remembered import Sharing
 from scaler.rules.limits import MAX_BYTES
 from scaler.workloads.ascendjob import RETRIES, RETRIES_KEY, read_retries
 from scaler.workloads.npu_rules import CONFIGURATION, PLUGIN
+from scaler.workloads.super_pods import size_in
 
 MOST_KEYS = 10
 """Names of keys that are kept, to say what there is instead of a rule."""
@@ -111,6 +112,8 @@ class ConfigMapRecord(Stored, frozen=True, gc=False):
     has_npu_plugin: bool | None = None
     """Whether it makes the scheduler use MindCluster's plugin; None where it is not the
     configuration of the scheduler."""
+    largest_super_pod: int = 0
+    """Nodes of the largest super-pod, as that configuration says; 0 where it is not that."""
     left_out: bool = False
     """Its keys, document and annotations are not kept, because those of its namespace are too large
     (`MOST_CONTENT`). They are read again when a job names the rule."""
@@ -154,6 +157,7 @@ def config_map_record(cm: ConfigMapObject, home: str = "") -> ConfigMapRecord:
     document = cm.data.get(RULE_KEY)
     size = _bytes_of(document or "")
     ours = sorted(key for key in meta.annotations if key.startswith(PREFIX))[:MOST_ANNOTATIONS]
+    is_scheduler = (meta.namespace, meta.name) == CONFIGURATION
     retries = None
     if (meta.namespace, meta.name) == RETRIES:
         retries = read_retries(cm.data.get(RETRIES_KEY, ""))
@@ -168,9 +172,8 @@ def config_map_record(cm: ConfigMapObject, home: str = "") -> ConfigMapRecord:
         table_map=read_table_map(cm) if meta.name.startswith(RANK_TABLE_PREFIX) else None,
         retries=retries,
         faults=read_report(meta.namespace, meta.name, cm.data),
-        has_npu_plugin=any(PLUGIN in text for text in cm.data.values())
-        if (meta.namespace, meta.name) == CONFIGURATION
-        else None,
+        has_npu_plugin=any(PLUGIN in text for text in cm.data.values()) if is_scheduler else None,
+        largest_super_pod=size_in("\n".join(cm.data.values())) if is_scheduler else 0,
     )
 
 

@@ -309,8 +309,13 @@ class ClusterState:
 
     def on_npu_plugin(self, change: NpuPluginSeen) -> None:
         """Pods with NPUs are placed by other rules: what every instance requests is another."""
-        if change.places_npus != self.situation.places_npus:
-            self.situation = replace(self.situation, places_npus=change.places_npus)
+        situation = replace(
+            self.situation,
+            places_npus=change.places_npus,
+            largest_super_pod=change.largest_super_pod,
+        )
+        if situation != self.situation:
+            self.situation = situation
             by_pods = self.cache.pod_instances.membership.keys()
             self.cache.mark(*sorted(self.cache.job_instances.by_uid.keys() | by_pods))
 

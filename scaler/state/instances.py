@@ -35,9 +35,11 @@ from scaler.workloads.membership import (
     RoleTemplate,
     identity,
 )
-from scaler.workloads.npu_rules import NO_JOB, NpuJob, as_placed
+from scaler.workloads.npu_rules import NO_JOB, NpuJob, as_placed, why_never_placed
 
 COUNTS_ON = "It counts as it did when it was admitted"
+INVALID = "JobValidateFailed"
+"""The word of MindCluster's scheduler for a job that it never starts."""
 VOLCANOS_OWN = "podgroup-"
 """Prefix of the names of PodGroups that Volcano makes for pods without one."""
 
@@ -78,6 +80,14 @@ class Requested(msgspec.Struct, frozen=True, gc=False):
     unbound: PodRequests = ()
     bound_pods: tuple[tuple[str, PodRequest], ...] = ()
     priority: int = 0
+    never_placed: str = ""
+    """Why MindCluster's scheduler starts no such instance, whatever is free; "" when it may, and
+    where a pod is bound all the same."""
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """As `Instance.faults`."""
+        return (f"{INVALID}: {self.never_placed}",) if self.never_placed else ()
 
 
 class PodParts(msgspec.Struct, frozen=True, gc=False):
@@ -175,13 +185,25 @@ def times_of(cache: Cache, situation: Situation, pods: Sequence[PodRecord]) -> P
     return PodTimes(min(created, default=0.0), max(created, default=0.0), ends_by)
 
 
-def placed_by(
-    npus: NpuJob, expected: Sequence[tuple[PodRecord | None, PodRequest]]
-) -> list[tuple[PodRecord | None, PodRequest]]:
-    """The pods of an instance with their requests as MindCluster's scheduler sees them."""
+def requested_of(
+    situation: Situation,
+    npus: NpuJob,
+    tier: str,
+    expected: Sequence[tuple[PodRecord | None, PodRequest]],
+    priority: int,
+) -> Requested:
+    """What an instance that Volcano places requests, by the rules of its plugins. `expected`: each
+    pod of it, None where it is missing, and its request."""
+    if not situation.places_npus:
+        return requested_by(in_one_hyper_node(tier, expected), priority)
     counts = Counter([request for _, request in expected])
-    placed = as_placed(tuple(sorted(counts.items())), npus)
-    return [(pod, placed.get(request, request)) for pod, request in expected]
+    pods = tuple(sorted(counts.items()))
+    placed = as_placed(pods, npus, situation.largest_super_pod)
+    expected = [(pod, placed.get(request, request)) for pod, request in expected]
+    found = requested_by(in_one_hyper_node(tier, expected), priority)
+    if found.bound_pods:
+        return found
+    return replace(found, never_placed=why_never_placed(pods, npus, situation.largest_super_pod))
 
 
 def in_one_hyper_node(
@@ -406,7 +428,7 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
             last,
             size,
             _missing(membership, present, template),
-            places_npus=situation.places_npus,
+            situation,
         ),
         labels=labelled(membership, present),
         faulty=len(faulty),
@@ -422,7 +444,7 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         kind=membership.kind,
         owner_deleting=is_over,
         owner_finished=has_ended,
-        faults=() if size else (_size_unknown(membership),),
+        faults=parts.requested.faults if size else (_size_unknown(membership),),
         trouble=trouble_of((), pods, faulty, partial(is_lost, cache, situation)),
         warnings=(
             *_unknown_owners(pods),
@@ -656,8 +678,7 @@ def _requested(
     last: Sequence[PodRecord],
     size: int,
     missing: Sequence[PodRequest],
-    *,
-    places_npus: bool,
+    situation: Situation,
 ) -> Requested:
     """What each pod requests: `missing` says it of those that do not exist. Where it does not, and
     no pod lives (`present`), what its owner makes is taken to request what its last pods did; pods
@@ -677,8 +698,6 @@ def _requested(
         known.append((None, missing[min(number, len(missing) - 1)]))
     expected = known
     first = (present or last)[0].governed
-    if places_npus and first is not None and first.volcano:
-        expected = placed_by(first.npus, expected)
     if first is not None and first.volcano:
-        expected = in_one_hyper_node(first.tier, expected)
+        return requested_of(situation, first.npus, first.tier, expected, max(priorities))
     return requested_by(expected, max(priorities))

@@ -22,14 +22,12 @@ from scaler.state.instances import (
     Requested,
     counts_of,
     faulty_of,
-    in_one_hyper_node,
     is_lost,
     labelled,
     not_held,
-    placed_by,
     present_of,
     refused_of,
-    requested_by,
+    requested_of,
     times_of,
     trouble_of,
     ungated,
@@ -116,7 +114,7 @@ def of_job(
         displaced=bool(displaced),
         made_by_us=ours,
         name_taken=_taken_name(cache, record, in_the_way) if ours else "",
-        faults=rest.faults,
+        faults=rest.faults or requested.faults,
         warnings=(*rest.warnings, *without_rank(pods)),
         leftovers=rest.leftovers,
         stripped=rest.stripped,
@@ -145,10 +143,7 @@ def _requested(
     expected: Sequence[tuple[PodRecord | None, PodRequest]] = [
         (owned.get(name), request) for name, request in zip(names, record.requests, strict=True)
     ]
-    if situation.places_npus:
-        expected = placed_by(record.job.npus, expected)
-    expected = in_one_hyper_node(record.job.tier, expected)
-    return requested_by(expected, priority)
+    return requested_of(situation, record.job.npus, record.job.tier, expected, priority)
 
 
 def _why_displaced(

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import msgspec
 
+from scaler.workloads.super_pods import LARGEST_SUPER_POD
+
 
 class Situation(msgspec.Struct, frozen=True, gc=False):
     """The mode and the view of nodes, from the last `ModeChanged`, `NodesSeen`
@@ -21,3 +23,5 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     counted: frozenset[str] = frozenset()
     """Uids of the Volcano Jobs of which Volcano counted a restart although the scaler had marked
     every pod that it deleted. With one, marks are not trusted any more."""
+    largest_super_pod: int = LARGEST_SUPER_POD
+    """Nodes of the largest super-pod, as the plugin is configured."""

@@ -18,12 +18,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from itertools import product
+from typing import NamedTuple
 
 import msgspec
 
 from scaler.decide.nodes import COUNTED_IN, NODE_NAME, PodRequest, PodRequests, Where
 from scaler.remembered import Remembered
-from scaler.workloads.super_pods import NODE_NPUS, why_not_placed
+from scaler.workloads.super_pods import (
+    LARGEST_SUPER_POD,
+    NODE_NPUS,
+    why_no_whole_cards,
+    why_not_placed,
+)
 
 SCHEDULER = "volcano"
 """The `schedulerName` of pods that the plugin places."""
@@ -159,47 +165,106 @@ def _name(resource: str, kind: str, *, linked: bool, well: bool) -> str:
     return f"{resource}{COUNTED_IN}{'+'.join(flags)}"
 
 
-_placed: Remembered[tuple[PodRequests, NpuJob], dict[PodRequest, PodRequest]] = Remembered(2**23)
+_placed: Remembered[tuple[PodRequests, NpuJob, int], dict[PodRequest, PodRequest]] = Remembered(
+    2**23
+)
 
 
-def as_placed(pods: PodRequests, job: NpuJob) -> Mapping[PodRequest, PodRequest]:
+def as_placed(
+    pods: PodRequests, job: NpuJob, largest: int = LARGEST_SUPER_POD
+) -> Mapping[PodRequest, PodRequest]:
     """Request of a pod -> that request as the plugin sees it. `pods`: all pods of the instance. Of
     a super-pod job all pods with NPUs count as the largest: the plugin chooses all nodes for the
-    first of them."""
-    known = _placed.get((pods, job))
-    return known if known is not None else _placed.keep((pods, job), _as_placed(pods, job))
+    first of them. `largest`: nodes of the largest super-pod."""
+    key = (pods, job, largest)
+    known = _placed.get(key)
+    return known if known is not None else _placed.keep(key, _as_placed(pods, job, largest))
 
 
-def _as_placed(pods: PodRequests, job: NpuJob) -> dict[PodRequest, PodRequest]:
-    with_npus = [(request, number) for request, number in pods if npus_in(request)]
-    if not with_npus:
-        return {}
+def why_never_placed(pods: PodRequests, job: NpuJob, largest: int = LARGEST_SUPER_POD) -> str:
+    """Why the plugin never starts an instance of these pods, whatever is free; "" when it may.
+    `largest`: as at `as_placed`."""
+    asked = _asked_by(pods, job)
+    if asked is None:
+        return ""
+    if asked.kind is SUPER_POD:
+        return "; ".join(asked.why_not_placed(largest))
+    return why_no_whole_cards(asked.npus) if asked.kind is CARDS else ""
+
+
+class _Asked(NamedTuple):
+    """A job with NPUs as the plugin sees it."""
+
+    npus: list[int]
+    """Of each pod that asks for some."""
+    kind: str
+    """Of the chips that it counts."""
+    block: int | None
+    """NPUs of one block; None where that is not readable, or it asks for no blocks."""
+    on_node: int
+    """NPUs of a node."""
+
+    def why_not_placed(self, largest: int) -> list[str]:
+        if self.block is None:
+            return []
+        return why_not_placed(self.block, self.npus, on_node=self.on_node, largest=largest)
+
+    def nodes_of_block(self, largest: int) -> int:
+        """The nodes of one block; 1 where that does not matter, or where the plugin never places
+        such a job; 0 where it asks for no blocks."""
+        if self.kind is not SUPER_POD:
+            return 0
+        if self.block is None or self.why_not_placed(largest):
+            return 1
+        return max(1, self.block // self.on_node)
+
+
+def _asked_by(pods: PodRequests, job: NpuJob) -> _Asked | None:
+    """What such a job asks of the plugin; None where it asks for no NPUs."""
     npus: list[int] = []
-    for request, number in with_npus:
-        npus += [npus_in(request)] * min(number, 1_000)
-    accelerator = dict(with_npus[0][0].where.selector).get(ACCELERATOR, "")
+    first: PodRequest | None = None
+    for request, number in pods:
+        if npus_in(request):
+            first = first or request
+            npus += [npus_in(request)] * min(number, 1_000)
+    if first is None:
+        return None
     policy = job.policy if job.policy in _KNOWN else ""
-    is_super = policy in _SUPER_PODS
-    if not policy:
-        is_super = bool(job.block) or accelerator in _SUPER_PODS
-    nodes = _nodes_of_block(job, npus, policy or accelerator) if is_super else 0
-    if is_super:
-        kind = SUPER_POD
-    else:
-        is_a3 = policy in _WHOLE_CARDS or (not policy and accelerator in _WHOLE_CARDS)
-        kind = CARDS if is_a3 else CHIPS
-    is_distributed = len(npus) > nodes if nodes else len(npus) > 1
+    hardware = policy or dict(first.where.selector).get(ACCELERATOR, "")
+    on_node = NODE_NPUS // 2 if hardware in _OF_EIGHT else NODE_NPUS
+    if hardware in _SUPER_PODS or (job.block and not policy):
+        return _Asked(npus, SUPER_POD, _block_of(job, sum(npus)), on_node)
+    return _Asked(npus, CARDS if hardware in _WHOLE_CARDS else CHIPS, None, on_node)
+
+
+def _block_of(job: NpuJob, total: int) -> int | None:
+    """The NPUs of one block of a super-pod job: without `sp-block` those of the whole job."""
+    if not job.block:
+        return total
+    return int(job.block) if job.block.isascii() and job.block.isdigit() else None
+
+
+def _as_placed(pods: PodRequests, job: NpuJob, largest: int) -> dict[PodRequest, PodRequest]:
+    asked = _asked_by(pods, job)
+    if asked is None:
+        return {}
+    nodes = asked.nodes_of_block(largest)
+    is_distributed = len(asked.npus) > max(1, nodes)
     is_well = job.sub_health not in ("", "ignore")
     found = {}
-    for request, _ in with_npus:
-        kind_of_pod = CHIPS if kind is CARDS and npus_in(request) == 1 else kind
-        resource = npu_of(dict(request.requests))
-        name = _name(resource, kind_of_pod, linked=is_distributed, well=is_well)
-        requests = tuple(sorted([*request.requests, (name, npus_in(request))]))
+    for request, _ in pods:
+        number = npus_in(request)
+        if not number:
+            continue
+        kind = CHIPS if asked.kind is CARDS and number == 1 else asked.kind
+        name = _name(
+            npu_of(dict(request.requests)), kind, linked=is_distributed, well=is_well
+        )
+        requests = tuple(sorted([*request.requests, (name, number)]))
         found[request] = PodRequest(requests, request.where)
     if nodes > 1 and not job.is_soft:
-        largest = _largest(list(found.values()), nodes)
-        found = dict.fromkeys(found, largest)
+        block = _largest(list(found.values()), nodes)
+        found = dict.fromkeys(found, block)
     return found
 
 
@@ -207,23 +272,6 @@ def npus_in(request: PodRequest) -> int:
     """The whole NPUs that such a pod asks for."""
     amounts = dict(request.requests)
     return amounts.get(npu_of(amounts), 0)
-
-
-def _nodes_of_block(job: NpuJob, npus: Collection[int], hardware: str) -> int:
-    """The nodes of one block; 1 where that does not matter, or where the plugin never places such a
-    job."""
-    on_node = NODE_NPUS // 2 if hardware in _OF_EIGHT else NODE_NPUS
-    total = sum(npus)
-    if not job.block:
-        block = total
-    elif job.block.isascii() and job.block.isdigit():
-        block = int(job.block)
-    else:
-        return 1
-    scale = NODE_NPUS // on_node
-    if why_not_placed(block * scale, [number * scale for number in npus]):
-        return 1
-    return max(1, block // on_node)
 
 
 def _largest(requests: Collection[PodRequest], nodes: int) -> PodRequest:

@@ -11,17 +11,33 @@ blocks); 48 is not, as 64 is no multiple of it, and 8 is not, as a block has who
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 NODE_NPUS = 16
 """NPUs of a node of a super-pod."""
 LARGEST_SUPER_POD = 48
 """Nodes: `super-pod-size` as MindCluster ships it."""
+_SIZE = re.compile(r"""^[^#\n]*?\bsuper-pod-size["']?\s*:\s*["']?([0-9]{1,6})\b""", re.MULTILINE)
 
 
-def why_not_placed(block: int, pods: Sequence[int]) -> list[str]:
+def size_in(configuration: str) -> int:
+    """The `super-pod-size` in the configuration of the scheduler; as shipped where it says none, or
+    0."""
+    found = _SIZE.search(configuration)
+    return int(found[1]) if found and int(found[1]) else LARGEST_SUPER_POD
+
+
+def why_not_placed(
+    block: int,
+    pods: Sequence[int],
+    *,
+    on_node: int = NODE_NPUS,
+    largest: int = LARGEST_SUPER_POD,
+) -> list[str]:
     """Why the plugin places no such job; empty when it does. `block`: its sp-block. `pods`: the
-    NPUs of each of its pods; pods without NPUs are left out."""
+    NPUs of each of its pods; pods without NPUs are left out. `on_node`: NPUs of a node. `largest`:
+    nodes of the largest super-pod."""
     npus = [number for number in pods if number]
     total = sum(npus)
     if not npus:
@@ -29,34 +45,35 @@ def why_not_placed(block: int, pods: Sequence[int]) -> list[str]:
     if block <= 0:
         return [f"sp-block {block} is no number of NPUs"]
     if len(npus) == 1:
-        return _why_one_is_not_placed(block, total)
-    return _why_several_are_not_placed(block, npus)
+        return _why_one_is_not_placed(block, total, on_node)
+    found = _why_several_are_not_placed(block, npus, on_node)
+    if block // on_node > largest:
+        found.append(f"sp-block {block} is more than a super-pod of {largest} nodes has")
+    return found
 
 
-def _why_one_is_not_placed(block: int, total: int) -> list[str]:
+def _why_one_is_not_placed(block: int, total: int, on_node: int) -> list[str]:
     found = []
-    if total != 1 and (total % 2 or total > NODE_NPUS):
-        found.append(f"its only pod asks for {total} NPUs: 1 or an even number up to {NODE_NPUS}")
+    if total != 1 and (total % 2 or total > on_node):
+        found.append(f"its only pod asks for {total} NPUs: 1 or an even number up to {on_node}")
     if block != total:
         found.append(f"sp-block {block} is not the {total} NPUs of its only pod")
     return found
 
 
-def _why_several_are_not_placed(block: int, npus: Sequence[int]) -> list[str]:
+def _why_several_are_not_placed(block: int, npus: Sequence[int], on_node: int) -> list[str]:
     total = sum(npus)
     found = []
-    other = sorted({number for number in npus if number != NODE_NPUS})
+    other = sorted({number for number in npus if number != on_node})
     if other:
         numbers = " and ".join(map(str, other))
         found.append(
-            f"a pod of it asks for {numbers} NPUs: of several pods each asks for {NODE_NPUS}"
+            f"a pod of it asks for {numbers} NPUs: of several pods each asks for {on_node}"
         )
-    if block % NODE_NPUS:
-        found.append(f"sp-block {block} is no multiple of the {NODE_NPUS} NPUs of a node")
+    if block % on_node:
+        found.append(f"sp-block {block} is no multiple of the {on_node} NPUs of a node")
     elif total % block:
         found.append(f"its {total} NPUs are no multiple of sp-block {block}")
-    if block // NODE_NPUS > LARGEST_SUPER_POD:
-        found.append(f"sp-block {block} is more than a super-pod of {LARGEST_SUPER_POD} nodes has")
     return found
 
 

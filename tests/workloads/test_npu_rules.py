@@ -12,6 +12,7 @@ from scaler.workloads.npu_rules import (
     as_placed,
     npu_job_of,
     offered,
+    why_never_placed,
 )
 
 NPU = "huawei.com/Ascend910"
@@ -68,6 +69,35 @@ def test_a_super_pod_by_its_selector_is_one_block() -> None:
 
 def test_pods_without_npus_are_asked_nothing_of() -> None:
     assert as_placed(((pod(0, cpu=1), 2),), NpuJob(block="32")) == {}
+
+
+@pytest.mark.parametrize(
+    ("pods", "job", "words"),
+    [
+        (((pod(16), 4),), NpuJob(block="64"), ""),
+        (((pod(16), 4),), NpuJob(block="48"), "its 64 NPUs are no multiple of sp-block 48"),
+        (((pod(8), 2),), NpuJob(block="16", policy="chip2-node8-sp"), ""),
+        (((pod(16), 2),), NpuJob(block="24", policy="chip8-node8"), ""),
+        (((pod(8), 2),), NpuJob(block="of tomorrow"), ""),
+        (((pod(3), 1),), NO_JOB, ""),
+        (((pod(0, cpu=1), 3),), NpuJob(block="48"), ""),
+    ],
+)
+def test_what_the_plugin_never_starts(pods: PodRequests, job: NpuJob, words: str) -> None:
+    assert why_never_placed(pods, job) == words
+
+
+def test_half_a_card_of_atlas_a3_is_never_started() -> None:
+    assert why_never_placed(((pod(3, A3), 1),), NO_JOB).startswith("a pod of it asks for 3 NPUs")
+    assert why_never_placed(((pod(1, A3), 1),), NO_JOB) == ""
+
+
+def test_a_block_that_no_super_pod_has_is_never_started_and_asks_for_no_block() -> None:
+    asked = ((pod(16), 4),)
+    job = NpuJob(block="64")
+    assert why_never_placed(asked, job, 2) == "sp-block 64 is more than a super-pod of 2 nodes has"
+    assert {one.block for one in as_placed(asked, job, 2).values()} == {0}
+    assert {one.block for one in as_placed(asked, job, 4).values()} == {4}
 
 
 def test_the_pods_of_a_block_count_as_the_largest() -> None:

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.workloads.super_pods import valid_blocks, why_no_whole_cards, why_not_placed
+from scaler.workloads.super_pods import (
+    size_in,
+    valid_blocks,
+    why_no_whole_cards,
+    why_not_placed,
+)
 
 
 @pytest.mark.parametrize(
@@ -59,3 +64,35 @@ def test_whole_cards_and_a_single_chip_alone_are_placed(pods: list[int]) -> None
 @pytest.mark.parametrize("pods", [[3], [1, 1], [16, 1], [18]])
 def test_half_a_card_is_never_placed(pods: list[int]) -> None:
     assert why_no_whole_cards(pods) != ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "size"),
+    [
+        ('    "self-maintain-available-card":"true","super-pod-size": "8", "reserve-nodes": "2"', 8),
+        ("    super-pod-size: 16", 16),
+        ("    'super-pod-size' : '64'", 64),
+        ('    "super-pod-size": "0"', 48),
+        ('    "super-pod-size": "many"', 48),
+        ("    # super-pod-size: 8", 48),
+        ("    my-super-pod-sizes: 8", 48),
+        ("", 48),
+    ],
+)
+def test_the_size_of_a_super_pod_is_read_as_the_plugin_reads_it(arguments: str, size: int) -> None:
+    lines = "configurations:\n- name: init-params\n  arguments:\n"
+    assert size_in(lines + arguments) == size
+
+
+def test_a_block_has_at_most_the_configured_number_of_nodes() -> None:
+    assert why_not_placed(64, [16] * 4, largest=4) == []
+    assert why_not_placed(64, [16] * 4, largest=3) == [
+        "sp-block 64 is more than a super-pod of 3 nodes has"
+    ]
+
+
+def test_a_node_of_eight_npus_has_rules_of_its_own() -> None:
+    assert why_not_placed(16, [8, 8], on_node=8) == []
+    assert why_not_placed(16, [16], on_node=8) == [
+        "its only pod asks for 16 NPUs: 1 or an even number up to 8"
+    ]
