@@ -392,6 +392,8 @@ class Cache:
             self.arrived_ungated += 1
         for instance, key in self.pod_instances.change(old, new):
             self._publish(ServiceChanged(key, instance))
+            if not self.pod_instances.pods.of(instance):
+                self.last_nodes.forget(key.namespace, instance)
         if other:
             for record in (old, new):
                 self._on_revision(record)

@@ -22,6 +22,7 @@ from scaler.informers.pods import ENDED, PodRecord
 from scaler.informers.records import OwnedRecord
 from scaler.reasons.reasons import Reason
 from scaler.reasons.warnings import Warning
+from scaler.state.blocks import how_to_heal, takes_blocks, why_not_back
 from scaler.state.scheduler import as_scheduled, without_rank
 from scaler.state.situation import Situation
 from scaler.workloads.hyper_nodes import together
@@ -434,6 +435,9 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         faulty=len(faulty),
     )
     counts = parts.counts
+    npus = _npus_of(present or last)
+    displaced = _why_displaced(cache, membership, present, parts.requested, npus)
+    trouble = trouble_of((), pods, faulty, partial(is_lost, cache, situation))
     has_ended = membership.mortal and 0 < counts.pods == counts.ended
     instance = Instance(
         uid=membership.instance,
@@ -445,7 +449,8 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         owner_deleting=is_over,
         owner_finished=has_ended,
         faults=parts.requested.faults if size else (_size_unknown(membership),),
-        trouble=trouble_of((), pods, faulty, partial(is_lost, cache, situation)),
+        trouble="; ".join(filter(None, (trouble, displaced))),
+        displaced=bool(displaced),
         warnings=(
             *_unknown_owners(pods),
             *not_held(cache, situation, pods),
@@ -467,7 +472,25 @@ def of_pods(cache: Cache, situation: Situation, membership: Membership) -> Insta
         replaced=has_ended and membership.kind != PLAIN,
     )
     group = _own_group(cache, membership, present)
-    return as_scheduled(with_pods(instance, parts), group, _npus_of(present or last))
+    return as_scheduled(with_pods(instance, parts), group, npus)
+
+
+def _why_displaced(
+    cache: Cache,
+    membership: Membership,
+    present: Sequence[PodRecord],
+    requested: Requested,
+    npus: NpuJob,
+) -> str:
+    """Why pods of its blocks that its owner has made again cannot return to their nodes, and what
+    helps; "" when they can. An owner that makes the whole instance anew leaves none of its pods."""
+    if not (requested.bound_pods and takes_blocks(requested.requests)):
+        return ""
+    namespace = membership.key.namespace
+    again = [pod.name for pod in present if pod.gated]
+    why = why_not_back(cache, namespace, membership.instance, sorted(again))
+    bound = sorted([pod.name for pod in present if pod.node])
+    return f"{why}, {how_to_heal(npus, namespace, ' '.join(bound))}" if why else ""
 
 
 def _own_group(

@@ -17,6 +17,7 @@ from scaler.names import RULE_LABEL
 from scaler.ranktables.tables import JobTable, Tables
 from scaler.reasons.warnings import Warning
 from scaler.rules.jobspec import LEADER, WORKER
+from scaler.state.blocks import how_to_heal, takes_blocks, why_not_back
 from scaler.state.instances import (
     PodParts,
     Requested,
@@ -155,27 +156,16 @@ def _why_displaced(
 ) -> str:
     """Why lost pods of its blocks cannot return to their nodes, and what helps; "" when they can,
     or none is lost."""
-    takes_blocks = any(request.block > 1 and not request.tier for request, _ in requested.requests)
-    if not takes_blocks or not requested.bound_pods:
-        return ""
-    last = cache.last_nodes.of(record.namespace, record.uid)
+    lost = []
     for name in names:
         pod = owned.get(name)
         if pod is None or pod.gated:
-            why = cache.why_not_back(last.get(name, ""), record.uid)
-            if why:
-                return f"{name} cannot return to its block ({why}), {_how_to_heal(record)}"
-    return ""
-
-
-def _how_to_heal(record: JobRecord) -> str:
-    delete = f"kubectl -n {record.namespace} delete pod -l {JOB_LABEL}={record.name}"
-    if record.job.npus.rescheduling in ("force", "grace"):
-        return (
-            "so it is made anew whole: MindCluster's scheduler deletes its other pods where it"
-            f" knows of a fault, else delete them: {delete}"
-        )
-    return f"so it is made anew whole, once its other pods are deleted: {delete}"
+            lost.append(name)
+    if not (requested.bound_pods and takes_blocks(requested.requests)):
+        return ""
+    why = why_not_back(cache, record.namespace, record.uid, lost)
+    what = f"-l {JOB_LABEL}={record.name}"
+    return f"{why}, {how_to_heal(record.job.npus, record.namespace, what)}" if why else ""
 
 
 def _ours(

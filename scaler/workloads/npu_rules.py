@@ -257,9 +257,7 @@ def _as_placed(pods: PodRequests, job: NpuJob, largest: int) -> dict[PodRequest,
         if not number:
             continue
         kind = CHIPS if asked.kind is CARDS and number == 1 else asked.kind
-        name = _name(
-            npu_of(dict(request.requests)), kind, linked=is_distributed, well=is_well
-        )
+        name = _name(npu_of(dict(request.requests)), kind, linked=is_distributed, well=is_well)
         requests = tuple(sorted([*request.requests, (name, number)]))
         found[request] = PodRequest(requests, request.where)
     if nodes > 1 and not job.is_soft:

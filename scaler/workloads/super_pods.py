@@ -46,10 +46,15 @@ def why_not_placed(
         return [f"sp-block {block} is no number of NPUs"]
     if len(npus) == 1:
         return _why_one_is_not_placed(block, total, on_node)
-    found = _why_several_are_not_placed(block, npus, on_node)
-    if block // on_node > largest:
-        found.append(f"sp-block {block} is more than a super-pod of {largest} nodes has")
-    return found
+    return [
+        *_why_several_are_not_placed(block, npus, on_node),
+        *_why_too_large(block // on_node, block, largest),
+    ]
+
+
+def _why_too_large(nodes: int, block: int, largest: int) -> list[str]:
+    words = f"sp-block {block} is more than a super-pod of {largest} nodes has"
+    return [words] if nodes > largest else []
 
 
 def _why_one_is_not_placed(block: int, total: int, on_node: int) -> list[str]:

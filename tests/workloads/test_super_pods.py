@@ -69,7 +69,10 @@ def test_half_a_card_is_never_placed(pods: list[int]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "size"),
     [
-        ('    "self-maintain-available-card":"true","super-pod-size": "8", "reserve-nodes": "2"', 8),
+        (
+            '    "self-maintain-available-card":"true","super-pod-size": "8", "reserve-nodes": "2"',
+            8,
+        ),
         ("    super-pod-size: 16", 16),
         ("    'super-pod-size' : '64'", 64),
         ('    "super-pod-size": "0"', 48),
