@@ -342,6 +342,9 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     training: Training | msgspec.UnsetType = msgspec.UNSET
     """The sizes of a training job; of an instance with one size it is not set, and not
     written."""
+    seen_together: bool = False
+    """The scheduler chooses nodes for those of its pods that it sees in one session, and leaves
+    something out of pods that come later: it has to see all of them at once."""
 
     @property
     def on_nodes(self) -> int:

@@ -22,8 +22,13 @@ from scaler.informers.pods import ENDED, PodRecord
 from scaler.informers.records import OwnedRecord
 from scaler.reasons.reasons import Reason
 from scaler.reasons.warnings import Warning
-from scaler.state.blocks import how_to_heal, takes_blocks, why_not_back
-from scaler.state.scheduler import as_scheduled, without_rank
+from scaler.state.scheduler import (
+    as_scheduled,
+    how_to_heal,
+    takes_blocks,
+    why_not_back,
+    without_rank,
+)
 from scaler.state.situation import Situation
 from scaler.workloads.hyper_nodes import together
 from scaler.workloads.kinds import PLAIN, holding_impossible
@@ -36,7 +41,13 @@ from scaler.workloads.membership import (
     RoleTemplate,
     identity,
 )
-from scaler.workloads.npu_rules import NO_JOB, NpuJob, as_placed, why_never_placed
+from scaler.workloads.npu_rules import (
+    NO_JOB,
+    NpuJob,
+    as_placed,
+    is_seen_together,
+    why_never_placed,
+)
 
 COUNTS_ON = "It counts as it did when it was admitted"
 INVALID = "JobValidateFailed"
@@ -81,6 +92,8 @@ class Requested(msgspec.Struct, frozen=True, gc=False):
     unbound: PodRequests = ()
     bound_pods: tuple[tuple[str, PodRequest], ...] = ()
     priority: int = 0
+    seen_together: bool = False
+    """As at `Instance`."""
     never_placed: str = ""
     """Why MindCluster's scheduler starts no such instance, whatever is free; "" when it may, and
     where a pod is bound all the same."""
@@ -138,6 +151,7 @@ def with_pods(instance: Instance, parts: PodParts) -> Instance:
         unbound=requested.unbound,
         bound_pods=requested.bound_pods,
         priority=requested.priority,
+        seen_together=requested.seen_together,
     )
 
 
@@ -195,16 +209,21 @@ def requested_of(
 ) -> Requested:
     """What an instance that Volcano places requests, by the rules of its plugins. `expected`: each
     pod of it, None where it is missing, and its request."""
+    is_in_hyper_node = bool(tier) and len(expected) > 1
     if not situation.places_npus:
-        return requested_by(in_one_hyper_node(tier, expected), priority)
+        found = requested_by(in_one_hyper_node(tier, expected), priority)
+        return replace(found, seen_together=is_in_hyper_node)
     counts = Counter([request for _, request in expected])
     pods = tuple(sorted(counts.items()))
-    placed = as_placed(pods, npus, situation.largest_super_pod)
+    largest = situation.largest_super_pod
+    placed = as_placed(pods, npus, largest)
     expected = [(pod, placed.get(request, request)) for pod, request in expected]
     found = requested_by(in_one_hyper_node(tier, expected), priority)
-    if found.bound_pods:
-        return found
-    return replace(found, never_placed=why_never_placed(pods, npus, situation.largest_super_pod))
+    return replace(
+        found,
+        seen_together=is_in_hyper_node or is_seen_together(pods, npus),
+        never_placed="" if found.bound_pods else why_never_placed(pods, npus, largest),
+    )
 
 
 def in_one_hyper_node(

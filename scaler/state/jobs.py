@@ -17,7 +17,6 @@ from scaler.names import RULE_LABEL
 from scaler.ranktables.tables import JobTable, Tables
 from scaler.reasons.warnings import Warning
 from scaler.rules.jobspec import LEADER, WORKER
-from scaler.state.blocks import how_to_heal, takes_blocks, why_not_back
 from scaler.state.instances import (
     PodParts,
     Requested,
@@ -35,7 +34,13 @@ from scaler.state.instances import (
     with_pods,
 )
 from scaler.state.makers import REMEDY, Maker
-from scaler.state.scheduler import as_scheduled, without_rank
+from scaler.state.scheduler import (
+    as_scheduled,
+    how_to_heal,
+    takes_blocks,
+    why_not_back,
+    without_rank,
+)
 from scaler.state.situation import Situation
 from scaler.workloads.ascendjob import JOB_LABEL
 from scaler.workloads.membership import Job, LaterPods

@@ -1,15 +1,18 @@
-"""What the scheduler says of an instance, and what it left out. Decides nothing.
+"""What the scheduler says of an instance, what it left out, and whether it puts lost pods of a
+block back. Decides nothing.
 
 It writes on the PodGroup why an instance waits, and on each pod that it binds in a super-pod which
 block of the job the pod is in."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from scaler.decide.nodes import PodRequests
 from scaler.decide.world import Instance
+from scaler.informers.cache import Cache
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import OwnedRecord
 from scaler.reasons.warnings import Warning
@@ -53,3 +56,30 @@ def without_rank(pods: Sequence[PodRecord]) -> tuple[tuple[Warning, str], ...]:
         " scheduler chooses for all of them again"
     )
     return ((Warning.SUPER_POD_RANK_MISSING, words),)
+
+
+def takes_blocks(requests: PodRequests) -> bool:
+    """Whether pods with these requests are placed in blocks of several nodes of one super-pod."""
+    return any(request.block > 1 and not request.tier for request, _ in requests)
+
+
+def why_not_back(cache: Cache, namespace: str, uid: str, lost: Iterable[str]) -> str:
+    """Why MindCluster's scheduler does not put these pods of an instance back onto their nodes; ""
+    when it does. `lost`: the names of pods that are gone, or made again and not released yet."""
+    last = cache.last_nodes.of(namespace, uid)
+    for name in lost:
+        why = cache.why_not_back(last.get(name, ""), uid)
+        if why:
+            return f"{name} cannot return to its block ({why})"
+    return ""
+
+
+def how_to_heal(npus: NpuJob, namespace: str, pods: str) -> str:
+    """What becomes of such an instance. `pods`: which pods `kubectl delete pod` has to delete."""
+    delete = f"kubectl -n {namespace} delete pod {pods}"
+    if npus.rescheduling in ("force", "grace"):
+        return (
+            "so it is made anew whole: MindCluster's scheduler deletes its other pods where it"
+            f" knows of a fault, else delete them: {delete}"
+        )
+    return f"so it is made anew whole, once its other pods are deleted: {delete}"

@@ -192,6 +192,13 @@ def why_never_placed(pods: PodRequests, job: NpuJob, largest: int = LARGEST_SUPE
     return why_no_whole_cards(asked.npus) if asked.kind is CARDS else ""
 
 
+def is_seen_together(pods: PodRequests, job: NpuJob) -> bool:
+    """Whether the plugin has to see all pods of such an instance at once: for those of a super-pod
+    job that it sees in one session it chooses blocks, of whatever size, and writes their ranks."""
+    asked = _asked_by(pods, job)
+    return asked is not None and asked.kind is SUPER_POD and len(asked.npus) > 1
+
+
 class _Asked(NamedTuple):
     """A job with NPUs as the plugin sees it."""
 

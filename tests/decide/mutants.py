@@ -1743,8 +1743,8 @@ MUTANTS = (
     Mutant(
         "pods of blocks that come when others are ready are waited for",
         states,
-        "if takes_blocks and i.pods == i.gated and not awaits_owner(i, memory):",
-        "if takes_blocks and i.pods == i.gated:",
+        "if i.seen_together and i.pods == i.gated and not awaits_owner(i, memory):",
+        "if i.seen_together and i.pods == i.gated:",
         "test_made_by_others",
         "3.3",
     ),

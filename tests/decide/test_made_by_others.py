@@ -28,8 +28,11 @@ from scaler.decide.world import (
 from scaler.reasons.reasons import Reason
 from tests.builders import NOW, SIZE, Story, on_nodes, others, plan, remembering, service, world
 
-IN_A_BLOCK = ((PodRequest((("x/npu", 16), ("pods", 1)), block=SIZE), SIZE),)
-"""All pods of an instance that takes one block."""
+IN_A_BLOCK: dict[str, Any] = {
+    "requests": ((PodRequest((("x/npu", 16), ("pods", 1)), block=SIZE), SIZE),),
+    "seen_together": True,
+}
+"""An instance that takes one block."""
 
 
 def decided(ratios: str, *found: Instance, **changes: Any) -> Plan:
@@ -57,23 +60,33 @@ def test_a_held_instance_is_released_as_soon_as_one_of_its_pods_is_there() -> No
 def test_pods_that_take_blocks_are_released_when_all_of_them_are_there() -> None:
     """3.3: one session of the scheduler chooses blocks for the pods that it sees; those that come
     later get no rank in their super-pod."""
-    part = decided("1P", others("p0", pods=1, gated=1, requests=IN_A_BLOCK))
+    part = decided("1P", others("p0", pods=1, gated=1, **IN_A_BLOCK))
     assert part.actions == ()
     state, reason, sentence = said(part, "p0")
     assert (state, reason) == (State.HELD, Reason.WAITING_FOR_SCHEDULER)
     assert "not all of its pods exist yet" in sentence
-    whole = others("p0", requests=IN_A_BLOCK)
+    whole = others("p0", **IN_A_BLOCK)
     assert decided("1P", whole).actions == (Admit("uid-p0"),)
 
 
+def test_so_are_pods_of_blocks_of_one_node_and_of_blocks_that_may_be_anywhere() -> None:
+    """3.3: their requests name no block, and the scheduler writes their ranks all the same."""
+    part = decided("1P", others("p0", pods=1, gated=1, seen_together=True))
+    assert part.actions == ()
+    whole = others("p0", seen_together=True)
+    assert decided("1P", whole).actions == (Admit("uid-p0"),)
+    lost = others("p0", "Running", pods=2, gated=1, bound=1, running=1, seen_together=True)
+    assert decided("1P", lost).actions == (Complete("uid-p0"),), "its other pods are bound"
+
+
 def test_pods_of_blocks_that_come_when_others_are_ready_are_not_waited_for() -> None:
-    first = others("p0", pods=1, gated=1, more_to_come=True, requests=IN_A_BLOCK)
+    first = others("p0", pods=1, gated=1, more_to_come=True, **IN_A_BLOCK)
     assert decided("1P", first).actions == (Admit("uid-p0"),)
 
 
 def test_what_has_a_part_of_its_pods_of_blocks_leaves_its_place_to_what_has_all() -> None:
-    part = others("p0", pods=1, gated=1, requests=IN_A_BLOCK)
-    assert decided("1P", part, others("p1", requests=IN_A_BLOCK)).actions == (Admit("uid-p1"),)
+    part = others("p0", pods=1, gated=1, **IN_A_BLOCK)
+    assert decided("1P", part, others("p1", **IN_A_BLOCK)).actions == (Admit("uid-p1"),)
 
 
 def test_pods_that_arrive_later_are_released_in_the_same_pass() -> None:

@@ -10,6 +10,7 @@ from scaler.workloads.npu_rules import (
     Devices,
     NpuJob,
     as_placed,
+    is_seen_together,
     npu_job_of,
     offered,
     why_never_placed,
@@ -85,6 +86,23 @@ def test_pods_without_npus_are_asked_nothing_of() -> None:
 )
 def test_what_the_plugin_never_starts(pods: PodRequests, job: NpuJob, words: str) -> None:
     assert why_never_placed(pods, job) == words
+
+
+@pytest.mark.parametrize(
+    ("pods", "job", "expected"),
+    [
+        (((pod(16), 4),), NpuJob(block="64"), True),
+        (((pod(16), 4),), NpuJob(block="16"), True),
+        (((pod(16), 4),), NpuJob(block="32", is_soft=True), True),
+        (((pod(16), 1), (pod(0, cpu=1), 1)), NpuJob(block="16"), False),
+        (((pod(16, A3), 4),), NO_JOB, False),
+        (((pod(0, cpu=1), 4),), NpuJob(block="16"), False),
+    ],
+)
+def test_the_plugin_has_to_see_all_pods_of_a_super_pod_job_at_once(
+    pods: PodRequests, job: NpuJob, *, expected: bool
+) -> None:
+    assert is_seen_together(pods, job) is expected
 
 
 def test_half_a_card_of_atlas_a3_is_never_started() -> None:

@@ -504,11 +504,10 @@ def is_made(member: Member) -> bool:
 
 def owner_made(instance: Instance, memory: InstanceMemory) -> bool:
     """Whether the owner of an instance has made what is released at once. One pod is enough, except
-    where they take blocks of a super-pod: the scheduler chooses the blocks for the pods that it
-    sees in one session, so a held instance has to have all of them."""
+    of a job of a super-pod: the scheduler chooses its blocks for the pods that it sees in one
+    session, so a held instance has to have all of them."""
     i = instance
-    takes_blocks = any(request.block for request, _ in i.requests)
-    if takes_blocks and i.pods == i.gated and not awaits_owner(i, memory):
+    if i.seen_together and i.pods == i.gated and not awaits_owner(i, memory):
         return i.pods >= i.expected
     return i.pods > 0
 
