@@ -28,6 +28,7 @@ ALONE = [
     "reference/preflight.md",
     "reference/faults.md",
     "reference/lifecycle.md",
+    "reference/ranktable.md",
     "reference/glossary.md",
 ]
 ENGLISH = [DOCS / name for name in ALONE] + sorted((DOCS / "howto").rglob("*.md"))

@@ -635,7 +635,7 @@ class Reason(StrEnum):
             sentence=("它的全部 Pod 按各自的宽限期删除，然后以资源足够的最大规模重新启动。"),
             meaning=(
                 "训练任务失去了一个 Pod，所以删除全部 Pod，以资源足够的最大规模重新启动"
-                "（[训练任务](../../explanation/how-it-decides.md#training-jobs)）"
+                "（[训练任务（英文）](../../explanation/how-it-decides.md#training-jobs)）"
             ),
             to_do="无需处理；说明中有该 Pod 或节点",
         ),
@@ -763,7 +763,7 @@ class Reason(StrEnum):
             sentence="以较小的规模运行。",
             meaning=(
                 "训练任务以少于完整规模的服务器或 NPU 运行"
-                "（[训练任务](../../explanation/how-it-decides.md#training-jobs)）"
+                "（[训练任务（英文）](../../explanation/how-it-decides.md#training-jobs)）"
             ),
         ),
     )
