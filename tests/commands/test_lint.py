@@ -59,7 +59,7 @@ def test_the_json_form_has_just_the_promised_members(
     rule.write_text(BROKEN)
     assert main(["lint", "-o", "json", str(rule)]) == 1
     answer = json.loads(capsys.readouterr().out)
-    assert list(answer) == ["ok", "findings", "checked", "left_out"]
+    assert list(answer) == ["ok", "findings", "checked", "leftOut", "left_out"]
     assert (answer["checked"], answer["left_out"]) == ({"rule": 1}, {})
     assert all(list(found) == MEMBERS for found in answer["findings"])
     assert answer["ok"] is False

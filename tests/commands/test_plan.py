@@ -57,6 +57,7 @@ def test_json_answer_has_the_documented_shape(
     assert answer["groups"]["group0"] == {
         "target": 1,
         "running": 1,
+        "inFlight": 0,
         "in_flight": 0,
         "held": 1,
         "admit": 0,

@@ -194,7 +194,7 @@ def test_the_example_manifests_can_be_asked_about(capsys: pytest.CaptureFixture[
     found = asked(capsys, *arguments, "--nodes", f"60x {NPU}=8,{labels}")
     assert (found["serving"], found["complete"]) == (3, 3)
     found = asked(capsys, *arguments, "--nodes", f"60x {NPU}=8")
-    assert (found["serving"], "node, 0 free; with 8" in str(found)) == (0, True)
+    assert (found["serving"], "nodes, 0 in all; each with 8" in str(found)) == (0, True)
 
 
 def test_nodes_may_come_from_a_cluster(

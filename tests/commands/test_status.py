@@ -285,7 +285,7 @@ def test_one_service_is_a_tree_with_what_it_waits_for() -> None:
     assert re.search(r"● p0  Running  \ds  on node-0", text)
     assert "◐ d0  Admitted  WaitingForScheduler" in text
     assert "pod d0-master-0  Not bound to a node" in text
-    assert "why d0: Needs room for 2 pods, 0 free; its pods wait with the scheduler." in text
+    assert "why d0: Needs room for 2 pods, 0 in all; its pods wait with the scheduler." in text
 
 
 def test_the_tree_says_what_is_wanted_and_which_ratios_are_not() -> None:

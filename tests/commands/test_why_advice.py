@@ -112,9 +112,9 @@ def test_as_many_nodes_are_needed_as_the_target_lacks() -> None:
 
     answer = run(story())
     words = " ".join(failures(answer))
-    assert "nodes: needs 1 node, 0 free" in words
-    assert "needs 2 nodes" not in words
-    assert "even on empty nodes it needs 2 nodes, 1 free" in answer.head[0]
+    assert "Needs 2 nodes, 1 in all" in answer.head[0], "the minimum, and all nodes"
+    assert "nodes: needs 2 nodes, 1 in all" in words
+    assert "needs 3 nodes" not in words
 
 
 def test_the_answer_has_the_words_of_the_headline_about_what_is_missing() -> None:

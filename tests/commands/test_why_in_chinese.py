@@ -76,6 +76,7 @@ def request(**more: Any) -> PodRequest:
         ),
         (Shortage(request(), 3, 1, PODS), "可容纳 3 个 Pod 的资源，空闲 1"),
         (Shortage(request(), 3, 1, NPU, shared=True), "可容纳 3 个 Pod 的资源，空闲 1；"),
+        (Shortage(request(), 3, 1, NPU, in_all=True), "需要 3 个节点，总共 1；"),
         (Shortage(request(), 2, 2, NPU, together=True), "没有能容纳全部的放置方案"),
         (Shortage(request(), 2, 0, NPU, unoffered=True), "没有节点提供该资源"),
         (Shortage(request(block=4), 1, 0, NPU), "每块为同一个超节点的 4 个节点"),

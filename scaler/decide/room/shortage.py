@@ -33,6 +33,8 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
     """No node offers the resource, not even an empty one."""
     away: str = ""
     """Nodes that would take such a pod and are not schedulable now, in words; "" for none."""
+    in_all: bool = False
+    """The numbers are those of nodes without any pod."""
 
     def __str__(self) -> str:
         """The point first: lists cut the end."""
@@ -47,7 +49,7 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
             return (
                 f"needs {self._places()} with {amount}{where}, and no node offers it{doubt}{away}"
             )
-        found = f"needs {self._places()}, {self.there} free{away}"
+        found = f"needs {self._places()}, {self.there} {'in all' if self.in_all else 'free'}{away}"
         if self.resource == PODS:
             return f"{found}{doubt}"
         each = "with"

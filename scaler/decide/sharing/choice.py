@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, combinations, islice, product
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from scaler.decide import attempts
 from scaler.decide.decision import State
 from scaler.decide.draft import Draft
@@ -111,7 +113,7 @@ def why_too_large(draft: Draft, empty: Placement) -> Shortage | None:
         shortage = empty.fits(empty.nodes.understood(pods))
         if shortage is None:
             return None
-        why = why or shortage
+        why = why or replace(shortage, in_all=True)
     return why
 
 

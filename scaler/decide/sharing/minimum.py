@@ -325,8 +325,6 @@ def _without_room(part: Part, draft: Draft, why: Why) -> None:
         return
     draft.note(events.Stopped())
     _hold_unmade(part.now, draft, why)
-    if why.reason is Reason.MINIMUM_TOO_LARGE:  # its numbers are not those of the nodes as they are
-        why = Why(why.reason, tuple([f"even on empty nodes it {words}" for words in why.about]))
     chosen = alone.chosen_for_minimum(part, draft)
     replaced = {member.instance.group for member in replaced_by(draft, chosen)}
     _choose(draft, chosen)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from scaler.tools.common.access import add_cluster_arguments, named
-from scaler.tools.common.output import add_output, converted
+from scaler.tools.common.output import add_output, written
 
 if TYPE_CHECKING:
     from scaler.tools.common.access import Access
@@ -62,9 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "text":
         sys.stdout.write("\n".join(text(found)) + "\n")
     else:
-        sys.stdout.write(
-            converted(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n", args.format)
-        )
+        sys.stdout.write(written(found, args.format))
     return EXIT_LOST if found.loses_minimum else EXIT_KEPT
 
 

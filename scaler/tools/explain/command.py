@@ -19,7 +19,7 @@ from scaler.decide.decision import Decision, Plan
 from scaler.decide.explain import target_in_words, words
 from scaler.decide.invariants import violations
 from scaler.decide.world import World
-from scaler.tools.common.output import add_output, converted
+from scaler.tools.common.output import add_output, converted, in_one_line
 from scaler.tools.common.usage import content_of
 
 HELP = """Say why each instance of a recorded world is where it is.
@@ -138,7 +138,7 @@ def _json(decision: Decision, only: list[Plan] | None) -> str:
     for plan in plans:
         spoken[str(plan.key)] = {verdict.uid: words(verdict, plan) for verdict in plan.verdicts}
     answer = {"decision": decision} if only is None else {"plan": only[0]}
-    return msgspec.json.encode({**answer, "words": spoken}).decode() + "\n"
+    return in_one_line({**answer, "words": spoken})
 
 
 def _head(world: World) -> Iterable[str]:

@@ -14,10 +14,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from scaler.rules.finding import encodable
-from scaler.tools.common.output import add_output, converted
+from scaler.tools.common.output import Members, add_output, converted, in_one_line
 from scaler.tools.common.render import as_values, render
 from scaler.tools.common.usage import UnreadableError, add_renamed, wrong
 from scaler.tools.lint.files import Report, lint
@@ -170,13 +168,13 @@ def _unused_backup(target: Path) -> Path:
 
 def _json(report: Report) -> str:
     members = ("file", "level", "code", "pointer", "line", "column", "message", "hint")
-    answer = {
-        "ok": report.ok,
-        "findings": as_values(report.findings, members),
-        "checked": report.checked,
-        "left_out": report.left_out,
-    }
-    return msgspec.json.encode(answer).decode() + "\n"
+    answer = Members(
+        ok=report.ok,
+        findings=as_values(report.findings, members),
+        checked=report.checked,
+        left_out=report.left_out,
+    )
+    return in_one_line(answer)
 
 
 def _text(report: Report, sources: list[Source]) -> str:

@@ -16,7 +16,7 @@ import msgspec
 from scaler.rules.rule import Rule
 from scaler.tools.common.counts import MOST, Case, decide, unknown_groups
 from scaler.tools.common.ladder import in_words, table
-from scaler.tools.common.output import add_output, converted
+from scaler.tools.common.output import add_output, converted, in_one_line
 from scaler.tools.common.usage import content_of, wrong
 from scaler.tools.plan.rulefile import RuleFileError, load_rule
 
@@ -190,7 +190,7 @@ def _answer(rule: Rule, args: argparse.Namespace, *, paused: bool) -> int:
     decision = decide(rule, case, paused=paused)
     as_text = args.format == "text"
     sys.stdout.write(
-        in_words(rule, decision) if as_text else converted(_line(decision), args.format)
+        in_words(rule, decision) if as_text else converted(in_one_line(decision), args.format)
     )
     return 0
 
@@ -221,14 +221,9 @@ def _answer_nodes(args: argparse.Namespace) -> int:
     answer = whatif.what_if(services, found)
     as_text = args.format == "text"
     sys.stdout.write(
-        in_words_of_nodes(answer) if as_text else converted(_line(answer), args.format)
+        in_words_of_nodes(answer) if as_text else converted(in_one_line(answer), args.format)
     )
     return 0
-
-
-def _line(answer: object) -> str:
-    """JSON on one line."""
-    return msgspec.json.encode(answer).decode() + "\n"
 
 
 def _answer_cases(rule: Rule, file: str, *, paused: bool) -> int:
@@ -249,7 +244,6 @@ def _answer_cases(rule: Rule, file: str, *, paused: bool) -> int:
 def answers(rule: Rule, lines: Iterable[bytes], *, paused: bool) -> Iterator[tuple[str, bool]]:
     """Each answer with its line end, and whether it is an error."""
     decoder = msgspec.json.Decoder(Case)
-    encoder = msgspec.json.Encoder()
     for number, line in enumerate(lines, start=1):
         try:
             case = decoder.decode(line)
@@ -264,14 +258,11 @@ def answers(rule: Rule, lines: Iterable[bytes], *, paused: bool) -> Iterator[tup
         if unknown:
             yield _complaint(number, *_unknown_words(rule, unknown)), True
         else:
-            yield encoder.encode(decide(rule, case, paused=paused)).decode() + "\n", False
+            yield in_one_line(decide(rule, case, paused=paused)), False
 
 
 def _complaint(line: int, message: str, hint: str) -> str:
-    return (
-        msgspec.json.encode({"error": {"line": line, "message": message, "hint": hint}}).decode()
-        + "\n"
-    )
+    return in_one_line({"error": {"line": line, "message": message, "hint": hint}})
 
 
 def _unknown_words(rule: Rule, unknown: tuple[str, ...]) -> tuple[str, str]:

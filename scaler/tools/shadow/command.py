@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scaler.tools.common.access import add_cluster_arguments, named
-from scaler.tools.common.output import add_output, written
+from scaler.tools.common.output import Members, add_output, written
 
 if TYPE_CHECKING:
     from scaler.tools.shadow.notes import Difference, Tally
@@ -152,15 +152,15 @@ def report_of(noted: Noted, now: float, only: str = "") -> dict[str, Any]:
     for name in TIMES:
         totals[name] = round(sum(service[name] for service in services), 1)
     totals["differences"] = {what: _added(services, what) for what in WORDS}
-    return {
-        "as_of": rfc3339(noted.at),
-        "stale": round(now - noted.at) if now - noted.at > LATE else 0,
-        "alone": noted.alone,
-        "left_out": noted.left_out,
-        "totals": totals,
-        "services": services,
-        "not_known": list(LIMITS),
-    }
+    return Members(
+        as_of=rfc3339(noted.at),
+        stale=round(now - noted.at) if now - noted.at > LATE else 0,
+        alone=noted.alone,
+        left_out=noted.left_out,
+        totals=Members(totals),
+        services=services,
+        not_known=list(LIMITS),
+    )
 
 
 def _service(name: str, tally: Tally) -> dict[str, Any]:
@@ -171,15 +171,15 @@ def _service(name: str, tally: Tally) -> dict[str, Any]:
         found.extend(ended)
     found.extend(tally.open.values())
     found.sort(key=lambda one: (one.since, one.instance))
-    return {
-        "service": name,
-        "since": rfc3339(tally.since),
-        "until": rfc3339(tally.at),
-        "gone": tally.gone,
+    return Members(
+        service=name,
+        since=rfc3339(tally.since),
+        until=rfc3339(tally.at),
+        gone=tally.gone,
         **{field: round(getattr(tally, field), 1) for field in TIMES},
-        "differences": {what: _count(what, tally) for what in WORDS},
-        "examples": [_difference(one, tally.at) for one in found],
-    }
+        differences={what: _count(what, tally) for what in WORDS},
+        examples=[_difference(one, tally.at) for one in found],
+    )
 
 
 def _count(what: str, tally: Tally) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from scaler.sim.stories.timeline import (
     Timeline,
     counts_text,
 )
+from scaler.tools.common.output import for_programs
 from scaler.tools.simulate.figures import Figures, table
 from scaler.tools.simulate.verdicts import Verdict
 
@@ -71,14 +72,14 @@ def document(seed: int, timeline: Timeline, verdicts: list[Verdict], loads: list
     served = []
     for one in loads:
         thinned = {"samples": _thinned(timeline.loads[one.service])}
-        served.append(msgspec.to_builtins(one) | thinned)
+        served.append(for_programs(one) | thinned)
     content: dict[str, Any] = {
         "ok": all(verdict.ok for verdict in verdicts),
         "seed": seed,
         "passes": timeline.passes,
         "end": timeline.end,
-        "expectations": msgspec.to_builtins(verdicts),
-        "moments": msgspec.to_builtins(timeline.moments),
+        "expectations": for_programs(verdicts),
+        "moments": for_programs(timeline.moments),
         "services": services,
         "loads": served,
     }
@@ -88,11 +89,11 @@ def document(seed: int, timeline: Timeline, verdicts: list[Verdict], loads: list
 def _thinned(samples: list[LoadSample]) -> list[dict[str, Any]]:
     """At most a thousand samples, at equal distances."""
     every = -(-len(samples) // _MOST_SAMPLES)
-    return [msgspec.to_builtins(sample) for sample in samples[::every]]
+    return [for_programs(sample) for sample in samples[::every]]
 
 
 def _sample(sample: Sample) -> dict[str, Any]:
-    return {**msgspec.to_builtins(sample), "running": sample.running}
+    return {**for_programs(sample), "running": sample.running}
 
 
 class WorldFiles:

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
@@ -231,7 +230,7 @@ def data_of(board: Board, views: Sequence[ServiceView]) -> dict[str, Any]:
                 "instances": detail.instances,
                 "events": [_event(event) for event in detail.events],
             }
-        services.append(msgspec.to_builtins(found))
+        services.append(found)
     return {"services": services, "notes": board.notes(views)}
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from scaler.settings import Settings, SettingsError, load
 from scaler.tools.common.access import add_cluster_arguments, named
-from scaler.tools.common.output import add_output, converted
+from scaler.tools.common.output import add_output, written
 from scaler.tools.takeover.comparison import Consequence, Weight
 
 if TYPE_CHECKING:
@@ -64,9 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if report is None:
         return EXIT_NOT_SAFE
     sys.stdout.write(
-        "\n".join(text(report)) + "\n"
-        if args.format == "text"
-        else converted(_json(report), args.format)
+        "\n".join(text(report)) + "\n" if args.format == "text" else written(report, args.format)
     )
     return EXIT_SAFE if report.safe else EXIT_NOT_SAFE
 
@@ -87,12 +85,6 @@ async def _check(args: argparse.Namespace, settings: Settings) -> Report | None:
     except* KubeError as group:
         sys.stderr.write(f"scaler takeover: {complaint(group)}\n")
     return None
-
-
-def _json(report: Report) -> str:
-    import msgspec  # noqa: PLC0415
-
-    return msgspec.json.format(msgspec.json.encode(report)).decode() + "\n"
 
 
 def text(report: Report) -> Iterator[str]:

@@ -53,7 +53,7 @@ class Aim(msgspec.Struct, frozen=True):
     awaited: tuple[str, ...] = ()
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(msgspec.Struct, frozen=True, rename="camel"):
     """`changes` are the decisions that would follow at once, for this service and all others;
     `plan` and `table` are the answers of `scaler plan` for the rule and these counts. Empty when
     the rule has errors."""

@@ -24,6 +24,7 @@ from scaler.rules.values import as_text
 from scaler.tools.common.check_result import CheckResult, Level, checked
 from scaler.tools.common.console import text
 from scaler.tools.common.detail import is_true
+from scaler.tools.common.output import Members
 from scaler.tools.why.scale import undo
 from scaler.tools.why.subject import InstanceStanding, Subject
 
@@ -326,15 +327,15 @@ def document(answer: Answer, language: Language = "en") -> dict[str, Any]:
     for section in answer.sections:
         results = [_check(one, language) for one in section.checks]
         sections.append({"title": section.title, "checks": results, "whole": section.whole})
-    return {
-        "about": answer.about,
-        "head": _head_in(answer, language),
-        "notes": answer.notes,
-        "sections": sections,
-        "next": [advice_in(line, language) for line in answer.next],
-        "well": answer.well,
-        "hasRanks": answer.has_ranks,
-    }
+    return Members(
+        about=answer.about,
+        head=_head_in(answer, language),
+        notes=answer.notes,
+        sections=sections,
+        next=[advice_in(line, language) for line in answer.next],
+        well=answer.well,
+        has_ranks=answer.has_ranks,
+    )
 
 
 def _check(result: CheckResult, language: Language) -> dict[str, str]:

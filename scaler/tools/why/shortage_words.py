@@ -26,7 +26,8 @@ def _in_chinese(shortage: Shortage) -> str:
         return f"需要{places}（{amount}，还需要其他资源），没有能容纳全部的放置方案{doubt}{away}"
     if shortage.unoffered:
         return f"需要{places}（{amount}），没有节点提供该资源{doubt}{away}"
-    found = f"需要{places}，空闲 {shortage.there}{away}"
+    there = "总共" if shortage.in_all else "空闲"
+    found = f"需要{places}，{there} {shortage.there}{away}"
     if shortage.resource == PODS:
         return f"{found}{doubt}"
     return f"{found}；{_each(shortage)} {amount}{doubt}"
