@@ -11,6 +11,7 @@ import pytest
 
 from tests.control_plane import build
 from tests.control_plane.build import ETCD, HELM, LWS, NEEDS_CACHE, BuildError, NotInCacheError
+from tests.page import axe
 
 _GO = """#!/bin/sh
 case "$1" in
@@ -187,7 +188,7 @@ def test_where_only_the_cache_counts_what_is_in_it_is_used(
 
 def test_every_build_but_those_of_the_default_version_may_wait_for_a_cache() -> None:
     others = [project.part for project in (LWS, HELM, build.PROMETHEUS)]
-    assert sorted(NEEDS_CACHE) == sorted([*others, *build.VERSIONS[1:]])
+    assert sorted(NEEDS_CACHE) == sorted([*others, *build.VERSIONS[1:], axe.PART])
 
 
 def test_the_command_says_what_it_left_out_and_succeeds(

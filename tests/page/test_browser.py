@@ -15,6 +15,7 @@ from urllib.parse import quote
 import pytest
 import yaml
 
+from tests.page import axe
 from tests.page.browser import ROOT, command
 
 SERVICES = 60
@@ -317,6 +318,46 @@ def test_without_the_token_nothing_is_shown(chromium: Any, address: str) -> None
     stranger.wait_for_selector("h1:has-text('token')")
     assert stranger.locator(".row").count() == 0
     stranger.context.close()
+
+
+@pytest.fixture(scope="module")
+def axe_core() -> str:
+    return axe.script()
+
+
+@pytest.mark.parametrize(
+    ("language", "theme", "width"),
+    [("en", "light", 1240), ("zh", "dark", 390)],
+)
+def test_axe_finds_nothing_on_any_view(
+    page: Any, axe_core: str, language: str, theme: str, width: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+    page.select_option("#language", language)
+    page.evaluate(axe_core)
+    for part, ready in (("#/", ".row"), (service(3), ".line.instances"), ("#/cluster", ".kind")):
+        go(page, part)
+        page.wait_for_selector(ready)
+        if part == service(3):
+            page.wait_for_selector(".checks li")
+            page.wait_for_selector(".answer h3")
+            page.locator(".line.instances").first.click()
+            page.wait_for_selector(".pods")
+        found = page.evaluate("() => axe.run({ resultTypes: ['violations'] })")
+        said = {}
+        for one in found["violations"]:
+            said[one["id"]] = [node["html"][:200] for node in one["nodes"]][:3]
+        assert said == {}, part
+        assert len(found["passes"]) > 20, "axe has looked"
+
+
+def test_axe_would_find_something(page: Any, axe_core: str) -> None:
+    page.evaluate(axe_core)
+    page.evaluate("() => { document.querySelector('input[type=search]').ariaLabel = null; }")
+    page.evaluate("() => { document.querySelector('input[type=search]').placeholder = ''; }")
+    found = page.evaluate("() => axe.run({ resultTypes: ['violations'] })")
+    assert "label" in {one["id"] for one in found["violations"]}
 
 
 def test_it_says_when_the_connection_is_lost(

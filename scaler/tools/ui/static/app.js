@@ -114,13 +114,14 @@ function Notices() {
   const isAbsent = (gap) => !gap.installed && gap.resource.startsWith("elasticservices");
   if (!live.head.speed && gaps.some(isAbsent)) shown.push(["warn", say("notice.notInstalled")]);
   if (alone) shown.push(["warn", say("notice.alone", { why: alone })]);
-  return html`${shown.map(([level, words, more]) => html`
+  if (!shown.length) return "";
+  return html`<aside aria-label=${say("notices")}>${shown.map(([level, words, more]) => html`
     <div class=${`notice ${level}`} role=${level === "bad" ? "alert" : "note"}>
       <span aria-hidden="true">${level === "bad" ? "✕" : "▲"}</span>
       ${more ? html`<details><summary>${words} (${more.length})</summary>
         <ul>${more.map((line) => html`<li>${line}</li>`)}</ul></details>`
         : html`<span>${words}</span>`}
-    </div>`)}`;
+    </div>`)}</aside>`;
 }
 
 const Refused = () => html`<div class="empty">
