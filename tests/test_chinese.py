@@ -29,6 +29,7 @@ ALONE = [
     "reference/faults.md",
     "reference/lifecycle.md",
     "reference/ranktable.md",
+    "reference/service-file.md",
     "reference/glossary.md",
 ]
 ENGLISH = [DOCS / name for name in ALONE] + sorted((DOCS / "howto").rglob("*.md"))
