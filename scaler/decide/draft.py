@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from scaler.decide import attempts
-from scaler.decide.decision import NOBODY, Restart
+from scaler.decide.decision import NOBODY, Cause, Restart
 from scaler.decide.events import Event, Evicted, Restarted, Revoked
-from scaler.decide.explain import refusal_in_words
+from scaler.decide.explain import preempted_size_in_words, refusal_in_words
 from scaler.decide.memory import InstanceMemory, ServiceMemory
 from scaler.decide.nodes import NodeClass, PodRequests, joined
 from scaler.decide.service.demand import Demand
@@ -168,6 +168,12 @@ class Draft:
         was wrong with it."""
         self.restarted[restart.uid] = restart
         self.note(Restarted(restart.uid, restart.cause.value, words))
+
+    def shrink(self, member: Member, size: int, beneficiary: str) -> None:
+        """3d.6: a training job gives room to another service, and goes on at a smaller size."""
+        self.note(Evicted((member.uid,), beneficiary))
+        restart = Restart(member.uid, size, Cause.PREEMPTION, beneficiary)
+        self.restart(restart, preempted_size_in_words(member.instance, size))
 
     def wait(self, member: Member, why: Why) -> None:
         """A held instance waits. One whose creation was refused says so until it is due again."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec import UNSET
+
 from scaler.decide.decision import NOBODY, Plan, State, Verdict
 from scaler.decide.nodes import COUNTED_IN, Node, Requirement, Where
-from scaler.decide.world import KubeletRefusal, Size
+from scaler.decide.world import Instance, KubeletRefusal, Size
 from scaler.reasons.reasons import Reason
 from scaler.rules.labels import nearest
 from scaler.rules.rule import ALL
@@ -115,6 +117,13 @@ def away_in_words(nodes: Sequence[Node]) -> str:
 def size_in_words(size: Size) -> str:
     """What is said of a training job that gives its admission back for another size."""
     return f"it starts at size {size.amount}, a larger one has no room or is not bound"
+
+
+def preempted_size_in_words(job: Instance, size: int) -> str:
+    """What is said of a training job that gives room to a minimum."""
+    if job.training is UNSET:
+        return ""
+    return f"{job.training.sizes[size].amount} of {job.training.sizes[0].amount}"
 
 
 def refusal_in_words(refusals: Sequence[KubeletRefusal]) -> str:
@@ -286,6 +295,19 @@ def _colon(verdict: Verdict) -> str:
     return f": {about}" if about else ""
 
 
+def _preempted(verdict: Verdict, _: Plan) -> str:
+    beneficiary, *sizes = verdict.about or ("another service",)
+    if sizes:
+        return (
+            f"Started anew at size {sizes[0]}, so that {beneficiary} can start its missing"
+            " instances; it grows again when there is room."
+        )
+    return (
+        f"Evicted so that {beneficiary} can start its missing instances; it starts again when there"
+        " is room."
+    )
+
+
 def _job_invalid(verdict: Verdict, _: Plan) -> str:
     about = _about(verdict, "not known")
     if about.startswith(NEVER_PLACED):
@@ -304,5 +326,6 @@ _SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
     Reason.JOB_INVALID: _job_invalid,
     Reason.WAITING_FOR_SCHEDULER: _waiting_for_scheduler,
     Reason.SURPLUS_RUNNING: _surplus,
+    Reason.PREEMPTED: _preempted,
 }
 """The sentences that depend on the plan. Those of all other reasons stand in their rows."""

@@ -646,10 +646,6 @@ class Reason(StrEnum):
         room_may_end_it=True,
         en=Words(
             short="evicted for another service",
-            sentence=(
-                "Evicted so that {about} can start its missing instances; it starts again when "
-                "there is room."
-            ),
             meaning=(
                 "its pods are ending: it was evicted so that a missing instance of another "
                 "service, or of its own, can start; the words name that service "

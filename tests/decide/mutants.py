@@ -33,7 +33,7 @@ from scaler.decide.sharing import (
     waiting,
     weigh,
 )
-from scaler.decide.training import attempt, enlarge, fault, needs, remember
+from scaler.decide.training import attempt, enlarge, fault, needs, offers, remember
 from tests.mutants import Edit, Mutant
 
 MUTANTS = (
@@ -2143,5 +2143,53 @@ MUTANTS = (
         "",
         "test_training_faults",
         "3d.4",
+    ),
+    Mutant(
+        "a job gives more sizes than are needed",
+        offers,
+        "return range(training.started + 1, len(training.sizes))",
+        "return range(len(training.sizes) - 1, training.started, -1)",
+        "test_training_preemption",
+        "3d.6",
+    ),
+    Mutant(
+        "a job that gives room keeps none of it",
+        preemption,
+        "kept = part.placement.reserve(offers.needs_of(shrunk), Room.EXPECTED)",
+        "kept = part.placement.reserve((), Room.EXPECTED)",
+        "test_training_preemption",
+        "3d.6, S11",
+    ),
+    Mutant(
+        "jobs give room in the order of their names",
+        offers,
+        "jobs.sort(key=lambda job: (job.draft.demand.priority, job.member.instance.grace))",
+        "jobs.sort(key=lambda job: job.member.instance.name)",
+        "test_training_preemption",
+        "3d.6",
+    ),
+    Mutant(
+        "jobs go before surplus of services",
+        offers,
+        "        if of_services:",
+        "        if False:",
+        "test_training_preemption",
+        "3d.6",
+    ),
+    Mutant(
+        "a job is shrunk for what has had its attempt",
+        eviction_pause,
+        "or not is_paused(part, draft, members)",
+        "or members is not None",
+        "test_training_preemption",
+        "3b.4e",
+    ),
+    Mutant(
+        "a job without restarts to spare gives room",
+        offers,
+        "return may_lose and leaves_room(part, member) and may_go(part, member)",
+        "return may_lose and leaves_room(part, member)",
+        "test_training_preemption",
+        "3d.6, 3d.8",
     ),
 )

@@ -23,7 +23,7 @@ from scaler.decide.nodes import Room
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import Member
 from scaler.decide.sharing import preemption
-from scaler.decide.sharing.part import Part, ReservedMinimum
+from scaler.decide.sharing.part import Part, ReservedMinimum, Shrunk
 from scaler.decide.sharing.victims import Surplus
 from scaler.decide.world import Preempt
 
@@ -53,6 +53,14 @@ def may_be_evicted(
             may_go |= own_not_running
         allowed.append(group.within(may_go))
     return allowed
+
+
+def may_be_shrunk(
+    part: Part, draft: Draft, members: Sequence[Member], shrunk: Sequence[Shrunk]
+) -> bool:
+    """3d.6: whether these jobs may be shrunk for these instances now, as an eviction."""
+    uids = {one.victim.member.uid for one in shrunk}
+    return uids <= set(draft.memory.victims) or not is_paused(part, draft, members)
 
 
 def is_paused(part: Part, draft: Draft, members: Sequence[Member]) -> bool:

@@ -155,11 +155,11 @@ def _take(part: Part, draft: Draft, reserved: ReservedMinimum) -> None:
 
 def _awaited(part: Part, draft: Draft, reserved: ReservedMinimum) -> tuple[str, ...]:
     """3c: for what the reservation waits, in words: nodes and victims."""
-    victims = reserved.victims or preemption.victims_of(part, draft)
+    victims = reserved.all_victims or preemption.victims_of(part, draft)
     names = [_victim_in_words(victim) for victim in victims]
     by_name = part.placement.nodes.by_name
     nodes = [by_name[name] for name in part.placement.waits_for(reserved.reservation)]
-    return room_in_words(nodes, names, evicted=not reserved.victims)
+    return room_in_words(nodes, names, evicted=not reserved.all_victims)
 
 
 def _victim_in_words(victim: Victim) -> str:
@@ -171,9 +171,9 @@ def _victim_in_words(victim: Victim) -> str:
 def nominate(part: Part, reserved: ReservedMinimum) -> None:
     """4d: the room of these victims is reserved: they make room for nobody else. What they leave
     over is expected by all."""
-    for victim in reserved.victims:
+    for victim in reserved.all_victims:
         victim.draft.nominated.add(victim.member.uid)
-    if reserved.victims:
+    if reserved.all_victims:
         part.expects_room = True
 
 
@@ -183,7 +183,7 @@ def evict(part: Part, draft: Draft, reserved: ReservedMinimum, *, counts: bool =
     (4e)."""
     if draft.demand.service.assumed:
         return
-    if not reserved.victims:
+    if not reserved.all_victims:
         if reserved.room is Room.AWAY and preemption.may_give_up_running(part, draft):
             draft.note(events.AwaitsOwnScaleDown(part.now))
         return
@@ -191,13 +191,15 @@ def evict(part: Part, draft: Draft, reserved: ReservedMinimum, *, counts: bool =
         draft.note(events.AwaitsOwnScaleDown(part.now))
         if part.now - draft.memory.trade_since < part.policy.trade_after:
             return
-    uids = tuple([victim.member.uid for victim in reserved.victims])
+    uids = tuple([victim.member.uid for victim in reserved.all_victims])
     gave_way = _own_surplus_that_gives_way(part, draft, reserved, counts=counts)
     draft.note(events.VictimsChosen(uids, part.now) if counts else events.SurplusTraded(uids))
     if gave_way.uids:
         draft.note(gave_way)
     for victim in reserved.victims:
         victim.draft.evict(victim.member, draft.demand.name)
+    for one in reserved.shrunk:
+        one.victim.draft.shrink(one.victim.member, one.size, draft.demand.name)
 
 
 def _own_surplus_that_gives_way(

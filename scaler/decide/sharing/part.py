@@ -43,6 +43,14 @@ class Victim(msgspec.Struct, frozen=True, eq=False):
     member: Member
 
 
+class Shrunk(msgspec.Struct, frozen=True, eq=False):
+    """3d.6: a training job that gives room and goes on at a smaller size."""
+
+    victim: Victim
+    size: int
+    """An index in `Training.sizes`."""
+
+
 class ReservedMinimum(msgspec.Struct, frozen=True, eq=False):
     """The instances chosen for the minimum of a service, and the reservation for all of them."""
 
@@ -51,6 +59,14 @@ class ReservedMinimum(msgspec.Struct, frozen=True, eq=False):
     room: Room
     reservation: Reservation
     victims: tuple[Victim, ...] = ()
+    shrunk: tuple[Shrunk, ...] = ()
+    for_shrunk: Reservation | None = None
+    """The room at which the shrunk jobs go on."""
+
+    @property
+    def all_victims(self) -> tuple[Victim, ...]:
+        """All whose pods are to end for it."""
+        return (*self.victims, *[one.victim for one in self.shrunk])
 
     @property
     def has_unmade(self) -> bool:

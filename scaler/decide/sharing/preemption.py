@@ -3,15 +3,19 @@ the room that the victims leave (`victims.py` names them); must not evict."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from scaler.decide.decision import State
 from scaler.decide.draft import Draft, requests_of
 from scaler.decide.nodes import Room
+from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.service.states import Member, has_expected_room
-from scaler.decide.sharing.part import Part, ReservedMinimum, Victim
+from scaler.decide.sharing.part import Part, ReservedMinimum, Shrunk, Victim
 from scaler.decide.sharing.victims import Surplus, bound_pods_of, fewest, surplus_of
+from scaler.decide.training import offers
 from scaler.decide.world import Preempt
 from scaler.rules.rule import Trade
 
@@ -65,10 +69,33 @@ def make_room(
     return ReservedMinimum(members, room, reserved, tuple(few))
 
 
+def make_room_by_shrinking(
+    part: Part,
+    draft: Draft,
+    members: list[Member],
+    surplus: Sequence[Surplus],
+    shrunk: tuple[Shrunk, ...],
+) -> ReservedMinimum | None:
+    """3d.6: reserve room for these instances on what the shrunk jobs leave, and for the jobs at
+    their smaller sizes; beside that with the fewest of these victims."""
+    of_jobs = bound_pods_of([one.victim for one in shrunk])
+    part.placement.count_freed(of_jobs)
+    kept = part.placement.reserve(offers.needs_of(shrunk), Room.EXPECTED)
+    if isinstance(kept, Reservation):
+        reserved = make_room(part, draft, members, Room.EXPECTED, surplus)
+        if reserved is not None:
+            return msgspec.structs.replace(reserved, shrunk=shrunk, for_shrunk=kept)
+        part.placement.cancel(kept)
+    part.placement.count_freed(of_jobs, -1)
+    return None
+
+
 def give_back(part: Part, reserved: ReservedMinimum) -> None:
     """Free the room of a reservation on room that victims leave: nobody is to be evicted for it."""
     part.placement.cancel(reserved.reservation)
-    part.placement.count_freed(bound_pods_of(reserved.victims), -1)
+    if reserved.for_shrunk is not None:
+        part.placement.cancel(reserved.for_shrunk)
+    part.placement.count_freed(bound_pods_of(reserved.all_victims), -1)
 
 
 def own_surplus(part: Part, draft: Draft) -> list[Surplus]:
@@ -98,19 +125,28 @@ def surplus_for_scale_up(part: Part, draft: Draft) -> list[Surplus]:
     return surplus
 
 
-def surplus_of_others(part: Part, draft: Draft) -> list[Surplus]:
-    """4a: instances of other services that a minimum may evict."""
+def others_that_may_lose(part: Part, draft: Draft) -> list[Draft]:
+    """4a: the services of which a minimum may evict instances."""
     policy = part.policy
     if policy.preempt is Preempt.NEVER:
         return []
-    surplus: list[Surplus] = []
+    others: list[Draft] = []
     most = draft.demand.priority - (policy.preempt is Preempt.HIGHER_PRIORITY)
     for other in part.drafts_of_part(most):
         protected = policy.honour_preemptable and not other.demand.service.options.preemptable
         may_lose = other is not draft and other.demand.priority <= most and not protected
         if may_lose and draft.shares_nodes_with(other):
-            surplus += _surplus(part, other)
-    return surplus
+            others.append(other)
+    return others
+
+
+def offers_of_others(part: Part, draft: Draft) -> Iterator[offers.Offer]:
+    """4b, 3d.6: what other services may lose for a minimum, in the order in which it is taken."""
+    others = others_that_may_lose(part, draft)
+    surplus: list[Surplus] = []
+    for other in others:
+        surplus += _surplus(part, other)
+    return offers.in_order(part, surplus, others)
 
 
 def _surplus(part: Part, draft: Draft, *, own: bool = False) -> list[Surplus]:

@@ -15,11 +15,11 @@ from scaler.decide.room.placement import Reservation
 from scaler.decide.room.shortage import Shortage
 from scaler.decide.sharing import eviction_pause, preemption, seeming_room
 from scaler.decide.sharing.choice import sets_of_candidates
-from scaler.decide.sharing.part import Part, ReservedMinimum
+from scaler.decide.sharing.part import Part, ReservedMinimum, Shrunk
 from scaler.decide.sharing.victims import Surplus
 from scaler.rules.rule import Trade
 
-Source = tuple[Room, list[Surplus]]
+Source = tuple[Room, list[Surplus], tuple[Shrunk, ...]]
 
 
 def find(part: Part, draft: Draft) -> ReservedMinimum | Shortage:
@@ -28,8 +28,8 @@ def find(part: Part, draft: Draft) -> ReservedMinimum | Shortage:
     on_free_room = _on_free_room(part, draft)
     if isinstance(on_free_room, ReservedMinimum):
         return seeming_room.with_own_surplus(part, draft, on_free_room) or on_free_room
-    for room, surplus in _other_sources(part, draft):
-        reserved = _on_source(part, draft, room, surplus)
+    for source in _other_sources(part, draft):
+        reserved = _on_source(part, draft, source)
         if reserved is not None:
             return reserved
     return on_free_room
@@ -65,10 +65,10 @@ def _other_sources(part: Part, draft: Draft) -> Iterator[Source]:
     """3a, after free room, in their order. While the room of a victim is expected, nobody else is
     evicted (4d), nor for a node that is away for a moment (4f)."""
     if preemption.under_way(part, draft) or awaits_return(part, draft):
-        yield Room.EXPECTED, []
+        yield Room.EXPECTED, [], ()
     else:
         yield from _with_victims(part, draft)
-    yield Room.AWAY, []
+    yield Room.AWAY, [], ()
 
 
 def awaits_return(part: Part, draft: Draft) -> bool:
@@ -88,31 +88,35 @@ def _with_victims(part: Part, draft: Draft) -> Iterator[Source]:
         own = preemption.own_surplus(part, draft)
     not_running = [group.not_running for group in own]
     if any(group.all for group in not_running):
-        yield Room.FREED, not_running
-    yield Room.EXPECTED, []
+        yield Room.FREED, not_running, ()
+    yield Room.EXPECTED, [], ()
     if any(group.all for group in not_running):
-        yield Room.EXPECTED, not_running
+        yield Room.EXPECTED, not_running, ()
     given_up = not_running
     if preemption.may_trade(draft):
         given_up = own
         if any(group.running for group in own):
-            yield Room.EXPECTED, own
-    others = preemption.surplus_of_others(part, draft)
-    if others:
-        yield Room.EXPECTED, given_up + others
+            yield Room.EXPECTED, own, ()
+    for surplus, shrunk in preemption.offers_of_others(part, draft):
+        yield Room.EXPECTED, given_up + surplus, shrunk
 
 
-def _on_source(
-    part: Part, draft: Draft, room: Room, surplus: list[Surplus]
-) -> ReservedMinimum | None:
-    if not (surplus or part.expects_room):
+def _on_source(part: Part, draft: Draft, source: Source) -> ReservedMinimum | None:
+    room, surplus, shrunk = source
+    if not (surplus or shrunk or part.expects_room):
         return None
-    for members in sets_of_candidates(draft, part.placement, room, frees=bool(surplus)):
+    frees = bool(surplus or shrunk)
+    for members in sets_of_candidates(draft, part.placement, room, frees=frees):
         others = [group.without(members) for group in surplus]
         allowed = eviction_pause.may_be_evicted(part, draft, members, others)
-        if surplus and not any(group.all for group in allowed):
+        if shrunk and not eviction_pause.may_be_shrunk(part, draft, members, shrunk):
             continue  # 4e
-        reserved = preemption.make_room(part, draft, members, room, allowed)
+        if surplus and not shrunk and not any(group.all for group in allowed):
+            continue  # 4e
+        if shrunk:
+            reserved = preemption.make_room_by_shrinking(part, draft, members, allowed, shrunk)
+        else:
+            reserved = preemption.make_room(part, draft, members, room, allowed)
         if reserved is not None:
             return reserved
     return None

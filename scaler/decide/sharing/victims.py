@@ -138,7 +138,7 @@ def surplus_of(part: Part, draft: Draft, group: Group, least: int, *, own: bool 
     def able(members: Iterable[Member]) -> list[Victim]:
         victims = []
         for member in members:
-            if member not in kept and _may_go(part, member):
+            if member not in kept and may_go(part, member):
                 victims.append(Victim(draft, member))
         return victims
 
@@ -159,11 +159,11 @@ def _counted(part: Part, draft: Draft, group: Group) -> Iterator[Member]:
         is_bound = bool(member.instance.bound) and member.step is None
         is_going = member.state in (State.TERMINATING, State.FINISHED)
         may_go = is_bound and not is_going and member.uid not in draft.nominated
-        if may_go and _leaves_room(part, member):
+        if may_go and leaves_room(part, member):
             yield member
 
 
-def _leaves_room(part: Part, member: Member) -> bool:
+def leaves_room(part: Part, member: Member) -> bool:
     """Whether all nodes of its bound pods are ready."""
     by_name = part.placement.nodes.by_name
     for name, _ in member.instance.bound_pods:
@@ -173,7 +173,7 @@ def _leaves_room(part: Part, member: Member) -> bool:
     return bool(member.instance.bound_pods)
 
 
-def _may_go(part: Part, member: Member) -> bool:
+def may_go(part: Part, member: Member) -> bool:
     """4b, 4g: whether its pods end in time, and its operator has restarts to spare."""
     policy = part.policy
     ends_in_time = member.instance.grace <= policy.start_timeout - policy.due_back

@@ -9,9 +9,13 @@ from scaler.decide.draft import Why
 from scaler.decide.memory import InstanceMemory
 from scaler.decide.service.states import Member
 from scaler.decide.training.remember import sizes_of
+from scaler.decide.world import shown
 from scaler.reasons.reasons import Reason
 
-_OF_CAUSE = {Cause.FAULT: Reason.RESTARTED_FOR_FAULT}
+_OF_CAUSE = {
+    Cause.FAULT: Reason.RESTARTED_FOR_FAULT,
+    Cause.PREEMPTION: Reason.PREEMPTED,
+}
 
 
 def is_restarting(member: Member) -> bool:
@@ -23,7 +27,11 @@ def is_restarting(member: Member) -> bool:
 def why_restarted(memory: InstanceMemory) -> Why:
     """The reason of a job whose pods end, and what was wrong."""
     sizes = sizes_of(memory)
-    return Why(_OF_CAUSE[Cause(sizes.cause)], (sizes.about,) if sizes.about else ())
+    cause = Cause(sizes.cause)
+    about = [sizes.about] if sizes.about else []
+    if cause is Cause.PREEMPTION:
+        about.insert(0, shown(memory.preempted_for))
+    return Why(_OF_CAUSE[cause], tuple(about))
 
 
 def why_it_runs(member: Member) -> Why:
