@@ -4,17 +4,29 @@ budgets."""
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from scaler.cli import main
-from scaler.kube.api import DISRUPTION_BUDGETS, NODES, PODS, Object, PatchType
-from scaler.kube.errors import ForbiddenError
+from scaler.kube.api import (
+    DISRUPTION_BUDGETS,
+    NODES,
+    PODS,
+    VALIDATING_POLICIES,
+    VALIDATING_POLICY_BINDINGS,
+    VALIDATING_WEBHOOKS,
+    Object,
+    PatchType,
+    Resource,
+)
+from scaler.kube.errors import ForbiddenError, NotFoundError
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.tools.common.access import Access
 from scaler.tools.drain import command as drain
+from scaler.tools.drain.admission import asked_about_evictions
 from scaler.tools.drain.command import Forecast, UnknownNodeError, forecast, text
 from scaler.tools.drain.evictions import Evictions, judged
 from tests.jobs import NAMESPACE, manifest
@@ -140,6 +152,83 @@ def test_who_may_not_read_budgets_is_told_so() -> None:
             )
 
     run(story())
+
+
+def rules(resource: str, *operations: str, group: str = "") -> list[Object]:
+    versions = ["v1"]
+    return [
+        {
+            "apiGroups": [group],
+            "apiVersions": versions,
+            "operations": list(operations),
+            "resources": [resource],
+        }
+    ]
+
+
+class Admission:
+    """An API server that has these objects; a kind that it has no object of is not known."""
+
+    def __init__(self, *objects: Object, forbidden: Resource | None = None) -> None:
+        self.objects = objects
+        self.forbidden = forbidden
+
+    async def list(self, resource: Resource) -> Any:
+        if resource == self.forbidden:
+            raise ForbiddenError(403, "Forbidden", "no")
+        items = [one for one in self.objects if one["kind"] == resource.kind]
+        if not items:
+            raise NotFoundError(404, "NotFound", "no such kind")
+        return SimpleNamespace(items=items)
+
+
+def webhook(name: str, rules: list[Object], **more: Any) -> Object:
+    return {"name": name, "rules": rules, **more}
+
+
+@pytest.mark.parametrize(
+    ("resource", "operations", "group", "is_asked"),
+    [
+        ("pods/eviction", ("CREATE",), "", True),
+        ("pods/*", ("CREATE", "UPDATE"), "", True),
+        ("*/*", ("*",), "*", True),
+        ("pods", ("CREATE", "DELETE"), "", False),
+        ("pods/eviction", ("DELETE",), "", False),
+        ("pods/*", ("CREATE",), "apps", False),
+    ],
+)
+def test_a_webhook_that_is_asked_about_evictions_is_named(
+    resource: str, operations: tuple[str, ...], group: str, *, is_asked: bool
+) -> None:
+    asks = webhook("drain.example.com", rules(resource, *operations, group=group))
+    other = webhook("other.example.com", rules("pods", "CREATE"), failurePolicy="Ignore")
+    made = manifest(VALIDATING_WEBHOOKS, "guard") | {"webhooks": [asks, other]}
+    policy = manifest(VALIDATING_POLICIES, "keep")
+    policy["spec"] = {"matchConstraints": {"resourceRules": asks["rules"]}}
+    binding = manifest(VALIDATING_POLICY_BINDINGS, "keep")
+    binding["spec"] = {"policyName": "keep", "validationActions": ["Deny"]}
+
+    found = run(asked_about_evictions(cast("Any", Admission(made, policy, binding))))
+    webhooks = (
+        "webhook drain.example.com of ValidatingWebhookConfiguration guard is asked about each"
+        " eviction and may refuse it; what it answers is not known before; while it does not"
+        " answer, every eviction is refused"
+    )
+    policies = (
+        "ValidatingAdmissionPolicy keep is asked about each eviction and may refuse it; what it"
+        " answers is not known before"
+    )
+    assert found == ((webhooks, policies) if is_asked else ())
+    shown = list(text(Forecast(("n1",), (), Evictions((), 0, 0, (), (), found), ())))
+    said = [line for line in shown if line.startswith("not known: ")]
+    assert said == [f"not known: {words}" for words in found]
+
+
+def test_who_may_not_read_webhooks_is_told_so() -> None:
+    found = run(asked_about_evictions(cast("Any", Admission(forbidden=VALIDATING_WEBHOOKS))))
+    name = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+    unread = f"you may not read {name}: whether one of them refuses evictions is not known"
+    assert found == (unread,)
 
 
 # what would be evicted, and what refuses it

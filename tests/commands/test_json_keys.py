@@ -47,6 +47,7 @@ class Outer(msgspec.Struct, frozen=True, omit_defaults=True):
     left_out: int
     groups: dict[str, Inner]
     since: float = 0.0
+    ends_at: float | msgspec.UnsetType = msgspec.UNSET
 
 
 def misnamed(value: Any) -> Iterator[str]:

@@ -72,8 +72,9 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:
         yield config.tag_field, config.tag
     written_ones = msgspec.to_builtins(value) if config.omit_defaults else None
     for field, name in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
-        if written_ones is None or name in written_ones:
-            yield name, getattr(value, field)
+        found = getattr(value, field)
+        if found is not msgspec.UNSET and (written_ones is None or name in written_ones):
+            yield name, found
 
 
 def _named(members: Iterable[tuple[str, Any]]) -> dict[str, Any]:

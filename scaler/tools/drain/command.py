@@ -121,6 +121,8 @@ def text(found: Forecast) -> Iterator[str]:
         yield from _service(fate)
     for words in going.refused:
         yield f"refused: {words}"
+    for words in going.asked:
+        yield f"not known: {words}"
     for name in going.bare:
         yield f"lost: pod {name}: nothing makes it again"
     yield ""

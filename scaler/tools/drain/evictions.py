@@ -13,6 +13,7 @@ from scaler.kube.api import DISRUPTION_BUDGETS, PODS, KubeApi, Object
 from scaler.kube.errors import ForbiddenError
 from scaler.names import BUDGET
 from scaler.rules.values import as_text, at
+from scaler.tools.drain.admission import asked_about_evictions
 
 _MIRROR = "kubernetes.io/config.mirror"
 _ENDED = ("Succeeded", "Failed")
@@ -31,6 +32,9 @@ class Evictions(msgspec.Struct, frozen=True):
     """Of `pods`, those without a controller that makes them again."""
     refused: tuple[str, ...]
     """Evictions that budgets do not allow now, in words."""
+    asked: tuple[str, ...] = ()
+    """Who is asked about evictions beside budgets and may refuse them, in words: what each of them
+    answers is not known before."""
 
 
 async def evictions(api: KubeApi, nodes: Iterable[str]) -> Evictions:
@@ -38,10 +42,9 @@ async def evictions(api: KubeApi, nodes: Iterable[str]) -> Evictions:
     found = []
     for name in nodes:
         found.extend((await api.list(PODS, field_selector=f"spec.nodeName={name}")).items)
-    return judged(
-        [pod for pod in found if _counts(pod)],
-        await _budgets(api, {_namespace(pod) for pod in found}),
-    )
+    pods = [pod for pod in found if _counts(pod)]
+    known = judged(pods, await _budgets(api, {_namespace(pod) for pod in found}))
+    return msgspec.structs.replace(known, asked=await asked_about_evictions(api))
 
 
 async def _budgets(api: KubeApi, namespaces: Iterable[str]) -> list[Object] | None:
