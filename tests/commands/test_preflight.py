@@ -743,6 +743,10 @@ def test_services_that_are_not_available_are_named_with_the_command_that_says_wh
     assert "1 of 2 are not available: mindie/s -> scaler why mindie/s" in said(found, Level.WARNING)
 
 
+def test_a_cluster_without_rules_and_services_says_that_there_is_nothing_to_check() -> None:
+    assert said(services.services(seen(EMPTY)), Level.OK).endswith("0; no rule to check")
+
+
 def fault(
     code: str = "GroupUnknown", level: Any = "error", message: str = "the rule has no group x"
 ) -> Finding:

@@ -39,12 +39,11 @@ def services(picture: Picture) -> Check:
             " look"
         )
         found.append(CheckResult(Level.UNKNOWN, words, "scaler preflight -n NAMESPACE"))
-    checked = (
-        ", ".join(f"{number} {kind}" for kind, number in sorted(picture.linted.checked.items()))
-        or "no rule"
-    )
+    kinds = sorted(picture.linted.checked.items())
+    checked = ", ".join(f"{number} {kind}" for kind, number in kinds)
+    judged = f"nothing wrong in {checked}" if checked else "no rule to check"
     where = f" in {picture.namespace}" if picture.namespace else ""
-    return check("services", found, ok(f"{len(there)}{where}; nothing wrong in {checked}"))
+    return check("services", found, ok(f"{len(there)}{where}; {judged}"))
 
 
 def _is_available(service: Object) -> bool:
