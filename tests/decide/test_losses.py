@@ -216,6 +216,58 @@ def test_it_is_not_given_up_for_a_minimum_whose_own_pods_are_ending() -> None:
     assert "a-d0" in story.at(41, TRIED, ends, nodes="a:8x2")  # its own room does not come
 
 
+@pytest.mark.parametrize("priority", [-5, 0, 5])
+def test_it_is_not_given_up_for_a_minimum_that_needs_more_than_its_room(priority: int) -> None:
+    """3b.5e: the scale-up would have it, and nobody would serve for it."""
+    needs_two = on_nodes("2P", "p0 held, p1 held", name="c", priority=priority)
+    story = serving(RUNS, CLIMBS)
+    story.at(0, FAILED, CLIMBS, needs_two)
+    for time in (5, 29, 31, 61, 150, 299):
+        assert story.at(time, FAILED, CLIMBS, needs_two, bound=time == 29) == {}, time
+    story.at(301, FAILED, CLIMBS, needs_two)
+    assert story.at(302, FAILED, CLIMBS, needs_two) == {"b-p1": "Admit"}
+
+
+def test_losses_of_two_are_given_up_for_a_minimum_that_needs_both_when_it_has_waited() -> None:
+    """3b.5e, L5: it has waited backoff_max because of both."""
+    other = on_nodes("1P1D", "p0 on a3, d0 on a4", name="b", age=9)
+    lost = on_nodes("1P1D", "p0 on a3, d0 failed on a4", name="b", age=9)
+    needs_two = on_nodes("2P", "p0 held, p1 held", name="c")
+    story = serving(RUNS, other, nodes="a:8x5, a2 cordoned 900")
+    for time in (0, 5, 31, 150, 299):
+        assert story.at(time, FAILED, lost, needs_two, bound=time == 5) == {}, time
+    story.at(301, FAILED, lost, needs_two)
+    story.at(301.1, FAILED, lost, needs_two)
+    assert story.at(301.2, FAILED, lost, needs_two) == {"c-p0": "Admit", "c-p1": "Admit"}
+
+
+@pytest.mark.parametrize("rest", ["lost 5", "cordoned 5", "ending 8 90", "faulty 8 5"])
+def test_it_is_not_given_up_for_a_minimum_whose_room_is_expected(rest: str) -> None:
+    """3b.5e: that minimum has room when its node returns, and waits `backoff_max` for that."""
+    served = on_nodes("1P1D", "p0 on a2, d0 on a3", name="c")
+    half = on_nodes("1P1D", "p0 held, d0 held", name="c")
+    story = serving(RUNS, served, nodes="a:8x4")
+    story.at(0, FAILED, served)
+    assert story.at(5, HELD, served) == {"a-d0": "Admit"}
+    story.at(6, TRIED, served)
+    for time in (40, 41, 100, 290):
+        assert "a-d0" not in story.at(time, TRIED, half, nodes=f"a:8x4, a2 {rest}"), time
+        assert story.reasons["c-p0"] == "WaitingForRoom"
+
+
+def test_it_is_not_given_up_for_a_minimum_that_goes_before_it() -> None:
+    """3b.5e: what goes before the loss has had the first choice of all that is free."""
+    served = on_nodes("1P1D", "p0 on a2, d0 on a3", name="c", priority=5)
+    ends = on_nodes("1P1D", "p0 ends, d0 ends", name="c", priority=5)
+    story = serving(RUNS, served, nodes="a:8x4")
+    story.at(0, FAILED, served)
+    assert story.at(5, HELD, served) == {"a-d0": "Admit"}
+    story.at(6, TRIED, served)
+    ending = "a:8x4, a2 ending 8 90, a3 ending 8 90"
+    assert story.at(40, TRIED, ends, nodes=ending) == {}
+    assert story.at(41, TRIED, ends, nodes=ending) == {}
+
+
 def refused(story: Story, of: Service, uid: str, *, until: float) -> None:
     """The API server refuses the creation of this instance, which is due again at that time."""
     seen = story.remembered(of)

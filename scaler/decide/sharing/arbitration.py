@@ -118,7 +118,8 @@ class Arbitration:
         """2: in their order, the services with missing instances of their minimum."""
         missing = [draft for draft in self.part.drafts if draft.demand.lacks_minimum]
         self._count(UNITS_OF_SERVICE * len(missing))
-        for draft in in_minimum_order(missing, self.part.now, self.part.policy):
+        self.part.minimums = in_minimum_order(missing, self.part.now, self.part.policy)
+        for draft in self.part.minimums:
             yield from self._step(draft)
             self._reserve_minimum(draft)
         self.part.is_careful = self.part.placement.has_many_classes

@@ -3,7 +3,7 @@ Asks only: must not write. `attempts.py` says what the answer does to the memory
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import combinations
@@ -12,7 +12,7 @@ from scaler.decide import attempts
 from scaler.decide.decision import State
 from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.memory import Attempt
-from scaler.decide.nodes import Room
+from scaler.decide.nodes import PodRequests, Room
 from scaler.decide.room.placement import Reservation
 from scaler.decide.service.states import Member
 from scaler.decide.sharing import observed, waiting
@@ -40,14 +40,21 @@ class Waiting(Enum):
 
 
 def outcome_of_attempt(
-    part: Part, draft: Draft, attempt: Attempt, *, own_waits: bool, keeps_loss: bool = False
+    part: Part,
+    draft: Draft,
+    attempt: Attempt,
+    *,
+    own_waits: bool,
+    helped: Collection[Draft] | None = None,
 ) -> Outcome:
     """5e, 5g: what becomes of an attempt that is over by the clock, of the minimum of the service
-    or of one instance. `own_waits`: another instance of the service waits for its room.
-    `keeps_loss`: it is for what a service that served has lost, and its room is reserved now."""
+    or of one instance. `own_waits`: another instance of the service waits for its room. `helped`:
+    it is for what a service that served has lost, its room is reserved now, and the minimums of
+    these services fit without that; None = it is for something else."""
     is_very_late = attempts.is_very_late(attempt, part.now, part.policy)
-    if keeps_loss:
-        who = _who_waits_for_loss(part, draft, is_very_late=is_very_late)
+    keeps_loss = helped is not None
+    if helped is not None:
+        who = _who_waits_for_loss(part, draft, helped, is_very_late=is_very_late)
     else:
         who = _who_waits(part, draft)
     if who is Waiting.AT_ONCE:
@@ -82,15 +89,39 @@ def _who_waits(part: Part, draft: Draft) -> Waiting:
     return found
 
 
-def _who_waits_for_loss(part: Part, draft: Draft, *, is_very_late: bool) -> Waiting:
-    """5e: what a service that served has lost is given up for a minimum that waits and has no room
-    beside it, and for a scale-up that has waited `backoff_max`, as long after the loss."""
+def minimums_that_fit(part: Part, draft: Draft) -> list[Draft]:
+    """5e: the services after this one whose minimum has free room without that of `draft`, which is
+    cancelled: what the rest of this decision would reserve."""
+    after = part.minimums[part.minimums.index(draft) + 1 :]
+    if not any(waiting.minimum_waits(part, other) for other in after):
+        return []
+    reservations = []
+    found = []
+    for other in after:
+        if attempts.in_backoff(other.memory, part.now) or other.demand.lacking_groups_in_words():
+            continue
+        reservation = part.placement.reserve(_missing(other))
+        if isinstance(reservation, Reservation):
+            reservations.append(reservation)
+            found.append(other)
+    for reservation in reservations:
+        part.placement.cancel(reservation)
+    return found
+
+
+def _who_waits_for_loss(
+    part: Part, draft: Draft, helped: Collection[Draft], *, is_very_late: bool
+) -> Waiting:
+    """5e: what a service that served has lost is given up for a minimum that waits, has no room
+    beside it, and has room without it. And for whoever has waited `backoff_max`: a minimum that has
+    no room beside it, and, as long after the loss, a scale-up."""
     found = Waiting.NOBODY
     for other in part.drafts:
         if other is draft or not draft.shares_nodes_with(other):
             continue
         has_waited_long = waiting.has_waited_long(part, other)
-        if waiting.minimum_waits(part, other) and not _has_room_beside(part, other):
+        is_helped = has_waited_long or other in helped
+        if is_helped and waiting.minimum_waits(part, other) and not _has_room_beside(part, other):
             if has_waited_long or other.demand.priority >= draft.demand.priority:
                 return Waiting.AT_ONCE
             found = Waiting.ANYBODY
@@ -101,24 +132,18 @@ def _who_waits_for_loss(part: Part, draft: Draft, *, is_very_late: bool) -> Wait
 
 def _has_room_beside(part: Part, draft: Draft) -> bool:
     """Whether what the service misses of its minimum is reserved on free room, or fits there beside
-    all reservations; or will fit when pods of its own have ended."""
+    all reservations; or on what is expected, while the service has not waited for `backoff_max`."""
     if any(other is draft for other, _ in part.on_free_room):
         return True
-    missing = [*draft.demand.bound_in_part, *draft.demand.first_candidates()]
-    pods = requests_of(missing)
+    pods = _missing(draft)
     if part.has_room_for(pods):
         return True
-    if waiting.has_waited_long(part, draft) or not _own_pods_end(draft):
-        return False
-    return part.has_room_for(pods, Room.EXPECTED)
+    return not waiting.has_waited_long(part, draft) and part.has_room_for(pods, Room.AWAY)
 
 
-def _own_pods_end(draft: Draft) -> bool:
-    """1e: pods of its own are ending, and it asks for their room."""
-    for members in draft.demand.candidates.values():
-        if any(member.state is State.TERMINATING for member in members):
-            return True
-    return False
+def _missing(draft: Draft) -> PodRequests:
+    """The pods that the service misses of its minimum."""
+    return requests_of([*draft.demand.bound_in_part, *draft.demand.first_candidates()])
 
 
 def other_candidates(part: Part, draft: Draft, tried: Sequence[Member]) -> ReservedMinimum | None:

@@ -236,6 +236,7 @@ def _after_its_attempt(
         draft.note(events.Swapped(part.now, tried, chosen))
         return other
     own_waits = attempt_end.has_waiting_spare(part, draft, reserved)
+    helped = attempt_end.minimums_that_fit(part, draft) if draft.memory.served else None
     again = part.placement.reserve(requests_of(reserved.members))
     if isinstance(again, Shortage):  # the search for a placement was given up
         return Why(Reason.MINIMUM_DOES_NOT_FIT, (str(again),))
@@ -244,7 +245,7 @@ def _after_its_attempt(
     if behind:
         draft.note(events.Swapped(part.now, behind))
     outcome = attempt_end.outcome_of_attempt(
-        part, draft, draft.memory, own_waits=own_waits, keeps_loss=draft.memory.served
+        part, draft, draft.memory, own_waits=own_waits, helped=helped
     )
     match outcome:
         case Outcome.ENDS:

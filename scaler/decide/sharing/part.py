@@ -161,6 +161,9 @@ class Part:
         sets it when it chooses victims."""
         self.kept: dict[str, Reservation] = {}
         """Uid of an instance that cannot be revoked -> its reservation."""
+        self.minimums: list[Draft] = []
+        """2: the services with missing instances of their minimum, in the order in which they
+        reserve."""
         self.on_free_room: list[tuple[Draft, ReservedMinimum]] = []
         """Services whose minimum has a reservation on free room, in the order of minimums."""
         self.gatherers: Gatherers = {}
