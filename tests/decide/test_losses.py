@@ -376,6 +376,13 @@ def test_while_its_old_pods_end_too() -> None:
     assert story.at(5, APPLIED_AGAIN, CLIMBS) == {"a-d1": "Admit"}
 
 
+def test_nor_by_a_minimum_that_waits() -> None:
+    """3b.1b, L10: one of the same priority."""
+    story = serving(RUNS, CLIMBS)
+    assert story.at(0, WITHOUT_D0, CLIMBS, COMES, nodes="a:8x3, a1 ending 8") == {}
+    assert story.reasons["c-p0"] == "MinimumDoesNotFit"
+
+
 def test_a_job_that_was_deleted_for_good_keeps_its_room_for_broken_grace() -> None:
     """3b.1b: and the moment is named, so that nobody waits longer."""
     story = serving(RUNS, CLIMBS)
