@@ -744,7 +744,7 @@ def test_services_that_are_not_available_are_named_with_the_command_that_says_wh
 
 
 def test_a_cluster_without_rules_and_services_says_that_there_is_nothing_to_check() -> None:
-    assert said(services.services(seen(EMPTY)), Level.OK).endswith("0; no rule to check")
+    assert "0; no rule to check" in said(services.services(seen(EMPTY)), Level.OK)
 
 
 def fault(
