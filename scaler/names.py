@@ -76,6 +76,13 @@ KEPT_FORMAT = "format"
 VERSION_BEFORE = "mind-cluster/job-version"
 """Annotation of a pod of a Volcano Job that is marked for its deletion: the version of the job that
 it had before (scaler/execute/marks.py)."""
+FULL_SIZE = "mind-cluster/full-size"
+"""Annotation of a training job: what people wrote of its size, as JSON
+(scaler/workloads/volcanojob_sizes.py)."""
+SIZE = "mind-cluster/size"
+"""Annotation of a training job: `<size>.<uid>`, the size of the next start as we wrote it."""
+STARTED_SIZE = "mind-cluster/started-size"
+"""Annotation of a pod of a training job: the size at which it was released."""
 ROUNDS_ANNOTATION = "mind-cluster/scaler-rounds"
 """Annotation of the AscendJob: `<rounds>.<uid>`. With the uid, a copy of it on another job has no
 effect."""

@@ -15,6 +15,7 @@ from typing import assert_never
 
 import msgspec
 import structlog
+from msgspec import UNSET
 
 from scaler.clock import Clock
 from scaler.decide.decision import (
@@ -32,13 +33,14 @@ from scaler.decide.decision import (
     Restart,
     Revoke,
 )
-from scaler.decide.world import ServiceKey, World
+from scaler.decide.world import ServiceKey, Training, World
 from scaler.execute.assumed import AssumedWrites
 from scaler.execute.bursts import Bursts
 from scaler.execute.evictions import CountedOf, EvictionCounts
 from scaler.execute.gates import Gates
 from scaler.execute.marks import Marks
 from scaler.execute.recreation import RecreationGuard
+from scaler.execute.restart import Restarts
 from scaler.execute.writes import (
     REFUSALS,
     ObjectWriter,
@@ -59,9 +61,12 @@ from scaler.rules.rule import ALL
 from scaler.state.cluster import ClusterState
 from scaler.workloads import ascendjob_objects as objects
 from scaler.workloads.ascendjob import rounds_patch
+from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 _log = structlog.get_logger(__name__)
 
+_OfOneSize = Admit | Complete | Evict | Expire | Finish | Record | Remove | Resize | Revoke
+"""The actions of instances that have one size."""
 UNDO_TRIES = 5
 """The most tries to delete a pod that must not be bound and changes at the same time."""
 
@@ -98,6 +103,7 @@ class Executor:
         self._bursts = Bursts()
         self._gates = Gates(writer, writes, state, self._bursts)
         self.marks = Marks(writes, state)
+        self.restarts = Restarts(writer, writes, cache, self.marks, self._gates)
         self._look_up = partial(look_up, writer.find, cache.jobs)
         self._guard = RecreationGuard()
         self.evictions = evictions or EvictionCounts(writer, state)
@@ -141,9 +147,22 @@ class Executor:
     async def _do(self, key: ServiceKey, action: Action) -> str:
         """The words of a refusal, or "". Other errors of the seam are raised: then the service is
         decided again."""
+        record = self._cache.job(action.uid)
+        if record is not None and isinstance(action, Admit | Complete | Restart):
+            training = self._training_of(key, record)
+            if training is not None:
+                return await self._at_size(key, record, action, training)
         if isinstance(action, Restart):
             raise NotSentError("jobs of its kind have one size")
-        record = self._cache.job(action.uid)
+        return await self._change(key, record, action)
+
+    def _training_of(self, key: ServiceKey, record: JobRecord) -> Training | None:
+        """What makes it a training job whose size can be changed in place; None for any other."""
+        training = self._state.instance(key, record.uid).training
+        return None if training is UNSET or record.kind != VOLCANO_JOBS.kind else training
+
+    async def _change(self, key: ServiceKey, record: JobRecord | None, action: _OfOneSize) -> str:
+        """As `_do`."""
         made_here = record is not None and self._state.maker_of(record).ours
         if record is None or not made_here or isinstance(action, Evict):
             return await self._on_pods_there(key, action)
@@ -165,6 +184,22 @@ class Executor:
                 await self._resize(key, record)
             case _:
                 assert_never(action)
+        return ""
+
+    async def _at_size(
+        self, key: ServiceKey, record: JobRecord, action: Admit | Complete | Restart, of: Training
+    ) -> str:
+        """Restart a training job at a size, or release its pods at the one that is recorded."""
+        try:
+            match action:
+                case Restart():
+                    await self.restarts.restart(key, record, of.sizes[action.size].amount)
+                case Admit():
+                    await self.restarts.release(key, record, of.sizes[action.size])
+                case Complete():
+                    await self.restarts.release(key, record, of.sizes[of.recorded])
+        except REFUSALS as error:
+            return error.message
         return ""
 
     async def _on_pods_there(self, key: ServiceKey, action: Action) -> str:

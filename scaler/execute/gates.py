@@ -18,7 +18,7 @@ from scaler.informers.pods import Governed, PodRecord
 from scaler.kube.api import POD_GROUPS, PODS, PatchType
 from scaler.kube.errors import ConflictError, NotFoundError, NotSentError, UnknownOutcomeError
 from scaler.kube.writer import Writer
-from scaler.names import DELETION_COST, GATE, HELD_COST, POD_GROUP
+from scaler.names import DELETION_COST, GATE, HELD_COST, POD_GROUP, STARTED_SIZE
 from scaler.state.cluster import ClusterState
 from scaler.state.instances import VOLCANOS_OWN, starts_with_leader
 from scaler.workloads.membership import Membership
@@ -42,15 +42,15 @@ class Gates:
         self._bursts = bursts
         self._cache = state.cache
 
-    async def release(self, key: ServiceKey, uid: str) -> None:
+    async def release(self, key: ServiceKey, uid: str, *, started: int = 0) -> None:
         """Take our gate off all pods of the instance, in one burst; a pod that is gone meanwhile is
-        no error."""
+        no error. `started`: the size of a training job, which each pod is to say."""
         pods = self._cache.present_pods(uid)
         gated = [pod for pod in pods if pod.gated]
         await self._gather_in_own_group(key, uid, pods)
         if gated:
             async with self._bursts.begun(gated[0].namespace, len(gated)):
-                await all_done([self._patch(key, pod, _release(pod)) for pod in gated])
+                await all_done([self._patch(key, pod, _release(pod, started)) for pod in gated])
 
     async def _patch(self, key: ServiceKey, pod: PodRecord, patch: dict[str, Any]) -> None:
         """Patch the pod; a pod that is gone is no error. A conflict alone does not mean that it is
@@ -170,12 +170,13 @@ def _named(pod: PodRecord, annotations: dict[str, str | None]) -> dict[str, Any]
     return {"uid": pod.uid, "annotations": annotations}
 
 
-def _release(pod: PodRecord) -> dict[str, Any]:
+def _release(pod: PodRecord, started: int) -> dict[str, Any]:
     """The strategic merge patch: removes our gate and the deletion cost of held pods; other gates
     stay."""
-    meta = (
-        _named(pod, {DELETION_COST: None})
-        if str(pod.deletion_cost) == HELD_COST
-        else {"uid": pod.uid}
-    )
+    notes: dict[str, str | None] = {}
+    if str(pod.deletion_cost) == HELD_COST:
+        notes[DELETION_COST] = None
+    if started:
+        notes[STARTED_SIZE] = str(started)
+    meta = _named(pod, notes) if notes else {"uid": pod.uid}
     return {"metadata": meta, "spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}

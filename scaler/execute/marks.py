@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import structlog
+from msgspec import UNSET
 
 from scaler.clock import loop_time
 from scaler.decide.decision import Evict, Plan, Remove, Revoke
@@ -54,10 +55,13 @@ class Marks:
         self._deleted: dict[str, _Deleted] = {}
         """By uid of the job."""
 
-    async def mark(self, key: ServiceKey, pods: Sequence[PodRecord]) -> list[Stored]:
+    async def mark(
+        self, key: ServiceKey, pods: Sequence[PodRecord], *, any_version: bool = False
+    ) -> list[Stored]:
         """Mark those of these pods that need it; the pods as they are to be deleted. A pod that is
-        gone is left out. After an error none of them may be deleted."""
-        answers = await gathered([self._marked(key, pod) for pod in pods])
+        gone is left out. After an error none of them may be deleted. `any_version`: also a pod that
+        has changed since the decision, and was bound for example."""
+        answers = await gathered([self._marked(key, pod, any_version=any_version) for pod in pods])
         errors = [each for each in answers if isinstance(each, KubeError)]
         others = [error for error in errors if not isinstance(error, NotFoundError)]
         if others:
@@ -65,25 +69,27 @@ class Marks:
         self._expect_no_restart(pods)
         return [each for each in answers if isinstance(each, Stored)]
 
-    async def _marked(self, key: ServiceKey, pod: PodRecord) -> Stored:
+    async def _marked(self, key: ServiceKey, pod: PodRecord, *, any_version: bool) -> Stored:
         if not pod.job_version or pod.marked:
             return pod
-        # only the version that the decision saw: one that was bound since then has another
-        metadata = {
+        metadata: Object = {
             "uid": pod.uid,
-            "resourceVersion": pod.resource_version,
             "annotations": {JOB_VERSION: MARK, VERSION_BEFORE: pod.job_version},
         }
+        if not any_version:
+            # one that was bound since the decision has another
+            metadata["resourceVersion"] = pod.resource_version
         return await self._writes.patch(key, PODS, pod, {"metadata": metadata}, PatchType.MERGE)
 
     def left(self, plan: Plan) -> list[PodRecord]:
-        """The marked pods of the service of which this plan deletes none."""
+        """The marked pods of the service of which this plan deletes none. A training job is
+        restarted to its end instead."""
         if not self._cache.marked:
             return []
         deletes = {each.uid for each in plan.actions if isinstance(each, Revoke | Evict | Remove)}
         pods = list[PodRecord]()
         for uid in self._cache.uids_of(plan.key):
-            if uid not in deletes:
+            if uid not in deletes and self._state.instance(plan.key, uid).training is UNSET:
                 pods += [pod for pod in self._cache.present_pods(uid) if pod.marked]
         return pods
 

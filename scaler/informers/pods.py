@@ -19,6 +19,7 @@ from scaler.names import (
     KEEP_LABEL,
     POD_GROUP,
     RULE_LABEL,
+    STARTED_SIZE,
     VERSION_BEFORE,
 )
 from scaler.remembered import Remembered, Sharing
@@ -195,6 +196,9 @@ class PodRecord(Stored, frozen=True, gc=False):
     """The version of its Volcano Job for which it was made; "" for pods of others."""
     marked: bool = False
     """The scaler has marked it for its deletion, which Volcano then does not count."""
+    started_size: int = 0
+    """The size at which this pod of a training job was released; 0 = it was not, or it is of no
+    such job."""
     made_by: str = ""
     """Who else made this pod of an AscendJob or Volcano Job, as its managedFields say; "" for the
     scaler."""
@@ -251,8 +255,13 @@ def pod_record(pod: PodObject) -> PodRecord:
         scheduler=shared(pod.spec.scheduler_name[:LONGEST_NAME]),
         job_version=shared(job_version[:LONGEST_NAME]),
         marked=marked,
+        started_size=_size(meta.annotations.get(STARTED_SIZE, "")) if owner_uid else 0,
         made_by=pod_made_by_others(meta) if owner_uid else "",
     )
+
+
+def _size(text: str) -> int:
+    return int(text) if len(text) < 6 and text.isascii() and text.isdecimal() else 0
 
 
 def _grace(spec: _PodSpec) -> float:

@@ -165,7 +165,8 @@ class Kubelet(StandIn):
     """All kubelets. Follows pods and nodes. The same seed draws the same durations for the same
     pods."""
 
-    def __init__(
+    # Wiring: everything that the kubelets work with.
+    def __init__(  # noqa: PLR0913
         self,
         api: KubeApi,
         clock: Clock,
@@ -173,8 +174,12 @@ class Kubelet(StandIn):
         timings: KubeletTimings | None = None,
         seed: int = 0,
         cursed: Curses | None = None,
+        exit_code: int | None = None,
     ) -> None:
+        """`exit_code`: with which containers end when their pod is deleted, so that the pod is
+        Failed or Succeeded before it is gone, as since Kubernetes 1.27; None: it is just gone."""
         super().__init__(api, PODS, NODES)
+        self._exit_code = exit_code
         self._clock = clock
         self._timings = timings or KubeletTimings()
         self._seed = seed
@@ -213,6 +218,9 @@ class Kubelet(StandIn):
         if remaining > 0:
             return remaining
         if stage == "stopping":
+            if self._exit_code is not None and not objects.ended(pod):
+                status = ended_status(pod, now=now, code=self._exit_code)
+                await self.attempt(write_status(self.api, pod, status))
             await self.end(pod, grace=0)
         else:
             at_once = not (max(self._timings.ready) or self._cursed(Never.READY, pod))
@@ -293,13 +301,25 @@ def _last_state(pod: Object) -> Object:
     return {}
 
 
+def ended_status(pod: Object, *, now: float, code: int) -> Object:
+    """The status of a pod whose first container has exited with this code, for good."""
+    status = running_status(pod, now=now, ready=False)
+    status["phase"] = "Failed" if code else "Succeeded"
+    status["containerStatuses"][0]["state"] = _terminated(now, code)
+    return status
+
+
+def _terminated(now: float, code: int) -> Object:
+    reason = "Error" if code else "Completed"
+    return {"terminated": {"exitCode": code, "finishedAt": rfc3339(now), "reason": reason}}
+
+
 async def exit_pod(api: KubeApi, pod: Object, *, now: float, code: int) -> None:
     """The first container exits with this code: the pod is in CrashLoopBackOff if it restarts, else
     it ends."""
     policy = objects.spec(pod).get("restartPolicy") or "Always"
     again = policy == "Always" or (policy == "OnFailure" and code != 0)
-    reason = "Error" if code else "Completed"
-    terminated = {"terminated": {"exitCode": code, "finishedAt": rfc3339(now), "reason": reason}}
+    terminated = _terminated(now, code)
     waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": f"exited with {code}"}}
     status = running_status(pod, now=now, ready=False)
     status["phase"] = "Running" if again else "Failed" if code else "Succeeded"
