@@ -26,7 +26,7 @@ from scaler.sim.actors.nodes import NodeFate, NodeSpec
 from scaler.sim.apiserver.crds import definitions
 from tests.control_plane.build import HELM, BuildError, ensure, go
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.programs import ControlPlaneError
+from tests.control_plane.programs import ControlPlaneError, free_ports
 from tests.control_plane.scaler_process import NAMESPACE, ScalerProcess, install, leads, scaler
 from tests.control_plane.stage import Stage, staged, until
 from tests.test_manifests import MANIFESTS, Object, rendered, second_install, variables
@@ -478,10 +478,12 @@ def clean(helm: Helm, plane: ControlPlane) -> Iterator[Helm]:
 
 
 def flags(plane: ControlPlane) -> list[str]:
-    """What the container of the Deployment is told, as flags."""
+    """What the container of the Deployment is told, as flags; on ports that are free here."""
     words = ("get", "deployment", "mind-cluster-scaler", "--namespace", NAMESPACE, "--output=json")
     given = variables(json.loads(plane.kubectl(*words)))
     given.pop("SCALER_HTTP_PORT")
+    if "SCALER_METRICS_PORT" in given:
+        given["SCALER_METRICS_PORT"] = str(free_ports(1)[0])
     return [
         word
         for name, value in given.items()
