@@ -9,7 +9,8 @@ What is kept from one decision to the next:
     each service     its demand     its position    the service is another object, its memory is
                                                     another one, or `Demand.until`
     each service     its plan       its position    its demand or `Draft.plan_inputs` changes
-    each part        its drafts     its number      a service or a node of it changes, `recheck_at`,
+    each part        its drafts     its number      a node of it changes, a service of it changes
+                                                    what is read (`kept_draft.py`), `recheck_at`,
                                                     or `_Part.inputs` change
     a failure        `NotDecided`   its position    `PAUSE` is over, or people change the service
 
@@ -29,6 +30,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
+from math import inf
 from traceback import walk_tb
 from typing import Any, TypeVar
 
@@ -37,6 +39,7 @@ import msgspec
 from scaler.decide import attempts
 from scaler.decide.decision import Decision, Note, Plan, Tally
 from scaler.decide.draft import Draft
+from scaler.decide.kept_draft import kept_draft
 from scaler.decide.memory import Memory, ServiceMemory
 from scaler.decide.nodes import Nodes, PodRequests, Room
 from scaler.decide.plan import plan_of
@@ -70,6 +73,8 @@ UNITS_OF_CLASSES = 20
 """The work of finding the classes of nodes that a service may use."""
 UNITS_OF_LOOKING = 22
 """The work of making the demand of a service, for each of its instances."""
+UNITS_OF_COMPARING = 10
+"""The work of comparing a service with itself, for each of its instances."""
 UNITS_OF_PLANNING = 7
 """The work of making the plan of a service, for each of its instances."""
 MOST_FAILING = 4
@@ -434,17 +439,22 @@ class DecisionCache:
 
 
 class _Part(msgspec.Struct, eq=False):
-    """The last arbitration of one part. Holds until a service or a node of the part, or one of
-    `inputs`, changes."""
+    """The last arbitration of one part. Holds until a node of the part, one of `inputs`, or what is
+    read of a service changes."""
 
+    active: Sequence[int]
+    """The services with something to weigh."""
     drafts: dict[int, Draft]
+    """Of these, and of all services of the part where victims were looked for."""
     tally: tuple[Counter[str], Counter[str]]
     heeds_room: bool
     recheck_at: float
     inputs: tuple[object, ...]
     """The other inputs of the arbitration: whether a service is probed, the last binds."""
-    settled: bool
-    """The arbitration changed the memory of no service."""
+    unsettled: frozenset[int] = frozenset()
+    """The services of which the arbitration changed the memory."""
+    looked_up_to: float = -inf
+    """As in `Everybody`: where finite, no service of the part has a priority up to this one."""
 
 
 class _Pass:
@@ -574,27 +584,57 @@ class _Pass:
         return min([moment for moment in moments if moment > self.world.now], default=0.0)
 
     def _arbitrated(self) -> Steps[dict[int, _Part]]:
-        """All parts with something to weigh. A part without changes is not arbitrated again."""
-        touched = self._touched()
+        """All parts with something to weigh. A part of which nothing that is read has changed is
+        not arbitrated again."""
+        changed = self._by_part([at for at in self.changed if self.demands.all[at].weighed])
         by_part = self._by_part(sorted(self.demands.active))
+        other_nodes = self._with_other_nodes()
         self.cache.waiting = len({*self.changed, *self.demands.active})
         parts = {}
         for number, active in by_part.items():
+            kept = None
             part = self.cache.parts.get(number)
-            if part is None or number in touched or not self._holds(part):
-                part = yield from self._arbitrate_most(number, active)
-                self.drafts |= part.drafts
-            parts[number] = part
+            if part is not None and number not in other_nodes and self._holds(part, active):
+                kept = yield from self._kept(part, changed[number])
+            if kept is None:
+                kept = yield from self._arbitrate_most(number, active)
+                self.drafts |= kept.drafts
+            parts[number] = kept
         return parts
 
-    def _touched(self) -> set[int]:
-        """The parts of which a service or a node changed."""
-        changed = [at for at in self.changed if self.demands.all[at].weighed]
-        touched = set(self._by_part(changed))
-        for node_class in self.node_index.changed or ():
-            if node_class in self.neighbours.part_of_class:
-                touched.add(self.neighbours.part_of_class[node_class])
-        return touched
+    def _with_other_nodes(self) -> set[int]:
+        """The parts of which a node changed."""
+        part_of_class = self.neighbours.part_of_class
+        changed = self.node_index.changed or ()
+        return {part_of_class[one] for one in changed if one in part_of_class}
+
+    def _kept(self, part: _Part, changed: Iterable[int]) -> Steps[_Part | None]:
+        """The part with these services as they are now; None where something of them that is read
+        is other than before."""
+        if not changed:
+            return part
+        drafts = {}
+        for at in changed:
+            known = self.demands.all[at]
+            before = part.drafts.get(at)
+            if known.failed is not None or (
+                before is None and known.demand.priority <= part.looked_up_to
+            ):
+                return None
+            if before is None:
+                continue
+            self.cache.work.units += UNITS_OF_COMPARING * len(known.demand.members)
+            yield
+            any_victims = part.looked_up_to == inf
+            draft = kept_draft(before, known.demand, self.world, any_victims=any_victims)
+            if draft is None:
+                return None
+            drafts[at] = draft
+        self.drafts |= drafts
+        unsettled = [at for at, one in drafts.items() if one.next_memory() is not one.demand.seen]
+        return msgspec.structs.replace(
+            part, drafts={**part.drafts, **drafts}, unsettled=frozenset(unsettled)
+        )
 
     @cached_property
     def _positions(self) -> dict[int, list[int]]:
@@ -607,11 +647,13 @@ class _Pass:
             found[self.neighbours.part[self.demands.all[at].demand.requests]].append(at)
         return found
 
-    def _holds(self, part: _Part) -> bool:
-        """Whether the last arbitration holds, if no service and no node of the part changed."""
+    def _holds(self, part: _Part, active: Sequence[int]) -> bool:
+        """Whether the last arbitration holds, if no node of the part changed, and nothing of a
+        service that is read."""
         in_time = not part.recheck_at or self.world.now < part.recheck_at
         return (
-            part.settled
+            part.active == active
+            and part.unsettled <= self.changed
             and in_time
             and part.inputs == self._inputs(self.probing, heeds_binds=part.inputs[-1] is not None)
         )
@@ -647,7 +689,7 @@ class _Pass:
         self.probing = probing
         nothing = (Counter[str](), Counter[str]())
         inputs = self._inputs(probing, heeds_binds=False)
-        return _Part({}, nothing, heeds_room=False, recheck_at=0.0, inputs=inputs, settled=True)
+        return _Part(active, {}, nothing, heeds_room=False, recheck_at=0.0, inputs=inputs)
 
     def _arbitrate_all(self, number: int, active: Sequence[int]) -> _Part:
         return all_of(self._arbitrate(number, active))
@@ -667,18 +709,21 @@ class _Pass:
         probing = self.probing
         weighed = yield from weigh(self.world, scope, Shortcuts, is_probed=probing)
         self.probing = weighed.is_probed
-        settled = True
-        for draft in weighed.drafts.values():
-            settled &= draft.next_memory() is draft.demand.seen
+        unsettled = set[int]()
+        for at, draft in weighed.drafts.items():
+            if draft.next_memory() is not draft.demand.seen:
+                unsettled.add(at)
             self.cache.work.units += UNITS_OF_SERVICE
             yield
         return _Part(
+            active=active,
             drafts=weighed.drafts,
             tally=tally_of(weighed, self.world),
             heeds_room=weighed.heeds_room(),
             recheck_at=self._first(weighed.moments(self.world)),
             inputs=self._inputs(probing, heeds_binds=weighed.heeds_binds),
-            settled=settled,
+            unsettled=frozenset(unsettled),
+            looked_up_to=weighed.looked_up_to,
         )
 
 

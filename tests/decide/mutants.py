@@ -5,7 +5,7 @@ Each names the few files of this folder that should notice, the quickest first."
 
 from __future__ import annotations
 
-from scaler.decide import again, attempts, draft, nodes, slices, verdicts
+from scaler.decide import again, attempts, draft, kept_draft, nodes, slices, verdicts
 from scaler.decide.room import blocks, classes, invalidation, placement
 from scaler.decide.service import demand, groups, lifecycle, limit, readiness, states
 from scaler.decide.sharing import (
@@ -2102,6 +2102,55 @@ MUTANTS = (
         "memory = replace(memory, made=None)",
         "test_training_starts",
         "3d.3",
+    Mutant(
+        "what people wrote is not read in a kept draft",
+        kept_draft,
+        "if attempts.has_news(now.memory, now.written):",
+        "if False:",
+        "test_kept_draft",
+        "3b.5c, S5",
+    ),
+    Mutant(
+        "a draft is kept though another instance is Ready",
+        kept_draft,
+        "if reads_ready and one.ready != other.ready:",
+        "if False:",
+        "test_kept_draft",
+        "3b.4c, S5",
+    ),
+    Mutant(
+        "a draft is kept though its decision moved a clock",
+        kept_draft,
+        "if not _is_alike(draft.memory, now.memory) or observed.events_of_jobs(draft):",
+        "if observed.events_of_jobs(draft):",
+        "test_kept_draft",
+        "3b.5a, S5",
+    ),
+    Mutant(
+        "a grace period is not read",
+        kept_draft,
+        "if replace(one, ready=0, **NOT_READ) != replace(other, ready=0, **NOT_READ):",
+        "if replace(one, ready=0, grace=other.grace, **NOT_READ) != replace(\n"
+        "            other, ready=0, **NOT_READ\n"
+        "        ):",
+        "test_kept_draft",
+        "3b.4c, S5",
+    ),
+    Mutant(
+        "who was not looked at has no priority",
+        again,
+        "before is None and known.demand.priority <= part.looked_up_to",
+        "False",
+        "test_kept_draft",
+        "3b.4a, S5",
+    ),
+    Mutant(
+        "each changed service has the whole order walked again",
+        again,
+        "            if draft is None:\n                return None\n",
+        "            return None\n",
+        "test_kept_draft",
+        "3b.10c",
     ),
     Mutant(
         "a flap restarts a job",

@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -44,7 +45,19 @@ Change = tuple[str, int, int]
 changes_strategy = st.lists(
     st.tuples(
         st.sampled_from(
-            ("service", "node", "later", "bind", "goes", "comes", "done", "back", "nothing")
+            (
+                "service",
+                "edit",
+                "edit",
+                "node",
+                "later",
+                "bind",
+                "goes",
+                "comes",
+                "done",
+                "back",
+                "nothing",
+            )
         ),
         st.integers(0, 5),
         st.integers(0, 7),
@@ -110,6 +123,10 @@ def after(now: World, change: Change, sources: Sequence[World]) -> World:
         case "goes" if services:
             services.pop(which % len(services))
             return msgspec.structs.replace(now, services=tuple(services))
+        case "edit" if services:
+            at = which % len(services)
+            services[at] = edited(services[at], how)
+            return msgspec.structs.replace(now, services=tuple(services))
         case "node" if now.nodes is not None:
             found = list(now.nodes.nodes)
             at = (which + how) % len(found)
@@ -129,6 +146,26 @@ def after(now: World, change: Change, sources: Sequence[World]) -> World:
             return msgspec.structs.replace(now, memory=Memory())
         case _:
             return now
+
+
+def edited(service: Service, how: int) -> Service:
+    """One instance changed a little: most of that no other service can see."""
+    one = service.instances[how % len(service.instances)]
+    edits: list[dict[str, Any]] = [
+        {"generation": one.generation + 1},
+        {"restarts": one.restarts + 1, "trouble": "a pod was restarted"},
+        {"ready": 0 if one.ready else one.running},
+        {"scheduler_says": "0/8 nodes are available", "warnings": ()},
+        {"running": 0, "ready": 0},
+        {"created": one.created - 1.0},
+        {"grace": one.grace + 10.0},
+        {"priority": one.priority + 1},
+    ]
+    first = msgspec.structs.replace(one, **edits[how % len(edits)])
+    others = [each for each in service.instances if each is not one]
+    return msgspec.structs.replace(
+        service, instances=tuple(sorted([first, *others], key=lambda each: each.uid))
+    )
 
 
 def other_node(node: Node, how: int) -> Node:

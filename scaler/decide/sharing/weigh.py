@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 
 import msgspec
 
@@ -65,6 +65,8 @@ class Weighed(msgspec.Struct, frozen=True, eq=False):
     """7d: when nodes cease to be kept for minimums; times in the past included."""
     is_careful: bool
     """10c: it was not weighed what the scheduler may do to reservations: they are too many."""
+    looked_up_to: float
+    """As in `Everybody`."""
 
     def heeds_room(self) -> bool:
         """Whether a change of what is free alone may change it."""
@@ -80,6 +82,33 @@ class Weighed(msgspec.Struct, frozen=True, eq=False):
         yield from self.kept_until
 
 
+class Everybody:
+    """The drafts of all services of a part, also of those with nothing to weigh. Most decisions
+    look for no victims and never need them."""
+
+    def __init__(self, scope: Scope, drafts: dict[int, Draft]) -> None:
+        self._scope = scope
+        self._drafts = drafts
+        self._all: list[Draft] = []
+        self.looked_up_to = -math.inf
+        """No service has a priority up to this one; infinite: all services were looked at."""
+
+    def of_priority(self, most: float) -> list[Draft]:
+        """The drafts; none where each has a higher priority than that."""
+        if most <= self.looked_up_to:
+            return self._all
+        demands = self._scope.everybody()
+        if all(demand.priority > most for demand in demands.values()):
+            self.looked_up_to = most
+            return []
+        self.looked_up_to = math.inf
+        for position, demand in demands.items():
+            if position not in self._drafts:
+                self._drafts[position] = self._scope.draft(demand)
+        self._all = [self._drafts[position] for position in demands]
+        return self._all
+
+
 def weigh(
     world: World, scope: Scope, ask: Callable[[Placement], Questions], *, is_probed: bool
 ) -> Steps[Weighed]:
@@ -92,16 +121,7 @@ def weigh(
         yield
     active = list(drafts.values())
 
-    @cache  # most decisions look for no victims and never call it
-    def drafts_of_part(most: float) -> list[Draft]:
-        everybody = scope.everybody()
-        if all(demand.priority > most for demand in everybody.values()):
-            return []
-        for position, demand in everybody.items():
-            if position not in drafts:
-                drafts[position] = scope.draft(demand)
-        return [drafts[position] for position in everybody]
-
+    everybody = Everybody(scope, drafts)
     policy = world.policy
     placement = Placement(
         scope.nodes, now=world.now, due_back=policy.due_back, flap_patience=policy.flap_patience
@@ -114,7 +134,7 @@ def weigh(
         world,
         placement,
         drafts,
-        drafts_of_part,
+        everybody.of_priority,
         ask(placement),
         is_probed=is_probed,
         expects_room=bool(scaled_down or unusual),
@@ -122,7 +142,14 @@ def weigh(
     yield from Arbitration(part).run()
     kept_until = list(gathering.moments(part))
     return Weighed(
-        drafts, active, part.is_probed, heeds_binds, unusual, kept_until, part.is_careful
+        drafts,
+        active,
+        part.is_probed,
+        heeds_binds,
+        unusual,
+        kept_until,
+        part.is_careful,
+        everybody.looked_up_to,
     )
 
 
