@@ -11,6 +11,7 @@ until it is named here."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 from msgspec.structs import replace
@@ -63,10 +64,13 @@ def kept_draft(before: Draft, now: Demand, world: World, *, any_victims: bool) -
     """The draft of the last decision, of the service as it is now; None where it has to be made
     anew. `any_victims`: victims were looked for among all services."""
     old = before.demand
+    if old.training or now.training:  # 3d reads more than is named here
+        return None
     reads_ready = any_victims or not now.serves or now.service.options.trade is Trade.ALWAYS
     if not _is_read_alike(old, now, reads_ready=reads_ready):
         return None
-    draft = Draft(now, before.classes, shares=before.shares)
+    draft = copy(before)
+    draft.demand = now
     draft.events = _events(before, now)
     draft.memory = attempts.after(now.memory, draft.events, now.policy)
     if not _is_alike(draft.memory, before.memory):
@@ -76,15 +80,6 @@ def kept_draft(before: Draft, now: Demand, world: World, *, any_victims: bool) -
     draft.groups = {}
     for name, group in before.groups.items():
         draft.groups[name] = _with_places_of(group, now.groups[name])
-    draft.admitted = before.admitted
-    draft.revoked = before.revoked
-    draft.cannot_go = before.cannot_go
-    draft.waits = before.waits
-    draft.without_room = before.without_room
-    draft.evicted = before.evicted
-    draft.nominated = before.nominated
-    draft.unplaced = before.unplaced
-    draft.chosen = before.chosen
     moments = list(observed.moments(draft, world))
     return draft if moments == list(observed.moments(before, world)) else None
 

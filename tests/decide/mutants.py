@@ -2102,6 +2102,7 @@ MUTANTS = (
         "memory = replace(memory, made=None)",
         "test_training_starts",
         "3d.3",
+    ),
     Mutant(
         "what people wrote is not read in a kept draft",
         kept_draft,
