@@ -208,6 +208,17 @@ class Settings(BaseModel):
         " one; from its first lost pod.",
         0,
     )
+    grow_interval: float = _seconds(
+        600,
+        "A running training job is not restarted at a larger size before this, nor before ten times"
+        " what a restart costs it; doubled each time that it did not last as long.",
+        1,
+    )
+    grow_patience: float = _seconds(
+        60,
+        "How long a larger size has to fit before a running training job is restarted for it.",
+        0,
+    )
     preempt: Preempt = _setting(
         Preempt.HIGHER_PRIORITY,
         "Whose scale-ups a missing minimum may evict: those of a lower priority"

@@ -128,6 +128,7 @@ class Draft:
             or self.waits
             or self.without_room
             or self.admitted
+            or demand.may_change_size
         )
 
     @property

@@ -363,6 +363,37 @@ class Restarted(OfSize, frozen=True):
     words: str
 
 
+class JobRuns(OfSize, frozen=True):
+    """3d.5: a job that may grow runs since then."""
+
+    at: float
+
+
+class RoomToGrow(OfSize, frozen=True):
+    """3d.5: since then a larger size fits."""
+
+    at: float
+
+
+class NoRoomToGrow(OfSize, frozen=True):
+    """3d.5: no larger size fits."""
+
+
+class Grew(OfSize, frozen=True):
+    """3d.5: the job is restarted at a larger size. `before`: the amount of its size until then."""
+
+    at: float
+    before: int
+
+
+class GrowthUndone(OfSize, frozen=True):
+    """3d.5: the last growth did not last as long as the interval."""
+
+
+class GrowthLasted(OfSize, frozen=True):
+    """3d.5: it lasted as long."""
+
+
 class SizeTried(OfSize, frozen=True):
     """3d.3: this size was released, or chosen and not made, and not bound within
     `minimum_timeout`. The next smaller one has a clock of its own."""

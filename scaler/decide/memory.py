@@ -37,6 +37,16 @@ class SizeMemory(msgspec.Struct, frozen=True, gc=False):
     """Why it was restarted last, until it runs: a `Cause`."""
     about: str = ""
     """What was wrong then, in words."""
+    runs_since: float = 0.0
+    """Of a job that may grow: since when it runs; 0.0 = it does not."""
+    fits_since: float = 0.0
+    """Since when a larger size fits; 0.0 = none does."""
+    grown_at: float = 0.0
+    """When it was last restarted for growth, until that has lasted or was undone; 0.0 = not."""
+    grown_from: int = 0
+    """The amount of its size before that."""
+    doublings: int = 0
+    """How often the interval of its growth is doubled."""
 
 
 class Attempt(

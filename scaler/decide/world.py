@@ -417,6 +417,8 @@ class Policy(msgspec.Struct, frozen=True, gc=False):
     max_service_priority: int | None = None
     restart_after: float = 10.0
     spare_patience: float = 60.0
+    grow_interval: float = 600.0
+    grow_patience: float = 60.0
 
 
 class RuleProblem(msgspec.Struct, frozen=True, gc=False):

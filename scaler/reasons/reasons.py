@@ -640,6 +640,35 @@ class Reason(StrEnum):
             to_do="无需处理；说明中有该 Pod 或节点",
         ),
     )
+    GROWING = Row(
+        name="Growing",
+        part=Part.HELD,
+        en=Words(
+            short="started anew at another size",
+            sentence=(
+                "All its pods are deleted, each with its own grace period, and it starts anew at "
+                "a larger size, or at what spec.replicas asks for."
+            ),
+            meaning=(
+                "the training job runs, and is started anew at a larger size that has had room "
+                "for a while, or at a smaller one because `spec.replicas` asks for fewer "
+                "([training jobs](../explanation/how-it-decides.md#training-jobs))"
+            ),
+            to_do="nothing",
+        ),
+        zh=Words(
+            short="以另一规模重新启动",
+            sentence=(
+                "它的全部 Pod 按各自的宽限期删除，然后以更大的规模，或 spec.replicas 要求的规模，"
+                "重新启动。"
+            ),
+            meaning=(
+                "训练任务在运行；更大的规模有资源已有一段时间，或者 `spec.replicas` 要求更少，"
+                "所以以另一规模重新启动（[训练任务](../../explanation/how-it-decides.md#training-jobs)）"
+            ),
+            to_do="无需处理",
+        ),
+    )
     PREEMPTED = Row(
         name="Preempted",
         part=Part.HELD,

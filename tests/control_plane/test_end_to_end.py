@@ -95,6 +95,8 @@ DIVIDED = (
     "flap_patience",
     "restart_after",
     "spare_patience",
+    "grow_interval",
+    "grow_patience",
 )
 """Settings that are divided as the times of a scenario are."""
 

@@ -27,7 +27,7 @@ from scaler.decide.service.limit import ScaleDown
 from scaler.decide.service.readiness import give_their_place
 from scaler.decide.service.remembered import remembered_of
 from scaler.decide.service.states import Member
-from scaler.decide.training.needs import as_needed, moments_of_sizes
+from scaler.decide.training.needs import as_needed, may_change_size, moments_of_sizes
 from scaler.decide.world import Instance, Policy, Service
 from scaler.remembered import Remembered
 from scaler.rules.rule import ALL, CountsFrom, Rule
@@ -151,7 +151,16 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
             or memory.evictions.number
             or self.has_progress
             or self._has_candidates
+            or self.may_change_size
         )
+
+    @property
+    def may_change_size(self) -> bool:
+        """3d: whether a job that runs may be restarted by us at another size."""
+        for member in self.training:
+            if may_change_size(member.instance, self.service.replicas):
+                return True
+        return False
 
     @property
     def _has_candidates(self) -> bool:

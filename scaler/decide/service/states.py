@@ -16,6 +16,7 @@ from scaler.decide import attempts
 from scaler.decide.decision import LifeAction, State
 from scaler.decide.memory import InstanceMemory
 from scaler.decide.service.lifecycle import is_pausing, next_step, recheck_at
+from scaler.decide.training import remember
 from scaler.decide.world import Instance, Policy, RestartBudget, Service
 from scaler.reasons.reasons import Reason
 from scaler.rules.rule import CountsFrom
@@ -351,7 +352,11 @@ def _of_one_that_runs(memory: InstanceMemory) -> InstanceMemory:
     """An instance that runs forgets its attempts; not that it was bound, until its service
     serves."""
     return InstanceMemory(
-        restarts=memory.restarts, ran=True, most_bound=memory.most_bound, owner=memory.owner
+        restarts=memory.restarts,
+        ran=True,
+        most_bound=memory.most_bound,
+        owner=memory.owner,
+        sizes=remember.of_one_that_runs(memory),
     )
 
 

@@ -40,7 +40,7 @@ from scaler.decide.sharing.order import (
     in_scale_up_order,
 )
 from scaler.decide.sharing.part import Admitted, Part, ReservedMinimum
-from scaler.decide.training import attempt, enlarge, fault
+from scaler.decide.training import attempt, enlarge, fault, growth
 from scaler.decide.training.enlarge import Enlarged, Start
 from scaler.decide.work import Steps
 from scaler.reasons.reasons import Reason
@@ -72,6 +72,7 @@ class Arbitration:
         yield from self._release_minimums()
         yield from self._scale_up()
         yield from self._enlarge_beyond_recorded()
+        yield from self._grow()
         yield from self._note_the_end()
 
     def _step(self, draft: Draft) -> Steps[None]:
@@ -102,8 +103,11 @@ class Arbitration:
             if draft.demand.training:
                 yield from self._step(draft)
                 draft.note(*fault.events_of_losses(draft, self.part.now))
+                draft.note(*growth.events_of_growth(draft, self.part.now))
                 for restart, words in fault.restarts_of(draft, self.part.now):
                     draft.restart(restart, words)
+                for shrink in growth.shrinks_of(draft):
+                    draft.restart(shrink)
 
     def _keep_what_stays(self) -> Steps[None]:
         """The remainder: room for what stays whatever is decided."""
@@ -166,6 +170,21 @@ class Arbitration:
             start.draft.note(*of_owners)
         for draft in self.part.drafts:
             draft.sizes |= enlarge.smallest_of_others(draft)
+
+    def _grow(self) -> Steps[None]:
+        """3d.5: last of all, one running job is restarted at a larger size."""
+        part = self.part
+        for draft, member in growth.in_order(part):
+            yield from self._step(draft)
+            if growth.is_room_unsure(part):
+                return
+            size = growth.larger_size(part, draft, member)
+            draft.note(*growth.event_of_room(draft, member, size, part.now))
+            is_due = size is not None and growth.is_due(part, draft, member)
+            if size is not None and is_due and not growth.is_another_growing(part, draft):
+                restart, grew = growth.growth_of(member, size, part.now)
+                draft.restart(restart)
+                draft.note(grew)
 
     def _enlarge(self, starts: Iterable[tuple[Start, int]]) -> Steps[None]:
         """3d.2: in rounds, one size for each job and round, until nothing changes."""

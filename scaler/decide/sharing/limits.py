@@ -19,7 +19,7 @@ from scaler.decide.service.states import (
     why_not_admissible,
 )
 from scaler.decide.sharing.part import Part
-from scaler.decide.training import fault
+from scaler.decide.training import fault, growth
 from scaler.decide.world import World
 from scaler.reasons.reasons import Reason
 
@@ -90,6 +90,8 @@ def decide_alone(demand: Demand, now: float) -> Draft:
     refused = _first_refused(chosen) if tries_alone else None
     for restart, words in fault.restarts_of(draft, now):
         draft.restart(restart, words)
+    for shrink in growth.shrinks_of(draft):
+        draft.restart(shrink)
     for name, group in demand.groups.items():
         for member in chosen[name]:
             if is_made(member) and refused in (None, member):

@@ -14,6 +14,7 @@ from scaler.decide.memory import Memory
 from scaler.decide.nodes import Room
 from scaler.decide.service.states import Member
 from scaler.decide.sharing.part import ReservedMinimum
+from scaler.decide.training.needs import moments_of_sizes
 from scaler.decide.world import World
 
 AT_ONCE = 0.001
@@ -161,5 +162,7 @@ def moments(draft: Draft, world: World) -> Iterator[float]:
     has_attempts = draft.demand.has_attempts or draft.has_changes
     uids = draft.memory.instances if has_attempts else ()
     yield from attempts.moments(draft.memory, uids, world.policy)
+    for member in draft.demand.training:
+        yield from moments_of_sizes(member.instance, draft.memory_of(member.uid), world.policy)
     if any(isinstance(event, Ended | PartEnded | Swapped) for event in draft.events):
         yield world.now + AT_ONCE  # others may have the room or the place that the attempt kept

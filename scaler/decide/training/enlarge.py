@@ -177,6 +177,13 @@ def at_size(draft: Draft, member: Member, size: int) -> Member:
     return msgspec.structs.replace(member, instance=of_size(as_read(draft, member.uid), size))
 
 
+def needing(member: Member, size: int) -> Member:
+    """A job that is bound, with the needs of another size."""
+    needs = training_of(member.instance).sizes[size].needs
+    instance = msgspec.structs.replace(member.instance, requests=needs, unbound=needs)
+    return msgspec.structs.replace(member, instance=instance)
+
+
 def as_released(draft: Draft, member: Member) -> Member:
     """An instance with the scheduler, with all pods that the scheduler has of it."""
     training = member.instance.training

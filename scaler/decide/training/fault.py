@@ -46,8 +46,9 @@ def restarts_of(draft: Draft, now: float) -> Iterator[tuple[Restart, str]]:
 def events_of_losses(draft: Draft, now: float) -> Iterator[OfSize]:
     """Before the first step: since when a job lacks a pod that it had."""
     for member in draft.demand.training:
-        has_lost = member.state in (State.BROKEN, State.TERMINATING)
-        if has_lost and not sizes_of(draft.memory_of(member.uid)).lost_at:
+        sizes = sizes_of(draft.memory_of(member.uid))
+        ends = member.state is State.TERMINATING and sizes.cause != Cause.GROWTH
+        if (ends or member.state is State.BROKEN) and not sizes.lost_at:
             yield PodsLost(member.uid, now)
 
 

@@ -21,9 +21,16 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from scaler.decide.memory import InstanceMemory
+from scaler.decide.memory import InstanceMemory, SizeMemory
 from scaler.decide.nodes import PodRequests
 from scaler.decide.world import Instance, OnFault, Policy, Training
+
+USUAL_COST = 60.0
+"""Seconds that one restart takes from the training, where nobody says how many."""
+COSTS_OF_INTERVAL = 10
+"""A job is not restarted for growth before so many times that: growth takes at most an eleventh of
+its time."""
+LONGEST_INTERVAL = 86400.0
 
 
 def training_of(instance: Instance) -> Training:
@@ -119,6 +126,41 @@ def restart_due(instance: Instance, memory: InstanceMemory, policy: Policy) -> f
     return memory.broken_since + policy.restart_after
 
 
+def may_grow(instance: Instance) -> bool:
+    """3d.5, G5: whether a job may be restarted at a larger size while it is healthy, if it fits."""
+    training = instance.training
+    return training is not msgspec.UNSET and training.grows and training.started > 0
+
+
+def may_change_size(instance: Instance, replicas: int) -> bool:
+    """Whether a job that runs may be restarted by us: to grow, or because fewer are wanted."""
+    training = instance.training
+    if training is msgspec.UNSET or training.started < 0:
+        return False
+    return may_grow(instance) or training.sizes[training.started].amount > replicas
+
+
+def interval_of(sizes: SizeMemory, training: Training, policy: Policy) -> float:
+    """3d.5, G2: seconds between the start of a job and its growth."""
+    cost = training.restart_cost or USUAL_COST
+    interval = max(policy.grow_interval, COSTS_OF_INTERVAL * cost)
+    return max(interval, min(interval * 2.0**sizes.doublings, LONGEST_INTERVAL))
+
+
+def grows_from(instance: Instance, memory: InstanceMemory, policy: Policy) -> float:
+    """3d.5, G1, G2, G4: from when on a job may be restarted at a larger size; 0.0 = it does not
+    run, or no larger size fits."""
+    sizes = memory.sizes
+    if sizes is msgspec.UNSET or not (sizes.runs_since and sizes.fits_since):
+        return 0.0
+    interval = interval_of(sizes, training_of(instance), policy)
+    return max(
+        sizes.runs_since + policy.stable_after,
+        instance.newest + interval,
+        sizes.fits_since + policy.grow_patience,
+    )
+
+
 def moments_of_sizes(instance: Instance, memory: InstanceMemory, policy: Policy) -> Iterator[float]:
     """3d.4: the times at which time alone may change what is decided about a job."""
     if instance.training is msgspec.UNSET:
@@ -126,8 +168,14 @@ def moments_of_sizes(instance: Instance, memory: InstanceMemory, policy: Policy)
     due = restart_due(instance, memory, policy)
     if due:
         yield due
-    if memory.sizes is not msgspec.UNSET and memory.sizes.lost_at:
-        yield memory.sizes.lost_at + policy.spare_patience
+    sizes = memory.sizes
+    if sizes is msgspec.UNSET:
+        return
+    if sizes.lost_at:
+        yield sizes.lost_at + policy.spare_patience
+    if sizes.grown_at:
+        yield sizes.grown_at + interval_of(sizes, instance.training, policy)
+    yield grows_from(instance, memory, policy)
 
 
 def _less(needs: PodRequests, there: Counter[object]) -> PodRequests:

@@ -14,14 +14,23 @@ import msgspec
 from msgspec.structs import replace
 
 from scaler.decide.events import (
+    Grew,
+    GrowthLasted,
+    GrowthUndone,
+    JobRuns,
+    NoRoomToGrow,
     NoSizeChosen,
     OfSize,
     PodsLost,
     Restarted,
+    RoomToGrow,
     SizeChosen,
     SizeTried,
 )
 from scaler.decide.memory import InstanceMemory, SizeMemory
+
+MOST_DOUBLINGS = 16
+"""From then on the interval is a day in any case."""
 
 
 def sizes_of(memory: InstanceMemory) -> SizeMemory:
@@ -40,9 +49,30 @@ def after_event(memory: SizeMemory, event: OfSize) -> SizeMemory:
             tried = tuple(dict.fromkeys([*memory.tried, name]))
             return replace(memory, chosen="", tried=tried, tried_at=at)
         case PodsLost(at=at):  # 3d.4
-            return replace(memory, lost_at=memory.lost_at or at)
-        case Restarted(cause=cause, words=words):  # 3d.4
+            return replace(memory, lost_at=memory.lost_at or at, runs_since=0.0, fits_since=0.0)
+        case Restarted(cause=cause, words=words):  # 3d.4 to 3d.6
+            memory = replace(memory, runs_since=0.0, fits_since=0.0)
             return replace(memory, chosen="", cause=cause, about=words)
+        case _:
+            return _growth(memory, event)
+
+
+def _growth(memory: SizeMemory, event: OfSize) -> SizeMemory:
+    """3d.5."""
+    match event:
+        case JobRuns(at=at):  # G1
+            return replace(memory, runs_since=at)
+        case RoomToGrow(at=at):  # G4
+            return replace(memory, fits_since=at)
+        case NoRoomToGrow():  # G4
+            return replace(memory, fits_since=0.0)
+        case Grew(at=at, before=before):
+            return replace(memory, grown_at=at, grown_from=before)
+        case GrowthUndone():
+            doublings = min(memory.doublings + 1, MOST_DOUBLINGS)
+            return replace(memory, grown_at=0.0, grown_from=0, doublings=doublings)
+        case GrowthLasted():
+            return replace(memory, grown_at=0.0, grown_from=0, doublings=0)
     raise AssertionError(f"no such event: {event}")
 
 
@@ -59,3 +89,18 @@ def tried_again(memory: InstanceMemory) -> InstanceMemory:
     if not sizes.tried:
         return memory
     return with_sizes(memory, replace(sizes, chosen="", tried=(), tried_at=0.0))
+
+
+def of_one_that_runs(memory: InstanceMemory) -> SizeMemory | msgspec.UnsetType:
+    """What a job that runs still remembers: what its growth depends on."""
+    if memory.sizes is msgspec.UNSET:
+        return msgspec.UNSET
+    sizes = memory.sizes
+    kept = SizeMemory(
+        runs_since=sizes.runs_since,
+        fits_since=sizes.fits_since,
+        grown_at=sizes.grown_at,
+        grown_from=sizes.grown_from,
+        doublings=sizes.doublings,
+    )
+    return msgspec.UNSET if kept == SizeMemory() else kept

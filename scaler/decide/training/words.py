@@ -14,6 +14,8 @@ from scaler.reasons.reasons import Reason
 
 _OF_CAUSE = {
     Cause.FAULT: Reason.RESTARTED_FOR_FAULT,
+    Cause.GROWTH: Reason.GROWING,
+    Cause.LIMIT: Reason.GROWING,
     Cause.PREEMPTION: Reason.PREEMPTED,
 }
 
