@@ -287,7 +287,8 @@ class Reason(StrEnum):
         en=Words(
             short="too large for this cluster",
             sentence=(
-                "The smallest ratio would not fit even on empty nodes{colon}; use a smaller one."
+                "The smallest ratio would not fit even on empty nodes{colon}; use a smaller one, "
+                "or add such nodes."
                 " A cluster autoscaler sees it with the setting provisioning_request only."
             ),
             meaning="the smallest ratio would not even fit on empty nodes",

@@ -16,6 +16,7 @@ from scaler.decide.nodes import PODS, PodRequest, Where
 from scaler.decide.world import ServiceKey
 from scaler.informers.records import NodeFacts
 from scaler.rules.rule import RuleOptions
+from scaler.sim.actors.hyper_nodes import hyper_node
 from scaler.sim.actors.nodes import NodeSpec, node_object
 from scaler.tools.common.usage import UnreadableError
 from scaler.tools.common.whatif import Asked, what_if
@@ -125,6 +126,53 @@ def test_nodes_of_a_file_are_in_the_super_pods_that_they_say(
             items.append(node_object(spec))
         file = written(tmp_path, "nodes.yaml", yaml.safe_dump({"kind": "List", "items": items}))
         assert asked(capsys, rule, "--nodes", file, *needs)["serving"] == serving
+
+
+RACKS = {"rack-0": ["n0", "n1", "n2"], "rack-1": ["n3"]}
+
+
+def racks() -> str:
+    """Four nodes of eight NPUs in two racks of one row, as kubectl writes them."""
+    items: list[object] = [node_object(NodeSpec(f"n{index}", npu=8)) for index in range(4)]
+    for name, nodes in RACKS.items():
+        items.append(hyper_node(name, 1, nodes=f"^({'|'.join(nodes)})$"))
+    items.append(hyper_node("row", 2, members=list(RACKS)))
+    return yaml.safe_dump({"kind": "List", "items": items})
+
+
+@pytest.mark.parametrize(
+    ("needs", "serving"),
+    [
+        (f"{NPU}=8", 1),
+        (f"{NPU}=8,highestTierAllowed=1", 0),
+        (f"{NPU}=8,highestTierAllowed=2", 1),
+        (f"{NPU}=4,highestTierAllowed=1", 2),
+        (f"{NPU}=8,highestTierAllowed=many", 1),
+    ],
+)
+def test_pods_of_one_hyper_node_are_counted_by_hyper_node(
+    tmp_path: Path, needs: str, serving: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each service needs two instances of two pods. A tier that nobody knows counts as met."""
+    rule = written(tmp_path, "rule.json", BLOCKS)
+    file = written(tmp_path, "nodes.yaml", racks())
+    answer = asked(capsys, f"3x {rule}", "--nodes", file, "--needs", needs)
+    assert answer["serving"] == serving
+
+
+def test_a_volcano_job_says_its_hyper_node_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = MANIFESTS.parent / "tests/scenarios/hyper-nodes"
+    jobs = ["--jobs", str(folder / "d0.yaml"), "--jobs", str(folder / "p0.yaml")]
+    rule = str(folder / "rule.yaml")
+    for width, serving in ((4, 1), (3, 0)):
+        items: list[object] = [node_object(NodeSpec(f"n{index}", npu=8)) for index in range(8)]
+        for start in range(0, 8, width):
+            names = "|".join(f"n{index}" for index in range(start, min(start + width, 8)))
+            items.append(hyper_node(f"rack-{start}", 1, nodes=f"^({names})$"))
+        file = written(tmp_path, "nodes.yaml", yaml.safe_dump({"kind": "List", "items": items}))
+        assert asked(capsys, rule, "--nodes", file, *jobs)["serving"] == serving
 
 
 def test_several_rules_and_several_kinds_of_nodes(

@@ -244,6 +244,14 @@ class NodeIndex:
         Otherwise the constraint is not understood, and counts as met."""
         return bool(self._tiers) and self._highest(tier) >= 0
 
+    def tiers_up_to(self, tier: str) -> list[int]:
+        """The tiers of HyperNodes that are no higher, the lowest first."""
+        highest = self._highest(tier)
+        found = set()
+        for chain_of_node in {node.hyper_nodes for node in self.nodes}:
+            found.update([one.tier for one in chain_of_node if one.tier <= highest])
+        return sorted(found)
+
     def _highest(self, tier: str) -> int:
         """The number of this tier; negative where it is not known."""
         if tier.startswith("="):

@@ -3,7 +3,7 @@ pass, until nothing changes. Every admitted instance is bound if it fits, and ru
 nothing.
 
 Must not add rules of its own; the simulated scheduler puts each pod on the node where least room is
-left over, and blocks where MindCluster's scheduler puts them."""
+left over, and blocks where MindCluster's scheduler or Volcano puts them."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ class Ground:
             # of a job that takes blocks, one block at a time; of any other, one pod
             size = max(1, need.block)
             for _ in range(count // size):
-                names = self._block_that_fits(need) if size > 1 else self._one_that_fits(need)
+                names = self._places_for(need)
                 if not names:
                     for taken, other in bound_pods:
                         self.take(taken, other, -1)
@@ -270,6 +270,39 @@ class Ground:
                     self.take(name, need, 1)
                     bound_pods.append((name, need))
         return tuple(bound_pods)
+
+    def _places_for(self, need: PodRequest) -> Sequence[str]:
+        """The node of each pod of one block, or of one pod; none where it does not fit."""
+        if need.block > 1 and need.tier:
+            return self._hyper_node_that_fits(need)
+        return self._block_that_fits(need) if need.block > 1 else self._one_that_fits(need)
+
+    def _hyper_node_that_fits(self, need: PodRequest) -> Sequence[str]:
+        """Nodes of one HyperNode, as Volcano chooses them: those of the lowest tier come first.
+        A tier that nobody knows counts as met."""
+        index = NodeIndex(self.nodes())
+        if not index.knows_tier(need.tier):
+            return self._first_places(list(self._nodes.values()), need)
+        for tier in index.tiers_up_to(need.tier):
+            members: dict[int, list[Node]] = {}
+            for number, node in zip(index.sets(str(tier)), index.nodes, strict=True):
+                if number >= 0:
+                    members.setdefault(number, []).append(node)
+            for nodes in members.values():
+                if names := self._first_places(nodes, need):
+                    return names
+        return []
+
+    def _first_places(self, nodes: Sequence[Node], need: PodRequest) -> Sequence[str]:
+        """So many places on these nodes; none where there are fewer."""
+        names: list[str] = []
+        for node in nodes:
+            left = node
+            while len(names) < need.block and self._fits(left, need):
+                names.append(node.name)
+                free = tuple(map(sub, left.free, self._amounts(need)))
+                left = msgspec.structs.replace(left, free=free)
+        return names if len(names) == need.block else []
 
     def _one_that_fits(self, need: PodRequest) -> Sequence[str]:
         name = self._fullest_that_fits(need)

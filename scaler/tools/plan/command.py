@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "NODES",
             (
                 "'40x RESOURCE=N,LABEL=VALUE,...', '9x4x RESOURCE=N' for nine super-pods of four,"
-                " or a file as 'kubectl get nodes -o yaml' writes it"
+                " or a file as 'kubectl get nodes,hypernodes -o yaml' writes it"
             ),
         ),
         (
@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         (
             "jobs",
             "FILE",
-            "AscendJobs, or a folder of them: what the instances of their rule and group ask for",
+            "AscendJobs, Volcano Jobs, or a folder: what instances of their rule and group ask for",
         ),
     ):
         nodes.add_argument(f"--{name}", action="append", metavar=metavar, default=[], help=meaning)

@@ -8,6 +8,8 @@
         a pod: what it asks for, and its node selector
     huawei.com/Ascend910=16,sp-block=64
         a pod of a job that takes blocks of 64 NPUs of one super-pod
+    huawei.com/Ascend910=8,highestTierAllowed=1
+        a pod of a job that takes one HyperNode of Volcano, of at most this tier
 
 Must not decide whether anything fits."""
 
@@ -18,15 +20,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from scaler.decide.nodes import PODS, PodRequest, PodRequests, Where, joined
 from scaler.decide.world import ServiceKey
 from scaler.informers.faults import NodeDevices, NodeFaults
+from scaler.informers.hyper_nodes import HyperNodeObject, HyperNodes, hyper_node_record
 from scaler.informers.npu_nodes import as_placed as node_as_placed
 from scaler.informers.records import NodeFacts, NodeObject, node_record
+from scaler.kube.api import HYPER_NODES, Object
 from scaler.kube.quantity import parse_quantity
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.rules.rule import Rule
@@ -38,6 +43,7 @@ from scaler.tools.common.whatif import Asked
 from scaler.tools.lint.source import BOM, decode
 from scaler.tools.plan.rulefile import LoadedRule, load_rule
 from scaler.tools.plan.understood import is_understood
+from scaler.workloads.hyper_nodes import together
 from scaler.workloads.npu_rules import (
     ACCELERATOR,
     LABEL,
@@ -47,7 +53,13 @@ from scaler.workloads.npu_rules import (
     npu_of,
 )
 from scaler.workloads.npu_rules import as_placed as requests_as_placed
-from scaler.workloads.pod_requests import MOST, ascend_job_requests, whole_amount
+from scaler.workloads.pod_requests import (
+    MOST,
+    ascend_job_requests,
+    volcano_job_requests,
+    whole_amount,
+)
+from scaler.workloads.volcanojob import VOLCANO_JOBS, read_volcano_job
 
 EXAMPLE = "huawei.com/Ascend910=8,pool=a"
 MOST_NODES = 100_000
@@ -64,7 +76,13 @@ _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _NAME = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _SUPER_POD_ID = "superPodID"
 """Annotation of a Node of a super-pod."""
+_OF_VOLCANO = (f"{VOLCANO_JOBS.group}/{VOLCANO_JOBS.version}", VOLCANO_JOBS.kind)
+TIER = "highestTierAllowed"
+"""In the short form of what a pod asks for: as in the field `networkTopology` of a job."""
 _SUFFIXES = (".yaml", ".yml", ".json")
+
+
+T = TypeVar("T")
 
 
 class BadInputError(Exception):
@@ -87,6 +105,8 @@ class JobNeeds(NamedTuple):
     """Where these pods say what is not understood."""
     npus: dict[tuple[str, str], NpuJob]
     """What MindCluster's scheduler reads of the job."""
+    tiers: dict[tuple[str, str], str]
+    """`PodRequest.tier` of the pods of the job."""
 
 
 def times(text: str) -> tuple[int, str]:
@@ -138,7 +158,8 @@ def _is_resource(key: str) -> bool:
 def need_of(text: str) -> PodRequest:
     """The request of one pod, from its short form."""
     found = parts(text)
-    found.labels.pop(SP_BLOCK, None)
+    for of_job in (SP_BLOCK, TIER):
+        found.labels.pop(of_job, None)
     asked = tuple(
         sorted((name, amount) for name, amount in ({PODS: 1} | found.amounts).items() if amount)
     )
@@ -216,22 +237,33 @@ def _super_pod_of(node: Mapping[str, Any]) -> int:
 
 def _of_file(file: str) -> list[NodeFacts]:
     found = []
-    for made in _manifests(file):
+    hyper_nodes = HyperNodes(lambda _: None)
+    made_of_file = list(_manifests(file))
+    for made in made_of_file:
+        if made.get("kind") == HYPER_NODES.kind:
+            hyper_node = _converted(made, HyperNodeObject, file)
+            hyper_nodes.store.apply(hyper_node_record(hyper_node))
+    for made in made_of_file:
         if made.get("kind") == "Node":
-            try:
-                facts = node_record(msgspec.convert(made, NodeObject, strict=False)).facts
-                found.append(_with_devices(facts, _super_pod_of(made)) if facts.chips else facts)
-            except msgspec.ValidationError as error:
-                name = at(made, "metadata").get("name", "without a name")
-                raise BadInputError(
-                    f"{file}: Node {name} is not as an API server gives it: {error}"
-                ) from None
+            record = node_record(_converted(made, NodeObject, file))
+            facts = replace(record.facts, hyper_nodes=hyper_nodes.of(record))
+            found.append(_with_devices(facts, _super_pod_of(made)) if facts.chips else facts)
     if not found:
         raise BadInputError(
             f"{file}: no Node; write them with 'kubectl get nodes -o yaml', or as '40x"
             " KEY=VALUE,...'"
         )
     return found
+
+
+def _converted(made: Mapping[str, Any], to: type[T], file: str) -> T:
+    try:
+        return msgspec.convert(made, to, strict=False)
+    except msgspec.ValidationError as error:
+        name = at(made, "metadata").get("name", "without a name")
+        raise BadInputError(
+            f"{file}: {made['kind']} {name} is not as an API server gives it: {error}"
+        ) from None
 
 
 def check_labels(nodes: Iterable[NodeFacts], services: Iterable[Asked]) -> None:
@@ -249,21 +281,34 @@ def check_labels(nodes: Iterable[NodeFacts], services: Iterable[Asked]) -> None:
 
 
 def read_jobs(sources: Iterable[str]) -> JobNeeds:
-    """The requests of the AscendJobs in these files and folders; of several in one group the first
-    counts."""
-    found = JobNeeds({}, set(), {})
+    """The requests of the AscendJobs and Volcano Jobs in these files and folders; of several in one
+    group the first counts."""
+    found = JobNeeds({}, set(), {}, {})
     for file in chain.from_iterable(map(_files, sources)):
         for made in _manifests(file):
-            labels = at(made, "metadata", "labels")
-            key = (str(labels.get(RULE_LABEL, "")), str(labels.get(GROUP_LABEL, "")))
-            if made.get("kind") == "AscendJob" and all(key) and key not in found.needs:
-                found.needs[key] = joined(
-                    tuple((need, 1) for need in ascend_job_requests(dict(made)))
-                )
-                found.npus[key] = npu_job_of(at(made, "metadata", "annotations"), labels)
-                if found.needs[key] and not is_understood(dict(made)):
-                    found.guessed.add(key)
+            job = dict(made)
+            if made.get("kind") == "AscendJob":
+                labels = at(job, "metadata", "labels")
+                key = (str(labels.get(RULE_LABEL, "")), str(labels.get(GROUP_LABEL, "")))
+                _note(found, key, job, ascend_job_requests(job))
+            elif (made.get("apiVersion"), made.get("kind")) == _OF_VOLCANO:
+                read = read_volcano_job(job)
+                key = (read.key.rule, read.group or "")
+                _note(found, key, job, volcano_job_requests(job))
+                found.tiers.setdefault(key, read.tier)
     return found
+
+
+def _note(
+    found: JobNeeds, key: tuple[str, str], job: Object, requests: Iterable[PodRequest]
+) -> None:
+    """What the instances of this rule and group request, unless that is known."""
+    if not all(key) or key in found.needs:
+        return
+    found.needs[key] = joined(tuple((need, 1) for need in requests))
+    found.npus[key] = npu_job_of(at(job, "metadata", "annotations"), at(job, "metadata", "labels"))
+    if found.needs[key] and not is_understood(job):
+        found.guessed.add(key)
 
 
 def services(
@@ -276,7 +321,8 @@ def services(
         raise BadInputError(f"more than {MOST_SERVICES:,} services")
     needs = list(needs)
     by_group = dict(map(_by_group, needs))
-    blocks = dict(map(_block_of, needs))
+    blocks = {group: _said(need, SP_BLOCK) for group, need in map(_of_group, needs)}
+    tiers = {group: _said(need, TIER) for group, need in map(_of_group, needs)}
     known = {""}
     for _, one in loaded:
         known.update(one.rule.groups)
@@ -296,10 +342,11 @@ def services(
         asked = {}
         for group in groups:
             pods = jobs.needs.get((one.name, group)) or _usual(one.rule, group, by_group)
+            job = one.name, group
             block = NpuJob(block=blocks.get(group, blocks.get("", "")))
-            asked[group] = (
-                _placed(pods, jobs.npus.get((one.name, group), block)) if by_chips else pods
-            )
+            tier = jobs.tiers.get(job, tiers.get(group, tiers.get("", "")))
+            placed = _placed(pods, jobs.npus.get(job, block)) if by_chips else pods
+            asked[group] = _in_one_hyper_node(placed, tier)
         guessed = not jobs.guessed.isdisjoint((one.name, group) for group in groups)
         key = ServiceKey(one.namespace, one.name, job_id)
         found.append(Asked(key, one.rule, one.options, asked, guessed=guessed))
@@ -317,17 +364,28 @@ def _counted(rule: str) -> tuple[int, str]:
     return (1, rule) if Path(rule).is_file() else times(rule)
 
 
-def _by_group(text: str) -> tuple[str, PodRequest]:
-    """`group0: cpu=8`, or `cpu=8` for every group."""
+def _of_group(text: str) -> tuple[str, str]:
+    """`group0: cpu=8` as the group and what stands behind it; "" for every group."""
     group, colon, rest = text.partition(":")
-    return (group.strip(), need_of(rest)) if colon and "=" not in group else ("", need_of(text))
+    return (group.strip(), rest) if colon and "=" not in group else ("", text)
 
 
-def _block_of(text: str) -> tuple[str, str]:
-    """The group of a `--needs`, and its `sp-block`, "" without one."""
-    group, _ = _by_group(text)
-    _, colon, rest = text.partition(":")
-    return group, parts(rest if group and colon else text).labels.get(SP_BLOCK, "")
+def _by_group(text: str) -> tuple[str, PodRequest]:
+    group, need = _of_group(text)
+    return group, need_of(need)
+
+
+def _said(need: str, key: str) -> str:
+    """What a `--needs` says of the job; "" for nothing."""
+    return parts(need).labels.get(key, "")
+
+
+def _in_one_hyper_node(pods: PodRequests, tier: str) -> PodRequests:
+    """These pods as Volcano sees them where all of them have to be in one HyperNode."""
+    if not tier or sum(number for _, number in pods) < 2:
+        return pods
+    seen = together(pods, tier)
+    return joined(tuple((seen.get(request, request), number) for request, number in pods))
 
 
 def _placed(pods: PodRequests, job: NpuJob) -> PodRequests:

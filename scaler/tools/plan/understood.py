@@ -22,10 +22,11 @@ from scaler.workloads.pod_requests import (
 
 
 def is_understood(job: Object) -> bool:
-    """Whether all is understood that the pods of this AscendJob say."""
-    replicas = read_replicas(job)
+    """Whether all is understood that the pods of this AscendJob or Volcano Job say."""
     specs = []
-    for kind, number in replicas.items():
+    for task in as_list(at(job, "spec").get("tasks")):
+        specs.append(at(task, "template", "spec"))
+    for kind, number in read_replicas(job).items():
         if number:
             specs.append(at(job, "spec", "replicaSpecs", kind, "template", "spec"))
     return sum(map(placement_size, specs)) <= LONGEST_PLACEMENT and all(map(_is_understood, specs))
