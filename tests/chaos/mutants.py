@@ -231,14 +231,14 @@ MUTANTS = (
         also=BOUND_IN_HANDS,
     ),
     Mutant(
-        "forgets what was told by a pod that has gone",
+        "forgets what a pod that has gone had said",
         indexes,
         "self.pods.drop(instance, record.name)",
         "pass",
         "gated rollout",
     ),
     Mutant(
-        "revisions are not told apart",
+        "revisions are not distinguished",
         instances,
         "newest != membership.revision",
         "False",
