@@ -19,6 +19,7 @@ from scaler.informers.jobs import JobRecord
 from scaler.kube.api import PODS, Resource
 from scaler.rules.jobspec import LEADER, WORKER
 from scaler.rules.rule import Ratio
+from scaler.rules.short import Stage
 from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import LastValid
 from scaler.workloads.kinds import JOBS
@@ -69,6 +70,8 @@ class ServiceReport(msgspec.Struct, frozen=True, gc=False):
     """Why the service is not weighed against others; "" when it is."""
     not_kept: str = ""
     """Why its rule is not kept, in words; "" when it is."""
+    stages: Mapping[str, Stage] = {}
+    """Of the groups whose jobs say it, and all of them the same."""
     out_of_touch: str = ""
     """What is not seen now, so that nothing is decided; "" while everything is seen."""
 
@@ -97,8 +100,22 @@ def report_of(
         rule.last_valid,
         alone,
         rule.not_kept,
+        _stages(state.cache, plan),
         out_of_touch,
     )
+
+
+def _stages(cache: Cache, plan: Plan) -> dict[str, Stage]:
+    found: dict[str, set[Stage]] = {}
+    for verdict in plan.verdicts:
+        job = cache.job(verdict.uid)
+        if job is not None and verdict.group is not None:
+            found.setdefault(verdict.group, set()).add(job.job.stage)
+    stages: dict[str, Stage] = {}
+    for group, said in found.items():
+        if len(said) == 1 and "" not in said:
+            stages[group] = said.pop()
+    return stages
 
 
 def _instance(

@@ -81,6 +81,7 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
     lost = losses(before, instances, _troubles(service), now) if _may_be_degraded(report) else []
     named = service.rule.groups if service.rule else groups
     running = {name: plan.groups[name].running for name in groups if name in named}
+    wanted = {name: plan.target.get(name, 0) for name in running}
     rule: Object = {
         "state": _state_of_rule(service),
         "paused": service.options.paused,
@@ -90,8 +91,8 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
         rule["inForce"] = report.last_valid.sha256
     status: Object = {
         "observedGeneration": generation,
-        "running": in_short(running),
-        "target": in_short({name: plan.target.get(name, 0) for name in running}) if target else "-",
+        "running": in_short(running, report.stages),
+        "target": in_short(wanted, report.stages) if target else "-",
         "reason": shown.reason,
         "message": shown.message[:MAX_WORDS],
         "replicas": sum(group.running for group in plan.groups.values()),
@@ -101,7 +102,7 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
         "ratios": [_counts(ratio.counts) for ratio in ratios[:MAX_RATIOS]],
         "currentRatio": current,
         "targetRatio": target,
-        "groups": [_group(name, plan) for name in groups],
+        "groups": [_group(name, report) for name in groups],
         "alone": report.alone[:MAX_WORDS],
         "outOfTouch": report.out_of_touch[:MAX_WORDS],
         "lost": lost,
@@ -268,17 +269,19 @@ def _counts(counts: Mapping[str, int]) -> Object:
     return {name[:MAX_NAME]: counts[name] for name in list(counts)[:MAX_GROUPS]}
 
 
-def _group(name: str, plan: Plan) -> Object:
+def _group(name: str, report: ServiceReport) -> Object:
     """The counts of a group. `admit` and `revoke` are not shown: they are plans, not the present
     state."""
-    group = plan.groups[name]
+    group = report.plan.groups[name]
+    stage = report.stages.get(name, "")
     counted = {
         "target": group.target,
         "running": group.running,
         "inFlight": group.in_flight,
         "held": group.held,
     }
-    return {"name": name[:MAX_NAME], **counted, "live": group.live, "paired": group.paired}
+    found = {"name": name[:MAX_NAME], **counted, "live": group.live, "paired": group.paired}
+    return {**found, "stage": stage} if stage else found
 
 
 def _warnings(report: ServiceReport) -> list[Object]:

@@ -29,6 +29,7 @@ from scaler.timestamps import seconds_of
 from scaler.workloads.kind import Kind, Look, MadeName, Written
 from scaler.workloads.membership import MOST_FAULTS, Job, job_head, labels_of, number_in
 from scaler.workloads.npu_rules import npu_job_of
+from scaler.workloads.stages import stage_of
 
 APP_LABEL = "app"
 JOB_LABEL = "training.kubeflow.org/job-name"
@@ -94,6 +95,7 @@ def read_job(obj: Object) -> Job:
         names_rule=RULE_LABEL in at(meta, "labels"),
         hardware=(*_hardware(at(meta, "annotations")), *_hardware(at(meta, "labels"))),
         npus=npu_job_of(at(meta, "annotations"), at(meta, "labels")),
+        stage=stage_of(at(meta, "labels")),
     )
 
 

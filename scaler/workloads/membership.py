@@ -16,6 +16,7 @@ from scaler.reasons.reasons import Reason
 from scaler.remembered import Sharing
 from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
+from scaler.rules.short import Stage
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.timestamps import seconds_of
 from scaler.workloads.npu_rules import NO_JOB, NpuJob
@@ -113,6 +114,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     """Labels and annotations of the job that its rank table depends on."""
     npus: NpuJob = NO_JOB
     """What MindCluster's scheduler reads of the job."""
+    stage: Stage = ""
+    """Prefill or decode, where the labels of the job say it. Shown, never decided by."""
     tier: str = ""
     """`PodRequest.tier`: all its pods have to be in one HyperNode."""
 

@@ -31,6 +31,7 @@ from scaler.workloads.kind import (
 )
 from scaler.workloads.membership import MOST_FAULTS, Job, LaterPods, job_head, labels_of
 from scaler.workloads.npu_rules import npu_job_of
+from scaler.workloads.stages import stage_of
 
 VOLCANO_JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 FINAL = ("Completed", "Failed", "Terminated", "Aborted")
@@ -101,6 +102,7 @@ def read_volcano_job(obj: Object) -> Job:
         restarts=as_count(status.get("retryCount"), MAX_PODS),
         later=tuple(_later(head.name, tasks)) if replicas else (),
         npus=npu_job_of(at(meta, "annotations"), at(meta, "labels")),
+        stage=stage_of(at(meta, "labels")),
         tier=tier_of(at(spec, "networkTopology")),
     )
 

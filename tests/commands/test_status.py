@@ -21,7 +21,7 @@ from rich.cells import cell_len
 
 from scaler.decide.world import ServiceKey
 from scaler.informers.pods import read_pod
-from scaler.kube.api import LEASES, NODES, Object, PatchType
+from scaler.kube.api import ELASTIC_SERVICES, LEASES, NODES, Object, PatchType
 from scaler.report.service_status import status_of, without_jobs
 from scaler.rules.rule import ALL
 from scaler.sim.loop import run
@@ -270,6 +270,32 @@ def test_what_strangers_write_cannot_move_the_cursor_or_turn_text_around() -> No
 )
 def test_ages_are_written_as_kubectl_writes_them(seconds: float, words: str) -> None:
     assert age(seconds) == words
+
+
+def test_labels_of_the_deployer_say_which_group_is_prefill_and_which_decode() -> None:
+    """On all jobs of a group the same; else the numbers stand in the order of the rule."""
+
+    def labelled(name: str, value: str) -> Object:
+        made = job(name)
+        made["metadata"]["labels"]["grt-group/deploy-server"] = value
+        return made
+
+    async def story(*values: str) -> tuple[str, str]:
+        jobs = map(labelled, ("p0", "p1", "d0"), values)
+        async with rig(RULE, *jobs) as on:
+            await on.start("p0", "d0")
+            await on.settle(2)
+            await on.start("p1")
+            await on.settle(2)
+            (written,) = on.cluster.peek(ELASTIC_SERVICES, NAMESPACE)
+            assert written["status"]["running"] in await shown(on)
+            return written["status"]["running"], await shown(on, "rule-mindie")
+
+    running, tree = run(story("0", "0", "1"))
+    assert running == "2P1D"
+    assert "2P1D" in tree
+    assert "1P1D" in tree
+    assert run(story("0", "1", "1"))[0] == "2+1"
 
 
 def test_one_service_is_a_tree_with_what_it_waits_for() -> None:

@@ -248,6 +248,8 @@ def test_a_ratio_is_told_by_roles_where_the_groups_are_called_so() -> None:
     for names, running in (
         (("decode", "prefill"), "1P2D"),
         (("group0", "group1"), "2+1"),
+        (("engine", "decoder"), "2P1D"),
+        (("engine", "router"), "2+1"),
         (("prefill", "decode", "encode"), "2+1+1"),
     ):
         counts = {name: 2 if at == 0 else 1 for at, name in enumerate(names)}
@@ -257,6 +259,17 @@ def test_a_ratio_is_told_by_roles_where_the_groups_are_called_so() -> None:
         rule = Rule((Ratio(counts, dict.fromkeys(names, 1)),))
         status = first(report_of(service(rule, tuple(jobs))))
         assert status["target"] == running
+
+
+def test_a_ratio_is_told_by_the_stages_that_the_labels_of_jobs_say() -> None:
+    said = msgspec.structs.replace(SMALLER, stages={"group0": "decode", "group1": "prefill"})
+    status = first(said)
+    assert (status["running"], status["target"]) == ("1P1D", "1P2D")
+    assert [group["stage"] for group in status["groups"]] == ["decode", "prefill"]
+    one = msgspec.structs.replace(SMALLER, stages={"group0": "prefill"})
+    assert first(one)["running"] == "1+1", "of the other nobody says it"
+    schema = strict(SCHEMA["openAPIV3Schema"]["properties"]["status"])
+    jsonschema.validate(status, schema)
 
 
 def test_a_group_that_the_rule_does_not_name_is_no_column() -> None:

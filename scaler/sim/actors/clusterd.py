@@ -22,13 +22,14 @@ from scaler.sim.actors.devices import (
     put,
 )
 from scaler.sim.actors.stand_in import StandIn
+from scaler.workloads.stages import STAGE_LABELS
 
 RINGS_PREFIX = "rings-config-"
 LABELS = {"mx-consumer-volcano": "true"}
 _ROLES = {"mindie-ms-coordinator": "0", "mindie-ms-controller": "1"}
 """App label of MindIE's own pods -> group id in the global rank table; servers are group 2."""
 
-_GRT_LABELS = {"grt-server/deploy-server", "grt-group/deploy-server"}
+_GRT_LABELS = set(STAGE_LABELS)
 
 Documents = dict[tuple[str, str], dict[str, str]]
 """(namespace, name) of a ConfigMap -> its data."""

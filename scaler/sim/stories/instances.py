@@ -20,6 +20,7 @@ from scaler.sim.actors.leader_worker_sets import GROUP_INDEX, NAME, SIZE
 from scaler.sim.actors.operators import INDEX, MANAGED, ROLE, SERVICE
 from scaler.sim.actors.storm_services import POD_SET
 from scaler.sim.stories.loads import UNGOVERNED
+from scaler.workloads.stages import stage_of
 from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 
@@ -62,10 +63,6 @@ class Members(msgspec.Struct):
     pods: list[Object] = []
     job: Object = {}
 
-
-_ROLE_LABEL = "grt-group/deploy-server"
-_ROLES = {"0": "prefill", "1": "decode"}
-"""The values of that label, which MindIE Motor's deployer puts on every job."""
 
 SHOWING = (PODS, ASCEND_JOBS, VOLCANO_JOBS, STATEFUL_SETS, NODES)
 """Kinds of objects that show instances and their condition."""
@@ -151,7 +148,7 @@ def _view(instance: Members, ready: set[str]) -> InstanceView:
         nodes=tuple(sorted(nodes, key=natural)),
         ready=condition is Condition.RUNNING and all(map(objects.ready, live)),
         npus=npus,
-        role=_ROLES.get(labels.get(_ROLE_LABEL, ""), ""),
+        role=stage_of(labels),
     )
 
 

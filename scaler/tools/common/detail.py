@@ -253,4 +253,14 @@ def counts_of(status: Mapping[str, Any], counts: Any) -> dict[str, int]:
 def ratio_of(view: ServiceView) -> str:
     """The largest ratio that runs, in short; `-` below the smallest."""
     current = at(view.status, "currentRatio")
-    return in_short(counts_of(view.status, current.get("counts"))) if current else "-"
+    counts = counts_of(view.status, current.get("counts"))
+    return in_short(counts, stages_of(view.status)) if current else "-"
+
+
+def stages_of(status: Mapping[str, Any]) -> dict[str, str]:
+    """Prefill or decode, of the groups of which a status says it."""
+    found = {}
+    for group in map(at, as_list(status.get("groups"))):
+        if group.get("stage"):
+            found[as_text(group.get("name"))] = as_text(group["stage"])
+    return found

@@ -22,10 +22,10 @@ from scaler.reasons.said import SEMICOLON, Said, in_one
 from scaler.reasons.words import with_meaning
 from scaler.tools.common.check_result import CheckResult, Level, checked
 from scaler.workloads.membership import Job
+from scaler.workloads.stages import STAGE_LABELS
 
 SERVER_APP = "mindie-ms-server"
 CONSUMER_LABEL = "mx-consumer-cim"
-GLOBAL_LABELS = ("grt-server/deploy-server", "grt-group/deploy-server")
 ROLES = {"mindie-ms-controller": "MindIE Controller", "mindie-ms-coordinator": "MindIE Coordinator"}
 """Value of label `app` -> component that must be reachable before ClusterD publishes a table."""
 
@@ -117,11 +117,11 @@ def _label_problems(table_map: RankTableMap, job_id: str) -> Iterator[Said]:
         found = labels.get(JOB_ID_LABEL)
         standing = checks.IS_VALUE.of(value=found) if found else checks.IS_MISSING
         yield checks.OTHER_SERVICE.of(name=JOB_ID_LABEL, standing=standing, job_id=job_id)
-    found_labels = [label for label in GLOBAL_LABELS if label in labels]
+    found_labels = [label for label in STAGE_LABELS if label in labels]
     if not found_labels:
-        yield checks.NO_GLOBAL_LABEL.of(first=GLOBAL_LABELS[0], second=GLOBAL_LABELS[1])
+        yield checks.NO_GLOBAL_LABEL.of(first=STAGE_LABELS[0], second=STAGE_LABELS[1])
     elif len(found_labels) > 1:
-        yield checks.TWO_GLOBAL_LABELS.of(first=GLOBAL_LABELS[0], second=GLOBAL_LABELS[1])
+        yield checks.TWO_GLOBAL_LABELS.of(first=STAGE_LABELS[0], second=STAGE_LABELS[1])
 
 
 def _readable(table_map: RankTableMap) -> Iterator[CheckResult]:

@@ -24,6 +24,7 @@ from scaler.tools.common.detail import (
     is_drained,
     is_true,
     ratio_of,
+    stages_of,
     urgency,
     wanted,
 )
@@ -298,7 +299,7 @@ def _ladder(detail: ServiceDetail, style: Style) -> RenderableType:
         elif ratio.target:
             colour = "yellow"
         grid.add_row(
-            text(f"  {in_short(ratio.counts)}", colour),
+            text(f"  {in_short(ratio.counts, stages_of(detail.view.status))}", colour),
             text(counts_in_words(ratio.counts), colour),
             text("  ".join(marks)),
         )
