@@ -18,8 +18,8 @@ from scaler.sim.actors.nodes import NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
 from tests.control_plane.build import VERSIONS, BuildError
 from tests.control_plane.plane import ControlPlane, PlaneOptions, temporary
-from tests.control_plane.programs import ControlPlaneError
-from tests.control_plane.scaler_process import install, scaler
+from tests.control_plane.programs import ControlPlaneError, free_ports
+from tests.control_plane.scaler_process import LEASE, install, may_read_metrics, scaler
 from tests.control_plane.stage import EXAMPLE, staged
 
 _WELCOME = """
@@ -34,16 +34,24 @@ Kubernetes {version} is up with {nodes} fake NPU nodes, and the scaler runs besi
   kubectl patch node npu-0 --subresource=status --type=merge \\
       -p '{{"status": {{"conditions": [{{"type": "Ready", "status": "False"}}]}}}}'
 
-Logs are in {folder}; the scaler's is scaler.log, its metrics are at {metrics}.
+Its metrics, as Prometheus gets them:
+
+  curl -sk {metrics} \\
+      -H "Authorization: Bearer $(kubectl create token -n monitoring prometheus-k8s)"
+
+Logs are in {folder}; the scaler's is scaler.log.
 Ctrl-C ends everything and leaves nothing behind.
 """
 
 
 async def _keep_up(plane: ControlPlane, nodes: int) -> None:
     kubeconfig = install(plane)
+    may_read_metrics(plane, "prometheus-k8s")
+    (port,) = free_ports(1)
+    flags = (*LEASE, "--metrics-port", str(port))
     async with (
         staged(plane, npu_nodes=nodes, detection=2.0) as stage,
-        scaler(plane.folder, kubeconfig) as process,
+        scaler(plane.folder, kubeconfig, flags=flags),
     ):
         await add_node(stage.api, NodeSpec("cpu-0", npu=0))
         patience = asyncio.create_task(MindIEController(stage.api, Clock(), patience=20.0).run())
@@ -54,7 +62,7 @@ async def _keep_up(plane: ControlPlane, nodes: int) -> None:
                 kubeconfig=plane.admin,
                 example=EXAMPLE,
                 folder=plane.folder,
-                metrics=process.url("/metrics"),
+                metrics=f"https://127.0.0.1:{port}/metrics",
             ),
             flush=True,
         )

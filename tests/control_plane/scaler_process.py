@@ -124,6 +124,16 @@ async def scaler(
         await asyncio.to_thread(process.stop, SIGTERM)
 
 
+def may_read_metrics(plane: ControlPlane, account: str) -> None:
+    """Make a ServiceAccount in `monitoring`, as that of Prometheus, with the right to the
+    metrics."""
+    plane.kubectl("create", "namespace", "monitoring")
+    plane.kubectl("create", "serviceaccount", account, "-n", "monitoring")
+    role = "--clusterrole=mind-cluster-scaler-metrics-reader"
+    bound = f"--serviceaccount=monitoring:{account}"
+    plane.kubectl("create", "clusterrolebinding", "prometheus-reads-scaler", role, bound)
+
+
 async def metrics_for(port: int, token: str) -> tuple[int, str]:
     """Status and text of /metrics over HTTPS, for this token; without one for ""."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -310,7 +310,9 @@ def test_what_a_cluster_asks_for_can_be_said_by_values(helm: Helm) -> None:
     assert {hook["clientConfig"]["caBundle"] for hook in hooks} == {"Q0E="}
     assert {hook["timeoutSeconds"] for hook in hooks} == {7, 5}
     assert {hook["namespaceSelector"]["matchLabels"]["team"] for hook in hooks} == {"a"}
-    assert [name for kind, _, name in objects if kind == "ServiceAccount"] == ["of-ours"]
+    (account,) = (obj for obj in made if obj["kind"] == "ServiceAccount")
+    assert account["metadata"]["name"] == "of-ours"
+    assert account["metadata"]["annotations"] == {"iam": "role"}
     assert not [name for kind, _, name in objects if kind == "PodDisruptionBudget"]
     bound = {
         subject["name"]
@@ -321,6 +323,23 @@ def test_what_a_cluster_asks_for_can_be_said_by_values(helm: Helm) -> None:
     assert bound == {"of-ours"}
     assert "mind-cluster-scaler-system:of-ours" in json.dumps(made)
     assert "mind-cluster-scaler-system:mind-cluster-scaler'" not in json.dumps(made)
+
+
+def test_an_issuer_a_dns_policy_and_a_budget_of_ones_own_are_taken(helm: Helm) -> None:
+    issuer = {"name": "ours", "kind": "ClusterIssuer"}
+    made = helm.template(
+        {
+            "dnsPolicy": "Default",
+            "podDisruptionBudget": {"maxUnavailable": "50%"},
+            "admission": {"by": "webhook", "certificates": "cert-manager", "issuerRef": issuer},
+        }
+    )
+    (deployment,) = (obj for obj in made if obj["kind"] == "Deployment")
+    assert deployment["spec"]["template"]["spec"]["dnsPolicy"] == "Default"
+    (budget,) = (obj for obj in made if obj["kind"] == "PodDisruptionBudget")
+    assert budget["spec"]["maxUnavailable"] == "50%"
+    issuers = [obj["spec"]["issuerRef"] for obj in made if obj["kind"] == "Certificate"]
+    assert issuer in issuers
 
 
 @pytest.mark.parametrize(

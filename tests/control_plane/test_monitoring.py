@@ -29,7 +29,14 @@ from tests.control_plane.build import PROMETHEUS, ensure
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, free_ports
-from tests.control_plane.scaler_process import LEASE, NAMESPACE, install, metrics_for, scaler
+from tests.control_plane.scaler_process import (
+    LEASE,
+    NAMESPACE,
+    install,
+    may_read_metrics,
+    metrics_for,
+    scaler,
+)
 from tests.control_plane.stage import staged, until
 from tests.page.browser import command
 from tests.report.test_monitoring import ALERTS, DASHBOARD, QUERIES, RUNBOOKS
@@ -263,14 +270,11 @@ async def scraped(folder: Path, port: int, token: str) -> AsyncIterator[Promethe
 def tokens(plane: ControlPlane) -> dict[str, str]:
     """Name of a ServiceAccount in `monitoring` -> its token; prometheus has the right of the
     manifests, tenant has none."""
-    plane.kubectl("create", "namespace", "monitoring")
+    may_read_metrics(plane, "prometheus")
+    plane.kubectl("create", "serviceaccount", "tenant", "-n", "monitoring")
     found = {}
     for name in ("prometheus", "tenant"):
-        plane.kubectl("create", "serviceaccount", name, "-n", "monitoring")
         found[name] = plane.kubectl("create", "token", name, "-n", "monitoring").strip()
-    role = "--clusterrole=mind-cluster-scaler-metrics-reader"
-    account = "--serviceaccount=monitoring:prometheus"
-    plane.kubectl("create", "clusterrolebinding", "prometheus-reads-scaler", role, account)
     return found
 
 
