@@ -67,7 +67,7 @@ Made = TypeVar("Made")
 PAUSE = 300.0
 """Seconds until a failed service is decided about again although it did not change."""
 UNITS_OF_SERVICE = 20
-UNITS_OF_KEEPING = 5
+UNITS_OF_KEEPING = 8
 """The work of looking at a service of which what is known holds."""
 UNITS_OF_CLASSES = 20
 """The work of finding the classes of nodes that a service may use."""
@@ -589,6 +589,8 @@ class _Pass:
         changed = self._by_part([at for at in self.changed if self.demands.all[at].weighed])
         by_part = self._by_part(sorted(self.demands.active))
         other_nodes = self._with_other_nodes()
+        self.cache.work.units += UNITS_OF_KEEPING * len(self.demands.active)
+        yield
         self.cache.waiting = len({*self.changed, *self.demands.active})
         parts = {}
         for number, active in by_part.items():
@@ -715,12 +717,18 @@ class _Pass:
                 unsettled.add(at)
             self.cache.work.units += UNITS_OF_SERVICE
             yield
+        tally = tally_of(weighed, self.world)
+        self.cache.work.units += UNITS_OF_KEEPING * len(weighed.active)
+        yield
+        recheck_at = self._first(weighed.moments(self.world))
+        self.cache.work.units += UNITS_OF_KEEPING * len(weighed.drafts)
+        yield
         return _Part(
             active=active,
             drafts=weighed.drafts,
-            tally=tally_of(weighed, self.world),
+            tally=tally,
             heeds_room=weighed.heeds_room(),
-            recheck_at=self._first(weighed.moments(self.world)),
+            recheck_at=recheck_at,
             inputs=self._inputs(probing, heeds_binds=weighed.heeds_binds),
             unsettled=frozenset(unsettled),
             looked_up_to=weighed.looked_up_to,

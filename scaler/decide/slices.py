@@ -18,7 +18,7 @@ from collections.abc import Callable
 from scaler.decide.decision import Decision
 from scaler.decide.work import Steps, Work
 
-SLICE = 20_000
+SLICE = 10_000
 """Units of work of one call, about as many microseconds. One step more may be done: the step about
 one service that is being weighed."""
 

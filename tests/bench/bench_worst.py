@@ -4,8 +4,9 @@
 
 A world is made from a few numbers (`Genes`), so a line that the search prints makes the same world
 again. The search changes the numbers of the dearest worlds and keeps what costs more. `first`:
-milliseconds of CPU of the first decision, with empty caches, in so many slices; `event`: the
-slowest of the decisions that follow, each after a change of one object, the cache kept; `slice`:
+milliseconds of CPU of the first decision, with empty caches, in so many slices; `event`: of the
+decision that follows, which finds the clocks of all that was released begun, and the slowest of
+those after it, each after a change of one object, the cache kept; `slice`:
 the longest slice, and 99 % of all of them are no longer than the second number. `calls`:
 function calls of the first decision: the same on every machine and in every run. The search goes by
 the time of whole decisions."""
@@ -239,11 +240,12 @@ class Price(msgspec.Struct, frozen=True):
         return [sum(slices) for slices in self.slices_of_events]
 
     def __str__(self) -> str:
-        worst = max(self.events, default=0.0)
+        second = self.events[0] if self.events else 0.0
+        later = max(self.events[1:], default=0.0)
         every = sorted([*self.slices, *chain.from_iterable(self.slices_of_events)])
         nearly_all = every[len(every) * 99 // 100]
         return (
-            f"first {self.first:9.1f} ms in {len(self.slices):3}   event {worst:9.1f} ms"
+            f"first {self.first:9.1f} ms in {len(self.slices):3}   event {second:9.1f}, {later:9.1f} ms"
             f"   slice {every[-1]:6.1f}, 99 % {nearly_all:6.1f} ms   calls {self.calls:11,}"
         )
 

@@ -37,6 +37,8 @@ from scaler.decide.work import Work
 
 FEW = 64
 """Node constraints that an index may remember although no pod has them."""
+UNITS_OF_ACCEPTING = 4
+"""The work of asking whether the nodes of a class accept a pod."""
 MOST_KEPT = 1_200
 """The largest number of sorted lists that an index keeps; beyond it all but one are dropped."""
 
@@ -353,6 +355,7 @@ class NodeIndex:
         asks for the same will share it."""
         wheres = {request.where for request, _ in pods}
         for where in wheres - self._accepting.keys():
+            self.work.units += UNITS_OF_ACCEPTING * len(self.classes)
             found = [one for one in self.classes if accepts(where, one)]
             self._accepting[where] = frozenset(found or [class_asked_for(where)])
         if len(wheres) == 1:

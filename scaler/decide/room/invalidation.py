@@ -47,6 +47,8 @@ ROWS_OF_STEP = 16
 """So many classes of pods are taken into account in one step."""
 UNITS_OF_ROW = 15
 """The work of making a row longer, beside that for each class."""
+UNITS_OF_DOUBT = 8
+"""The work of asking about a class of which more may be lost than is to spare."""
 MOST_CLASSES = 256
 """The largest number of classes of reserved pods about which the answer may be no (3b.10c): each
 is weighed against each other."""
@@ -223,12 +225,12 @@ class Losses:
             differ = list(map(ne, last, with_the_scheduler))
             gone = [*compress(last, differ), *last[len(differ) :]]
             come = [*compress(with_the_scheduler, differ), *with_the_scheduler[len(differ) :]]
-            self._count_unbound(gone, -1)
-            self._count_unbound(come, 1)
+            yield from self._count_unbound(gone, -1)
+            yield from self._count_unbound(come, 1)
         touched = list(self._trial.touched)
         for first in range(0, len(touched), ROWS_OF_STEP):
             some = touched[first : first + ROWS_OF_STEP]
-            self._add_rows(some)
+            yield from self._add_rows(some)
             for pod in some:
                 self._count_reserved(self._rows[pod])
             self._trial.touched.difference_update(some)
@@ -239,10 +241,10 @@ class Losses:
             for row in self._rows.values():
                 self._to_spare[row.number] = self._least_to_spare(row.pod_class)
 
-    def with_more(self, pods: Mapping[PodClass, int]) -> list[_Change]:
+    def with_more(self, pods: Mapping[PodClass, int]) -> Steps[list[_Change]]:
         """What changes if so many more pods are with the scheduler."""
         changes = []
-        self._add_rows(pods)
+        yield from self._add_rows(pods)
         for pod, more in pods.items():
             row = self._rows[pod]
             changes.append(row.changed_to(row.count._replace(unbound=row.count.unbound + more)))
@@ -277,8 +279,8 @@ class Losses:
                 takers.append(Taker(other, taken, is_later))
         return takers
 
-    def _add_rows(self, pods: Iterable[PodClass]) -> None:
-        """A row for each of these classes that has none."""
+    def _add_rows(self, pods: Iterable[PodClass]) -> Steps[None]:
+        """A row for each of these classes that has none, all other rows longer by them."""
         first = len(self._rows)
         for pod in pods:
             if pod not in self._rows:
@@ -287,8 +289,9 @@ class Losses:
         if len(self._rows) == first:
             return
         lost = [0] * (len(self._rows) - first)
-        self._trial.nodes.work.units += (len(lost) + UNITS_OF_ROW) * len(self._rows)
         for pod, row in self._rows.items():
+            self._trial.nodes.work.units += len(lost) + UNITS_OF_ROW
+            yield
             from_earlier, from_later = self._takes.taken_by(pod, len(row.from_earlier))
             row.from_earlier += from_earlier
             row.from_later += from_later
@@ -298,9 +301,9 @@ class Losses:
         self._lost = self._lost + lost
         self._to_spare += [inf] * len(lost)
 
-    def _count_unbound(self, pods: Iterable[tuple[PodRequest, int]], sign: int) -> None:
+    def _count_unbound(self, pods: Iterable[tuple[PodRequest, int]], sign: int) -> Steps[None]:
         counted = self._trial.counted(pods)
-        self._add_rows(counted)
+        yield from self._add_rows(counted)
         for pod, number in counted.items():
             row = self._rows[pod]
             self._set(row, row.count._replace(unbound=row.count.unbound + sign * number))
@@ -389,9 +392,10 @@ class Invalidation:
     def _answer(
         self, mine: Mapping[PodClass, int], involved: frozenset[PodClass], *, own: bool
     ) -> Steps[bool]:
-        more = self._losses.with_more(mine)
+        more = yield from self._losses.with_more(mine)
         lost = self._losses.lost_after(more)
         for pod in self._losses.in_doubt(lost):
+            self._trial.nodes.work.units += UNITS_OF_DOUBT
             yield
             uncounted = 0 if own else mine.get(pod, 0)
             if pod in involved and not self._is_safe(pod, uncounted, mine, more):

@@ -121,8 +121,10 @@ class Arbitration:
     def _reserve_minimums(self) -> Steps[None]:
         """2: in their order, the services with missing instances of their minimum."""
         missing = [draft for draft in self.part.drafts if draft.demand.lacks_minimum]
-        self._count(UNITS_OF_SERVICE * len(missing))
+        yield
         self.part.minimums = in_minimum_order(missing, self.part.now, self.part.policy)
+        self._count(UNITS_OF_SERVICE * len(missing))
+        yield
         for draft in self.part.minimums:
             yield from self._step(draft)
             self._reserve_minimum(draft)
@@ -381,7 +383,10 @@ class Arbitration:
             draft.waits |= answer.waits
             chosen.append((draft, answer.members))
         blocked = []
-        for draft, member in release.most_restricted_first(part, chosen):
+        in_order = release.most_restricted_first(part, chosen)
+        self._count(UNITS_OF_INSTANCE * len(in_order))
+        yield
+        for draft, member in in_order:
             self._count(UNITS_OF_ASKING)
             yield from part.asking(member, own=True)
             yield

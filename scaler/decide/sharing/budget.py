@@ -171,6 +171,9 @@ class _Namespace:
         self._found_for: tuple[Needs, int] = ({}, 0)
         """The requests, and how many of them count, that `_rounded` was found for."""
         self._given: dict[int, _Given] = {}
+        self._last: tuple[int, dict[int, Service]] | None = None
+        """How many requests counted at the last look, and what it found; None = a service is
+        another object since."""
 
     @property
     def unlike(self) -> int:
@@ -188,6 +191,7 @@ class _Namespace:
                 self._number[request] += 1
 
     def remove(self, at: int) -> None:
+        self._last = None
         self._services.pop(at, None)
         for request in self._needs.pop(at, ()):
             self._number[request] -= 1
@@ -199,6 +203,8 @@ class _Namespace:
 
     def rounded(self, most: int, work: Work) -> Steps[dict[int, Service]]:
         """Its services, with requests that are rounded up to at most so many."""
+        if self._last is not None and self._last[0] == most:
+            return self._last[1]
         needs: Needs = {}
         for of_service in self._needs.values():
             for request, place in of_service.items():
@@ -213,6 +219,7 @@ class _Namespace:
             services[at] = self._with_rounded(at)
             work.units += UNITS_OF_INSTANCE * len(services[at].instances)
             yield
+        self._last = most, services
         return services
 
     def _with_rounded(self, at: int) -> Service:

@@ -141,6 +141,8 @@ def weigh(
     )
     yield from Arbitration(part).run()
     kept_until = list(gathering.moments(part))
+    scope.nodes.work.units += UNITS_OF_DRAFT * len(active)
+    yield
     return Weighed(
         drafts,
         active,
