@@ -245,7 +245,8 @@ class Price(msgspec.Struct, frozen=True):
         every = sorted([*self.slices, *chain.from_iterable(self.slices_of_events)])
         nearly_all = every[len(every) * 99 // 100]
         return (
-            f"first {self.first:9.1f} ms in {len(self.slices):3}   event {second:9.1f}, {later:9.1f} ms"
+            f"first {self.first:9.1f} ms in {len(self.slices):3}"
+            f"   event {second:9.1f}, {later:9.1f} ms"
             f"   slice {every[-1]:6.1f}, 99 % {nearly_all:6.1f} ms   calls {self.calls:11,}"
         )
 
