@@ -665,7 +665,7 @@ class Reason(StrEnum):
             ),
             meaning=(
                 "训练任务在运行；更大的规模有资源已有一段时间，或者 `spec.replicas` 要求更少，"
-                "所以以另一规模重新启动（[训练任务](../../explanation/how-it-decides.md#training-jobs)）"
+                "所以以另一规模重新启动（[训练任务（英文）](../../explanation/how-it-decides.md#training-jobs)）"
             ),
             to_do="无需处理",
         ),
