@@ -6,7 +6,8 @@ Once all is mended, every service serves again that could, and nothing waits tha
 happens follows from the seed. `python -m tests.contention.full_clusters 0-99` plays a hundred.
 
 From seed WIDER on people do things as well: they order scales, edit rules, taint nodes, delete and
-create, and the scaler is restarted or away."""
+create, and the scaler is restarted or away. From seed SLOWER on pods need up to their whole grace
+period to end, a minute to start, and the scheduler does not bind some service for a while."""
 
 from __future__ import annotations
 
@@ -80,7 +81,14 @@ LOSSES = (
 )
 WIDER = 100_000
 """The first seed of histories in which people act as well."""
-CURSES = {"owner away": "made", "quota": "created", "not ready": "ready"}
+SLOWER = 200_000
+"""The first seed of histories in which pods end and start slowly."""
+CURSES = {
+    "owner away": "made",
+    "quota": "created",
+    "not ready": "ready",
+    "not bound": "bound",
+}
 ACTS = ("order", "rule", "taint", "restart", "scaler away", "not ready")
 """After these every service has what it had."""
 REQUESTS = ("minimum", "deletion", "newcomer")
@@ -115,6 +123,8 @@ class History(msgspec.Struct, frozen=True):
     losses: tuple[Loss, ...]
     settings: dict[str, Any]
     beside: bool
+    timing: dict[str, tuple[float, float]] = {}
+    """How long pods take, where not as usual."""
 
     @property
     def end(self) -> float:
@@ -145,6 +155,8 @@ def history(seed: int) -> History:
     trade = {one.name: rng.choice(("always", "off")) for one in services if rng.random() < 0.2}
     wide = dice("wider", seed) if seed >= WIDER else None
     what = _wider(wide) if wide else LOSSES
+    if seed >= SLOWER:
+        what = (*what, "not bound", "not bound")
     losses = _losses(rng, services, count, what)
     settings = {"preempt": rng.choice(list(Preempt)).value}
     counts_from = {}
@@ -169,7 +181,17 @@ def history(seed: int) -> History:
         tuple(losses),
         settings,
         beside,
+        _timing(seed),
     )
+
+
+def _timing(seed: int) -> dict[str, tuple[float, float]]:
+    if seed < SLOWER:
+        return {}
+    rng = dice("slower", seed)
+    stop = rng.choice((5.0, 15.0, 30.0))
+    start = rng.choice((5.0, 20.0, 60.0))
+    return {"stop": (1.0, stop), "start": (2.0, start)}
 
 
 def _wider(rng: random.Random) -> tuple[str, ...]:
@@ -312,7 +334,7 @@ def _scenario(of: History, folder: Path) -> Scenario:
             "events": events,
             "curse": curses,
             "until": of.end,
-            "timing": {"mindie_patience": 86400},
+            "timing": {"mindie_patience": 86400, **of.timing},
             "settings": of.settings,
             "ascend_operator": of.beside,
         }
@@ -439,7 +461,7 @@ def play(of: History, *, told: Timeline | None = None) -> Outcome:
 
     async def story(what: Scenario) -> None:
         on = Rig(*ADMISSION, seed=of.seed)
-        struck = ("exit", "exits", "deleted", "owner away", "quota")
+        struck = ("exit", "exits", "deleted", "owner away", "quota", "not bound")
         controller = real_controller(of.seed, settings=settings_of(what))
         async with asyncio.TaskGroup() as group:
             for loss in of.losses:

@@ -8,6 +8,7 @@ from tests.contention.full_clusters import (
     ACTS,
     LOSSES,
     REQUESTS,
+    SLOWER,
     WIDER,
     History,
     Loss,
@@ -17,7 +18,13 @@ from tests.contention.full_clusters import (
 from tests.repeat import played
 
 SHORT = (*range(4), WIDER)
-LONG = (*range(4, 60), *range(WIDER + 1, WIDER + 40))
+LONG = (
+    *range(4, 50),
+    *range(WIDER + 1, WIDER + 33),
+    *range(SLOWER, SLOWER + 6),
+    200,  # a loss was given up for a minimum that needed more than its room
+    265,  # and for one that went before it
+)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +66,12 @@ def test_in_wider_histories_people_act_as_well() -> None:
     judged = [one for one in made if not _asks(one)]
     assert len(judged) > 50
     assert all(_has_its_newcomers(one) for one in made)
+
+
+def test_in_slower_histories_pods_take_their_time_and_the_scheduler_leaves_some_out() -> None:
+    made = [history(seed) for seed in range(SLOWER, SLOWER + 50)]
+    assert any(one.timing["stop"][1] == 30.0 for one in made)
+    assert any(loss.what == "not bound" for one in made for loss in one.losses)
 
 
 def _asks(one: History) -> bool:
