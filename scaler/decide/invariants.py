@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import msgspec
+from msgspec import UNSET
 
 from scaler.decide import attempts
 from scaler.decide.again import why_not_decided
@@ -23,6 +24,7 @@ from scaler.decide.decision import (
     GroupPlan,
     Plan,
     Remove,
+    Restart,
     Revoke,
     SlotAction,
     State,
@@ -321,20 +323,43 @@ def s8_only_what_is_ours_is_written(of: Planned) -> Iterator[str]:
                 " owner"
             )
         if not instance.made_by_us:
-            yield from _touches_what_others_make(instance, action, of.service.key.rule)
+            has_rule = bool(of.service.key.rule) or of.service.rule is not None
+            yield from _touches_what_others_make(instance, action, has_rule=has_rule)
 
 
-def _touches_what_others_make(instance: Instance, action: Action, rule: str) -> Iterator[str]:
-    """Its pods can be released and revoked, where it names a rule; nothing else of it is ours."""
+def _touches_what_others_make(
+    instance: Instance, action: Action, *, has_rule: bool
+) -> Iterator[str]:
+    """Its pods can be released and revoked, where it has a rule; nothing else of it is ours."""
     doing = type(action).__name__
     if isinstance(action, Remove) and set(action.pods) <= set(instance.refused):
         return
-    if not rule or not isinstance(action, SlotAction):
+    if not has_rule or not isinstance(action, SlotAction):
         yield f"S8: {doing} of {instance.name}, which others make and mind"
     elif isinstance(action, Revoke) and instance.pods == instance.gated:
         yield f"S8: {instance.name} is revoked though none of its pods was released"
     elif isinstance(action, Admit | Complete) and not (instance.gated or instance.misplaced):
         yield f"S8: {doing} of {instance.name}, which has no pod to release or to move"
+
+
+def t1_t2_sizes_are_of_the_ladder(of: Planned) -> Iterator[str]:
+    """A training job is started, and restarted, at a size of its ladder. Pods that its owner has
+    made are released at the size that is recorded, so that all are of one size."""
+    for action, instance in of.touched:
+        if not isinstance(action, Admit | Restart):
+            continue
+        training = instance.training
+        if training is UNSET:
+            if isinstance(action, Restart):
+                yield f"T2: {instance.name}, which has one size, is restarted"
+        elif not 0 <= action.size < len(training.sizes):
+            yield f"T2: {instance.name} gets size {action.size}, it has {len(training.sizes)}"
+        elif action.size != training.recorded and _releases(action, instance):
+            yield f"T1: {instance.name} is released at size {action.size}, not as recorded"
+
+
+def _releases(action: Action, instance: Instance) -> bool:
+    return isinstance(action, Admit) and not instance.made_by_us
 
 
 def s11_evictions_have_a_beneficiary(of: Planned) -> Iterator[str]:
@@ -486,6 +511,7 @@ INVARIANTS = (
     s5_the_plan_says_what_it_does,
     s6_planning_again_gives_nothing_new,
     s8_only_what_is_ours_is_written,
+    t1_t2_sizes_are_of_the_ladder,
     s11_evictions_have_a_beneficiary,
     s11_evictions_become_ever_rarer,
     s11_a_victim_can_be_spared,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scaler.decide.again import DecisionCache
 from scaler.decide.decide import decide, decide_anew
 from scaler.decide.decision import Admit, Cause, Decision, Restart
+from scaler.decide.invariants import violations
 from scaler.decide.memory import Memory
 from scaler.decide.world import Instance, Service, Training, World
 from scaler.rules.rule import ALL
@@ -68,6 +69,7 @@ def test_a_job_starts_at_a_size_of_its_ladder_within_the_limit_and_all_starts_fi
 ) -> None:
     """T2, and S9: what is admitted together has room together."""
     made = decide(seen)
+    assert not violations(seen, made)
     trainings = trainings_of(seen)
     nodes = 0
     for plan in made.plans:
@@ -158,3 +160,13 @@ def _with_pods(one: Instance, recorded: int | None) -> Instance:
         unbound=size.needs,
         training=msgspec.structs.replace(one.training, recorded=recorded),
     )
+
+
+def test_a_size_that_is_not_recorded_or_not_in_the_ladder_is_no_decision() -> None:
+    seen = world(job("4 > 2", "held 4", recorded="4"), nodes="a:8x9")
+    made = decide(seen)
+    assert not violations(seen, made)
+    for size, promise in ((1, "T1"), (2, "T2")):
+        plan = msgspec.structs.replace(made.plans[0], actions=(Admit("j-0", size),))
+        wrong = msgspec.structs.replace(made, plans=(plan,))
+        assert [one[:2] for one in violations(seen, wrong)] == [promise]
