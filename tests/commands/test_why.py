@@ -418,6 +418,35 @@ def test_pods_that_no_node_takes_at_all_are_said_so() -> None:
     assert any("no node takes such pods at all" in words for words in failures(answer))
 
 
+def test_a_gang_that_has_its_nodes_does_not_wait_for_the_scheduler() -> None:
+    """A container that crashes is the fault, and not the scheduler, whatever phase it wrote."""
+
+    async def story() -> Answer:
+        rule = rule_config_map(rule_document({"group0": 1}))
+        async with rig(rule, *on_nodes("a", 1), chat("p0", "chat")) as on:
+            await on.settle(2)
+            await on.start("p0", node_name="a-0")
+            waiting = {"reason": "CrashLoopBackOff", "message": "back-off 40s"}
+            crashes = {"name": "ascend", "state": {"waiting": waiting}, "restartCount": 3}
+            status = {
+                "conditions": [{"type": "Ready", "status": "False"}],
+                "containerStatuses": [crashes],
+            }
+            await on.cluster.patch(
+                PODS,
+                NAMESPACE,
+                "p0-master-0",
+                {"status": status},
+                patch_type=PatchType.MERGE,
+                subresource="status",
+            )
+            await on.settle(120)
+            return await asked(on, "chat")
+
+    (fault,) = failures(run(story()), "scheduler")
+    assert fault.startswith("pod p0-master-0: container ascend: CrashLoopBackOff")
+
+
 def said_of_a_gang(phase: str, *conditions: dict[str, str]) -> list[str]:
     """What `why` finds wrong with the scheduler when the PodGroup of p0 has these conditions."""
 

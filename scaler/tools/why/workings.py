@@ -197,8 +197,9 @@ def scheduler_checks(cluster: Cluster, subject: Subject, looked: Looked) -> Iter
     if not any(instance.pods for instance in subject.instances):
         yield checked(Level.OK, checks.NO_PODS_YET, about="scheduler")
         return
+    placed = _placed_groups(looked.pods.values())
     for name, group in looked.pod_groups.items():
-        yield from _group_checks(name, group)
+        yield from _group_checks(name, group, is_placed=name in placed)
     for name, queue in looked.queues.items():
         state = as_text(at(queue, "status").get("state"))
         if state not in ("", "Open"):
@@ -211,14 +212,26 @@ def scheduler_checks(cluster: Cluster, subject: Subject, looked: Looked) -> Iter
         yield checked(Level.OK, checks.ALL_OF_RUNNING.of(count=number), about="pods")
 
 
-def _group_checks(name: str, group: Object) -> Iterator[CheckResult]:
+def _placed_groups(pods: Iterable[Object]) -> set[str]:
+    """PodGroups of which every pod that was looked at has a node: the scheduler has done its part,
+    whatever phase it has written."""
+    placed: dict[str, bool] = {}
+    for pod in pods:
+        name = as_text(at(pod, "metadata", "annotations").get(POD_GROUP))
+        has_node = bool(at(pod, "spec").get("nodeName"))
+        placed[name] = has_node and placed.get(name, True)
+    return {name for name, is_placed in placed.items() if is_placed}
+
+
+def _group_checks(name: str, group: Object, *, is_placed: bool) -> Iterator[CheckResult]:
     about = f"PodGroup {name}"
     if not group:
         yield checked(Level.NOTE, checks.NO_POD_GROUP, about=about)
         return
     phase = as_text(at(group, "status").get("phase"))
-    if phase not in WAITS:
-        yield checked(Level.OK, checks.PHASE.of(phase=phase), about=about)
+    if phase not in WAITS or is_placed:
+        shown = phase or checks.NOT_SET
+        yield checked(Level.OK, checks.PHASE.of(phase=shown), about=about)
         return
     said = said_of(_conditions(group))
     words = checks.SILENT
