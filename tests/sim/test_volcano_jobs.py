@@ -10,13 +10,15 @@ import pytest
 
 from scaler.kube.api import POD_GROUPS, PODS, Object, PatchType
 from scaler.sim.actors import objects
+from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.nodes import Kubelet, KubeletTimings, exit_pod
 from scaler.sim.actors.scheduler import GangScheduler
-from scaler.sim.actors.volcano_jobs import VolcanoJobs, phase_of
+from scaler.sim.actors.volcano_jobs import Version, VolcanoJobs, phase_of
 from scaler.sim.loop import run
 from scaler.workloads.volcanojob import VOLCANO_JOBS
-from tests.rig import Rig
+from tests.rig import Rig, at_work
 from tests.sim.manifests import template, volcano_job
+from tests.volcano_cases import CASES, WITH_EXIT_0, Case, play
 
 QUICK = KubeletTimings(start=(1.0, 1.0), ready=(1.0, 1.0), stop=(1.0, 1.0))
 
@@ -153,6 +155,32 @@ def test_after_so_many_restarts_the_job_has_failed() -> None:
 
         await on.play(60, *everybody(on), script=crash())
         assert (job_phase(on), on.nodes_by_pod()) == ("Failed", {})
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("version", list(Version))
+def test_it_does_what_volcano_does(version: Version, name: str) -> None:
+    """With Volcano itself: tests/control_plane/test_volcano_jobs.py."""
+    _play(version, CASES[name])
+
+
+@pytest.mark.parametrize("name", WITH_EXIT_0)
+@pytest.mark.parametrize("version", list(Version))
+def test_what_it_does_when_all_pods_end_well(version: Version, name: str) -> None:
+    _play(version, WITH_EXIT_0[name])
+
+
+def _play(version: Version, case: Case) -> None:
+    async def main() -> None:
+        on = Rig()
+        on.nodes("n0", "n1", "n2", "n3")
+        api = on.cluster
+        kubelet = Kubelet(api, on.clock, timings=QUICK, exit_code=case.exit_code)
+        actors = [VolcanoJobs(api, version), GangScheduler(api), kubelet, GarbageCollector(api)]
+        async with at_work(*(actor.run() for actor in actors)):
+            assert await play(api, case) == case.expected(version)
 
     run(main())
 

@@ -59,6 +59,8 @@ class NodeFate(StrEnum):
 
 
 _A2_CHIPS = 8
+_ENDED_FOR = 0.5
+"""Seconds from the end of the containers of a deleted pod until it is gone."""
 _REFUSES = "simulation/refuses"
 """Annotation of a node: why its kubelet refuses every pod that comes."""
 
@@ -208,7 +210,11 @@ class Kubelet(StandIn):
             status = {"phase": "Failed", "reason": refusal, "message": "Pod was rejected"}
             await self.attempt(write_status(self.api, pod, status))
             return None
-        never = {"stopping": Never.ENDING, "bound": Never.RUNNING}.get(stage)
+        never = {
+            "stopping": Never.ENDING,
+            "ended": Never.ENDING,
+            "bound": Never.RUNNING,
+        }.get(stage)
         if stage.startswith("running"):
             never = Never.READY
         if never is not None and self._cursed(never, pod):
@@ -218,9 +224,12 @@ class Kubelet(StandIn):
         if remaining > 0:
             return remaining
         if stage == "stopping":
-            if self._exit_code is not None and not objects.ended(pod):
+            if self._exit_code is None:
+                await self.end(pod, grace=0)
+            else:
                 status = ended_status(pod, now=now, code=self._exit_code)
                 await self.attempt(write_status(self.api, pod, status))
+        elif stage == "ended":
             await self.end(pod, grace=0)
         else:
             at_once = not (max(self._timings.ready) or self._cursed(Never.READY, pod))
@@ -236,6 +245,8 @@ class Kubelet(StandIn):
 
     def _next(self, pod: Object) -> tuple[str, float]:
         """The stage of the pod and its duration; "" when the pod stays as it is."""
+        if objects.terminating(pod) and objects.ended(pod) and self._exit_code is not None:
+            return "ended", _ENDED_FOR
         if objects.terminating(pod):
             grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
             return "stopping", min(grace, self._draw(pod, self._timings.stop))

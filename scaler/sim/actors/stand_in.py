@@ -123,19 +123,19 @@ class Mirror:
     def _replace(self, resource: Resource, items: Iterable[Object]) -> None:
         before = self._objects[resource]
         self._objects[resource] = {key_of(obj): obj for obj in items}
+        self._changes(resource)
         for key in sorted({*before, *self._objects[resource]}):
             self._tell(resource, before.get(key), self._objects[resource].get(key))
-        self._changes(resource)
 
     def _apply(self, resource: Resource, kind: EventType, obj: Object) -> None:
         before = self._objects[resource].pop(key_of(obj), None)
-        if kind is EventType.DELETED:
-            # as it was at its end
-            self._tell(resource, obj, None)
-        else:
+        if kind is not EventType.DELETED:
             self._objects[resource][key_of(obj)] = obj
-            self._tell(resource, before, obj)
         self._changes(resource)
+        if kind is EventType.DELETED:
+            self._tell(resource, obj, None)  # as it was at its end
+        else:
+            self._tell(resource, before, obj)
 
     def _tell(self, resource: Resource, before: Object | None, after: Object | None) -> None:
         """An object of another uid is another object."""

@@ -85,6 +85,8 @@ class VolcanoJobs(StandInController):
         if resource is not PODS or pod is None or JOB_NAME not in objects.labels_of(pod):
             return
         kind = self._event_of(before, after)
+        if kind == "TaskCompleted" and not self._is_completed(pod):
+            return
         if kind and not self._is_out_of_sync(pod):
             event = PodEvent(
                 kind,
@@ -94,6 +96,19 @@ class VolcanoJobs(StandInController):
                 objects.last_exit_code(pod),
             )
             self._events[objects.owner_uid(pod)].append(event)
+
+    def _is_completed(self, pod: Object) -> bool:
+        """Whether as many pods of its task have succeeded as the task has replicas."""
+        succeeded = 0
+        for other in self.mirror.all(PODS):
+            of_task = objects.owner_uid(other) == objects.owner_uid(pod)
+            of_task = of_task and _note(other, TASK) == _note(pod, TASK)
+            succeeded += of_task and objects.phase(other) == "Succeeded"
+        for job in self.mirror.all(VOLCANO_JOBS):
+            if objects.uid(job) == objects.owner_uid(pod):
+                sizes = [_size(task) for task in tasks_of(job) if task["name"] == _note(pod, TASK)]
+                return any(succeeded >= size for size in sizes)
+        return False
 
     def _event_of(self, before: Object | None, after: Object | None) -> str:
         """The kind of the event; "" for a change that is none."""
@@ -111,7 +126,7 @@ class VolcanoJobs(StandInController):
 
     async def _keep_job(self, job: Object, pods: list[Object], events: list[PodEvent]) -> None:
         phase = phase_of(job)
-        ending = _first_ending(job, pods, events)
+        ending = _first_ending(job, events)
         if phase in _FINAL:
             return
         if phase == "Restarting":
@@ -187,24 +202,14 @@ class VolcanoJobs(StandInController):
         }
 
 
-def _first_ending(job: Object, pods: list[Object], events: list[PodEvent]) -> PodEvent | None:
+def _first_ending(job: Object, events: list[PodEvent]) -> PodEvent | None:
     """The first event for which a policy has an action that deletes pods."""
     for event in events:
         if event.version < _version(job):
             continue  # of a pod that is older than the job: no policy heeds it
-        if event.kind == "TaskCompleted" and not _is_completed(job, pods, event.task):
-            continue
         if action_for(job, event) in _ENDING:
             return event
     return None
-
-
-def _is_completed(job: Object, pods: list[Object], name: str) -> bool:
-    """Whether as many pods of the task have succeeded as it has replicas."""
-    succeeded = 0
-    for pod in pods:
-        succeeded += objects.phase(pod) == "Succeeded" and _note(pod, TASK) == name
-    return any(task["name"] == name and succeeded >= _size(task) for task in tasks_of(job))
 
 
 def phase_of(job: Object) -> str:
