@@ -250,7 +250,6 @@ KNOWN = {
     "scaler/kube/metadata.py _remembered": "2**15 texts of 128 characters",
     "scaler/kube/wire.py _decoder": "types of this program",
     "scaler/decide/service/states.py natural": "2**14 names",
-    "scaler/decide/sharing/weigh.py drafts_of_part": "of one decision",
     "scaler/report/service_reports.py _as_mapping": "1,024 times a few numbers",
     "scaler/workloads/pod_requests.py _whole": "4,096 quantities of 64 characters",
 }

@@ -15,12 +15,14 @@ from typing import Any
 from scaler.kube import api
 from scaler.kube.api import EventType, Object
 from scaler.kube.errors import NotSentError, TooManyRequestsError
-from scaler.names import MANAGED_BY, MANAGED_BY_LABEL, ROUNDS_ANNOTATION
+from scaler.names import MANAGED_BY, MANAGED_BY_LABEL, ROUNDS_ANNOTATION, VERSION_BEFORE
 from scaler.sim.actors import objects
+from scaler.sim.actors.volcano_jobs import JOB_NAME
 from scaler.sim.apiserver.client import Request
 from scaler.sim.apiserver.store import Change
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.instances import instance_of
+from scaler.workloads.volcanojob import JOB_VERSION
 from tests.chaos import hostile
 from tests.chaos.view import GATE, gates_of, held
 from tests.chaos.witness import Witness
@@ -368,8 +370,8 @@ def _fields(value: Any, *path: str) -> dict[tuple[str, ...], Any]:
 
 
 def wrong_patch(before: Object, after: Object, body: Any) -> Iterator[str]:
-    """S8: everything that a patch did to a pod besides taking our gate off, or that it did not mean
-    this pod only."""
+    """S8: everything that a patch did to a pod besides taking our gate off or marking the pod of a
+    Volcano Job for its deletion, or that it did not mean this pod only."""
     if not _names(body, before):
         yield "names no uid, or another pod's"
     gates = gates_of(before)
@@ -377,12 +379,12 @@ def wrong_patch(before: Object, after: Object, body: Any) -> Iterator[str]:
     if left not in (gates, [gate for gate in gates if gate != GATE]):
         yield f"gates {gates} became {left}"
     named, cost = (("metadata", "annotations", key) for key in (GROUP_NAME, COST))
+    marks = [("metadata", "annotations", key) for key in (JOB_VERSION, VERSION_BEFORE)]
     for path, (old, new) in changed(before, after).items():
         allowed = path == named and new is not None and not before["spec"].get("nodeName")
-        allowed |= (path, old, new) == (cost, HELD_COST, None) or path == (
-            "spec",
-            "schedulingGates",
-        )
+        allowed |= (path, old, new) == (cost, HELD_COST, None)
+        allowed |= path == ("spec", "schedulingGates")
+        allowed |= path in marks and before["metadata"]["labels"].get(JOB_NAME) is not None
         if not allowed:
             yield f"{'.'.join(path)}: {old} became {new}"
 

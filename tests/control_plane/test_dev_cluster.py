@@ -39,7 +39,7 @@ def test_a_person_can_play_with_the_product(programs_needed: None, tmp_path: Pat
         process.send_signal(signal.SIGINT)
         exit_code = process.wait(30)
     assert re.search(r"mindie-server-d0 +Running", columns)
-    assert re.search(r"scaling-rule-mindie +2\+1 +2\+1 +all +True +ok +Complete", text)
+    assert re.search(r"scaling-rule-mindie +2P1D +2P1D +all +True +ok +Complete", text)
     assert exit_code == 0, log.read_text()
     assert not kubeconfig.parent.exists()
 

@@ -51,7 +51,7 @@ async def test_a_user_applies_edits_reads_and_deletes(
             "SINCE",
         ]
         assert re.search(
-            r"^mindie +scaling-rule-mindie +1\+1 +2\+1 +all +True +ok +"
+            r"^mindie +scaling-rule-mindie +1P1D +2P1D +all +True +ok +"
             r"WaitingForScheduler +\d+\w+$",
             lines[1],
         )
