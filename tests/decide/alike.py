@@ -239,7 +239,7 @@ def _with_ages(s: State, change: Change) -> State:
 
 
 def _in_order(of: Shape, s: State) -> State:
-    """Nodes of one class and size by what is on them."""
+    """Nodes of one class, size and rack by what is on them."""
     on: list[list[tuple[int, str]]] = [[] for _ in of.nodes]
     for number, inst in enumerate(s.insts):
         for phase, place in inst.pods:
@@ -261,9 +261,10 @@ def _in_order(of: Shape, s: State) -> State:
 
 @lru_cache(maxsize=1 << 10)
 def _alike(of: Shape) -> tuple[tuple[int, ...], ...]:
-    kinds: dict[tuple[str, int], list[int]] = {}
+    kinds: dict[tuple[tuple[str, int], int], list[int]] = {}
     for number, kind in enumerate(of.nodes):
-        kinds.setdefault(kind, []).append(number)
+        rack = number // of.racks if of.racks else 0
+        kinds.setdefault((kind, rack), []).append(number)
     return tuple(tuple(numbers) for numbers in kinds.values() if len(numbers) > 1)
 
 

@@ -18,10 +18,10 @@ from scaler.rules.rule import Trade
 from tests.builders import NOW
 from tests.decide.contract import Counts, attainable
 from tests.decide.facts import Facts, choices
-from tests.decide.packing import Pod, can_invalidate, packs, room_of
+from tests.decide.packing import Gang, Need, can_invalidate, packs, room_of
 from tests.decide.small_worlds import POLICY, Shape, State
 
-Needs = list[tuple[int, Pod]]
+Needs = list[tuple[int, Need]]
 """Pods with the nodes that each is reserved room on, behind the number of its job."""
 
 BOUND = ("running", "starting", "part", "broken")
@@ -36,7 +36,8 @@ class Opinion(NamedTuple):
     revoke: frozenset[int]
     evict: frozenset[int]
     unsure: bool = False
-    """Instances of different nodes, and reservations on room that is not free: the decision may say
+    """Instances of different nodes, and reservations on room that is not free, or an instance bound
+    in part whose rack is known beside one whose rack is not: the decision may say
     "it could be spoilt" of more than can be, and hold back or revoke what is not needed for a
     minimum."""
 
@@ -84,8 +85,7 @@ class _Judge(Facts):
         return found[attainable(found, self.live(team))[0]]
 
     def needs(self, job: int, room: frozenset[int]) -> Needs:
-        one = self.jobs[job]
-        return [(job, (1, one.nodes & room))] * (one.pods - self.insts[job].bound)
+        return [(job, need) for need in self.lacking(job, room)]
 
     def fit(self, more: Needs) -> bool:
         return packs(
@@ -130,13 +130,19 @@ class _Judge(Facts):
         """It would not fit on empty nodes."""
         there = frozenset(n for n, (state, _) in enumerate(self.nodes) if state != "G")
         for choice in choices((self.members(team, g), n) for g, n in self.smallest(team).items()):
-            jobs = [self.jobs[one] for one in choice]
-            if packs(
-                dict.fromkeys(there, 1),
-                [(1, job.nodes & there) for job in jobs for _ in range(job.pods)],
-            ):
+            if packs(dict.fromkeys(there, 1), self.whole(choice, there)):
                 return False
         return True
+
+    def whole(self, jobs: Iterable[int], room: frozenset[int]) -> list[Need]:
+        """All pods of these, bound ones too."""
+        found: list[Need] = []
+        for job in map(self.jobs.__getitem__, jobs):
+            if job.racks:
+                found.append(Gang(1, tuple([rack & room for rack in job.racks]), job.pods))
+            else:
+                found += [(1, job.nodes & room)] * job.pods
+        return found
 
     def misses(self, team: int) -> bool:
         return not self.serves(team) and bool(self.fixed(team) or any(self.lacks(team).values()))
@@ -398,6 +404,8 @@ class _Judge(Facts):
         unsure = len({self.jobs[n].nodes for n, _ in self.reserved}) > 1 and any(
             source != "free" for source in self.sources.values()
         )
+        racks = {need.racks for _, need in self.reserved if isinstance(need, Gang)}
+        unsure = unsure or len(racks) > 1
         return Opinion(frozenset(self.admit), frozenset(self.revoke), frozenset(self.evict), unsure)
 
     def minimum(self, team: int) -> None:
@@ -407,7 +415,7 @@ class _Judge(Facts):
         first = self.scale_up_before(team) if found is not None else None
         if found is not None and first is not None and not self.leaves_room(first, found[1]):
             self.revoke += self.among(self.of.of(team), "hands")
-        elif found is None and not self.shares(team):
+        elif found is None and not self.shares(team) and (complete or not self.in_racks(team)):
             self.minimum_of_one_alone(team)
         elif found is None:
             self.revoke += self.among(self.of.of(team), "hands")
@@ -427,7 +435,8 @@ class _Judge(Facts):
             if source == "free" and not swapped:
                 self.granted.append((team, choice))
             elif source != "free" and not self.shares(team) and not swapped:
-                self.admit += self.among(choice, "held")
+                smaller = self.smaller([*self.fixed(team), *choice])
+                self.admit += [n for n in self.among(choice, "held") if n not in smaller]
             elif source != "free" and self.shares(team):
                 self.revoke += self.among(choice, "hands")
 
@@ -460,7 +469,9 @@ class _Judge(Facts):
         self.revoke += swapped
         self.chosen |= set(choice)
         letters = {self.jobs[one].letter for one in swapped}
-        self.admit += [n for n in self.among(choice, "held") if self.jobs[n].letter not in letters]
+        ready = [n for n in self.among(choice, "held") if self.jobs[n].letter not in letters]
+        smaller = self.smaller(choice)
+        self.admit += [n for n in ready if n not in smaller]
 
     # 3b.7: scale-ups
 
@@ -542,7 +553,7 @@ class _Judge(Facts):
         alike = [n for n in held if self.jobs[n].letter == self.jobs[job].letter]
         return any(self.fit(self.needs(n, self.free)) for n in alike)
 
-    def crowded(self, team: int, beside: Sequence[tuple[int, Pod]] = ()) -> bool:
+    def crowded(self, team: int, beside: Sequence[tuple[int, Need]] = ()) -> bool:
         """What is revoked now of those it shares nodes with may be bound before that is done, and
         does not fit beside what is reserved and these."""
         near = [
@@ -585,20 +596,45 @@ class _Judge(Facts):
     def release(self, hands: list[int]) -> None:
         """Beside everything still with the scheduler, what is revoked now included: first the most
         restricted."""
-        ready = [choice for team, choice in self.granted if not self.crowded(team)]
-        held = (n for choice in ready for n in self.among(choice, "held"))
+        held = list[int]()
+        for team, choice in self.granted:
+            smaller = self.smaller([*self.fixed(team), *choice])
+            ready = [] if self.crowded(team) else self.among(choice, "held")
+            held += [n for n in ready if n not in smaller]
         first = not hands
-        for n in sorted(held, key=lambda n: (len(self.jobs[n].nodes & self.free), n)):
+        for n in sorted(held, key=lambda n: (self.breadth(n), n)):
             movers = [need for one in [*hands, n] for need in self.needs(one, self.free)]
             if first or not self.can_invalidate(movers):
                 self.admit.append(n)
                 hands.append(n)
             first = False
 
+    def smaller(self, members: Sequence[int]) -> list[int]:
+        """6b: those that what needs a rack for more pods goes before, until it is bound."""
+        sizes = {n: self.jobs[n].pods if self.jobs[n].racks else 0 for n in members}
+        unbound = [n for n in members if self.insts[n].bound < self.jobs[n].pods]
+        largest = max([sizes[n] for n in unbound], default=0)
+        return [n for n in self.among(members, "held") if sizes[n] < largest]
+
+    def in_racks(self, team: int) -> bool:
+        """8: such a service is not admitted while jobs of its minimum are missing."""
+        return any(self.jobs[n].racks and self.insts[n].there for n in self.of.of(team))
+
+    def breadth(self, job: int) -> int:
+        """The nodes that take such a pod; of those that have to be in one rack, how often all find
+        room."""
+        one = self.jobs[job]
+        if one.racks:
+            return sum(len(rack & self.free) // one.pods for rack in one.racks)
+        return len(one.nodes & self.free)
+
     def can_invalidate(self, movers: Needs) -> bool:
         """Whether the scheduler can put some of these so that what is reserved for the others fits
         no more."""
-        room = self.free.union(*(nodes for _, (_, nodes) in self.reserved))
+        room = self.free
+        for _, need in self.reserved:
+            sets = need.racks if isinstance(need, Gang) else (need[1],)
+            room = room.union(*sets)
         return can_invalidate(room_of(dict.fromkeys(room, 1)), tuple(movers), tuple(self.reserved))
 
 

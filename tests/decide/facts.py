@@ -14,7 +14,7 @@ from scaler.decide.memory import HadAttempt, InstanceMemory, Memory, ServiceMemo
 from scaler.decide.world import Preempt
 from tests.builders import GROUPS, NOW, rule
 from tests.decide.contract import Counts, covers, limited, target_of
-from tests.decide.packing import Pod
+from tests.decide.packing import Gang, Need
 from tests.decide.small_worlds import POLICY, Inst, Shape, State, free, key, uid
 
 
@@ -222,10 +222,24 @@ class Facts:
             return self.has_slot(number) and not self._whole(number)
         return all(phase != "t" or self.nodes[place][0] in "RCT" for phase, place in inst.pods)
 
-    def pods_of(self, numbers: Iterable[int]) -> list[Pod]:
+    def pods_of(self, numbers: Iterable[int]) -> list[Need]:
         """What these still have to be bound for."""
-        lacking = ((self.jobs[number], self.insts[number].bound) for number in numbers)
-        return [(job.units, job.nodes) for job, bound in lacking for _ in range(job.pods - bound)]
+        found = list[Need]()
+        for number in numbers:
+            found += self.lacking(number)
+        return found
+
+    def lacking(self, number: int, room: frozenset[int] | None = None) -> list[Need]:
+        """The pods of an instance that are not bound, on these nodes only: what is bound says in
+        which rack."""
+        job = self.jobs[number]
+        missing = job.pods - self.insts[number].bound
+        nodes = job.nodes if room is None else job.nodes & room
+        if not job.racks or not missing:
+            return [(job.units, nodes)] * missing
+        bound = {place for phase, place in self.insts[number].pods if phase in "sr"}
+        racks = tuple([rack & nodes for rack in job.racks if bound <= rack])
+        return [Gang(job.units, racks, missing)]
 
     def to_come(self) -> Counter[int]:
         """Room of pods that are going away, for as long as it counts."""

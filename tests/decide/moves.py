@@ -83,7 +83,9 @@ def _bindings(of: Shape, s: State, number: int, room: Counter[int]) -> Iterator[
     able = [place for place in sorted(job.nodes) if job.takes(of.nodes[place][0])]
     usable = [place for place in able if room[place] >= job.units]
     for chosen in combinations_with_replacement(usable, most):
-        if all(room[place] >= job.units * chosen.count(place) for place in chosen):
+        together = {*chosen, *(place for _, place in inst.pods if place >= 0)}
+        in_a_rack = not job.racks or any(together <= rack for rack in job.racks)
+        if in_a_rack and all(room[place] >= job.units * chosen.count(place) for place in chosen):
             pods = list(inst.pods)
             for place in chosen:
                 pods.remove(UNBOUND)

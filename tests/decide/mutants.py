@@ -1220,6 +1220,23 @@ MUTANTS = (
         "3b",
     ),
     Mutant(
+        "an instance that needs a HyperNode goes with the small ones of its minimum",
+        choice,
+        "max([request.block for request, _ in member.instance.requests], default=0)",
+        "max([request.block for request, _ in member.instance.requests if not request.tier]"
+        ", default=0)",
+        "test_arbitration",
+        "3b.6b",
+    ),
+    Mutant(
+        "an instance that needs a HyperNode is as restricted as the nodes that it may use",
+        placement,
+        "            if each.block:\n",
+        "            if each.block and not each.tier:\n",
+        "test_arbitration",
+        "3b.6b",
+    ),
+    Mutant(
         "the first block of a super-pod costs as many nodes as it has",
         blocks,
         "nodes -= number + 1",

@@ -14,7 +14,7 @@ from scaler.decide.decision import NOBODY, Admit, Complete, Decision, Evict, Rev
 from scaler.rules.rule import Trade
 from tests.builders import GROUPS, NOW
 from tests.decide.facts import Facts, is_up
-from tests.decide.packing import Pod, can_invalidate, packs, room_of
+from tests.decide.packing import Need, can_invalidate, packs, room_of
 from tests.decide.small_worlds import POLICY, Shape, Spot, State, key
 
 
@@ -190,7 +190,7 @@ class _Judge(Facts):
         """3b.9: its minimum is tried though it fits nowhere."""
         return self.remembered_of(team).probe_began > 0
 
-    def _together(self, choices: list[list[tuple[int, ...]]], pods: list[Pod]) -> bool:
+    def _together(self, choices: list[list[tuple[int, ...]]], pods: list[Need]) -> bool:
         if not packs(self.room(), pods):
             return False
         if not choices:
@@ -222,7 +222,7 @@ class _Judge(Facts):
         if packs(room, [pod for _, pod in kept]) and can_invalidate(room, moving, kept):
             yield "S9: a scale-up that is admitted can invalidate what is reserved"
 
-    def _owned(self, numbers: list[int]) -> tuple[tuple[int, Pod], ...]:
+    def _owned(self, numbers: list[int]) -> tuple[tuple[int, Need], ...]:
         """The pods of these instances, each with its instance."""
         return tuple((n, pod) for n in numbers for pod in self.pods_of((n,)))
 
@@ -241,6 +241,8 @@ class _Judge(Facts):
             for n in hands
             if not (self.remembered(n).gives_way or self._probes(self.jobs[n].team))
         ]
+        # What is bound in part in a full rack is bound nowhere.
+        hands = [n for n in hands if not self.jobs[n].racks or self._fits_alone(n)]
         if self.of.budget or not new or not hands:
             return
         pods = [pod for n in [*hands, *new] for pod in self.pods_of((n,))]
@@ -249,6 +251,9 @@ class _Judge(Facts):
                 "3b.6: a minimum is admitted though it does not fit beside what is in the"
                 " scheduler's hands"
             )
+
+    def _fits_alone(self, number: int) -> bool:
+        return packs(self.room(), self.pods_of((number,)))
 
     def _passed_over(self) -> Iterator[str]:
         """L5, 3b.2a, 7a: no minimum that had an attempt is admitted in the place of a minimum or a
@@ -416,7 +421,7 @@ def _own_surplus_blocks(at: Facts, team: int) -> bool:
     return False
 
 
-def _bindable(at: Facts, choice: tuple[int, ...]) -> list[Pod]:
+def _bindable(at: Facts, choice: tuple[int, ...]) -> list[Need]:
     """What of these has to be bound, on the nodes to which the scheduler would bind it."""
     pods = []
     for n in choice:

@@ -10,7 +10,7 @@ import msgspec
 from scaler.decide.attempts import Refusal, refuse
 from scaler.decide.decision import Admit, Complete, Decision, Evict, Revoke
 from scaler.decide.memory import Memory
-from scaler.decide.nodes import Node, NodeClass, Nodes, Return, Taint
+from scaler.decide.nodes import HyperNode, Node, NodeClass, Nodes, PodRequest, Return, Taint
 from scaler.decide.world import Instance, RestartBudget, Service, World
 from scaler.rules.rule import RuleOptions
 from tests.builders import NOW, RESOURCES, located, request, rule
@@ -40,9 +40,12 @@ def instance(of: Shape, number: int, inst: Inst, away: frozenset[int]) -> Instan
     alive = inst.count("g", "u", "s", "r")
     released = inst.count("u", "s", "r")
     lost = any(phase == "t" and at in away for phase, at in inst.pods)
-    return located(
+    need = request(job.units, job.classes)
+    if job.racks:
+        need = msgspec.structs.replace(need, block=job.pods, tier="1")
+    found = located(
         job.name,
-        request(job.units, job.classes),
+        need,
         pods,
         uid=uid(number),
         created=NOW - 100_000 + number,
@@ -59,6 +62,15 @@ def instance(of: Shape, number: int, inst: Inst, away: frozenset[int]) -> Instan
         outdated=job.outdated,
         wanted=of.wanted(number),
     )
+    return msgspec.structs.replace(found, unbound=_beside_bound(found)) if job.racks else found
+
+
+def _beside_bound(one: Instance) -> tuple[tuple[PodRequest, int], ...]:
+    """What is not bound yet has to be in the rack of what is."""
+    if not one.bound_pods:
+        return one.unbound
+    node = one.bound_pods[0][0]
+    return tuple([(msgspec.structs.replace(r, block=1, beside=node), n) for r, n in one.unbound])
 
 
 @lru_cache(maxsize=1 << 16)
@@ -109,6 +121,7 @@ def node(
         cordoned=state == "C",
         since=0.0 if age >= LONG_AGO or state == "T" else NOW - age,
         returns=(Return(NOW - age),) if state == "R" and age < LONG_AGO else (),
+        hyper_nodes=(HyperNode(1, f"rack{number // of.racks}"),) if of.racks else (),
     )
 
 

@@ -62,6 +62,8 @@ class Job(NamedTuple):
     late: bool = False
     classes: str = ""
     outdated: bool = False
+    racks: tuple[frozenset[int], ...] = ()
+    """Its pods have to be in one of these; empty = anywhere."""
 
     @property
     def letter(self) -> str:
@@ -98,6 +100,8 @@ class Shape(NamedTuple):
     """The scheduler binds pods one by one, not an instance whole."""
     budget: int = 0
     """Restarts that each job allows where others make the pods; 0 = any number."""
+    racks: int = 0
+    """Nodes of each HyperNode of tier 1; 0 = there are none."""
 
     def owner(self, number: int) -> str:
         """Of instances that a rollout replaces, and of those that replace them."""
@@ -129,10 +133,10 @@ def shape(name: str, nodes: str, *teams: str, events: str = "", **changes: objec
 
     A job is a letter, then `^` when it is of an outdated revision (the others of its group replace
     such ones: one comes at any time and stands beside them, and an outdated one goes when it runs),
-    then `*2` for its pods if not one, `@ab` for the classes of nodes that it may use, `:2` for what
-    each pod takes, `!curse`, `~` when it arrives at any time. `+5` is the service's priority,
-    `late` is `~` of all its jobs, `protected`, `trade-always` and `trade-off` are its
-    annotations."""
+    then `*2` for its pods if not one, `%` when they have to be in one rack, `@ab` for the classes
+    of nodes that it may use, `:2` for what each pod takes, `!curse`, `~` when it arrives at any
+    time. `+5` is the service's priority, `late` is `~` of all its jobs, `protected`, `trade-always`
+    and `trade-off` are its annotations."""
     parts = [re.fullmatch(r"(\w)(?::(\d+))?(?:x(\d+))?", word) for word in nodes.split()]
     found = tuple(
         (part[1], int(part[2] or 1)) for part in parts if part for _ in range(int(part[3] or 1))
@@ -150,14 +154,14 @@ def shape(name: str, nodes: str, *teams: str, events: str = "", **changes: objec
         seen = Counter[str]()
         for word in words:
             match = re.fullmatch(
-                r"([pde])(\^)?(?:\*(\d+))?(?:@(\w+))?(?::(\d+))?(?:!(\w+))?(~)?", word
+                r"([pde])(\^)?(?:\*(\d+))?(%)?(?:@(\w+))?(?::(\d+))?(?:!(\w+))?(~)?", word
             )
             if match is None:
                 assert (
                     word in ("late", "protected") or word[0] == "+" or word.startswith("trade-")
                 ), word
                 continue
-            letter, old, pods, classes, units, curse, late = match.groups(default="")
+            letter, old, pods, racked, classes, units, curse, late = match.groups(default="")
             may = frozenset(n for n, (kind, _) in enumerate(found) if kind in (classes or kind))
             comes_late = not old and (bool(late) or "late" in words or f"{letter}^" in rest)
             job = (
@@ -169,12 +173,21 @@ def shape(name: str, nodes: str, *teams: str, events: str = "", **changes: objec
                 comes_late,
                 classes,
                 bool(old),
+                _racks(may, changes) if racked else (),
             )
             jobs.append(Job(number, *job))
             seen[letter] += 1
     gates = any(job.curse in ("make", "slow") or job.outdated for job in jobs)
     options: dict[str, Any] = {"gates": gates, **changes}
     return Shape(name, found, tuple(made), tuple(jobs), tuple(events.split()), **options)
+
+
+def _racks(nodes: frozenset[int], changes: Mapping[str, Any]) -> tuple[frozenset[int], ...]:
+    """The parts of these nodes that are in one rack."""
+    found: dict[int, set[int]] = {}
+    for node in sorted(nodes):
+        found.setdefault(node // changes["racks"], set()).add(node)
+    return tuple(map(frozenset, found.values()))
 
 
 Spot = tuple[str, int]

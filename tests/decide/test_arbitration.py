@@ -202,6 +202,40 @@ def worlds_of_waiting(draw: st.DrawFn) -> tuple[Shape, State]:
     return of, s._replace(memory=Memory(services))
 
 
+RACK_LADDERS = (
+    "1P: p*2%",
+    "2P > 1P: p*2% p",
+    "1P1D: p d*2%",
+    "2P1D > 1P1D: p p d*2%",
+    "2P1D > 1P1D: p*2% p d",
+    "1P1D: p d*2% d*2%",
+    "2P > 1P: p p",
+)
+
+
+@st.composite
+def worlds_of_racks(draw: st.DrawFn) -> tuple[Shape, State]:
+    """Racks of two or three nodes, and instances that each have to be in one rack."""
+    size = draw(st.sampled_from((2, 2, 3)))
+    count = draw(st.integers(2, 3)) if size == 2 else 2
+    teams = []
+    for _ in range(draw(st.integers(1, 3))):
+        priority = draw(st.sampled_from(("", "", " +1")))
+        teams.append(draw(st.sampled_from(RACK_LADDERS)) + priority)
+    of = shape("racks", f"a:1x{size * count}", *teams, racks=size)
+    nodes = [(draw(st.sampled_from("RRRRRRRRX")), LONG_AGO) for _ in of.nodes]
+    left = list(range(len(nodes)))
+    insts = []
+    for job in of.jobs:
+        rack = draw(st.sampled_from(job.racks)) if job.racks else job.nodes
+        room = [n for n in left if n in rack]
+        pods = _pods(draw, job.pods, draw(st.permutations(room)), tuple(nodes))
+        left = [n for n in left if ("s", n) not in pods and ("r", n) not in pods]
+        left = [n for n in left if ("t", n) not in pods]
+        insts.append(Inst(True, tuple(sorted(pods))))
+    return of, initial(of)._replace(nodes=tuple(nodes), insts=tuple(insts))
+
+
 def opinion(made: Decision) -> Opinion:
     done: dict[type, set[int]] = {Admit: set(), Revoke: set(), Evict: set()}
     for plan in made.plans:
@@ -273,6 +307,27 @@ def test_decision_and_oracle_agree_on_who_goes_first_after_waiting_long(
     judged = judge(of, s)
     assert opinion(made).evict == judged.evict
     if not judged.unsure:
+        assert (opinion(made).admit, opinion(made).revoke) == (judged.admit, judged.revoke)
+    assert violations(view(of, s), made) == ()
+    assert promises.broken(of, s, made) == []
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(worlds_of_racks())
+def test_decision_and_oracle_agree_on_instances_that_need_one_rack(
+    drawn: tuple[Shape, State],
+) -> None:
+    """3b.3, 3b.4, 3b.6 with HyperNodes."""
+    of, s = drawn
+    note(f"{of.nodes} {of.teams} {of.jobs}\n{in_short(of, s)}")
+    made = decide(view(of, s))
+    judged = judge(of, s)
+    note(f"decision {opinion(made)}\noracle {judged}")
+    assert opinion(made).evict == judged.evict
+    if judged.unsure:
+        assert opinion(made).admit <= judged.admit
+        assert opinion(made).revoke >= judged.revoke
+    else:
         assert (opinion(made).admit, opinion(made).revoke) == (judged.admit, judged.revoke)
     assert violations(view(of, s), made) == ()
     assert promises.broken(of, s, made) == []

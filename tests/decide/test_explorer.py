@@ -44,6 +44,14 @@ a failover in between | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with failover
 * a stale decision, two minimums | a:1x2 | 1P1D: p d | 1P1D: p d | with stale
 a stale decision, a ladder | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with stale
 * two stale decisions | a:1x2 | 2P > 1P: p p | 1P: p late | with stale stale
+# racks of two nodes, and decodes that need one each
+* two decodes that need a rack | a:1x4 | 1P1D: p d*2% | 1P1D: p d*2% | with racks
+two decodes that need a rack, a node lost and back | a:1x4 | 1P1D: p d*2% | 1P: p*2% \
+    | with racks lose back
+* two that need a rack each, a node lost | a:1x4 | 1P: p*2% | 1P: p*2% | with racks lose
+* one that needs a rack, a ladder, a node lost | a:1x4 | 1P: p*2% | 2P > 1P: p p | with racks lose
+two that need a rack each, a node lost and back | a:1x4 | 1P: p*2% | 1P: p*2% \
+    | with racks lose back
 # cursed
 * half a minimum never bound, beside a ladder | a:1x4 | 1P1D: p d!bind | 2P1D > 1P1D: p p d
 half a minimum never bound, two others | a:1x4 | 1P1D: p d!bind | 1P1D: p d late | 1P: p late
@@ -265,6 +273,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "one-by-one": {"one_by_one": True},
     "few-restarts": {"budget": 3},
     "equals-preempt": {"preempt": Preempt.EQUAL_OR_HIGHER},
+    "racks": {"racks": 2},
     "never-preempts": {"preempt": Preempt.NEVER},
 }
 
