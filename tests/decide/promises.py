@@ -423,9 +423,9 @@ def _own_surplus_blocks(at: Facts, team: int) -> bool:
 
 def _bindable(at: Facts, choice: tuple[int, ...]) -> list[Need]:
     """What of these has to be bound, on the nodes to which the scheduler would bind it."""
-    pods = []
+    pods = list[Need]()
     for n in choice:
         job = at.jobs[n]
-        nodes = frozenset(place for place in job.nodes if job.takes(at.of.nodes[place][0]))
-        pods += [(job.units, nodes)] * (job.pods - at.insts[n].bound)
+        able = frozenset(place for place in job.nodes if job.takes(at.of.nodes[place][0]))
+        pods += at.lacking(n, able)
     return pods
