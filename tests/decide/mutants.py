@@ -1229,14 +1229,6 @@ MUTANTS = (
         "3b.6b",
     ),
     Mutant(
-        "an instance that needs a HyperNode is as restricted as the nodes that it may use",
-        placement,
-        "            if each.block:\n",
-        "            if each.block and not each.tier:\n",
-        "test_arbitration",
-        "3b.6b",
-    ),
-    Mutant(
         "the first block of a super-pod costs as many nodes as it has",
         blocks,
         "nodes -= number + 1",
