@@ -117,9 +117,8 @@ def next_size(part: Part, start: Start, most: int) -> Enlarged | None:
     """The next larger size up to `most` that has not had its attempt (3d.3), reserved in place of
     the size that the job has; None where it does not fit whole, or might invalidate a reservation.
     Then the job has the reservation that it had."""
-    for size in _larger_sizes(start, most):
-        return _in_place_of(part, start, size)
-    return None
+    larger = next(_larger_sizes(start, most), None)
+    return None if larger is None else _in_place_of(part, start, larger)
 
 
 def _larger_sizes(start: Start, most: int) -> Iterator[int]:
@@ -131,6 +130,7 @@ def _larger_sizes(start: Start, most: int) -> Iterator[int]:
 
 
 def _in_place_of(part: Part, start: Start, size: int) -> Enlarged | None:
+    """This size, reserved in place of what the job has; None where that does not go."""
     before = start.minimum
     larger = at_size(start.draft, start.member, size)
     part.placement.cancel(before.reservation)
