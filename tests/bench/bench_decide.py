@@ -4,6 +4,8 @@ rest of which one changed.
 
     python -m tests.bench.bench_decide
 
+Beside them 700 services of blocks on 5,000 nodes in 100 super-pods, where 100 wait for a minimum.
+
 Milliseconds of CPU. `event`: a pod of one service changed since the last decision, the cache is
 kept. `node_event`: what is free on one node did. `rest`: nothing changed. `cold`: without a cache.
 `unlike_pods`: one instance has pods of which no two ask for the same. Also: the answers of `scaler
@@ -29,6 +31,7 @@ from scaler.tools.common.counts import Case
 from scaler.tools.common.counts import decide as decide_counts
 from tests.builders import NOW, instance, rule
 from tests.decide.cluster import settle
+from tests.decide.super_pods import SuperPods
 
 SERVICES = 1000
 WAITING = 200
@@ -110,6 +113,21 @@ def crowded(*, empty: float, anywhere: int) -> World:
     )
     world = World(NOW, tuple(services), unlike(random.Random(1), empty))
     return settle(world).world
+
+
+def in_super_pods() -> World:
+    """2P1D of blocks of 2 and 4 nodes. Six services run in each super-pod of 50 nodes, and leave
+    two nodes free; the others wait, as no block of 4 is free."""
+    on = SuperPods(100, 50, {"p": 2, "d": 4})
+    for number in range(700):
+        name = f"s{number:04}"
+        on.add(name, "2P1D > 1P1D")
+        if number < 600:
+            nodes = iter(on.super_pods[number // 6][number % 6 * 8 :])
+            for uid in (f"{name}-p0", f"{name}-p1", f"{name}-d0"):
+                on.pods[uid] = [next(nodes) for _ in on.pods[uid]]
+    world = on.world()
+    return msgspec.structs.replace(world, memory=decide(world).memory)
 
 
 def resting(number: int) -> World:
@@ -194,8 +212,9 @@ def node_events(world: World) -> Iterator[float]:
         nodes = world.nodes or Nodes()
         at = number * 37 % len(nodes.nodes)
         one = nodes.nodes[at]
-        cpu = one.free[1] - 1_000 if number % 2 else one.free[1] + 1_000
-        free = (one.free[0], cpu, *one.free[2:])
+        amount = 1_000 if one.free[1] > 1_000 else 1
+        more = -amount if number % 2 else amount
+        free = (one.free[0], one.free[1] + more, *one.free[2:])
         after = msgspec.structs.replace(one, free=free)
         nodes = msgspec.structs.replace(
             nodes, nodes=(*nodes.nodes[:at], after, *nodes.nodes[at + 1 :])
@@ -256,6 +275,7 @@ def main() -> None:
         ("nothing_fits", lambda: crowded(empty=0.0, anywhere=0)),
         ("half_fits", lambda: crowded(empty=0.04, anywhere=0)),
         ("half_fits_a_third_anywhere", lambda: crowded(empty=0.04, anywhere=3)),
+        ("in_super_pods", in_super_pods),
     )
     for name, make in worlds:
         world = make()
