@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from scaler.informers.changes import Changes, JobChanged
 from scaler.kube.api import ELASTIC_SERVICES, PODS, Object, PatchType
 from scaler.kube.errors import NotSentError
 from scaler.names import GATE, VERSION_BEFORE
@@ -19,6 +20,7 @@ from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.volcano_jobs import PodEvent, Version, VolcanoJobs, phase_of
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
+from scaler.state.cluster import ClusterState
 from scaler.workloads.volcanojob import JOB_VERSION, MARK, VOLCANO_JOBS
 from tests.jobs import NAMESPACE, rule_config_map
 from tests.rig import Rig, at_work, controller
@@ -261,7 +263,8 @@ def test_a_mark_of_others_is_left_alone() -> None:
 
 
 def test_a_restart_that_is_counted_all_the_same_is_told_and_paid() -> None:
-    """3.5: then a revocation needs the budget again, for the rest of the process's life."""
+    """3.5: then a deletion of this job needs the budget again, for the rest of the process's life.
+    Other jobs are deleted as before: it may have been the fault of one tenant."""
 
     async def story() -> None:
         policies = [{"event": "PodEvicted", "action": "RestartJob"}]
@@ -278,9 +281,25 @@ def test_a_restart_that_is_counted_all_the_same_is_told_and_paid() -> None:
                 assert len(bound(on)) == 3
                 await want(on, 2)
                 await on.settle(20)
-                assert len(bound(on)) == 3  # 2 restarts are kept for faults
+                assert retries(on) == {"p0": 1, "p1": 1, "d0": 0}  # p1 keeps 2 for faults
+                await want(on, 3)
+                await on.settle(20)
+                await want(on, 2)
+                await on.settle(20)
+                assert len(bound(on)) == 3  # now p0 does so too
             async with controller(on):
                 await on.settle(20)
             assert len(bound(on)) == 2
 
     run(story())
+
+
+def test_what_was_counted_of_a_job_is_forgotten_with_it() -> None:
+    changes = Changes()
+    state = ClusterState(changes, lambda: 0.0)
+    state.restart_was_counted("uid-of-p1")
+    assert state.situation.counted == {"uid-of-p1"}
+
+    state.on_job(JobChanged("uid-of-p1"))
+
+    assert state.situation.counted == frozenset()

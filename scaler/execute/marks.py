@@ -5,8 +5,8 @@
 
 The mark is an old version of the job (`volcanojob.MARK`). Volcano ignores as well that a marked pod
 fails by itself, so no mark stays on a pod that stays. Should a restart be counted all the same,
-marks are not trusted any more, and a deletion costs a restart as far as decisions know. Decides
-nothing."""
+marks are not trusted any more for that job, and a deletion costs it a restart as far as decisions
+know. Decides nothing."""
 
 from __future__ import annotations
 

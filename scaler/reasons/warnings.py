@@ -77,28 +77,27 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
             short="Volcano counted a restart",
             meaning=(
                 "Volcano counted a restart although the scaler had marked the pods that it "
-                "deleted. Until the scaler restarts, it leaves `restart_reserve` restarts to every "
-                "Volcano Job"
+                "deleted. Until the scaler restarts, it leaves `restart_reserve` restarts to this "
+                "job"
             ),
             to_do=(
                 "look who changes the annotation `volcano.sh/job-version` of pods, or deleted pods "
-                "of the job in the same seconds; then restart the scaler"
+                "of the job in the same seconds, or whether its new pods failed at once"
             ),
         ),
         zh=Words(
             short="Volcano 计了一次重启",
             sentence=(
                 "scaler 在删除 Pod 前已做标记，Volcano 仍计了一次重启。在 scaler 重启之前，"
-                "撤销和驱逐会为每个 Volcano Job 保留 restart_reserve 次重启。"
+                "撤销和驱逐会为该任务保留 restart_reserve 次重启。"
             ),
             meaning=(
                 "scaler 在删除该 Volcano Job 的 Pod 前已做标记，使其不计入重启，但 Volcano 仍计了"
-                "一次。在 scaler 重启之前，撤销和驱逐会为每个 Volcano Job 保留 `restart_reserve` 次"
-                "重启"
+                "一次。在 scaler 重启之前，撤销和驱逐会为该任务保留 `restart_reserve` 次重启"
             ),
             to_do=(
                 "查明是谁修改了 Pod 的注解 `volcano.sh/job-version`，或在同一时刻删除了该任务的 "
-                "Pod；然后重启 scaler"
+                "Pod，或者它的新 Pod 是否立即失败"
             ),
         ),
     )

@@ -55,7 +55,6 @@ from scaler.state.makers import Maker, Makers
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
 from scaler.state.situation import Situation
 from scaler.workloads.membership import NO_LABELS
-from scaler.workloads.volcanojob import VOLCANO_JOBS
 
 MOST_SHOWN = 10
 """Objects of one service that cannot be read, in its status."""
@@ -288,8 +287,11 @@ class ClusterState:
         self._forget_instance(change.uid)
 
     def on_job(self, change: JobChanged) -> None:
-        """Forget the rank table of a job that has gone."""
+        """Forget the rank table of a job that has gone, and what Volcano counted of it."""
         self.tables.forget(change.uid)
+        counted = self.situation.counted
+        if change.uid in counted and self.cache.job(change.uid) is None:
+            self.situation = replace(self.situation, counted=counted - {change.uid})
 
     def on_mode(self, change: ModeChanged) -> None:
         """Another component makes the pods of AscendJobs: every job means something else now."""
@@ -321,11 +323,11 @@ class ClusterState:
 
     def restart_was_counted(self, uid: str) -> None:
         """Volcano counted a restart of this job although its pods were marked: from now on each
-        deletion is taken to cost a Volcano Job a restart."""
+        deletion is taken to cost this job a restart. Not others: a job of one tenant may fail by
+        itself just then."""
         self.restarts_counted += 1
         self.situation = replace(self.situation, counted=self.situation.counted | {uid})
-        jobs = self.cache.job_instances.by_uid.values()
-        self.cache.mark(*sorted(job.uid for job in jobs if job.kind == VOLCANO_JOBS.kind))
+        self.cache.mark(uid)
 
     def _knows_rule(self, namespace: str, name: str) -> bool:
         return self.rules.knows(namespace, name)

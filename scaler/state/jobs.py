@@ -48,8 +48,10 @@ from scaler.workloads.volcanojob import JOB_VERSION, VOLCANO_JOBS
 
 _COUNTED = (
     f"status.retryCount rose although its pods had been deleted with annotation {JOB_VERSION}"
-    " below that of the job: does anything change that annotation? Until the scaler restarts, it"
-    " keeps restarts for faults and does not revoke what cannot spare one (restart_reserve)"
+    " below that of the job: does anything change that annotation, or did new pods of it fail at"
+    " once? Until the scaler restarts, it keeps restarts of this job for faults and does not revoke"
+    " it when"
+    " it cannot spare one (restart_reserve)"
 )
 
 
@@ -229,7 +231,7 @@ def _others(
     present = present_of(pods)
     awaited = awaited_of(job, present) if job.later else ()
     # Volcano counts no restart for pods that are marked before their deletion
-    costs_nothing = record.kind == VOLCANO_JOBS.kind and not situation.counted
+    costs_nothing = record.kind == VOLCANO_JOBS.kind and record.uid not in situation.counted
     limit = None if costs_nothing else job.restart_limit
     if record.uid in situation.counted:
         named = (*named, (Warning.RESTART_WAS_COUNTED, _COUNTED))

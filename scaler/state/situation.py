@@ -22,6 +22,6 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     """Whether MindCluster's plugin places the pods with NPUs, by rules of its own."""
     counted: frozenset[str] = frozenset()
     """Uids of the Volcano Jobs of which Volcano counted a restart although the scaler had marked
-    every pod that it deleted. With one, marks are not trusted any more."""
+    every pod that it deleted: for these jobs marks are not trusted any more."""
     largest_super_pod: int = LARGEST_SUPER_POD
     """Nodes of the largest super-pod, as the plugin is configured."""
