@@ -50,8 +50,7 @@ _COUNTED = (
     f"status.retryCount rose although its pods had been deleted with annotation {JOB_VERSION}"
     " below that of the job: does anything change that annotation, or did new pods of it fail at"
     " once? Until the scaler restarts, it keeps restarts of this job for faults and does not revoke"
-    " it when"
-    " it cannot spare one (restart_reserve)"
+    " it when it cannot spare one (restart_reserve)"
 )
 
 
